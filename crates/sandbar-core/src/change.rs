@@ -1,0 +1,129 @@
+//! The difference between two trees, entry by entry.
+
+use std::{fmt, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// What kind of directory entry something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EntryType {
+    File,
+    Directory,
+    Symlink,
+    Fifo,
+    Socket,
+    CharDevice,
+    BlockDevice,
+}
+
+impl EntryType {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Directory => "directory",
+            Self::Symlink => "symlink",
+            Self::Fifo => "fifo",
+            Self::Socket => "socket",
+            Self::CharDevice => "char-device",
+            Self::BlockDevice => "block-device",
+        }
+    }
+}
+
+/// How an entry differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeKind {
+    Added,
+    Modified,
+    Deleted,
+}
+
+impl ChangeKind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Modified => "modified",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+/// One thing about an entry that can differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aspect {
+    Type,
+    Content,
+    Mode,
+    Owner,
+    Xattrs,
+    /// Only the modification time. It travels in a pack, and is left out of the diff people read.
+    Time,
+}
+
+impl Aspect {
+    pub const ALL: [Self; 6] = [Self::Type, Self::Content, Self::Mode, Self::Owner, Self::Xattrs, Self::Time];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Type => "type",
+            Self::Content => "content",
+            Self::Mode => "mode",
+            Self::Owner => "owner",
+            Self::Xattrs => "xattrs",
+            Self::Time => "time",
+        }
+    }
+}
+
+/// A set of [`Aspect`]s.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Aspects(u8);
+
+impl Aspects {
+    pub const NONE: Self = Self(0);
+
+    #[must_use]
+    pub const fn with(self, aspect: Aspect) -> Self {
+        Self(self.0 | 1 << aspect as u8)
+    }
+
+    pub const fn contains(self, aspect: Aspect) -> bool {
+        self.0 & 1 << aspect as u8 != 0
+    }
+
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether nothing but the time differs.
+    pub const fn only_time(self) -> bool {
+        self.0 == 1 << Aspect::Time as u8
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Aspect> {
+        Aspect::ALL.into_iter().filter(move |aspect| self.contains(*aspect))
+    }
+}
+
+impl fmt::Debug for Aspects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// One difference between two trees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Absolute path inside the sandbox. Any bytes a file name can hold.
+    pub path: PathBuf,
+    pub kind: ChangeKind,
+    /// The type of the entry after the change, or of the one that is gone.
+    pub entry: EntryType,
+    /// What differs, for a modified entry.
+    pub aspects: Aspects,
+    /// Size of a regular file after the change; 0 otherwise.
+    pub size: u64,
+}

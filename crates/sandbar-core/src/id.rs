@@ -1,0 +1,165 @@
+//! Validated names. A `SessionId` that exists is safe as a path component, a dataset name and a label value.
+
+use std::{borrow::Borrow, fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// Why a name was refused.
+fn check(field: &'static str, what: &str, value: &str, longest: usize) -> Result<()> {
+    let complain = |why: String| {
+        Err(Error::invalid(field, format!("{what} `{}` {why}", value.escape_debug())).with_hint(
+            "start with a letter or digit, then letters, digits, `.`, `_` or `-`; for example `build-42`",
+        ))
+    };
+    if value.is_empty() {
+        return complain("is empty".into());
+    }
+    if value.len() > longest {
+        return complain(format!("is {} bytes long, at most {longest} are allowed", value.len()));
+    }
+    if let Some(bad) = value.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))) {
+        return complain(format!("contains `{}`", bad.escape_debug()));
+    }
+    if !value.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return complain("does not start with a letter or digit".into());
+    }
+    if value.contains("..") {
+        return complain("contains `..`".into());
+    }
+    Ok(())
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $what:literal, $longest:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// Accepts `value` when it is a valid name of this kind.
+            pub fn new(value: impl Into<String>) -> Result<Self> {
+                let value = value.into();
+                check($field, $what, &value, $longest)?;
+                Ok(Self(value))
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+            fn from_str(value: &str) -> Result<Self> {
+                Self::new(value)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = Error;
+            fn try_from(value: String) -> Result<Self> {
+                Self::new(value)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<std::path::Path> for $name {
+            fn as_ref(&self) -> &std::path::Path {
+                self.0.as_ref()
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+name_type!(
+    /// The name of a session, and of its volume: `^[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}$` without `..`.
+    SessionId, "session_id", "session id", 128
+);
+name_type!(
+    /// The name of a snapshot inside one session.
+    SnapshotName, "snapshot", "snapshot name", 255
+);
+name_type!(
+    /// The name of a base. It is looked up under the bases root only.
+    BaseName, "base_snapshot", "base name", 128
+);
+
+impl SessionId {
+    /// A fresh random id: 80 bits, so that ids made on different hosts do not meet.
+    pub fn random() -> Self {
+        // Crockford's alphabet without vowels that spell words and without letters that look alike.
+        const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+        let mut bytes = [0u8; 16];
+        if getrandom::fill(&mut bytes).is_err() {
+            // The kernel's generator cannot fail after boot; a host without one cannot make ids at all.
+            std::process::abort();
+        }
+        let tail: String = bytes.iter().map(|byte| ALPHABET[usize::from(byte & 31)] as char).collect();
+        Self(format!("s{tail}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_a_path_could_misread_are_refused() {
+        for bad in ["", ".", "..", "a..b", "/etc", "a/b", "-rf", "a b", "a\n", "é", ".hidden", "a\0b"] {
+            let error = SessionId::new(bad).unwrap_err();
+            assert_eq!(error.field(), Some("session_id"), "{bad:?}");
+            assert!(error.hint().is_some());
+        }
+        assert!(SessionId::new("a".repeat(129)).is_err());
+        assert!(SessionId::new("a".repeat(128)).is_ok());
+        assert!(SnapshotName::new("a".repeat(255)).is_ok());
+    }
+
+    #[test]
+    fn random_ids_are_valid_and_differ() {
+        let ids: std::collections::HashSet<_> = (0..1000).map(|_| SessionId::random()).collect();
+        assert_eq!(ids.len(), 1000);
+        for id in ids {
+            SessionId::new(id.as_str()).unwrap();
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_valid_id_is_one_safe_path_component(value in "\\PC{0,140}") {
+            if let Ok(id) = SessionId::new(value.clone()) {
+                let path: &std::path::Path = id.as_ref();
+                prop_assert_eq!(path.components().count(), 1);
+                prop_assert!(matches!(path.components().next(), Some(std::path::Component::Normal(_))));
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The vocabulary of Sandbar.
+//!
+//! Every other crate speaks in these types: validated [ids](SessionId), the [`SessionSpec`] a session is made
+//! from, the [`SessionState`] it is in, the [`Capabilities`] a host has, the [`Change`]s between two trees, and the
+//! one [`Error`] everything reports.
+//!
+//! Invariant: nothing here does I/O, and a value that exists is valid. Parsing is the only way in.
+
+mod byte_count;
+mod capability;
+mod change;
+mod error;
+mod id;
+mod resources;
+mod session;
+mod snapshot;
+
+pub use byte_count::ByteCount;
+pub use capability::{Capabilities, Capability, RuntimeKind, StorageKind};
+pub use change::{Aspect, Aspects, Change, ChangeKind, EntryType};
+pub use error::{Error, ErrorCode, Result};
+pub use id::{BaseName, SessionId, SnapshotName};
+pub use resources::Resources;
+pub use session::{Labels, NetworkAccess, SessionInfo, SessionSpec, SessionState};
+pub use snapshot::{LaterSnapshots, SnapshotInfo, SnapshotKind};

@@ -1,0 +1,197 @@
+//! What a session is made from, and what is known about one.
+
+use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{BaseName, ByteCount, Error, Resources, Result, RuntimeKind, SessionId, StorageKind};
+
+/// Free-form tags of a session.
+pub type Labels = BTreeMap<String, String>;
+
+/// What a session may reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkAccess {
+    /// Nothing but the session's own loopback.
+    #[default]
+    None,
+    /// Whatever the host reaches.
+    Full,
+}
+
+impl NetworkAccess {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl FromStr for NetworkAccess {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "none" => Ok(Self::None),
+            "full" => Ok(Self::Full),
+            other => Err(Error::invalid("network", format!("network `{}` is unknown", other.escape_debug()))
+                .with_hint("use `none` or `full`")),
+        }
+    }
+}
+
+/// A request for a new session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionSpec {
+    pub base: BaseName,
+    /// A random id when absent.
+    pub id: Option<SessionId>,
+    pub quota: Option<ByteCount>,
+    pub labels: Labels,
+    pub resources: Resources,
+    /// `None` takes what the runtime gives by default; a wish the runtime cannot keep is refused.
+    pub network: Option<NetworkAccess>,
+    /// Environment of everything that runs in the session, and nothing of the host's.
+    pub env: BTreeMap<String, String>,
+    /// Time to live, from creation.
+    pub time_to_live: Option<Duration>,
+}
+
+impl SessionSpec {
+    pub fn new(base: BaseName) -> Self {
+        Self {
+            base,
+            id: None,
+            quota: None,
+            labels: Labels::new(),
+            resources: Resources::default(),
+            network: None,
+            env: BTreeMap::new(),
+            time_to_live: None,
+        }
+    }
+
+    /// Checks what the types alone cannot: label and environment names.
+    pub fn validate(&self) -> Result<()> {
+        for (key, value) in &self.labels {
+            if key.is_empty() || key.len() > 128 || key.contains(['=', '\0', '\n']) {
+                return Err(Error::invalid("labels", format!("label name `{}` is not usable", key.escape_debug()))
+                    .with_hint("use 1 to 128 characters without `=`, newlines or NUL"));
+            }
+            if value.len() > 4096 || value.contains('\0') {
+                return Err(Error::invalid("labels", format!("the value of label `{key}` is not usable"))
+                    .with_hint("use at most 4096 bytes without NUL"));
+            }
+        }
+        for (key, value) in &self.env {
+            if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
+                return Err(Error::invalid("env", format!("variable `{}` is not usable", key.escape_debug()))
+                    .with_hint("names are not empty and hold no `=`; neither part holds NUL"));
+            }
+        }
+        if self.resources.cpus.is_some_and(|cpus| !cpus.is_finite() || cpus <= 0.0) {
+            return Err(Error::invalid("resources.cpus", "the number of CPUs is not positive")
+                .with_hint("use a number above 0, for example `0.5` or `2`"));
+        }
+        if self.quota == Some(ByteCount(0)) {
+            return Err(Error::invalid("quota", "the quota is zero").with_hint("leave it out for no quota"));
+        }
+        if self.time_to_live.is_some_and(|ttl| ttl.is_zero()) {
+            return Err(Error::invalid("timeout", "the time to live is zero").with_hint("leave it out for no limit"));
+        }
+        Ok(())
+    }
+}
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SessionState {
+    Creating,
+    Active,
+    Paused,
+    Destroying,
+    /// Its storage is really broken; destroy is what is left.
+    Failed,
+}
+
+impl SessionState {
+    pub const ALL: [Self; 5] = [Self::Creating, Self::Active, Self::Paused, Self::Destroying, Self::Failed];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Creating => "creating",
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Destroying => "destroying",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl fmt::Display for SessionState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for SessionState {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
+            Error::invalid("state", format!("session state `{}` is unknown", text.escape_debug()))
+                .with_hint("use creating, active, paused, destroying or failed")
+        })
+    }
+}
+
+/// What is known about a session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionInfo {
+    pub id: SessionId,
+    pub state: SessionState,
+    pub base: BaseName,
+    pub labels: Labels,
+    pub storage: StorageKind,
+    pub runtime: RuntimeKind,
+    pub created: Timestamp,
+    pub expires: Option<Timestamp>,
+    pub quota: Option<ByteCount>,
+    /// Bytes the session holds beyond its base.
+    pub space_used: ByteCount,
+    pub turn_count: u64,
+    pub snapshot_count: u64,
+    /// The session and snapshot this one was forked from.
+    pub parent: Option<(SessionId, Option<crate::SnapshotName>)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorCode;
+
+    #[test]
+    fn a_spec_with_a_bad_field_is_refused_and_the_field_is_named() {
+        let good = SessionSpec::new(BaseName::new("host").unwrap());
+        good.validate().unwrap();
+        let mut bad_env = good.clone();
+        bad_env.env.insert("A=B".into(), "x".into());
+        let mut bad_cpus = good.clone();
+        bad_cpus.resources.cpus = Some(-1.0);
+        let mut bad_label = good.clone();
+        bad_label.labels.insert(String::new(), "x".into());
+        let mut bad_quota = good;
+        bad_quota.quota = Some(ByteCount(0));
+        for (spec, field) in
+            [(bad_env, "env"), (bad_cpus, "resources.cpus"), (bad_label, "labels"), (bad_quota, "quota")]
+        {
+            let error = spec.validate().unwrap_err();
+            assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some(field)));
+            assert!(error.hint().is_some());
+        }
+    }
+}
