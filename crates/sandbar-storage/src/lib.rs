@@ -1,0 +1,18 @@
+//! Copy-on-write volumes: the bottom layer of Sandbar.
+//!
+//! A *volume* is the file system of one session. [`Storage`] makes, snapshots, rolls back, forks, compares and
+//! deletes volumes; [`open`] picks the backend. `btrfs` and `local-disk` are one [layered store](layered) over two sets of
+//! primitives; `zfs` drives the `zfs` command line. [`pack`] moves a volume to an object store and back, and
+//! [`import`] makes bases from directories, archives, images and this machine.
+//!
+//! Invariant: a name is in its final place only when the thing it names is complete. Everything half-made lives under
+//! `staging`, everything given up under `trash`, and both are emptied when a store is opened.
+
+mod storage;
+mod view;
+
+pub use storage::{
+    BaseLayer, BaseRecord, BaseSource, ForkPoint, LayerDirectory, Space, StagedBase, Storage, StorageFacts, StoredSnapshot,
+    Usage, VolumeSpec,
+};
+pub use view::{TreeView, ViewLayer};
