@@ -8,11 +8,17 @@
 //! Invariant: a name is in its final place only when the thing it names is complete. Everything half-made lives under
 //! `staging`, everything given up under `trash`, and both are emptied when a store is opened.
 
+mod descent;
 mod storage;
+mod tree_copy;
+mod tree_remove;
 mod view;
+mod xattrs;
 
 pub use storage::{
-    BaseLayer, BaseRecord, BaseSource, ForkPoint, LayerDirectory, Space, StagedBase, Storage, StorageFacts, StoredSnapshot,
-    Usage, VolumeSpec,
+    BaseLayer, BaseRecord, BaseSource, ForkPoint, LayerDirectory, Space, StagedBase, Storage, StorageFacts,
+    StoredSnapshot, Usage, VolumeSpec,
 };
+pub use tree_copy::{CopyOptions, CopySummary, Fidelity, OverlayInternals, copy_tree};
+pub use tree_remove::remove_tree;
 pub use view::{TreeView, ViewLayer};

@@ -259,6 +259,9 @@ impl Drop for StagedBase {
 
 impl fmt::Debug for StagedBase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StagedBase").field("name", &self.name).field("directory", &self.directory).finish_non_exhaustive()
+        f.debug_struct("StagedBase")
+            .field("name", &self.name)
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
     }
 }

@@ -1,0 +1,148 @@
+//! The bytes of one file: shared where the file system can, copied without filling holes where it cannot.
+
+use std::{
+    cell::Cell,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use rustix::{
+    fs::{self, SeekFrom},
+    io::{self, Errno, Result},
+};
+
+/// How much is copied between two calls of the progress function.
+const CHUNK: u64 = 32 << 20;
+
+/// Copies contents and remembers what the two file systems turned out not to support.
+#[derive(Debug, Default)]
+pub(crate) struct ContentCopier {
+    no_clone: Cell<bool>,
+    no_range: Cell<bool>,
+}
+
+impl ContentCopier {
+    /// Makes the empty file `to` hold what `from` holds. `progress` gets the bytes done since its last call.
+    pub(crate) fn copy(
+        &self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        size: u64,
+        allocated: u64,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        if size == 0 {
+            return Ok(());
+        }
+        if !self.no_clone.get() {
+            match fs::ioctl_ficlone(to, from) {
+                Ok(()) => {
+                    progress(size);
+                    return Ok(());
+                }
+                Err(Errno::OPNOTSUPP | Errno::XDEV | Errno::NOTTY | Errno::NOSYS) => self.no_clone.set(true),
+                // This file alone cannot be shared (a swap file, other attributes): the next one may.
+                Err(Errno::INVAL | Errno::TXTBSY | Errno::PERM) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        if allocated >= size {
+            return self.copy_range(from, to, 0, size, progress);
+        }
+        let mut offset = 0;
+        while let Some((start, end)) = next_data(from, offset, size)? {
+            self.copy_range(from, to, start, end, progress)?;
+            offset = end;
+        }
+        fs::ftruncate(to, size)
+    }
+
+    fn copy_range(
+        &self,
+        from: BorrowedFd<'_>,
+        to: BorrowedFd<'_>,
+        start: u64,
+        end: u64,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let mut offset = start;
+        while offset < end && !self.no_range.get() {
+            let (mut read_at, mut write_at) = (offset, offset);
+            let length = usize::try_from((end - offset).min(CHUNK)).unwrap_or(usize::MAX);
+            match fs::copy_file_range(from, Some(&mut read_at), to, Some(&mut write_at), length) {
+                // Some file systems answer 0 for files they make up as they are read: ask them in the plain way.
+                Ok(0) => return read_write(from, to, offset, end, progress),
+                Ok(done) => {
+                    offset += done as u64;
+                    progress(done as u64);
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS) => self.no_range.set(true),
+                Err(Errno::INVAL | Errno::PERM) => return read_write(from, to, offset, end, progress),
+                Err(errno) => return Err(errno),
+            }
+        }
+        read_write(from, to, offset, end, progress)
+    }
+}
+
+fn read_write(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    start: u64,
+    end: u64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
+    if start >= end {
+        return Ok(());
+    }
+    let mut buffer = vec![0u8; 128 * 1024];
+    let mut offset = start;
+    while offset < end {
+        let wanted = usize::try_from(end - offset).unwrap_or(usize::MAX).min(buffer.len());
+        let got = match io::pread(from, &mut buffer[..wanted], offset) {
+            Ok(0) => return Ok(()),
+            Ok(got) => got,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno),
+        };
+        write_all_at(to, &buffer[..got], offset)?;
+        offset += got as u64;
+        progress(got as u64);
+    }
+    Ok(())
+}
+
+/// Writes all of `bytes` at `offset`.
+pub(crate) fn write_all_at(to: impl AsFd, mut bytes: &[u8], mut offset: u64) -> Result<()> {
+    while !bytes.is_empty() {
+        match io::pwrite(&to, bytes, offset) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// The next stretch of data at or after `offset`, `None` when only a hole is left.
+pub(crate) fn next_data(file: impl AsFd, offset: u64, size: u64) -> Result<Option<(u64, u64)>> {
+    if offset >= size {
+        return Ok(None);
+    }
+    let start = match fs::seek(&file, SeekFrom::Data(offset)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        // A file system without holes: all of it is data.
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((offset, size))),
+        Err(errno) => return Err(errno),
+    };
+    if start >= size {
+        return Ok(None);
+    }
+    let end = fs::seek(&file, SeekFrom::Hole(start))?.min(size);
+    Ok((end > start).then_some((start, end)))
+}

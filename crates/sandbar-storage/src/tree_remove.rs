@@ -1,0 +1,89 @@
+//! Removing a tree, however deep: the standard library needs a descriptor and a stack frame for each level, and a
+//! sandbox could make a tree that cannot be deleted that way.
+
+use std::{
+    ffi::CString,
+    os::{fd::AsFd, unix::ffi::OsStrExt},
+    path::Path,
+};
+
+use rustix::{
+    fs::{self, AtFlags, CWD, FileType, Mode, OFlags},
+    io::Errno,
+};
+use sandbar_core::{Error, Result};
+
+use crate::descent::{DirectoryStack, EntryStat, names, open_directory};
+
+/// Removes `path` and everything below it, never through a symbolic link and never into another mount. Nothing there
+/// is success.
+pub fn remove_tree(path: &Path) -> Result<()> {
+    let failure = |errno: Errno| Error::io(format!("remove `{}`", path.display()), errno.into());
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| failure(Errno::INVAL))?;
+    match EntryStat::at(CWD, &name) {
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(failure(errno)),
+        Ok(stat) if stat.kind != FileType::Directory => return fs::unlink(path).map_err(failure),
+        Ok(_) => {}
+    }
+    empty(&name).map_err(failure)?;
+    match fs::rmdir(path) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(failure(errno)),
+    }
+}
+
+/// Removes everything in a directory.
+fn empty(path: &CString) -> Result<(), Errno> {
+    let root = open_anyway(CWD, path)?;
+    let mut levels = vec![(CString::default(), names(&root)?)];
+    let mut directories = DirectoryStack::new(root)?;
+    while let Some((_, left)) = levels.last_mut() {
+        let Some((name, kind)) = left.pop() else {
+            let Some((name, _)) = levels.pop() else { break };
+            if directories.pop()?.is_some() {
+                gone(fs::unlinkat(directories.current()?, &name, AtFlags::REMOVEDIR))?;
+            }
+            continue;
+        };
+        let current = directories.current()?;
+        let is_directory = match kind {
+            FileType::Unknown => EntryStat::at(current, &name).is_ok_and(|stat| stat.kind == FileType::Directory),
+            kind => kind == FileType::Directory,
+        };
+        if !is_directory {
+            gone(fs::unlinkat(current, &name, AtFlags::empty()))?;
+            continue;
+        }
+        // Most directories that are left are empty ones, and a mount point says busy instead of being entered.
+        match fs::unlinkat(current, &name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => continue,
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        let directory = open_anyway(current, &name)?;
+        let identity = EntryStat::of(&directory)?.identity();
+        levels.push((name, names(&directory)?));
+        directories.push(directory, identity);
+    }
+    Ok(())
+}
+
+/// An ordinary user may own directories that lack the bits needed to empty them.
+fn open_anyway(parent: impl AsFd, name: &CString) -> Result<std::os::fd::OwnedFd, Errno> {
+    if !rustix::process::geteuid().is_root() {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = fs::openat(&parent, name, flags, Mode::empty())?;
+        if EntryStat::of(&handle)?.mode & 0o700 != 0o700 {
+            fs::chmodat(&parent, name, Mode::RWXU, AtFlags::empty())?;
+        }
+    }
+    open_directory(parent, name)
+}
+
+fn gone(outcome: Result<(), Errno>) -> Result<(), Errno> {
+    match outcome {
+        Err(Errno::NOENT) => Ok(()),
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,4 @@
+//! Trees that move: copied, archived, imported as bases, packed into an object store and back.
+
+mod support;
+mod tree_copy;
