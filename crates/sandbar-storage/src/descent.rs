@@ -33,6 +33,8 @@ pub(crate) struct EntryStat {
     pub(crate) node: (u32, u32),
     pub(crate) accessed: Timespec,
     pub(crate) modified: Timespec,
+    /// When anything about the inode changed last. Programs cannot set it.
+    pub(crate) changed: Timespec,
 }
 
 impl EntryStat {
@@ -61,6 +63,7 @@ impl EntryStat {
             node: (stat.stx_rdev_major, stat.stx_rdev_minor),
             accessed: Timespec { tv_sec: stat.stx_atime.tv_sec, tv_nsec: stat.stx_atime.tv_nsec.into() },
             modified: Timespec { tv_sec: stat.stx_mtime.tv_sec, tv_nsec: stat.stx_mtime.tv_nsec.into() },
+            changed: Timespec { tv_sec: stat.stx_ctime.tv_sec, tv_nsec: stat.stx_ctime.tv_nsec.into() },
         }
     }
 

@@ -1,19 +1,30 @@
 //! Copy-on-write volumes: the bottom layer of Sandbar.
 //!
 //! A *volume* is the file system of one session. [`Storage`] makes, snapshots, rolls back, forks, compares and
-//! deletes volumes; [`open`] picks the backend. `btrfs` and `local-disk` are one [layered store](layered) over two sets of
+//! deletes volumes; [`open`] picks the backend. `btrfs` and `local-disk` are one layered store over two sets of
 //! primitives; `zfs` drives the `zfs` command line. [`pack`] moves a volume to an object store and back, and
 //! [`import`] makes bases from directories, archives, images and this machine.
 //!
 //! Invariant: a name is in its final place only when the thing it names is complete. Everything half-made lives under
 //! `staging`, everything given up under `trash`, and both are emptied when a store is opened.
 
+mod btrfs;
 mod descent;
+pub mod diff;
+mod errors;
+mod layered;
+mod local_disk;
+mod open;
+mod overlay;
 mod storage;
 mod tree_copy;
 mod tree_remove;
+mod tree_usage;
 mod view;
 mod xattrs;
+
+pub use diff::DiffEntry;
+pub use open::{OpenedStorage, StorageConfig, ZfsConfig, open};
 
 pub use storage::{
     BaseLayer, BaseRecord, BaseSource, ForkPoint, LayerDirectory, Space, StagedBase, Storage, StorageFacts,

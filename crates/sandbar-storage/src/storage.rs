@@ -79,6 +79,12 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// read through it.
     fn view(&self, volume: &SessionId, at: &ForkPoint) -> Result<TreeView>;
 
+    /// The tree of a base alone, as a new volume would show it.
+    fn base_view(&self, base: &BaseName) -> Result<TreeView>;
+
+    /// The base a volume stands on.
+    fn volume_base(&self, volume: &SessionId) -> Result<BaseName>;
+
     fn usage(&self, volume: &SessionId) -> Result<Usage>;
 
     /// Bounds what a volume may hold; `None` lifts the bound. `InvalidArgument` when the pool cannot enforce one.

@@ -1,0 +1,144 @@
+//! A pool of our own: a sparse file with btrfs in it.
+//!
+//! The file takes only the space that is written, and gives it back when sessions are deleted (`discard`). Its nominal
+//! size is most of what the disk below had free, and is raised at start when the disk has grown since.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use rustix::fs::statvfs;
+use sandbar_core::{ByteCount, Error, ErrorCode, Result};
+
+use super::{ioctl, loop_device::LoopDevice};
+use crate::overlay::{detach, mount_device};
+
+/// The smallest pool `mkfs.btrfs` makes sense of.
+const SMALLEST: ByteCount = ByteCount::mib(256);
+const OPTIONS: &str = "discard=async";
+
+/// A mounted pool image.
+#[derive(Debug)]
+pub(super) struct PoolImage {
+    file: PathBuf,
+    mount_point: PathBuf,
+}
+
+impl PoolImage {
+    /// Mounts `directory/pool.btrfs` at `directory/pool`, making both when missing.
+    pub(super) fn open(directory: &Path, limit: Option<ByteCount>) -> Result<Self> {
+        let file = directory.join("pool.btrfs");
+        let mount_point = directory.join("pool");
+        fs::create_dir_all(&mount_point)
+            .map_err(|error| Error::io(format!("make directory `{}`", mount_point.display()), error))?;
+        if !file.exists() {
+            make(&file, directory, limit)?;
+        }
+        let pool = Self { file, mount_point };
+        // A host that was killed can have left its mount here when it could not have a namespace of its own.
+        detach(&pool.mount_point)?;
+        let device = LoopDevice::attach(&pool.file)
+            .map_err(|error| Error::io(format!("attach `{}` to a loop device", pool.file.display()), error))?;
+        mount_device(device.path(), &pool.mount_point, "btrfs", OPTIONS)?;
+        if let Err(error) = pool.grow(&device, directory, limit) {
+            tracing::warn!(error = error.chain(), "could not grow the pool image");
+        }
+        Ok(pool)
+    }
+
+    pub(super) fn mount_point(&self) -> &Path {
+        &self.mount_point
+    }
+
+    /// Bytes the disk below still has for the image.
+    pub(super) fn room_below(&self) -> Result<ByteCount> {
+        free_bytes(self.file.parent().unwrap_or(&self.file))
+    }
+
+    pub(super) fn close(&self) -> Result<()> {
+        detach(&self.mount_point)
+    }
+
+    /// Raises the nominal size when the disk below could hold at least a quarter more.
+    fn grow(&self, device: &LoopDevice, directory: &Path, limit: Option<ByteCount>) -> Result<()> {
+        let complain = |error| Error::io(format!("grow `{}`", self.file.display()), error);
+        let metadata = fs::metadata(&self.file).map_err(complain)?;
+        let allocated = std::os::unix::fs::MetadataExt::blocks(&metadata) * 512;
+        let wanted = nominal_size(ByteCount(free_bytes(directory)?.get() + allocated), limit);
+        if wanted.get() < metadata.len() / 4 * 5 {
+            return Ok(());
+        }
+        let file = OpenOptions::new().write(true).open(&self.file).map_err(complain)?;
+        file.set_len(wanted.get()).map_err(complain)?;
+        device.refresh_capacity().map_err(complain)?;
+        let root = File::open(&self.mount_point).map_err(complain)?;
+        ioctl::resize_to_device(&root).map_err(|errno| complain(errno.into()))
+    }
+}
+
+fn free_bytes(directory: &Path) -> Result<ByteCount> {
+    let space = statvfs(directory)
+        .map_err(|errno| Error::io(format!("ask for the space of `{}`", directory.display()), errno.into()))?;
+    Ok(ByteCount(space.f_bavail * space.f_frsize))
+}
+
+/// Four fifths of the space there is, so that a full pool does not take the machine down with it.
+fn nominal_size(free: ByteCount, limit: Option<ByteCount>) -> ByteCount {
+    let wanted = ByteCount(free.get() / 5 * 4 / 4096 * 4096);
+    limit.map_or(wanted, |limit| wanted.min(limit))
+}
+
+/// Makes the image under another name and moves it into place when it is whole.
+fn make(file: &Path, directory: &Path, limit: Option<ByteCount>) -> Result<()> {
+    usable().map_err(|reason| {
+        Error::new(ErrorCode::Unavailable, format!("cannot make a btrfs pool: {reason}"))
+            .with_field("storage_backend")
+            .with_hint("install btrfs-progs (`apt-get install btrfs-progs`), or use `--storage local-disk`")
+    })?;
+    let size = nominal_size(free_bytes(directory)?, limit);
+    if size < SMALLEST {
+        return Err(Error::new(
+            ErrorCode::StorageFull,
+            format!("a btrfs pool in `{}` would have {size}, it needs at least {SMALLEST}", directory.display()),
+        )
+        .with_field("data_dir")
+        .with_hint("free space on that disk, or choose another with `--data-dir`"));
+    }
+    let draft = file.with_extension("btrfs.new");
+    let complain = |error| Error::io(format!("make `{}`", draft.display()), error);
+    let image = File::create(&draft).map_err(complain)?;
+    image.set_len(size.get()).map_err(complain)?;
+    drop(image);
+    // One copy of metadata: the image is a file on some other file system, and a second copy would lie beside the first.
+    let output = Command::new("mkfs.btrfs")
+        .args(["--quiet", "--force", "--nodiscard", "--metadata", "single", "--label", "sandbar"])
+        .arg(&draft)
+        .output()
+        .map_err(|error| Error::io("run `mkfs.btrfs`", error))?;
+    if !output.status.success() {
+        let _ = fs::remove_file(&draft);
+        let words = String::from_utf8_lossy(&output.stderr);
+        return Err(Error::internal(format!("`mkfs.btrfs` failed: {}", words.trim())));
+    }
+    fs::rename(&draft, file).map_err(complain)
+}
+
+/// Why a pool image cannot be made here, if so.
+pub(super) fn usable() -> std::result::Result<(), String> {
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    if !known.lines().any(|line| line.trim() == "btrfs") {
+        return Err("this kernel has no btrfs".into());
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        return Err("this machine has no loop devices (`/dev/loop-control`)".into());
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Err("mounting needs root".into());
+    }
+    match Command::new("mkfs.btrfs").arg("--version").output() {
+        Ok(_) => Ok(()),
+        Err(_) => Err("`mkfs.btrfs` is missing".into()),
+    }
+}

@@ -1,0 +1,170 @@
+//! Where things lie below the root of a layered store.
+//!
+//! ```text
+//! layout                     format version of this directory
+//! bases/<name>/base.json     record          bases/<name>/rootfs/   files
+//! volumes/<id>/volume.json   record          volumes/<id>/live/     tree: one <n>/{upper,work} per mount point
+//!                                            volumes/<id>/snapshots/<name>/
+//! mnt/<id>                   mount point of a live volume
+//! staging/  trash/           half-made things, given-up things
+//! ```
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use sandbar_core::{BaseName, ByteCount, Error, ErrorCode, Result, SessionId, SnapshotName};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use uuid::Uuid;
+
+/// Version of the directory layout; bumped when an older program could misread it.
+const VERSION: &str = "1";
+
+/// Paths below the root of a store.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// Uses `root`, making what is missing. Refuses a directory that some other version wrote.
+    pub(crate) fn open(root: &Path) -> Result<Self> {
+        let layout = Self { root: root.to_owned() };
+        make_directory(root)?;
+        let marker = root.join("layout");
+        match fs::read_to_string(&marker) {
+            Ok(version) if version.trim() == VERSION => {}
+            Ok(version) => {
+                return Err(Error::new(
+                    ErrorCode::InvalidState,
+                    format!("storage at `{}` has layout version `{}`, this program knows `{VERSION}`", root.display(), version.trim()),
+                )
+                .with_hint("start the version of sandbar that wrote it, or use another data directory"));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => write_file(&marker, VERSION.as_bytes())?,
+            Err(error) => return Err(Error::io(format!("read `{}`", marker.display()), error)),
+        }
+        for name in ["bases", "volumes", "mnt", "staging", "trash"] {
+            make_directory(&root.join(name))?;
+        }
+        Ok(layout)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn bases(&self) -> PathBuf {
+        self.root.join("bases")
+    }
+
+    pub(crate) fn base(&self, name: &BaseName) -> PathBuf {
+        self.bases().join(name)
+    }
+
+    pub(crate) fn volumes(&self) -> PathBuf {
+        self.root.join("volumes")
+    }
+
+    pub(crate) fn volume(&self, id: &SessionId) -> PathBuf {
+        self.volumes().join(id)
+    }
+
+    pub(crate) fn live(&self, id: &SessionId) -> PathBuf {
+        self.volume(id).join("live")
+    }
+
+    pub(crate) fn snapshots(&self, id: &SessionId) -> PathBuf {
+        self.volume(id).join("snapshots")
+    }
+
+    pub(crate) fn snapshot(&self, id: &SessionId, name: &SnapshotName) -> PathBuf {
+        self.snapshots(id).join(name)
+    }
+
+    pub(crate) fn mount_point(&self, id: &SessionId) -> PathBuf {
+        self.root.join("mnt").join(id)
+    }
+
+    pub(crate) fn staging(&self) -> PathBuf {
+        self.root.join("staging")
+    }
+
+    pub(crate) fn trash(&self) -> PathBuf {
+        self.root.join("trash")
+    }
+
+    /// A fresh name in `staging`.
+    pub(crate) fn stage(&self) -> PathBuf {
+        self.staging().join(Uuid::now_v7().simple().to_string())
+    }
+
+    /// Moves `path` out of the way in one step. An absent `path` is fine.
+    pub(crate) fn discard(&self, path: &Path) -> Result<()> {
+        match fs::rename(path, self.trash().join(Uuid::now_v7().simple().to_string())) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io(format!("move `{}` to the trash", path.display()), error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a volume was made from. Kept outside its tree, so that a rollback does not take it back.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct VolumeRecord {
+    pub(crate) version: u32,
+    pub(crate) base: BaseName,
+    pub(crate) quota: Option<ByteCount>,
+    /// Whether the base lies below an overlay, or was copied into the tree.
+    pub(crate) layered: bool,
+}
+
+impl VolumeRecord {
+    pub(crate) const VERSION: u32 = 1;
+}
+
+/// Moves `from` to `to` in one step, unless `to` exists.
+pub(crate) fn publish(from: &Path, to: &Path) -> io::Result<()> {
+    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
+}
+
+pub(crate) fn make_directory(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|error| Error::io(format!("make directory `{}`", path.display()), error))
+}
+
+pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<()> {
+    fs::write(path, content).map_err(|error| Error::io(format!("write `{}`", path.display()), error))
+}
+
+pub(crate) fn write_record<T: Serialize>(path: &Path, record: &T) -> Result<()> {
+    let json = serde_json::to_vec_pretty(record)
+        .map_err(|error| Error::internal(format!("encode `{}`", path.display())).with_source(error))?;
+    write_file(path, &json)
+}
+
+/// Reads a record; `None` when there is none.
+pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    let json = match fs::read(path) {
+        Ok(json) => json,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) => return Err(Error::io(format!("read `{}`", path.display()), error)),
+    };
+    serde_json::from_slice(&json)
+        .map(Some)
+        .map_err(|error| Error::internal(format!("decode `{}`", path.display())).with_source(error))
+}
+
+/// Names in a directory, sorted.
+pub(crate) fn names(directory: &Path) -> Result<Vec<std::ffi::OsString>> {
+    let complain = |error| Error::io(format!("list `{}`", directory.display()), error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory).map_err(complain)? {
+        names.push(entry.map_err(complain)?.file_name());
+    }
+    names.sort();
+    Ok(names)
+}

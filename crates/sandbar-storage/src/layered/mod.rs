@@ -1,0 +1,23 @@
+//! Volumes as a small writable layer over a shared read-only base.
+//!
+//! [`LayeredStorage`] is the whole of `btrfs` and `local-disk` but for a handful of [`Primitives`]: how to make, copy and
+//! remove a tree. A volume is one tree that holds an overlay upper for each mount point of its base; a snapshot is a
+//! copy of that tree. The base is never copied, so create, snapshot, fork and rollback cost what the session changed (local disk) or
+//! nothing that grows at all (btrfs), and the page cache of the base is shared by every session.
+//!
+//! Where no overlay can be mounted (an ordinary user), the base is copied into the volume instead and the tree is flat.
+//!
+//! Invariant: `volumes/<id>` and `volumes/<id>/snapshots/<name>` appear and disappear by one rename or one ioctl.
+
+mod bases;
+mod layout;
+mod mounts;
+mod primitives;
+mod reaper;
+mod snapshots;
+mod store;
+mod volumes;
+
+pub(crate) use layout::{Layout, publish};
+pub(crate) use primitives::{Primitives, TreeAccess};
+pub(crate) use store::LayeredStorage;

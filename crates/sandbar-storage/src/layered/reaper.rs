@@ -1,0 +1,117 @@
+//! Emptying the trash, off the request path.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::JoinHandle,
+};
+
+use sandbar_core::{Error, Result};
+use tracing::warn;
+
+use super::{
+    Primitives,
+    layout::{Layout, names},
+};
+use crate::tree_remove::remove_tree;
+
+/// A thread that removes what lies in the trash. It is joined when the store closes.
+#[derive(Debug)]
+pub(crate) struct Reaper {
+    requests: Mutex<Option<Sender<Request>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+enum Request {
+    Sweep,
+    /// Sweep, then answer.
+    Settle(Sender<Result<()>>),
+}
+
+impl Reaper {
+    pub(crate) fn start<P: Primitives>(primitives: Arc<P>, layout: Layout) -> Result<Self> {
+        let (sender, receiver) = channel();
+        let thread = std::thread::Builder::new()
+            .name("sandbar-reaper".into())
+            .spawn(move || run(&*primitives, &layout, &receiver))
+            .map_err(|error| Error::io("start the reaper thread", error))?;
+        Ok(Self { requests: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Says that there is something in the trash.
+    pub(crate) fn wake(&self) {
+        self.send(Request::Sweep);
+    }
+
+    /// Returns when what was in the trash is gone.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let (sender, receiver) = channel();
+        self.send(Request::Settle(sender));
+        receiver.recv().unwrap_or(Ok(()))
+    }
+
+    pub(crate) fn stop(&self) {
+        if let Ok(mut requests) = self.requests.lock() {
+            requests.take();
+        }
+        let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            warn!("the reaper thread panicked");
+        }
+    }
+
+    fn send(&self, request: Request) {
+        if let Ok(requests) = self.requests.lock()
+            && let Some(sender) = &*requests
+        {
+            // The receiver lives as long as the sender does.
+            let _ = sender.send(request);
+        }
+    }
+}
+
+fn run<P: Primitives>(primitives: &P, layout: &Layout, requests: &Receiver<Request>) {
+    while let Ok(request) = requests.recv() {
+        let outcome = empty(primitives, layout.trash());
+        match request {
+            Request::Settle(answer) => {
+                let _ = answer.send(outcome.and_then(|()| primitives.settle()));
+            }
+            Request::Sweep => {
+                if let Err(error) = outcome {
+                    // It stays in the trash; the next sweep or the next start tries again.
+                    warn!(error = error.chain(), "could not empty the trash");
+                }
+            }
+        }
+    }
+}
+
+/// Removes everything in `directory`: trees first, since a plain removal cannot enter a read-only one.
+pub(crate) fn empty<P: Primitives>(primitives: &P, directory: PathBuf) -> Result<()> {
+    let mut outcome = Ok(());
+    for name in names(&directory)? {
+        let path = directory.join(name);
+        let removed = remove_volume_trees(primitives, &path).and_then(|()| remove_tree(&path));
+        outcome = outcome.and(removed);
+    }
+    outcome
+}
+
+/// Removes the trees a discarded path can hold: it is a tree itself, or a volume with `live` and `snapshots`.
+fn remove_volume_trees<P: Primitives>(primitives: &P, path: &std::path::Path) -> Result<()> {
+    let snapshots = path.join("snapshots");
+    if snapshots.is_dir() && path.join("volume.json").exists() {
+        for name in names(&snapshots)? {
+            primitives.remove_tree(&snapshots.join(name))?;
+        }
+        primitives.remove_tree(&path.join("live"))?;
+        return Ok(());
+    }
+    primitives.remove_tree(path)
+}
