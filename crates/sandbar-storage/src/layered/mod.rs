@@ -19,5 +19,5 @@ mod store;
 mod volumes;
 
 pub(crate) use layout::{Layout, publish};
-pub(crate) use primitives::{Primitives, TreeAccess};
+pub(crate) use primitives::{Birth, Primitives, TreeAccess};
 pub(crate) use store::LayeredStorage;
