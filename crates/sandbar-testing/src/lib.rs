@@ -5,11 +5,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up should stop where it stands")]
 
+mod condition;
 mod image;
 mod namespace;
 mod storage_fixture;
 pub mod tree;
 
+pub use condition::eventually;
 pub use image::{FileSystem, Image};
 pub use namespace::private_mounts;
 pub use storage_fixture::{Backend, StorageFixture, commit_base, small_base};

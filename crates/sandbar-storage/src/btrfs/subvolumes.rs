@@ -192,10 +192,12 @@ impl Primitives for Subvolumes {
         let complain = |errno: Errno| Error::io("wait for deleted subvolumes", errno.into());
         ioctl::sync(&root).map_err(complain)?;
         match ioctl::wait_for_deleted(&root) {
-            // Nothing is queued, or the kernel is older than 6.13 and cannot say; the space comes back all the same.
-            Ok(()) | Err(Errno::NOTTY | Errno::NOENT) => Ok(()),
-            Err(errno) => Err(complain(errno)),
+            // Nothing is queued, or the kernel is older than 6.13 and cannot say.
+            Ok(()) | Err(Errno::NOTTY | Errno::NOENT) => {}
+            Err(errno) => return Err(complain(errno)),
         }
+        // Freed blocks can be used again only after the transaction that freed them.
+        ioctl::sync(&root).map_err(complain)
     }
 
     fn close(&self) -> Result<()> {

@@ -6,11 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sandbar_core::{BaseName, ByteCount, Error, Result, SessionId};
+use sandbar_core::{BaseName, ByteCount, Error, ErrorCode, Result, SessionId};
 
 use super::{
     LayeredStorage, Primitives, TreeAccess,
     layout::{VolumeRecord, make_directory, names, publish, read_record, write_record},
+    reaper::remove_volume_trees,
 };
 use crate::{
     BaseLayer, BaseRecord, ForkPoint, LayerDirectory, VolumeSpec,
@@ -95,7 +96,17 @@ impl<P: Primitives> LayeredStorage<P> {
 
     pub(super) fn delete_volume(&self, volume: &SessionId) -> Result<()> {
         self.unmount_volume(volume)?;
-        self.layout.discard(&self.layout.volume(volume))?;
+        let place = self.layout.volume(volume);
+        if let Err(error) = self.layout.discard(&place) {
+            if error.code() != ErrorCode::StorageFull {
+                return Err(error);
+            }
+            // On a full pool even a rename may find no room. Taking the trees away first makes some; it is not one step,
+            // but a volume that is being deleted has nothing left to lose.
+            remove_volume_trees(&*self.primitives, &place)?;
+            self.primitives.settle()?;
+            self.layout.discard(&place)?;
+        }
         self.reaper.wake();
         Ok(())
     }

@@ -2,7 +2,7 @@ use std::{fs, sync::Arc};
 
 use sandbar_core::{ErrorCode, SessionId};
 use sandbar_storage::VolumeSpec;
-use sandbar_testing::{Backend, StorageFixture, small_base, tree};
+use sandbar_testing::{Backend, StorageFixture, eventually, small_base, tree};
 
 pub(crate) fn a_new_volume_shows_its_base(backend: Backend) {
     let fixture = StorageFixture::new(backend);
@@ -113,8 +113,8 @@ pub(crate) fn deleted_volumes_give_their_space_back(backend: Backend) {
     let full = fixture.storage.space().unwrap().available;
     fixture.storage.delete(&volume).unwrap();
     fixture.storage.settle().unwrap();
-    let freed = fixture.storage.space().unwrap().available;
-    assert!(freed.get() > full.get() + (32 << 20), "{full} then {freed}");
+    // Some file systems give space back a moment after they say they did.
+    eventually("the space to come back", || fixture.storage.space().unwrap().available.get() > full.get() + (32 << 20));
 }
 
 pub(crate) fn many_volumes_at_once(backend: Backend) {
