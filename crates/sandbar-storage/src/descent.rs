@@ -4,7 +4,7 @@
 use std::{
     ffi::{CStr, CString},
     mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
 use rustix::{
@@ -87,7 +87,7 @@ pub(crate) type Identity = ((u32, u32), u64);
 
 /// The names in a directory with the types the directory itself knows, in no order, without `.` and `..`.
 pub(crate) fn names(directory: impl AsFd) -> Result<Vec<(CString, FileType)>> {
-    let mut buffer = [const { MaybeUninit::uninit() }; 32 * 1024];
+    let mut buffer = [const { MaybeUninit::uninit() }; 16 * 1024];
     let mut listing = RawDir::new(directory, &mut buffer);
     let mut names = Vec::new();
     while let Some(entry) = listing.next() {
@@ -102,6 +102,17 @@ pub(crate) fn names(directory: impl AsFd) -> Result<Vec<(CString, FileType)>> {
 /// Opens a directory below `parent`, never through a symbolic link.
 pub(crate) fn open_directory(parent: impl AsFd, name: &CStr) -> Result<OwnedFd> {
     fs::openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Changes the mode of an entry that cannot be opened. `fchmodat` would follow a symbolic link that somebody put in its
+/// place meanwhile, out of the tree.
+pub(crate) fn chmod_named(directory: impl AsFd, name: &CStr, mode: Mode) -> Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let entry = fs::openat(directory, name, flags, Mode::empty())?;
+    if EntryStat::of(&entry)?.kind == FileType::Symlink {
+        return Err(Errno::LOOP);
+    }
+    fs::chmod(format!("/proc/self/fd/{}", entry.as_raw_fd()), mode)
 }
 
 /// The directories from a root down to where a walk is. Only the deepest ones stay open; the others are found again

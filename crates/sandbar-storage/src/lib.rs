@@ -8,6 +8,7 @@
 //! Invariant: a name is in its final place only when the thing it names is complete. Everything half-made lives under
 //! `staging`, everything given up under `trash`, and both are emptied when a store is opened.
 
+pub mod archive;
 mod btrfs;
 mod descent;
 pub mod diff;

@@ -100,12 +100,13 @@ pub(crate) fn assert_same(left: &BTreeMap<PathBuf, Entry>, right: &BTreeMap<Path
         let other = &right[path];
         assert!(
             entry.content == other.content,
-            "content of {path:?} differs: {} and {} bytes",
+            "content of {} differs: {} and {} bytes",
+            path.display(),
             entry.content.len(),
             other.content.len()
         );
         let bare = |entry: &Entry| Entry { content: Vec::new(), ..entry.clone() };
-        assert_eq!(bare(entry), bare(other), "{path:?}");
+        assert_eq!(bare(entry), bare(other), "{}", path.display());
     }
 }
 
@@ -234,4 +235,109 @@ pub(crate) fn one_of_everything(root: &Path) {
 /// Bytes on disk.
 pub(crate) fn allocated(path: &Path) -> u64 {
     fs::symlink_metadata(path).unwrap().blocks() * 512
+}
+
+/// One entry of a random tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// Indexes into the directories and files made before.
+    parent: usize,
+    name: Vec<u8>,
+    what: What,
+    mode: u32,
+    owner: (u32, u32),
+    modified: (i64, i64),
+    xattrs: Vec<(String, Vec<u8>)>,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Directory,
+    File(Vec<u8>),
+    Sparse(Vec<(u16, u8)>, u32),
+    Symlink(Vec<u8>),
+    HardLink(usize),
+    Fifo,
+}
+
+pub(crate) fn random_tree() -> impl proptest::strategy::Strategy<Value = Vec<Node>> {
+    use proptest::prelude::*;
+    let byte = any::<u8>().prop_map(|byte| if byte == 0 || byte == b'/' { b'_' } else { byte });
+    let name = prop_oneof![
+        4 => prop::collection::vec(byte.clone(), 1..12),
+        1 => prop::collection::vec(byte.clone(), 90..255),
+    ]
+    .prop_filter("no name", |name| name != b"." && name != b"..");
+    let what = prop_oneof![
+        3 => Just(What::Directory),
+        4 => prop::collection::vec(any::<u8>(), 0..3000).prop_map(What::File),
+        1 => (prop::collection::vec((any::<u16>(), any::<u8>()), 0..6), 1u32..3_000_000).prop_map(|(data, size)| What::Sparse(data, size)),
+        1 => prop::collection::vec(byte, 1..200).prop_map(What::Symlink),
+        2 => any::<usize>().prop_map(What::HardLink),
+        1 => Just(What::Fifo),
+    ];
+    let owner = prop_oneof![0u32..70_000, 2_000_000u32..4_000_000_000];
+    let xattr = ("user\\.[a-z%=]{1,20}", prop::collection::vec(any::<u8>(), 0..200));
+    let node = (
+        any::<usize>(),
+        name,
+        what,
+        0u32..0o10000,
+        (owner.clone(), owner),
+        (-2_000_000_000i64..10_000_000_000, 0i64..1_000_000_000),
+        prop::collection::vec(xattr, 0..3),
+    )
+        .prop_map(|(parent, name, what, mode, owner, modified, xattrs)| Node {
+            parent,
+            name,
+            what,
+            mode,
+            owner,
+            modified,
+            xattrs,
+        });
+    prop::collection::vec(node, 0..40)
+}
+
+impl Node {
+    /// Makes this node somewhere below `root`; a name that is taken is left as it is.
+    pub(crate) fn make(&self, root: &Path) {
+        use std::os::unix::fs::{lchown, symlink};
+        fs::create_dir_all(root).unwrap();
+        let entries = tree(root);
+        let directories: Vec<_> = entries.iter().filter(|(_, entry)| entry.mode & 0o170_000 == 0o040_000).collect();
+        let path =
+            root.join(directories[self.parent % directories.len()].0).join(OsString::from_vec(self.name.clone()));
+        if fs::symlink_metadata(&path).is_ok() || path.as_os_str().len() > 3000 {
+            return;
+        }
+        match &self.what {
+            What::Directory => fs::create_dir(&path).unwrap(),
+            What::File(content) => fs::write(&path, content).unwrap(),
+            What::Sparse(data, size) => {
+                let data: Vec<_> = data.iter().map(|(block, byte)| (u64::from(*block) * 64, [*byte; 100])).collect();
+                let data: Vec<_> = data.iter().map(|(offset, bytes)| (*offset, &bytes[..])).collect();
+                sparse_file(&path, (*size).into(), &data);
+            }
+            What::Symlink(target) => symlink(OsString::from_vec(target.clone()), &path).unwrap(),
+            What::HardLink(index) => {
+                let files: Vec<_> = entries.iter().filter(|(_, entry)| entry.mode & 0o170_000 != 0o040_000).collect();
+                if !files.is_empty() {
+                    fs::hard_link(root.join(files[index % files.len()].0), &path).unwrap();
+                }
+                return;
+            }
+            What::Fifo => make_node(&path, FileType::Fifo, 0, 0),
+        }
+        lchown(&path, Some(self.owner.0), Some(self.owner.1)).unwrap();
+        if !matches!(self.what, What::Symlink(_) | What::Fifo) {
+            for (name, value) in &self.xattrs {
+                set_xattr(&path, name, value);
+            }
+        }
+        if !matches!(self.what, What::Symlink(_)) {
+            set_mode(&path, self.mode);
+        }
+        set_modified(&path, self.modified.0, self.modified.1);
+    }
 }
