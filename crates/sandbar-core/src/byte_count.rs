@@ -75,9 +75,15 @@ mod tests {
 
     #[test]
     fn sizes_parse_the_way_people_write_them() {
-        for (text, bytes) in
-            [("0", 0), ("512", 512), ("1k", 1024), ("512M", 512 << 20), ("2G", 2 << 30), ("2 GiB", 2 << 30), ("1T", 1 << 40)]
-        {
+        for (text, bytes) in [
+            ("0", 0),
+            ("512", 512),
+            ("1k", 1024),
+            ("512M", 512 << 20),
+            ("2G", 2 << 30),
+            ("2 GiB", 2 << 30),
+            ("1T", 1 << 40),
+        ] {
             assert_eq!(text.parse::<ByteCount>().unwrap(), ByteCount(bytes), "{text}");
         }
         for bad in ["", "G", "-1", "1.5G", "1X", "99999999999T"] {

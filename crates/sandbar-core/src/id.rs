@@ -9,9 +9,8 @@ use crate::{Error, Result};
 /// Why a name was refused.
 fn check(field: &'static str, what: &str, value: &str, longest: usize) -> Result<()> {
     let complain = |why: String| {
-        Err(Error::invalid(field, format!("{what} `{}` {why}", value.escape_debug())).with_hint(
-            "start with a letter or digit, then letters, digits, `.`, `_` or `-`; for example `build-42`",
-        ))
+        Err(Error::invalid(field, format!("{what} `{}` {why}", value.escape_debug()))
+            .with_hint("start with a letter or digit, then letters, digits, `.`, `_` or `-`; for example `build-42`"))
     };
     if value.is_empty() {
         return complain("is empty".into());
