@@ -6,6 +6,7 @@
 //!
 //! Invariant: nothing here does I/O, and a value that exists is valid. Parsing is the only way in.
 
+mod base;
 mod byte_count;
 mod capability;
 mod change;
@@ -20,6 +21,7 @@ mod resources;
 mod session;
 mod snapshot;
 
+pub use base::BaseInfo;
 pub use byte_count::ByteCount;
 pub use capability::{Capabilities, Capability, RuntimeKind, StorageKind};
 pub use change::{Aspect, Aspects, Change, ChangeKind, EntryType};
