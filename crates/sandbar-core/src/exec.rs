@@ -58,7 +58,7 @@ pub enum StdinMode {
 }
 
 /// Something a running command did.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExecEvent {
     Stdout(Bytes),
     Stderr(Bytes),
