@@ -1,6 +1,6 @@
 //! The one error everything reports, and the table that says how each code looks from outside.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 /// Result of any Sandbar operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -131,7 +131,7 @@ impl fmt::Display for ErrorCode {
 pub struct Error {
     code: ErrorCode,
     message: String,
-    field: Option<&'static str>,
+    field: Option<Cow<'static, str>>,
     hint: Option<String>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -142,7 +142,7 @@ impl Error {
     }
 
     /// A bad value in `field` of a request.
-    pub fn invalid(field: &'static str, message: impl Into<String>) -> Self {
+    pub fn invalid(field: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidArgument, message).with_field(field)
     }
 
@@ -163,8 +163,8 @@ impl Error {
     }
 
     #[must_use]
-    pub fn with_field(mut self, field: &'static str) -> Self {
-        self.field = Some(field);
+    pub fn with_field(mut self, field: impl Into<Cow<'static, str>>) -> Self {
+        self.field = Some(field.into());
         self
     }
 
@@ -189,8 +189,8 @@ impl Error {
         &self.message
     }
 
-    pub fn field(&self) -> Option<&'static str> {
-        self.field
+    pub fn field(&self) -> Option<&str> {
+        self.field.as_deref()
     }
 
     pub fn hint(&self) -> Option<&str> {

@@ -6,20 +6,32 @@
 //!
 //! Invariant: nothing here does I/O, and a value that exists is valid. Parsing is the only way in.
 
+mod base;
 mod byte_count;
 mod capability;
 mod change;
 mod error;
+mod exec;
+mod file;
+mod fork;
+mod health;
 mod id;
+mod page;
 mod resources;
 mod session;
 mod snapshot;
 
+pub use base::BaseInfo;
 pub use byte_count::ByteCount;
 pub use capability::{Capabilities, Capability, RuntimeKind, StorageKind};
 pub use change::{Aspect, Aspects, Change, ChangeKind, EntryType};
 pub use error::{Error, ErrorCode, Result};
+pub use exec::{ExecEvent, ExecSpec, ExitStatus, StdinMode};
+pub use file::{FileStat, TreeSummary, WriteOptions};
+pub use fork::ForkRequest;
+pub use health::{Health, HealthStatus};
 pub use id::{BaseName, SessionId, SnapshotName};
+pub use page::{Page, PageRequest, SessionFilter};
 pub use resources::Resources;
 pub use session::{Labels, NetworkAccess, SessionInfo, SessionSpec, SessionState};
 pub use snapshot::{LaterSnapshots, SnapshotInfo, SnapshotKind};

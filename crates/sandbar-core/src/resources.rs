@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ByteCount;
+use crate::{ByteCount, Error, Result};
 
 /// Limits. A field that is `None` is not decided here; the layer below decides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,11 +33,46 @@ impl Resources {
             wall_time: self.wall_time.or(below.wall_time),
         }
     }
+
+    /// Refuses limits under which nothing could run.
+    pub fn validate(&self) -> Result<()> {
+        if self.cpus.is_some_and(|cpus| !cpus.is_finite() || cpus <= 0.0) {
+            return Err(Error::invalid("resources.cpus", "the number of CPUs is not positive")
+                .with_hint("use a number above 0, for example `0.5` or `2`"));
+        }
+        let zero = [
+            ("resources.memory", self.memory == Some(ByteCount(0))),
+            ("resources.pids", self.pids == Some(0)),
+            ("resources.open_files", self.open_files == Some(0)),
+            ("resources.wall_time", self.wall_time.is_some_and(|time| time.is_zero())),
+        ];
+        match zero.into_iter().find(|(_, is_zero)| *is_zero) {
+            Some((field, _)) => {
+                Err(Error::invalid(field, format!("`{field}` is zero"))
+                    .with_hint("leave it out for no limit of its own"))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_under_which_nothing_runs_are_refused() {
+        Resources::default().validate().unwrap();
+        for bad in [
+            Resources { cpus: Some(f64::NAN), ..Resources::default() },
+            Resources { memory: Some(ByteCount(0)), ..Resources::default() },
+            Resources { pids: Some(0), ..Resources::default() },
+            Resources { open_files: Some(0), ..Resources::default() },
+            Resources { wall_time: Some(Duration::ZERO), ..Resources::default() },
+        ] {
+            assert!(bad.validate().unwrap_err().field().unwrap().starts_with("resources."));
+        }
+    }
 
     #[test]
     fn a_call_overrides_field_by_field() {

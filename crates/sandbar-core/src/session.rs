@@ -92,10 +92,7 @@ impl SessionSpec {
                     .with_hint("names are not empty and hold no `=`; neither part holds NUL"));
             }
         }
-        if self.resources.cpus.is_some_and(|cpus| !cpus.is_finite() || cpus <= 0.0) {
-            return Err(Error::invalid("resources.cpus", "the number of CPUs is not positive")
-                .with_hint("use a number above 0, for example `0.5` or `2`"));
-        }
+        self.resources.validate()?;
         if self.quota == Some(ByteCount(0)) {
             return Err(Error::invalid("quota", "the quota is zero").with_hint("leave it out for no quota"));
         }

@@ -1,0 +1,49 @@
+//! Bases.
+
+use sandbar_core::{BaseInfo, BaseName, Result};
+use sandbar_proto::v1::{self, import_base_response::Event};
+
+use crate::{Client, client::incomplete};
+
+/// Work an import has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImportProgress {
+    pub entries: u64,
+    pub bytes: u64,
+}
+
+impl Client {
+    /// Ordered by name.
+    pub async fn list_bases(&self) -> Result<Vec<BaseInfo>> {
+        let answer = self.repeat(|| self.rpc.list_bases(v1::ListBasesRequest::default())).await?.into_owned();
+        answer.bases.into_iter().map(TryInto::try_into).collect()
+    }
+
+    /// Makes a base from `source`: `host`, or a path on the host's disk. Dropping the future stops the import.
+    pub async fn import_base(
+        &self,
+        name: &BaseName,
+        source: &str,
+        mut progress: impl FnMut(ImportProgress) + Send,
+    ) -> Result<BaseInfo> {
+        let request =
+            v1::ImportBaseRequest { name: name.as_str().to_owned(), source: source.to_owned(), ..Default::default() };
+        let mut stream = self.once(self.rpc.import_base(request)).await?;
+        let mut base = None;
+        while let Some(message) = self.once(stream.message()).await? {
+            match message.to_owned_message().event {
+                Some(Event::Progress(so_far)) => {
+                    progress(ImportProgress { entries: so_far.entries, bytes: so_far.bytes });
+                }
+                Some(Event::Base(finished)) => base = Some(*finished),
+                None => {}
+            }
+        }
+        base.ok_or_else(|| incomplete("base"))?.try_into()
+    }
+
+    pub async fn delete_base(&self, name: &BaseName) -> Result<()> {
+        let request = v1::DeleteBaseRequest { name: name.as_str().to_owned(), ..Default::default() };
+        self.once(self.rpc.delete_base(request)).await.map(drop)
+    }
+}

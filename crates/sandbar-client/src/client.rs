@@ -1,0 +1,170 @@
+//! The connection to a host.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use connectrpc::{
+    ConnectError, Protocol,
+    client::{ClientConfig, Http2Connection, SharedHttp2Connection},
+};
+use http::{HeaderValue, Uri, uri::Scheme};
+use sandbar_core::{Error, ErrorCode, Result};
+use sandbar_proto::{API_VERSION, API_VERSION_HEADER, MAX_MESSAGE_BYTES, from_connect, v1};
+
+/// What one stream may have under way. A reader that stops holds back only its own stream.
+const STREAM_WINDOW: u32 = 1 << 20;
+
+/// What all streams together may have under way: never the bottleneck, or one stalled stream would stall the others.
+const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a silent connection is trusted before it is asked for a sign of life.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// Calls that may wait for the connection at once.
+const QUEUE: usize = 1024;
+
+/// The wire form of the calls. All carry the same messages; the server takes any of them on its one port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WireProtocol {
+    #[default]
+    Connect,
+    ConnectJson,
+    Grpc,
+    GrpcWeb,
+}
+
+/// A connection to a host. Clones share it; when it breaks, the next call makes it anew.
+#[derive(Clone)]
+pub struct Client {
+    pub(crate) rpc: Arc<v1::SandboxServiceClient<SharedHttp2Connection>>,
+    url: Arc<str>,
+}
+
+impl Client {
+    /// Connects to the host at `url`, for example `http://127.0.0.1:9100`.
+    ///
+    /// `Unavailable` when nothing answers there. The token is checked by the first call.
+    pub async fn connect(url: &str, token: Option<&str>) -> Result<Self> {
+        Self::connect_with(url, token, WireProtocol::default()).await
+    }
+
+    /// Like [`connect`](Self::connect), with a chosen wire form.
+    pub async fn connect_with(url: &str, token: Option<&str>, protocol: WireProtocol) -> Result<Self> {
+        let uri = parse_url(url)?;
+        let connection = Http2Connection::builder()
+            .establishment_timeout(CONNECT_TIMEOUT)
+            .tcp_connect_timeout(CONNECT_TIMEOUT)
+            .keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .connect_plaintext(uri.clone())
+            .await
+            .map_err(|error| unreachable_server(url, &error))?;
+        let mut config = ClientConfig::new(uri)
+            .with_protocol(match protocol {
+                WireProtocol::Connect | WireProtocol::ConnectJson => Protocol::Connect,
+                WireProtocol::Grpc => Protocol::Grpc,
+                WireProtocol::GrpcWeb => Protocol::GrpcWeb,
+            })
+            .with_default_max_message_size(MAX_MESSAGE_BYTES)
+            .with_default_header(API_VERSION_HEADER, format!("v{API_VERSION}"));
+        if protocol == WireProtocol::ConnectJson {
+            config = config.json();
+        }
+        if let Some(token) = token {
+            config = config.with_default_header(http::header::AUTHORIZATION, bearer(token)?);
+        }
+        let rpc = v1::SandboxServiceClient::new(connection.shared(QUEUE), config);
+        Ok(Self { rpc: Arc::new(rpc), url: url.into() })
+    }
+
+    /// Where the host is.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The host's error; one that the host did not raise itself says how to reach it.
+    pub(crate) fn restore(&self, error: &ConnectError) -> Error {
+        let restored = from_connect(error);
+        if restored.code() == ErrorCode::Unavailable && error.details.is_empty() {
+            return unreachable_server(&self.url, error);
+        }
+        restored
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+fn unreachable_server(url: &str, error: &ConnectError) -> Error {
+    Error::new(ErrorCode::Unavailable, format!("no Sandbar host answers at {url}"))
+        .with_hint("start one with `sandbar up`")
+        .with_source(error.clone())
+}
+
+/// What an answer without its content is.
+pub(crate) fn incomplete(what: &str) -> Error {
+    Error::internal(format!("the server's answer has no {what}"))
+}
+
+fn parse_url(url: &str) -> Result<Uri> {
+    let refuse = |why: &str| {
+        Error::invalid("url", format!("server address `{}` {why}", url.escape_debug()))
+            .with_hint("use `http://HOST:PORT`, for example `http://127.0.0.1:9100`")
+    };
+    let uri: Uri = url.parse().map_err(|_| refuse("is not a URL"))?;
+    match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP => {}
+        Some(scheme) if *scheme == Scheme::HTTPS => return Err(refuse("needs TLS, which this client does not speak")),
+        _ => return Err(refuse("does not begin with `http://`")),
+    }
+    if uri.authority().is_none_or(|authority| authority.host().is_empty()) {
+        return Err(refuse("names no host"));
+    }
+    Ok(uri)
+}
+
+fn bearer(token: &str) -> Result<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
+        Error::invalid("token", "the access token holds characters no token has")
+            .with_hint("take it from `SANDBAR_TOKEN` or the token file as it is")
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_cannot_work_are_refused_with_the_form_that_does() {
+        parse_url("http://127.0.0.1:9100").unwrap();
+        parse_url("http://localhost:9100/").unwrap();
+        for bad in ["", "127.0.0.1:9100", "https://localhost:9100", "ftp://x", "http://", "/path", "no scheme"] {
+            let error = parse_url(bad).unwrap_err();
+            assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("url")), "{bad}");
+            assert!(error.hint().is_some());
+        }
+    }
+
+    #[test]
+    fn a_token_that_is_no_header_value_is_refused() {
+        assert_eq!(bearer("a\nb").unwrap_err().field(), Some("token"));
+        assert!(bearer("abc").unwrap().is_sensitive());
+    }
+
+    #[tokio::test]
+    async fn a_host_that_is_not_there_is_unavailable_and_the_hint_says_how_to_start_one() {
+        // Bound and dropped: nothing listens there now.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let error = Client::connect(&format!("http://127.0.0.1:{port}"), None).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unavailable);
+        assert_eq!(error.hint(), Some("start one with `sandbar up`"));
+    }
+}

@@ -1,0 +1,146 @@
+//! Files and trees.
+
+use std::path::Path;
+
+use futures::{StreamExt as _, stream};
+use sandbar_core::{Error, FileStat, Result, SessionId, TreeSummary, WriteOptions};
+use sandbar_proto::{
+    pack_path,
+    v1::{self, import_tree_request, read_file_response, write_file_request},
+};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+
+use crate::{
+    Client,
+    client::incomplete,
+    upload::{Part, SourceFailure, parts},
+};
+
+impl Client {
+    /// Copies a file of the session into `target`, and says what the file is.
+    pub async fn read_file(
+        &self,
+        id: &SessionId,
+        path: &Path,
+        target: &mut (impl AsyncWrite + Send + Unpin),
+    ) -> Result<FileStat> {
+        let (path, path_bytes) = pack_path(path);
+        let request =
+            v1::ReadFileRequest { session_id: id.as_str().to_owned(), path, path_bytes, ..Default::default() };
+        let mut stream = self.once(self.rpc.read_file(request)).await?;
+        let mut stat = None;
+        while let Some(message) = self.once(stream.message()).await? {
+            match message.to_owned_message().part {
+                Some(read_file_response::Part::Stat(found)) => stat = Some(*found),
+                Some(read_file_response::Part::Data(bytes)) => write(target, &bytes).await?,
+                None => {}
+            }
+        }
+        flush(target).await?;
+        stat.ok_or_else(|| incomplete("stat"))?.try_into()
+    }
+
+    /// Puts what `source` gives into a file of the session, and says how many bytes that were. The file appears whole
+    /// or not at all.
+    pub async fn write_file(
+        &self,
+        id: &SessionId,
+        path: &Path,
+        options: WriteOptions,
+        source: impl AsyncRead + Send + Unpin + 'static,
+    ) -> Result<u64> {
+        let (path, path_bytes) = pack_path(path);
+        let start = v1::WriteFileStart {
+            session_id: id.as_str().to_owned(),
+            path,
+            path_bytes,
+            mode: options.mode,
+            create_dirs: options.create_dirs,
+            ..Default::default()
+        };
+        let failure = SourceFailure::default();
+        let content = parts(source, failure.clone()).map(|part| match part {
+            Part::Data(bytes) => write_file_request::Part::Data(bytes),
+            Part::Finish => v1::Finish::default().into(),
+        });
+        let requests = stream::iter([start.into()])
+            .chain(content)
+            .map(|part| v1::WriteFileRequest { part: Some(part), ..Default::default() });
+        let answer = failure.explain(self.once(self.rpc.write_file(requests)).await)?;
+        Ok(answer.into_owned().size)
+    }
+
+    /// What is known about an entry; a symbolic link is not followed.
+    pub async fn stat(&self, id: &SessionId, path: &Path) -> Result<FileStat> {
+        let (path, path_bytes) = pack_path(path);
+        let request = v1::StatRequest { session_id: id.as_str().to_owned(), path, path_bytes, ..Default::default() };
+        let answer = self.repeat(|| self.rpc.stat(request.clone())).await?.into_owned();
+        answer.stat.into_option().ok_or_else(|| incomplete("stat"))?.try_into()
+    }
+
+    /// The entries below a directory, sorted by path; a depth of 1 is its own entries.
+    pub async fn list_dir(&self, id: &SessionId, path: &Path, depth: u32) -> Result<Vec<FileStat>> {
+        let (path, path_bytes) = pack_path(path);
+        let request =
+            v1::ListDirRequest { session_id: id.as_str().to_owned(), path, path_bytes, depth, ..Default::default() };
+        let mut stream = self.once(self.rpc.list_dir(request)).await?;
+        let mut entries = Vec::new();
+        while let Some(batch) = self.once(stream.message()).await? {
+            for entry in batch.to_owned_message().entries {
+                entries.push(entry.try_into()?);
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Writes a file or tree of the session to `target` as a tar stream, names relative to the parent of `path`, and
+    /// says how many bytes that were.
+    pub async fn export_tree(
+        &self,
+        id: &SessionId,
+        path: &Path,
+        target: &mut (impl AsyncWrite + Send + Unpin),
+    ) -> Result<u64> {
+        let (path, path_bytes) = pack_path(path);
+        let request =
+            v1::ExportTreeRequest { session_id: id.as_str().to_owned(), path, path_bytes, ..Default::default() };
+        let mut stream = self.once(self.rpc.export_tree(request)).await?;
+        let mut total = 0;
+        while let Some(message) = self.once(stream.message()).await? {
+            let bytes = message.to_owned_message().data;
+            write(target, &bytes).await?;
+            total += bytes.len() as u64;
+        }
+        flush(target).await?;
+        Ok(total)
+    }
+
+    /// Unpacks the tar stream that `source` gives below a directory of the session, which is made when missing.
+    pub async fn import_tree(
+        &self,
+        id: &SessionId,
+        path: &Path,
+        source: impl AsyncRead + Send + Unpin + 'static,
+    ) -> Result<TreeSummary> {
+        let (path, path_bytes) = pack_path(path);
+        let start = v1::ImportTreeStart { session_id: id.as_str().to_owned(), path, path_bytes, ..Default::default() };
+        let failure = SourceFailure::default();
+        let content = parts(source, failure.clone()).map(|part| match part {
+            Part::Data(bytes) => import_tree_request::Part::Data(bytes),
+            Part::Finish => v1::Finish::default().into(),
+        });
+        let requests = stream::iter([start.into()])
+            .chain(content)
+            .map(|part| v1::ImportTreeRequest { part: Some(part), ..Default::default() });
+        let answer = failure.explain(self.once(self.rpc.import_tree(requests)).await)?.into_owned();
+        Ok(TreeSummary { entries: answer.entries, bytes: answer.bytes })
+    }
+}
+
+async fn write(target: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<()> {
+    target.write_all(bytes).await.map_err(|error| Error::io("write what was received", error))
+}
+
+async fn flush(target: &mut (impl AsyncWrite + Unpin)) -> Result<()> {
+    target.flush().await.map_err(|error| Error::io("write what was received", error))
+}

@@ -1,0 +1,52 @@
+//! Sessions.
+
+use sandbar_core::{ForkRequest, Page, PageRequest, Result, SessionFilter, SessionId, SessionInfo, SessionSpec};
+use sandbar_proto::v1;
+
+use crate::{Client, client::incomplete};
+
+impl Client {
+    pub async fn create_session(&self, spec: SessionSpec) -> Result<SessionInfo> {
+        let answer = self.once(self.rpc.create_session(spec.into())).await?.into_owned();
+        answer.session.into_option().ok_or_else(|| incomplete("session"))?.try_into()
+    }
+
+    pub async fn get_session(&self, id: &SessionId) -> Result<SessionInfo> {
+        let request = v1::GetSessionRequest { session_id: id.as_str().to_owned(), ..Default::default() };
+        let answer = self.repeat(|| self.rpc.get_session(request.clone())).await?.into_owned();
+        answer.session.into_option().ok_or_else(|| incomplete("session"))?.try_into()
+    }
+
+    /// One page of the sessions that match, in the order they were made.
+    pub async fn list_sessions(&self, filter: &SessionFilter, page: &PageRequest) -> Result<Page<SessionInfo>> {
+        let request = v1::ListSessionsRequest::new(filter, page);
+        let answer = self.repeat(|| self.rpc.list_sessions(request.clone())).await?.into_owned();
+        let items = answer.sessions.into_iter().map(TryInto::try_into).collect::<Result<_>>()?;
+        let next_token = if answer.next_page_token.is_empty() { None } else { Some(answer.next_page_token) };
+        Ok(Page { items, next_token })
+    }
+
+    /// All sessions that match, page after page.
+    pub async fn all_sessions(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>> {
+        let mut request = PageRequest { size: PageRequest::LARGEST_SIZE, token: None };
+        let mut sessions = Vec::new();
+        loop {
+            let page = self.list_sessions(filter, &request).await?;
+            sessions.extend(page.items);
+            match page.next_token {
+                Some(token) => request.token = Some(token),
+                None => return Ok(sessions),
+            }
+        }
+    }
+
+    pub async fn destroy_session(&self, id: &SessionId) -> Result<()> {
+        let request = v1::DestroySessionRequest { session_id: id.as_str().to_owned(), ..Default::default() };
+        self.once(self.rpc.destroy_session(request)).await.map(drop)
+    }
+
+    pub async fn fork_session(&self, id: &SessionId, request: ForkRequest) -> Result<Vec<SessionInfo>> {
+        let answer = self.once(self.rpc.fork_session(v1::ForkSessionRequest::new(id, request))).await?.into_owned();
+        answer.sessions.into_iter().map(TryInto::try_into).collect()
+    }
+}

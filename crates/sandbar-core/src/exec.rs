@@ -1,0 +1,105 @@
+//! Commands: what to run, what comes out of it, how it ended.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bytes::Bytes;
+
+use crate::{Error, Resources, Result};
+
+/// A command to run in a session.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExecSpec {
+    /// Program and arguments; no shell is involved.
+    pub argv: Vec<String>,
+    /// Environment, over the session's own.
+    pub env: BTreeMap<String, String>,
+    /// Working directory inside the sandbox; `/workspace` when absent.
+    pub cwd: Option<String>,
+    pub stdin: StdinMode,
+    /// Limits of this command; `wall_time` is its time-out.
+    pub resources: Resources,
+}
+
+impl ExecSpec {
+    pub fn new(argv: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { argv: argv.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Checks what the types alone cannot: that the kernel could take these arguments.
+    pub fn validate(&self) -> Result<()> {
+        if self.argv.first().is_none_or(String::is_empty) {
+            return Err(Error::invalid("argv", "there is no program to run")
+                .with_hint("give the program and its arguments, for example `[\"ls\", \"-l\"]`"));
+        }
+        if self.argv.iter().any(|argument| argument.contains('\0')) {
+            return Err(Error::invalid("argv", "an argument contains NUL").with_hint("pass such data on stdin"));
+        }
+        for (key, value) in &self.env {
+            if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
+                return Err(Error::invalid("env", format!("variable `{}` is not usable", key.escape_debug()))
+                    .with_hint("names are not empty and hold no `=`; neither part holds NUL"));
+            }
+        }
+        if self.cwd.as_ref().is_some_and(|cwd| cwd.contains('\0')) {
+            return Err(Error::invalid("cwd", "the working directory contains NUL").with_hint("use a plain path"));
+        }
+        self.resources.validate()
+    }
+}
+
+/// Where a command reads from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StdinMode {
+    /// Nothing to read.
+    #[default]
+    Null,
+    /// What the caller sends.
+    Piped,
+}
+
+/// Something a running command did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExecEvent {
+    Stdout(Bytes),
+    Stderr(Bytes),
+    /// The end; exactly one, and last.
+    Exited(ExitStatus),
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExitStatus {
+    /// What it returned, when it returned.
+    pub code: Option<i32>,
+    /// The signal that ended it, when one did.
+    pub signal: Option<i32>,
+    /// It was killed because its time was up.
+    pub timed_out: bool,
+    /// Output beyond the limit was dropped.
+    pub truncated: bool,
+    pub duration: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_the_kernel_would_refuse_is_refused_and_the_field_is_named() {
+        ExecSpec::new(["ls", "-l"]).validate().unwrap();
+        let mut bad_env = ExecSpec::new(["ls"]);
+        bad_env.env.insert("A=B".into(), String::new());
+        let bad_cwd = ExecSpec { cwd: Some("a\0b".into()), ..ExecSpec::new(["ls"]) };
+        for (spec, field) in [
+            (ExecSpec::default(), "argv"),
+            (ExecSpec::new([""]), "argv"),
+            (ExecSpec::new(["ls", "a\0b"]), "argv"),
+            (bad_env, "env"),
+            (bad_cwd, "cwd"),
+        ] {
+            let error = spec.validate().unwrap_err();
+            assert_eq!(error.field(), Some(field));
+            assert!(error.hint().is_some());
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Commands.
+
+use sandbar_core::{Error, ExecSpec, ExitStatus, Result, SessionId, StdinMode};
+
+use super::scalar::{pack_duration, unpack_duration};
+use crate::v1;
+
+impl v1::ExecStart {
+    pub fn new(session: &SessionId, spec: ExecSpec) -> Self {
+        Self {
+            session_id: session.as_str().to_owned(),
+            argv: spec.argv,
+            env: spec.env,
+            cwd: spec.cwd.unwrap_or_default(),
+            stdin: spec.stdin == StdinMode::Piped,
+            resources: v1::Resources::from(&spec.resources).into(),
+            ..Default::default()
+        }
+    }
+
+    /// The session, and what to run in it.
+    pub fn unpack(self) -> Result<(SessionId, ExecSpec)> {
+        let session = SessionId::new(self.session_id)?;
+        let spec = ExecSpec {
+            argv: self.argv,
+            env: self.env,
+            cwd: if self.cwd.is_empty() { None } else { Some(self.cwd) },
+            stdin: if self.stdin { StdinMode::Piped } else { StdinMode::Null },
+            resources: self.resources.into_option().unwrap_or_default().try_into()?,
+        };
+        spec.validate()?;
+        Ok((session, spec))
+    }
+}
+
+impl From<ExitStatus> for v1::ExecExited {
+    fn from(status: ExitStatus) -> Self {
+        Self {
+            code: status.code,
+            signal: status.signal,
+            timed_out: status.timed_out,
+            truncated: status.truncated,
+            duration: pack_duration(status.duration),
+            ..Default::default()
+        }
+    }
+}
+
+impl TryFrom<v1::ExecExited> for ExitStatus {
+    type Error = Error;
+
+    fn try_from(wire: v1::ExecExited) -> Result<Self> {
+        Ok(Self {
+            code: wire.code,
+            signal: wire.signal,
+            timed_out: wire.timed_out,
+            truncated: wire.truncated,
+            duration: unpack_duration("duration", wire.duration)?.unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sandbar_core::Resources;
+
+    use super::*;
+
+    #[test]
+    fn a_command_and_its_end_are_the_same_after_the_wire() {
+        let session = SessionId::new("box").unwrap();
+        let spec = ExecSpec {
+            argv: vec!["sh".into(), "-c".into(), "exit 3".into()],
+            env: [("A".to_owned(), "b".to_owned())].into(),
+            cwd: Some("/tmp".into()),
+            stdin: StdinMode::Piped,
+            resources: Resources { wall_time: Some(Duration::from_secs(3)), ..Resources::default() },
+        };
+        assert_eq!(v1::ExecStart::new(&session, spec.clone()).unpack().unwrap(), (session, spec));
+        for status in [
+            ExitStatus { code: Some(0), duration: Duration::from_nanos(1), ..ExitStatus::default() },
+            ExitStatus { signal: Some(9), timed_out: true, truncated: true, ..ExitStatus::default() },
+        ] {
+            assert_eq!(ExitStatus::try_from(v1::ExecExited::from(status)).unwrap(), status);
+        }
+    }
+
+    #[test]
+    fn a_command_without_a_program_is_refused() {
+        let wire = v1::ExecStart { session_id: "box".into(), ..Default::default() };
+        assert_eq!(wire.unpack().unwrap_err().field(), Some("argv"));
+    }
+}

@@ -1,0 +1,11 @@
+//! Messages and core values, in both directions.
+
+mod base;
+mod exec;
+mod file;
+mod host;
+mod scalar;
+mod session;
+mod snapshot;
+
+pub use file::{pack_path, unpack_path};

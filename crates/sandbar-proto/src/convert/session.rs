@@ -1,0 +1,350 @@
+//! Sessions.
+
+use sandbar_core::{
+    BaseName, ByteCount, Error, ForkRequest, NetworkAccess, PageRequest, Resources, Result, SessionFilter, SessionId,
+    SessionInfo, SessionSpec, SessionState, SnapshotName,
+};
+
+use super::scalar::{known, missing, pack_duration, pack_time, unpack_duration, unpack_optional_time, unpack_time};
+use crate::v1;
+
+impl From<SessionState> for v1::SessionState {
+    fn from(state: SessionState) -> Self {
+        match state {
+            SessionState::Creating => Self::Creating,
+            SessionState::Active => Self::Active,
+            SessionState::Paused => Self::Paused,
+            SessionState::Destroying => Self::Destroying,
+            SessionState::Failed => Self::Failed,
+        }
+    }
+}
+
+/// `None` is the unspecified state.
+fn unpack_state(state: v1::SessionState) -> Option<SessionState> {
+    match state {
+        v1::SessionState::SESSION_STATE_UNSPECIFIED => None,
+        v1::SessionState::SESSION_STATE_CREATING => Some(SessionState::Creating),
+        v1::SessionState::SESSION_STATE_ACTIVE => Some(SessionState::Active),
+        v1::SessionState::SESSION_STATE_PAUSED => Some(SessionState::Paused),
+        v1::SessionState::SESSION_STATE_DESTROYING => Some(SessionState::Destroying),
+        v1::SessionState::SESSION_STATE_FAILED => Some(SessionState::Failed),
+    }
+}
+
+impl From<&Resources> for v1::Resources {
+    fn from(resources: &Resources) -> Self {
+        Self {
+            cpus: resources.cpus,
+            memory: resources.memory.map(ByteCount::get),
+            pids: resources.pids,
+            open_files: resources.open_files,
+            output: resources.output.map(ByteCount::get),
+            wall_time: resources.wall_time.map_or_else(Default::default, pack_duration),
+            ..Default::default()
+        }
+    }
+}
+
+impl TryFrom<v1::Resources> for Resources {
+    type Error = Error;
+
+    fn try_from(wire: v1::Resources) -> Result<Self> {
+        let resources = Self {
+            cpus: wire.cpus,
+            memory: wire.memory.map(ByteCount),
+            pids: wire.pids,
+            open_files: wire.open_files,
+            output: wire.output.map(ByteCount),
+            wall_time: unpack_duration("resources.wall_time", wire.wall_time)?,
+        };
+        resources.validate()?;
+        Ok(resources)
+    }
+}
+
+impl From<SessionInfo> for v1::Session {
+    fn from(session: SessionInfo) -> Self {
+        Self {
+            session_id: session.id.into(),
+            state: v1::SessionState::from(session.state).into(),
+            base_snapshot: session.base.into(),
+            labels: session.labels,
+            storage_backend: session.storage.as_str().to_owned(),
+            container_runtime: session.runtime.as_str().to_owned(),
+            created: pack_time(session.created),
+            expires: session.expires.map_or_else(Default::default, pack_time),
+            quota: session.quota.map(ByteCount::get),
+            space_used: session.space_used.get(),
+            turn_count: session.turn_count,
+            snap_count: session.snapshot_count,
+            parent: session
+                .parent
+                .map(|(id, snapshot)| v1::SessionParent {
+                    session_id: id.into(),
+                    snapshot: snapshot.map(String::from).unwrap_or_default(),
+                    ..Default::default()
+                })
+                .into(),
+            ..Default::default()
+        }
+    }
+}
+
+impl TryFrom<v1::Session> for SessionInfo {
+    type Error = Error;
+
+    fn try_from(wire: v1::Session) -> Result<Self> {
+        Ok(Self {
+            id: SessionId::new(wire.session_id)?,
+            state: unpack_state(known("state", wire.state)?).ok_or_else(|| missing("state"))?,
+            base: BaseName::new(wire.base_snapshot)?,
+            labels: wire.labels,
+            storage: wire.storage_backend.parse()?,
+            runtime: wire.container_runtime.parse()?,
+            created: unpack_time("created", wire.created)?,
+            expires: unpack_optional_time("expires", wire.expires)?,
+            quota: wire.quota.map(ByteCount),
+            space_used: ByteCount(wire.space_used),
+            turn_count: wire.turn_count,
+            snapshot_count: wire.snap_count,
+            parent: match wire.parent.into_option() {
+                None => None,
+                Some(parent) => {
+                    Some((SessionId::new(parent.session_id)?, optional_snapshot("snapshot", parent.snapshot)?))
+                }
+            },
+        })
+    }
+}
+
+impl From<SessionSpec> for v1::CreateSessionRequest {
+    fn from(spec: SessionSpec) -> Self {
+        let network = spec.network.map(|access| v1::NetworkPolicy {
+            access: match access {
+                NetworkAccess::None => v1::NetworkAccess::None,
+                NetworkAccess::Full => v1::NetworkAccess::Full,
+            }
+            .into(),
+            ..Default::default()
+        });
+        Self {
+            base_snapshot: spec.base.into(),
+            session_id: spec.id.map(String::from).unwrap_or_default(),
+            quota: spec.quota.map(ByteCount::get),
+            labels: spec.labels,
+            resources: v1::Resources::from(&spec.resources).into(),
+            network: network.into(),
+            env: spec.env,
+            timeout: spec.time_to_live.map_or_else(Default::default, pack_duration),
+            ..Default::default()
+        }
+    }
+}
+
+impl TryFrom<v1::CreateSessionRequest> for SessionSpec {
+    type Error = Error;
+
+    fn try_from(wire: v1::CreateSessionRequest) -> Result<Self> {
+        let network = match wire.network.into_option() {
+            None => None,
+            Some(policy) => match known("network.access", policy.access)? {
+                v1::NetworkAccess::NETWORK_ACCESS_UNSPECIFIED => None,
+                v1::NetworkAccess::NETWORK_ACCESS_NONE => Some(NetworkAccess::None),
+                v1::NetworkAccess::NETWORK_ACCESS_FULL => Some(NetworkAccess::Full),
+            },
+        };
+        let spec = Self {
+            base: BaseName::new(wire.base_snapshot)?,
+            id: if wire.session_id.is_empty() { None } else { Some(SessionId::new(wire.session_id)?) },
+            quota: wire.quota.map(ByteCount),
+            labels: wire.labels,
+            resources: wire.resources.into_option().unwrap_or_default().try_into()?,
+            network,
+            env: wire.env,
+            time_to_live: unpack_duration("timeout", wire.timeout)?,
+        };
+        spec.validate()?;
+        Ok(spec)
+    }
+}
+
+impl v1::ListSessionsRequest {
+    pub fn new(filter: &SessionFilter, page: &PageRequest) -> Self {
+        Self {
+            labels: filter.labels.clone(),
+            state: filter.state.map_or(v1::SessionState::Unspecified, Into::into).into(),
+            page_size: page.size.try_into().unwrap_or(u32::MAX),
+            page_token: page.token.clone().unwrap_or_default(),
+            ..Default::default()
+        }
+    }
+
+    /// What to list, and which part of it.
+    pub fn unpack(self) -> Result<(SessionFilter, PageRequest)> {
+        let size = usize::try_from(self.page_size).unwrap_or(usize::MAX);
+        if size > PageRequest::LARGEST_SIZE {
+            return Err(Error::invalid("page_size", format!("a page of {size} is too large"))
+                .with_hint(format!("ask for at most {}", PageRequest::LARGEST_SIZE)));
+        }
+        let filter = SessionFilter { labels: self.labels, state: unpack_state(known("state", self.state)?) };
+        let token = if self.page_token.is_empty() { None } else { Some(self.page_token) };
+        Ok((filter, PageRequest { size, token }))
+    }
+}
+
+impl v1::ForkSessionRequest {
+    pub fn new(source: &SessionId, request: ForkRequest) -> Self {
+        Self {
+            session_id: source.as_str().to_owned(),
+            snapshot: request.from.map(String::from).unwrap_or_default(),
+            count: request.count.try_into().unwrap_or(u32::MAX),
+            session_ids: request.ids.into_iter().map(String::from).collect(),
+            labels: request.labels,
+            ..Default::default()
+        }
+    }
+
+    /// The source, and what to make of it.
+    pub fn unpack(self) -> Result<(SessionId, ForkRequest)> {
+        let source = SessionId::new(self.session_id)?;
+        let ids = self
+            .session_ids
+            .into_iter()
+            .map(|id| SessionId::new(id).map_err(|error| error.with_field("session_ids")))
+            .collect::<Result<Vec<_>>>()?;
+        let count = match self.count {
+            0 => ids.len().max(1),
+            count => usize::try_from(count).unwrap_or(usize::MAX),
+        };
+        if count > ForkRequest::MOST {
+            return Err(Error::invalid("count", format!("{count} copies are too many"))
+                .with_hint(format!("ask for at most {} at once", ForkRequest::MOST)));
+        }
+        if !ids.is_empty() && ids.len() != count {
+            return Err(Error::invalid("session_ids", format!("{} names for {count} copies", ids.len()))
+                .with_hint("give one name for each copy, or none"));
+        }
+        Ok((
+            source,
+            ForkRequest { from: optional_snapshot("snapshot", self.snapshot)?, count, ids, labels: self.labels },
+        ))
+    }
+}
+
+/// A snapshot name that may be left out.
+pub(super) fn optional_snapshot(field: &'static str, name: String) -> Result<Option<SnapshotName>> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    SnapshotName::new(name).map(Some).map_err(|error| error.with_field(field))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use sandbar_core::{RuntimeKind, StorageKind};
+
+    use super::*;
+
+    #[test]
+    fn a_session_is_the_same_after_the_wire() {
+        let session = SessionInfo {
+            id: SessionId::new("box").unwrap(),
+            state: SessionState::Active,
+            base: BaseName::new("host").unwrap(),
+            labels: [("a".to_owned(), "b".to_owned())].into(),
+            storage: StorageKind::LocalDisk,
+            runtime: RuntimeKind::None,
+            created: Timestamp::new(1_700_000_000, 123_456_789).unwrap(),
+            expires: Some(Timestamp::new(1_800_000_000, 0).unwrap()),
+            quota: Some(ByteCount::gib(2)),
+            space_used: ByteCount(17),
+            turn_count: 4,
+            snapshot_count: 5,
+            parent: Some((SessionId::new("mother").unwrap(), Some(SnapshotName::new("clean").unwrap()))),
+        };
+        for state in SessionState::ALL {
+            let sent = SessionInfo { state, ..session.clone() };
+            assert_eq!(SessionInfo::try_from(v1::Session::from(sent.clone())).unwrap(), sent);
+        }
+        let plain = SessionInfo { expires: None, quota: None, parent: None, ..session };
+        assert_eq!(SessionInfo::try_from(v1::Session::from(plain.clone())).unwrap(), plain);
+    }
+
+    #[test]
+    fn a_spec_is_the_same_after_the_wire() {
+        let mut spec = SessionSpec::new(BaseName::new("host").unwrap());
+        assert_eq!(SessionSpec::try_from(v1::CreateSessionRequest::from(spec.clone())).unwrap(), spec);
+        spec.id = Some(SessionId::new("box").unwrap());
+        spec.quota = Some(ByteCount::mib(5));
+        spec.labels.insert("k".into(), "v".into());
+        spec.resources = Resources {
+            cpus: Some(1.5),
+            memory: Some(ByteCount::mib(512)),
+            pids: Some(9),
+            open_files: Some(10),
+            output: Some(ByteCount(0)),
+            wall_time: Some(Duration::from_millis(1500)),
+        };
+        spec.network = Some(NetworkAccess::Full);
+        spec.env.insert("A".into(), "1".into());
+        spec.time_to_live = Some(Duration::from_mins(1));
+        assert_eq!(SessionSpec::try_from(v1::CreateSessionRequest::from(spec.clone())).unwrap(), spec);
+    }
+
+    #[test]
+    fn a_bad_request_is_refused_and_the_field_is_named() {
+        let good = || v1::CreateSessionRequest { base_snapshot: "host".into(), ..Default::default() };
+        let seconds = |seconds| v1::CreateSessionRequest {
+            timeout: buffa_types::google::protobuf::Duration { seconds, ..Default::default() }.into(),
+            ..good()
+        };
+        let cases = [
+            (v1::CreateSessionRequest::default(), "base_snapshot"),
+            (v1::CreateSessionRequest { base_snapshot: "../etc".into(), ..good() }, "base_snapshot"),
+            (v1::CreateSessionRequest { session_id: "a/b".into(), ..good() }, "session_id"),
+            (v1::CreateSessionRequest { quota: Some(0), ..good() }, "quota"),
+            (seconds(-1), "timeout"),
+            (seconds(0), "timeout"),
+            (seconds(i64::MAX), "timeout"),
+            (
+                v1::CreateSessionRequest {
+                    network: v1::NetworkPolicy { access: 99.into(), ..Default::default() }.into(),
+                    ..good()
+                },
+                "network.access",
+            ),
+            (
+                v1::CreateSessionRequest {
+                    resources: v1::Resources { cpus: Some(f64::NAN), ..Default::default() }.into(),
+                    ..good()
+                },
+                "resources.cpus",
+            ),
+        ];
+        for (wire, field) in cases {
+            let error = SessionSpec::try_from(wire).unwrap_err();
+            assert_eq!(error.field(), Some(field), "{error}");
+            assert!(error.hint().is_some(), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_copies_follows_their_names() {
+        let request = |count, ids: &[&str]| v1::ForkSessionRequest {
+            session_id: "box".into(),
+            count,
+            session_ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            ..Default::default()
+        };
+        assert_eq!(request(0, &[]).unpack().unwrap().1.count, 1);
+        assert_eq!(request(0, &["a", "b"]).unpack().unwrap().1.count, 2);
+        assert_eq!(request(1000, &[]).unpack().unwrap().1.count, 1000);
+        assert_eq!(request(1001, &[]).unpack().unwrap_err().field(), Some("count"));
+        assert_eq!(request(3, &["a", "b"]).unpack().unwrap_err().field(), Some("session_ids"));
+        assert_eq!(request(0, &["a", ".."]).unpack().unwrap_err().field(), Some("session_ids"));
+    }
+}

@@ -1,0 +1,16 @@
+//! What the build script makes from `proto/sandbar/v1`.
+
+#[allow(
+    clippy::pedantic,
+    missing_debug_implementations,
+    unreachable_pub,
+    reason = "generated code; which of these fire depends on the generator's version"
+)]
+mod tree {
+    connectrpc::include_generated!();
+}
+
+pub use tree::sandbar::v1;
+
+/// The compiled `.proto` files with everything they import, for reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sandbar.v1.bin"));
