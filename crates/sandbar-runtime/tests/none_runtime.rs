@@ -231,7 +231,7 @@ fn dropping_a_command_ends_all_of_it() {
         let command = world.start(shell("setsid sleep 4444.1 & sleep 4444.2")).await.unwrap();
         // The shell's own command line holds both numbers, so the daemon is told by its program.
         World::wait_for("both to run", || {
-            !world.processes_with("sleep$44.1").is_empty() && !world.processes_with("sleep$44.2").is_empty()
+            !world.processes_with("sleep\x004444.1").is_empty() && !world.processes_with("sleep\x004444.2").is_empty()
         })
         .await;
         drop(command);
