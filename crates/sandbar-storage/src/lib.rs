@@ -13,6 +13,7 @@ mod btrfs;
 mod descent;
 pub mod diff;
 mod errors;
+pub mod import;
 mod layered;
 mod local_disk;
 mod open;
@@ -25,6 +26,7 @@ mod view;
 mod xattrs;
 
 pub use diff::DiffEntry;
+pub use import::{ImportProgress, ImportSource, import_base};
 pub use open::{OpenedStorage, StorageConfig, ZfsConfig, open};
 
 pub use storage::{

@@ -114,9 +114,11 @@ impl<R: Read> ArchiveReader<R> {
             return Err(self.malformed("archive ends in the middle of a header"));
         }
         header.as_mut_bytes().copy_from_slice(&block);
+        let checked = block;
+        fill_empty_numbers(&mut header);
         let stored = header.cksum().ok();
         let sum = |signed: bool| {
-            block.iter().enumerate().fold(0i64, |sum, (at, byte)| {
+            checked.iter().enumerate().fold(0i64, |sum, (at, byte)| {
                 let byte = if (148..156).contains(&at) { b' ' } else { *byte };
                 sum + if signed { i64::from(byte.cast_signed()) } else { i64::from(byte) }
             })
@@ -294,6 +296,28 @@ impl<R: Read> ArchiveReader<R> {
         };
         let place = format!("read the archive near entry `{}`", self.current.escape_ascii());
         Error::new(code, place).with_source(error)
+    }
+}
+
+/// Some writers leave numbers they do not know empty; everybody reads that as zero.
+fn fill_empty_numbers(header: &mut Header) {
+    fn fill(field: &mut [u8]) {
+        if field.iter().all(|byte| matches!(byte, 0 | b' ')) {
+            field[0] = b'0';
+        }
+    }
+    let old = header.as_old_mut();
+    for field in [&mut old.mode, &mut old.uid, &mut old.gid] {
+        fill(field);
+    }
+    fill(&mut old.size);
+    fill(&mut old.mtime);
+    if let Some(ustar) = header.as_ustar_mut() {
+        fill(&mut ustar.dev_major);
+        fill(&mut ustar.dev_minor);
+    } else if let Some(gnu) = header.as_gnu_mut() {
+        fill(&mut gnu.dev_major);
+        fill(&mut gnu.dev_minor);
     }
 }
 

@@ -21,7 +21,9 @@ use sandbar_storage::archive::{
     Unpacker, Whiteouts, WriteSummary, decompress,
 };
 
-use crate::support::{allocated, assert_same, make_node, one_of_everything, random_tree, scratch, set_xattr, tree};
+use crate::support::{
+    allocated, assert_same, make_node, one_of_everything, random_tree, run, scratch, set_xattr, tree,
+};
 
 fn open(path: &Path) -> OwnedFd {
     fs::File::open(path).unwrap().into()
@@ -81,11 +83,6 @@ fn made_of(entries: &[(ArchiveEntry, String)]) -> Vec<u8> {
         writer.append(entry, &mut content.as_bytes()).unwrap();
     }
     writer.finish().unwrap().0
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

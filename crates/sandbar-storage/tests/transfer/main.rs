@@ -2,5 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its support code too")]
 
 mod archive;
+mod import;
 mod support;
 mod tree_copy;

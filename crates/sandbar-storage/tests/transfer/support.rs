@@ -341,3 +341,16 @@ impl Node {
         set_modified(&path, self.modified.0, self.modified.1);
     }
 }
+
+/// Mounts made from here on vanish with the test.
+pub(crate) fn private_mounts() {
+    use rustix::mount::{MountPropagationFlags, mount_change};
+    // SAFETY: only the mount namespace is unshared, and no other thread relies on sharing it.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+}
+
+pub(crate) fn run(command: &mut std::process::Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
