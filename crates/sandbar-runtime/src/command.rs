@@ -1,72 +1,15 @@
 //! One command, seen from the host.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use bytes::Bytes;
-use sandbar_core::{Error, ErrorCode, Resources, Result};
+use sandbar_core::{Error, ErrorCode, ExecEvent, ExitStatus, Result};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::tree::Process;
-
-/// A command to run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ExecSpec {
-    /// Program and arguments. A program without `/` is searched in `PATH`, inside the session.
-    pub argv: Vec<String>,
-    pub env: BTreeMap<String, String>,
-    /// Absolute path inside the session, `/workspace` when absent; a relative one starts there.
-    pub cwd: Option<String>,
-    pub stdin: StdinMode,
-    /// Limits of this call; `wall_time` is its timeout.
-    pub resources: Resources,
-}
-
-impl ExecSpec {
-    pub fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {
-        Self {
-            argv: argv.into_iter().map(Into::into).collect(),
-            env: BTreeMap::new(),
-            cwd: None,
-            stdin: StdinMode::Null,
-            resources: Resources::default(),
-        }
-    }
-}
-
-/// What a command reads from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StdinMode {
-    #[default]
-    Null,
-    /// A pipe, fed through [`RunningCommand::stdin`].
-    Piped,
-}
-
-/// Something that happened to a command. Exactly one `Exited` comes, and it is the last.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ExecEvent {
-    Stdout(Bytes),
-    Stderr(Bytes),
-    Exited(ExitStatus),
-}
-
-/// How a command ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExitStatus {
-    /// Exit code; `None` when a signal ended it.
-    pub code: Option<i32>,
-    pub signal: Option<i32>,
-    /// It was ended because its wall time was over.
-    pub timed_out: bool,
-    /// Some of its output was dropped.
-    pub truncated: bool,
-    pub duration: Duration,
-}
 
 /// A command that was started. Dropping it before it has exited ends the command with everything it started.
 pub struct RunningCommand {
@@ -75,6 +18,7 @@ pub struct RunningCommand {
     pub(crate) exit: Option<oneshot::Receiver<ExitStatus>>,
     pub(crate) stdin: Option<StdinHandle>,
     pub(crate) process: Arc<Process>,
+    pub(crate) held: Option<Box<dyn Send + Sync>>,
 }
 
 impl RunningCommand {
@@ -94,6 +38,11 @@ impl RunningCommand {
     /// input only after [`StdinHandle::close`].
     pub fn stdin(&self) -> Option<StdinHandle> {
         self.stdin.clone()
+    }
+
+    /// Keeps `something` until the command is dropped.
+    pub fn hold(&mut self, something: impl Send + Sync + 'static) {
+        self.held = Some(Box::new(something));
     }
 
     /// Sends a signal to the command's process group. `ProcessNotFound` after it has exited.

@@ -18,6 +18,7 @@ mod spawn;
 mod supervise;
 mod tree;
 
-pub use command::{ExecEvent, ExecSpec, ExitStatus, RunningCommand, StdinHandle, StdinMode};
+pub use command::{RunningCommand, StdinHandle};
 pub use none::NoneRuntime;
 pub use runtime::{Runtime, Sandbox};
+pub use sandbar_core::{ExecEvent, ExecSpec, ExitStatus, StdinMode};

@@ -26,6 +26,7 @@ mod view;
 mod xattrs;
 
 pub use diff::DiffEntry;
+pub use errors::snapshot_not_found;
 pub use import::{ImportProgress, ImportSource, import_base};
 pub use open::{OpenedStorage, StorageConfig, ZfsConfig, open};
 

@@ -197,7 +197,7 @@ impl Watched {
             stop: sandbox.stop.clone(),
         };
         sandbox.supervisors.spawn(supervisor.run());
-        Ok(RunningCommand { pid: self.pid, events, exit: Some(exit), stdin: stdin_handle, process })
+        Ok(RunningCommand { pid: self.pid, events, exit: Some(exit), stdin: stdin_handle, process, held: None })
     }
 }
 
