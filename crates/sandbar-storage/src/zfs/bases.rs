@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use sandbar_core::{BaseName, Error, Result};
+use sandbar_core::{BaseName, Error, ErrorCode, Result};
 
 use super::{
     ZfsStorage,
     catalog::Base,
     command::{Failure, Fault},
     layout::READY,
+    listing,
     marks::{self, BaseMark},
     store::lock,
 };
@@ -122,6 +123,7 @@ impl ZfsStorage {
         // Under the name of an unfinished base it is gone in one step, and the next start finishes what is left.
         let dataset = self.layout.base(name);
         let (discarded, _) = self.stage_names(name);
+        self.require_no_clones(name)?;
         self.tools.zfs_patiently(&["rename", &dataset, &discarded]).map_err(fail)?;
         let ready = format!("{discarded}@{READY}");
         self.release(&ready).map_err(fail)?;
@@ -130,17 +132,27 @@ impl ZfsStorage {
         {
             self.tools.zfs(&["hold", marks::HOLD, &ready]).map_err(fail)?;
             self.tools.zfs_patiently(&["rename", &discarded, &dataset]).map_err(fail)?;
-            // Something of a deleted volume still stands on it, or somebody else's clone.
-            return Err(if failure.fault == Fault::HasClones {
-                base_in_use(name, std::iter::empty()).with_source(failure.to_string())
-            } else {
-                fail(failure)
-            });
+            return Err(fail(failure));
         }
         self.catalog().bases.remove(name);
         lock(&self.records).remove(name);
         let _ = std::fs::remove_dir(self.layout.base_directory(name));
         Ok(())
+    }
+
+    /// Finds what our catalog does not know: clones that somebody else made, and what is left of deleted volumes.
+    fn require_no_clones(&self, name: &BaseName) -> Result<()> {
+        let rows = listing::read_all(&self.tools, &["origin"], &[&self.layout.pool])
+            .map_err(|failure| failure.into_error(format!("look for clones of base `{name}`")))?;
+        let ready = self.layout.ready(name);
+        match rows.iter().find(|(_, row)| row.text("origin") == Some(&ready)) {
+            None => Ok(()),
+            Some((clone, _)) => {
+                Err(Error::new(ErrorCode::InvalidState, format!("base `{name}` is in use by dataset `{clone}`"))
+                    .with_field("name")
+                    .with_hint(format!("destroy it first: `zfs destroy -r {clone}`")))
+            }
+        }
     }
 
     fn release(&self, ready: &str) -> Result<(), Failure> {

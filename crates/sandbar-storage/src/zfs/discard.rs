@@ -26,6 +26,9 @@ impl ZfsStorage {
         };
         let mut heirs = BTreeSet::new();
         while let Some(name) = self.next_to_destroy(&left) {
+            if self.fork_standing_on(&name).is_some() {
+                self.destroy_unshared_snapshots(&name)?;
+            }
             while let Some(heir) = self.fork_standing_on(&name) {
                 self.promote(&heir)?;
                 heirs.insert(heir);
@@ -61,6 +64,17 @@ impl ZfsStorage {
             let full_name = format!("{dataset}@{}", snapshot.tag);
             catalog.clones(&full_name).next().cloned()
         })
+    }
+
+    /// Snapshots no fork needs are not handed over: a promotion takes room for each, and they only take it away.
+    fn destroy_unshared_snapshots(&self, dataset: &str) -> Result<(), Failure> {
+        let unshared: Vec<String> = {
+            let catalog = self.catalog();
+            let snapshots = catalog.datasets.get(dataset).into_iter().flat_map(|dataset| &dataset.snapshots);
+            let names = snapshots.map(|snapshot| format!("{dataset}@{}", snapshot.tag));
+            names.filter(|snapshot| catalog.clones(snapshot).next().is_none()).collect()
+        };
+        unshared.iter().try_for_each(|snapshot| self.destroy_snapshot(snapshot))
     }
 
     pub(super) fn promote(&self, clone: &str) -> Result<(), Failure> {

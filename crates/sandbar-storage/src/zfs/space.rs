@@ -11,8 +11,9 @@ use super::{
 };
 use crate::{Space, Usage};
 
-const SMALLEST_RESERVE: u64 = 2 << 20;
-const LARGEST_RESERVE: u64 = 64 << 20;
+/// zfs-fuse asks for far more room than a promotion takes; with less than this it refuses.
+const SMALLEST_RESERVE: u64 = 8 << 20;
+const LARGEST_RESERVE: u64 = 128 << 20;
 
 /// Something that can fail for lack of space.
 pub(super) trait MayBeFull {
@@ -94,7 +95,7 @@ impl ZfsStorage {
         if listing::only(&rows, sessions)?.number("refreservation") > 0 {
             return Ok(());
         }
-        let size = (self.pool_space()?.total.get() / 64).clamp(SMALLEST_RESERVE, LARGEST_RESERVE);
+        let size = (self.pool_space()?.total.get() / 32).clamp(SMALLEST_RESERVE, LARGEST_RESERVE);
         self.tools
             .zfs(&["set", &format!("refreservation={size}"), sessions])
             .map_err(|failure| failure.into_error(format!("reserve space for `{sessions}`")))?;
