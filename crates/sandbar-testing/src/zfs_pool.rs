@@ -13,6 +13,7 @@ use rustix::{
     mount::{MountFlags, UnmountFlags, mount, unmount},
     process::{Signal, set_parent_process_death_signal},
 };
+use sandbar_storage::ZfsConfig;
 use tempfile::TempDir;
 
 use crate::private_mounts;
@@ -162,6 +163,11 @@ impl ZfsPool {
 
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// How a storage on this pool is opened.
+    pub fn config(&self) -> ZfsConfig {
+        ZfsConfig { pool: self.name.clone(), bases_dataset: None, sessions_dataset: None }
     }
 
     pub fn daemon(&self) -> &ZfsDaemon {

@@ -14,6 +14,7 @@ use super::{
     catalog::Role,
     command::{Failure, Fault},
     lend::lend,
+    namespace::beside_the_daemon,
     store::lock,
 };
 use crate::{LayerDirectory, overlay::detach};
@@ -144,8 +145,29 @@ impl ZfsStorage {
         }
     }
 
+    fn hide_quickly(&self, dataset: &str) -> Result<(), Failure> {
+        self.tools.zfs_briefly(&["unmount", dataset]).map(drop)
+    }
+
     pub(super) fn unmount_volume(&self, volume: &SessionId) -> Result<()> {
         self.unmount_at(&self.layout.volume_directory(volume))
+    }
+
+    /// Takes a volume out of sight for ever, also when something in it is still open. Returns whether nothing was.
+    pub(super) fn unmount_for_good(&self, volume: &SessionId) -> Result<bool> {
+        let directory = self.layout.volume_directory(volume);
+        take_back(&directory)?;
+        let table = MountTable::read()?;
+        let Some(mount) = table.at(&directory).filter(|mount| mount.is_zfs()) else { return Ok(true) };
+        if self.hide_quickly(&mount.source).is_ok() {
+            self.unmount_at(&directory)?;
+            return Ok(true);
+        }
+        // Below the daemon's eyes: what it mounted must be taken away where it did, or it would stay there.
+        let detached = beside_the_daemon(|| Ok(detach(&directory)));
+        detached.map_err(|error| Error::io(format!("unmount `{}`", directory.display()), error))??;
+        detach(&directory)?;
+        Ok(false)
     }
 
     /// Unmounts whatever dataset is at a mount point, with what is mounted on it.

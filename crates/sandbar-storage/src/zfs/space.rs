@@ -14,6 +14,7 @@ use crate::{Space, Usage};
 /// zfs-fuse asks for far more room than a promotion takes; with less than this it refuses.
 const SMALLEST_RESERVE: u64 = 8 << 20;
 const LARGEST_RESERVE: u64 = 128 << 20;
+const WRITTEN_MEANWHILE: u64 = 1 << 20;
 
 /// Something that can fail for lack of space.
 pub(super) trait MayBeFull {
@@ -55,12 +56,26 @@ impl ZfsStorage {
         if refquota == live.refquota {
             return Ok(());
         }
-        let assignment = if refquota == 0 { "refquota=none".to_owned() } else { format!("refquota={refquota}") };
-        self.tools
-            .zfs(&["set", &assignment, &live.dataset])
-            .map_err(|failure| failure.into_error(format!("set the quota of session `{volume}`")))?;
+        let fail = |failure: Failure| failure.into_error(format!("set the quota of session `{volume}`"));
+        let set = |bound: u64| {
+            let bound = if bound == 0 { "none".to_owned() } else { bound.to_string() };
+            self.tools.zfs(&["set", &format!("refquota={bound}"), &live.dataset])
+        };
+        let bound = match set(refquota) {
+            // ZFS takes no bound below what is there. The tightest it takes stops the writer just as well.
+            Err(failure) if failure.fault == Fault::QuotaTooSmall => {
+                // Somebody may be writing at this moment.
+                let bound = self.referenced(&live.dataset)?.saturating_add(WRITTEN_MEANWHILE);
+                set(bound).map_err(fail)?;
+                bound
+            }
+            outcome => {
+                outcome.map_err(fail)?;
+                refquota
+            }
+        };
         if let Some(dataset) = self.catalog().datasets.get_mut(&live.dataset) {
-            dataset.refquota = refquota;
+            dataset.refquota = bound;
         }
         Ok(())
     }

@@ -146,10 +146,10 @@ impl ZfsStorage {
         if datasets.is_empty() {
             return Ok(());
         }
-        self.unmount_volume(volume)?;
+        let is_in_use = !self.unmount_for_good(volume)?;
         let mut is_marked = live.is_none();
         if let Some(live) = live
-            && self.needs_steps(&datasets)
+            && (is_in_use || self.needs_steps(&datasets))
         {
             let mark = format!("{}=yes", marks::DELETED);
             match self.with_reserve(|| self.tools.zfs(&["set", &mark, &live.dataset])) {
@@ -162,21 +162,20 @@ impl ZfsStorage {
                 Err(failure) => return Err(failure.into_error(format!("delete volume `{volume}`"))),
             }
         }
-        let discarded = self.discard(&datasets);
+        // Whoever holds a file open will not let go while we wait.
+        let discarded = if is_in_use && is_marked { Ok(()) } else { self.discard(&datasets) };
         self.restore_reserve();
         drop(surgery);
         match discarded {
             // It cannot be seen any more; `settle` tries again.
             Err(failure) if is_marked && failure.fault == Fault::Busy => {
                 tracing::warn!(%volume, %failure, "part of a deleted volume is still busy");
-                Ok(())
             }
-            Err(failure) => Err(failure.into_error(format!("delete volume `{volume}`"))),
-            Ok(()) => {
-                self.remove_mount_point(volume);
-                Ok(())
-            }
+            Err(failure) => return Err(failure.into_error(format!("delete volume `{volume}`"))),
+            Ok(()) => {}
         }
+        self.remove_mount_point(volume);
+        Ok(())
     }
 
     fn needs_steps(&self, datasets: &[String]) -> bool {
