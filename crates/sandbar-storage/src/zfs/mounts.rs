@@ -129,7 +129,11 @@ impl ZfsStorage {
             // An older generation, left mounted by a host that was killed in a rollback.
             self.hide(&other.source).map_err(fail)?;
         }
-        self.tools.zfs_patiently(&["mount", dataset]).map_err(fail)?;
+        match self.tools.zfs_patiently(&["mount", dataset]) {
+            // Another thread was faster.
+            Err(failure) if failure.fault != Fault::AlreadyMounted => return Err(fail(failure)),
+            _ => {}
+        }
         if MountTable::read()?.shows(dataset, directory) {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Reading a volume without mounting it: now, or at a snapshot.
 //!
 //! `.zfs/snapshot` does not exist on zfs-fuse, and OpenZFS mounts it in the initial mount namespace, where the host
-//! may not be. A read-only clone works on both; it costs nothing but its mount, and stays until the snapshot is
+//! may not be. A clone works on both; it costs nothing but its mount, and stays until the snapshot is
 //! deleted or nobody has asked for it for a while.
 
 use std::{
@@ -18,6 +18,7 @@ use super::{
     command::{Failure, Fault},
     marks,
     mounts::MountTable,
+    namespace,
     store::lock,
 };
 use crate::{BaseRecord, ForkPoint, LayerDirectory, TreeView, ViewLayer, errors::snapshot_not_found};
@@ -61,7 +62,9 @@ impl ZfsStorage {
         let directory = self.layout.sessions_directory.join(format!("{volume}:{suffix}"));
         let _surgery = lock(&self.surgery);
         if !self.catalog().datasets.contains_key(&dataset) {
-            let arguments = ["clone", "-o", "canmount=noauto", "-o", "readonly=on", &snapshot.full_name, &dataset];
+            // zfs-fuse makes a place for attributes when asked to list them, and when it cannot, shows none at all.
+            let readonly = if namespace::is_in_kernel() { "readonly=on" } else { "readonly=off" };
+            let arguments = ["clone", "-o", "canmount=noauto", "-o", readonly, &snapshot.full_name, &dataset];
             match self.tools.zfs(&arguments) {
                 Err(failure) if failure.fault != Fault::Exists => {
                     self.destroy_unfinished(&dataset)?;
