@@ -6,13 +6,14 @@ use std::{
     fmt, io,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::Arc,
     thread::sleep,
     time::Duration,
 };
 
 use sandbar_core::{Error, ErrorCode, Result};
 
-use super::namespace;
+use super::{namespace, ownership::Ownership};
 
 /// Where the programs are when `PATH` does not say so; a service's often lacks the `sbin` directories.
 const WELL_KNOWN: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"];
@@ -116,6 +117,8 @@ impl fmt::Display for Failure {
 pub(super) struct Tools {
     zfs: PathBuf,
     zpool: PathBuf,
+    /// Carried by every command.
+    pub(super) ownership: Arc<Ownership>,
 }
 
 impl Tools {
@@ -128,16 +131,16 @@ impl Tools {
                     .with_hint("install `zfsutils-linux` (or `zfs-fuse`), or choose another storage backend")
             })
         };
-        Ok(Self { zfs: find("zfs")?, zpool: find("zpool")? })
+        Ok(Self { zfs: find("zfs")?, zpool: find("zpool")?, ownership: Arc::default() })
     }
 
     /// Runs `zfs` and returns what it printed.
     pub(super) fn zfs<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Failure> {
-        run(&self.zfs, arguments)
+        run(&self.zfs, arguments, self.ownership.stream())
     }
 
     pub(super) fn zpool<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Failure> {
-        run(&self.zpool, arguments)
+        run(&self.zpool, arguments, self.ownership.stream())
     }
 
     /// Runs `zfs`, trying again for about two seconds while the dataset is busy.
@@ -174,9 +177,9 @@ impl Tools {
     }
 }
 
-fn run<S: AsRef<OsStr>>(program: &Path, arguments: &[S]) -> Result<String, Failure> {
+fn run<S: AsRef<OsStr>>(program: &Path, arguments: &[S], stdin: Stdio) -> Result<String, Failure> {
     let mut command = prepare(program, arguments);
-    command.stdin(Stdio::null());
+    command.stdin(stdin);
     let output = namespace::beside_the_daemon(|| command.output());
     let command = describe(program, arguments);
     tracing::trace!(command, "ran");
@@ -267,7 +270,7 @@ mod tests {
 
     #[test]
     fn arguments_never_meet_a_shell() {
-        let printed = run(Path::new("/bin/echo"), &["$(id)", ";", "`id`"]).unwrap();
+        let printed = run(Path::new("/bin/echo"), &["$(id)", ";", "`id`"], Stdio::null()).unwrap();
         assert_eq!(printed, "$(id) ; `id`\n");
     }
 }

@@ -29,6 +29,7 @@ mod listing;
 mod marks;
 mod mounts;
 mod namespace;
+mod ownership;
 mod rollback;
 mod snapshots;
 mod space;

@@ -46,6 +46,7 @@ impl ZfsStorage {
     pub fn open(config: &ZfsConfig) -> Result<Self> {
         let tools = Tools::find()?;
         let layout = Layout::prepare(&tools, config)?;
+        tools.ownership.take(&layout.sessions_directory)?;
         let facts = StorageFacts {
             keep_later: Capability::Yes,
             quota: Capability::Yes,
@@ -213,6 +214,8 @@ impl Storage for ZfsStorage {
     }
 
     fn close(&self) -> Result<()> {
-        self.unmount_everything()
+        self.unmount_everything()?;
+        self.tools.ownership.give_up();
+        Ok(())
     }
 }

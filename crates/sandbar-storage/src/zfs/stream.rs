@@ -151,7 +151,7 @@ impl ZfsStorage {
 
     fn send(&self, arguments: &[&str], output: &mut impl Write) -> Result<()> {
         let fail = |failure: Failure| failure.into_error("send a stream");
-        let mut child = self.tools.start_zfs(arguments, Stdio::null(), Stdio::piped()).map_err(fail)?;
+        let mut child = self.tools.start_zfs(arguments, self.tools.ownership.stream(), Stdio::piped()).map_err(fail)?;
         let copied = child.stdout.take().map(|mut stream| io::copy(&mut stream, output));
         if let Some(Err(error)) = copied {
             // The reader is gone: the sender ends by the closed pipe.
@@ -164,7 +164,7 @@ impl ZfsStorage {
     fn receive(&self, dataset: &str, input: &mut impl Read) -> Result<()> {
         let arguments = ["receive", "-u", dataset];
         let fail = |failure: Failure| failure.into_error(format!("receive a stream into `{dataset}`"));
-        let mut child = self.tools.start_zfs(&arguments, Stdio::piped(), Stdio::null()).map_err(fail)?;
+        let mut child = self.tools.start_zfs(&arguments, Stdio::piped(), self.tools.ownership.stream()).map_err(fail)?;
         let copied = child.stdin.take().map(|mut stream| io::copy(input, &mut stream));
         let finished = self.tools.finish(&arguments, child);
         match (copied, finished) {

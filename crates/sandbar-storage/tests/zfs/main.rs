@@ -6,6 +6,7 @@ mod bases;
 mod forks;
 mod generations;
 mod interrupted;
+mod killed;
 mod namespaces;
 mod pool;
 mod streams;
