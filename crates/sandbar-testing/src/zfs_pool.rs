@@ -43,7 +43,8 @@ impl ZfsDaemon {
             .prefix("sandbar-test-")
             .tempdir_in("/var/tmp")
             .map_err(|error| format!("make a directory in `/var/tmp`: {error}"))?;
-        let log = File::create(directory.path().join("zfs-fuse.log")).map_err(|error| format!("make a log: {error}"))?;
+        let log =
+            File::create(directory.path().join("zfs-fuse.log")).map_err(|error| format!("make a log: {error}"))?;
         let errors = log.try_clone().map_err(|error| format!("share the log: {error}"))?;
         let mut command = Command::new("/usr/sbin/zfs-fuse");
         command

@@ -235,11 +235,8 @@ impl Catalog {
     /// Snapshots of ours that nobody sees and nothing stands on.
     pub(super) fn stale_snapshots(&self) -> Vec<String> {
         let volumes = self.volumes();
-        let visible: std::collections::HashSet<String> = volumes
-            .iter()
-            .flat_map(|volume| self.snapshots(volume))
-            .map(|snapshot| snapshot.full_name)
-            .collect();
+        let visible: std::collections::HashSet<String> =
+            volumes.iter().flat_map(|volume| self.snapshots(volume)).map(|snapshot| snapshot.full_name).collect();
         let mut stale = Vec::new();
         for (name, dataset) in &self.datasets {
             for snapshot in dataset.snapshots.iter().filter(|snapshot| snapshot.mark.is_some()) {
@@ -261,9 +258,10 @@ impl Catalog {
         let moved: Vec<Snapshot> = parent_dataset.snapshots.drain(..=position).collect();
         let grandparent = parent_dataset.origin.replace(format!("{clone}@{tag}"));
         for dataset in self.datasets.values_mut() {
-            let moved_tag = dataset.origin.as_deref().and_then(|origin| origin.split_once('@')).and_then(|(on, tag)| {
-                (on == parent && moved.iter().any(|snapshot| snapshot.tag == tag)).then(|| tag.to_owned())
-            });
+            let moved_tag =
+                dataset.origin.as_deref().and_then(|origin| origin.split_once('@')).and_then(|(on, tag)| {
+                    (on == parent && moved.iter().any(|snapshot| snapshot.tag == tag)).then(|| tag.to_owned())
+                });
             if let Some(tag) = moved_tag {
                 dataset.origin = Some(format!("{clone}@{tag}"));
             }
@@ -278,7 +276,8 @@ impl Catalog {
     pub(super) fn remove(&mut self, dataset: &str) {
         let Some(removed) = self.datasets.remove(dataset) else { return };
         let Some(origin) = removed.origin else { return };
-        if self.clones(&origin).next().is_none() && self.snapshot(&origin).is_some_and(|snapshot| snapshot.is_deferred) {
+        if self.clones(&origin).next().is_none() && self.snapshot(&origin).is_some_and(|snapshot| snapshot.is_deferred)
+        {
             self.remove_snapshot(&origin);
         }
     }

@@ -14,7 +14,13 @@ fn base() -> BaseName {
 }
 
 /// A generation; its snapshots are `(moment, name)`, where the moment is also the tag.
-fn generation(volume: &str, number: u64, origin: &str, cut: Option<u64>, snapshots: &[(u64, &str)]) -> (String, Dataset) {
+fn generation(
+    volume: &str,
+    number: u64,
+    origin: &str,
+    cut: Option<u64>,
+    snapshots: &[(u64, &str)],
+) -> (String, Dataset) {
     let snapshots = snapshots.iter().map(|(created, name)| Snapshot {
         tag: created.to_string(),
         mark: Some(SnapshotMark::new(1, *created, SnapshotName::new(*name).ok())),

@@ -60,9 +60,16 @@ impl Fault {
             Self::NothingToDo
         } else if says(&["already mounted"]) {
             Self::AlreadyMounted
-        } else if says(&["failed to initialize the zfs library", "zfs modules are not loaded", "modules cannot be auto-loaded"])
-            || says(&["unable to open /dev/zfs", "/dev/zfs and /proc/self/mounts", "zfs_socket", "failed to initialize zfs library"])
-        {
+        } else if says(&[
+            "failed to initialize the zfs library",
+            "zfs modules are not loaded",
+            "modules cannot be auto-loaded",
+        ]) || says(&[
+            "unable to open /dev/zfs",
+            "/dev/zfs and /proc/self/mounts",
+            "zfs_socket",
+            "failed to initialize zfs library",
+        ]) {
             Self::NotInstalled
         } else if says(&["does not exist", "no such pool", "could not find any snapshots"]) {
             Self::Missing
@@ -93,9 +100,13 @@ impl Failure {
     pub(super) fn into_error(self, action: impl fmt::Display) -> Error {
         let error = |code| Error::new(code, action.to_string()).with_source(self.to_string());
         match self.fault {
-            Fault::Full => error(ErrorCode::StorageFull).with_hint("destroy sessions or snapshots, or enlarge the pool"),
+            Fault::Full => {
+                error(ErrorCode::StorageFull).with_hint("destroy sessions or snapshots, or enlarge the pool")
+            }
             Fault::Busy => error(ErrorCode::Unavailable).with_hint("stop what uses it and try again"),
-            Fault::Forbidden => error(ErrorCode::PermissionDenied).with_hint("run as root, or delegate with `zfs allow`"),
+            Fault::Forbidden => {
+                error(ErrorCode::PermissionDenied).with_hint("run as root, or delegate with `zfs allow`")
+            }
             Fault::NotInstalled => error(ErrorCode::Unavailable)
                 .with_hint("install ZFS (`zfsutils-linux` or `zfs-fuse`) and load its module or start its daemon"),
             Fault::QuotaTooSmall => error(ErrorCode::InvalidArgument)
@@ -167,7 +178,8 @@ impl Tools {
     pub(super) fn start_zfs(&self, arguments: &[&str], stdin: Stdio, stdout: Stdio) -> Result<Child, Failure> {
         let mut command = prepare(&self.zfs, arguments);
         command.stdin(stdin).stdout(stdout).stderr(Stdio::piped());
-        namespace::beside_the_daemon(|| command.spawn()).map_err(|error| not_started(&describe(&self.zfs, arguments), &error))
+        namespace::beside_the_daemon(|| command.spawn())
+            .map_err(|error| not_started(&describe(&self.zfs, arguments), &error))
     }
 
     pub(super) fn finish(&self, arguments: &[&str], child: Child) -> Result<(), Failure> {

@@ -42,9 +42,12 @@ impl Layout {
         match tools.zpool(&["list", "-H", "-o", "health", pool]) {
             Ok(_) => {}
             Err(failure) if failure.fault == Fault::Missing => {
-                return Err(Error::new(ErrorCode::Unavailable, format!("pool `{pool}` does not exist or is not imported"))
-                    .with_field("pool_name")
-                    .with_hint(format!("run `zpool import {pool}`, or make it with `zpool create {pool} DEVICE`")));
+                return Err(Error::new(
+                    ErrorCode::Unavailable,
+                    format!("pool `{pool}` does not exist or is not imported"),
+                )
+                .with_field("pool_name")
+                .with_hint(format!("run `zpool import {pool}`, or make it with `zpool create {pool} DEVICE`")));
             }
             Err(failure) => return Err(failure.into_error(format!("open pool `{pool}`"))),
         }

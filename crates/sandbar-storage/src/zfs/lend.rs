@@ -30,8 +30,12 @@ pub(super) fn lend(source: &Path, root: &Path, mount_point: &Path) -> Result<()>
 
 /// Makes a detached mount tree read-only and cuts its ties: later mounts of the machine do not appear in it.
 fn make_read_only(tree: BorrowedFd<'_>) -> io::Result<()> {
-    let attributes =
-        libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: libc::MS_PRIVATE, userns_fd: 0 };
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: libc::MS_PRIVATE,
+        userns_fd: 0,
+    };
     let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
     // SAFETY: rustix has no mount_setattr. The path is a C string, the attributes live until the call returns and
     // their size is passed with them; the kernel only reads both.

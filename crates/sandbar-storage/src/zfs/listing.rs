@@ -63,7 +63,8 @@ fn read(
     datasets: &[&str],
 ) -> Result<BTreeMap<String, Properties>, Failure> {
     let properties = properties.join(",");
-    let arguments: Vec<&str> = command.iter().copied().chain([properties.as_str()]).chain(datasets.iter().copied()).collect();
+    let arguments: Vec<&str> =
+        command.iter().copied().chain([properties.as_str()]).chain(datasets.iter().copied()).collect();
     Ok(parse(&tools.zfs(&arguments)?))
 }
 

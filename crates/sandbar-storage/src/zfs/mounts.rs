@@ -199,7 +199,10 @@ impl ZfsStorage {
         let table = MountTable::read()?;
         let volumes = volumes.iter().map(|volume| self.layout.volume_directory(volume));
         let bases = bases.iter().map(|base| self.layout.base_directory(base));
-        volumes.chain(bases).filter(|directory| table.at(directory).is_some()).try_for_each(|place| self.unmount_at(&place))
+        volumes
+            .chain(bases)
+            .filter(|directory| table.at(directory).is_some())
+            .try_for_each(|place| self.unmount_at(&place))
     }
 
     /// The empty directory a volume was mounted on.

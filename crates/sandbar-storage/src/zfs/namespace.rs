@@ -33,7 +33,9 @@ pub fn share_mounts(config: &ZfsConfig) -> Result<()> {
     let tools = Tools::find()?;
     let layout = Layout::prepare(&tools, config)?;
     let table = MountTable::read()?;
-    for (dataset, directory) in [(&layout.bases, &layout.bases_directory), (&layout.sessions, &layout.sessions_directory)] {
+    for (dataset, directory) in
+        [(&layout.bases, &layout.bases_directory), (&layout.sessions, &layout.sessions_directory)]
+    {
         if !table.shows(dataset, directory) {
             return Err(Error::internal(format!("dataset `{dataset}` is not mounted at `{}`", directory.display()))
                 .with_hint("start the host in the mount namespace of the zfs-fuse daemon"));

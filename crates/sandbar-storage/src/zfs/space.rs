@@ -142,7 +142,9 @@ impl ZfsStorage {
     /// OpenZFS frees blocks in the background; older versions are done when `destroy` returns and do not know the word.
     pub(super) fn wait_for_freeing(&self) {
         match self.tools.zpool(&["wait", "-t", "free", &self.layout.pool]) {
-            Err(failure) if failure.fault != Fault::Unknown => tracing::warn!(%failure, "could not wait for freed space"),
+            Err(failure) if failure.fault != Fault::Unknown => {
+                tracing::warn!(%failure, "could not wait for freed space")
+            }
             _ => {}
         }
     }

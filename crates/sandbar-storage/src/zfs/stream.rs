@@ -85,9 +85,8 @@ impl ZfsStorage {
             (base, target, origin)
         };
         let ready = self.layout.ready(&base);
-        let shares_base = origin.as_ref() == Some(&ready)
-            && receiver_base.is_some()
-            && self.base_guid(&base).ok() == receiver_base;
+        let shares_base =
+            origin.as_ref() == Some(&ready) && receiver_base.is_some() && self.base_guid(&base).ok() == receiver_base;
         let arguments: &[&str] = if shares_base { &["send", "-i", &ready, &target] } else { &["send", &target] };
         self.send(arguments, output)
     }
@@ -164,7 +163,8 @@ impl ZfsStorage {
     fn receive(&self, dataset: &str, input: &mut impl Read) -> Result<()> {
         let arguments = ["receive", "-u", dataset];
         let fail = |failure: Failure| failure.into_error(format!("receive a stream into `{dataset}`"));
-        let mut child = self.tools.start_zfs(&arguments, Stdio::piped(), self.tools.ownership.stream()).map_err(fail)?;
+        let mut child =
+            self.tools.start_zfs(&arguments, Stdio::piped(), self.tools.ownership.stream()).map_err(fail)?;
         let copied = child.stdin.take().map(|mut stream| io::copy(input, &mut stream));
         let finished = self.tools.finish(&arguments, child);
         match (copied, finished) {

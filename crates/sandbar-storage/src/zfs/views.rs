@@ -39,12 +39,13 @@ impl ZfsStorage {
             ForkPoint::Snapshot(name) => {
                 let known = self.catalog().snapshots(volume);
                 let found = known.iter().find(|snapshot| snapshot.name == *name);
-                let snapshot =
-                    found.ok_or_else(|| snapshot_not_found(volume, name, known.iter().map(|snapshot| &snapshot.name)))?;
+                let snapshot = found
+                    .ok_or_else(|| snapshot_not_found(volume, name, known.iter().map(|snapshot| &snapshot.name)))?;
                 (self.show_snapshot(volume, snapshot)?, Some(marks::timestamp(snapshot.created).into()))
             }
         };
-        let layers = layers(&record, |own| ViewLayer { mount_point: own, lower: None, upper: Some(directory.join("rootfs")) });
+        let layers =
+            layers(&record, |own| ViewLayer { mount_point: own, lower: None, upper: Some(directory.join("rootfs")) });
         Ok(TreeView { layers, frozen_at, stable_inodes: has_fine_times(&directory)? })
     }
 
@@ -52,7 +53,8 @@ impl ZfsStorage {
         let record = self.read_base(name)?;
         let directory = self.layout.base_directory(name);
         self.show(&self.layout.base(name), &directory)?;
-        let layers = layers(&record, |own| ViewLayer { mount_point: own, lower: Some(directory.join("rootfs")), upper: None });
+        let layers =
+            layers(&record, |own| ViewLayer { mount_point: own, lower: Some(directory.join("rootfs")), upper: None });
         Ok(TreeView { layers, frozen_at: None, stable_inodes: false })
     }
 
@@ -99,9 +101,10 @@ impl ZfsStorage {
     fn destroy_views(&self, is_meant: impl Fn(&str) -> bool) -> Result<(), Failure> {
         let views: Vec<String> = {
             let catalog = self.catalog();
-            let views = catalog.datasets.iter().filter(|(_, dataset)| {
-                dataset.role == Role::View && dataset.origin.as_deref().is_some_and(&is_meant)
-            });
+            let views = catalog
+                .datasets
+                .iter()
+                .filter(|(_, dataset)| dataset.role == Role::View && dataset.origin.as_deref().is_some_and(&is_meant));
             views.map(|(name, _)| name.clone()).collect()
         };
         for view in views {
@@ -142,6 +145,7 @@ fn layers(record: &BaseRecord, own: impl Fn(PathBuf) -> ViewLayer) -> Vec<ViewLa
 /// zfs-fuse shows times in whole seconds, which is too coarse to tell whether a file was touched.
 fn has_fine_times(directory: &Path) -> Result<bool> {
     let table = MountTable::read()?;
-    let mount = table.at(directory).ok_or_else(|| Error::internal(format!("`{}` is not mounted", directory.display())))?;
+    let mount =
+        table.at(directory).ok_or_else(|| Error::internal(format!("`{}` is not mounted", directory.display())))?;
     Ok(mount.kind == "zfs")
 }

@@ -54,7 +54,8 @@ fn a_staged_base_is_invisible_and_goes_when_it_is_dropped() {
     assert_eq!(fixture.store.bases().unwrap().len(), 1);
     drop(staged);
     let bases = format!("{}/bases", fixture.pool.name());
-    let left = |fixture: &Fixture| fixture.pool.zfs(&["list", "-H", "-o", "name", "-r", &bases]).unwrap().lines().count();
+    let left =
+        |fixture: &Fixture| fixture.pool.zfs(&["list", "-H", "-o", "name", "-r", &bases]).unwrap().lines().count();
     assert_eq!(left(&fixture), 2);
     // Killed while staging: nothing runs the destructor.
     std::mem::forget(fixture.store.stage_base(&name).unwrap());

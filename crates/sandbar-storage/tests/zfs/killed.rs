@@ -34,8 +34,7 @@ struct Worker {
 impl Worker {
     fn start(pool: &str) -> Self {
         let program = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("examples/zfs_worker");
-        let mut process =
-            Command::new(program).arg(pool).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = Command::new(program).arg(pool).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (sender, answers) = channel();
         let output = BufReader::new(process.stdout.take().unwrap());
         std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));

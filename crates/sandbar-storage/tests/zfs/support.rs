@@ -122,8 +122,10 @@ impl Fixture {
     /// The full name of a snapshot of a volume, by its property.
     pub(crate) fn full_name(&self, name: &str) -> String {
         let sessions = format!("{}/sessions", self.pool.name());
-        let listed =
-            self.pool.zfs(&["get", "-r", "-H", "-o", "name,value", "-s", "local", "sandbar:snapshot", &sessions]).unwrap();
+        let listed = self
+            .pool
+            .zfs(&["get", "-r", "-H", "-o", "name,value", "-s", "local", "sandbar:snapshot", &sessions])
+            .unwrap();
         let wanted = format!("\"name\":\"{name}\"");
         let line = listed.lines().find(|line| line.contains(&wanted)).unwrap();
         line.split('\t').next().unwrap().to_owned()
