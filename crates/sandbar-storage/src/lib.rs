@@ -24,6 +24,7 @@ mod tree_remove;
 mod tree_usage;
 mod view;
 mod xattrs;
+pub mod zfs;
 
 pub use diff::DiffEntry;
 pub use errors::snapshot_not_found;
@@ -37,3 +38,4 @@ pub use storage::{
 pub use tree_copy::{CopyOptions, CopySummary, Fidelity, OverlayInternals, copy_tree};
 pub use tree_remove::remove_tree;
 pub use view::{TreeView, ViewLayer};
+pub use zfs::ZfsStorage;

@@ -10,8 +10,10 @@ mod image;
 mod namespace;
 mod storage_fixture;
 pub mod tree;
+mod zfs_pool;
 
 pub use condition::eventually;
 pub use image::{FileSystem, Image};
 pub use namespace::private_mounts;
 pub use storage_fixture::{Backend, StorageFixture, commit_base, small_base};
+pub use zfs_pool::{ZfsDaemon, ZfsPool};

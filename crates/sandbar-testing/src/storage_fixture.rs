@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use sandbar_core::{BaseName, ByteCount, SessionId, StorageKind};
 use sandbar_storage::{BaseLayer, BaseRecord, BaseSource, LayerDirectory, Storage, StorageConfig, VolumeSpec, open};
 
-use crate::{FileSystem, Image, private_mounts, tree};
+use crate::{FileSystem, Image, ZfsPool, private_mounts, tree};
 
 /// A backend on a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Backend {
     LocalDiskXfs,
     /// Plain directories on a file system that has neither.
     LocalDiskExt4,
+    /// A pool over a file, with a daemon of its own.
+    Zfs,
 }
 
 /// An open storage in a place of its own.
@@ -29,6 +31,7 @@ pub struct StorageFixture {
     pub config: StorageConfig,
     // Fields are dropped in order: the storage lets go before the file system below it goes away.
     _image: Option<Image>,
+    _pool: Option<ZfsPool>,
     scratch: tree::Scratch,
 }
 
@@ -48,18 +51,20 @@ impl StorageFixture {
             Backend::BtrfsDirectory => (StorageKind::Btrfs, Some(image(FileSystem::Btrfs))),
             Backend::LocalDiskXfs => (StorageKind::LocalDisk, Some(image(FileSystem::Xfs))),
             Backend::LocalDiskExt4 => (StorageKind::LocalDisk, Some(image(FileSystem::Ext4))),
+            Backend::Zfs => (StorageKind::Zfs, None),
         };
+        let pool = (backend == Backend::Zfs).then(|| ZfsPool::new(mebibytes << 20).unwrap());
         let place = image.as_ref().map_or(scratch.path(), Image::path);
         let config = StorageConfig {
             choice: Some(kind),
             directory: place.join("storage"),
-            zfs: None,
+            zfs: pool.as_ref().map(ZfsPool::config),
             pool_image_limit: Some(ByteCount::mib(mebibytes)),
         };
         let storage = open(&config).unwrap().storage;
         let base = BaseName::new("small").unwrap();
         commit_base(&*storage, &base, small_base);
-        Self { storage, base, config, _image: image, scratch }
+        Self { storage, base, config, _image: image, _pool: pool, scratch }
     }
 
     /// A new volume over the small base.

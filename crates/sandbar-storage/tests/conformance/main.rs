@@ -19,6 +19,7 @@ macro_rules! conformance {
         conformance!(@backend btrfs_directory, BtrfsDirectory, $($module: $($case),*;)*);
         conformance!(@backend local_disk_xfs, LocalDiskXfs, $($module: $($case),*;)*);
         conformance!(@backend local_disk_ext4, LocalDiskExt4, $($module: $($case),*;)*);
+        conformance!(@backend zfs, Zfs, $($module: $($case),*;)*);
     };
     (@backend $backend:ident, $variant:ident, $($module:ident: $($case:ident),*;)*) => {
         mod $backend {
