@@ -12,7 +12,7 @@ use std::{
 
 use sandbar_core::{Capabilities, Capability, Error, ErrorCode, Result, RuntimeKind, SessionId};
 use sandbar_runtime::{NoneRuntime, Runtime};
-use sandbar_storage::Storage;
+use sandbar_storage::{OpenedStorage, Storage};
 
 use crate::{
     HostConfig, RuntimeChoice, data_directory::DataDirectory, gate::not_found, janitor::Janitor, recovery,
@@ -54,8 +54,17 @@ enum Slot {
 impl Host {
     /// Opens the data directory, finishes or undoes what an earlier host was about to do, and takes over its sessions.
     pub async fn start(config: HostConfig) -> Result<Arc<Self>> {
+        let storage = config.storage();
+        Self::start_with(config, move || sandbar_storage::open(&storage)).await
+    }
+
+    /// As [`start`](Self::start), over a storage of the caller's own.
+    pub async fn start_with(
+        config: HostConfig,
+        open_storage: impl FnOnce() -> Result<OpenedStorage> + Send + 'static,
+    ) -> Result<Arc<Self>> {
         config.validate()?;
-        let inner = blocking(move || Inner::open(config)).await?;
+        let inner = blocking(move || Inner::open(config, open_storage)).await?;
         let janitor = Janitor::start(Arc::clone(&inner));
         Ok(Arc::new(Self { inner, janitor }))
     }
@@ -107,7 +116,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
 }
 
 impl Inner {
-    fn open(config: HostConfig) -> Result<Arc<Self>> {
+    fn open(config: HostConfig, open_storage: impl FnOnce() -> Result<OpenedStorage>) -> Result<Arc<Self>> {
         let directory = DataDirectory::open(&config.data_dir)?;
         let state = StateStore::open(&directory.state_database()).map_err(|error| match error.code() {
             ErrorCode::PermissionDenied | ErrorCode::StorageFull => error
@@ -117,7 +126,7 @@ impl Inner {
         })?;
         // Before the storage, so that nothing an earlier host left running holds on to it.
         let runtime = open_runtime(&config)?;
-        let opened = sandbar_storage::open(&config.storage())?;
+        let opened = open_storage()?;
         let inner = Arc::new(Self {
             storage: opened.storage,
             storage_reason: opened.reason,
