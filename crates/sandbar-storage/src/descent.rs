@@ -8,7 +8,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Statx, StatxFlags, Timespec, Timestamps},
+    fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Statx, StatxAttributes, StatxFlags, Timespec, Timestamps},
     io::{Errno, Result},
 };
 
@@ -33,6 +33,8 @@ pub(crate) struct EntryStat {
     pub(crate) node: (u32, u32),
     pub(crate) accessed: Timespec,
     pub(crate) modified: Timespec,
+    /// Whether something is mounted here.
+    pub(crate) mount_root: bool,
     /// When anything about the inode changed last. Programs cannot set it.
     pub(crate) changed: Timespec,
 }
@@ -63,6 +65,7 @@ impl EntryStat {
             node: (stat.stx_rdev_major, stat.stx_rdev_minor),
             accessed: Timespec { tv_sec: stat.stx_atime.tv_sec, tv_nsec: stat.stx_atime.tv_nsec.into() },
             modified: Timespec { tv_sec: stat.stx_mtime.tv_sec, tv_nsec: stat.stx_mtime.tv_nsec.into() },
+            mount_root: stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
             changed: Timespec { tv_sec: stat.stx_ctime.tv_sec, tv_nsec: stat.stx_ctime.tv_nsec.into() },
         }
     }

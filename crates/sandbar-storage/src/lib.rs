@@ -18,6 +18,7 @@ mod layered;
 mod local_disk;
 mod open;
 mod overlay;
+pub mod pack;
 mod storage;
 mod tree_copy;
 mod tree_remove;

@@ -18,8 +18,8 @@ use sandbar_core::{Error, Result};
 
 use crate::descent::{DirectoryStack, EntryStat, chmod_named, names, open_directory};
 
-/// Removes `path` and everything below it, never through a symbolic link and never into another mount. Nothing there
-/// is success.
+/// Removes `path` and everything below it, never through a symbolic link and never into what is mounted there or
+/// below, which is an error. Nothing there is success.
 pub fn remove_tree(path: &Path) -> Result<()> {
     let failure = |errno: Errno| Error::io(format!("remove `{}`", path.display()), errno.into());
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| failure(Errno::INVAL))?;
@@ -34,6 +34,8 @@ pub(crate) fn remove_at(directory: impl AsFd, name: &CStr) -> Result<(), Errno> 
         Ok(stat) if stat.kind != FileType::Directory => {
             return gone(fs::unlinkat(directory, name, AtFlags::empty()));
         }
+        // What is mounted here is not ours to empty, whoever forgot to unmount it.
+        Ok(stat) if stat.mount_root => return Err(Errno::BUSY),
         Ok(_) => {}
     }
     empty(open_anyway(&directory, name)?)?;
@@ -61,16 +63,19 @@ fn empty(root: OwnedFd) -> Result<(), Errno> {
             gone(fs::unlinkat(current, &name, AtFlags::empty()))?;
             continue;
         }
-        // Most directories that are left are empty ones, and a mount point says busy instead of being entered.
+        // A mount point says busy, and most directories that are left are empty ones.
         match fs::unlinkat(current, &name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => continue,
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
             Err(errno) => return Err(errno),
         }
         let directory = open_anyway(current, &name)?;
-        let identity = EntryStat::of(&directory)?.identity();
+        let stat = EntryStat::of(&directory)?;
+        if stat.mount_root {
+            return Err(Errno::BUSY);
+        }
         levels.push((name, names(&directory)?));
-        directories.push(directory, identity);
+        directories.push(directory, stat.identity());
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{self, CWD, FileType, Mode, OFlags},
+    fs::{self, FileType, Mode, OFlags},
     io::Errno,
 };
 use sandbar_core::{Error, Result};
@@ -80,22 +80,23 @@ impl<W: Write> ArchiveWriter<W> {
         Ok(())
     }
 
-    /// Appends one entry, without what is below it. A file appended before under another name becomes a hard link.
-    pub fn append_path(&mut self, source: &Path, archived_as: &Path) -> Result<()> {
+    /// Appends one entry, without what is below it; `false` when there is none. A file appended before under another
+    /// name becomes a hard link.
+    pub fn append_entry(&mut self, directory: BorrowedFd<'_>, name: &Path, archived_as: &Path) -> Result<bool> {
         let place = archived_as.as_os_str().as_bytes();
-        let name = c_name(source.as_os_str().as_bytes())?;
-        let stat = EntryStat::at(CWD, &name).map_err(|errno| failure(place, errno))?;
-        if stat.kind == FileType::Directory {
-            let directory = open_directory(CWD, &name).map_err(|errno| failure(place, errno))?;
-            return self.append_open_directory(&directory, place).map(drop);
-        }
-        // Attributes of entries that cannot be opened are read through their directory.
-        let (Some(parent), Some(name)) = (source.parent(), source.file_name()) else {
-            return Err(failure(place, Errno::INVAL));
+        let name = c_name(name.as_os_str().as_bytes())?;
+        let stat = match EntryStat::at(directory, &name) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(false),
+            Err(errno) => return Err(failure(place, errno)),
         };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let parent = fs::openat(CWD, parent, flags, Mode::empty()).map_err(|errno| failure(place, errno))?;
-        self.append_named(parent.as_fd(), &c_name(name.as_bytes())?, place, &stat)
+        if stat.kind == FileType::Directory {
+            let opened = open_directory(directory, &name).map_err(|errno| failure(place, errno))?;
+            self.append_open_directory(&opened, place)?;
+        } else if !stat.is_whiteout() {
+            self.append_named(directory, &name, place, &stat)?;
+        }
+        Ok(true)
     }
 
     fn append_open_directory(&mut self, directory: &OwnedFd, place: &[u8]) -> Result<EntryStat> {

@@ -167,6 +167,27 @@ impl<'a> Unpacker<'a> {
         self.finish_directories()
     }
 
+    /// Removes a path with everything below it. One that is not there is fine.
+    pub fn remove(&mut self, path: &[u8]) -> Result<()> {
+        let refused = |why: &str| {
+            Error::new(ErrorCode::InvalidArgument, format!("deleted path `{}` {why}", path.escape_ascii()))
+        };
+        let normal = normal_path(path).map_err(refused)?;
+        if normal.is_empty() {
+            return Err(refused("is the root"));
+        }
+        self.root.forget();
+        match self.root.open_place(&normal) {
+            Ok(place) => remove_at(&place.parent, &place.name)
+                .map_err(|errno| Error::io(format!("remove `{}`", path.escape_ascii()), errno.into())),
+            Err(PlaceError::Failed(Errno::NOENT) | PlaceError::NotDirectory) => Ok(()),
+            Err(PlaceError::Link) => Err(refused("passes through a symbolic link")),
+            Err(PlaceError::Failed(errno)) => {
+                Err(Error::io(format!("remove `{}`", path.escape_ascii()), errno.into()))
+            }
+        }
+    }
+
     fn one<R: Read>(&mut self, entry: ArchiveEntry, archive: &mut ArchiveReader<R>) -> Result<()> {
         let path = normal_path(&entry.path).map_err(|why| refused(&entry, why))?;
         if path.is_empty() {

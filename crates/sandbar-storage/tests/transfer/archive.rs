@@ -21,9 +21,8 @@ use sandbar_storage::archive::{
     Unpacker, Whiteouts, WriteSummary, decompress,
 };
 
-use crate::support::{
-    allocated, assert_same, make_node, one_of_everything, random_tree, run, scratch, set_xattr, tree,
-};
+use crate::support::{random_tree, run};
+use sandbar_testing::tree::{allocated, assert_same, make_node, one_of_everything, scratch, set_xattr, tree};
 
 fn open(path: &Path) -> OwnedFd {
     fs::File::open(path).unwrap().into()

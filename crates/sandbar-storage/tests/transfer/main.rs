@@ -3,5 +3,7 @@
 
 mod archive;
 mod import;
+mod pack;
+mod s3_double;
 mod support;
 mod tree_copy;
