@@ -143,7 +143,7 @@ impl ZfsStorage {
     pub(super) fn wait_for_freeing(&self) {
         match self.tools.zpool(&["wait", "-t", "free", &self.layout.pool]) {
             Err(failure) if failure.fault != Fault::Unknown => {
-                tracing::warn!(%failure, "could not wait for freed space")
+                tracing::warn!(%failure, "could not wait for freed space");
             }
             _ => {}
         }
