@@ -165,7 +165,7 @@ impl Inner {
             })
             .collect();
         for session in sessions {
-            if let Err(error) = session.stop(inner) {
+            if let Err(error) = session.stop() {
                 tracing::warn!(session = %session.id, error = error.chain(), "could not stop a session");
             }
         }

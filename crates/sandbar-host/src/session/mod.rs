@@ -88,17 +88,15 @@ impl Session {
         Ok(sandbox)
     }
 
-    /// Ends what runs and unmounts the tree. It is mounted again when needed.
-    pub(crate) fn stop(&self, inner: &Inner) -> Result<()> {
+    /// Ends what runs here. The storage takes the tree away when it replaces or deletes it, or when the host stops.
+    pub(crate) fn stop(&self) -> Result<()> {
         let mut live = self.live();
         live.generation += 1;
-        if let Some(sandbox) = live.sandbox.take() {
-            sandbox.stop()?;
+        live.root = None;
+        match live.sandbox.take() {
+            Some(sandbox) => sandbox.stop(),
+            None => Ok(()),
         }
-        if live.root.take().is_some() {
-            inner.storage.unmount(&self.id)?;
-        }
-        Ok(())
     }
 }
 

@@ -35,7 +35,7 @@ impl Inner {
             )
             .with_hint("leave it out, and later snapshots are dropped"));
         }
-        session.stop(self)?;
+        session.stop()?;
         let intent = self.state.intend(&Intent::rollback(id, name, later))?;
         let _order = session.order_storage();
         let outcome = self.storage.rollback(id, name, later);

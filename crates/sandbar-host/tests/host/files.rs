@@ -12,7 +12,7 @@ pub(crate) fn a_written_file_is_what_a_command_reads(fixture: &mut HostFixture) 
         let id = fixture.machine("s").await;
         fixture.write(&id, "deep/er/file", "content").await;
         assert_eq!(fixture.shell(&id, "cat deep/er/file; stat -c %a deep/er/file").await.0, "content644\n");
-        fixture.shell(&id, "chmod 4751 deep/er/file; chown 12:34 deep/er/file; ln -s deep/er/file link").await;
+        fixture.shell(&id, "chown 12:34 deep/er/file; chmod 4751 deep/er/file; ln -s deep/er/file link").await;
         fixture.write(&id, "link", "through the link").await;
         let (seen, _) = fixture.shell(&id, "test -L link && cat deep/er/file; stat -c ' %a %u:%g' deep/er/file").await;
         assert_eq!(seen, "through the link 4751 12:34\n");

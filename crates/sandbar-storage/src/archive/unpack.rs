@@ -169,9 +169,8 @@ impl<'a> Unpacker<'a> {
 
     /// Removes a path with everything below it. One that is not there is fine.
     pub fn remove(&mut self, path: &[u8]) -> Result<()> {
-        let refused = |why: &str| {
-            Error::new(ErrorCode::InvalidArgument, format!("deleted path `{}` {why}", path.escape_ascii()))
-        };
+        let refused =
+            |why: &str| Error::new(ErrorCode::InvalidArgument, format!("deleted path `{}` {why}", path.escape_ascii()));
         let normal = normal_path(path).map_err(refused)?;
         if normal.is_empty() {
             return Err(refused("is the root"));
@@ -182,9 +181,7 @@ impl<'a> Unpacker<'a> {
                 .map_err(|errno| Error::io(format!("remove `{}`", path.escape_ascii()), errno.into())),
             Err(PlaceError::Failed(Errno::NOENT) | PlaceError::NotDirectory) => Ok(()),
             Err(PlaceError::Link) => Err(refused("passes through a symbolic link")),
-            Err(PlaceError::Failed(errno)) => {
-                Err(Error::io(format!("remove `{}`", path.escape_ascii()), errno.into()))
-            }
+            Err(PlaceError::Failed(errno)) => Err(Error::io(format!("remove `{}`", path.escape_ascii()), errno.into())),
         }
     }
 

@@ -19,7 +19,8 @@ impl ZfsStorage {
             (live, target)
         };
         let _surgery = lock(&self.surgery);
-        self.unmount_volume(volume)?;
+        // Not only unmounted: a descriptor somebody still holds on the old tree must not keep the volume from going back.
+        self.unmount_for_good(volume)?;
         let refquota = match live.refquota {
             0 => 0,
             // The quota may have been lowered since; a snapshot that is larger can still be gone back to.
