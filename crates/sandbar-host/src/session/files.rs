@@ -176,6 +176,7 @@ struct Draft {
     file: File,
     temporary: PathBuf,
     name: PathBuf,
+    mode: Mode,
     committed: bool,
 }
 
@@ -208,14 +209,19 @@ impl FileWriter {
         let temporary = PathBuf::from(format!(".sandbar-{}", SessionId::random()));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&place.directory, &temporary, flags, Mode::from_raw_mode(0o600)).map_err(complain)?;
-        let draft =
-            Draft { directory: place.directory, file: file.into(), temporary, name: place.name, committed: false };
+        let mode = options.mode.or(place.existing.map(|existing| existing.st_mode & 0o7777)).unwrap_or(0o644);
+        let draft = Draft {
+            directory: place.directory,
+            file: file.into(),
+            temporary,
+            name: place.name,
+            mode: Mode::from_raw_mode(mode),
+            committed: false,
+        };
         if let Some(existing) = &place.existing {
             fchown(&draft.file, Some(Uid::from_raw(existing.st_uid)), Some(Gid::from_raw(existing.st_gid)))
                 .map_err(complain)?;
         }
-        let mode = options.mode.or(place.existing.map(|existing| existing.st_mode & 0o7777)).unwrap_or(0o644);
-        fchmod(&draft.file, Mode::from_raw_mode(mode)).map_err(complain)?;
         Ok(Self { session, inner: Arc::clone(inner), generation, draft: Some(draft) })
     }
 
@@ -247,6 +253,8 @@ impl FileWriter {
                 )
                 .with_hint("write it again"));
             }
+            // Last, because some file systems take set-uid bits away when a file is written.
+            fchmod(&draft.file, draft.mode).map_err(|errno| failure(&draft.name, errno))?;
             renameat(&draft.directory, &draft.temporary, &draft.directory, &draft.name)
                 .map_err(|errno| failure(&draft.name, errno))?;
             draft.keep();
