@@ -1,0 +1,11 @@
+//! Trees of this machine as tar streams, in both directions.
+//!
+//! Invariant: unpacking never leaves the directory it was given, whatever the stream says: what comes out of a sandbox is
+//! not trusted.
+
+mod pack;
+mod transfer;
+mod unpack;
+
+pub(crate) use pack::TopLevel;
+pub(crate) use transfer::{receive, send};
