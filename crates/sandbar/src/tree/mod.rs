@@ -3,9 +3,7 @@
 //! Invariant: unpacking never leaves the directory it was given, whatever the stream says: what comes out of a sandbox is
 //! not trusted.
 
-mod pack;
 mod transfer;
 mod unpack;
 
-pub(crate) use pack::TopLevel;
-pub(crate) use transfer::{receive, send};
+pub(crate) use transfer::{TopLevel, receive, send};

@@ -2,28 +2,37 @@
 
 use std::{
     ffi::OsString,
+    fs::File,
     io::{self, Write},
+    os::fd::AsFd,
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
 use sandbar_client::Client;
 use sandbar_core::{Error, Result, SessionId, TreeSummary};
+use sandbar_storage::archive::ArchiveWriter;
 use tokio::{sync::mpsc, task::spawn_blocking};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::io::{StreamReader, SyncIoBridge};
 
 use crate::progress::Progress;
 
-use super::{
-    pack::{TopLevel, pack},
-    unpack::unpack,
-};
+use super::unpack::unpack;
 
 /// Large enough that a message is mostly content, far below the message limit of the API.
 const CHUNK: usize = 256 << 10;
 
-/// Copies a file or directory of this machine below `target` in a session.
+/// What the names in a stream start with.
+#[derive(Clone, Debug)]
+pub(crate) enum TopLevel {
+    /// The source itself, under this name.
+    Named(OsString),
+    /// What is in the source, without the source.
+    Contents,
+}
+
+/// Copies a file or directory of this machine below `target` in a session. Links are kept as links.
 pub(crate) async fn send(
     client: &Client,
     id: &SessionId,
@@ -35,7 +44,7 @@ pub(crate) async fn send(
     let (sender, receiver) = mpsc::channel(4);
     let packing = spawn_blocking(move || {
         let writer = ChunkWriter { sender: sender.clone(), buffer: Vec::with_capacity(CHUNK), progress };
-        let packed = pack(&source, &top, writer);
+        let packed = pack(&source, top, writer);
         if packed.is_err() {
             // A stream that only ended would be taken for a whole one.
             let _ = sender.blocking_send(Err(io::Error::other("the files could not be read")));
@@ -63,7 +72,7 @@ pub(crate) async fn receive(
     progress: Progress,
 ) -> Result<()> {
     let (mut near, far) = tokio::io::duplex(4 * CHUNK);
-    let unpacking = spawn_blocking(move || unpack(progress.wrap(SyncIoBridge::new(far)), &directory, name.as_ref()));
+    let unpacking = spawn_blocking(move || unpack(progress.wrap(SyncIoBridge::new(far)), &directory, name.as_deref()));
     let received = client.export_tree(id, source, &mut near).await;
     drop(near);
     let unpacked =
@@ -74,6 +83,24 @@ pub(crate) async fn receive(
         (Err(error), _) => Err(error),
         (Ok(_), unpacked) => unpacked,
     }
+}
+
+fn pack(source: &Path, top: TopLevel, output: impl Write) -> Result<()> {
+    let complain = |error| Error::io(format!("could not read `{}`", source.display()), error);
+    let archived_as = match top {
+        TopLevel::Named(name) => PathBuf::from(name),
+        TopLevel::Contents => PathBuf::new(),
+    };
+    // What is copied is named by its parent: a link must be found, not what it leads to.
+    let (parent, name) = match (source.parent(), source.file_name()) {
+        (Some(parent), Some(name)) if !parent.as_os_str().is_empty() => (parent, Path::new(name)),
+        (_, Some(name)) => (Path::new("."), Path::new(name)),
+        _ => (source, Path::new(".")),
+    };
+    let parent = File::open(parent).map_err(complain)?;
+    let mut writer = ArchiveWriter::new(output);
+    writer.append_tree(parent.as_fd(), name, &archived_as)?;
+    writer.finish()?.0.flush().map_err(complain)
 }
 
 fn is_broken_pipe(error: &Error) -> bool {
