@@ -17,7 +17,12 @@ failed=0
 cargo nextest run --workspace --profile ci --no-run
 scripts/leak-check.sh list >"$work/before"
 cargo nextest run --workspace --profile ci "$@" || failed=1
-cargo test --workspace --doc --quiet || failed=1
+if cargo test --workspace --doc --quiet >"$work/doc" 2>&1; then
+    echo "doc tests: $(awk '/^test result/ { passed += $4 } END { print passed + 0 }' "$work/doc") passed"
+else
+    cat "$work/doc"
+    failed=1
+fi
 scripts/leak-check.sh compare "$work/before" || failed=1
 
 if [ -s "$SANDBAR_SKIP_REPORT" ]; then
