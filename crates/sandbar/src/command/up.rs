@@ -49,15 +49,17 @@ Keys of the configuration file (and SANDBAR_<KEY> variables):
   pool_name                  ZFS pool
   bases_dataset              ZFS dataset of bases
   sessions_dataset           ZFS dataset of sessions
-  sessions_root_dir          root of btrfs and local-disk, when it is not the data directory
+  sessions_root_dir          root of btrfs and local-disk, when it is not below the data directory
+  pool_image_limit           \"100G\": how large a btrfs image of our own may grow; four fifths of the disk
   max_sessions               0, unlimited
-  default_session_quota      0, none; bytes
+  default_session_quota      0, none; or \"2G\"
   snapshot_prefix            \"turn\"
   max_snapshots_per_session  0, unlimited
-  default_resources          { pids = 1024, output = 10485760 }; also cpus, memory, open_files, wall_time
-  tool_timeout               5 minutes
+  default_resources          { pids = 1024, output = \"10M\" }; also cpus, memory, open_files, wall_time
   pool_space_warn_threshold  0.85
-  pool_space_crit_threshold  0.95";
+  pool_space_crit_threshold  0.95
+  health_check_interval      \"30s\"
+  shutdown_timeout           \"30s\"";
 
 pub(crate) fn define() -> Command {
     let path = clap::value_parser!(PathBuf);
@@ -242,7 +244,7 @@ fn announce(host: &Host, address: SocketAddr, data_dir: &Path) {
     let facts = host.capabilities();
     let program = std::env::args().next().unwrap_or_else(|| "sandbar".to_owned());
     output::say(format_args!("sandbar {}", env!("CARGO_PKG_VERSION")));
-    output::say(format_args!("  storage  {} — {}", facts.storage, host.storage_reason()));
+    output::say(format_args!("  storage  {}", host.storage_summary()));
     output::say(format_args!("  runtime  {} — {}", facts.runtime, facts.isolation));
     output::say(format_args!("  data     {}", data_dir.display()));
     output::say(format_args!("listening on http://{address}"));

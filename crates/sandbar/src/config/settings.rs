@@ -99,6 +99,7 @@ impl Settings {
         host.data_dir = std::path::absolute(&host.data_dir).map_err(|error| {
             Error::io("could not tell where the data directory is", error).with_hint("give --data-dir an absolute path")
         })?;
+        host.validate()?;
         Ok(Self { server: decode(server).map_err(|error| whole(&error))?, host, origins, unknown_variables })
     }
 }
