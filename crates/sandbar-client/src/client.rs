@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use connectrpc::{
-    ConnectError, Protocol,
+    CompressionRegistry, ConnectError, Protocol,
     client::{ClientConfig, Http2Connection, SharedHttp2Connection},
 };
 use http::{HeaderValue, Uri, uri::Scheme};
@@ -68,6 +68,8 @@ impl Client {
                 WireProtocol::Grpc => Protocol::Grpc,
                 WireProtocol::GrpcWeb => Protocol::GrpcWeb,
             })
+            // Hosts are near; what is sent there is mostly files that compress badly or are not worth the time.
+            .with_compression(CompressionRegistry::new())
             .with_default_max_message_size(MAX_MESSAGE_BYTES)
             .with_default_header(API_VERSION_HEADER, format!("v{API_VERSION}"));
         if protocol == WireProtocol::ConnectJson {

@@ -1,0 +1,37 @@
+//! A server that does what a test says.
+
+use connectrpc::{Router, Server};
+use sandbar_client::{Client, WireProtocol};
+use tokio::task::JoinHandle;
+
+pub(crate) const SERVICE: &str = "sandbar.v1.SandboxService";
+
+pub(crate) const PROTOCOLS: [WireProtocol; 4] =
+    [WireProtocol::Connect, WireProtocol::ConnectJson, WireProtocol::Grpc, WireProtocol::GrpcWeb];
+
+/// A server on a free port of loopback, which ends with the test.
+pub(crate) struct Double {
+    url: String,
+    task: JoinHandle<()>,
+}
+
+impl Double {
+    pub(crate) async fn serve(router: Router) -> Self {
+        let server = Server::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", server.local_addr().unwrap());
+        let task = tokio::spawn(async move {
+            server.serve(router).await.unwrap();
+        });
+        Self { url, task }
+    }
+
+    pub(crate) async fn client(&self, protocol: WireProtocol) -> Client {
+        Client::connect_with(&self.url, Some("a token"), protocol).await.unwrap()
+    }
+}
+
+impl Drop for Double {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

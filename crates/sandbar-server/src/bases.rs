@@ -1,0 +1,101 @@
+//! Bases.
+
+use std::sync::Arc;
+
+use connectrpc::{ConnectError, Response, ServiceResult, ServiceStream};
+use futures::stream;
+use sandbar_core::{BaseInfo, BaseName, Error};
+use sandbar_host::{Host, ImportProgress, ImportSource};
+use sandbar_proto::v1;
+use sandbar_storage::BaseRecord;
+use tokio::{sync::watch, task::JoinError};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{failure::failed, service::Service};
+
+impl Service {
+    pub(crate) async fn all_bases(&self) -> ServiceResult<v1::ListBasesResponse> {
+        let mut bases = self.host.list_bases().await.map_err(failed)?;
+        bases.sort_by(|one, other| one.name.cmp(&other.name));
+        Response::ok(v1::ListBasesResponse { bases: bases.into_iter().map(pack).collect(), ..Default::default() })
+    }
+
+    pub(crate) fn bring_base(
+        &self,
+        request: v1::ImportBaseRequest,
+    ) -> ServiceResult<ServiceStream<v1::ImportBaseResponse>> {
+        let name = BaseName::new(request.name).map_err(|error| failed(error.with_field("name")))?;
+        if request.source != "host" && !request.source.starts_with('/') {
+            return Err(failed(
+                Error::invalid("source", format!("source `{}` is not an absolute path", request.source.escape_debug()))
+                    .with_hint("give `host`, or a path on the host's disk that begins with `/`"),
+            ));
+        }
+        let source = ImportSource::parse(&request.source).map_err(|error| failed(error.with_field("source")))?;
+        Ok(Response::new(Box::pin(import(self.host.clone(), name, source))))
+    }
+
+    pub(crate) async fn remove_base(&self, name: &str) -> ServiceResult<v1::DeleteBaseResponse> {
+        let name = BaseName::new(name).map_err(|error| failed(error.with_field("name")))?;
+        self.host.delete_base(&name).await.map_err(failed)?;
+        Response::ok(v1::DeleteBaseResponse::default())
+    }
+}
+
+/// An import under way. Progress is the latest state, not a history: a slow reader skips some.
+struct Import {
+    progress: watch::Receiver<v1::ImportProgress>,
+    /// Dropping it, when the caller goes away, stops the import.
+    work: AbortOnDropHandle<sandbar_core::Result<BaseRecord>>,
+}
+
+fn import(
+    host: Arc<Host>,
+    name: BaseName,
+    source: ImportSource,
+) -> impl futures::Stream<Item = Result<v1::ImportBaseResponse, ConnectError>> + Send {
+    let (report, progress) = watch::channel(v1::ImportProgress::default());
+    let work = tokio::spawn(async move {
+        let report = move |so_far: ImportProgress| {
+            report.send_replace(v1::ImportProgress {
+                entries: so_far.entries,
+                bytes: so_far.bytes,
+                ..Default::default()
+            });
+        };
+        host.import_base(&name, &source, report).await
+    });
+    stream::unfold(Some(Import { progress, work: AbortOnDropHandle::new(work) }), |import| async move {
+        let mut import = import?;
+        // The sender goes away with the import, and then its outcome is there.
+        if import.progress.changed().await.is_ok() {
+            let so_far = import.progress.borrow_and_update().clone();
+            return Some((Ok(answer(so_far)), Some(import)));
+        }
+        let outcome = match import.work.await {
+            Ok(Ok(base)) => Ok(answer(pack(base))),
+            Ok(Err(error)) => Err(failed(error)),
+            Err(broken) => Err(failed(import_broke(broken))),
+        };
+        Some((outcome, None))
+    })
+}
+
+fn import_broke(error: JoinError) -> Error {
+    Error::internal("the import broke off").with_source(error)
+}
+
+fn answer(event: impl Into<v1::import_base_response::Event>) -> v1::ImportBaseResponse {
+    v1::ImportBaseResponse { event: Some(event.into()), ..Default::default() }
+}
+
+fn pack(base: BaseRecord) -> v1::Base {
+    BaseInfo {
+        name: base.name,
+        source: base.source.as_str().to_owned(),
+        created: base.created,
+        size: base.size,
+        env: base.env,
+    }
+    .into()
+}

@@ -1,0 +1,169 @@
+//! Files and trees.
+
+use std::path::PathBuf;
+
+use bytes::{Bytes, BytesMut};
+use connectrpc::{ConnectError, HasMessageView, InboundStream, Response, ServiceResult, ServiceStream};
+use futures::{StreamExt as _, stream};
+use sandbar_core::{Error, SessionId, WriteOptions};
+use sandbar_proto::{
+    unpack_path,
+    v1::{self, import_tree_request, read_file_response, write_file_request},
+};
+use tokio::io::AsyncReadExt as _;
+
+use crate::{
+    batches::batches,
+    failure::{failed, failed_in},
+    service::Service,
+};
+
+/// Bytes of one message.
+const PIECE: usize = 256 << 10;
+
+impl Service {
+    pub(crate) async fn send_file(
+        &self,
+        request: v1::ReadFileRequest,
+    ) -> ServiceResult<ServiceStream<v1::ReadFileResponse>> {
+        let (id, path) = address(request.session_id, request.path, request.path_bytes)?;
+        let (file, stat) = self.host.open_file(&id, &path).await.map_err(failed_in(&id))?;
+        let file = tokio::fs::File::from_std(file);
+        let content = stream::try_unfold(file, move |mut file| {
+            let fail = failed_in(&id);
+            async move {
+                let mut buffer = BytesMut::with_capacity(PIECE);
+                let read = file.read_buf(&mut buffer).await;
+                match read.map_err(|error| fail(Error::io("read the file", error)))? {
+                    0 => Ok(None),
+                    _ => Ok(Some((file_part(read_file_response::Part::Data(buffer.freeze())), file))),
+                }
+            }
+        });
+        let head = stream::iter([Ok(file_part(v1::FileStat::from(stat)))]);
+        Ok(Response::new(Box::pin(head.chain(content))))
+    }
+
+    pub(crate) async fn receive_file(
+        &self,
+        mut requests: InboundStream<v1::WriteFileRequest>,
+    ) -> ServiceResult<v1::WriteFileResponse> {
+        use write_file_request::Part;
+        let Some(Part::Start(start)) = next_part(&mut requests, |message| message.part).await? else {
+            return Err(out_of_order("the first message is not `start`"));
+        };
+        let options = WriteOptions { mode: checked_mode(start.mode)?, create_dirs: start.create_dirs };
+        let (id, path) = address(start.session_id, start.path, start.path_bytes)?;
+        let mut writer = self.host.write_file(&id, &path, options).await.map_err(failed_in(&id))?;
+        let mut size = 0;
+        loop {
+            match next_part(&mut requests, |message| message.part).await? {
+                Some(Part::Data(bytes)) => {
+                    size += bytes.len() as u64;
+                    writer.write(bytes).await.map_err(failed_in(&id))?;
+                }
+                Some(Part::Finish(_)) => break,
+                Some(Part::Start(_)) => return Err(out_of_order("there is a second `start`")),
+                None => return Err(out_of_order("the stream ended without `finish`, so nothing was written")),
+            }
+        }
+        writer.commit().await.map_err(failed_in(&id))?;
+        Response::ok(v1::WriteFileResponse { size, ..Default::default() })
+    }
+
+    pub(crate) async fn stat_file(&self, request: v1::StatRequest) -> ServiceResult<v1::StatResponse> {
+        let (id, path) = address(request.session_id, request.path, request.path_bytes)?;
+        let stat = self.host.stat(&id, &path).await.map_err(failed_in(&id))?;
+        Response::ok(v1::StatResponse { stat: v1::FileStat::from(stat).into(), ..Default::default() })
+    }
+
+    pub(crate) async fn list_files(
+        &self,
+        request: v1::ListDirRequest,
+    ) -> ServiceResult<ServiceStream<v1::ListDirResponse>> {
+        let (id, path) = address(request.session_id, request.path, request.path_bytes)?;
+        let entries = self.host.list_dir(&id, &path, request.depth.max(1)).await.map_err(failed_in(&id))?;
+        Ok(Response::new(batches(entries, |batch| v1::ListDirResponse {
+            entries: batch.into_iter().map(Into::into).collect(),
+            ..Default::default()
+        })))
+    }
+
+    pub(crate) async fn send_tree(
+        &self,
+        request: v1::ExportTreeRequest,
+    ) -> ServiceResult<ServiceStream<v1::ExportTreeResponse>> {
+        let (id, path) = address(request.session_id, request.path, request.path_bytes)?;
+        let reader = self.host.export_tree(&id, &path).await.map_err(failed_in(&id))?;
+        let content = stream::unfold(reader, move |mut reader| {
+            let fail = failed_in(&id);
+            async move {
+                let piece = reader.next().await?.map_err(fail);
+                Some((piece.map(|data| v1::ExportTreeResponse { data, ..Default::default() }), reader))
+            }
+        });
+        Ok(Response::new(Box::pin(content)))
+    }
+
+    pub(crate) async fn receive_tree(
+        &self,
+        mut requests: InboundStream<v1::ImportTreeRequest>,
+    ) -> ServiceResult<v1::ImportTreeResponse> {
+        use import_tree_request::Part;
+        let Some(Part::Start(start)) = next_part(&mut requests, |message| message.part).await? else {
+            return Err(out_of_order("the first message is not `start`"));
+        };
+        let (id, path) = address(start.session_id, start.path, start.path_bytes)?;
+        let mut writer = self.host.import_tree(&id, &path).await.map_err(failed_in(&id))?;
+        loop {
+            match next_part(&mut requests, |message| message.part).await? {
+                Some(Part::Data(bytes)) => writer.write(bytes).await.map_err(failed_in(&id))?,
+                Some(Part::Finish(_)) => break,
+                Some(Part::Start(_)) => return Err(out_of_order("there is a second `start`")),
+                None => return Err(out_of_order("the stream ended without `finish`, so the tree is not whole")),
+            }
+        }
+        let summary = writer.finish().await.map_err(failed_in(&id))?;
+        Response::ok(v1::ImportTreeResponse { entries: summary.entries, bytes: summary.bytes, ..Default::default() })
+    }
+}
+
+/// Which file of which session a call is about.
+fn address(session: String, path: String, path_bytes: Bytes) -> Result<(SessionId, PathBuf), ConnectError> {
+    let id = SessionId::new(session).map_err(failed)?;
+    let path = unpack_path(path, path_bytes).map_err(failed_in(&id))?;
+    Ok((id, path))
+}
+
+fn checked_mode(mode: Option<u32>) -> Result<Option<u32>, ConnectError> {
+    match mode {
+        Some(mode) if mode > 0o7777 => Err(failed(
+            Error::invalid("mode", format!("mode {mode:#o} has bits no file has"))
+                .with_hint("use at most 0o7777 (4095)"),
+        )),
+        mode => Ok(mode),
+    }
+}
+
+fn file_part(part: impl Into<read_file_response::Part>) -> v1::ReadFileResponse {
+    v1::ReadFileResponse { part: Some(part.into()), ..Default::default() }
+}
+
+/// The next part of an upload; `None` when the caller has closed its side.
+async fn next_part<M: HasMessageView, P>(
+    requests: &mut InboundStream<M>,
+    part: impl Fn(M) -> Option<P>,
+) -> Result<Option<P>, ConnectError> {
+    match requests.next().await {
+        None => Ok(None),
+        Some(Err(error)) => Err(error),
+        Some(Ok(message)) => match part(message.to_owned_message()) {
+            Some(part) => Ok(Some(part)),
+            None => Err(out_of_order("a message has no part this server knows")),
+        },
+    }
+}
+
+fn out_of_order(what: &str) -> ConnectError {
+    failed(Error::invalid("part", what).with_hint("send `start`, then `data` in pieces, then `finish`"))
+}

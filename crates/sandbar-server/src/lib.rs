@@ -1,0 +1,24 @@
+//! The host's API on one port.
+//!
+//! [`serve`] puts a [`Host`](sandbar_host::Host) behind `sandbar.v1.SandboxService` as Connect (JSON and binary), gRPC
+//! and gRPC-Web over HTTP/1.1 and HTTP/2, with reflection, `/healthz` and `/readyz`. One file a group of calls; what a
+//! message means is decided in `sandbar-proto`, what is done about it in `sandbar-host`.
+//!
+//! Invariant: nothing but the two health paths is answered without the token, a bad request is answered and never
+//! panics, and a caller that goes away takes the command it started with it.
+
+mod access;
+mod bases;
+mod batches;
+mod exec;
+mod failure;
+mod files;
+mod host_state;
+mod listener;
+mod router;
+mod service;
+mod sessions;
+mod snapshots;
+
+pub use access::AccessToken;
+pub use listener::{RunningServer, ServerConfig, serve};

@@ -1,0 +1,150 @@
+//! The port: accepting connections, and letting go of them.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::Router;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::{conn::auto::Builder, graceful::GracefulShutdown},
+    service::TowerToHyperService,
+};
+use sandbar_core::{Error, ErrorCode, Result};
+use sandbar_host::Host;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::{JoinHandle, JoinSet},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    access::{AccessToken, Gatekeeper},
+    router::router,
+};
+
+/// What one HTTP/2 stream may have under way before its reader takes it.
+const STREAM_WINDOW: u32 = 1 << 20;
+
+/// What all streams of a connection may have under way: never the bottleneck, or one command that does not read its
+/// stdin would hold back every other call on the connection.
+const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
+
+/// How long a new connection may take to say what it wants.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a silent HTTP/2 connection is trusted: a caller whose machine is gone must not keep a command running.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// Between attempts to accept when the process has no more descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where and for whom to serve.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Without a token everybody who reaches the port may do everything; only a loopback address is served so.
+    pub token: Option<AccessToken>,
+    /// How long calls may go on after shutdown began.
+    pub drain_timeout: Duration,
+}
+
+impl ServerConfig {
+    pub fn new(listen: SocketAddr, token: Option<AccessToken>) -> Self {
+        Self { listen, token, drain_timeout: Duration::from_secs(10) }
+    }
+}
+
+/// A server that is listening.
+#[derive(Debug)]
+pub struct RunningServer {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl RunningServer {
+    /// The address it really listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns when the server was shut down and the last call has ended or was cut off.
+    pub async fn finished(self) -> Result<()> {
+        self.task.await.map_err(|source| Error::internal("the server broke off").with_source(source))
+    }
+}
+
+/// Serves `host` until `shutdown` is cancelled. Returns as soon as the port is open.
+pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: CancellationToken) -> Result<RunningServer> {
+    let ServerConfig { listen, token, drain_timeout } = config;
+    if token.is_none() && !listen.ip().is_loopback() {
+        return Err(Error::invalid("listen", format!("serving {listen} without a token would open it to everybody"))
+            .with_hint("give it a token, or listen on 127.0.0.1"));
+    }
+    let router = router(host, Gatekeeper::new(token.as_ref()))?;
+    let listener = TcpListener::bind(listen).await.map_err(|source| cannot_listen(listen, source))?;
+    let address = listener.local_addr().map_err(|source| cannot_listen(listen, source))?;
+    let task = tokio::spawn(accept(listener, router, shutdown, drain_timeout));
+    Ok(RunningServer { address, task })
+}
+
+fn cannot_listen(listen: SocketAddr, source: std::io::Error) -> Error {
+    let (code, hint) = match source.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            (ErrorCode::InvalidState, "another program listens there; stop it or choose another port with `--listen`")
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            (ErrorCode::PermissionDenied, "ports below 1024 need root; choose a higher one")
+        }
+        _ => (ErrorCode::InvalidArgument, "listen on an address of this machine, for example 127.0.0.1:9100"),
+    };
+    Error::new(code, format!("cannot listen on {listen}")).with_field("listen").with_hint(hint).with_source(source)
+}
+
+async fn accept(listener: TcpListener, router: Router, shutdown: CancellationToken, drain_timeout: Duration) {
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(converse(stream, router.clone(), graceful.watcher()));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "could not accept a connection");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    if timeout(drain_timeout, graceful.shutdown()).await.is_err() {
+        tracing::warn!(
+            connections = connections.len(),
+            "calls still ran at the end of the drain time and were cut off"
+        );
+    }
+    connections.shutdown().await;
+}
+
+async fn converse(stream: TcpStream, router: Router, watcher: hyper_util::server::graceful::Watcher) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "could not switch off Nagle's algorithm");
+    }
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(router));
+    // Whatever went wrong on one connection is its caller's to see.
+    if let Err(error) = watcher.watch(connection.into_owned()).await {
+        tracing::debug!(error, "a connection ended early");
+    }
+}

@@ -1,0 +1,200 @@
+//! The service trait, call by call. What each does is in the file of its group.
+
+use std::sync::Arc;
+
+use connectrpc::{InboundStream, RequestContext, ServiceRequest, ServiceResult, ServiceStream};
+use sandbar_host::Host;
+use sandbar_proto::v1;
+
+/// The host behind `sandbar.v1.SandboxService`.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) host: Arc<Host>,
+}
+
+#[expect(refining_impl_trait, reason = "the trait leaves the body's type open; here it is always the owned message")]
+impl v1::SandboxService for Service {
+    async fn create_session(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::CreateSessionRequest>,
+    ) -> ServiceResult<v1::CreateSessionResponse> {
+        self.make_session(request.to_owned_message()).await
+    }
+
+    async fn get_session(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::GetSessionRequest>,
+    ) -> ServiceResult<v1::GetSessionResponse> {
+        self.find_session(request.session_id).await
+    }
+
+    async fn list_sessions(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::ListSessionsRequest>,
+    ) -> ServiceResult<v1::ListSessionsResponse> {
+        self.page_of_sessions(request.to_owned_message()).await
+    }
+
+    async fn destroy_session(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::DestroySessionRequest>,
+    ) -> ServiceResult<v1::DestroySessionResponse> {
+        self.remove_session(request.session_id).await
+    }
+
+    async fn fork_session(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::ForkSessionRequest>,
+    ) -> ServiceResult<v1::ForkSessionResponse> {
+        self.copy_session(request.to_owned_message()).await
+    }
+
+    async fn turn_complete(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::TurnCompleteRequest>,
+    ) -> ServiceResult<v1::TurnCompleteResponse> {
+        self.end_turn(request.session_id).await
+    }
+
+    async fn create_snapshot(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::CreateSnapshotRequest>,
+    ) -> ServiceResult<v1::CreateSnapshotResponse> {
+        self.take_snapshot(request.to_owned_message()).await
+    }
+
+    async fn list_snapshots(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::ListSnapshotsRequest>,
+    ) -> ServiceResult<v1::ListSnapshotsResponse> {
+        self.snapshots_of(request.session_id).await
+    }
+
+    async fn delete_snapshot(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::DeleteSnapshotRequest>,
+    ) -> ServiceResult<v1::DeleteSnapshotResponse> {
+        self.remove_snapshot(request.to_owned_message()).await
+    }
+
+    async fn rollback_session(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::RollbackSessionRequest>,
+    ) -> ServiceResult<v1::RollbackSessionResponse> {
+        self.go_back(request.to_owned_message()).await
+    }
+
+    async fn diff(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::DiffRequest>,
+    ) -> ServiceResult<ServiceStream<v1::DiffResponse>> {
+        self.differences(request.to_owned_message()).await
+    }
+
+    async fn list_bases(
+        &self,
+        _: RequestContext,
+        _request: ServiceRequest<'_, v1::ListBasesRequest>,
+    ) -> ServiceResult<v1::ListBasesResponse> {
+        self.all_bases().await
+    }
+
+    async fn import_base(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::ImportBaseRequest>,
+    ) -> ServiceResult<ServiceStream<v1::ImportBaseResponse>> {
+        self.bring_base(request.to_owned_message())
+    }
+
+    async fn delete_base(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::DeleteBaseRequest>,
+    ) -> ServiceResult<v1::DeleteBaseResponse> {
+        self.remove_base(request.name).await
+    }
+
+    async fn health_check(
+        &self,
+        _: RequestContext,
+        _request: ServiceRequest<'_, v1::HealthCheckRequest>,
+    ) -> ServiceResult<v1::HealthCheckResponse> {
+        self.check_health().await
+    }
+
+    async fn capabilities(
+        &self,
+        _: RequestContext,
+        _request: ServiceRequest<'_, v1::CapabilitiesRequest>,
+    ) -> ServiceResult<v1::CapabilitiesResponse> {
+        self.tell_capabilities()
+    }
+
+    async fn exec(
+        &self,
+        _: RequestContext,
+        requests: InboundStream<v1::ExecRequest>,
+    ) -> ServiceResult<ServiceStream<v1::ExecResponse>> {
+        self.run_command(requests).await
+    }
+
+    async fn read_file(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::ReadFileRequest>,
+    ) -> ServiceResult<ServiceStream<v1::ReadFileResponse>> {
+        self.send_file(request.to_owned_message()).await
+    }
+
+    async fn write_file(
+        &self,
+        _: RequestContext,
+        requests: InboundStream<v1::WriteFileRequest>,
+    ) -> ServiceResult<v1::WriteFileResponse> {
+        self.receive_file(requests).await
+    }
+
+    async fn stat(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::StatRequest>,
+    ) -> ServiceResult<v1::StatResponse> {
+        self.stat_file(request.to_owned_message()).await
+    }
+
+    async fn list_dir(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::ListDirRequest>,
+    ) -> ServiceResult<ServiceStream<v1::ListDirResponse>> {
+        self.list_files(request.to_owned_message()).await
+    }
+
+    async fn export_tree(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::ExportTreeRequest>,
+    ) -> ServiceResult<ServiceStream<v1::ExportTreeResponse>> {
+        self.send_tree(request.to_owned_message()).await
+    }
+
+    async fn import_tree(
+        &self,
+        _: RequestContext,
+        requests: InboundStream<v1::ImportTreeRequest>,
+    ) -> ServiceResult<v1::ImportTreeResponse> {
+        self.receive_tree(requests).await
+    }
+}

@@ -1,0 +1,54 @@
+//! Sessions.
+
+use connectrpc::{Response, ServiceResult};
+use sandbar_core::SessionId;
+use sandbar_proto::v1;
+
+use crate::{
+    failure::{failed, failed_in},
+    service::Service,
+};
+
+impl Service {
+    pub(crate) async fn make_session(
+        &self,
+        request: v1::CreateSessionRequest,
+    ) -> ServiceResult<v1::CreateSessionResponse> {
+        let session = self.host.create_session(request.try_into().map_err(failed)?).await.map_err(failed)?;
+        Response::ok(v1::CreateSessionResponse { session: v1::Session::from(session).into(), ..Default::default() })
+    }
+
+    pub(crate) async fn find_session(&self, id: &str) -> ServiceResult<v1::GetSessionResponse> {
+        let id = SessionId::new(id).map_err(failed)?;
+        let session = self.host.get_session(&id).await.map_err(failed_in(&id))?;
+        Response::ok(v1::GetSessionResponse { session: v1::Session::from(session).into(), ..Default::default() })
+    }
+
+    pub(crate) async fn page_of_sessions(
+        &self,
+        request: v1::ListSessionsRequest,
+    ) -> ServiceResult<v1::ListSessionsResponse> {
+        let (filter, page) = request.unpack().map_err(failed)?;
+        let page = self.host.list_sessions(&filter, &page).await.map_err(failed)?;
+        Response::ok(v1::ListSessionsResponse {
+            sessions: page.items.into_iter().map(Into::into).collect(),
+            next_page_token: page.next_token.unwrap_or_default(),
+            ..Default::default()
+        })
+    }
+
+    pub(crate) async fn remove_session(&self, id: &str) -> ServiceResult<v1::DestroySessionResponse> {
+        let id = SessionId::new(id).map_err(failed)?;
+        self.host.destroy_session(&id).await.map_err(failed_in(&id))?;
+        Response::ok(v1::DestroySessionResponse::default())
+    }
+
+    pub(crate) async fn copy_session(&self, request: v1::ForkSessionRequest) -> ServiceResult<v1::ForkSessionResponse> {
+        let (source, request) = request.unpack().map_err(failed)?;
+        let sessions = self.host.fork_session(&source, request).await.map_err(failed_in(&source))?;
+        Response::ok(v1::ForkSessionResponse {
+            sessions: sessions.into_iter().map(Into::into).collect(),
+            ..Default::default()
+        })
+    }
+}
