@@ -10,7 +10,7 @@ use std::{
 use clap::{ArgMatches, Command};
 use env_logger::WriteStyle;
 use sandbar_core::{BaseName, Error, ErrorCode, Result};
-use sandbar_host::Host;
+use sandbar_host::{Host, HostConfig};
 use sandbar_server::{AccessToken, RunningServer};
 use sandbar_storage::ImportSource;
 use tokio_util::sync::CancellationToken;
@@ -119,7 +119,7 @@ pub(crate) fn execute(args: UpArgs) -> Outcome {
         output::say(format_args!("note: {variable} is set and is no key of the configuration{meant}"));
     }
     // Before the first thread: threads made later inherit the namespace, threads made earlier would not.
-    leave_shared_mounts();
+    leave_shared_mounts(&settings.host)?;
     start_logging();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -146,16 +146,22 @@ fn refuse_open_door(server: &ServerConfig) -> Outcome<()> {
     Err(Failure::Usage(error.with_hint("listen on 127.0.0.1 and forward the port (ssh -L), or give --insecure")))
 }
 
-fn leave_shared_mounts() {
+/// Moves this process into a mount namespace of its own. With a ZFS pool, the machine's ZFS mounts are shared first, so
+/// that what a ZFS daemon mounts for us later shows up here.
+fn leave_shared_mounts(host: &HostConfig) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         output::say(
             "note: not running as root: no mounts, so storage is local-disk without layers; `sudo sandbar up` has it all",
         );
-        return;
+        return Ok(());
+    }
+    if let Some(zfs) = host.zfs() {
+        sandbar_storage::zfs::share_mounts(&zfs)?;
     }
     if let Err(error) = mount_namespace::enter_private() {
         output::say(format_args!("note: {} — mounts of this host are visible to the machine", error.chain()));
     }
+    Ok(())
 }
 
 fn start_logging() {

@@ -1,0 +1,222 @@
+//! Rounds: do something, kill the host meanwhile, start it again, look.
+
+use std::time::{Duration, Instant};
+
+use sandbar_client::Client;
+use sandbar_core::{BaseName, ForkRequest, LaterSnapshots, Result, SessionId, SessionSpec, SnapshotName};
+use sandbar_testing::Backend;
+
+use crate::{
+    oracle::{Expected, Oracle, observed, read, write},
+    world::World,
+};
+
+/// What is interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Create,
+    Snapshot,
+    Rollback,
+    Fork,
+    Destroy,
+}
+
+impl Operation {
+    pub(crate) fn create() -> Self {
+        Self::Create
+    }
+
+    pub(crate) fn snapshot() -> Self {
+        Self::Snapshot
+    }
+
+    pub(crate) fn rollback() -> Self {
+        Self::Rollback
+    }
+
+    pub(crate) fn fork() -> Self {
+        Self::Fork
+    }
+
+    pub(crate) fn destroy() -> Self {
+        Self::Destroy
+    }
+}
+
+const FORKS: usize = 3;
+
+pub(crate) fn run(backend: Backend, operation: Operation) {
+    let rounds = std::env::var("SANDBAR_KILL_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(50);
+    let world = World::new(backend);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
+    runtime.block_on(async {
+        let mut oracle = Oracle::default();
+        // How long the operation takes when nobody interferes; kills fall somewhere within one and a half of it.
+        let mut usual = Duration::from_millis(5);
+        let mut acknowledged = 0;
+        for round in 0..rounds {
+            let server = world.start();
+            let client = world.client(&server).await;
+            oracle.check(&client, &[]).await;
+            let subject = prepare(&client, &mut oracle, operation, round).await;
+            let attempt = {
+                let (client, subject) = (client.clone(), subject.clone());
+                async move {
+                    let started = Instant::now();
+                    (act(&client, operation, &subject, round).await, started.elapsed())
+                }
+            };
+            let delay = usual.mul_f64(f64::from(random_percent(round)) / 100.0 * 1.5);
+            let ((outcome, took), ()) = tokio::join!(attempt, world.kill_after(server, delay));
+            if outcome.is_ok() {
+                acknowledged += 1;
+                // Towards what is usual, so that one slow round does not spread all later kills too thin.
+                usual = (usual * 3 + took) / 4;
+            } else {
+                usual = usual.mul_f64(1.05);
+            }
+            let server = world.start();
+            let client = world.client(&server).await;
+            settle(&client, &mut oracle, operation, &subject, round, outcome.is_ok()).await;
+            oracle.check(&client, &[]).await;
+            drop(server);
+        }
+        println!("{operation:?} on {backend:?}: {rounds} kills, {acknowledged} came after the answer");
+        let ids: Vec<SessionId> = oracle.sessions.into_keys().collect();
+        leaves_nothing_else(&world, &ids);
+    });
+}
+
+/// Different for every run and every round.
+fn random_percent(round: u32) -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    u32::try_from(RandomState::new().hash_one(round) % 101).unwrap()
+}
+
+fn snapshot(name: &str) -> SnapshotName {
+    name.parse().unwrap()
+}
+
+/// The session the operation is about. It has a history that was acknowledged.
+async fn prepare(client: &Client, oracle: &mut Oracle, operation: Operation, round: u32) -> SessionId {
+    let id: SessionId = format!("round-{round}").parse().unwrap();
+    if operation == Operation::Create {
+        return id;
+    }
+    client.create_session(spec(&id)).await.unwrap();
+    let mut expected = Expected::default();
+    for step in ["one", "two"] {
+        write(client, &id, step).await;
+        client.create_snapshot(&id, Some(&snapshot(step))).await.unwrap();
+        expected.snapshots.push((step.into(), step.into()));
+    }
+    write(client, &id, "now").await;
+    expected.content = "now".into();
+    oracle.sessions.insert(id.clone(), expected);
+    id
+}
+
+fn spec(id: &SessionId) -> SessionSpec {
+    let mut spec = SessionSpec::new(BaseName::new("small").unwrap());
+    spec.id = Some(id.clone());
+    spec
+}
+
+fn fork_ids(round: u32) -> Vec<SessionId> {
+    (0..FORKS).map(|number| format!("fork-{round}-{number}").parse().unwrap()).collect()
+}
+
+async fn act(client: &Client, operation: Operation, id: &SessionId, round: u32) -> Result<()> {
+    match operation {
+        Operation::Create => client.create_session(spec(id)).await.map(drop),
+        Operation::Snapshot => client.create_snapshot(id, Some(&snapshot("three"))).await.map(drop),
+        Operation::Rollback => client.rollback_session(id, &snapshot("one"), LaterSnapshots::Drop).await.map(drop),
+        Operation::Fork => {
+            let request = ForkRequest { count: FORKS, ids: fork_ids(round), ..ForkRequest::default() };
+            client.fork_session(id, request).await.map(drop)
+        }
+        Operation::Destroy => client.destroy_session(id).await,
+    }
+}
+
+/// Brings the oracle to what happened: certain when it was acknowledged, one of two whole states when it was not. Then
+/// tidies up, so that later rounds are as fast as earlier ones.
+async fn settle(
+    client: &Client,
+    oracle: &mut Oracle,
+    operation: Operation,
+    id: &SessionId,
+    round: u32,
+    acknowledged: bool,
+) {
+    let observed = observed(client).await;
+    match operation {
+        Operation::Create => {
+            let there = observed.contains_key(id);
+            assert!(there || !acknowledged, "{id} was acknowledged and is gone");
+            if there {
+                oracle.sessions.insert(id.clone(), Expected::default());
+                write(client, id, "usable").await;
+                assert_eq!(read(client, id).await, "usable");
+            } else {
+                client.create_session(spec(id)).await.unwrap();
+                oracle.sessions.insert(id.clone(), Expected::default());
+            }
+        }
+        Operation::Snapshot => {
+            let there = observed[id].iter().any(|name| name == "three");
+            assert!(there || !acknowledged, "the snapshot was acknowledged and is gone");
+            if there {
+                oracle.sessions.get_mut(id).unwrap().snapshots.push(("three".into(), "now".into()));
+                oracle.check(client, &[]).await;
+                write(client, id, "later").await;
+                client.rollback_session(id, &snapshot("three"), LaterSnapshots::Drop).await.unwrap();
+            } else {
+                client.create_snapshot(id, Some(&snapshot("three"))).await.unwrap();
+            }
+            assert_eq!(read(client, id).await, "now");
+        }
+        Operation::Rollback => {
+            let content = read(client, id).await;
+            let back = Expected { content: "one".into(), snapshots: vec![("one".into(), "one".into())] };
+            if acknowledged || content == "one" {
+                oracle.sessions.insert(id.clone(), back);
+            }
+            oracle.check(client, &[]).await;
+        }
+        Operation::Fork => {
+            let there: Vec<SessionId> =
+                fork_ids(round).into_iter().filter(|fork| observed.contains_key(fork)).collect();
+            assert!(there.is_empty() || there.len() == FORKS, "{} of {FORKS} forks are there", there.len());
+            assert!(!there.is_empty() || !acknowledged, "the forks were acknowledged and are gone");
+            for fork in there {
+                assert_eq!(read(client, &fork).await, "now");
+                client.destroy_session(&fork).await.unwrap();
+            }
+        }
+        Operation::Destroy => {
+            let there = observed.contains_key(id);
+            assert!(!there || !acknowledged, "{id} came back");
+            if there {
+                oracle.check(client, &[]).await;
+            }
+            oracle.sessions.remove(id);
+            if there {
+                client.destroy_session(id).await.unwrap();
+            }
+        }
+    }
+    if oracle.sessions.remove(id).is_some() {
+        client.destroy_session(id).await.unwrap();
+    }
+}
+
+/// The storage holds the volumes of the sessions, and nothing else.
+fn leaves_nothing_else(world: &World, ids: &[SessionId]) {
+    let storage = sandbar_storage::open(&world.storage.config).unwrap().storage;
+    assert_eq!(storage.volumes().unwrap(), ids);
+    storage.settle().unwrap();
+    // Nothing stands on the base any more, not even something hidden.
+    storage.delete_base(&world.storage.base).unwrap();
+    storage.close().unwrap();
+}
