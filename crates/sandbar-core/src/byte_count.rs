@@ -2,12 +2,12 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::{Error, Result};
 
 /// A number of bytes. `2G`, `512M`, `64KiB` and plain `1048576` parse; units are powers of 1024.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ByteCount(pub u64);
 
@@ -66,6 +66,33 @@ impl FromStr for ByteCount {
             _ => return Err(complain("has an unknown unit")),
         };
         number.checked_mul(1 << shift).map(Self).ok_or_else(|| complain("is too large"))
+    }
+}
+
+/// A number of bytes, or a text with a unit.
+impl<'de> Deserialize<'de> for ByteCount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = ByteCount;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of bytes, such as 1048576 or \"512M\"")
+            }
+
+            fn visit_u64<E: de::Error>(self, value: u64) -> std::result::Result<ByteCount, E> {
+                Ok(ByteCount(value))
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> std::result::Result<ByteCount, E> {
+                u64::try_from(value).map(ByteCount).map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<ByteCount, E> {
+                text.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
     }
 }
 

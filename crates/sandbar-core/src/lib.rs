@@ -10,6 +10,7 @@ mod base;
 mod byte_count;
 mod capability;
 mod change;
+pub mod duration_text;
 mod error;
 mod exec;
 mod file;

@@ -17,6 +17,7 @@ pub struct Resources {
     pub open_files: Option<u64>,
     /// Output kept per stream; what goes beyond it is dropped and reported as truncated.
     pub output: Option<ByteCount>,
+    #[serde(with = "crate::duration_text::optional")]
     pub wall_time: Option<Duration>,
 }
 

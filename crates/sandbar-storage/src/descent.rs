@@ -4,11 +4,11 @@
 use std::{
     ffi::{CStr, CString},
     mem::MaybeUninit,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
 use rustix::{
-    fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Statx, StatxFlags, Timespec, Timestamps},
+    fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Statx, StatxAttributes, StatxFlags, Timespec, Timestamps},
     io::{Errno, Result},
 };
 
@@ -33,6 +33,8 @@ pub(crate) struct EntryStat {
     pub(crate) node: (u32, u32),
     pub(crate) accessed: Timespec,
     pub(crate) modified: Timespec,
+    /// Whether something is mounted here.
+    pub(crate) mount_root: bool,
     /// When anything about the inode changed last. Programs cannot set it.
     pub(crate) changed: Timespec,
 }
@@ -63,6 +65,7 @@ impl EntryStat {
             node: (stat.stx_rdev_major, stat.stx_rdev_minor),
             accessed: Timespec { tv_sec: stat.stx_atime.tv_sec, tv_nsec: stat.stx_atime.tv_nsec.into() },
             modified: Timespec { tv_sec: stat.stx_mtime.tv_sec, tv_nsec: stat.stx_mtime.tv_nsec.into() },
+            mount_root: stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
             changed: Timespec { tv_sec: stat.stx_ctime.tv_sec, tv_nsec: stat.stx_ctime.tv_nsec.into() },
         }
     }
@@ -87,7 +90,7 @@ pub(crate) type Identity = ((u32, u32), u64);
 
 /// The names in a directory with the types the directory itself knows, in no order, without `.` and `..`.
 pub(crate) fn names(directory: impl AsFd) -> Result<Vec<(CString, FileType)>> {
-    let mut buffer = [const { MaybeUninit::uninit() }; 32 * 1024];
+    let mut buffer = [const { MaybeUninit::uninit() }; 16 * 1024];
     let mut listing = RawDir::new(directory, &mut buffer);
     let mut names = Vec::new();
     while let Some(entry) = listing.next() {
@@ -102,6 +105,17 @@ pub(crate) fn names(directory: impl AsFd) -> Result<Vec<(CString, FileType)>> {
 /// Opens a directory below `parent`, never through a symbolic link.
 pub(crate) fn open_directory(parent: impl AsFd, name: &CStr) -> Result<OwnedFd> {
     fs::openat(parent, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Changes the mode of an entry that cannot be opened. `fchmodat` would follow a symbolic link that somebody put in its
+/// place meanwhile, out of the tree.
+pub(crate) fn chmod_named(directory: impl AsFd, name: &CStr, mode: Mode) -> Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let entry = fs::openat(directory, name, flags, Mode::empty())?;
+    if EntryStat::of(&entry)?.kind == FileType::Symlink {
+        return Err(Errno::LOOP);
+    }
+    fs::chmod(format!("/proc/self/fd/{}", entry.as_raw_fd()), mode)
 }
 
 /// The directories from a root down to where a walk is. Only the deepest ones stay open; the others are found again

@@ -53,7 +53,7 @@ pub(crate) fn snapshot_exists(volume: &SessionId, name: &SnapshotName) -> Error 
         .with_hint("choose another name")
 }
 
-pub(crate) fn snapshot_not_found<'a>(
+pub fn snapshot_not_found<'a>(
     volume: &SessionId,
     name: &SnapshotName,
     known: impl Iterator<Item = &'a SnapshotName>,

@@ -8,22 +8,28 @@
 //! Invariant: a name is in its final place only when the thing it names is complete. Everything half-made lives under
 //! `staging`, everything given up under `trash`, and both are emptied when a store is opened.
 
+pub mod archive;
 mod btrfs;
 mod descent;
 pub mod diff;
 mod errors;
+pub mod import;
 mod layered;
 mod local_disk;
 mod open;
 mod overlay;
+pub mod pack;
 mod storage;
 mod tree_copy;
 mod tree_remove;
 mod tree_usage;
 mod view;
 mod xattrs;
+pub mod zfs;
 
 pub use diff::DiffEntry;
+pub use errors::snapshot_not_found;
+pub use import::{ImportProgress, ImportSource, import_base};
 pub use open::{OpenedStorage, StorageConfig, ZfsConfig, open};
 
 pub use storage::{
@@ -33,3 +39,4 @@ pub use storage::{
 pub use tree_copy::{CopyOptions, CopySummary, Fidelity, OverlayInternals, copy_tree};
 pub use tree_remove::remove_tree;
 pub use view::{TreeView, ViewLayer};
+pub use zfs::ZfsStorage;

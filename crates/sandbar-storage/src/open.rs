@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use rustix::fs::statfs;
 use sandbar_core::{ByteCount, Error, ErrorCode, Result, StorageKind};
 
-use crate::{Storage, btrfs, local_disk};
+use crate::{Storage, ZfsStorage, btrfs, local_disk};
 
 /// Names of the datasets to use.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub fn open(config: &StorageConfig) -> Result<OpenedStorage> {
                     .with_field("pool_name")
                     .with_hint("set `pool_name` in the configuration, or SANDBAR_POOL_NAME")
             })?;
-            return Err(Error::new(ErrorCode::Unavailable, format!("pool `{}` cannot be opened", zfs.pool)));
+            Arc::new(ZfsStorage::open(&zfs)?)
         }
     };
     Ok(OpenedStorage { storage, reason })

@@ -55,9 +55,8 @@ pub(crate) fn mount_overlay(overlay: Overlay<'_>, target: BorrowedFd<'_>) -> Res
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
         move_mount(&mounted, "", target, "", flags)
     };
-    attempt().map_err(|errno| {
-        Error::io(format!("mount an overlay with upper `{}`", overlay.upper.display()), errno.into())
-    })
+    attempt()
+        .map_err(|errno| Error::io(format!("mount an overlay with upper `{}`", overlay.upper.display()), errno.into()))
 }
 
 /// Opens the mount point `below` inside `root`, making it when a session has removed it. Links are not followed: a
@@ -97,9 +96,10 @@ fn escape(path: &Path) -> OsString {
 /// Mounts a block device.
 pub(crate) fn mount_device(device: &Path, target: &Path, kind: &str, options: &str) -> Result<()> {
     let options = std::ffi::CString::new(options).map_err(|_| Error::internal("mount options hold a NUL"))?;
-    mount(device, target, kind, MountFlags::NOATIME | MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str()).map_err(
-        |errno| Error::io(format!("mount `{}` ({kind}) at `{}`", device.display(), target.display()), errno.into()),
-    )
+    mount(device, target, kind, MountFlags::NOATIME | MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())
+        .map_err(|errno| {
+            Error::io(format!("mount `{}` ({kind}) at `{}`", device.display(), target.display()), errno.into())
+        })
 }
 
 /// Takes away whatever is mounted at `target`, with everything mounted below it. Nothing there is fine.

@@ -20,6 +20,7 @@ use rustix::{
 };
 use sandbar_core::{Error, Result};
 
+pub(crate) use self::content::{next_data, write_all_at};
 use self::{content::ContentCopier, metadata::Target};
 use crate::descent::{DirectoryStack, EntryStat, Identity, names, open_directory};
 
@@ -151,16 +152,13 @@ impl TreeCopy<'_> {
                 levels.pop();
                 let from = sources.pop().map_err(|errno| self.failure("leave", errno))?;
                 let to = targets.pop().map_err(|errno| self.failure("leave", errno))?;
-                match (from, to) {
-                    (Some(from), Some(to)) => {
-                        self.finish(&Target::Open(from.as_fd()), &Target::Open(to.as_fd()), &stat)?
-                    }
+                if let (Some(from), Some(to)) = (from, to) {
+                    self.finish(&Target::Open(from.as_fd()), &Target::Open(to.as_fd()), &stat)?;
+                } else {
                     // The root has no parent to go back to: it is still the current directory.
-                    _ => {
-                        let from = sources.current().map_err(|errno| self.failure("read", errno))?;
-                        let to = targets.current().map_err(|errno| self.failure("write", errno))?;
-                        self.finish(&Target::Open(from), &Target::Open(to), &stat)?;
-                    }
+                    let from = sources.current().map_err(|errno| self.failure("read", errno))?;
+                    let to = targets.current().map_err(|errno| self.failure("write", errno))?;
+                    self.finish(&Target::Open(from), &Target::Open(to), &stat)?;
                 }
                 self.place.pop();
                 continue;

@@ -2,40 +2,48 @@
 //! sandbox could make a tree that cannot be deleted that way.
 
 use std::{
-    ffi::CString,
-    os::{fd::AsFd, unix::ffi::OsStrExt},
+    ffi::{CStr, CString},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::Path,
 };
 
 use rustix::{
-    fs::{self, AtFlags, CWD, FileType, Mode, OFlags},
+    fs::{self, AtFlags, CWD, FileType, Mode},
     io::Errno,
 };
 use sandbar_core::{Error, Result};
 
-use crate::descent::{DirectoryStack, EntryStat, names, open_directory};
+use crate::descent::{DirectoryStack, EntryStat, chmod_named, names, open_directory};
 
-/// Removes `path` and everything below it, never through a symbolic link and never into another mount. Nothing there
-/// is success.
+/// Removes `path` and everything below it, never through a symbolic link and never into what is mounted there or
+/// below, which is an error. Nothing there is success.
 pub fn remove_tree(path: &Path) -> Result<()> {
     let failure = |errno: Errno| Error::io(format!("remove `{}`", path.display()), errno.into());
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| failure(Errno::INVAL))?;
-    match EntryStat::at(CWD, &name) {
+    remove_at(CWD, &name).map_err(failure)
+}
+
+/// [`remove_tree`] of a name in an open directory.
+pub(crate) fn remove_at(directory: impl AsFd, name: &CStr) -> Result<(), Errno> {
+    match EntryStat::at(&directory, name) {
         Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(failure(errno)),
-        Ok(stat) if stat.kind != FileType::Directory => return fs::unlink(path).map_err(failure),
+        Err(errno) => return Err(errno),
+        Ok(stat) if stat.kind != FileType::Directory => {
+            return gone(fs::unlinkat(directory, name, AtFlags::empty()));
+        }
+        // What is mounted here is not ours to empty, whoever forgot to unmount it.
+        Ok(stat) if stat.mount_root => return Err(Errno::BUSY),
         Ok(_) => {}
     }
-    empty(&name).map_err(failure)?;
-    match fs::rmdir(path) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(failure(errno)),
-    }
+    empty(open_anyway(&directory, name)?)?;
+    gone(fs::unlinkat(directory, name, AtFlags::REMOVEDIR))
 }
 
 /// Removes everything in a directory.
-fn empty(path: &CString) -> Result<(), Errno> {
-    let root = open_anyway(CWD, path)?;
+fn empty(root: OwnedFd) -> Result<(), Errno> {
     let mut levels = vec![(CString::default(), names(&root)?)];
     let mut directories = DirectoryStack::new(root)?;
     while let Some((_, left)) = levels.last_mut() {
@@ -55,27 +63,29 @@ fn empty(path: &CString) -> Result<(), Errno> {
             gone(fs::unlinkat(current, &name, AtFlags::empty()))?;
             continue;
         }
-        // Most directories that are left are empty ones, and a mount point says busy instead of being entered.
+        // A mount point says busy, and most directories that are left are empty ones.
         match fs::unlinkat(current, &name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => continue,
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
             Err(errno) => return Err(errno),
         }
         let directory = open_anyway(current, &name)?;
-        let identity = EntryStat::of(&directory)?.identity();
+        let stat = EntryStat::of(&directory)?;
+        if stat.mount_root {
+            return Err(Errno::BUSY);
+        }
         levels.push((name, names(&directory)?));
-        directories.push(directory, identity);
+        directories.push(directory, stat.identity());
     }
     Ok(())
 }
 
 /// An ordinary user may own directories that lack the bits needed to empty them.
-fn open_anyway(parent: impl AsFd, name: &CString) -> Result<std::os::fd::OwnedFd, Errno> {
+fn open_anyway(parent: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
     if !rustix::process::geteuid().is_root() {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = fs::openat(&parent, name, flags, Mode::empty())?;
-        if EntryStat::of(&handle)?.mode & 0o700 != 0o700 {
-            fs::chmodat(&parent, name, Mode::RWXU, AtFlags::empty())?;
+        let stat = EntryStat::at(&parent, name)?;
+        if stat.kind == FileType::Directory && stat.mode & 0o700 != 0o700 {
+            chmod_named(&parent, name, Mode::RWXU)?;
         }
     }
     open_directory(parent, name)

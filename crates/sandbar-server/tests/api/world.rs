@@ -8,14 +8,12 @@ use std::{
     sync::Arc,
 };
 
-use rustix::{
-    mount::{MountPropagationFlags, mount_change},
-    thread::{UnshareFlags, unshare_unsafe},
-};
+use rustix::mount::{UnmountFlags, unmount};
 use sandbar_client::{Client, RemoteCommand, WireProtocol};
 use sandbar_core::{BaseName, ExecEvent, ExecSpec, ExitStatus, SessionInfo, SessionSpec};
 use sandbar_host::{Host, HostConfig};
 use sandbar_server::{AccessToken, RunningServer, ServerConfig, serve};
+use sandbar_testing::private_mounts;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -32,10 +30,7 @@ pub(crate) struct World {
 impl World {
     /// Runs a test in a world of its own, and takes the world down however the test ends.
     pub(crate) fn run(test: impl AsyncFnOnce(&World)) {
-        // SAFETY: only this thread and those it starts later are moved, and none of them share file system state with
-        // another thread that counts on it.
-        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
-        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+        private_mounts();
         let directory = Directory::new();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
@@ -101,7 +96,7 @@ impl Drop for Directory {
         let mounted: Vec<&str> =
             mounts.lines().filter(|line| line.contains(&below)).filter_map(|line| line.split(' ').nth(4)).collect();
         for mount_point in mounted.into_iter().rev() {
-            let _ = rustix::mount::unmount(mount_point, rustix::mount::UnmountFlags::DETACH);
+            let _ = unmount(mount_point, UnmountFlags::DETACH);
         }
         let mounts = fs::read_to_string("/proc/thread-self/mountinfo");
         if mounts.is_ok_and(|mounts| !mounts.contains(&below)) {

@@ -17,6 +17,9 @@ use crate::overlay::{detach, mount_device};
 
 /// The smallest pool `mkfs.btrfs` makes sense of.
 const SMALLEST: ByteCount = ByteCount::mib(256);
+/// Below this, data and metadata share their space. Data that fills a small pool would otherwise leave metadata 8 MiB, too
+/// little to delete anything with.
+const SEPARATE_METADATA: ByteCount = ByteCount::gib(4);
 const OPTIONS: &str = "discard=async";
 
 /// A mounted pool image.
@@ -112,11 +115,12 @@ fn make(file: &Path, directory: &Path, limit: Option<ByteCount>) -> Result<()> {
     image.set_len(size.get()).map_err(complain)?;
     drop(image);
     // One copy of metadata: the image is a file on some other file system, and a second copy would lie beside the first.
-    let output = Command::new("mkfs.btrfs")
-        .args(["--quiet", "--force", "--nodiscard", "--metadata", "single", "--label", "sandbar"])
-        .arg(&draft)
-        .output()
-        .map_err(|error| Error::io("run `mkfs.btrfs`", error))?;
+    let mut mkfs = Command::new("mkfs.btrfs");
+    mkfs.args(["--quiet", "--force", "--nodiscard", "--metadata", "single", "--label", "sandbar"]);
+    if size < SEPARATE_METADATA {
+        mkfs.arg("--mixed");
+    }
+    let output = mkfs.arg(&draft).output().map_err(|error| Error::io("run `mkfs.btrfs`", error))?;
     if !output.status.success() {
         let _ = fs::remove_file(&draft);
         let words = String::from_utf8_lossy(&output.stderr);

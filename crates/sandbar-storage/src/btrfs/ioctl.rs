@@ -195,8 +195,8 @@ pub(super) fn subvolume_id(directory: &File) -> Result<u64> {
     Ok(arguments.tree)
 }
 
-/// When a subvolume was made: seconds and nanoseconds of the epoch.
-pub(super) fn subvolume_created(subvolume: &File) -> Result<(u64, u32)> {
+/// A subvolume's id, and when it was made: seconds and nanoseconds of the epoch.
+pub(super) fn subvolume_birth(subvolume: &File) -> Result<(u64, u64, u32)> {
     let nothing = TimeSpec { seconds: 0, nanoseconds: 0 };
     let mut info = SubvolumeInfo {
         tree: 0,
@@ -214,7 +214,7 @@ pub(super) fn subvolume_created(subvolume: &File) -> Result<(u64, u32)> {
         reserved: [0; 8],
     };
     call(subvolume.as_fd(), GET_SUBVOLUME_INFO, &mut info)?;
-    Ok((info.created.seconds, info.created.nanoseconds))
+    Ok((info.tree, info.created.seconds, info.created.nanoseconds))
 }
 
 /// Turns quotas on. `Ok` also when they are on already in the same mode.

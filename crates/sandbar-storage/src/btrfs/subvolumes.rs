@@ -17,7 +17,7 @@ use sandbar_core::{ByteCount, Capability, Error, Result, StorageKind};
 use super::{image::PoolImage, ioctl, ioctl::QuotaMode};
 use crate::{
     Space, StorageFacts,
-    layered::{Primitives, TreeAccess},
+    layered::{Birth, Primitives, TreeAccess},
 };
 
 const BTRFS_MAGIC: i64 = 0x9123_683E;
@@ -140,13 +140,15 @@ impl Primitives for Subvolumes {
         }
     }
 
-    fn created(&self, path: &Path) -> Result<Timestamp> {
+    fn birth(&self, path: &Path) -> Result<Birth> {
         let complain = |error: io::Error| Error::io(format!("ask when `{}` was made", path.display()), error);
-        let (seconds, nanoseconds) =
-            ioctl::subvolume_created(&open_directory(path)?).map_err(|errno| complain(errno.into()))?;
+        let (id, seconds, nanoseconds) =
+            ioctl::subvolume_birth(&open_directory(path)?).map_err(|errno| complain(errno.into()))?;
         let out_of_range = |_| complain(io::Error::other("the time is out of range"));
         let seconds = i64::try_from(seconds).map_err(|_| complain(io::Error::other("the time is out of range")))?;
-        Timestamp::new(seconds, i32::try_from(nanoseconds).unwrap_or(0)).map_err(out_of_range)
+        let created = Timestamp::new(seconds, i32::try_from(nanoseconds).unwrap_or(0)).map_err(out_of_range)?;
+        // Ids only ever grow; the time has the grain of a clock tick and follows the clock when it is set back.
+        Ok(Birth { sequence: id, created })
     }
 
     fn stable_inodes(&self) -> bool {
@@ -190,14 +192,15 @@ impl Primitives for Subvolumes {
         let complain = |errno: Errno| Error::io("wait for deleted subvolumes", errno.into());
         ioctl::sync(&root).map_err(complain)?;
         match ioctl::wait_for_deleted(&root) {
-            // Before kernel 6.13 there is nothing to wait on; the space comes back all the same.
-            Ok(()) | Err(Errno::NOTTY) => Ok(()),
-            Err(errno) => Err(complain(errno)),
+            // Nothing is queued, or the kernel is older than 6.13 and cannot say.
+            Ok(()) | Err(Errno::NOTTY | Errno::NOENT) => {}
+            Err(errno) => return Err(complain(errno)),
         }
+        // Freed blocks can be used again only after the transaction that freed them.
+        ioctl::sync(&root).map_err(complain)
     }
 
     fn close(&self) -> Result<()> {
         self.image.as_ref().map_or(Ok(()), PoolImage::close)
     }
 }
-

@@ -3,10 +3,7 @@
 use std::{
     ffi::{CStr, CString},
     io,
-    os::{
-        fd::OwnedFd,
-        unix::ffi::OsStrExt,
-    },
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
 };
 

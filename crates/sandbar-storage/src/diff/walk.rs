@@ -174,7 +174,8 @@ impl Walk<'_> {
 
     fn entry(&self, below: &Path, kind: ChangeKind, found: &Found, aspects: Aspects) -> DiffEntry {
         let entry = entry_type(found.stat.kind);
-        let path = if below.as_os_str().is_empty() { self.mount_point.to_owned() } else { self.mount_point.join(below) };
+        let path =
+            if below.as_os_str().is_empty() { self.mount_point.to_owned() } else { self.mount_point.join(below) };
         let size = if entry == EntryType::File { found.stat.size } else { 0 };
         let source = match kind {
             ChangeKind::Deleted => None,

@@ -9,7 +9,9 @@ use super::{
     layout::{make_directory, names, publish, read_record, write_record},
 };
 use crate::{
-    BaseLayer, BaseRecord, LayerDirectory, StagedBase, TreeView, ViewLayer, errors::{base_exists, base_in_use, base_not_found}, tree_remove::remove_tree,
+    BaseLayer, BaseRecord, LayerDirectory, StagedBase, TreeView, ViewLayer,
+    errors::{base_exists, base_in_use, base_not_found},
+    tree_remove::remove_tree,
 };
 
 impl<P: Primitives> LayeredStorage<P> {

@@ -39,7 +39,11 @@ impl Layout {
             Ok(version) => {
                 return Err(Error::new(
                     ErrorCode::InvalidState,
-                    format!("storage at `{}` has layout version `{}`, this program knows `{VERSION}`", root.display(), version.trim()),
+                    format!(
+                        "storage at `{}` has layout version `{}`, this program knows `{VERSION}`",
+                        root.display(),
+                        version.trim()
+                    ),
                 )
                 .with_hint("start the version of sandbar that wrote it, or use another data directory"));
             }
@@ -150,7 +154,9 @@ pub(crate) fn write_record<T: Serialize>(path: &Path, record: &T) -> Result<()> 
 pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let json = match fs::read(path) {
         Ok(json) => json,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(error) => return Err(Error::io(format!("read `{}`", path.display()), error)),
     };
     serde_json::from_slice(&json)

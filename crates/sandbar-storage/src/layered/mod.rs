@@ -18,6 +18,6 @@ mod snapshots;
 mod store;
 mod volumes;
 
-pub(crate) use layout::{Layout, publish};
-pub(crate) use primitives::{Primitives, TreeAccess};
+pub(crate) use layout::{Layout, make_directory, publish, read_record, write_record};
+pub(crate) use primitives::{Birth, Primitives, TreeAccess};
 pub(crate) use store::LayeredStorage;

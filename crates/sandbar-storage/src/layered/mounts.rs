@@ -4,11 +4,7 @@ use std::{os::fd::AsFd, path::PathBuf};
 
 use sandbar_core::{Error, Result, SessionId};
 
-use super::{
-    LayeredStorage, Primitives,
-    layout::make_directory,
-    volumes::layer_parts,
-};
+use super::{LayeredStorage, Primitives, layout::make_directory, volumes::layer_parts};
 use crate::overlay::{Overlay, detach, mount_overlay, open_mount_point};
 
 impl<P: Primitives> LayeredStorage<P> {

@@ -24,7 +24,7 @@ pub(crate) trait Primitives: fmt::Debug + Send + Sync + 'static {
     fn remove_tree(&self, path: &Path) -> Result<()>;
 
     /// When the tree at `path` was made.
-    fn created(&self, path: &Path) -> Result<Timestamp>;
+    fn birth(&self, path: &Path) -> Result<Birth>;
 
     /// Whether files keep `(inode, ctime)` through `copy_tree`.
     fn stable_inodes(&self) -> bool;
@@ -41,6 +41,14 @@ pub(crate) trait Primitives: fmt::Debug + Send + Sync + 'static {
 
     /// Lets go of the pool.
     fn close(&self) -> Result<()>;
+}
+
+/// When a tree was made. Births are ordered as the trees were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Birth {
+    /// A number that grows with every tree, where the file system has one; 0 where the time has to do.
+    pub(crate) sequence: u64,
+    pub(crate) created: Timestamp,
 }
 
 /// Whether a copied tree may change.

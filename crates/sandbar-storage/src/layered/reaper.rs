@@ -83,13 +83,19 @@ fn run<P: Primitives>(primitives: &P, layout: &Layout, requests: &Receiver<Reque
                 let _ = answer.send(outcome.and_then(|()| primitives.settle()));
             }
             Request::Sweep => {
-                if let Err(error) = outcome {
+                if let Err(error) = outcome.and_then(|()| settle_when_tight(primitives)) {
                     // It stays in the trash; the next sweep or the next start tries again.
                     warn!(error = error.chain(), "could not empty the trash");
                 }
             }
         }
     }
+}
+
+/// On a pool that is nearly full, space that was just freed is wanted now.
+fn settle_when_tight<P: Primitives>(primitives: &P) -> Result<()> {
+    const TIGHT: f64 = 0.9;
+    if primitives.space()?.used_share() > TIGHT { primitives.settle() } else { Ok(()) }
 }
 
 /// Removes everything in `directory`: trees first, since a plain removal cannot enter a read-only one.
@@ -104,7 +110,7 @@ pub(crate) fn empty<P: Primitives>(primitives: &P, directory: PathBuf) -> Result
 }
 
 /// Removes the trees a discarded path can hold: it is a tree itself, or a volume with `live` and `snapshots`.
-fn remove_volume_trees<P: Primitives>(primitives: &P, path: &std::path::Path) -> Result<()> {
+pub(super) fn remove_volume_trees<P: Primitives>(primitives: &P, path: &std::path::Path) -> Result<()> {
     let snapshots = path.join("snapshots");
     if snapshots.is_dir() && path.join("volume.json").exists() {
         for name in names(&snapshots)? {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sandbar_core::{Error, LaterSnapshots, Result, SessionId, SnapshotName};
 
-use super::{LayeredStorage, Primitives, TreeAccess, layout::names};
+use super::{Birth, LayeredStorage, Primitives, TreeAccess, layout::names};
 use crate::{
     ForkPoint, StoredSnapshot, TreeView, ViewLayer,
     errors::{snapshot_exists, snapshot_not_found},
@@ -19,25 +19,25 @@ impl<P: Primitives> LayeredStorage<P> {
             return Err(snapshot_exists(volume, name));
         }
         self.primitives.copy_tree(&self.layout.live(volume), &place, TreeAccess::ReadOnly, &self.layout.stage())?;
-        self.stored(name.clone(), &place)
+        Ok(stored(name.clone(), self.primitives.birth(&place)?))
     }
 
     pub(super) fn list_snapshots(&self, volume: &SessionId) -> Result<Vec<StoredSnapshot>> {
-        self.record(volume)?;
-        let directory = self.layout.snapshots(volume);
-        let mut snapshots = Vec::new();
-        for name in names(&directory)? {
-            if let Some(name) = name.to_str().and_then(|name| SnapshotName::new(name).ok()) {
-                let place = directory.join(&name);
-                snapshots.push(self.stored(name, &place)?);
-            }
-        }
-        snapshots.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
-        Ok(snapshots)
+        Ok(self.births(volume)?.into_iter().map(|(birth, name)| stored(name, birth)).collect())
     }
 
-    fn stored(&self, name: SnapshotName, place: &std::path::Path) -> Result<StoredSnapshot> {
-        Ok(StoredSnapshot { name, created: self.primitives.created(place)?, space_used: None })
+    /// Snapshots with their births, oldest first.
+    fn births(&self, volume: &SessionId) -> Result<Vec<(Birth, SnapshotName)>> {
+        self.record(volume)?;
+        let directory = self.layout.snapshots(volume);
+        let mut births = Vec::new();
+        for name in names(&directory)? {
+            if let Some(name) = name.to_str().and_then(|name| SnapshotName::new(name).ok()) {
+                births.push((self.primitives.birth(&directory.join(&name))?, name));
+            }
+        }
+        births.sort();
+        Ok(births)
     }
 
     pub(super) fn remove_snapshot(&self, volume: &SessionId, name: &SnapshotName) -> Result<()> {
@@ -60,10 +60,10 @@ impl<P: Primitives> LayeredStorage<P> {
             .map_err(|errno| Error::io(format!("swap the live tree of `{volume}`"), errno.into()))?;
         self.layout.discard(&stage)?;
         if later == LaterSnapshots::Drop {
-            let target_created = self.primitives.created(&target)?;
-            for snapshot in self.list_snapshots(volume)? {
-                if (snapshot.created, &snapshot.name) > (target_created, name) {
-                    self.remove_snapshot(volume, &snapshot.name)?;
+            let target_birth = self.primitives.birth(&target)?;
+            for (birth, later) in self.births(volume)? {
+                if (birth, &later) > (target_birth, name) {
+                    self.remove_snapshot(volume, &later)?;
                 }
             }
         }
@@ -101,8 +101,12 @@ impl<P: Primitives> LayeredStorage<P> {
             .collect();
         let frozen_at = match at {
             ForkPoint::Now => None,
-            ForkPoint::Snapshot(_) => Some(self.primitives.created(&tree)?.into()),
+            ForkPoint::Snapshot(_) => Some(self.primitives.birth(&tree)?.created.into()),
         };
         Ok(TreeView { layers, frozen_at, stable_inodes: self.primitives.stable_inodes() })
     }
+}
+
+fn stored(name: SnapshotName, birth: Birth) -> StoredSnapshot {
+    StoredSnapshot { name, created: birth.created, space_used: None }
 }

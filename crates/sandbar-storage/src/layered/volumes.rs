@@ -6,11 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sandbar_core::{BaseName, ByteCount, Error, Result, SessionId};
+use sandbar_core::{BaseName, ByteCount, Error, ErrorCode, Result, SessionId};
 
 use super::{
     LayeredStorage, Primitives, TreeAccess,
     layout::{VolumeRecord, make_directory, names, publish, read_record, write_record},
+    reaper::remove_volume_trees,
 };
 use crate::{
     BaseLayer, BaseRecord, ForkPoint, LayerDirectory, VolumeSpec,
@@ -95,7 +96,17 @@ impl<P: Primitives> LayeredStorage<P> {
 
     pub(super) fn delete_volume(&self, volume: &SessionId) -> Result<()> {
         self.unmount_volume(volume)?;
-        self.layout.discard(&self.layout.volume(volume))?;
+        let place = self.layout.volume(volume);
+        if let Err(error) = self.layout.discard(&place) {
+            if error.code() != ErrorCode::StorageFull {
+                return Err(error);
+            }
+            // On a full pool even a rename may find no room. Taking the trees away first makes some; it is not one step,
+            // but a volume that is being deleted has nothing left to lose.
+            remove_volume_trees(&*self.primitives, &place)?;
+            self.primitives.settle()?;
+            self.layout.discard(&place)?;
+        }
         self.reaper.wake();
         Ok(())
     }
@@ -133,17 +144,24 @@ impl<P: Primitives> LayeredStorage<P> {
     }
 
     /// The layers of a base that take part in a volume. A flat volume can only hold what is copied into it.
-    pub(super) fn mounted_layers<'a>(&self, base: &'a BaseRecord, layered: bool) -> impl Iterator<Item = &'a BaseLayer> {
+    pub(super) fn mounted_layers<'a>(
+        &self,
+        base: &'a BaseRecord,
+        layered: bool,
+    ) -> impl Iterator<Item = &'a BaseLayer> {
         base.layers.iter().filter(move |layer| layered || layer.directory == LayerDirectory::Own)
     }
 }
 
-/// An overlay shows the owner and mode of its upper directory at its root.
+/// An overlay shows the owner, mode and time of its upper directory at its root.
 fn copy_root_metadata(lower: &Path, upper: &Path) -> Result<()> {
     let complain = |error| Error::io(format!("give `{}` the mode of its base", upper.display()), error);
     let metadata = fs::metadata(lower).map_err(complain)?;
     chown(upper, Some(metadata.uid()), Some(metadata.gid())).map_err(complain)?;
-    fs::set_permissions(upper, metadata.permissions()).map_err(complain)
+    fs::set_permissions(upper, metadata.permissions()).map_err(complain)?;
+    let modified = metadata.modified().map_err(complain)?;
+    let times = fs::FileTimes::new().set_modified(modified).set_accessed(modified);
+    fs::File::open(upper).and_then(|directory| directory.set_times(times)).map_err(complain)
 }
 
 /// The overlay's upper and work directories for the `number`th mount point of a tree.

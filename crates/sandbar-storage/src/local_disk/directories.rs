@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::project_quota;
 use crate::{
     Space, StorageFacts,
-    layered::{Primitives, TreeAccess},
+    layered::{Birth, Primitives, TreeAccess},
     tree_copy::{CopyOptions, copy_tree},
     tree_remove::remove_tree,
 };
@@ -101,10 +101,11 @@ impl Primitives for Directories {
         }
     }
 
-    fn created(&self, path: &Path) -> Result<Timestamp> {
+    fn birth(&self, path: &Path) -> Result<Birth> {
         let complain = |error| Error::io(format!("ask when `{}` was made", path.display()), error);
         let modified = fs::metadata(path).and_then(|metadata| metadata.modified()).map_err(complain)?;
-        Timestamp::try_from(modified).map_err(|error| complain(io::Error::other(error)))
+        let created = Timestamp::try_from(modified).map_err(|error| complain(io::Error::other(error)))?;
+        Ok(Birth { sequence: 0, created })
     }
 
     fn stable_inodes(&self) -> bool {

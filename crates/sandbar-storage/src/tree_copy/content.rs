@@ -70,14 +70,13 @@ impl ContentCopier {
             let length = usize::try_from((end - offset).min(CHUNK)).unwrap_or(usize::MAX);
             match fs::copy_file_range(from, Some(&mut read_at), to, Some(&mut write_at), length) {
                 // Some file systems answer 0 for files they make up as they are read: ask them in the plain way.
-                Ok(0) => return read_write(from, to, offset, end, progress),
+                Ok(0) | Err(Errno::INVAL | Errno::PERM) => break,
                 Ok(done) => {
                     offset += done as u64;
                     progress(done as u64);
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS) => self.no_range.set(true),
-                Err(Errno::INVAL | Errno::PERM) => return read_write(from, to, offset, end, progress),
                 Err(errno) => return Err(errno),
             }
         }

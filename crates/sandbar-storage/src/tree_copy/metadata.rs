@@ -10,7 +10,7 @@ use sandbar_core::Result;
 
 use super::{OverlayInternals, TreeCopy};
 use crate::{
-    descent::EntryStat,
+    descent::{EntryStat, chmod_named},
     xattrs::{Place, is_overlay_internal},
 };
 
@@ -36,7 +36,7 @@ impl TreeCopy<'_> {
             let mode = Mode::from_raw_mode(stat.mode);
             match to {
                 Place::Open(fd) => fs::fchmod(fd, mode),
-                Place::Named(directory, name) => fs::chmodat(directory, *name, mode, AtFlags::empty()),
+                Place::Named(directory, name) => chmod_named(directory, name, mode),
             }
             .map_err(|errno| self.failure("set mode of", errno))?;
         }

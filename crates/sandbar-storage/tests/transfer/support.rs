@@ -1,237 +1,116 @@
-//! What tests of trees share: a scratch directory, and everything about a tree in a form that compares.
+//! Random trees, and other programs.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    ffi::{CString, OsString},
-    fs,
-    os::unix::{
-        ffi::{OsStrExt, OsStringExt},
-        fs::{FileTypeExt, MetadataExt},
-    },
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
+use rustix::fs::FileType;
+use sandbar_testing::tree::{make_node, set_mode, set_modified, set_xattr, sparse_file, tree};
 
-/// A directory that is removed with everything in it, however deep, when the test ends or fails.
-#[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
-
-impl Scratch {
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
+/// One entry of a random tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// Indexes into the directories and files made before.
+    parent: usize,
+    name: Vec<u8>,
+    what: What,
+    mode: u32,
+    owner: (u32, u32),
+    modified: (i64, i64),
+    xattrs: Vec<(String, Vec<u8>)>,
 }
 
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        sandbar_storage::remove_tree(&self.0).unwrap();
-    }
+#[derive(Clone, Debug)]
+enum What {
+    Directory,
+    File(Vec<u8>),
+    Sparse(Vec<(u16, u8)>, u32),
+    Symlink(Vec<u8>),
+    HardLink(usize),
+    Fifo,
 }
 
-pub(crate) fn scratch() -> Scratch {
-    Scratch(tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap().keep())
+pub(crate) fn random_tree() -> impl proptest::strategy::Strategy<Value = Vec<Node>> {
+    use proptest::prelude::*;
+    let byte = any::<u8>().prop_map(|byte| if byte == 0 || byte == b'/' { b'_' } else { byte });
+    let name = prop_oneof![
+        4 => prop::collection::vec(byte.clone(), 1..12),
+        1 => prop::collection::vec(byte.clone(), 90..255),
+    ]
+    .prop_filter("no name", |name| name != b"." && name != b"..");
+    let what = prop_oneof![
+        3 => Just(What::Directory),
+        4 => prop::collection::vec(any::<u8>(), 0..3000).prop_map(What::File),
+        1 => (prop::collection::vec((any::<u16>(), any::<u8>()), 0..6), 1u32..3_000_000).prop_map(|(data, size)| What::Sparse(data, size)),
+        1 => prop::collection::vec(byte, 1..200).prop_map(What::Symlink),
+        2 => any::<usize>().prop_map(What::HardLink),
+        1 => Just(What::Fifo),
+    ];
+    let owner = prop_oneof![0u32..70_000, 2_000_000u32..4_000_000_000];
+    let xattr = ("user\\.[a-z%=]{1,20}", prop::collection::vec(any::<u8>(), 0..200));
+    let node = (
+        any::<usize>(),
+        name,
+        what,
+        0u32..0o10000,
+        (owner.clone(), owner),
+        (-2_000_000_000i64..10_000_000_000, 0i64..1_000_000_000),
+        prop::collection::vec(xattr, 0..3),
+    )
+        .prop_map(|(parent, name, what, mode, owner, modified, xattrs)| Node {
+            parent,
+            name,
+            what,
+            mode,
+            owner,
+            modified,
+            xattrs,
+        });
+    prop::collection::vec(node, 0..40)
 }
 
-/// Everything about one entry that a faithful copy keeps.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) mode: u32,
-    pub(crate) owner: (u32, u32),
-    pub(crate) modified: (i64, i64),
-    /// Content of a file, target of a link.
-    pub(crate) content: Vec<u8>,
-    pub(crate) device: u64,
-    pub(crate) xattrs: BTreeMap<OsString, Vec<u8>>,
-    /// The first path, in order, that names the same inode.
-    pub(crate) linked_to: Option<PathBuf>,
-}
-
-/// The tree below `root`, the root itself under the empty path.
-pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, Entry> {
-    let mut paths = vec![PathBuf::new()];
-    let mut next = 0;
-    while next < paths.len() {
-        let full = root.join(&paths[next]);
-        if fs::symlink_metadata(&full).unwrap().is_dir() {
-            for child in fs::read_dir(&full).unwrap() {
-                paths.push(paths[next].join(child.unwrap().file_name()));
+impl Node {
+    /// Makes this node somewhere below `root`; a name that is taken is left as it is.
+    pub(crate) fn make(&self, root: &Path) {
+        use std::os::unix::fs::{lchown, symlink};
+        fs::create_dir_all(root).unwrap();
+        let entries = tree(root);
+        let directories: Vec<_> = entries.iter().filter(|(_, entry)| entry.mode & 0o170_000 == 0o040_000).collect();
+        let path =
+            root.join(directories[self.parent % directories.len()].0).join(OsString::from_vec(self.name.clone()));
+        if fs::symlink_metadata(&path).is_ok() || path.as_os_str().len() > 3000 {
+            return;
+        }
+        match &self.what {
+            What::Directory => fs::create_dir(&path).unwrap(),
+            What::File(content) => fs::write(&path, content).unwrap(),
+            What::Sparse(data, size) => {
+                let data: Vec<_> = data.iter().map(|(block, byte)| (u64::from(*block) * 64, [*byte; 100])).collect();
+                let data: Vec<_> = data.iter().map(|(offset, bytes)| (*offset, &bytes[..])).collect();
+                sparse_file(&path, (*size).into(), &data);
+            }
+            What::Symlink(target) => symlink(OsString::from_vec(target.clone()), &path).unwrap(),
+            What::HardLink(index) => {
+                let files: Vec<_> = entries.iter().filter(|(_, entry)| entry.mode & 0o170_000 != 0o040_000).collect();
+                if !files.is_empty() {
+                    fs::hard_link(root.join(files[index % files.len()].0), &path).unwrap();
+                }
+                return;
+            }
+            What::Fifo => make_node(&path, FileType::Fifo, 0, 0),
+        }
+        lchown(&path, Some(self.owner.0), Some(self.owner.1)).unwrap();
+        if !matches!(self.what, What::Symlink(_) | What::Fifo) {
+            for (name, value) in &self.xattrs {
+                set_xattr(&path, name, value);
             }
         }
-        next += 1;
-    }
-    paths.sort();
-    let mut first = HashMap::new();
-    paths
-        .into_iter()
-        .map(|path| {
-            let full = root.join(&path);
-            let metadata = fs::symlink_metadata(&full).unwrap();
-            let kind = metadata.file_type();
-            let linked_to = (!metadata.is_dir() && metadata.nlink() > 1)
-                .then(|| first.entry((metadata.dev(), metadata.ino())).or_insert_with(|| path.clone()).clone());
-            let content = if kind.is_symlink() {
-                fs::read_link(&full).unwrap().into_os_string().into_vec()
-            } else if kind.is_file() {
-                fs::read(&full).unwrap()
-            } else {
-                Vec::new()
-            };
-            let device = if kind.is_char_device() || kind.is_block_device() { metadata.rdev() } else { 0 };
-            let entry = Entry {
-                mode: metadata.mode(),
-                owner: (metadata.uid(), metadata.gid()),
-                modified: (metadata.mtime(), metadata.mtime_nsec()),
-                content,
-                device,
-                xattrs: xattrs(&full),
-                linked_to,
-            };
-            (path, entry)
-        })
-        .collect()
-}
-
-/// Says where two trees differ, without printing whole files.
-pub(crate) fn assert_same(left: &BTreeMap<PathBuf, Entry>, right: &BTreeMap<PathBuf, Entry>) {
-    let names = |tree: &BTreeMap<PathBuf, Entry>| tree.keys().cloned().collect::<Vec<_>>();
-    assert_eq!(names(left), names(right));
-    for (path, entry) in left {
-        let other = &right[path];
-        assert!(
-            entry.content == other.content,
-            "content of {path:?} differs: {} and {} bytes",
-            entry.content.len(),
-            other.content.len()
-        );
-        let bare = |entry: &Entry| Entry { content: Vec::new(), ..entry.clone() };
-        assert_eq!(bare(entry), bare(other), "{path:?}");
+        if !matches!(self.what, What::Symlink(_)) {
+            set_mode(&path, self.mode);
+        }
+        set_modified(&path, self.modified.0, self.modified.1);
     }
 }
 
-pub(crate) fn xattrs(path: &Path) -> BTreeMap<OsString, Vec<u8>> {
-    let mut names = vec![0; 65536];
-    let length = rustix::fs::llistxattr(path, &mut names[..]).unwrap_or(0);
-    names[..length]
-        .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
-        .map(|name| {
-            let mut value = vec![0; 65536];
-            let length = rustix::fs::lgetxattr(path, name, &mut value[..]).unwrap();
-            (OsString::from_vec(name.to_vec()), value[..length].to_vec())
-        })
-        .collect()
-}
-
-pub(crate) fn set_xattr(path: &Path, name: &str, value: &[u8]) {
-    rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()).unwrap();
-}
-
-pub(crate) fn make_node(path: &Path, kind: FileType, major: u32, minor: u32) {
-    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-    rustix::fs::mknodat(CWD, &path, kind, Mode::from_raw_mode(0o640), rustix::fs::makedev(major, minor)).unwrap();
-}
-
-pub(crate) fn set_modified(path: &Path, seconds: i64, nanoseconds: i64) {
-    let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
-    let times = Timestamps { last_access: time, last_modification: time };
-    rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
-}
-
-pub(crate) fn set_mode(path: &Path, mode: u32) {
-    rustix::fs::chmod(path, Mode::from_raw_mode(mode)).unwrap();
-}
-
-/// A file of `size` bytes that is a hole but for `data` at each offset.
-pub(crate) fn sparse_file(path: &Path, size: u64, data: &[(u64, &[u8])]) {
-    use std::os::unix::fs::FileExt;
-    let file = fs::File::create(path).unwrap();
-    file.set_len(size).unwrap();
-    for (offset, bytes) in data {
-        file.write_all_at(bytes, *offset).unwrap();
-    }
-    file.sync_all().unwrap();
-}
-
-/// A POSIX ACL: owner rwx, user 1234 r-x, group r-x, mask rwx, other nothing.
-pub(crate) fn acl() -> Vec<u8> {
-    let mut value = 2u32.to_le_bytes().to_vec();
-    for (tag, permission, id) in
-        [(1u16, 7u16, u32::MAX), (2, 5, 1234), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 0, u32::MAX)]
-    {
-        value.extend(tag.to_le_bytes());
-        value.extend(permission.to_le_bytes());
-        value.extend(id.to_le_bytes());
-    }
-    value
-}
-
-/// `cap_net_raw=ep`, as `setcap` writes it.
-pub(crate) fn capability() -> Vec<u8> {
-    let mut value = 0x0200_0001u32.to_le_bytes().to_vec();
-    for word in [1u32 << 13, 0, 0, 0] {
-        value.extend(word.to_le_bytes());
-    }
-    value
-}
-
-/// One of everything: odd names, all types, holes, links, attributes, special modes, old and odd times.
-pub(crate) fn one_of_everything(root: &Path) {
-    use std::os::unix::fs::{chown, lchown, symlink};
-    fs::create_dir_all(root).unwrap();
-    let at = |name: &str| root.join(name);
-    fs::write(at("plain"), "hello\n").unwrap();
-    fs::write(at("empty"), "").unwrap();
-    fs::write(root.join(OsString::from_vec(b"caf\xe9 \xff\n\ttab=1".to_vec())), "odd name").unwrap();
-    fs::write(at(&"n".repeat(255)), "long name").unwrap();
-    fs::write(at("setuid"), "#!/bin/sh\n").unwrap();
-    chown(at("setuid"), Some(1234), Some(4321)).unwrap();
-    set_mode(&at("setuid"), 0o6755);
-    fs::write(at("big-owner"), "x").unwrap();
-    chown(at("big-owner"), Some(3_000_000), Some(4_000_000_000)).unwrap();
-    fs::create_dir(at("sticky")).unwrap();
-    set_mode(&at("sticky"), 0o1777);
-    fs::create_dir(at("closed")).unwrap();
-    fs::write(at("closed/unreadable"), "secret").unwrap();
-    set_mode(&at("closed/unreadable"), 0);
-    set_mode(&at("closed"), 0);
-    fs::write(at("first-name"), "linked").unwrap();
-    fs::hard_link(at("first-name"), at("sticky/second-name")).unwrap();
-    fs::hard_link(at("first-name"), at("third-name")).unwrap();
-    symlink("/etc/passwd", at("absolute-link")).unwrap();
-    symlink(OsString::from_vec(b"../\xfe/dangling".to_vec()), at("dangling-link")).unwrap();
-    symlink("t".repeat(300), at("long-link")).unwrap();
-    lchown(at("dangling-link"), Some(7), Some(8)).unwrap();
-    fs::hard_link(at("absolute-link"), at("linked-link")).unwrap();
-    make_node(&at("pipe"), FileType::Fifo, 0, 0);
-    make_node(&at("null"), FileType::CharacterDevice, 1, 3);
-    make_node(&at("disk"), FileType::BlockDevice, 7, 300);
-    fs::write(at("attributes"), "x").unwrap();
-    set_xattr(&at("attributes"), "user.plain", b"value");
-    set_xattr(&at("attributes"), "user.empty", b"");
-    set_xattr(&at("attributes"), "user.binary=x", b"\0\xff\n\0");
-    set_xattr(&at("attributes"), "security.capability", &capability());
-    fs::create_dir(at("acl")).unwrap();
-    set_xattr(&at("acl"), "system.posix_acl_access", &acl());
-    set_xattr(&at("acl"), "system.posix_acl_default", &acl());
-    sparse_file(&at("holes"), 5 << 20, &[(0, b"start"), (1 << 20, b"middle"), ((5 << 20) - 3, b"end")]);
-    sparse_file(&at("all-hole"), 3 << 20, &[]);
-    sparse_file(&at("hole-at-end"), 2 << 20, &[(4096, b"data")]);
-    let mut deep = root.to_owned();
-    for level in 0..12 {
-        deep.push(format!("{level}-{}", "d".repeat(40)));
-        fs::create_dir(&deep).unwrap();
-    }
-    fs::write(deep.join("bottom"), "deep").unwrap();
-    set_modified(&at("plain"), 1_000_000_000, 123_456_789);
-    set_modified(&at("empty"), -5, 999_999_999);
-    set_modified(&at("dangling-link"), 86_400, 1);
-    set_modified(&at("sticky"), 1_234_567_890, 500_000_000);
-    set_modified(&at("holes"), 9_999_999_999, 7);
-    set_modified(root, 1_500_000_000, 42);
-}
-
-/// Bytes on disk.
-pub(crate) fn allocated(path: &Path) -> u64 {
-    fs::symlink_metadata(path).unwrap().blocks() * 512
+pub(crate) fn run(command: &mut std::process::Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -2,9 +2,10 @@
 
 use std::{cell::Cell, fs, path::PathBuf};
 
-use crate::support::{allocated, assert_same, make_node, one_of_everything, scratch, set_xattr, tree};
 use rustix::fs::FileType;
 use sandbar_storage::{CopyOptions, Fidelity, OverlayInternals, copy_tree, remove_tree};
+use sandbar_testing::private_mounts;
+use sandbar_testing::tree::{allocated, assert_same, make_node, one_of_everything, scratch, set_xattr, tree};
 
 #[test]
 fn a_copy_has_everything_the_tree_has() {
@@ -91,4 +92,23 @@ fn progress_only_grows_and_ends_at_the_summary() {
     let options = CopyOptions { progress: &progress, ..CopyOptions::VERBATIM };
     let summary = copy_tree(&scratch.path().join("from"), &scratch.path().join("to"), &options).unwrap();
     assert_eq!(last.get(), (summary.entries, summary.bytes));
+}
+
+#[test]
+fn what_is_mounted_in_a_tree_is_never_removed_with_it() {
+    let scratch = scratch();
+    private_mounts();
+    let (tree, mounted) = (scratch.path().join("tree"), scratch.path().join("tree/a/mounted"));
+    fs::create_dir_all(&mounted).unwrap();
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("none", &mounted, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
+    fs::write(mounted.join("precious"), "x").unwrap();
+    for path in [&tree, &mounted, &tree.join("a")] {
+        let error = remove_tree(path).unwrap_err();
+        assert!(error.chain().contains("busy"), "{}", error.chain());
+        assert!(mounted.join("precious").exists());
+    }
+    rustix::mount::unmount(&mounted, rustix::mount::UnmountFlags::empty()).unwrap();
+    remove_tree(&tree).unwrap();
+    assert!(!tree.exists());
 }

@@ -1,0 +1,206 @@
+//! What a host is told. Every key has a default that works.
+
+use std::{path::PathBuf, str::FromStr, time::Duration};
+
+use sandbar_core::{ByteCount, Error, Resources, Result, RuntimeKind, SnapshotName, StorageKind, duration_text};
+use sandbar_storage::{StorageConfig, ZfsConfig};
+use serde::{Deserialize, Serialize};
+
+/// The configuration of a host. Unknown keys are refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostConfig {
+    /// Where the state database lies, and the storage unless `sessions_root_dir` says otherwise.
+    pub data_dir: PathBuf,
+    pub storage_backend: StorageChoice,
+    pub container_runtime: RuntimeChoice,
+    /// ZFS: the pool.
+    pub pool_name: Option<String>,
+    /// ZFS: the dataset bases lie in; `<pool>/bases` when absent.
+    pub bases_dataset: Option<String>,
+    /// ZFS: the dataset sessions lie in; `<pool>/sessions` when absent.
+    pub sessions_dataset: Option<String>,
+    /// Root of btrfs and local-disk; `<data_dir>/storage` when absent.
+    pub sessions_root_dir: Option<PathBuf>,
+    /// The largest a pool image of our own may become; absent takes four fifths of the disk.
+    pub pool_image_limit: Option<ByteCount>,
+    /// Sessions in all states; 0 is no limit.
+    pub max_sessions: usize,
+    /// Quota of sessions that ask for none; 0 is none.
+    pub default_session_quota: ByteCount,
+    /// Prefix of turn snapshots.
+    pub snapshot_prefix: String,
+    /// Turn and tool snapshots beyond this are pruned, oldest first; 0 is no limit.
+    pub max_snapshots_per_session: usize,
+    /// Limits where neither session nor call says anything.
+    pub default_resources: Resources,
+    /// Share of the pool that is taken when the host says it is degraded.
+    pub pool_space_warn_threshold: f64,
+    /// Share of the pool that is taken when the host refuses new sessions.
+    pub pool_space_crit_threshold: f64,
+    /// How often expired sessions are looked for and failed deletions are tried again.
+    #[serde(with = "duration_text")]
+    pub health_check_interval: Duration,
+    /// How long a stopping host waits for what is under way.
+    #[serde(with = "duration_text")]
+    pub shutdown_timeout: Duration,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self {
+            data_dir: PathBuf::from("/var/lib/sandbar"),
+            storage_backend: StorageChoice::Auto,
+            container_runtime: RuntimeChoice::Auto,
+            pool_name: None,
+            bases_dataset: None,
+            sessions_dataset: None,
+            sessions_root_dir: None,
+            pool_image_limit: None,
+            max_sessions: 0,
+            default_session_quota: ByteCount(0),
+            snapshot_prefix: "turn".into(),
+            max_snapshots_per_session: 0,
+            default_resources: Resources { pids: Some(1024), output: Some(ByteCount::mib(10)), ..Resources::default() },
+            pool_space_warn_threshold: 0.85,
+            pool_space_crit_threshold: 0.95,
+            health_check_interval: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl HostConfig {
+    /// Checks what the types alone cannot.
+    pub fn validate(&self) -> Result<()> {
+        // The longest turn number has twenty digits.
+        SnapshotName::new(format!("{}-{}", self.snapshot_prefix, u64::MAX)).map_err(|error| {
+            Error::invalid("snapshot_prefix", format!("snapshot prefix `{}` is not usable", self.snapshot_prefix))
+                .with_hint("start with a letter or digit, then letters, digits, `.`, `_` or `-`")
+                .with_source(error)
+        })?;
+        let (warn, critical) = (self.pool_space_warn_threshold, self.pool_space_crit_threshold);
+        if !(0.0..=1.0).contains(&warn) || !(0.0..=1.0).contains(&critical) || warn > critical {
+            return Err(Error::invalid(
+                "pool_space_crit_threshold",
+                format!("the space thresholds {warn} and {critical} do not fit together"),
+            )
+            .with_hint("use shares between 0 and 1, the warning not above the critical one"));
+        }
+        if self.health_check_interval.is_zero() {
+            return Err(Error::invalid("health_check_interval", "the interval is zero").with_hint("use `30s`"));
+        }
+        self.default_resources.validate()
+    }
+
+    /// What the storage is told.
+    pub fn storage(&self) -> StorageConfig {
+        let choice = match self.storage_backend {
+            StorageChoice::Auto => None,
+            StorageChoice::Named(kind) => Some(kind),
+        };
+        StorageConfig {
+            choice,
+            directory: self.sessions_root_dir.clone().unwrap_or_else(|| self.data_dir.join("storage")),
+            zfs: self.zfs(),
+            pool_image_limit: self.pool_image_limit,
+        }
+    }
+
+    /// The ZFS names, when a pool is named.
+    pub fn zfs(&self) -> Option<ZfsConfig> {
+        Some(ZfsConfig {
+            pool: self.pool_name.clone()?,
+            bases_dataset: self.bases_dataset.clone(),
+            sessions_dataset: self.sessions_dataset.clone(),
+        })
+    }
+}
+
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident, $kind:ty) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub enum $name {
+            /// The host chooses, and says what and why.
+            #[default]
+            Auto,
+            /// This one, or an error that says what is missing.
+            Named($kind),
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self> {
+                if text == "auto" { Ok(Self::Auto) } else { text.parse().map(Self::Named) }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse().map_err(|error: Error| {
+                    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}; {hint}"))
+                })
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(choice: $name) -> String {
+                match choice {
+                    $name::Auto => "auto".into(),
+                    $name::Named(kind) => kind.as_str().into(),
+                }
+            }
+        }
+    };
+}
+
+choice!(
+    /// Which storage to use.
+    StorageChoice,
+    StorageKind
+);
+choice!(
+    /// Which runtime to use.
+    RuntimeChoice,
+    RuntimeKind
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid_and_survive_a_round_trip() {
+        let config = HostConfig::default();
+        config.validate().unwrap();
+        let json = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<HostConfig>(&json).unwrap(), config);
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_refused_and_the_key_is_named() {
+        let bad = [
+            (HostConfig { snapshot_prefix: "../x".into(), ..HostConfig::default() }, "snapshot_prefix"),
+            (HostConfig { pool_space_warn_threshold: 0.99, ..HostConfig::default() }, "pool_space_crit_threshold"),
+            (HostConfig { health_check_interval: Duration::ZERO, ..HostConfig::default() }, "health_check_interval"),
+        ];
+        for (config, field) in bad {
+            assert_eq!(config.validate().unwrap_err().field(), Some(field));
+        }
+        assert!(serde_json::from_str::<HostConfig>(r#"{"storage_backend": "floppy"}"#).is_err());
+        assert!(serde_json::from_str::<HostConfig>(r#"{"no_such_key": 1}"#).is_err());
+    }
+
+    #[test]
+    fn sizes_and_times_are_written_as_people_write_them() {
+        let text = r#"{"default_session_quota": "2G", "health_check_interval": "5m"}"#;
+        let config: HostConfig = serde_json::from_str(text).unwrap();
+        assert_eq!(config.default_session_quota, ByteCount::gib(2));
+        assert_eq!(config.health_check_interval, Duration::from_secs(300));
+    }
+}

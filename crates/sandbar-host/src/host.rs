@@ -1,0 +1,276 @@
+//! The host: what it is made of, how it starts and stops.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use sandbar_core::{Capabilities, Capability, Error, ErrorCode, Result, RuntimeKind, SessionId};
+use sandbar_runtime::{NoneRuntime, Runtime};
+use sandbar_storage::{OpenedStorage, Storage};
+
+use crate::{
+    HostConfig, RuntimeChoice, data_directory::DataDirectory, gate::not_found, janitor::Janitor, recovery,
+    session::Session, state::StateStore,
+};
+
+/// Sessions on this machine. Methods may be called from any task, and run to their end when the caller goes away.
+#[derive(Debug)]
+pub struct Host {
+    inner: Arc<Inner>,
+    janitor: Janitor,
+}
+
+/// What verbs work on.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) config: HostConfig,
+    pub(crate) storage: Arc<dyn Storage>,
+    storage_reason: String,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) state: StateStore,
+    sessions: Mutex<HashMap<SessionId, Slot>>,
+    /// Held while the `host` base is made, so that it is made once.
+    pub(crate) host_base: Mutex<()>,
+    pub(crate) active_commands: Arc<AtomicU64>,
+    pub(crate) started: Instant,
+    stopping: AtomicBool,
+    _directory: DataDirectory,
+}
+
+/// A name that is taken.
+#[derive(Debug)]
+enum Slot {
+    /// By a session that is being made.
+    Reserved,
+    Ready(Arc<Session>),
+}
+
+impl Host {
+    /// Opens the data directory, finishes or undoes what an earlier host was about to do, and takes over its sessions.
+    pub async fn start(config: HostConfig) -> Result<Arc<Self>> {
+        let storage = config.storage();
+        Self::start_with(config, move || sandbar_storage::open(&storage)).await
+    }
+
+    /// As [`start`](Self::start), over a storage of the caller's own.
+    pub async fn start_with(
+        config: HostConfig,
+        open_storage: impl FnOnce() -> Result<OpenedStorage> + Send + 'static,
+    ) -> Result<Arc<Self>> {
+        config.validate()?;
+        let inner = blocking(move || Inner::open(config, open_storage)).await?;
+        let janitor = Janitor::start(Arc::clone(&inner));
+        Ok(Arc::new(Self { inner, janitor }))
+    }
+
+    /// Refuses new work, ends what runs, lets go of the storage. It deletes nothing.
+    pub async fn shutdown(&self) -> Result<()> {
+        self.janitor.stop().await;
+        self.run(Inner::close).await
+    }
+
+    /// What this host can do, with reasons for what it cannot.
+    pub fn capabilities(&self) -> Capabilities {
+        let facts = self.inner.storage.facts();
+        Capabilities {
+            storage: self.inner.storage.kind(),
+            runtime: self.inner.runtime.kind(),
+            isolation: self.inner.runtime.isolation().to_owned(),
+            snapshots: Capability::Yes,
+            rollback: Capability::Yes,
+            keep_later: facts.keep_later.clone(),
+            fork: Capability::Yes,
+            quota: facts.quota.clone(),
+            constant_time_snapshots: facts.constant_time_snapshots.clone(),
+            layered: facts.layered.clone(),
+        }
+    }
+
+    /// The storage and why it was chosen, for people.
+    pub fn storage_summary(&self) -> String {
+        let facts = self.inner.storage.facts();
+        format!("{} — {} ({})", self.inner.storage.kind(), facts.description, self.inner.storage_reason)
+    }
+
+    /// Runs a verb to its end on a thread of its own. Dropping the returned future does not stop it.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Arc<Inner>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let inner = Arc::clone(&self.inner);
+        blocking(move || work(&inner)).await
+    }
+}
+
+/// Runs blocking work off the async threads.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(Error::internal("an operation panicked").with_source(error)))
+}
+
+impl Inner {
+    fn open(config: HostConfig, open_storage: impl FnOnce() -> Result<OpenedStorage>) -> Result<Arc<Self>> {
+        let directory = DataDirectory::open(&config.data_dir)?;
+        let state = StateStore::open(&directory.state_database()).map_err(|error| match error.code() {
+            ErrorCode::PermissionDenied | ErrorCode::StorageFull => error
+                .with_field("data_dir")
+                .with_hint("choose a directory you can write to, on a disk with free space, with `--data-dir`"),
+            _ => error,
+        })?;
+        // Before the storage, so that nothing an earlier host left running holds on to it.
+        let runtime = open_runtime(&config)?;
+        let opened = open_storage()?;
+        let inner = Arc::new(Self {
+            storage: opened.storage,
+            storage_reason: opened.reason,
+            runtime,
+            state,
+            sessions: Mutex::default(),
+            host_base: Mutex::new(()),
+            active_commands: Arc::default(),
+            started: Instant::now(),
+            stopping: AtomicBool::new(false),
+            _directory: directory,
+            config,
+        });
+        let recovered = recovery::recover(&inner);
+        if let Err(error) = recovered {
+            if let Err(close) = inner.storage.close() {
+                tracing::warn!(error = close.chain(), "could not let go of the storage");
+            }
+            return Err(error);
+        }
+        for record in inner.state.sessions()? {
+            let session = Session::new(record.id.clone());
+            inner.slots().insert(record.id, Slot::Ready(session));
+        }
+        Ok(inner)
+    }
+
+    fn close(inner: &Arc<Self>) -> Result<()> {
+        inner.stopping.store(true, Ordering::SeqCst);
+        let sessions: Vec<Arc<Session>> = inner
+            .slots()
+            .values()
+            .filter_map(|slot| match slot {
+                Slot::Ready(session) => Some(Arc::clone(session)),
+                Slot::Reserved => None,
+            })
+            .collect();
+        for session in sessions {
+            if let Err(error) = session.stop() {
+                tracing::warn!(session = %session.id, error = error.chain(), "could not stop a session");
+            }
+        }
+        inner.storage.close()
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Slot>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses work once the host is stopping.
+    pub(crate) fn admit(&self) -> Result<()> {
+        if self.stopping.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorCode::Unavailable, "this host is stopping")
+                .with_hint("its sessions are kept; start it again with `sandbar up`"));
+        }
+        Ok(())
+    }
+
+    /// The session of this name.
+    pub(crate) fn session(&self, id: &SessionId) -> Result<Arc<Session>> {
+        self.admit()?;
+        match self.slots().get(id) {
+            Some(Slot::Ready(session)) => Ok(Arc::clone(session)),
+            Some(Slot::Reserved) => {
+                Err(Error::new(ErrorCode::InvalidState, format!("session `{id}` is still being created")))
+            }
+            None => Err(not_found(id)),
+        }
+    }
+
+    /// How many names are taken.
+    pub(crate) fn session_count(&self) -> usize {
+        self.slots().len()
+    }
+
+    /// Takes names for sessions that are about to be made: all of them, or none.
+    pub(crate) fn reserve(self: &Arc<Self>, ids: &[SessionId]) -> Result<Reservation> {
+        self.admit()?;
+        let mut slots = self.slots();
+        let limit = self.config.max_sessions;
+        if limit > 0 && slots.len() + ids.len() > limit {
+            return Err(Error::new(
+                ErrorCode::MaxSessionsReached,
+                format!("there are {} sessions, and at most {limit} are allowed", slots.len()),
+            )
+            .with_hint("destroy some, or raise `max_sessions`"));
+        }
+        for (position, id) in ids.iter().enumerate() {
+            if slots.contains_key(id) || ids[..position].contains(id) {
+                return Err(Error::new(ErrorCode::SessionExists, format!("session `{id}` exists already"))
+                    .with_field("session_id")
+                    .with_hint("choose another id, or leave it out for a random one"));
+            }
+        }
+        for id in ids {
+            slots.insert(id.clone(), Slot::Reserved);
+        }
+        Ok(Reservation { inner: Arc::clone(self), ids: ids.to_vec() })
+    }
+
+    /// The session is gone; its name is free.
+    pub(crate) fn release(&self, id: &SessionId) {
+        self.slots().remove(id);
+    }
+}
+
+/// Names taken for sessions that are being made; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    inner: Arc<Inner>,
+    ids: Vec<SessionId>,
+}
+
+impl Reservation {
+    /// The sessions exist now.
+    pub(crate) fn keep(mut self) {
+        let mut slots = self.inner.slots();
+        for id in std::mem::take(&mut self.ids) {
+            let session = Session::new(id.clone());
+            slots.insert(id, Slot::Ready(session));
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut slots = self.inner.slots();
+        for id in &self.ids {
+            slots.remove(id);
+        }
+    }
+}
+
+fn open_runtime(config: &HostConfig) -> Result<Arc<dyn Runtime>> {
+    match config.container_runtime {
+        RuntimeChoice::Auto | RuntimeChoice::Named(RuntimeKind::None) => {
+            Ok(Arc::new(NoneRuntime::open(&group_name(&config.data_dir))))
+        }
+    }
+}
+
+/// The cgroup of this host. Two hosts on one machine have different data directories.
+fn group_name(data_dir: &Path) -> String {
+    let place = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
+    let hash = blake3::hash(place.as_os_str().as_encoded_bytes());
+    format!("sandbar-{}", &hash.to_hex()[..16])
+}

@@ -1,0 +1,26 @@
+//! Sessions on one machine.
+//!
+//! [`Host`] owns the sessions of a machine: each is a copy-on-write volume, the commands that run over it, and its
+//! snapshots. It knows nothing of the network; the server crate wraps it.
+//!
+//! Every operation that takes more than one step writes an *intent* before it acts, and clears it in the transaction
+//! that records the result. After `kill -9`, [`Host::start`] finds the intents that were left and finishes or undoes each.
+//!
+//! Invariant: what was acknowledged is in the state database, and what is in the state database is in the storage. A
+//! caller that goes away in the middle changes nothing of that: operations run to their end on threads of their own.
+
+mod config;
+mod data_directory;
+mod gate;
+mod health;
+mod host;
+mod janitor;
+mod recovery;
+mod session;
+mod state;
+
+pub use config::{HostConfig, RuntimeChoice, StorageChoice};
+pub use host::Host;
+pub use sandbar_runtime::{RunningCommand, StdinHandle};
+pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};
+pub use session::{FileWriter, TreeReader, TreeWriter};

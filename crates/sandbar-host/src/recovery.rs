@@ -1,0 +1,128 @@
+//! After a crash: finish or undo what was intended, then make records and storage agree.
+
+use std::collections::{HashMap, HashSet};
+
+use sandbar_core::{ErrorCode, LaterSnapshots, Result, SessionId, SessionState, SnapshotName};
+
+use crate::{
+    host::Inner,
+    state::{self, Intent, IntentId},
+};
+
+/// Brings state database and storage to agreement. Running it twice does nothing new.
+pub(crate) fn recover(inner: &Inner) -> Result<()> {
+    for (id, intent) in inner.state.intents()? {
+        tracing::info!(?intent, "found an intent that was left");
+        settle(inner, id, &intent)?;
+    }
+    reconcile_volumes(inner)
+}
+
+/// Finishes or undoes one intent.
+fn settle(inner: &Inner, id: IntentId, intent: &Intent) -> Result<()> {
+    match intent {
+        Intent::Create { sessions } => {
+            for session in sessions {
+                // A record means that the result was committed; then the intent would be gone with it.
+                if inner.state.session(session)?.is_none() {
+                    inner.storage.delete(session)?;
+                }
+            }
+            inner.state.forget(id)
+        }
+        Intent::Snapshot { session, name } => {
+            let known = inner.state.snapshots(session)?.iter().any(|snapshot| snapshot.name == *name);
+            if !known && inner.state.session(session)?.is_some() {
+                absent_is_fine(inner.storage.delete_snapshot(session, name))?;
+            }
+            inner.state.forget(id)
+        }
+        Intent::Rollback { session, name, keep_later } => {
+            let later = if *keep_later { LaterSnapshots::Keep } else { LaterSnapshots::Drop };
+            absent_is_fine(inner.storage.rollback(session, name, later))?;
+            record_rollback(inner, id, session, name)
+        }
+        Intent::DeleteSnapshot { session, name } => {
+            absent_is_fine(inner.storage.delete_snapshot(session, name))?;
+            inner.state.transaction(|database| {
+                state::delete_snapshot(database, session, name)?;
+                id.clear(database)
+            })
+        }
+        Intent::Destroy { session } => {
+            inner.storage.delete(session)?;
+            inner.state.transaction(|database| {
+                state::delete_session(database, session)?;
+                id.clear(database)
+            })
+        }
+    }
+}
+
+fn absent_is_fine(outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(error) if matches!(error.code(), ErrorCode::SessionNotFound | ErrorCode::SnapshotNotFound) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Records that a volume stands on `name` now, and which snapshots are left.
+pub(crate) fn record_rollback(inner: &Inner, intent: IntentId, session: &SessionId, name: &SnapshotName) -> Result<()> {
+    let left = match inner.storage.snapshots(session) {
+        Ok(snapshots) => snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
+        Err(error) if error.code() == ErrorCode::SessionNotFound => HashSet::new(),
+        Err(error) => return Err(error),
+    };
+    let known = inner.state.snapshots(session)?;
+    inner.state.transaction(|database| {
+        for snapshot in known.iter().filter(|snapshot| !left.contains(&snapshot.name)) {
+            state::delete_snapshot(database, session, &snapshot.name)?;
+        }
+        let head = left.contains(name).then_some(name);
+        state::set_head(database, session, head)?;
+        intent.clear(database)
+    })
+}
+
+/// Volumes nobody knows are removed; sessions whose volume is gone have failed.
+fn reconcile_volumes(inner: &Inner) -> Result<()> {
+    let volumes: HashSet<SessionId> = inner.storage.volumes()?.into_iter().collect();
+    let sessions: HashMap<SessionId, SessionState> =
+        inner.state.sessions()?.into_iter().map(|session| (session.id, session.state)).collect();
+    for volume in volumes.iter().filter(|volume| !sessions.contains_key(*volume)) {
+        tracing::warn!(%volume, "removing a volume that no session knows");
+        inner.storage.delete(volume)?;
+    }
+    for (session, state) in sessions {
+        if !volumes.contains(&session) {
+            if state != SessionState::Failed {
+                tracing::error!(%session, "the volume of this session is gone");
+                inner.state.set_state(&session, SessionState::Failed)?;
+            }
+            continue;
+        }
+        reconcile_snapshots(inner, &session)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn reconcile_snapshots(inner: &Inner, session: &SessionId) -> Result<()> {
+    let stored: HashSet<SnapshotName> =
+        inner.storage.snapshots(session)?.into_iter().map(|snapshot| snapshot.name).collect();
+    let known = inner.state.snapshots(session)?;
+    let missing: Vec<&SnapshotName> =
+        known.iter().map(|snapshot| &snapshot.name).filter(|name| !stored.contains(*name)).collect();
+    for name in &missing {
+        tracing::error!(%session, snapshot = %name, "this snapshot is gone from the storage");
+    }
+    if !missing.is_empty() {
+        inner.state.transaction(|database| {
+            missing.iter().try_for_each(|name| state::delete_snapshot(database, session, name))
+        })?;
+    }
+    for name in stored.iter().filter(|name| !known.iter().any(|snapshot| snapshot.name == **name)) {
+        tracing::warn!(%session, snapshot = %name, "removing a snapshot that no record knows");
+        inner.storage.delete_snapshot(session, name)?;
+    }
+    Ok(())
+}

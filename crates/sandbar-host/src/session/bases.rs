@@ -1,0 +1,34 @@
+//! Bases: what sessions start from.
+
+use sandbar_core::{BaseName, Result};
+use sandbar_storage::{BaseRecord, ImportProgress, ImportSource, import_base};
+
+use crate::Host;
+
+impl Host {
+    pub async fn list_bases(&self) -> Result<Vec<BaseRecord>> {
+        self.run(|inner| inner.storage.bases()).await
+    }
+
+    /// Makes a base. One that fails leaves nothing behind.
+    pub async fn import_base(
+        &self,
+        name: &BaseName,
+        source: &ImportSource,
+        progress: impl Fn(ImportProgress) + Send + Sync + 'static,
+    ) -> Result<BaseRecord> {
+        let (name, source) = (name.clone(), source.clone());
+        self.run(move |inner| {
+            inner.admit()?;
+            inner.require_space()?;
+            import_base(&*inner.storage, &name, &source, &progress)
+        })
+        .await
+    }
+
+    /// Removes a base no session stands on.
+    pub async fn delete_base(&self, name: &BaseName) -> Result<()> {
+        let name = name.clone();
+        self.run(move |inner| inner.storage.delete_base(&name)).await
+    }
+}

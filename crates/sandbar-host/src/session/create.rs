@@ -1,0 +1,92 @@
+//! Making a session.
+
+use std::sync::{Arc, PoisonError};
+
+use jiff::Timestamp;
+use sandbar_core::{ByteCount, Error, ErrorCode, Result, SessionId, SessionInfo, SessionSpec, SessionState};
+use sandbar_storage::{ImportSource, VolumeSpec, import_base};
+
+use crate::{
+    Host,
+    host::Inner,
+    state::{Intent, SessionRecord},
+};
+
+/// The base every host has: this machine's own programs.
+const HOST_BASE: &str = "host";
+
+impl Host {
+    /// Makes a session. One that fails leaves nothing behind.
+    pub async fn create_session(&self, spec: SessionSpec) -> Result<SessionInfo> {
+        self.run(move |inner| inner.create(&spec)).await
+    }
+}
+
+impl Inner {
+    fn create(self: &Arc<Self>, spec: &SessionSpec) -> Result<SessionInfo> {
+        self.admit()?;
+        spec.validate()?;
+        self.runtime.admit(&spec.resources, spec.network)?;
+        let record = self.new_record(spec)?;
+        let reservation = self.reserve(std::slice::from_ref(&record.id))?;
+        self.require_space()?;
+        self.require_base(spec)?;
+        let intent = self.state.intend(&Intent::Create { sessions: vec![record.id.clone()] })?;
+        let volume = VolumeSpec { base: record.base.clone(), quota: record.quota };
+        let made = self.storage.create(&record.id, &volume).and_then(|()| {
+            self.state.transaction(|database| {
+                record.insert(database)?;
+                intent.clear(database)
+            })
+        });
+        if let Err(error) = made {
+            // A volume that cannot be removed now is removed at the next start: the intent stays.
+            self.storage.delete(&record.id).and_then(|()| self.state.forget(intent)).unwrap_or_else(|undo| {
+                tracing::error!(session = %record.id, error = undo.chain(), "could not undo a failed create");
+            });
+            return Err(error);
+        }
+        reservation.keep();
+        self.info(record)
+    }
+
+    fn new_record(&self, spec: &SessionSpec) -> Result<SessionRecord> {
+        let created = Timestamp::now();
+        let expires = match spec.time_to_live {
+            None => None,
+            Some(time_to_live) => Some(created.checked_add(time_to_live).map_err(|error| {
+                Error::invalid("timeout", "the time to live is too long").with_hint("use less").with_source(error)
+            })?),
+        };
+        let default_quota = Some(self.config.default_session_quota).filter(|quota| *quota != ByteCount(0));
+        Ok(SessionRecord {
+            id: spec.id.clone().unwrap_or_else(SessionId::random),
+            state: SessionState::Active,
+            base: spec.base.clone(),
+            labels: spec.labels.clone(),
+            resources: spec.resources.clone(),
+            env: spec.env.clone(),
+            network: spec.network,
+            quota: spec.quota.or(default_quota),
+            created,
+            expires,
+            turns: 0,
+            parent: None,
+            head: None,
+        })
+    }
+
+    /// Makes the `host` base when it is asked for the first time; any other must be there.
+    fn require_base(&self, spec: &SessionSpec) -> Result<()> {
+        match self.storage.base(&spec.base) {
+            Err(error) if error.code() == ErrorCode::BaseNotFound && spec.base.as_str() == HOST_BASE => {}
+            outcome => return outcome.map(|_| ()),
+        }
+        let _turn = self.host_base.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.storage.base(&spec.base).is_ok() {
+            return Ok(());
+        }
+        tracing::info!("making the `host` base from this machine's programs");
+        import_base(&*self.storage, &spec.base, &ImportSource::Host, &|_| {}).map(|_| ())
+    }
+}

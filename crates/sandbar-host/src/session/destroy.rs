@@ -1,0 +1,49 @@
+//! Ending a session for good.
+
+use sandbar_core::{ErrorCode, Result, SessionId, SessionState};
+
+use crate::{
+    Host,
+    gate::Closing,
+    host::Inner,
+    state::{self, Intent},
+};
+
+impl Host {
+    /// Ends what runs in the session and removes its volume, snapshots and records. Two callers at once both succeed.
+    pub async fn destroy_session(&self, id: &SessionId) -> Result<()> {
+        let id = id.clone();
+        self.run(move |inner| inner.destroy(&id)).await
+    }
+}
+
+impl Inner {
+    /// Destroys a session. When the storage fails, the session stays `destroying` and the janitor tries again.
+    pub(crate) fn destroy(&self, id: &SessionId) -> Result<()> {
+        let session = self.session(id)?;
+        let entry = match session.gate.enter_exclusive(Closing::Destroying, self.config.shutdown_timeout) {
+            Ok(entry) => entry,
+            // Somebody else has destroyed it while this caller waited.
+            Err(error) if error.code() == ErrorCode::SessionNotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let intent = self.state.intend(&Intent::Destroy { session: id.clone() })?;
+        let outcome = self.state.set_state(id, SessionState::Destroying).and_then(|()| {
+            session.stop()?;
+            let _order = session.order_storage();
+            self.storage.delete(id)
+        });
+        if let Err(error) = outcome {
+            // The state says what is left to do; a second intent for the same would only be in the way.
+            self.state.forget(intent)?;
+            return Err(error);
+        }
+        self.state.transaction(|database| {
+            state::delete_session(database, id)?;
+            intent.clear(database)
+        })?;
+        self.release(id);
+        entry.leave_for_good();
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! Running commands in a session.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use sandbar_core::{ExecSpec, Result, SessionId};
+use sandbar_runtime::RunningCommand;
+
+use crate::{Host, host::Inner};
+
+impl Host {
+    /// Starts a command. Dropping what is returned ends it, with everything it started.
+    pub async fn exec(&self, id: &SessionId, spec: ExecSpec) -> Result<RunningCommand> {
+        let id = id.clone();
+        self.run(move |inner| inner.exec(&id, spec)).await
+    }
+}
+
+impl Inner {
+    fn exec(&self, id: &SessionId, mut spec: ExecSpec) -> Result<RunningCommand> {
+        spec.validate()?;
+        self.runtime.admit(&spec.resources, None)?;
+        let session = self.session(id)?;
+        let _entry = session.gate.enter_shared()?;
+        let record = self.usable(id)?;
+        // What a call says counts before what the session says, and that before what the image asks for.
+        let mut env = self.storage.base(&record.base)?.env;
+        env.extend(record.env);
+        env.extend(spec.env);
+        spec.env = env;
+        spec.resources = spec.resources.or(&record.resources).or(&self.config.default_resources);
+        let mut command = session.sandbox(self)?.exec(spec)?;
+        command.hold(ActiveCommand::count(&self.active_commands));
+        Ok(command)
+    }
+}
+
+/// Counts a command as long as somebody holds it.
+#[derive(Debug)]
+struct ActiveCommand(Arc<AtomicU64>);
+
+impl ActiveCommand {
+    fn count(counter: &Arc<AtomicU64>) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(counter))
+    }
+}
+
+impl Drop for ActiveCommand {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

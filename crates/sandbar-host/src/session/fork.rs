@@ -1,0 +1,86 @@
+//! Copies of a session.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sandbar_core::{Error, ForkRequest, Result, SessionId, SessionInfo, SessionState};
+use sandbar_storage::ForkPoint;
+
+use crate::{
+    Host,
+    host::Inner,
+    state::{Intent, SessionRecord},
+};
+
+impl Host {
+    /// Makes copies of a session as it was at a snapshot, or as it is now: all of them, or none. The source is untouched.
+    pub async fn fork_session(&self, id: &SessionId, request: ForkRequest) -> Result<Vec<SessionInfo>> {
+        let id = id.clone();
+        self.run(move |inner| inner.fork(&id, &request)).await
+    }
+}
+
+impl Inner {
+    fn fork(self: &Arc<Self>, id: &SessionId, request: &ForkRequest) -> Result<Vec<SessionInfo>> {
+        let ids = fork_ids(request)?;
+        let session = self.session(id)?;
+        let _entry = session.gate.enter_shared()?;
+        let source = self.usable(id)?;
+        if let Some(name) = &request.from {
+            self.require_snapshot(id, name)?;
+        }
+        let reservation = self.reserve(&ids)?;
+        self.require_space()?;
+        let records: Vec<SessionRecord> = ids.iter().map(|fork| fork_record(&source, fork, request)).collect();
+        let point = request.from.clone().map_or(ForkPoint::Now, ForkPoint::Snapshot);
+        let intent = self.state.intend(&Intent::Create { sessions: ids.clone() })?;
+        let order = session.order_storage();
+        let made = records
+            .iter()
+            .try_for_each(|record| self.storage.fork(id, &point, &record.id, record.quota))
+            .and_then(|()| {
+                self.state.transaction(|database| {
+                    records.iter().try_for_each(|record| record.insert(database))?;
+                    intent.clear(database)
+                })
+            });
+        drop(order);
+        if let Err(error) = made {
+            let undone = ids.iter().try_for_each(|fork| self.storage.delete(fork));
+            undone.and_then(|()| self.state.forget(intent)).unwrap_or_else(|undo| {
+                tracing::error!(session = %id, error = undo.chain(), "could not undo a failed fork");
+            });
+            return Err(error);
+        }
+        reservation.keep();
+        records.into_iter().map(|record| self.info(record)).collect()
+    }
+}
+
+fn fork_ids(request: &ForkRequest) -> Result<Vec<SessionId>> {
+    if !(1..=ForkRequest::MOST).contains(&request.count) {
+        return Err(Error::invalid("count", format!("{} copies cannot be made at once", request.count))
+            .with_hint(format!("ask for 1 to {}", ForkRequest::MOST)));
+    }
+    match request.ids.len() {
+        0 => Ok((0..request.count).map(|_| SessionId::random()).collect()),
+        given if given == request.count => Ok(request.ids.clone()),
+        given => Err(Error::invalid("ids", format!("{given} ids were given for {} copies", request.count))
+            .with_hint("give one for each copy, or none")),
+    }
+}
+
+fn fork_record(source: &SessionRecord, id: &SessionId, request: &ForkRequest) -> SessionRecord {
+    let mut labels = source.labels.clone();
+    labels.extend(request.labels.clone());
+    SessionRecord {
+        id: id.clone(),
+        state: SessionState::Active,
+        labels,
+        created: Timestamp::now(),
+        turns: 0,
+        parent: Some((source.id.clone(), request.from.clone())),
+        head: None,
+        ..source.clone()
+    }
+}

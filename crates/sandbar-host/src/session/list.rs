@@ -1,0 +1,87 @@
+//! Looking at sessions.
+
+use sandbar_core::{
+    ByteCount, Error, ErrorCode, Page, PageRequest, Result, SessionFilter, SessionId, SessionInfo, SessionState,
+};
+
+use crate::{Host, host::Inner, state::SessionRecord};
+
+impl Host {
+    pub async fn get_session(&self, id: &SessionId) -> Result<SessionInfo> {
+        let id = id.clone();
+        self.run(move |inner| inner.record(&id).and_then(|record| inner.info(record))).await
+    }
+
+    /// Sessions that match, oldest first.
+    pub async fn list_sessions(&self, filter: &SessionFilter, page: &PageRequest) -> Result<Page<SessionInfo>> {
+        let (filter, page) = (filter.clone(), page.clone());
+        self.run(move |inner| inner.list(&filter, &page)).await
+    }
+}
+
+impl Inner {
+    fn list(&self, filter: &SessionFilter, page: &PageRequest) -> Result<Page<SessionInfo>> {
+        let size = match page.size {
+            0 => PageRequest::DEFAULT_SIZE,
+            size if size <= PageRequest::LARGEST_SIZE => size,
+            size => {
+                return Err(Error::invalid("page_size", format!("a page of {size} sessions is too large"))
+                    .with_hint(format!("ask for at most {}", PageRequest::LARGEST_SIZE)));
+            }
+        };
+        let after = page.token.as_deref().map(parse_token).transpose()?;
+        let matches = |record: &SessionRecord| {
+            filter.state.is_none_or(|state| record.state == state)
+                && filter.labels.iter().all(|(key, value)| record.labels.get(key) == Some(value))
+        };
+        let later = |record: &SessionRecord| {
+            after.as_ref().is_none_or(|after| (record.created.as_nanosecond(), &record.id) > (after.0, &after.1))
+        };
+        let mut records: Vec<SessionRecord> =
+            self.state.sessions()?.into_iter().filter(|record| later(record) && matches(record)).collect();
+        let more = records.len() > size;
+        records.truncate(size);
+        let next_token =
+            records.last().filter(|_| more).map(|last| format!("{}.{}", last.created.as_nanosecond(), last.id));
+        let items = records
+            .into_iter()
+            .filter_map(|record| match self.info(record) {
+                // Destroyed since the records were read.
+                Err(error) if error.code() == ErrorCode::SessionNotFound => None,
+                info => Some(info),
+            })
+            .collect::<Result<_>>()?;
+        Ok(Page { items, next_token })
+    }
+
+    /// What callers are told of a session.
+    pub(super) fn info(&self, record: SessionRecord) -> Result<SessionInfo> {
+        let space_used = match record.state {
+            SessionState::Failed | SessionState::Destroying => ByteCount(0),
+            _ => self.storage.usage(&record.id)?.used,
+        };
+        Ok(SessionInfo {
+            storage: self.storage.kind(),
+            runtime: self.runtime.kind(),
+            space_used,
+            turn_count: record.turns,
+            snapshot_count: self.state.snapshot_count(&record.id)?,
+            id: record.id,
+            state: record.state,
+            base: record.base,
+            labels: record.labels,
+            created: record.created,
+            expires: record.expires,
+            quota: record.quota,
+            parent: record.parent,
+        })
+    }
+}
+
+/// A token is the age and id of the last session of a page.
+fn parse_token(token: &str) -> Result<(i128, SessionId)> {
+    token.split_once('.').and_then(|(age, id)| Some((age.parse().ok()?, SessionId::new(id).ok()?))).ok_or_else(|| {
+        Error::invalid("page_token", "this is not a page token of ours")
+            .with_hint("pass `next_page_token` of the page before, or nothing for the first page")
+    })
+}

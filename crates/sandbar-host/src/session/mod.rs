@@ -1,0 +1,126 @@
+//! One session, and a file for each thing that can be done with it.
+
+mod bases;
+mod confined;
+mod create;
+mod destroy;
+mod diff;
+mod exec;
+mod files;
+mod fork;
+mod list;
+mod rollback;
+mod snapshot;
+mod trees;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sandbar_core::{Error, ErrorCode, Result, SessionId, SessionState};
+use sandbar_runtime::Sandbox;
+
+pub use files::FileWriter;
+pub use trees::{TreeReader, TreeWriter};
+
+use crate::{
+    gate::{Gate, not_found},
+    host::Inner,
+    state::SessionRecord,
+};
+
+/// What the host keeps of a session beside its record.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) gate: Arc<Gate>,
+    /// Orders calls to the storage that change this volume.
+    storage_order: Mutex<()>,
+    live: Mutex<Live>,
+}
+
+/// What exists only while the host runs.
+#[derive(Debug, Default)]
+struct Live {
+    root: Option<PathBuf>,
+    sandbox: Option<Arc<dyn Sandbox>>,
+    /// Grows whenever the tree is replaced, so that a slow writer notices.
+    generation: u64,
+}
+
+impl Session {
+    pub(crate) fn new(id: SessionId) -> Arc<Self> {
+        Arc::new(Self { gate: Gate::new(id.clone()), id, storage_order: Mutex::default(), live: Mutex::default() })
+    }
+
+    /// Waits for its turn to change the volume.
+    pub(crate) fn order_storage(&self) -> MutexGuard<'_, ()> {
+        self.storage_order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The root of the mounted tree, and which tree it is.
+    fn root(&self, inner: &Inner) -> Result<(PathBuf, u64)> {
+        let mut live = self.live();
+        if live.root.is_none() {
+            live.root = Some(inner.storage.mount(&self.id)?);
+        }
+        Ok((live.root.clone().unwrap_or_default(), live.generation))
+    }
+
+    fn generation(&self) -> u64 {
+        self.live().generation
+    }
+
+    /// The sandbox commands run in, started when first needed.
+    fn sandbox(&self, inner: &Inner) -> Result<Arc<dyn Sandbox>> {
+        let (root, _) = self.root(inner)?;
+        let mut live = self.live();
+        if let Some(sandbox) = &live.sandbox {
+            return Ok(Arc::clone(sandbox));
+        }
+        let sandbox = inner.runtime.open_sandbox(&self.id, &root)?;
+        live.sandbox = Some(Arc::clone(&sandbox));
+        Ok(sandbox)
+    }
+
+    /// Ends what runs here. The storage takes the tree away when it replaces or deletes it, or when the host stops.
+    pub(crate) fn stop(&self) -> Result<()> {
+        let mut live = self.live();
+        live.generation += 1;
+        live.root = None;
+        match live.sandbox.take() {
+            Some(sandbox) => sandbox.stop(),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Inner {
+    /// The record of a session.
+    fn record(&self, id: &SessionId) -> Result<SessionRecord> {
+        self.state.session(id)?.ok_or_else(|| not_found(id))
+    }
+
+    /// The record of a session that can be used.
+    fn usable(&self, id: &SessionId) -> Result<SessionRecord> {
+        let record = self.record(id)?;
+        match record.state {
+            SessionState::Active | SessionState::Paused => Ok(record),
+            SessionState::Failed => {
+                Err(Error::new(ErrorCode::InvalidState, format!("session `{id}` has failed: its volume is gone"))
+                    .with_hint(format!("destroy it with `sandbar rm {id}`")))
+            }
+            SessionState::Destroying => {
+                Err(Error::new(ErrorCode::SessionDestroying, format!("session `{id}` is being destroyed")))
+            }
+            SessionState::Creating => {
+                Err(Error::new(ErrorCode::InvalidState, format!("session `{id}` is still being created")))
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Snapshots of a session: by name, and one after every turn.
+
+use jiff::{Timestamp, tz::TimeZone};
+use sandbar_core::{Error, ErrorCode, Result, SessionId, SnapshotInfo, SnapshotKind, SnapshotName};
+
+use super::Session;
+use crate::{
+    Host,
+    host::Inner,
+    state::{self, Intent},
+};
+
+impl Host {
+    /// Takes a snapshot that is never pruned. Without a name it gets one made of the time.
+    pub async fn create_snapshot(&self, id: &SessionId, name: Option<SnapshotName>) -> Result<SnapshotInfo> {
+        let id = id.clone();
+        self.run(move |inner| {
+            let session = inner.session(&id)?;
+            let _entry = session.gate.enter_shared()?;
+            let name = name.map_or_else(generated_name, Ok)?;
+            inner.usable(&id)?;
+            inner.take_snapshot(&session, &name, SnapshotKind::Named, None)
+        })
+        .await
+    }
+
+    /// Ends a turn: the next number, and a snapshot of that name. Numbers never repeat.
+    pub async fn turn_complete(&self, id: &SessionId) -> Result<SnapshotInfo> {
+        let id = id.clone();
+        self.run(move |inner| inner.complete_turn(&id)).await
+    }
+
+    /// Oldest first.
+    pub async fn list_snapshots(&self, id: &SessionId) -> Result<Vec<SnapshotInfo>> {
+        let id = id.clone();
+        self.run(move |inner| inner.record(&id).and_then(|_| inner.state.snapshots(&id))).await
+    }
+
+    /// Removes a snapshot. Forks made from it stay.
+    pub async fn delete_snapshot(&self, id: &SessionId, name: &SnapshotName) -> Result<()> {
+        let (id, name) = (id.clone(), name.clone());
+        self.run(move |inner| {
+            let session = inner.session(&id)?;
+            let _entry = session.gate.enter_shared()?;
+            inner.require_snapshot(&id, &name)?;
+            inner.remove_snapshot(&session, &name)
+        })
+        .await
+    }
+}
+
+impl Inner {
+    fn complete_turn(&self, id: &SessionId) -> Result<SnapshotInfo> {
+        let session = self.session(id)?;
+        let _entry = session.gate.enter_shared()?;
+        let mut turn = self.usable(id)?.turns;
+        loop {
+            turn += 1;
+            let name = SnapshotName::new(format!("{}-{turn:04}", self.config.snapshot_prefix))?;
+            match self.take_snapshot(&session, &name, SnapshotKind::Turn, Some(turn)) {
+                // Another caller took this number, or somebody has given a snapshot of their own this name.
+                Err(error) if error.code() == ErrorCode::SnapshotExists => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn take_snapshot(
+        &self,
+        session: &Session,
+        name: &SnapshotName,
+        kind: SnapshotKind,
+        turn: Option<u64>,
+    ) -> Result<SnapshotInfo> {
+        let id = &session.id;
+        let order = session.order_storage();
+        let record = self.usable(id)?;
+        if turn.is_some_and(|turn| turn <= record.turns) || self.find_snapshot(id, name)?.is_some() {
+            return Err(Error::new(
+                ErrorCode::SnapshotExists,
+                format!("snapshot `{name}` of session `{id}` exists already"),
+            )
+            .with_field("snapshot")
+            .with_hint("choose another name"));
+        }
+        let intent = self.state.intend(&Intent::Snapshot { session: id.clone(), name: name.clone() })?;
+        let made = self.storage.snapshot(id, name).and_then(|stored| {
+            let info = SnapshotInfo {
+                name: name.clone(),
+                kind,
+                created: stored.created,
+                parent: record.head,
+                space_used: stored.space_used,
+            };
+            self.state.transaction(|database| {
+                state::insert_snapshot(database, id, &info)?;
+                if let Some(turn) = turn {
+                    state::set_turns(database, id, turn)?;
+                }
+                intent.clear(database)
+            })?;
+            Ok(info)
+        });
+        match made {
+            Ok(info) => {
+                drop(order);
+                self.prune(session);
+                Ok(info)
+            }
+            Err(error) => {
+                // Not when the storage had one of this name all along: that is not ours to remove.
+                let undone = match error.code() {
+                    ErrorCode::SnapshotExists => Ok(()),
+                    _ => self.storage.delete_snapshot(id, name),
+                };
+                undone.and_then(|()| self.state.forget(intent)).unwrap_or_else(|undo| {
+                    tracing::error!(session = %id, error = undo.chain(), "could not undo a failed snapshot");
+                });
+                Err(error)
+            }
+        }
+    }
+
+    fn remove_snapshot(&self, session: &Session, name: &SnapshotName) -> Result<()> {
+        let id = &session.id;
+        let _order = session.order_storage();
+        let intent = self.state.intend(&Intent::DeleteSnapshot { session: id.clone(), name: name.clone() })?;
+        if let Err(error) = self.storage.delete_snapshot(id, name) {
+            self.state.forget(intent)?;
+            return Err(error);
+        }
+        self.state.transaction(|database| {
+            state::delete_snapshot(database, id, name)?;
+            intent.clear(database)
+        })
+    }
+
+    /// Removes the oldest turn and tool snapshots beyond the limit. What cannot be removed is reported and tried again
+    /// after the next snapshot.
+    fn prune(&self, session: &Session) {
+        let limit = self.config.max_snapshots_per_session;
+        if limit == 0 {
+            return;
+        }
+        let snapshots = match self.state.snapshots(&session.id) {
+            Ok(snapshots) => snapshots,
+            Err(error) => {
+                tracing::warn!(session = %session.id, error = error.chain(), "could not prune");
+                return;
+            }
+        };
+        let excess = snapshots.len().saturating_sub(limit);
+        let prunable = snapshots.iter().filter(|snapshot| snapshot.kind != SnapshotKind::Named);
+        for snapshot in prunable.take(excess) {
+            if let Err(error) = self.remove_snapshot(session, &snapshot.name) {
+                tracing::warn!(session = %session.id, snapshot = %snapshot.name, error = error.chain(), "could not prune");
+            }
+        }
+    }
+
+    fn find_snapshot(&self, id: &SessionId, name: &SnapshotName) -> Result<Option<SnapshotInfo>> {
+        Ok(self.state.snapshots(id)?.into_iter().find(|snapshot| snapshot.name == *name))
+    }
+
+    /// `SnapshotNotFound`, naming those there are, unless the session has this snapshot.
+    pub(super) fn require_snapshot(&self, id: &SessionId, name: &SnapshotName) -> Result<()> {
+        self.record(id)?;
+        let known = self.state.snapshots(id)?;
+        if known.iter().any(|snapshot| snapshot.name == *name) {
+            return Ok(());
+        }
+        Err(sandbar_storage::snapshot_not_found(id, name, known.iter().map(|snapshot| &snapshot.name)))
+    }
+}
+
+/// A name made of the time, with something random so that two in one second differ.
+fn generated_name() -> Result<SnapshotName> {
+    let now = Timestamp::now().to_zoned(TimeZone::UTC);
+    let mut random = [0; 2];
+    getrandom::fill(&mut random)
+        .map_err(|error| Error::internal("ask the kernel for random bytes").with_source(error.to_string()))?;
+    SnapshotName::new(format!("snap-{}-{:04x}", now.strftime("%Y%m%d-%H%M%S"), u16::from_be_bytes(random)))
+}

@@ -1,0 +1,66 @@
+use std::pin::Pin;
+
+use sandbar_core::{ExecSpec, LaterSnapshots};
+
+use crate::fixture::{HostFixture, snap, spec};
+
+type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+pub(crate) fn a_command_sees_the_session_as_its_root(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let (output, code) = fixture.shell(&id, "pwd; echo hi > file; cat /workspace/file; cat /etc/hostname").await;
+        assert_eq!((output.as_str(), code), ("/workspace\nhi\nsandbar\n", Some(0)));
+        let (output, _) = fixture.shell(&id, "ls /home; ls /root | wc -l; test -e /work && echo leaked").await;
+        assert_eq!(output, "user\n0\n");
+        assert_eq!(fixture.shell(&id, "exit 7").await.1, Some(7));
+    })
+}
+
+pub(crate) fn a_command_has_the_environment_of_base_session_and_call(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let mut wanted = spec("s");
+        wanted.base = "host".parse().unwrap();
+        wanted.env = [("FROM".to_owned(), "session".to_owned()), ("KEPT".to_owned(), "yes".to_owned())].into();
+        let id = fixture.make(wanted).await.id;
+        let mut command = ExecSpec::new(["/usr/bin/env"]);
+        command.env.insert("FROM".into(), "call".into());
+        let mut running = fixture.host.exec(&id, command).await.unwrap();
+        let mut output = String::new();
+        while let Some(event) = running.next_event().await {
+            if let sandbar_core::ExecEvent::Stdout(bytes) = event {
+                output.push_str(std::str::from_utf8(&bytes).unwrap());
+            }
+        }
+        let mut names: Vec<&str> = output.lines().filter_map(|line| line.split('=').next()).collect();
+        names.sort_unstable();
+        assert!(output.contains("FROM=call\n") && output.contains("KEPT=yes\n"), "{output}");
+        assert!(
+            names.iter().all(|name| ["FROM", "HOME", "KEPT", "PATH", "PWD", "USER", "LOGNAME"].contains(name)),
+            "{names:?}"
+        );
+    })
+}
+
+pub(crate) fn background_jobs_end_with_the_session(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let (output, _) = fixture.shell(&id, "setsid sleep 1000 >/dev/null 2>&1 & echo $!").await;
+        let pid: i32 = output.trim().parse().unwrap();
+        let alive = || std::path::Path::new(&format!("/proc/{pid}")).exists();
+        assert!(alive(), "the job ended with the command that started it");
+        fixture.host.destroy_session(&id).await.unwrap();
+        sandbar_testing::eventually("the job to end", || !alive());
+    })
+}
+
+pub(crate) fn a_command_runs_after_rollback(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        fixture.shell(&id, "echo before > file").await;
+        fixture.snapshot(&id, "s").await;
+        fixture.shell(&id, "echo after > file; setsid sleep 1000 >/dev/null 2>&1 &").await;
+        fixture.host.rollback_session(&id, &snap("s"), LaterSnapshots::Drop).await.unwrap();
+        assert_eq!(fixture.shell(&id, "cat file").await.0, "before\n");
+    })
+}

@@ -1,0 +1,114 @@
+use std::pin::Pin;
+
+use bytes::Bytes;
+use sandbar_core::{EntryType, ErrorCode, LaterSnapshots, WriteOptions};
+
+use crate::fixture::{HostFixture, snap};
+
+type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+pub(crate) fn a_written_file_is_what_a_command_reads(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        fixture.write(&id, "deep/er/file", "content").await;
+        assert_eq!(fixture.shell(&id, "cat deep/er/file; stat -c %a deep/er/file").await.0, "content644\n");
+        fixture.shell(&id, "chown 12:34 deep/er/file; chmod 4751 deep/er/file; ln -s deep/er/file link").await;
+        fixture.write(&id, "link", "through the link").await;
+        let (seen, _) = fixture.shell(&id, "test -L link && cat deep/er/file; stat -c ' %a %u:%g' deep/er/file").await;
+        assert_eq!(seen, "through the link 4751 12:34\n");
+        let stat = fixture.host.stat(&id, "link".as_ref()).await.unwrap();
+        assert_eq!(stat.entry, EntryType::Symlink);
+        assert_eq!(stat.symlink_target.unwrap().to_str(), Some("deep/er/file"));
+        let listed = fixture.host.list_dir(&id, ".".as_ref(), 3).await.unwrap();
+        let names: Vec<_> = listed.iter().map(|entry| entry.path.to_str().unwrap()).collect();
+        assert_eq!(
+            names,
+            ["/workspace/./deep", "/workspace/./deep/er", "/workspace/./deep/er/file", "/workspace/./link"]
+        );
+    })
+}
+
+pub(crate) fn links_lead_nowhere_outside(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let outside = fixture.storage.scratch().join("secret");
+        std::fs::write(&outside, "host secret").unwrap();
+        let outside = outside.to_str().unwrap();
+        let climb = format!("{}{outside}", "../".repeat(20));
+        fixture
+            .shell(&id, &format!("ln -s {outside} absolute; ln -s {climb} relative; ln -s / root; ln -s loop loop"))
+            .await;
+        for path in ["absolute", "relative", outside, climb.as_str(), &format!("root{outside}")] {
+            assert_eq!(fixture.read(&id, path).await, None, "{path}");
+        }
+        let looped = fixture.host.open_file(&id, "loop".as_ref()).await.unwrap_err();
+        assert_eq!((looped.code(), looped.field()), (ErrorCode::InvalidArgument, Some("path")));
+        let options = WriteOptions { mode: None, create_dirs: true };
+        for path in ["absolute", "relative"] {
+            // Writing through such a link ends inside, too.
+            let mut writer = fixture.host.write_file(&id, path.as_ref(), options).await.unwrap();
+            writer.write(Bytes::from_static(b"from the session")).await.unwrap();
+            writer.commit().await.unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(outside).unwrap(), "host secret");
+        for (path, code) in [
+            ("/", ErrorCode::InvalidArgument),
+            ("", ErrorCode::InvalidArgument),
+            ("/dev", ErrorCode::InvalidArgument),
+            ("/no/such/file", ErrorCode::FileNotFound),
+        ] {
+            let error = fixture.host.open_file(&id, path.as_ref()).await.unwrap_err();
+            assert_eq!((error.code(), error.field()), (code, Some("path")), "{path}");
+        }
+    })
+}
+
+pub(crate) fn a_dropped_writer_changes_nothing(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.session("s").await;
+        fixture.write(&id, "f", "old").await;
+        let mut writer = fixture.host.write_file(&id, "f".as_ref(), WriteOptions::default()).await.unwrap();
+        writer.write(Bytes::from_static(b"half")).await.unwrap();
+        drop(writer);
+        assert_eq!(fixture.read(&id, "f").await.as_deref(), Some("old"));
+        assert_eq!(fixture.host.list_dir(&id, "/workspace".as_ref(), 1).await.unwrap().len(), 1);
+    })
+}
+
+pub(crate) fn a_writer_notices_a_rollback(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.session("s").await;
+        fixture.snapshot(&id, "s").await;
+        let mut writer = fixture.host.write_file(&id, "f".as_ref(), WriteOptions::default()).await.unwrap();
+        writer.write(Bytes::from_static(b"late")).await.unwrap();
+        fixture.host.rollback_session(&id, &snap("s"), LaterSnapshots::Drop).await.unwrap();
+        assert_eq!(writer.commit().await.unwrap_err().code(), ErrorCode::InvalidState);
+        assert_eq!(fixture.read(&id, "f").await, None);
+    })
+}
+
+pub(crate) fn a_tree_goes_out_and_comes_back(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.session("s").await;
+        fixture.write(&id, "tree/a", "1").await;
+        fixture.write(&id, "tree/deep/b", &"2".repeat(700_000)).await;
+        let mut reader = fixture.host.export_tree(&id, "tree".as_ref()).await.unwrap();
+        let mut tar = Vec::new();
+        while let Some(piece) = reader.next().await {
+            tar.extend_from_slice(&piece.unwrap());
+        }
+        let mut writer = fixture.host.import_tree(&id, "copy/below".as_ref()).await.unwrap();
+        for piece in tar.chunks(100_000) {
+            writer.write(Bytes::copy_from_slice(piece)).await.unwrap();
+        }
+        let summary = writer.finish().await.unwrap();
+        assert_eq!((summary.entries, summary.bytes), (4, 700_001));
+        assert_eq!(fixture.read(&id, "copy/below/tree/a").await.as_deref(), Some("1"));
+        assert_eq!(fixture.read(&id, "copy/below/tree/deep/b").await, Some("2".repeat(700_000)));
+        let mut broken = fixture.host.import_tree(&id, "broken".as_ref()).await.unwrap();
+        broken.write(Bytes::copy_from_slice(&tar[..5000])).await.unwrap();
+        assert!(broken.finish().await.is_err());
+        let missing = fixture.host.export_tree(&id, "no-such".as_ref()).await.unwrap_err();
+        assert_eq!(missing.code(), ErrorCode::FileNotFound);
+    })
+}

@@ -1,0 +1,128 @@
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use sandbar_core::{BaseName, ExecEvent, ExecSpec, SessionId, SessionInfo, SessionSpec, SnapshotName};
+use sandbar_host::{Host, HostConfig, StorageChoice};
+use sandbar_testing::{Backend, StorageFixture};
+
+/// A host over a storage of its own, in a mount namespace of its own.
+pub(crate) struct HostFixture {
+    pub(crate) host: Arc<Host>,
+    pub(crate) config: HostConfig,
+    // Outlives the host: it holds the file system below.
+    pub(crate) storage: StorageFixture,
+}
+
+type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+impl HostFixture {
+    /// Runs a case on a fresh host and stops the host afterwards.
+    pub(crate) fn run(backend: Backend, case: impl for<'a> FnOnce(&'a mut Self) -> Case<'a>) {
+        let storage = StorageFixture::new(backend);
+        // The fixture only lends its place; the host opens it by itself.
+        storage.storage.close().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
+        runtime.block_on(async {
+            let kind = storage.config.choice.unwrap();
+            let config = HostConfig {
+                data_dir: storage.scratch().join("data"),
+                storage_backend: StorageChoice::Named(kind),
+                sessions_root_dir: Some(storage.config.directory.clone()),
+                pool_name: storage.config.zfs.as_ref().map(|zfs| zfs.pool.clone()),
+                pool_image_limit: storage.config.pool_image_limit,
+                shutdown_timeout: Duration::from_secs(10),
+                ..HostConfig::default()
+            };
+            let host = Host::start(config.clone()).await.unwrap();
+            let mut fixture = Self { host, config, storage };
+            case(&mut fixture).await;
+            fixture.host.shutdown().await.unwrap();
+        });
+    }
+
+    /// Stops the host and starts another on the same data.
+    pub(crate) async fn restart(&mut self) {
+        self.restart_with(self.config.clone()).await;
+    }
+
+    pub(crate) async fn restart_with(&mut self, config: HostConfig) {
+        self.host.shutdown().await.unwrap();
+        // The old one lets go of its lock when it is dropped, and it is dropped before the new one starts.
+        let placeholder = Host::start(HostConfig {
+            data_dir: self.storage.scratch().join("placeholder"),
+            storage_backend: StorageChoice::Named(sandbar_core::StorageKind::LocalDisk),
+            ..HostConfig::default()
+        });
+        let old = std::mem::replace(&mut self.host, placeholder.await.unwrap());
+        drop(old);
+        let placeholder = std::mem::replace(&mut self.host, Host::start(config).await.unwrap());
+        placeholder.shutdown().await.unwrap();
+    }
+
+    /// A session over the small base of the fixture.
+    pub(crate) async fn session(&self, id: &str) -> SessionId {
+        self.make(spec(id)).await.id
+    }
+
+    /// A session over this machine's programs, so that commands can run.
+    pub(crate) async fn machine(&self, id: &str) -> SessionId {
+        let mut spec = spec(id);
+        spec.base = BaseName::new("host").unwrap();
+        self.make(spec).await.id
+    }
+
+    pub(crate) async fn make(&self, spec: SessionSpec) -> SessionInfo {
+        self.host.create_session(spec).await.unwrap()
+    }
+
+    /// Runs a shell command to its end: stdout and exit code.
+    pub(crate) async fn shell(&self, id: &SessionId, script: &str) -> (String, Option<i32>) {
+        let mut command = self.host.exec(id, ExecSpec::new(["/bin/sh", "-c", script])).await.unwrap();
+        let mut output = Vec::new();
+        while let Some(event) = command.next_event().await {
+            match event {
+                ExecEvent::Stdout(bytes) => output.extend_from_slice(&bytes),
+                ExecEvent::Stderr(bytes) => eprint!("{}", String::from_utf8_lossy(&bytes)),
+                ExecEvent::Exited(status) => return (String::from_utf8(output).unwrap(), status.code),
+            }
+        }
+        panic!("the command never exited");
+    }
+
+    pub(crate) async fn write(&self, id: &SessionId, path: &str, content: &str) {
+        let options = sandbar_core::WriteOptions { mode: None, create_dirs: true };
+        let mut writer = self.host.write_file(id, path.as_ref(), options).await.unwrap();
+        writer.write(Bytes::copy_from_slice(content.as_bytes())).await.unwrap();
+        writer.commit().await.unwrap();
+    }
+
+    /// The content of a file; `None` when it is not there.
+    pub(crate) async fn read(&self, id: &SessionId, path: &str) -> Option<String> {
+        match self.host.open_file(id, path.as_ref()).await {
+            Ok((file, _)) => Some(std::io::read_to_string(file).unwrap()),
+            Err(error) => {
+                assert_eq!(error.code(), sandbar_core::ErrorCode::FileNotFound, "{}", error.chain());
+                None
+            }
+        }
+    }
+
+    pub(crate) async fn snapshot(&self, id: &SessionId, name: &str) {
+        self.host.create_snapshot(id, Some(snap(name))).await.unwrap();
+    }
+
+    pub(crate) async fn snapshot_names(&self, id: &SessionId) -> Vec<String> {
+        let snapshots = self.host.list_snapshots(id).await.unwrap();
+        snapshots.into_iter().map(|snapshot| snapshot.name.to_string()).collect()
+    }
+}
+
+pub(crate) fn spec(id: &str) -> SessionSpec {
+    let mut spec = SessionSpec::new(BaseName::new("small").unwrap());
+    spec.id = Some(id.parse().unwrap());
+    spec
+}
+
+pub(crate) fn snap(name: &str) -> SnapshotName {
+    name.parse().unwrap()
+}

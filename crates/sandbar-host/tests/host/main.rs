@@ -1,0 +1,69 @@
+//! A host on every storage: what it does, what it refuses, what it remembers.
+
+mod bad_input;
+mod commands;
+mod faults;
+mod files;
+mod fixture;
+mod forks;
+mod recovery;
+mod sessions;
+mod snapshots;
+
+macro_rules! on_every_storage {
+    ($($module:ident: $($case:ident),* $(,)?;)*) => {
+        on_every_storage!(@storage btrfs, BtrfsImage, $($module: $($case),*;)*);
+        on_every_storage!(@storage local_disk, LocalDiskExt4, $($module: $($case),*;)*);
+        on_every_storage!(@storage zfs, Zfs, $($module: $($case),*;)*);
+    };
+    (@storage $storage:ident, $variant:ident, $($module:ident: $($case:ident),*;)*) => {
+        mod $storage {
+            $($(
+                #[test]
+                fn $case() {
+                    crate::fixture::HostFixture::run(sandbar_testing::Backend::$variant, crate::$module::$case);
+                }
+            )*)*
+        }
+    };
+}
+
+on_every_storage! {
+    sessions:
+        a_session_is_made_listed_and_destroyed,
+        the_host_base_is_made_when_first_asked_for,
+        an_id_is_taken_once_and_free_after_destroy,
+        a_listing_is_filtered_and_paged,
+        at_most_max_sessions_are_made,
+        two_callers_may_destroy_one_session,
+        a_session_past_its_time_is_destroyed;
+    commands:
+        a_command_sees_the_session_as_its_root,
+        a_command_has_the_environment_of_base_session_and_call,
+        background_jobs_end_with_the_session,
+        a_command_runs_after_rollback;
+    snapshots:
+        rollback_restores_files_and_drops_later_snapshots,
+        rollback_keeps_later_snapshots_when_asked,
+        a_mistyped_snapshot_leaves_the_session_as_it_was,
+        turn_numbers_never_repeat,
+        a_named_snapshot_survives_pruning,
+        the_lineage_of_snapshots_is_a_tree,
+        diff_tells_what_a_command_changed,
+        turns_from_two_callers_get_different_numbers;
+    forks:
+        forks_share_the_past_and_not_the_future,
+        a_fork_to_a_taken_id_makes_nothing,
+        a_fork_survives_its_source;
+    files:
+        a_written_file_is_what_a_command_reads,
+        links_lead_nowhere_outside,
+        a_dropped_writer_changes_nothing,
+        a_writer_notices_a_rollback,
+        a_tree_goes_out_and_comes_back;
+    recovery:
+        a_restarted_host_knows_its_sessions,
+        what_was_half_made_is_undone_at_start,
+        what_was_half_removed_is_finished_at_start,
+        a_session_without_its_volume_has_failed_and_can_be_destroyed;
+}

@@ -1,0 +1,124 @@
+//! The task beside every command: moves its streams, keeps its time, sees it end.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use rustix::process::WaitIdStatus;
+use tokio::{
+    io::AsyncWriteExt,
+    net::unix::pipe::Sender as StdinPipe,
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    ExecEvent, ExitStatus,
+    output::OutputStream,
+    tree::{Process, Tree},
+};
+
+/// What a supervisor looks after.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    pub(crate) process: Arc<Process>,
+    pub(crate) tree: Tree,
+    pub(crate) stdout: OutputStream,
+    pub(crate) stderr: OutputStream,
+    pub(crate) stdin: Option<(StdinPipe, mpsc::Receiver<Bytes>)>,
+    pub(crate) events: mpsc::Sender<ExecEvent>,
+    pub(crate) exit: oneshot::Sender<ExitStatus>,
+    pub(crate) wall_time: Option<Duration>,
+    /// The sandbox is being stopped.
+    pub(crate) stop: CancellationToken,
+}
+
+/// Ends the tree when the supervisor is dropped before its command has exited, as when the tokio runtime goes away.
+struct KillOnDrop {
+    tree: Tree,
+    armed: bool,
+}
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        if self.armed {
+            self.tree.kill();
+        }
+    }
+}
+
+impl Supervisor {
+    /// Runs until the command has exited and the last writer of its streams is gone, or the sandbox is stopped.
+    pub(crate) async fn run(self) {
+        let Self { process, tree, mut stdout, mut stderr, stdin, events, exit, wall_time, stop } = self;
+        let mut guard = KillOnDrop { tree: tree.clone(), armed: true };
+        let started = Instant::now();
+        let deadline = wall_time.and_then(|limit| started.checked_add(limit));
+        let mut status = ExitStatus::default();
+        let mut feeding = stdin.is_some();
+        let mut ended = false;
+        let mut feeder = std::pin::pin!(feed(stdin));
+        let outcome = loop {
+            tokio::select! {
+                biased;
+                outcome = process.exited() => break outcome,
+                () = stop.cancelled(), if !ended => {
+                    ended = true;
+                    tree.kill();
+                }
+                () = wait_until(deadline), if !ended => {
+                    ended = true;
+                    status.timed_out = true;
+                    tree.kill();
+                }
+                () = events.closed(), if !ended => {
+                    ended = true;
+                    tree.kill();
+                }
+                () = stdout.step(&events), if stdout.open => {}
+                () = stderr.step(&events), if stderr.open => {}
+                () = &mut feeder, if feeding => feeding = false,
+            }
+        };
+        guard.armed = false;
+        tokio::select! {
+            () = async { tokio::join!(stdout.flush(&events), stderr.flush(&events)); } => {}
+            () = stop.cancelled() => status.truncated = true,
+        }
+        drop(events);
+        match outcome {
+            Ok(outcome) => fill(&mut status, &outcome),
+            Err(error) => tracing::warn!(%error, "could not learn how a command ended"),
+        }
+        status.truncated |= stdout.truncated || stderr.truncated;
+        status.duration = started.elapsed();
+        // The reader may be gone; the command has ended all the same.
+        let _ = exit.send(status);
+        tokio::select! {
+            () = async { tokio::join!(stdout.discard(), stderr.discard()); } => {}
+            () = stop.cancelled() => {}
+        }
+    }
+}
+
+async fn wait_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Writes what arrives until the input ends or the command reads no more.
+async fn feed(stdin: Option<(StdinPipe, mpsc::Receiver<Bytes>)>) {
+    let Some((mut pipe, mut chunks)) = stdin else { return };
+    while let Some(chunk) = chunks.recv().await {
+        if pipe.write_all(&chunk).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn fill(status: &mut ExitStatus, outcome: &WaitIdStatus) {
+    status.code = outcome.exit_status();
+    status.signal = outcome.terminating_signal();
+}

@@ -1,0 +1,93 @@
+//! Owner, attributes, mode and time of an unpacked entry.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::{
+    fs::{self, AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid},
+    io::Errno,
+};
+use sandbar_core::Result;
+
+use super::{ArchiveEntry, EntryKind, Place, Unpacker, failure};
+use crate::{
+    descent::chmod_named,
+    xattrs::{self, is_overlay_internal},
+};
+
+type Target<'a> = xattrs::Place<'a, BorrowedFd<'a>>;
+
+impl Unpacker<'_> {
+    pub(super) fn restore_open(&mut self, entry: &ArchiveEntry, file: BorrowedFd<'_>) -> Result<()> {
+        self.restore(entry, &Target::Open(file))
+    }
+
+    pub(super) fn restore_named(&mut self, entry: &ArchiveEntry, place: &Place) -> Result<()> {
+        use std::os::fd::AsFd;
+        self.restore(entry, &Target::Named(place.parent.as_fd(), &place.name))
+    }
+
+    /// The order matters: a new owner clears setuid bits and capabilities, attributes need a file its owner may write
+    /// to, and everything changes the time.
+    fn restore(&mut self, entry: &ArchiveEntry, target: &Target<'_>) -> Result<()> {
+        let (uid, gid) = self.options.owner.unwrap_or((entry.uid, entry.gid));
+        let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
+        let owned = match target {
+            xattrs::Place::Open(fd) => fs::fchown(fd, uid, gid),
+            xattrs::Place::Named(directory, name) => fs::chownat(directory, *name, uid, gid, AtFlags::SYMLINK_NOFOLLOW),
+        };
+        if let Err(errno) = owned {
+            self.tolerate(entry, "owner", errno)?;
+        }
+        self.attributes(entry, target)?;
+        if !matches!(entry.kind, EntryKind::Symlink { .. }) {
+            let mode = Mode::from_raw_mode(entry.mode);
+            match target {
+                xattrs::Place::Open(fd) => fs::fchmod(fd, mode),
+                xattrs::Place::Named(directory, name) => chmod_named(directory, name, mode),
+            }
+            .map_err(|errno| failure(entry, errno))?;
+        }
+        let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        let times = Timestamps { last_access: omit, last_modification: entry.modified };
+        match target {
+            xattrs::Place::Open(fd) => fs::futimens(fd, &times),
+            xattrs::Place::Named(directory, name) => fs::utimensat(directory, *name, &times, AtFlags::SYMLINK_NOFOLLOW),
+        }
+        .map_err(|errno| failure(entry, errno))
+    }
+
+    /// Sets the attributes of the entry and removes others: a directory that was there, or the default ACL of one
+    /// above, may have left some.
+    fn attributes(&mut self, entry: &ArchiveEntry, target: &Target<'_>) -> Result<()> {
+        for name in target.list().map_err(|errno| failure(entry, errno))? {
+            let wanted = entry.xattrs.iter().any(|(known, _)| *known == name);
+            // Labels belong to the machine's policy, overlay notes to the layer.
+            if wanted || is_overlay_internal(&name) || name.as_bytes() == b"security.selinux" {
+                continue;
+            }
+            match target.remove(&name) {
+                Ok(()) | Err(Errno::NODATA) => {}
+                Err(errno) => self.tolerate(entry, &name.to_string_lossy(), errno)?,
+            }
+        }
+        for (name, value) in &entry.xattrs {
+            if is_overlay_internal(name) {
+                continue;
+            }
+            if let Err(errno) = target.set(name, value) {
+                self.tolerate(entry, &name.to_string_lossy(), errno)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tolerate(&mut self, entry: &ArchiveEntry, what: &str, errno: Errno) -> Result<()> {
+        match errno {
+            Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::INVAL => {
+                self.summary.note(|| format!("`{}` does not keep its {what}: {errno}", entry.display()));
+                Ok(())
+            }
+            errno => Err(failure(entry, errno)),
+        }
+    }
+}

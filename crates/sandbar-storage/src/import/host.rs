@@ -1,0 +1,208 @@
+//! A base from this machine: its programs and libraries as they are, and a system of its own around them.
+//!
+//! Invariant: nothing personal and nothing secret is in it. `/home`, `/root` and `/var` are new, `/etc` is built from a
+//! list of what programs need, and the users are the sandbox's own.
+
+use std::{
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use sandbar_core::{Error, Result};
+
+use super::{
+    base::{Filled, own_layer},
+    host_files,
+    skeleton::{USER, make},
+};
+use crate::{BaseLayer, LayerDirectory};
+
+/// Directories of programs and libraries. A symbolic link among them (`/bin -> usr/bin`) is made again.
+const LENT: [&str; 8] = ["usr", "opt", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+
+/// What a system has besides, with modes; empty in a new sandbox.
+const DIRECTORIES: [(&str, u32); 19] = [
+    ("etc", 0o755),
+    ("home", 0o755),
+    ("root", 0o700),
+    ("tmp", 0o1777),
+    ("run", 0o755),
+    ("run/lock", 0o1777),
+    ("mnt", 0o755),
+    ("media", 0o755),
+    ("srv", 0o755),
+    ("proc", 0o555),
+    ("sys", 0o555),
+    ("dev", 0o755),
+    ("var", 0o755),
+    ("var/tmp", 0o1777),
+    ("var/lib", 0o755),
+    ("var/cache", 0o755),
+    ("var/log", 0o755),
+    ("var/spool", 0o755),
+    ("var/opt", 0o755),
+];
+
+const LINKS: [(&str, &str); 3] = [("var/run", "/run"), ("var/lock", "/run/lock"), ("etc/mtab", "../proc/self/mounts")];
+
+/// Builds the part of the base that is not lent. `machine` is `/`, or a directory that looks like it in tests.
+pub(super) fn fill(machine: &Path, rootfs: &Path) -> Result<Filled> {
+    let mut layers = vec![own_layer()];
+    for (path, mode) in DIRECTORIES {
+        make(rootfs, path, mode, 0)?;
+    }
+    make(rootfs, "home/user", 0o750, USER)?;
+    for (path, target) in LINKS {
+        link(rootfs, path, Path::new(target))?;
+    }
+    for name in LENT {
+        let path = machine.join(name);
+        let Ok(metadata) = path.symlink_metadata() else { continue };
+        if metadata.is_symlink() {
+            let target = std::fs::read_link(&path)
+                .map_err(|error| Error::io(format!("read link `{}`", path.display()), error))?;
+            link(rootfs, name, &target)?;
+        } else if metadata.is_dir() {
+            make(rootfs, name, 0o755, 0)?;
+            let mount_point = PathBuf::from("/").join(name);
+            layers.push(BaseLayer { mount_point, directory: LayerDirectory::Host(path) });
+        }
+    }
+    if layers.len() == 1 {
+        return Err(Error::internal(format!("`{}` has no programs to lend", machine.display())));
+    }
+    host_files::copy_allowed(&machine.join("etc"), &rootfs.join("etc"))?;
+    host_files::write_own(&rootfs.join("etc"))?;
+    Ok(Filled { layers, ..Filled::own(Vec::new(), 0) })
+}
+
+fn link(rootfs: &Path, path: &str, target: &Path) -> Result<()> {
+    symlink(target, rootfs.join(path)).map_err(|error| Error::io(format!("make link `/{path}` of the base"), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    /// Every path below a directory with its content, links not followed.
+    fn everything(root: &Path) -> BTreeMap<PathBuf, String> {
+        let mut found = BTreeMap::new();
+        let mut pending = vec![root.to_owned()];
+        while let Some(directory) = pending.pop() {
+            for entry in fs::read_dir(&directory).unwrap() {
+                let entry = entry.unwrap();
+                let kind = entry.file_type().unwrap();
+                let content = if kind.is_file() { fs::read(entry.path()).unwrap() } else { Vec::new() };
+                let path = entry.path().strip_prefix(root).unwrap().to_owned();
+                found.insert(path, String::from_utf8_lossy(&content).into_owned());
+                if kind.is_dir() {
+                    pending.push(entry.path());
+                }
+            }
+        }
+        found
+    }
+
+    fn put(machine: &Path, path: &str, mode: u32, content: &str) {
+        let path = machine.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// A machine with something to hide in every place we could think of.
+    fn machine(root: &Path) {
+        const KEY: &str = "-----BEGIN OPENSSH PRIVATE KEY-----\nSECRET\n";
+        for (path, mode, content) in [
+            ("usr/bin/tool", 0o755, "#!/bin/sh\n"),
+            ("opt/vendor/tool", 0o755, "x"),
+            ("lib64/ld.so", 0o755, "x"),
+            ("home/alice/.ssh/id_rsa", 0o600, KEY),
+            ("root/.aws/credentials", 0o600, "SECRET"),
+            ("var/lib/app/data", 0o644, "SECRET"),
+            ("etc/shadow", 0o640, "root:SECRET:1::::::"),
+            ("etc/gshadow", 0o640, "SECRET"),
+            ("etc/passwd", 0o644, "alice:x:1000:1000:SECRET:/home/alice:/bin/sh\n"),
+            ("etc/group", 0o644, "SECRET:x:1000:alice\n"),
+            ("etc/hosts", 0o644, "10.0.0.1 SECRET\n"),
+            ("etc/hostname", 0o644, "SECRET\n"),
+            ("etc/resolv.conf", 0o644, "search SECRET\n"),
+            ("etc/machine-id", 0o444, "SECRET\n"),
+            ("etc/sudoers", 0o440, "SECRET"),
+            ("etc/ssh/ssh_host_rsa_key", 0o600, KEY),
+            ("etc/docker/daemon.json", 0o644, "SECRET"),
+            ("etc/kubernetes/admin.conf", 0o600, "SECRET"),
+            ("etc/systemd/system/app.service", 0o644, "Environment=SECRET"),
+            ("etc/cron.d/job", 0o644, "SECRET"),
+            ("etc/environment", 0o644, "API_TOKEN=SECRET\n"),
+            ("etc/gitconfig", 0o644, "[http] extraheader = SECRET\n"),
+            ("etc/nsswitch.conf", 0o644, "passwd: SECRET\n"),
+            ("etc/ssl/private/server.key", 0o600, KEY),
+            ("etc/ssl/certs/leaked.pem", 0o644, KEY),
+            ("etc/ssl/certs/ca.pem", 0o644, "-----BEGIN CERTIFICATE-----\n"),
+            ("etc/python3/debian_config", 0o644, "[DEFAULT]\n"),
+            ("etc/python3/api_token", 0o644, "SECRET"),
+            ("etc/java-17/management/jmxremote.password", 0o644, "SECRET"),
+            ("etc/java-17/closed.properties", 0o640, "SECRET"),
+            ("etc/java-17/java.security", 0o644, "securerandom.source=file:/dev/random\n"),
+            ("etc/bash.bashrc", 0o644, "export GITHUB_TOKEN = SECRET\n"),
+            ("etc/profile", 0o644, "# password=none\nPATH=/usr/bin\n"),
+            ("etc/ld.so.cache", 0o644, "cache"),
+        ] {
+            put(root, path, mode, content);
+        }
+        fs::create_dir_all(root.join("etc/alternatives")).unwrap();
+        symlink("/usr/bin/tool", root.join("etc/alternatives/editor")).unwrap();
+        symlink("/home/alice/bin/tool", root.join("etc/alternatives/leak")).unwrap();
+        symlink("usr/bin", root.join("bin")).unwrap();
+    }
+
+    #[test]
+    fn nothing_personal_or_secret_is_in_a_base_from_this_machine() {
+        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let (host, rootfs) = (scratch.path().join("machine"), scratch.path().join("rootfs"));
+        machine(&host);
+        fs::create_dir(&rootfs).unwrap();
+        let filled = fill(&host, &rootfs).unwrap();
+        let found = everything(&rootfs);
+        for (path, content) in &found {
+            assert!(!content.contains("SECRET") && !content.contains("PRIVATE KEY"), "{}", path.display());
+        }
+        for gone in ["etc/shadow", "etc/ssh", "etc/machine-id", "etc/resolv.conf", "etc/ssl/private", "etc/sudoers"] {
+            assert!(!found.contains_key(Path::new(gone)), "{gone}");
+        }
+        assert_eq!(fs::read_dir(rootfs.join("root")).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(rootfs.join("home")).unwrap().count(), 1);
+        assert!(rootfs.join("etc/alternatives/leak").symlink_metadata().is_err());
+        let lent: Vec<_> = filled.layers.iter().map(|layer| layer.mount_point.to_str().unwrap()).collect();
+        assert_eq!(lent, ["/", "/usr", "/opt", "/lib64"]);
+        assert!(filled.layers[1].directory == LayerDirectory::Host(host.join("usr")));
+    }
+
+    #[test]
+    fn a_base_from_this_machine_has_what_programs_need() {
+        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let (host, rootfs) = (scratch.path().join("machine"), scratch.path().join("rootfs"));
+        machine(&host);
+        fs::create_dir(&rootfs).unwrap();
+        fill(&host, &rootfs).unwrap();
+        let found = everything(&rootfs);
+        for (path, content) in [
+            ("etc/ld.so.cache", "cache"),
+            ("etc/ssl/certs/ca.pem", "CERTIFICATE"),
+            ("etc/python3/debian_config", "DEFAULT"),
+            ("etc/java-17/java.security", "securerandom"),
+            ("etc/profile", "PATH"),
+            ("etc/passwd", "user:x:1000:1000:user:/home/user:/bin/bash"),
+            ("etc/hostname", "sandbar"),
+        ] {
+            assert!(found[Path::new(path)].contains(content), "{path}");
+        }
+        assert_eq!(fs::read_link(rootfs.join("bin")).unwrap(), Path::new("usr/bin"));
+        assert_eq!(fs::read_link(rootfs.join("etc/alternatives/editor")).unwrap(), Path::new("/usr/bin/tool"));
+        let mode = |path: &str| fs::symlink_metadata(rootfs.join(path)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!((mode("tmp"), mode("var/tmp"), mode("root"), mode("home/user")), (0o1777, 0o1777, 0o700, 0o750));
+    }
+}

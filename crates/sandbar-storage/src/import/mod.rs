@@ -1,0 +1,17 @@
+//! Bases from elsewhere: a directory, a tar archive, an OCI layout, a docker-archive, or this machine's own programs.
+//!
+//! [`ImportSource::parse`] finds out by looking what something is; [`import_base`] builds the tree in a stage of the
+//! storage and commits it. Invariant: a base is there whole or not at all.
+
+mod base;
+mod blobs;
+mod docker;
+mod host;
+mod host_files;
+mod image;
+mod oci;
+mod skeleton;
+mod source;
+
+pub use base::{ImportProgress, import_base};
+pub use source::ImportSource;

@@ -1,0 +1,92 @@
+//! Images in OCI layout.
+
+use std::{io::Read, path::Path};
+
+use sandbar_core::{Error, Result};
+use serde::Deserialize;
+
+use super::{
+    base::Filled,
+    blobs::{Blobs, Descriptor, compare, damaged},
+    image::{ImageConfig, LayerStack, architecture},
+};
+
+/// An index may point to further indexes; real ones do so once.
+const DEEPEST: usize = 4;
+
+/// An index has manifests, a manifest has layers; old ones carry no media type to tell them apart.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    #[serde(default)]
+    manifests: Option<Vec<Descriptor>>,
+    #[serde(default)]
+    config: Option<Descriptor>,
+    #[serde(default)]
+    layers: Option<Vec<Descriptor>>,
+}
+
+/// Unpacks the image of a layout that fits this machine.
+pub(super) fn fill(layout: &Path, rootfs: &Path, progress: &dyn Fn(u64, u64)) -> Result<Filled> {
+    let blobs = Blobs::open(layout)?;
+    let (config, layers) = manifest(&blobs)?;
+    let config: ImageConfig = blobs.described(&config)?;
+    config.check_platform()?;
+    let mut stack = LayerStack::new(rootfs, progress)?;
+    for layer in &layers {
+        if layer.media_type.contains("encrypted") {
+            return Err(damaged(format!("layer `{}` is encrypted", layer.digest))
+                .with_hint("decrypt it first: `skopeo copy --decryption-key KEY oci:FROM oci:TO`"));
+        }
+        let mut stream = blobs.stream(layer)?;
+        let unpacked = stack.add(stream.by_ref());
+        let failed = |error| Error::io(format!("read layer `{}`", layer.digest), error);
+        // A damaged layer fails to unpack in odd ways: the digest is the better thing to say.
+        compare(&layer.digest, &stream.finish().map_err(failed)?)?;
+        unpacked?;
+    }
+    Ok(stack.finish(&config))
+}
+
+/// Configuration and layers of the image for this machine.
+fn manifest(blobs: &Blobs) -> Result<(Descriptor, Vec<Descriptor>)> {
+    let mut document: Document = blobs.document("index.json", None)?;
+    for _ in 0..DEEPEST {
+        match document {
+            Document { config: Some(config), layers: Some(layers), .. } => return Ok((config, layers)),
+            Document { manifests: Some(manifests), .. } => document = blobs.described(choose(&manifests)?)?,
+            _ => break,
+        }
+    }
+    Err(damaged("image has no manifest with layers".into()))
+}
+
+fn choose(manifests: &[Descriptor]) -> Result<&Descriptor> {
+    let platforms: Vec<_> = manifests.iter().filter_map(|manifest| manifest.platform.as_ref()).collect();
+    if let [only] = manifests
+        && platforms.is_empty()
+    {
+        return Ok(only);
+    }
+    let here = |manifest: &&Descriptor| {
+        manifest
+            .platform
+            .as_ref()
+            .is_some_and(|platform| platform.os == "linux" && platform.architecture == architecture())
+    };
+    if let Some(found) = manifests.iter().find(here) {
+        return Ok(found);
+    }
+    if !platforms.is_empty() {
+        let known: Vec<_> = platforms.iter().map(|known| format!("{}/{}", known.os, known.architecture)).collect();
+        let message = format!("image has no variant for linux/{}, only for {}", architecture(), known.join(", "));
+        return Err(damaged(message));
+    }
+    let name = |manifest: &Descriptor| {
+        let annotations = manifest.annotations.as_ref();
+        annotations.and_then(|all| all.get("org.opencontainers.image.ref.name")).unwrap_or(&manifest.digest).clone()
+    };
+    let names: Vec<_> = manifests.iter().map(name).collect();
+    Err(damaged(format!("layout holds {} images: {}", names.len(), names.join(", ")))
+        .with_hint("copy the one you want: `skopeo copy oci:DIRECTORY:NAME oci:OTHER`, then import `OTHER`"))
+}

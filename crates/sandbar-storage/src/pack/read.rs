@@ -1,0 +1,117 @@
+//! Unpacking a volume.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+};
+
+use sandbar_core::{ByteCount, Error, ErrorCode, Result, SessionId};
+
+use super::{
+    fingerprint,
+    manifest::{self, PackManifest, PackStep},
+    objects::Objects,
+    target::Target,
+};
+use crate::{
+    Storage, VolumeSpec,
+    archive::{ArchiveReader, Directories, Links, UnpackOptions, Unpacker, decompress},
+};
+
+/// What is packed under `prefix`.
+pub fn read_manifest(target: &Target, prefix: &str) -> Result<PackManifest> {
+    manifest_of(&Objects::open(target, prefix)?)
+}
+
+fn manifest_of(objects: &Objects) -> Result<PackManifest> {
+    let bytes = objects.get(manifest::NAME)?.ok_or_else(|| {
+        Error::new(ErrorCode::FileNotFound, format!("there is no pack at {}", objects.place())).with_field("prefix")
+    })?;
+    let damaged = |error| {
+        let message = format!("the manifest of the pack at {} is damaged", objects.place());
+        Error::new(ErrorCode::InvalidArgument, message).with_source(error)
+    };
+    let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(damaged)?;
+    let format = value.get("format").and_then(serde_json::Value::as_u64);
+    if format != Some(PackManifest::FORMAT.into()) {
+        let format = format.map_or_else(|| "no format".into(), |format| format!("format {format}"));
+        let message =
+            format!("the pack at {} has {format}, this program knows {}", objects.place(), PackManifest::FORMAT);
+        return Err(
+            Error::new(ErrorCode::InvalidArgument, message).with_hint("use the version of sandbar that packed it")
+        );
+    }
+    serde_json::from_value(value).map_err(damaged)
+}
+
+/// Makes the volume `volume` from a pack, with its snapshots. The base must be here and look as it did where the volume
+/// was packed. A failure leaves no volume. Blocks; do not call it from a task.
+pub fn unpack(
+    storage: &dyn Storage,
+    target: &Target,
+    prefix: &str,
+    volume: &SessionId,
+    quota: Option<ByteCount>,
+) -> Result<PackManifest> {
+    let objects = Objects::open(target, prefix)?;
+    let pack = manifest_of(&objects)?;
+    let found = fingerprint::of_base(storage, &pack.base).map_err(|error| match error.code() {
+        ErrorCode::BaseNotFound => Error::new(
+            ErrorCode::BaseNotFound,
+            format!("the pack at {} needs base `{}`, which is not here", objects.place(), pack.base),
+        )
+        .with_hint(format!("import the same base first: `sandbar base import {} SOURCE`", pack.base)),
+        _ => error,
+    })?;
+    if found != pack.base_fingerprint {
+        let message = format!(
+            "base `{}` differs from the one the session was packed on ({found} here, {} there)",
+            pack.base, pack.base_fingerprint
+        );
+        return Err(Error::new(ErrorCode::InvalidState, message)
+            .with_hint("import the base from the same source as on the other machine"));
+    }
+    storage.create(volume, &VolumeSpec { base: pack.base.clone(), quota })?;
+    let applied = apply_all(storage, &objects, &pack, volume);
+    let unmounted = storage.unmount(volume);
+    applied.and(unmounted).inspect_err(|_| {
+        if let Err(error) = storage.delete(volume) {
+            tracing::warn!(error = error.chain(), %volume, "could not delete a half-unpacked volume");
+        }
+    })?;
+    Ok(pack)
+}
+
+fn apply_all(storage: &dyn Storage, objects: &Objects, pack: &PackManifest, volume: &SessionId) -> Result<()> {
+    let root = storage.mount(volume)?;
+    for step in &pack.steps {
+        let root = File::open(&root).map_err(|error| Error::io(format!("open `{}`", root.display()), error))?;
+        apply(objects, step, root)?;
+        if let Some(snapshot) = &step.snapshot {
+            storage.snapshot(volume, &snapshot.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn apply(objects: &Objects, step: &PackStep, root: File) -> Result<()> {
+    let (deleted, entries) = (objects.fetch(&step.deleted)?, objects.fetch(&step.entries)?);
+    let options = UnpackOptions { links: Links::Refuse, directories: Directories::Replace, ..UnpackOptions::CAREFUL };
+    let mut unpacker = Unpacker::new(root.into(), options);
+    for path in BufReader::new(decompress(deleted)?).split(0) {
+        unpacker.remove(&path.map_err(|error| Error::io("read the deleted paths of a pack", error))?)?;
+    }
+    unpacker.unpack(&mut ArchiveReader::new(decompress(entries)?))?;
+    for note in &unpacker.summary().notes {
+        tracing::warn!("{note}");
+    }
+    Ok(())
+}
+
+/// Deletes a pack, or what a failed one left. Nothing there is fine.
+pub fn delete_pack(target: &Target, prefix: &str) -> Result<()> {
+    let objects = Objects::open(target, prefix)?;
+    // Without a manifest there is no pack, whatever of the rest is left when this is cut short.
+    objects.delete(manifest::NAME)?;
+    objects.delete_all()
+}

@@ -1,0 +1,258 @@
+//! Mounting datasets, and what is lent on top of them.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+use sandbar_core::{Error, Result, SessionId};
+
+use super::{
+    ZfsStorage,
+    catalog::Role,
+    command::{Failure, Fault},
+    lend::lend,
+    namespace::beside_the_daemon,
+    store::lock,
+};
+use crate::{LayerDirectory, overlay::detach};
+
+/// The mounts of the calling thread's namespace, in the order they were made.
+#[derive(Debug)]
+pub(super) struct MountTable(Vec<Mount>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mount {
+    pub(super) target: PathBuf,
+    /// `zfs`, or `fuse.zfs` with zfs-fuse.
+    pub(super) kind: String,
+    /// The dataset, for these two kinds.
+    pub(super) source: String,
+}
+
+impl Mount {
+    pub(super) fn is_zfs(&self) -> bool {
+        matches!(self.kind.as_str(), "zfs" | "fuse.zfs")
+    }
+}
+
+impl MountTable {
+    pub(super) fn read() -> Result<Self> {
+        // Not `/proc/self`, which is the main thread's namespace.
+        let path = "/proc/thread-self/mountinfo";
+        let table = fs::read(path).map_err(|error| Error::io(format!("read `{path}`"), error))?;
+        Ok(Self::parse(&table))
+    }
+
+    fn parse(table: &[u8]) -> Self {
+        let mounts = table.split(|byte| *byte == b'\n').filter_map(|line| {
+            let mut fields = line.split(|byte| *byte == b' ');
+            let target = fields.nth(4)?;
+            let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+            let (kind, source) = (rest.next()?, rest.next()?);
+            Some(Mount {
+                target: PathBuf::from(unescape(target)),
+                kind: String::from_utf8_lossy(kind).into_owned(),
+                source: unescape(source).to_string_lossy().into_owned(),
+            })
+        });
+        Self(mounts.collect())
+    }
+
+    /// What is on top at a mount point.
+    pub(super) fn at(&self, target: &Path) -> Option<&Mount> {
+        self.0.iter().rev().find(|mount| mount.target == target)
+    }
+
+    pub(super) fn shows(&self, dataset: &str, target: &Path) -> bool {
+        self.at(target).is_some_and(|mount| mount.is_zfs() && mount.source == dataset)
+    }
+
+    /// Mounts below a directory, the last one first.
+    fn below<'a>(&'a self, directory: &'a Path) -> impl Iterator<Item = &'a Mount> {
+        self.0.iter().rev().filter(move |mount| mount.target != directory && mount.target.starts_with(directory))
+    }
+}
+
+/// Undoes the octal escapes of the mount table.
+fn unescape(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, tail @ ..] = rest {
+        if let ([b'\\', a, b, c, after @ ..], true) = (rest, *first == b'\\') {
+            let digits = [*a, *b, *c];
+            let code = std::str::from_utf8(&digits).ok().and_then(|digits| u8::from_str_radix(digits, 8).ok());
+            if let Some(code) = code {
+                bytes.push(code);
+                rest = after;
+                continue;
+            }
+        }
+        bytes.push(*first);
+        rest = tail;
+    }
+    OsString::from_vec(bytes)
+}
+
+impl ZfsStorage {
+    pub(super) fn mount_volume(&self, volume: &SessionId) -> Result<PathBuf> {
+        let live = self.catalog().live(volume)?;
+        let base = self.read_base(&live.mark.base)?;
+        let directory = self.layout.volume_directory(volume);
+        self.show(&live.dataset, &directory)?;
+        let root = directory.join("rootfs");
+        let table = MountTable::read()?;
+        for layer in &base.layers {
+            let LayerDirectory::Host(source) = &layer.directory else { continue };
+            let target = root.join(layer.mount_point.strip_prefix("/").unwrap_or(&layer.mount_point));
+            if table.at(&target).is_some() {
+                continue;
+            }
+            if let Err(error) = lend(source, &root, &layer.mount_point) {
+                take_back(&directory)?;
+                return Err(error);
+            }
+        }
+        Ok(root)
+    }
+
+    /// Mounts a dataset at its mount point, unless it is there.
+    pub(super) fn show(&self, dataset: &str, directory: &Path) -> Result<()> {
+        let table = MountTable::read()?;
+        if table.shows(dataset, directory) {
+            return Ok(());
+        }
+        let fail = |failure: Failure| failure.into_error(format!("mount `{dataset}` at `{}`", directory.display()));
+        if let Some(other) = table.at(directory).filter(|mount| mount.is_zfs()) {
+            // An older generation, left mounted by a host that was killed in a rollback.
+            self.hide(&other.source).map_err(fail)?;
+        }
+        match self.tools.zfs_patiently(&["mount", dataset]) {
+            // Another thread was faster.
+            Err(failure) if failure.fault != Fault::AlreadyMounted => return Err(fail(failure)),
+            _ => {}
+        }
+        if MountTable::read()?.shows(dataset, directory) {
+            return Ok(());
+        }
+        Err(Error::internal(format!("dataset `{dataset}` is mounted where this process cannot see it")).with_hint(
+            "with zfs-fuse, start the host in the daemon's mount namespace; it shares its mounts before it leaves",
+        ))
+    }
+
+    fn hide(&self, dataset: &str) -> Result<(), Failure> {
+        match self.tools.zfs_patiently(&["unmount", dataset]) {
+            Err(failure) if !matches!(failure.fault, Fault::NothingToDo | Fault::Missing) => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    fn hide_quickly(&self, dataset: &str) -> Result<(), Failure> {
+        self.tools.zfs_briefly(&["unmount", dataset]).map(drop)
+    }
+
+    pub(super) fn unmount_volume(&self, volume: &SessionId) -> Result<()> {
+        self.unmount_at(&self.layout.volume_directory(volume))
+    }
+
+    /// Takes a volume out of sight for ever, also when something in it is still open. Returns whether nothing was.
+    pub(super) fn unmount_for_good(&self, volume: &SessionId) -> Result<bool> {
+        let directory = self.layout.volume_directory(volume);
+        take_back(&directory)?;
+        let table = MountTable::read()?;
+        let Some(mount) = table.at(&directory).filter(|mount| mount.is_zfs()) else { return Ok(true) };
+        if self.hide_quickly(&mount.source).is_ok() {
+            self.unmount_at(&directory)?;
+            return Ok(true);
+        }
+        // Below the daemon's eyes: what it mounted must be taken away where it did, or it would stay there.
+        let detached = beside_the_daemon(|| Ok(detach(&directory)));
+        detached.map_err(|error| Error::io(format!("unmount `{}`", directory.display()), error))??;
+        detach(&directory)?;
+        Ok(false)
+    }
+
+    /// Unmounts whatever dataset is at a mount point, with what is mounted on it.
+    pub(super) fn unmount_at(&self, directory: &Path) -> Result<()> {
+        take_back(directory)?;
+        while let Some(mount) = MountTable::read()?.at(directory).filter(|mount| mount.is_zfs()) {
+            self.hide(&mount.source)
+                .map_err(|failure| failure.into_error(format!("unmount `{}`", directory.display())))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn unmount_everything(&self) -> Result<()> {
+        let (volumes, views, bases) = {
+            let catalog = self.catalog();
+            let views = catalog.datasets.iter().filter(|(_, dataset)| dataset.role == Role::View);
+            let views: Vec<String> = views.map(|(name, _)| name.clone()).collect();
+            (catalog.volumes(), views, catalog.bases.keys().cloned().collect::<Vec<_>>())
+        };
+        let surgery = lock(&self.surgery);
+        for view in views {
+            self.destroy(&view).map_err(|failure| failure.into_error(format!("remove view `{view}`")))?;
+        }
+        drop(surgery);
+        let table = MountTable::read()?;
+        let volumes = volumes.iter().map(|volume| self.layout.volume_directory(volume));
+        let bases = bases.iter().map(|base| self.layout.base_directory(base));
+        volumes
+            .chain(bases)
+            .filter(|directory| table.at(directory).is_some())
+            .try_for_each(|place| self.unmount_at(&place))
+    }
+
+    /// The empty directory a volume was mounted on.
+    pub(super) fn remove_mount_point(&self, volume: &SessionId) {
+        let directory = self.layout.volume_directory(volume);
+        match fs::remove_dir(&directory) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::debug!(%error, directory = %directory.display(), "left a mount point behind");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Takes away everything mounted below a directory.
+fn take_back(directory: &Path) -> Result<()> {
+    MountTable::read()?.below(directory).try_for_each(|mount| detach(&mount.target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[u8] = b"22 27 0:21 / /proc rw,relatime - proc proc rw\n\
+        66 43 0:42 / /tank/sessions rw,relatime shared:1 - fuse.zfs tank/sessions rw,user_id=0\n\
+        67 66 0:43 / /tank/sessions/a\\040b rw,relatime master:2 - zfs tank/sessions/ab:0 rw,xattr\n\
+        68 66 0:44 / /tank/sessions/c rw - fuse.zfs tank/sessions/c:0 rw\n\
+        69 68 0:45 / /tank/sessions/c rw - fuse.zfs tank/sessions/c:1 rw\n\
+        70 69 8:1 /usr /tank/sessions/c/rootfs/usr ro - ext4 /dev/vda rw\n";
+
+    #[test]
+    fn the_mount_on_top_is_the_one_that_shows() {
+        let table = MountTable::parse(TABLE);
+        assert!(table.shows("tank/sessions/c:1", "/tank/sessions/c".as_ref()));
+        assert!(!table.shows("tank/sessions/c:0", "/tank/sessions/c".as_ref()));
+        assert!(table.shows("tank/sessions", "/tank/sessions".as_ref()));
+        assert!(!table.shows("proc", "/proc".as_ref()));
+    }
+
+    #[test]
+    fn names_are_unescaped_and_optional_fields_skipped() {
+        let table = MountTable::parse(TABLE);
+        assert!(table.shows("tank/sessions/ab:0", "/tank/sessions/a b".as_ref()));
+        assert_eq!(unescape(b"a\\134b\\"), OsString::from("a\\b\\"));
+    }
+
+    #[test]
+    fn mounts_below_a_directory_come_last_one_first() {
+        let table = MountTable::parse(TABLE);
+        let below: Vec<_> = table.below("/tank/sessions/c".as_ref()).map(|mount| mount.target.clone()).collect();
+        assert_eq!(below, [PathBuf::from("/tank/sessions/c/rootfs/usr")]);
+    }
+}

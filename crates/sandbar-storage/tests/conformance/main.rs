@@ -1,0 +1,113 @@
+//! The contract of [`sandbar_storage::Storage`], case by case, on every backend.
+//!
+//! A case is a function over an open storage. The macro below makes one test of each case for each backend, so a new
+//! backend is one line and a new case is one line.
+
+mod bases;
+mod content;
+mod difference;
+mod forks;
+mod limits;
+mod recovery;
+mod rollback;
+mod snapshots;
+mod volumes;
+
+macro_rules! conformance {
+    ($($module:ident: $($case:ident),* $(,)?;)*) => {
+        conformance!(@backend btrfs_image, BtrfsImage, $($module: $($case),*;)*);
+        conformance!(@backend btrfs_directory, BtrfsDirectory, $($module: $($case),*;)*);
+        conformance!(@backend local_disk_xfs, LocalDiskXfs, $($module: $($case),*;)*);
+        conformance!(@backend local_disk_ext4, LocalDiskExt4, $($module: $($case),*;)*);
+        conformance!(@backend zfs, Zfs, $($module: $($case),*;)*);
+    };
+    (@backend $backend:ident, $variant:ident, $($module:ident: $($case:ident),*;)*) => {
+        mod $backend {
+            $($(
+                #[test]
+                fn $case() {
+                    crate::$module::$case(sandbar_testing::Backend::$variant);
+                }
+            )*)*
+        }
+    };
+}
+
+conformance! {
+    bases:
+        a_base_is_listed_and_read_back,
+        a_base_is_invisible_until_it_is_committed,
+        a_dropped_stage_leaves_nothing,
+        a_base_name_is_taken_once,
+        an_unknown_base_is_refused_and_the_known_ones_are_named,
+        a_base_in_use_is_not_deleted,
+        a_deleted_base_is_gone_and_its_name_is_free,
+        a_session_never_changes_its_base;
+    volumes:
+        a_new_volume_shows_its_base,
+        a_volume_id_is_taken_once,
+        volumes_are_listed,
+        a_deleted_volume_is_gone_and_its_id_is_free,
+        deleting_a_volume_twice_is_fine,
+        mounting_twice_gives_the_same_root,
+        content_survives_unmount_and_mount,
+        writes_of_two_volumes_do_not_meet,
+        usage_grows_with_what_is_written,
+        deleted_volumes_give_their_space_back,
+        many_volumes_at_once;
+    content:
+        everything_survives_snapshot_change_everything_rollback,
+        a_deep_tree_survives_snapshot_and_rollback,
+        a_deleted_base_directory_comes_back,
+        a_base_directory_replaced_by_a_file_comes_back,
+        a_removed_and_remade_base_directory_does_not_show_the_old_files,
+        a_renamed_file_of_the_base_moves,
+        an_appended_base_file_keeps_its_mode_and_owner;
+    snapshots:
+        snapshots_are_listed_oldest_first,
+        a_snapshot_name_is_taken_once,
+        a_snapshot_does_not_change_with_the_volume,
+        an_unknown_snapshot_is_refused_and_the_known_ones_are_named,
+        a_deleted_snapshot_is_gone_and_its_name_is_free,
+        deleting_a_snapshot_twice_is_fine,
+        a_snapshot_of_an_unknown_volume_is_refused,
+        a_snapshot_taken_while_mounted_has_what_was_written,
+        a_hundred_snapshots_of_one_volume;
+    rollback:
+        rollback_drops_later_snapshots,
+        rollback_keeps_later_snapshots_when_asked,
+        rollback_goes_forward_again_to_a_kept_snapshot,
+        rollback_to_an_unknown_snapshot_changes_nothing,
+        rollback_twice_gives_the_same_tree,
+        rollback_does_not_touch_forks,
+        snapshots_continue_after_rollback;
+    forks:
+        a_fork_of_now_has_what_was_written,
+        a_fork_of_a_snapshot_has_what_was_there_then,
+        siblings_never_see_each_others_writes,
+        a_fork_survives_its_source,
+        a_fork_survives_the_snapshot_it_came_from,
+        a_fork_of_a_fork_of_a_fork,
+        a_fork_has_no_snapshots_of_its_source,
+        a_fork_to_a_taken_id_is_refused;
+    difference:
+        nothing_differs_after_a_snapshot,
+        added_modified_and_deleted_are_told,
+        a_deleted_directory_is_listed_entry_by_entry,
+        a_type_change_is_told,
+        attributes_owner_and_mode_are_told,
+        a_rewrite_with_equal_size_and_time_is_found,
+        a_snapshot_differs_from_a_later_one,
+        a_volume_differs_from_its_base_by_what_was_written,
+        diff_equals_a_brute_force_comparison_for_random_histories;
+    limits:
+        a_quota_stops_the_writer_and_nothing_else,
+        a_lifted_quota_lets_the_writer_go_on,
+        a_quota_survives_rollback,
+        a_full_pool_is_storage_full_and_deleting_works,
+        space_is_reported;
+    recovery:
+        a_reopened_storage_knows_everything,
+        half_made_things_are_removed_on_open,
+        a_volume_in_use_is_deleted_all_the_same;
+}

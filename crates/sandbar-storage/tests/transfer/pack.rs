@@ -1,0 +1,405 @@
+//! A volume packed on one storage is the same volume on another.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{MetadataExt, symlink},
+    path::{Path, PathBuf},
+};
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use sandbar_core::{BaseName, ErrorCode, SessionId, SnapshotKind, SnapshotName};
+use sandbar_storage::{
+    ForkPoint, ImportSource, Storage, VolumeSpec, import_base,
+    pack::{PackManifest, Target, delete_pack, pack, read_manifest, unpack},
+};
+use sandbar_testing::{
+    Backend, StorageFixture,
+    tree::{Entry, assert_same, one_of_everything, set_modified, set_xattr, tree},
+};
+
+use crate::{s3_double::S3Double, support::random_tree};
+
+fn id(name: &str) -> SessionId {
+    SessionId::new(name).unwrap()
+}
+
+fn snapshot_name(name: &str) -> SnapshotName {
+    SnapshotName::new(name).unwrap()
+}
+
+/// The base both sides import. Its directory lies in the first fixture's scratch.
+fn base_directory(scratch: &Path) -> PathBuf {
+    let root = scratch.join("base");
+    if !root.exists() {
+        sandbar_testing::small_base(&root);
+    }
+    root
+}
+
+fn import(storage: &dyn Storage, directory: &Path) -> BaseName {
+    let name = BaseName::new("packed").unwrap();
+    import_base(storage, &name, &ImportSource::Directory(directory.to_owned()), &|_| {}).unwrap();
+    name
+}
+
+fn pack_to(storage: &dyn Storage, volume: &SessionId, target: &Target) -> PackManifest {
+    let kind_of = |name: &SnapshotName| {
+        if name.as_str().starts_with("turn") { SnapshotKind::Turn } else { SnapshotKind::Named }
+    };
+    pack(storage, volume, target, "some/prefix", &kind_of).unwrap()
+}
+
+/// The tree of a volume at a moment, looked at through a fork.
+fn tree_at(storage: &dyn Storage, volume: &SessionId, at: &ForkPoint) -> BTreeMap<PathBuf, Entry> {
+    let look = id("look");
+    storage.fork(volume, at, &look, None).unwrap();
+    let found = tree(&storage.mount(&look).unwrap());
+    storage.delete(&look).unwrap();
+    found
+}
+
+fn assert_same_history(from: &dyn Storage, to: &dyn Storage, volume: &SessionId, copy: &SessionId) {
+    let names = |storage: &dyn Storage, volume: &SessionId| {
+        storage.snapshots(volume).unwrap().into_iter().map(|snapshot| snapshot.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(from, volume), names(to, copy));
+    let points = names(from, volume).into_iter().map(ForkPoint::Snapshot).chain([ForkPoint::Now]);
+    for point in points {
+        assert_same(&tree_at(from, volume, &point), &tree_at(to, copy, &point));
+    }
+}
+
+/// A volume with a history that changes everything there is to change.
+fn eventful(storage: &dyn Storage, base: &BaseName) -> SessionId {
+    let volume = id("eventful");
+    storage.create(&volume, &VolumeSpec { base: base.clone(), quota: None }).unwrap();
+    let root = storage.mount(&volume).unwrap();
+    let at = |path: &str| root.join(path);
+    one_of_everything(&at("workspace/all"));
+    fs::write(at("etc/config"), "changed in place").unwrap();
+    fs::remove_dir_all(at("usr/share/doc/deep/deeper")).unwrap();
+    storage.snapshot(&volume, &snapshot_name("turn-1")).unwrap();
+
+    // Replaced by an opaque directory, by a file, and by a directory.
+    fs::remove_dir_all(at("usr/share/doc/deep")).unwrap();
+    fs::create_dir(at("usr/share/doc/deep")).unwrap();
+    fs::write(at("usr/share/doc/deep/page-1"), "new").unwrap();
+    fs::remove_dir_all(at("workspace/all/sticky")).unwrap();
+    fs::write(at("workspace/all/sticky"), "a file now").unwrap();
+    fs::remove_file(at("usr/bin/tool-2")).unwrap();
+    fs::create_dir(at("usr/bin/tool-2")).unwrap();
+    fs::write(at("usr/bin/tool-2/inside"), "x").unwrap();
+    fs::remove_file(at("usr/bin/tool")).unwrap();
+    symlink("tool-3", at("usr/bin/tool")).unwrap();
+    set_xattr(&at("etc/config"), "user.note", b"seen");
+    storage.snapshot(&volume, &snapshot_name("named")).unwrap();
+    storage.snapshot(&volume, &snapshot_name("nothing-new")).unwrap();
+
+    fs::set_permissions(at("usr/bin/tool-0"), std::os::unix::fs::PermissionsExt::from_mode(0o4711)).unwrap();
+    std::os::unix::fs::chown(at("workspace"), Some(1000), Some(1000)).unwrap();
+    set_modified(&at("usr/bin/tool-4"), 1_000_000, 5);
+    set_modified(&at("usr"), 2_000_000, 6);
+    fs::remove_file(at("workspace/all/plain")).unwrap();
+    storage.unmount(&volume).unwrap();
+    volume
+}
+
+fn there_and_back(from: Backend, to: Backend) {
+    let (from, to) = (StorageFixture::new(from), StorageFixture::new(to));
+    let directory = base_directory(from.scratch());
+    let base = import(&*from.storage, &directory);
+    import(&*to.storage, &directory);
+    let volume = eventful(&*from.storage, &base);
+    let target = Target::Directory(from.scratch().join("packs"));
+    let manifest = pack_to(&*from.storage, &volume, &target);
+    let kinds: Vec<_> = manifest.snapshots().map(|snapshot| (snapshot.name.as_str(), snapshot.kind)).collect();
+    let expected =
+        [("turn-1", SnapshotKind::Turn), ("named", SnapshotKind::Named), ("nothing-new", SnapshotKind::Named)];
+    assert_eq!(kinds, expected);
+    let copy = id("copy");
+    assert_eq!(unpack(&*to.storage, &target, "some/prefix", &copy, None).unwrap(), manifest);
+    assert_same_history(&*from.storage, &*to.storage, &volume, &copy);
+}
+
+#[test]
+fn a_volume_moves_from_btrfs_to_plain_directories() {
+    there_and_back(Backend::BtrfsImage, Backend::LocalDiskExt4);
+}
+
+#[test]
+fn a_volume_moves_from_plain_directories_to_btrfs() {
+    there_and_back(Backend::LocalDiskExt4, Backend::BtrfsImage);
+}
+
+#[test]
+fn a_volume_moves_from_xfs_to_btrfs_directories() {
+    there_and_back(Backend::LocalDiskXfs, Backend::BtrfsDirectory);
+}
+
+#[test]
+fn hard_links_come_back_as_they_were() {
+    let fixture = StorageFixture::new(Backend::BtrfsImage);
+    let storage = &*fixture.storage;
+    let base = import(storage, &base_directory(fixture.scratch()));
+    let volume = id("linked");
+    storage.create(&volume, &VolumeSpec { base, quota: None }).unwrap();
+    let root = storage.mount(&volume).unwrap();
+    let at = |name: &str| root.join("workspace").join(name);
+    let equal = |name: &str| {
+        fs::write(at(name), "equal").unwrap();
+        set_modified(&at(name), 1, 0);
+    };
+    for name in ["kept", "joined", "parted"] {
+        equal(name);
+    }
+    fs::hard_link(at("kept"), at("kept-too")).unwrap();
+    fs::hard_link(at("parted"), at("parted-too")).unwrap();
+    // A file of the base gets a second name.
+    fs::hard_link(root.join("usr/bin/tool-3"), at("tool-3")).unwrap();
+    equal("joined-too");
+    storage.snapshot(&volume, &snapshot_name("one")).unwrap();
+    // The same content under the same names; only what is one file and what is two has changed.
+    let parent = |path: &Path| set_modified(path, 77, 0);
+    fs::remove_file(at("joined-too")).unwrap();
+    fs::hard_link(at("joined"), at("joined-too")).unwrap();
+    fs::remove_file(at("parted-too")).unwrap();
+    equal("parted-too");
+    parent(&root.join("workspace"));
+    storage.unmount(&volume).unwrap();
+
+    let target = Target::Directory(fixture.scratch().join("packs"));
+    pack_to(storage, &volume, &target);
+    let copy = id("copy");
+    unpack(storage, &target, "some/prefix", &copy, None).unwrap();
+    assert_same_history(storage, storage, &volume, &copy);
+    let root = storage.mount(&copy).unwrap();
+    let inode = |name: &str| fs::metadata(root.join(name)).unwrap().ino();
+    assert_eq!(inode("workspace/joined"), inode("workspace/joined-too"));
+    assert_ne!(inode("workspace/parted"), inode("workspace/parted-too"));
+    assert_eq!(inode("workspace/tool-3"), inode("usr/bin/tool-3"));
+}
+
+#[test]
+fn any_history_comes_back() {
+    let fixture = StorageFixture::new(Backend::LocalDiskExt4);
+    let storage = &*fixture.storage;
+    let base = import(storage, &base_directory(fixture.scratch()));
+    let target = Target::Directory(fixture.scratch().join("packs"));
+    let config = ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() };
+    let steps = prop::collection::vec((random_tree(), prop::collection::vec(any::<prop::sample::Index>(), 0..6)), 1..4);
+    TestRunner::new(config)
+        .run(&steps, |steps| {
+            let volume = id("random");
+            storage.create(&volume, &VolumeSpec { base: base.clone(), quota: None }).unwrap();
+            let root = storage.mount(&volume).unwrap();
+            for (number, (nodes, deletions)) in steps.iter().enumerate() {
+                for node in nodes {
+                    node.make(&root);
+                }
+                for index in deletions {
+                    let paths: Vec<_> = tree(&root).into_keys().skip(1).collect();
+                    if !paths.is_empty() {
+                        sandbar_storage::remove_tree(&root.join(index.get(&paths))).unwrap();
+                    }
+                }
+                storage.snapshot(&volume, &snapshot_name(&format!("s{number}"))).unwrap();
+            }
+            pack_to(storage, &volume, &target);
+            let copy = id("copy");
+            unpack(storage, &target, "some/prefix", &copy, None).unwrap();
+            assert_same_history(storage, storage, &volume, &copy);
+            storage.delete(&volume).unwrap();
+            storage.delete(&copy).unwrap();
+            delete_pack(&target, "some/prefix").unwrap();
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_volume_travels_through_s3() {
+    let server = S3Double::start();
+    let fixture = StorageFixture::new(Backend::BtrfsImage);
+    let storage = &*fixture.storage;
+    let base = import(storage, &base_directory(fixture.scratch()));
+    let volume = eventful(storage, &base);
+    // More than two parts of an upload.
+    let root = storage.mount(&volume).unwrap();
+    let noise = blake3::Hasher::new().update(b"noise").finalize_xof();
+    fs::write(root.join("workspace/noise"), read_all(noise, 40 << 20)).unwrap();
+    let manifest = pack_to(storage, &volume, &server.target());
+    assert!(manifest.size() > 40 << 20);
+    assert_eq!(server.keys().len(), 9, "{:?}", server.keys());
+    let copy = id("copy");
+    unpack(storage, &server.target(), "some/prefix", &copy, None).unwrap();
+    assert_same_history(storage, storage, &volume, &copy);
+    assert_eq!(server.open_uploads(), 0);
+    delete_pack(&server.target(), "some/prefix").unwrap();
+    assert_eq!(server.keys(), Vec::<String>::new());
+}
+
+fn read_all(mut stream: blake3::OutputReader, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    stream.fill(&mut bytes);
+    bytes
+}
+
+/// A storage with a packed volume.
+struct Packed {
+    fixture: StorageFixture,
+    target: Target,
+    directory: PathBuf,
+    manifest: PackManifest,
+}
+
+impl Packed {
+    fn new() -> Self {
+        let fixture = StorageFixture::new(Backend::LocalDiskExt4);
+        let base = import(&*fixture.storage, &base_directory(fixture.scratch()));
+        let volume = eventful(&*fixture.storage, &base);
+        let directory = fixture.scratch().join("packs");
+        let target = Target::Directory(directory.clone());
+        let manifest = pack_to(&*fixture.storage, &volume, &target);
+        Self { fixture, target, directory: directory.join("some/prefix"), manifest }
+    }
+
+    fn unpack_fails(&self) -> sandbar_core::Error {
+        let before = self.fixture.storage.volumes().unwrap();
+        let error = unpack(&*self.fixture.storage, &self.target, "some/prefix", &id("copy"), None).unwrap_err();
+        assert_eq!(self.fixture.storage.volumes().unwrap(), before);
+        error
+    }
+
+    fn edit_manifest(&self, edit: impl FnOnce(&mut serde_json::Value)) {
+        let path = self.directory.join("manifest.json");
+        let mut value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        edit(&mut value);
+        fs::write(&path, value.to_string()).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_pack_makes_no_volume() {
+    let packed = Packed::new();
+    for step in &packed.manifest.steps {
+        for object in [&step.deleted, &step.entries] {
+            let path = packed.directory.join(&object.name);
+            let good = fs::read(&path).unwrap();
+            let mut bad = good.clone();
+            bad[good.len() / 2] ^= 1;
+            for damaged in [&bad[..], &good[..good.len() - 1], &[&good[..], b"more"].concat()] {
+                fs::write(&path, damaged).unwrap();
+                let error = packed.unpack_fails();
+                assert!(error.message().contains("damaged") && error.message().contains(&object.name), "{error}");
+            }
+            fs::remove_file(&path).unwrap();
+            assert_eq!(packed.unpack_fails().code(), ErrorCode::FileNotFound);
+            fs::write(&path, good).unwrap();
+        }
+    }
+    unpack(&*packed.fixture.storage, &packed.target, "some/prefix", &id("copy"), None).unwrap();
+}
+
+#[test]
+fn a_pack_without_a_manifest_is_none() {
+    let packed = Packed::new();
+    fs::remove_file(packed.directory.join("manifest.json")).unwrap();
+    assert_eq!(packed.unpack_fails().code(), ErrorCode::FileNotFound);
+    assert_eq!(read_manifest(&packed.target, "some/prefix").unwrap_err().code(), ErrorCode::FileNotFound);
+    delete_pack(&packed.target, "some/prefix").unwrap();
+    assert!(!packed.directory.exists(), "what a failed pack left is deleted too");
+    delete_pack(&packed.target, "some/prefix").unwrap();
+}
+
+#[test]
+fn a_pack_of_another_format_is_refused() {
+    let packed = Packed::new();
+    packed.edit_manifest(|manifest| manifest["format"] = 99.into());
+    let error = packed.unpack_fails();
+    assert!(error.message().contains("format 99") && error.hint().is_some(), "{error}");
+}
+
+#[test]
+fn the_base_must_be_there_and_the_same() {
+    let packed = Packed::new();
+    packed.edit_manifest(|manifest| manifest["base"] = "elsewhere".into());
+    let error = packed.unpack_fails();
+    assert_eq!(error.code(), ErrorCode::BaseNotFound);
+    assert!(error.hint().unwrap().contains("sandbar base import elsewhere"), "{:?}", error.hint());
+
+    packed.edit_manifest(|manifest| manifest["base"] = packed.fixture.base.as_str().into());
+    let error = packed.unpack_fails();
+    assert_eq!(error.code(), ErrorCode::InvalidState);
+    assert!(error.message().contains("differs") && error.hint().is_some(), "{error}");
+}
+
+#[test]
+fn neither_a_pack_nor_a_volume_is_overwritten() {
+    let packed = Packed::new();
+    let storage = &*packed.fixture.storage;
+    let kind_of = |_: &SnapshotName| SnapshotKind::Named;
+    let error = pack(storage, &id("eventful"), &packed.target, "some/prefix", &kind_of).unwrap_err();
+    assert_eq!(error.field(), Some("prefix"));
+    let error = unpack(storage, &packed.target, "some/prefix", &id("eventful"), None).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SessionExists);
+    assert_eq!(storage.snapshots(&id("eventful")).unwrap().len(), 3, "the volume that was there is untouched");
+    for prefix in ["", "a//b", "../up"] {
+        let error = pack(storage, &id("eventful"), &packed.target, prefix, &kind_of).unwrap_err();
+        assert_eq!(error.field(), Some("prefix"), "{prefix}");
+    }
+}
+
+#[test]
+fn a_pack_that_fails_leaves_nothing_behind() {
+    let fixture = StorageFixture::new(Backend::LocalDiskExt4);
+    let base = import(&*fixture.storage, &base_directory(fixture.scratch()));
+    let volume = eventful(&*fixture.storage, &base);
+    let root = fixture.storage.mount(&volume).unwrap();
+    let noise = blake3::Hasher::new().update(b"noise").finalize_xof();
+    fs::write(root.join("workspace/noise"), read_all(noise, 8 << 20)).unwrap();
+    // A place with too little room for the last step.
+    let small = fixture.scratch().join("small");
+    fs::create_dir(&small).unwrap();
+    let options = c"size=2m";
+    rustix::mount::mount("none", &small, "tmpfs", rustix::mount::MountFlags::empty(), Some(options)).unwrap();
+    let target = Target::Directory(small.clone());
+    let kind_of = |_: &SnapshotName| SnapshotKind::Named;
+    let error = pack(&*fixture.storage, &volume, &target, "some/prefix", &kind_of).unwrap_err();
+    let left = tree(&small);
+    rustix::mount::unmount(&small, rustix::mount::UnmountFlags::DETACH).unwrap();
+    assert_eq!(error.code(), ErrorCode::StorageFull, "{}", error.chain());
+    assert_eq!(left.len(), 1, "{:?}", left.keys());
+}
+
+#[test]
+fn a_volume_on_this_machines_programs_is_packed_too() {
+    let fixture = StorageFixture::new(Backend::BtrfsImage);
+    let storage = &*fixture.storage;
+    let base = BaseName::new("machine").unwrap();
+    import_base(storage, &base, &ImportSource::Host, &|_| {}).unwrap();
+    let volume = id("hosted");
+    storage.create(&volume, &VolumeSpec { base, quota: None }).unwrap();
+    let root = storage.mount(&volume).unwrap();
+    fs::write(root.join("usr/bin/new-tool"), "x").unwrap();
+    fs::remove_file(root.join("usr/bin/env")).unwrap();
+    fs::write(root.join("workspace/file"), "work").unwrap();
+    storage.snapshot(&volume, &snapshot_name("one")).unwrap();
+    fs::remove_file(root.join("usr/bin/new-tool")).unwrap();
+    storage.unmount(&volume).unwrap();
+    let target = Target::Directory(fixture.scratch().join("packs"));
+    let manifest = pack_to(storage, &volume, &target);
+    assert!(manifest.base_fingerprint.starts_with("machine:"));
+    assert!(manifest.size() < 1 << 20, "the machine itself is not packed");
+    let copy = id("copy");
+    unpack(storage, &target, "some/prefix", &copy, None).unwrap();
+    let root = storage.mount(&copy).unwrap();
+    assert!(!root.join("usr/bin/env").exists() && !root.join("usr/bin/new-tool").exists());
+    assert!(root.join("usr/bin/sh").exists());
+    assert_eq!(fs::read_to_string(root.join("workspace/file")).unwrap(), "work");
+    let changes = sandbar_storage::diff::between(
+        &storage.view(&volume, &ForkPoint::Now).unwrap(),
+        &storage.view(&copy, &ForkPoint::Now).unwrap(),
+    );
+    assert_eq!(changes.unwrap().into_iter().map(|entry| entry.change).collect::<Vec<_>>(), []);
+}

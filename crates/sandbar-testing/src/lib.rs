@@ -1,0 +1,19 @@
+//! What tests share.
+//!
+//! Everything made here is real and goes away with the test, also when the test fails or is killed: mounts live in a
+//! private mount namespace, loop devices clear themselves, files lie below `/var/tmp/sandbar-test-*`.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up should stop where it stands")]
+
+mod condition;
+mod image;
+mod namespace;
+mod storage_fixture;
+pub mod tree;
+mod zfs_pool;
+
+pub use condition::eventually;
+pub use image::{FileSystem, Image};
+pub use namespace::private_mounts;
+pub use storage_fixture::{Backend, StorageFixture, commit_base, small_base};
+pub use zfs_pool::{ZfsDaemon, ZfsPool};
