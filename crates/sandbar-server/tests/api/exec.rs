@@ -157,6 +157,22 @@ fn signals_reach_the_command() {
 }
 
 #[test]
+fn a_signal_overtakes_stdin_that_the_command_does_not_read() {
+    World::run(async |world| {
+        let client = world.client(WireProtocol::Connect).await;
+        let session = world.session(&client).await;
+        let script = "trap 'exit 5' INT; echo ready; while :; do sleep 0.01; done";
+        let mut command = client.exec(&session.id, piped(script)).await.unwrap();
+        assert_eq!(command.next_event().await.unwrap(), Some(ExecEvent::Stdout("ready\n".into())));
+        let stdin = command.stdin().unwrap();
+        let feeder = tokio::spawn(async move { stdin.write(vec![7; 16 << 20].into()).await });
+        command.signal(2).await.unwrap();
+        assert_eq!(Ended::of(command).await.status.code, Some(5));
+        assert_eq!(feeder.await.unwrap().unwrap_err().code(), ErrorCode::InvalidState);
+    });
+}
+
+#[test]
 fn limits_of_a_command_are_kept_and_told() {
     World::run(async |world| {
         let client = world.client(WireProtocol::Connect).await;
