@@ -8,6 +8,8 @@
 mod condition;
 mod image;
 mod namespace;
+mod server;
+mod skip;
 mod storage_fixture;
 pub mod tree;
 mod zfs_pool;
@@ -15,5 +17,7 @@ mod zfs_pool;
 pub use condition::eventually;
 pub use image::{FileSystem, Image};
 pub use namespace::private_mounts;
+pub use server::{Finished, TestServer, TestServerOptions};
+pub use skip::report_skip;
 pub use storage_fixture::{Backend, StorageFixture, commit_base, small_base};
 pub use zfs_pool::{ZfsDaemon, ZfsPool};

@@ -74,6 +74,8 @@ pub struct UnpackOptions<'a> {
     pub owner: Option<(u32, u32)>,
     /// Gets the entries and bytes unpacked so far, often.
     pub progress: &'a dyn Fn(u64, u64),
+    /// Sees each entry before anything is done about it: may change it, and says whether it is wanted.
+    pub select: &'a dyn Fn(&mut ArchiveEntry) -> bool,
 }
 
 impl UnpackOptions<'_> {
@@ -86,6 +88,7 @@ impl UnpackOptions<'_> {
         limits: Limits::NONE,
         owner: None,
         progress: &|_, _| {},
+        select: &|_| true,
     };
 }
 
@@ -156,7 +159,10 @@ impl<'a> Unpacker<'a> {
     /// Unpacks one archive to its end. A failure leaves what was unpacked before it.
     pub fn unpack<R: Read>(&mut self, archive: &mut ArchiveReader<R>) -> Result<()> {
         self.unpacked.clear();
-        while let Some(entry) = archive.next_entry()? {
+        while let Some(mut entry) = archive.next_entry()? {
+            if !(self.options.select)(&mut entry) {
+                continue;
+            }
             self.summary.entries += 1;
             if self.summary.entries > self.options.limits.entries {
                 return Err(Self::too_much(&format!("{} entries", self.options.limits.entries)));

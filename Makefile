@@ -1,0 +1,48 @@
+# The front door. `make` alone lists what there is.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Build results live outside the tree, so that several clones share them; an exported value wins.
+export CARGO_TARGET_DIR ?= $(HOME)/.cache/sandbar/target
+CARGO ?= cargo
+
+.PHONY: help setup setup-tests tools build run test bench lint fmt deny machete
+
+help: ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install what the program needs, where it is missing (root), or name it (not root)
+	@scripts/setup.sh program
+
+setup-tests: ## The same for what the tests need
+	@scripts/setup.sh program tests
+
+tools: ## Install the cargo tools the lints need, where they are missing
+	@scripts/setup.sh tools
+
+build: setup ## Build ./bin/sandbar, release mode, one static binary
+	@scripts/build.sh
+
+run: build ## Start a host here, in the foreground, and say what to type next
+	@./bin/sandbar up
+
+test: setup-tests ## Run every test on real backends, then look for anything left behind
+	@scripts/test.sh
+
+bench: setup-tests ## Measure this machine: one run, ratios to raw baselines
+	@$(CARGO) bench --workspace --bench '*'
+
+lint: ## Formatting and clippy, warnings denied
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+fmt: ## Format the code
+	@$(CARGO) fmt --all
+
+deny: tools ## Check licences, bans and sources of the dependencies
+	@$(CARGO) deny --workspace check bans licenses sources
+
+machete: tools ## Look for dependencies nobody uses
+	@$(CARGO) machete

@@ -1,0 +1,138 @@
+//! `sandbar base`.
+
+use std::{path::Path, process::ExitCode};
+
+use clap::{Arg, ArgMatches, Command};
+use sandbar_client::Client;
+use sandbar_core::{BaseName, ByteCount, Error, Result};
+
+use crate::{
+    arguments::{json, many, quiet, required},
+    failure::{Outcome, exit, say_error},
+    output, parse,
+    progress::Progress,
+    view::{BaseView, age},
+};
+
+#[derive(Debug)]
+pub(crate) enum BaseCommand {
+    Ls { quiet: bool, json: bool },
+    Import { name: BaseName, source: String },
+    Rm { names: Vec<BaseName> },
+}
+
+pub(crate) fn define() -> Command {
+    let name = || Arg::new("name").value_name("NAME").required(true).value_parser(parse::word::<BaseName>);
+    Command::new("base")
+        .about("List, import and remove bases: the read-only trees sandboxes start from")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("ls")
+                .about("List bases")
+                .after_help("Examples:\n  sandbar base ls\n  sandbar base ls --json")
+                .args([quiet("Print names only"), json()]),
+        )
+        .subcommand(
+            Command::new("import")
+                .about("Make a base and print its name")
+                .long_about(
+                    "\
+Make a base and print its name.
+
+SOURCE is `host` (this machine's programs and libraries), or a path on the host's disk: a directory, a tar (also .gz or
+.zst), an OCI layout or a docker-archive. Which one it is is found by looking.",
+                )
+                .after_help(
+                    "\
+Examples:
+  sandbar base import debian ./debian.tar.zst
+  sandbar base import rootfs /srv/rootfs
+  docker save alpine -o alpine.tar && sandbar base import alpine alpine.tar
+  sandbar base import fresh host",
+                )
+                .arg(name().help("Its name"))
+                .arg(Arg::new("source").value_name("SOURCE").required(true).help("What to import; `./host` is a path")),
+        )
+        .subcommand(
+            Command::new("rm")
+                .about("Remove bases no sandbox stands on")
+                .after_help("Examples:\n  sandbar base rm debian")
+                .arg(name().num_args(1..).help("The bases")),
+        )
+}
+
+impl BaseCommand {
+    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
+        match matches.remove_subcommand() {
+            Some((verb, mut given)) if verb == "import" => {
+                Ok(Self::Import { name: required(&mut given, "name")?, source: required(&mut given, "source")? })
+            }
+            Some((verb, mut given)) if verb == "rm" => Ok(Self::Rm { names: many(&mut given, "name") }),
+            Some((_, given)) => Ok(Self::Ls { quiet: given.get_flag("quiet"), json: given.get_flag("json") }),
+            None => Err(Error::internal("there is no verb after `base`")),
+        }
+    }
+}
+
+pub(crate) async fn execute(command: BaseCommand, client: &Client) -> Outcome {
+    match command {
+        BaseCommand::Ls { quiet, json } => list(quiet, json, client).await,
+        BaseCommand::Import { name, source } => import(&name, &source, client).await,
+        BaseCommand::Rm { names } => remove(&names, client).await,
+    }
+}
+
+async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {
+    let bases = client.list_bases().await?;
+    if json {
+        output::json(&bases.iter().map(BaseView::from).collect::<Vec<_>>())?;
+    } else if quiet {
+        for base in &bases {
+            output::line(&base.name)?;
+        }
+    } else {
+        let rows = bases
+            .iter()
+            .map(|base| [base.name.to_string(), base.source.clone(), age(base.created), base.size.to_string()]);
+        output::table(["NAME", "SOURCE", "CREATED", "SIZE"], rows)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn import(name: &BaseName, source: &str, client: &Client) -> Outcome {
+    let source = if source == "host" { source.to_owned() } else { absolute(source)? };
+    let progress = Progress::new("importing");
+    let base = client
+        .import_base(name, &source, |so_far| {
+            progress.show(&format!("{} entries, {}", so_far.entries, ByteCount(so_far.bytes)));
+        })
+        .await?;
+    drop(progress);
+    output::line(&base.name)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The host has a working directory of its own: paths are made absolute here.
+fn absolute(source: &str) -> Result<String> {
+    let complain = |why: &str| {
+        Error::invalid("source", format!("`{}` {why}", source.escape_debug()))
+            .with_hint("give `host`, or the path of a directory, tar, OCI layout or docker-archive")
+    };
+    let path = std::path::absolute(Path::new(source)).map_err(|_| complain("is not a path"))?;
+    path.into_os_string().into_string().map_err(|_| complain("is not UTF-8"))
+}
+
+async fn remove(names: &[BaseName], client: &Client) -> Outcome {
+    let mut code = ExitCode::SUCCESS;
+    for name in names {
+        match client.delete_base(name).await {
+            Ok(()) => output::line(name)?,
+            Err(error) => {
+                say_error(&error);
+                code = ExitCode::from(exit::FAILED);
+            }
+        }
+    }
+    Ok(code)
+}

@@ -1,0 +1,74 @@
+//! From what was typed to the verb that does it.
+
+use std::future::Future;
+
+use clap::ArgMatches;
+use sandbar_core::Error;
+
+use super::{
+    base::{self, BaseCommand},
+    cp::{self, CpArgs},
+    diff::{self, DiffArgs},
+    doctor::{self, DoctorArgs},
+    exec::{self, ExecArgs},
+    fork::{self, ForkArgs},
+    inspect::{self, InspectArgs},
+    ls::{self, LsArgs},
+    new::{self, NewArgs},
+    rm::{self, RmArgs},
+    rollback::{self, RollbackArgs},
+    run::{self, RunArgs},
+    snapshot::{self, SnapshotArgs},
+    snapshots::{self, SnapshotsArgs},
+    turn::{self, TurnArgs},
+    up::{self, UpArgs},
+};
+use crate::{arguments::optional, connection::connect, failure::Outcome};
+
+/// Reads the arguments of a verb, connects, and carries it out.
+macro_rules! with_client {
+    ($url:expr, $execute:path, $arguments:expr) => {{
+        let arguments = $arguments;
+        block_on(async { $execute(arguments, &connect($url).await?).await })
+    }};
+}
+
+/// Carries out one command line. `up` and `doctor` need no server.
+pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
+    let Some((verb, mut given)) = matches.remove_subcommand() else {
+        return Err(Error::internal("there is no verb").into());
+    };
+    let url: Option<String> = optional(&mut given, "url").or_else(|| optional(&mut matches, "url"));
+    let url = url.as_deref();
+    match verb.as_str() {
+        "up" => up::execute(UpArgs::read(&mut given)),
+        "doctor" => doctor::execute(&DoctorArgs::read(&mut given), url),
+        "new" => with_client!(url, new::execute, NewArgs::read(&mut given)?),
+        "run" => with_client!(url, run::execute, RunArgs::read(&mut given)?),
+        "exec" => with_client!(url, exec::execute, ExecArgs::read(&mut given)?),
+        "cp" => with_client!(url, cp::execute, CpArgs::read(&mut given)?),
+        "ls" => with_client!(url, ls::execute, LsArgs::read(&mut given)),
+        "inspect" => with_client!(url, inspect::execute, InspectArgs::read(&mut given)?),
+        "rm" => with_client!(url, rm::execute, RmArgs::read(&mut given)),
+        "snapshot" => with_client!(url, snapshot::execute, SnapshotArgs::read(&mut given)?),
+        "snapshots" => with_client!(url, snapshots::execute, SnapshotsArgs::read(&mut given)?),
+        "rollback" => with_client!(url, rollback::execute, RollbackArgs::read(&mut given)?),
+        "fork" => with_client!(url, fork::execute, ForkArgs::read(&mut given)?),
+        "diff" => with_client!(url, diff::execute, DiffArgs::read(&mut given)?),
+        "turn" => with_client!(url, turn::execute, TurnArgs::read(&mut given)?),
+        "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
+        other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
+    }
+}
+
+/// A client needs one thread: what it waits for is elsewhere.
+fn block_on(work: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::io("could not start the async runtime", error))?;
+    let outcome = runtime.block_on(work);
+    // A thread that still waits for the terminal's next line must not keep us here.
+    runtime.shutdown_background();
+    outcome
+}

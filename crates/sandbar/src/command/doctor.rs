@@ -1,0 +1,177 @@
+//! `sandbar doctor`.
+
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{ArgMatches, Command};
+use sandbar_core::{Error, ErrorCode, Result};
+use sandbar_host::StorageChoice;
+use serde::Serialize;
+
+use crate::{
+    arguments::{json, option, optional},
+    config::Settings,
+    connection,
+    doctor::{Finding, Status, examine},
+    failure::{Outcome, describe, exit},
+    output,
+};
+
+/// How long a server may take to answer before it counts as silent.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(crate) struct DoctorArgs {
+    data_dir: Option<PathBuf>,
+    config: Option<PathBuf>,
+    json: bool,
+}
+
+pub(crate) fn define() -> Command {
+    let path = clap::value_parser!(PathBuf);
+    Command::new("doctor")
+        .about("Say what this machine can do, what is missing and how to get it")
+        .long_about(
+            "\
+Say what this machine can do, what is missing and how to get it.
+
+Everything is tried, not guessed, and nothing stays behind. Works without a running host. Ends with 1 when a host could
+not start here with the present configuration.",
+        )
+        .after_help(
+            "\
+Examples:
+  sandbar doctor
+  sandbar doctor --data-dir /srv/sandbar
+  sandbar doctor --json",
+        )
+        .args([
+            option("data-dir", "DIR", "The data directory to examine").value_parser(path.clone()),
+            option("config", "FILE", "Configuration file, TOML").value_parser(path),
+            json(),
+        ])
+}
+
+impl DoctorArgs {
+    pub(crate) fn read(matches: &mut ArgMatches) -> Self {
+        Self {
+            data_dir: optional(matches, "data-dir"),
+            config: optional(matches, "config"),
+            json: matches.get_flag("json"),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    usable: bool,
+    findings: BTreeMap<&'static str, Vec<Finding>>,
+    configuration: BTreeMap<String, Entry>,
+    server: ServerEntry,
+}
+
+#[derive(Debug, Serialize)]
+struct Entry {
+    value: toml::Value,
+    origin: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ServerEntry {
+    url: String,
+    answers: bool,
+    detail: String,
+}
+
+pub(crate) fn execute(args: &DoctorArgs, url: Option<&str>) -> Outcome {
+    let settings = Settings::load(args.config.as_deref(), |layers| {
+        let data_dir = args.data_dir.as_ref().map(|path| path.to_string_lossy().into_owned());
+        layers.add_flag("data-dir", "data_dir", data_dir);
+    })?;
+    let groups = examine(&settings.host.data_dir, settings.host.pool_name.as_deref());
+    let usable = storage_works(&settings, &groups);
+    let server = probe_server(url)?;
+    let code = if usable { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) };
+    if args.json {
+        let findings = groups.into_iter().collect();
+        output::json(&Report { usable, findings, configuration: configuration(&settings)?, server })?;
+    } else {
+        print(&groups, &settings, &server, usable)?;
+    }
+    Ok(code)
+}
+
+/// Whether the storage the configuration asks for can be had.
+fn storage_works(settings: &Settings, groups: &[(&'static str, Vec<Finding>)]) -> bool {
+    let storage = groups.iter().find(|(name, _)| *name == "storage").map(|(_, findings)| findings.as_slice());
+    let works = |finding: &&Finding| finding.status == Status::Ok;
+    match settings.host.storage_backend {
+        StorageChoice::Auto => storage.is_some_and(|findings| findings.iter().any(|finding| works(&finding))),
+        StorageChoice::Named(kind) => {
+            storage.is_some_and(|findings| findings.iter().filter(works).any(|finding| finding.name == kind.as_str()))
+        }
+    }
+}
+
+/// Asks the server the other verbs would talk to. That none answers is a fact, not a failure.
+fn probe_server(url: Option<&str>) -> Outcome<ServerEntry> {
+    let url = connection::server_url(url);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::io("could not start the async runtime", error))?;
+    let asked = runtime.block_on(async {
+        let client = connection::connect(Some(&url)).await?;
+        let asking = client.capabilities();
+        tokio::time::timeout(PATIENCE, asking)
+            .await
+            .map_err(|_| Error::new(ErrorCode::Timeout, format!("no answer within {} s", PATIENCE.as_secs())))?
+    });
+    Ok(match asked {
+        Ok(answer) => {
+            let detail = format!("storage {}, runtime {}: {}", answer.storage, answer.runtime, answer.isolation);
+            ServerEntry { url, answers: true, detail }
+        }
+        Err(error) => ServerEntry { url, answers: false, detail: describe(&error) },
+    })
+}
+
+/// Every key with its value and where it came from.
+fn configuration(settings: &Settings) -> Result<BTreeMap<String, Entry>> {
+    let entry = |(key, value): (String, toml::Value)| {
+        let origin = settings.origins.get(&key).map_or_else(|| "default".to_owned(), ToString::to_string);
+        (key, Entry { value, origin })
+    };
+    Ok(settings.values()?.into_iter().map(entry).collect())
+}
+
+fn print(groups: &[(&str, Vec<Finding>)], settings: &Settings, server: &ServerEntry, usable: bool) -> Outcome<()> {
+    let style = output::stdout_style();
+    for (group, findings) in groups {
+        output::line(format_args!("{}{group}{}", style.bold, style.reset))?;
+        for finding in findings {
+            let colour = if finding.status == Status::Ok { style.good } else { style.bad };
+            let status = finding.status.as_str();
+            output::line(format_args!("  {colour}{status:<8}{} {:<11} {}", style.reset, finding.name, finding.detail))?;
+            if let Some(fix) = &finding.fix {
+                output::line(format_args!("{:23}fix: {fix}", ""))?;
+            }
+        }
+    }
+    output::line(format_args!("{}configuration{}", style.bold, style.reset))?;
+    for (key, entry) in configuration(settings)? {
+        output::line(format_args!("  {key} = {} ({})", entry.value, entry.origin))?;
+    }
+    for (variable, meant) in &settings.unknown_variables {
+        let meant = meant.as_ref().map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+        output::line(format_args!("  {variable} is set and is no key of the configuration{meant}"))?;
+    }
+    output::line(format_args!("{}server{}", style.bold, style.reset))?;
+    let status = if server.answers { "ok" } else { "missing" };
+    let colour = if server.answers { style.good } else { style.bad };
+    output::line(format_args!("  {colour}{status:<8}{} {} {}", style.reset, server.url, server.detail))?;
+    output::line(if usable {
+        "a host can start here: `sandbar up`"
+    } else {
+        "a host cannot start here with this configuration: see the fixes above"
+    })
+}

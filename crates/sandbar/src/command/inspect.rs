@@ -1,0 +1,73 @@
+//! `sandbar inspect`.
+
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+use sandbar_client::Client;
+use sandbar_core::{Result, SessionId};
+
+use crate::{
+    arguments::{id, json, required},
+    failure::Outcome,
+    output,
+    view::{SessionView, age, moment, printable_labels},
+};
+
+#[derive(Debug)]
+pub(crate) struct InspectArgs {
+    id: SessionId,
+    json: bool,
+}
+
+pub(crate) fn define() -> Command {
+    Command::new("inspect")
+        .about("Show everything known about a sandbox")
+        .after_help(
+            "\
+Examples:
+  sandbar inspect build-42
+  sandbar inspect build-42 --json",
+        )
+        .args([id(), json()])
+}
+
+impl InspectArgs {
+    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
+        Ok(Self { id: required(matches, "id")?, json: matches.get_flag("json") })
+    }
+}
+
+pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
+    let session = client.get_session(&args.id).await?;
+    if args.json {
+        output::json(&SessionView::from(&session))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let capabilities = client.capabilities().await?;
+    let parent = session.parent.as_ref().map(|(id, snapshot)| match snapshot {
+        Some(snapshot) => format!("{id} at {snapshot}"),
+        None => id.to_string(),
+    });
+    let rows = [
+        ("id", Some(session.id.to_string())),
+        ("state", Some(session.state.to_string())),
+        ("base", Some(session.base.to_string())),
+        ("forked from", parent),
+        ("created", Some(format!("{} ({})", moment(session.created), age(session.created)))),
+        ("expires", session.expires.map(moment)),
+        ("space used", Some(session.space_used.to_string())),
+        ("quota", Some(session.quota.map_or_else(|| "none".to_owned(), |quota| quota.to_string()))),
+        ("turns", Some(session.turn_count.to_string())),
+        ("snapshots", Some(session.snapshot_count.to_string())),
+        ("labels", Some(printable_labels(&session.labels)).filter(|labels| !labels.is_empty())),
+        ("storage", Some(session.storage.to_string())),
+        ("runtime", Some(session.runtime.to_string())),
+        ("isolation", Some(capabilities.isolation)),
+    ];
+    for (name, value) in rows {
+        if let Some(value) = value {
+            output::line(format_args!("{:<12} {value}", format!("{name}:")))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

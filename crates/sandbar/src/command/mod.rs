@@ -1,0 +1,21 @@
+//! The verbs, one file each.
+
+pub(crate) mod base;
+pub(crate) mod cp;
+pub(crate) mod diff;
+mod dispatch;
+pub(crate) mod doctor;
+pub(crate) mod exec;
+pub(crate) mod fork;
+pub(crate) mod inspect;
+pub(crate) mod ls;
+pub(crate) mod new;
+pub(crate) mod rm;
+pub(crate) mod rollback;
+pub(crate) mod run;
+pub(crate) mod snapshot;
+pub(crate) mod snapshots;
+pub(crate) mod turn;
+pub(crate) mod up;
+
+pub(crate) use dispatch::dispatch;

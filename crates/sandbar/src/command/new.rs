@@ -1,0 +1,103 @@
+//! `sandbar new`.
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::{Arg, ArgMatches, Command};
+use sandbar_client::Client;
+use sandbar_core::{BaseName, ByteCount, NetworkAccess, Resources, Result, SessionId, SessionSpec};
+
+use crate::{
+    arguments::{many, option, optional, pairs, required},
+    failure::Outcome,
+    output, parse,
+};
+
+/// What a sandbox is made from; `new` and `run` share it.
+#[derive(Debug)]
+pub(crate) struct SandboxOptions {
+    base: BaseName,
+    labels: Vec<(String, String)>,
+    env: Vec<(String, String)>,
+    quota: Option<ByteCount>,
+    cpus: Option<f64>,
+    memory: Option<ByteCount>,
+    network: Option<NetworkAccess>,
+    ttl: Option<Duration>,
+}
+
+impl SandboxOptions {
+    pub(crate) fn define() -> [Arg; 8] {
+        [
+            option("base", "NAME", "The base to start from; `sandbar base ls` lists them")
+                .default_value("host")
+                .value_parser(parse::word::<BaseName>),
+            pairs("label", "Tag the sandbox; may be given several times"),
+            pairs("env", "Set a variable for everything that runs in it; may be given several times").short('e'),
+            option("quota", "SIZE", "Bound what the sandbox may hold beyond its base: 512M, 2G")
+                .value_parser(parse::size),
+            option("cpus", "N", "CPUs it may use: 0.5, 2").value_parser(parse::cpus).allow_negative_numbers(true),
+            option("memory", "SIZE", "Memory it may use: 512M").value_parser(parse::size),
+            option("network", "ACCESS", "What it may reach: none or full. A wish the runtime cannot keep is refused")
+                .value_parser(parse::word::<NetworkAccess>),
+            option("ttl", "TIME", "Destroy it by itself after this time: 30m, 1h").value_parser(parse::duration),
+        ]
+    }
+
+    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
+        Ok(Self {
+            base: required(matches, "base")?,
+            labels: many(matches, "label"),
+            env: many(matches, "env"),
+            quota: optional(matches, "quota"),
+            cpus: optional(matches, "cpus"),
+            memory: optional(matches, "memory"),
+            network: optional(matches, "network"),
+            ttl: optional(matches, "ttl"),
+        })
+    }
+
+    pub(crate) fn into_spec(self, id: Option<SessionId>) -> SessionSpec {
+        SessionSpec {
+            base: self.base,
+            id,
+            quota: self.quota,
+            labels: self.labels.into_iter().collect(),
+            resources: Resources { cpus: self.cpus, memory: self.memory, ..Resources::default() },
+            network: self.network,
+            env: self.env.into_iter().collect(),
+            time_to_live: self.ttl,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct NewArgs {
+    id: Option<SessionId>,
+    options: SandboxOptions,
+}
+
+pub(crate) fn define() -> Command {
+    Command::new("new")
+        .about("Make a sandbox and print its id")
+        .after_help(
+            "\
+Examples:
+  sandbar new
+  sandbar new --id build-42 --label team=red --quota 2G --ttl 1h
+  id=$(sandbar new --base debian)",
+        )
+        .arg(option("id", "ID", "Its id; a random one when left out").value_parser(parse::word::<SessionId>))
+        .args(SandboxOptions::define())
+}
+
+impl NewArgs {
+    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
+        Ok(Self { id: optional(matches, "id"), options: SandboxOptions::read(matches)? })
+    }
+}
+
+pub(crate) async fn execute(args: NewArgs, client: &Client) -> Outcome {
+    let session = client.create_session(args.options.into_spec(args.id)).await?;
+    output::line(&session.id)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,301 @@
+//! `sandbar up`.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use clap::{ArgMatches, Command};
+use env_logger::WriteStyle;
+use sandbar_core::{BaseName, Error, ErrorCode, Result};
+use sandbar_host::Host;
+use sandbar_server::{AccessToken, RunningServer};
+use sandbar_storage::ImportSource;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    arguments::{flag, option, optional},
+    config::{ServerConfig, Settings},
+    env_vars,
+    failure::{Failure, Outcome, exit},
+    interrupt::Interrupts,
+    local_files, mount_namespace, output,
+};
+
+#[derive(Debug)]
+pub(crate) struct UpArgs {
+    listen: Option<SocketAddr>,
+    data_dir: Option<PathBuf>,
+    storage: Option<String>,
+    runtime: Option<String>,
+    config: Option<PathBuf>,
+    insecure: bool,
+}
+
+const EXAMPLES_AND_KEYS: &str = "\
+Examples:
+  sandbar up
+  sandbar up --data-dir /srv/sandbar --storage btrfs
+  SANDBAR_MAX_SESSIONS=50 sandbar up --config sandbar.toml
+
+Keys of the configuration file (and SANDBAR_<KEY> variables):
+  listen                     \"127.0.0.1:9100\"
+  insecure                   false
+  data_dir                   \"/var/lib/sandbar\"
+  storage_backend            \"auto\", \"zfs\", \"btrfs\" or \"local-disk\"
+  container_runtime          \"auto\" or \"none\"
+  pool_name                  ZFS pool
+  bases_dataset              ZFS dataset of bases
+  sessions_dataset           ZFS dataset of sessions
+  sessions_root_dir          root of btrfs and local-disk, when it is not below the data directory
+  pool_image_limit           \"100G\": how large a btrfs image of our own may grow; four fifths of the disk
+  max_sessions               0, unlimited
+  default_session_quota      0, none; or \"2G\"
+  snapshot_prefix            \"turn\"
+  max_snapshots_per_session  0, unlimited
+  default_resources          { pids = 1024, output = \"10M\" }; also cpus, memory, open_files, wall_time
+  pool_space_warn_threshold  0.85
+  pool_space_crit_threshold  0.95
+  health_check_interval      \"30s\"
+  shutdown_timeout           \"30s\"";
+
+pub(crate) fn define() -> Command {
+    let path = clap::value_parser!(PathBuf);
+    Command::new("up")
+        .about("Start a host on this machine, in the foreground")
+        .long_about(
+            "\
+Start a host on this machine, in the foreground.
+
+Everything has a default; a TOML file, SANDBAR_* variables and flags override it, in this order. `auto` chooses storage
+and runtime by trying, and says what it chose and why; anything named must work. Ctrl-C or SIGTERM stops the host and
+keeps all sandboxes; a second one stops it at once.",
+        )
+        .after_help(EXAMPLES_AND_KEYS)
+        .args([
+            option("listen", "ADDRESS", "Where to listen; port 0 takes any free one [default: 127.0.0.1:9100]")
+                .value_parser(clap::value_parser!(SocketAddr)),
+            option(
+                "data-dir",
+                "DIR",
+                "Where to keep data [default: /var/lib/sandbar for root, else $XDG_DATA_HOME/sandbar]",
+            )
+            .value_parser(path.clone()),
+            option("storage", "KIND", "Storage: auto, zfs, btrfs or local-disk [default: auto]"),
+            option("runtime", "KIND", "Runtime: auto or none [default: auto]"),
+            option("config", "FILE", "Configuration file, TOML").value_parser(path),
+            flag("insecure", "Listen beyond this machine without TLS"),
+        ])
+}
+
+impl UpArgs {
+    pub(crate) fn read(matches: &mut ArgMatches) -> Self {
+        Self {
+            listen: optional(matches, "listen"),
+            data_dir: optional(matches, "data-dir"),
+            storage: optional(matches, "storage"),
+            runtime: optional(matches, "runtime"),
+            config: optional(matches, "config"),
+            insecure: matches.get_flag("insecure"),
+        }
+    }
+}
+
+pub(crate) fn execute(args: UpArgs) -> Outcome {
+    let settings = Settings::load(args.config.as_deref(), |layers| {
+        let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+        layers.add_flag("listen", "listen", args.listen.map(|address| address.to_string()));
+        layers.add_flag("data-dir", "data_dir", text(&args.data_dir));
+        layers.add_flag("storage", "storage_backend", args.storage);
+        layers.add_flag("runtime", "container_runtime", args.runtime);
+        layers.add_flag("insecure", "insecure", args.insecure.then_some(true));
+    })
+    .map_err(Failure::Usage)?;
+    refuse_open_door(&settings.server)?;
+    for (variable, meant) in &settings.unknown_variables {
+        let meant = meant.as_ref().map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+        output::say(format_args!("note: {variable} is set and is no key of the configuration{meant}"));
+    }
+    // Before the first thread: threads made later inherit the namespace, threads made earlier would not.
+    leave_shared_mounts();
+    start_logging();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::io("could not start the async runtime", error))?;
+    let outcome = runtime.block_on(serve(settings));
+    // What is still running was told to stop, or is not to be waited for any longer.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// A host that anyone on the network can reach needs TLS, or somebody who says it is fine.
+fn refuse_open_door(server: &ServerConfig) -> Outcome<()> {
+    if server.listen.ip().is_loopback() || server.insecure {
+        return Ok(());
+    }
+    let error = Error::invalid(
+        "listen",
+        format!(
+            "{} is not this machine alone — without TLS the token could be read on the way, and TLS comes with a later release",
+            server.listen
+        ),
+    );
+    Err(Failure::Usage(error.with_hint("listen on 127.0.0.1 and forward the port (ssh -L), or give --insecure")))
+}
+
+fn leave_shared_mounts() {
+    if !rustix::process::geteuid().is_root() {
+        output::say(
+            "note: not running as root: no mounts, so storage is local-disk without layers; `sudo sandbar up` has it all",
+        );
+        return;
+    }
+    if let Err(error) = mount_namespace::enter_private() {
+        output::say(format_args!("note: {} — mounts of this host are visible to the machine", error.chain()));
+    }
+}
+
+fn start_logging() {
+    const DEFAULT: &str = "warn,sandbar_host=info,sandbar_server=info,sandbar_storage=info,sandbar_runtime=info";
+    let colour = if output::stderr_style().reset.is_empty() { WriteStyle::Never } else { WriteStyle::Always };
+    let filter = std::env::var(env_vars::LOG).ok().filter(|filter| !filter.is_empty());
+    env_logger::Builder::new()
+        .parse_filters(filter.as_deref().unwrap_or(DEFAULT))
+        .write_style(colour)
+        .format_target(false)
+        .init();
+}
+
+async fn serve(settings: Settings) -> Outcome {
+    let mut interrupts = Interrupts::listen()?;
+    let data_dir = settings.host.data_dir.clone();
+    make_data_dir(&data_dir)?;
+    let host = Host::start(settings.host).await?;
+    let shutdown = CancellationToken::new();
+    let server = match open(&host, &settings.server, &data_dir, shutdown.clone()).await {
+        Ok(server) => server,
+        Err(error) => {
+            // The first complaint is the one that explains what happened.
+            let _ = host.shutdown().await;
+            return Err(error.into());
+        }
+    };
+    announce(&host, server.address(), &data_dir);
+    interrupts.next().await;
+    output::say("stopping; sandboxes stay. Once more stops at once");
+    let stopping = async {
+        shutdown.cancel();
+        let drained = server.finished().await;
+        host.shutdown().await.and(drained)
+    };
+    let outcome = tokio::select! {
+        stopped = stopping => stopped.map(|()| ExitCode::SUCCESS).map_err(Failure::from),
+        _ = interrupts.next() => Ok(ExitCode::from(exit::INTERRUPTED)),
+    };
+    local_files::remove_address(&data_dir);
+    outcome
+}
+
+fn make_data_dir(data_dir: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir).map_err(|error| {
+        Error::io(format!("could not make the data directory `{}`", data_dir.display()), error)
+            .with_field("data_dir")
+            .with_hint("give --data-dir a directory you can write, on a disk that is not full or read-only")
+    })
+}
+
+/// Everything between a started host and one that answers.
+async fn open(
+    host: &Arc<Host>,
+    config: &ServerConfig,
+    data_dir: &Path,
+    shutdown: CancellationToken,
+) -> Result<RunningServer> {
+    import_default_base(host).await?;
+    let token = AccessToken::new(local_files::read_or_make_token(data_dir)?)?;
+    let config = sandbar_server::ServerConfig::new(config.listen, Some(token));
+    let server = sandbar_server::serve(Arc::clone(host), config, shutdown).await?;
+    local_files::write_address(data_dir, server.address())?;
+    Ok(server)
+}
+
+/// The first sandbox needs no download: the base `host` is made when it is not there.
+async fn import_default_base(host: &Host) -> Result<()> {
+    let name = BaseName::new("host")?;
+    if host.list_bases().await?.iter().any(|base| base.name == name) {
+        return Ok(());
+    }
+    match host.import_base(&name, &ImportSource::Host, |_| {}).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.code() == ErrorCode::BaseExists => Ok(()),
+        Err(error) => {
+            output::say(format_args!("note: the base `host` could not be made: {}", crate::failure::describe(&error)));
+            Ok(())
+        }
+    }
+}
+
+/// Says what was chosen, where it listens, and what to type next.
+fn announce(host: &Host, address: SocketAddr, data_dir: &Path) {
+    let facts = host.capabilities();
+    let program = std::env::args().next().unwrap_or_else(|| "sandbar".to_owned());
+    output::say(format_args!("sandbar {}", env!("CARGO_PKG_VERSION")));
+    output::say(format_args!("  storage  {}", host.storage_summary()));
+    output::say(format_args!("  runtime  {} — {}", facts.runtime, facts.isolation));
+    output::say(format_args!("  data     {}", data_dir.display()));
+    output::say(format_args!("listening on http://{address}"));
+    output::say("\nin another terminal:");
+    if data_dir != local_files::default_data_dir() {
+        output::say(format_args!("  export {}={}", env_vars::DATA_DIR, quoted(&data_dir.to_string_lossy())));
+    }
+    let program = quoted(&program);
+    output::say(format_args!("  {program} run -- sh -c 'echo hello from a sandbox'"));
+    output::say(format_args!("  id=$({program} new)"));
+    output::say(format_args!("  {program} exec $id -- sh -c 'date > now.txt; cat now.txt'"));
+    output::say(format_args!("  {program} snapshot $id first"));
+    output::say(format_args!("  {program} --help"));
+    output::say("\nstop with Ctrl-C; sandboxes stay");
+}
+
+/// A word a shell takes as it is.
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_the_configuration_is_in_the_help() {
+        for key in Settings::known_keys() {
+            assert!(EXAMPLES_AND_KEYS.contains(&format!("\n  {key} ")), "`{key}` is not explained");
+        }
+    }
+
+    #[test]
+    fn only_loopback_is_opened_without_saying_so() {
+        let config = |listen: &str, insecure| ServerConfig { listen: listen.parse().unwrap(), insecure };
+        for open in [config("127.0.0.1:0", false), config("[::1]:9100", false), config("0.0.0.0:9100", true)] {
+            assert!(refuse_open_door(&open).is_ok(), "{open:?}");
+        }
+        for shut in [config("0.0.0.0:9100", false), config("[::]:9100", false), config("192.0.2.1:1", false)] {
+            assert!(matches!(refuse_open_door(&shut), Err(Failure::Usage(_))), "{shut:?}");
+        }
+    }
+
+    #[test]
+    fn words_are_quoted_when_a_shell_would_read_them_differently() {
+        assert_eq!(quoted("./bin/sandbar"), "./bin/sandbar");
+        assert_eq!(quoted("/var/my data"), "'/var/my data'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+}

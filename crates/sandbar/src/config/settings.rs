@@ -1,0 +1,196 @@
+//! The effective configuration: every key with its value, checked.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use sandbar_core::{Error, Resources, Result};
+use sandbar_host::HostConfig;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use toml::{Table, Value};
+
+use super::{
+    keys::field_names,
+    layers::{Layers, Origin, Setting, unknown_key},
+};
+use crate::{env_vars, local_files};
+
+/// What the server itself is told; the host knows nothing of the network.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ServerConfig {
+    /// Where to listen. Port 0 takes any free one.
+    pub(crate) listen: SocketAddr,
+    /// Listen beyond this machine without TLS.
+    pub(crate) insecure: bool,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self { listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9100), insecure: false }
+    }
+}
+
+/// Everything `up` and `doctor` go by.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) server: ServerConfig,
+    pub(crate) host: HostConfig,
+    /// Where the keys that are not defaults came from.
+    pub(crate) origins: BTreeMap<String, Origin>,
+    /// `SANDBAR_*` variables that are no key, each with the key that may have been meant.
+    pub(crate) unknown_variables: Vec<(String, Option<String>)>,
+}
+
+impl Settings {
+    /// Every key there is.
+    pub(crate) fn known_keys() -> Vec<&'static str> {
+        let mut known = field_names::<ServerConfig>().to_vec();
+        known.extend(field_names::<HostConfig>());
+        known
+    }
+
+    /// Reads the file and the environment, then lays `flags` over them.
+    pub(crate) fn load(file: Option<&Path>, flags: impl FnOnce(&mut Layers)) -> Result<Self> {
+        let known = Self::known_keys();
+        let mut layers = Layers::default();
+        let from_variable = std::env::var_os(env_vars::CONFIG).filter(|path| !path.is_empty()).map(PathBuf::from);
+        if let Some(path) = file.map(Path::to_owned).or(from_variable) {
+            layers.add_file(&path, &known)?;
+        }
+        layers.add_variables(readable_variables(), &known);
+        flags(&mut layers);
+        Self::from_layers(layers)
+    }
+
+    /// Every key that has a value, with that value.
+    pub(crate) fn values(&self) -> Result<Table> {
+        let table = |value: Result<Value, toml::ser::Error>| match value {
+            Ok(Value::Table(table)) => Ok(table),
+            Ok(_) => Ok(Table::new()),
+            Err(error) => Err(Error::internal("could not show the configuration").with_source(error)),
+        };
+        let mut values = table(Value::try_from(&self.server))?;
+        values.extend(table(Value::try_from(&self.host))?);
+        Ok(values)
+    }
+
+    fn from_layers(mut layers: Layers) -> Result<Self> {
+        let unknown_variables = std::mem::take(&mut layers.unknown_variables);
+        let server_keys = field_names::<ServerConfig>();
+        let (mut server, mut host, mut origins) = (Table::new(), Table::new(), BTreeMap::new());
+        for (key, setting) in layers.into_settings() {
+            let value = if server_keys.contains(&key.as_str()) {
+                checked::<ServerConfig>(&key, &setting)?
+            } else {
+                check_nested(&key, &setting)?;
+                checked::<HostConfig>(&key, &setting)?
+            };
+            let table = if server_keys.contains(&key.as_str()) { &mut server } else { &mut host };
+            table.insert(key.clone(), value);
+            origins.insert(key, setting.origin);
+        }
+        let mut host: HostConfig = decode(host).map_err(|error| whole(&error))?;
+        if !origins.contains_key("data_dir") {
+            host.data_dir = local_files::default_data_dir();
+        }
+        host.data_dir = std::path::absolute(&host.data_dir).map_err(|error| {
+            Error::io("could not tell where the data directory is", error).with_hint("give --data-dir an absolute path")
+        })?;
+        host.validate()?;
+        Ok(Self { server: decode(server).map_err(|error| whole(&error))?, host, origins, unknown_variables })
+    }
+}
+
+fn whole(error: &toml::de::Error) -> Error {
+    Error::invalid("config", "the configuration does not fit together").with_source(error.message().to_owned())
+}
+
+fn decode<T: DeserializeOwned>(table: Table) -> Result<T, toml::de::Error> {
+    T::deserialize(Value::Table(table))
+}
+
+/// The value of one key, in the form its type takes. A variable's text is also tried as plain text.
+fn checked<T: DeserializeOwned>(key: &str, setting: &Setting) -> Result<Value> {
+    let attempt = |value: &Value| decode::<T>(Table::from_iter([(key.to_owned(), value.clone())]));
+    let Err(first) = attempt(&setting.value) else { return Ok(setting.value.clone()) };
+    if let Some(text) = &setting.text {
+        let value = Value::String(text.clone());
+        if attempt(&value).is_ok() {
+            return Ok(value);
+        }
+    }
+    // The parser's own text ends in "in `key`", which we have said already.
+    let why = first.message().lines().next().unwrap_or_default().to_owned();
+    Err(Error::invalid("config", format!("`{key}` in {} has an unusable value", setting.origin))
+        .with_source(why)
+        .with_hint("the keys and their values are listed by `sandbar up --help`"))
+}
+
+/// Tables inside the configuration have keys of their own.
+fn check_nested(key: &str, setting: &Setting) -> Result<()> {
+    let (Some(table), "default_resources") = (setting.value.as_table(), key) else { return Ok(()) };
+    let known = field_names::<Resources>();
+    match table.keys().find(|nested| !known.contains(&nested.as_str())) {
+        Some(unknown) => Err(unknown_key(&setting.origin, unknown, known)),
+        None => Ok(()),
+    }
+}
+
+/// The environment without what is not text.
+fn readable_variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbar_core::ErrorCode;
+
+    use super::*;
+
+    fn with_flag(key: &'static str, value: impl Into<Value>) -> Result<Settings> {
+        let mut layers = Layers::default();
+        layers.add_flag("flag", key, Some(value));
+        Settings::from_layers(layers)
+    }
+
+    #[test]
+    fn nothing_given_is_the_documented_defaults() {
+        let settings = Settings::from_layers(Layers::default()).unwrap();
+        assert_eq!(settings.server.listen.to_string(), "127.0.0.1:9100");
+        assert!(!settings.server.insecure);
+        assert!(settings.origins.is_empty());
+    }
+
+    #[test]
+    fn every_documented_key_is_known() {
+        let known = Settings::known_keys();
+        for key in ["listen", "data_dir", "storage_backend", "container_runtime", "max_sessions", "default_resources"] {
+            assert!(known.contains(&key), "{key} is missing from {known:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_names_the_key_and_where_it_came_from() {
+        let error = with_flag("max_sessions", "many").unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        assert!(error.message().contains("`max_sessions` in the flag --flag"), "{error}");
+    }
+
+    #[test]
+    fn a_number_in_a_variable_can_be_meant_as_text() {
+        let mut layers = Layers::default();
+        layers.add_variables([("SANDBAR_POOL_NAME".to_owned(), "42".to_owned())], &Settings::known_keys());
+        let settings = Settings::from_layers(layers).unwrap();
+        assert_eq!(settings.host.pool_name.as_deref(), Some("42"));
+    }
+
+    #[test]
+    fn an_unknown_key_in_a_nested_table_is_refused_with_the_nearest_one() {
+        let table = Table::from_iter([("pid".to_owned(), Value::Integer(5))]);
+        let error = with_flag("default_resources", table).unwrap_err();
+        assert_eq!(error.hint(), Some("did you mean `pids`?"));
+    }
+}

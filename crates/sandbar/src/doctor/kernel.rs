@@ -1,0 +1,129 @@
+//! What the kernel lets us do.
+
+use std::{fs, path::Path};
+
+use rustix::{
+    fs::{CWD, Mode, OFlags, ResolveFlags},
+    io::Errno,
+    mount::{MountFlags, mount},
+};
+
+use super::{
+    Finding,
+    scratch::{directory_in, in_private_mounts},
+    syscall,
+};
+
+pub(crate) fn privileges() -> Finding {
+    const NAME: &str = "privileges";
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        return Finding::ok(NAME, "running as root");
+    }
+    Finding::missing(
+        NAME,
+        format!("running as user {}: no mounts, so `local-disk` without layers is all there is", uid.as_raw()),
+        "run `sudo sandbar up`",
+    )
+}
+
+pub(crate) fn mount_namespace() -> Finding {
+    const NAME: &str = "mounts";
+    match in_private_mounts(|| Ok(())) {
+        Ok(()) => Finding::ok(NAME, "a private mount namespace was made"),
+        Err(why) => Finding::missing(NAME, why, "run as root, or give the container CAP_SYS_ADMIN"),
+    }
+}
+
+pub(crate) fn overlayfs() -> Finding {
+    const NAME: &str = "overlayfs";
+    match in_private_mounts(|| mount_overlay().map_err(|error| error.to_string())) {
+        Ok(()) => Finding::ok(NAME, "an overlay was mounted: sandboxes share their base"),
+        Err(why) => Finding::missing(
+            NAME,
+            format!("an overlay could not be mounted: {why}"),
+            "run as root on a kernel with overlayfs (`modprobe overlay`)",
+        ),
+    }
+}
+
+fn mount_overlay() -> std::io::Result<()> {
+    let scratch = directory_in(&std::env::temp_dir())?;
+    let root = scratch.path();
+    // The upper directory must be on a file system that takes extended attributes; tmpfs is one that is always there.
+    mount("tmpfs", root, "tmpfs", MountFlags::empty(), None)?;
+    for name in ["lower", "upper", "work", "merged"] {
+        fs::create_dir(root.join(name))?;
+    }
+    let path = |name: &str| root.join(name).to_string_lossy().into_owned();
+    let options = format!("lowerdir={},upperdir={},workdir={}", path("lower"), path("upper"), path("work"));
+    let options = std::ffi::CString::new(options)?;
+    mount("overlay", root.join("merged"), "overlay", MountFlags::empty(), options.as_c_str())?;
+    rustix::mount::unmount(root.join("merged"), rustix::mount::UnmountFlags::DETACH)?;
+    rustix::mount::unmount(root, rustix::mount::UnmountFlags::DETACH)?;
+    Ok(())
+}
+
+pub(crate) fn user_namespaces() -> Finding {
+    const NAME: &str = "userns";
+    match syscall::child_in_user_namespace() {
+        Ok(()) => Finding::ok(NAME, "a user namespace was made"),
+        Err(error) => Finding::missing(
+            NAME,
+            format!("a user namespace could not be made: {error}"),
+            "sysctl -w user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1",
+        ),
+    }
+}
+
+pub(crate) fn cgroups() -> Finding {
+    const NAME: &str = "cgroups";
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let of_type = |wanted: &str| -> Vec<String> {
+        mounts
+            .lines()
+            .filter_map(|line| {
+                let (before, after) = line.split_once(" - ")?;
+                (after.split(' ').next() == Some(wanted)).then(|| before.split(' ').nth(4).map(str::to_owned))?
+            })
+            .collect()
+    };
+    let (unified, legacy) = (of_type("cgroup2"), of_type("cgroup"));
+    let Some(root) = unified.first() else {
+        return Finding::missing(NAME, "cgroup v2 is not mounted", "mount -t cgroup2 none /sys/fs/cgroup");
+    };
+    let group = Path::new(root).join(format!("sandbar-doctor-{}", std::process::id()));
+    if let Err(error) = fs::create_dir(&group).and_then(|()| fs::remove_dir(&group)) {
+        return Finding::missing(
+            NAME,
+            format!("no group can be made in `{root}`: {error}"),
+            "run as root, or have a cgroup subtree delegated to you",
+        );
+    }
+    let layout = if legacy.is_empty() { "v2".to_owned() } else { format!("hybrid, {} v1 hierarchies", legacy.len()) };
+    Finding::ok(NAME, format!("a group was made in `{root}` ({layout})"))
+}
+
+pub(crate) fn landlock() -> Finding {
+    const NAME: &str = "landlock";
+    match syscall::landlock_version() {
+        Ok(version) => Finding::ok(NAME, format!("ABI {version}")),
+        Err(error) => Finding::missing(
+            NAME,
+            format!("the kernel says: {error}"),
+            "boot a kernel with `landlock` in its `lsm=` list",
+        ),
+    }
+}
+
+pub(crate) fn openat2() -> Finding {
+    const NAME: &str = "openat2";
+    match rustix::fs::openat2(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT) {
+        Ok(_) => Finding::ok(NAME, "file calls cannot be led out of a sandbox"),
+        Err(error) => Finding::missing(NAME, reason(error), "use Linux 5.6 or newer"),
+    }
+}
+
+fn reason(error: Errno) -> String {
+    std::io::Error::from(error).to_string()
+}

@@ -1,0 +1,17 @@
+//! Every environment variable the program reads, declared once.
+
+/// Address of the server, when `--url` does not say.
+pub(crate) const URL: &str = "SANDBAR_URL";
+/// Bearer token, when the server is not this machine's own.
+pub(crate) const TOKEN: &str = "SANDBAR_TOKEN";
+/// Data directory of the local host. The client looks there for the token and the address of a local server.
+pub(crate) const DATA_DIR: &str = "SANDBAR_DATA_DIR";
+/// Configuration file of `sandbar up`.
+pub(crate) const CONFIG: &str = "SANDBAR_CONFIG";
+/// What `sandbar up` logs, in the syntax of `tracing`: `warn`, `info,sandbar_storage=debug`.
+pub(crate) const LOG: &str = "SANDBAR_LOG";
+/// What every variable that overrides a key of the configuration starts with: `SANDBAR_MAX_SESSIONS=50`.
+pub(crate) const PREFIX: &str = "SANDBAR_";
+
+/// Variables that start with [`PREFIX`] and override no key. The last two belong to the test suite.
+pub(crate) const NOT_KEYS: [&str; 6] = [URL, TOKEN, CONFIG, LOG, "SANDBAR_SKIP_REPORT", "SANDBAR_TEST_RUN"];

@@ -1,0 +1,37 @@
+//! Ctrl-C and its relatives, as something to wait for.
+
+use std::io;
+
+use sandbar_core::{Error, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The signals that ask us to stop. From the moment this exists they no longer end the process by themselves.
+#[derive(Debug)]
+pub(crate) struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Interrupts {
+    /// Must be called inside the async runtime.
+    pub(crate) fn listen() -> Result<Self> {
+        let listen = || -> io::Result<Self> {
+            Ok(Self {
+                interrupt: signal(SignalKind::interrupt())?,
+                terminate: signal(SignalKind::terminate())?,
+                hangup: signal(SignalKind::hangup())?,
+            })
+        };
+        listen().map_err(|error| Error::io("could not listen for signals", error))
+    }
+
+    /// The number of the next one.
+    pub(crate) async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.interrupt.recv() => libc::SIGINT,
+            _ = self.terminate.recv() => libc::SIGTERM,
+            _ = self.hangup.recv() => libc::SIGHUP,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The files by which a client finds the host on its own machine: `token` and `address` in the data directory.
+
+use std::{
+    fs,
+    io::{self, Write},
+    net::SocketAddr,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use sandbar_core::{Error, Result};
+
+use crate::env_vars;
+
+/// Where a host keeps its data when nothing says otherwise.
+pub(crate) fn default_data_dir() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return "/var/lib/sandbar".into();
+    }
+    let absolute = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_DATA_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
+        .unwrap_or_else(|| "/var/tmp".into())
+        .join("sandbar")
+}
+
+/// The data directory a client looks in.
+pub(crate) fn client_data_dir() -> PathBuf {
+    std::env::var_os(env_vars::DATA_DIR).filter(|value| !value.is_empty()).map_or_else(default_data_dir, PathBuf::from)
+}
+
+pub(crate) fn token_path(data_dir: &Path) -> PathBuf {
+    data_dir.join("token")
+}
+
+pub(crate) fn address_path(data_dir: &Path) -> PathBuf {
+    data_dir.join("address")
+}
+
+/// The token of the local host, if there is one.
+pub(crate) fn read_token(data_dir: &Path) -> Result<Option<String>> {
+    let path = token_path(data_dir);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|token| !token.is_empty())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(format!("could not read the token `{}`", path.display()), error)
+            .with_hint("run this as the user the host runs as, or set SANDBAR_TOKEN")),
+    }
+}
+
+/// The token of the local host; a random one is made the first time. Nobody but its owner can read the file.
+pub(crate) fn read_or_make_token(data_dir: &Path) -> Result<String> {
+    let path = token_path(data_dir);
+    if let Some(token) = read_token(data_dir)? {
+        let mode = fs::metadata(&path).map_or(0, |data| data.permissions().mode() & 0o777);
+        if mode & 0o077 != 0 {
+            return Err(Error::invalid("token", format!("the token `{}` can be read by others", path.display()))
+                .with_hint(format!("run `chmod 600 {}`, or remove it to get a new one", path.display())));
+        }
+        return Ok(token);
+    }
+    let mut bytes = [0u8; 32];
+    getrandom::fill(&mut bytes).map_err(|error| Error::internal("could not make a token").with_source(error))?;
+    let token = bytes.iter().fold(String::new(), |token, byte| token + &format!("{byte:02x}"));
+    replace(&path, token.as_bytes(), 0o600)?;
+    Ok(token)
+}
+
+/// Where the local host listens, if it says so.
+pub(crate) fn read_address(data_dir: &Path) -> Option<SocketAddr> {
+    fs::read_to_string(address_path(data_dir)).ok()?.trim().parse().ok()
+}
+
+pub(crate) fn write_address(data_dir: &Path, address: SocketAddr) -> Result<()> {
+    replace(&address_path(data_dir), format!("{address}\n").as_bytes(), 0o644)
+}
+
+pub(crate) fn remove_address(data_dir: &Path) {
+    // A file that stays behind is read as "nobody answers there".
+    let _ = fs::remove_file(address_path(data_dir));
+}
+
+/// Writes a small file so that a reader sees all of it or the old one.
+fn replace(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+    let complain = |error| Error::io(format!("could not write `{}`", path.display()), error);
+    let temporary = path.with_extension(format!("new-{}", std::process::id()));
+    let write = || {
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(&temporary);
+        complain(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_made_once_and_only_its_owner_can_read_it() {
+        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        assert_eq!(read_token(directory.path()).unwrap(), None);
+        let token = read_or_make_token(directory.path()).unwrap();
+        assert_eq!(token.len(), 64);
+        assert_eq!(read_or_make_token(directory.path()).unwrap(), token);
+        let mode = fs::metadata(token_path(directory.path())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_token_others_can_read_is_refused_with_the_fix() {
+        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        read_or_make_token(directory.path()).unwrap();
+        fs::set_permissions(token_path(directory.path()), fs::Permissions::from_mode(0o644)).unwrap();
+        let error = read_or_make_token(directory.path()).unwrap_err();
+        assert!(error.hint().unwrap().contains("chmod 600"), "{error:?}");
+    }
+
+    #[test]
+    fn the_address_is_read_back_and_nonsense_is_no_address() {
+        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        assert_eq!(read_address(directory.path()), None);
+        write_address(directory.path(), "127.0.0.1:4711".parse().unwrap()).unwrap();
+        assert_eq!(read_address(directory.path()), Some("127.0.0.1:4711".parse().unwrap()));
+        fs::write(address_path(directory.path()), "nonsense").unwrap();
+        assert_eq!(read_address(directory.path()), None);
+    }
+}

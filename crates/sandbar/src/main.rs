@@ -1,0 +1,34 @@
+//! The `sandbar` command line: one binary that is the host, its client and its doctor.
+//!
+//! `main` is not async on purpose: `up` leaves the machine's mount namespace before the first thread exists, so that
+//! every mount it makes dies with it.
+
+mod arguments;
+mod attendance;
+mod cli;
+mod command;
+mod config;
+mod connection;
+mod doctor;
+mod env_vars;
+mod failure;
+mod interrupt;
+mod local_files;
+mod mount_namespace;
+mod output;
+mod parse;
+mod progress;
+mod tree;
+mod view;
+
+use std::process::ExitCode;
+
+use crate::failure::report;
+
+fn main() -> ExitCode {
+    let matches = cli::define().get_matches();
+    match command::dispatch(matches) {
+        Ok(code) => code,
+        Err(failure) => report(&failure),
+    }
+}

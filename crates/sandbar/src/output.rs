@@ -1,0 +1,109 @@
+//! stdout is data, stderr is talk; colour only where a person looks.
+
+use std::{
+    fmt::Display,
+    io::{self, IsTerminal, Write},
+};
+
+use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
+
+use crate::failure::{Failure, Outcome};
+
+/// Escape sequences, or nothing where colour does not belong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    pub(crate) error: &'static str,
+    pub(crate) good: &'static str,
+    pub(crate) bad: &'static str,
+    pub(crate) bold: &'static str,
+    pub(crate) reset: &'static str,
+}
+
+impl Style {
+    const PLAIN: Self = Self { error: "", good: "", bad: "", bold: "", reset: "" };
+    const COLOURED: Self =
+        Self { error: "\x1b[1;31m", good: "\x1b[32m", bad: "\x1b[33m", bold: "\x1b[1m", reset: "\x1b[0m" };
+
+    fn of(terminal: bool) -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        if terminal && !refused { Self::COLOURED } else { Self::PLAIN }
+    }
+}
+
+pub(crate) fn stderr_style() -> Style {
+    Style::of(io::stderr().is_terminal())
+}
+
+pub(crate) fn stdout_style() -> Style {
+    Style::of(io::stdout().is_terminal())
+}
+
+/// Writes one line of data.
+pub(crate) fn line(text: impl Display) -> Outcome<()> {
+    writeln!(io::stdout().lock(), "{text}").map_err(Failure::writing)
+}
+
+/// Writes one line of talk. A closed stderr is no reason to stop.
+pub(crate) fn say(text: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Writes a value as indented JSON.
+pub(crate) fn json(value: &impl Serialize) -> Outcome<()> {
+    let mut stdout = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut stdout, value).map_err(|error| Failure::writing(error.into()))?;
+    stdout.write_all(b"\n").map_err(Failure::writing)
+}
+
+/// Writes rows under upper-case headings, columns aligned, the way `docker ps` and `kubectl get` do.
+pub(crate) fn table<const COLUMNS: usize>(
+    headings: [&str; COLUMNS],
+    rows: impl IntoIterator<Item = [String; COLUMNS]>,
+) -> Outcome<()> {
+    const GAP: usize = 3;
+    let rows: Vec<_> = std::iter::once(headings.map(str::to_owned)).chain(rows).collect();
+    let widths: [usize; COLUMNS] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].width()).max().unwrap_or(0));
+    let mut stdout = io::stdout().lock();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            line.push_str(cell);
+            line.extend(std::iter::repeat_n(' ', width - cell.width() + GAP));
+        }
+        writeln!(stdout, "{}", line.trim_end()).map_err(Failure::writing)?;
+    }
+    Ok(())
+}
+
+/// Text that cannot move the cursor or start a new line.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() || character == '\\' {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
+            }
+        }
+        for byte in chunk.invalid() {
+            // Writing to a string cannot fail.
+            let _ = std::fmt::Write::write_fmt(&mut text, format_args!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_bytes_and_broken_utf8_are_escaped_and_words_stay_as_they_are() {
+        assert_eq!(printable("größe.txt".as_bytes()), "größe.txt");
+        assert_eq!(printable(b"a\nb\x1b[31m\xff\\"), "a\\nb\\u{1b}[31m\\xff\\\\");
+    }
+}

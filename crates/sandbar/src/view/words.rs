@@ -1,0 +1,62 @@
+//! Times and labels in words.
+
+use jiff::Timestamp;
+use sandbar_core::Labels;
+
+use crate::output::printable;
+
+/// How long ago, in the coarsest unit that says enough.
+pub(crate) fn age(moment: Timestamp) -> String {
+    age_at(moment, Timestamp::now())
+}
+
+fn age_at(moment: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(moment).as_secs().max(0);
+    let (amount, unit) = match seconds {
+        0..60 => (seconds, "second"),
+        60..3600 => (seconds / 60, "minute"),
+        3600..86_400 => (seconds / 3600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    let plural = if amount == 1 { "" } else { "s" };
+    format!("{amount} {unit}{plural} ago")
+}
+
+/// A moment to the second.
+pub(crate) fn moment(moment: Timestamp) -> String {
+    moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// `a=1,b=2`, on one line whatever the values hold.
+pub(crate) fn printable_labels(labels: &Labels) -> String {
+    labels
+        .iter()
+        .map(|(key, value)| format!("{}={}", printable(key.as_bytes()), printable(value.as_bytes())))
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_use_the_coarsest_unit_and_never_the_future() {
+        let then: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        for (later, words) in [
+            ("2025-12-31T23:00:00Z", "0 seconds ago"),
+            ("2026-01-01T00:00:01Z", "1 second ago"),
+            ("2026-01-01T00:59:59Z", "59 minutes ago"),
+            ("2026-01-01T23:00:00Z", "23 hours ago"),
+            ("2026-01-03T00:00:00Z", "2 days ago"),
+        ] {
+            assert_eq!(age_at(then, later.parse().unwrap()), words);
+        }
+    }
+
+    #[test]
+    fn a_label_with_a_newline_stays_on_its_line() {
+        let labels = Labels::from([("a".to_owned(), "1\n2".to_owned()), ("b".to_owned(), "x".to_owned())]);
+        assert_eq!(printable_labels(&labels), "a=1\\n2,b=x");
+    }
+}

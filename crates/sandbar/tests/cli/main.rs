@@ -1,0 +1,10 @@
+//! The command line as people use it: the real binary against a real host, stdout, stderr and exit code compared.
+
+mod bases;
+mod commands;
+mod files;
+mod offline;
+mod sandboxes;
+mod snapshots;
+mod up;
+mod world;

@@ -1,0 +1,188 @@
+//! What works, and what is refused, without a host.
+
+use sandbar_testing::tree::scratch;
+
+use crate::world::{alone, alone_command, binary};
+
+const VERBS: [&str; 16] = [
+    "up",
+    "doctor",
+    "new",
+    "run",
+    "exec",
+    "cp",
+    "ls",
+    "inspect",
+    "rm",
+    "snapshot",
+    "snapshots",
+    "rollback",
+    "fork",
+    "diff",
+    "turn",
+    "base",
+];
+
+#[test]
+fn help_lists_every_verb_and_each_verb_explains_itself() {
+    let help = alone(["--help"]).data();
+    for verb in VERBS {
+        assert!(help.contains(&format!("\n  {verb} ")), "{verb} is not in {help}");
+        let own = alone([verb, "--help"]).data();
+        assert!(own.contains("Usage: sandbar "), "{verb}: {own}");
+    }
+    assert!(help.contains("Exit codes:"), "{help}");
+}
+
+#[test]
+fn the_version_is_the_packages() {
+    assert_eq!(alone(["--version"]).data(), format!("sandbar {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn wrong_usage_ends_with_two_and_says_what_to_do() {
+    for arguments in [
+        vec!["fly"],
+        vec!["new", "--quota", "lots"],
+        vec!["new", "--quota", "0"],
+        vec!["new", "--id", "../etc"],
+        vec!["new", "--label", "plain"],
+        vec!["new", "--ttl", "soon"],
+        vec!["new", "--cpus", "-1"],
+        vec!["new", "--network", "some"],
+        vec!["new", "--base", "a/b"],
+        vec!["exec", "box"],
+        vec!["exec", "a/b", "--", "true"],
+        vec!["exec", "box", "--timeout", "0s", "--", "true"],
+        vec!["exec", "box", "--env", "novalue", "--", "true"],
+        vec!["run"],
+        vec!["run", "-v", "nowhere", "--", "true"],
+        vec!["cp", "only-one"],
+        vec!["ls", "--state", "asleep"],
+        vec!["ls", "-q", "--json"],
+        vec!["inspect"],
+        vec!["rm"],
+        vec!["snapshot"],
+        vec!["snapshot", "box", "a/b"],
+        vec!["snapshots", ".."],
+        vec!["rollback", "box"],
+        vec!["fork", "box", "-n", "0"],
+        vec!["fork", "box", "-n", "1001"],
+        vec!["diff", "box"],
+        vec!["turn", ""],
+        vec!["base", "import", "name"],
+        vec!["base", "rm"],
+        vec!["up", "--listen", "nowhere"],
+    ] {
+        let said = alone(&arguments);
+        assert_eq!(said.code, 2, "{arguments:?}: {said:?}");
+        assert_eq!(said.stdout, "", "{arguments:?}");
+        assert!(said.stderr.starts_with("error: "), "{arguments:?}: {said:?}");
+    }
+}
+
+#[test]
+fn a_refused_value_carries_its_hint() {
+    let said = alone(["new", "--id", "a b"]);
+    assert!(said.stderr.contains("session id `a b` contains ` `"), "{said:?}");
+    assert!(said.stderr.contains("for example `build-42`"), "{said:?}");
+}
+
+#[test]
+fn every_verb_that_needs_a_host_says_how_to_start_one() {
+    let empty = scratch();
+    // A port that was free a moment ago: nothing listens there.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for arguments in [
+        vec!["new"],
+        vec!["run", "--", "true"],
+        vec!["exec", "box", "--", "true"],
+        vec!["cp", "x", "box:y"],
+        vec!["ls"],
+        vec!["inspect", "box"],
+        vec!["rm", "box"],
+        vec!["snapshot", "box"],
+        vec!["snapshots", "box"],
+        vec!["rollback", "box", "snap"],
+        vec!["fork", "box"],
+        vec!["diff", "box", "snap"],
+        vec!["turn", "box"],
+        vec!["base", "ls"],
+        vec!["base", "import", "name", "host"],
+        vec!["base", "rm", "name"],
+    ] {
+        let output = alone_command(&arguments)
+            .env("SANDBAR_DATA_DIR", empty.path())
+            .env("SANDBAR_URL", format!("http://{address}"))
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with(&format!("error: no Sandbar host answers at http://{address}")), "{stderr}");
+        assert!(stderr.contains("sandbar up"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_url_nobody_can_use_is_refused_with_the_form_that_works() {
+    for url in ["nonsense", "https://127.0.0.1:1", "ftp://127.0.0.1"] {
+        alone(["--url", url, "ls"]).refused(1, &["http://127.0.0.1:9100"]);
+    }
+}
+
+#[test]
+fn a_terminal_is_not_offered_yet_and_the_answer_says_so() {
+    // The check comes before any call, but after the connection: a server that is not there must not hide it.
+    let help = alone(["exec", "--help"]).data();
+    assert!(!help.contains("--tty"), "{help}");
+}
+
+#[test]
+fn doctor_works_without_a_host_and_leaves_nothing_behind() {
+    let directory = scratch();
+    let data_dir = directory.path().join("not/there/yet");
+    let said = alone_command(["doctor", "--data-dir", data_dir.to_str().unwrap()])
+        .env("SANDBAR_URL", "http://127.0.0.1:1")
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(said.status.code(), Some(0), "{stdout}");
+    for part in
+        ["storage\n", "local-disk", "btrfs", "zfs", "overlayfs", "cgroups", "landlock", "configuration\n", "server\n"]
+    {
+        assert!(stdout.contains(part), "{part:?} is not in {stdout}");
+    }
+    assert!(stdout.contains("the flag --data-dir"), "{stdout}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "doctor left something behind");
+}
+
+#[test]
+fn doctor_prints_facts_as_json() {
+    let directory = scratch();
+    let output = alone(["doctor", "--json", "--data-dir", directory.path().to_str().unwrap()]).data();
+    let report: serde_json::Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(report["usable"], true);
+    assert_eq!(report["configuration"]["listen"]["value"], "127.0.0.1:9100");
+    assert_eq!(report["configuration"]["data_dir"]["origin"], "the flag --data-dir");
+    let storage: Vec<_> =
+        report["findings"]["storage"].as_array().unwrap().iter().map(|found| &found["name"]).collect();
+    assert_eq!(storage, ["btrfs", "zfs", "local-disk"]);
+}
+
+#[test]
+fn doctor_ends_with_one_where_no_host_could_start() {
+    let said = alone_command(["doctor", "--data-dir", "/proc/nowhere"])
+        .env("SANDBAR_URL", "http://127.0.0.1:1")
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(said.status.code(), Some(1), "{stdout}");
+    assert!(stdout.contains("fix: "), "{stdout}");
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_reason_to_complain() {
+    let line = format!("{} --help | true; exit ${{PIPESTATUS[0]}}", binary());
+    let output = std::process::Command::new("bash").args(["-c", &line]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}

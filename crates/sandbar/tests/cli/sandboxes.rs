@@ -1,0 +1,108 @@
+//! `new`, `ls`, `inspect`, `rm`, `fork`.
+
+use serde_json::Value;
+
+use crate::world::World;
+
+#[test]
+fn a_sandbox_is_made_listed_inspected_and_removed() {
+    let world = World::new();
+    let id = world.run(["new", "--label", "team=red", "--label", "note=a b", "--ttl", "1h"]).word();
+    assert_eq!(world.run(["ls", "-q"]).data(), format!("{id}\n"));
+    let table = world.run(["ls"]).data();
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines.len(), 2, "{table}");
+    let headings: Vec<_> = lines[0].split_whitespace().collect();
+    assert_eq!(headings, ["ID", "STATE", "BASE", "CREATED", "USED", "TURNS", "SNAPSHOTS", "LABELS"]);
+    assert!(
+        lines[1].starts_with(&id) && lines[1].contains("active") && lines[1].ends_with("note=a b,team=red"),
+        "{table}"
+    );
+    let shown = world.run(["inspect", &id]).data();
+    for part in ["state:       active", "base:        host", "expires:", "runtime:     none", "isolation:"] {
+        assert!(shown.contains(part), "{part:?} is not in {shown}");
+    }
+    assert_eq!(world.run(["rm", &id]).data(), format!("{id}\n"));
+    assert_eq!(world.run(["ls", "-q"]).data(), "");
+}
+
+#[test]
+fn json_listings_carry_what_scripts_need() {
+    let world = World::new();
+    world.run(["new", "--id", "one", "--label", "k=v"]).data();
+    let listed: Value = serde_json::from_str(&world.run(["ls", "--json"]).data()).unwrap();
+    let session = &listed[0];
+    assert_eq!(session["session_id"], "one");
+    assert_eq!(session["state"], "active");
+    assert_eq!(session["base_snapshot"], "host");
+    assert_eq!(session["labels"]["k"], "v");
+    assert_eq!(session["storage_backend"], "local-disk");
+    assert_eq!(session["container_runtime"], "none");
+    assert_eq!(session["turn_count"], 0);
+    assert_eq!(session["expires"], Value::Null);
+    let inspected: Value = serde_json::from_str(&world.run(["inspect", "one", "--json"]).data()).unwrap();
+    assert_eq!(inspected["created"], session["created"]);
+    assert_eq!(world.run(["ls", "--json", "--label", "k=other"]).data(), "[]\n");
+}
+
+#[test]
+fn listings_are_filtered_by_label_and_state() {
+    let world = World::new();
+    world.run(["new", "--id", "red", "--label", "team=red"]).data();
+    world.run(["new", "--id", "blue", "--label", "team=blue"]).data();
+    assert_eq!(world.run(["ls", "-q", "--label", "team=blue"]).data(), "blue\n");
+    assert_eq!(world.run(["ls", "-q", "--state", "active"]).data(), "red\nblue\n");
+    assert_eq!(world.run(["ls", "-q", "--state", "paused"]).data(), "");
+}
+
+#[test]
+fn new_refuses_a_taken_id_and_an_unknown_base_and_leaves_nothing() {
+    let world = World::new();
+    world.sandbox("taken");
+    world.run(["new", "--id", "taken"]).refused(1, &["taken"]);
+    world.run(["new", "--base", "unknown"]).refused(1, &["unknown", " — "]);
+    world.run(["new", "--label", "=x"]).refused(2, &["KEY=VALUE"]);
+    assert_eq!(world.ids(), ["taken"]);
+}
+
+#[test]
+fn unknown_sandboxes_are_named_and_the_rest_is_still_removed() {
+    let world = World::new();
+    world.sandbox("here");
+    world.run(["inspect", "gone"]).refused(1, &["gone"]);
+    let said = world.run(["rm", "gone", "here"]);
+    assert_eq!((said.code, said.stdout.as_str()), (1, "here\n"), "{said:?}");
+    assert!(said.stderr.contains("gone"), "{said:?}");
+    assert!(world.ids().is_empty());
+}
+
+#[test]
+fn forks_start_from_the_source_and_go_their_own_way() {
+    let world = World::new();
+    world.run(["new", "--id", "source", "--label", "team=red"]).data();
+    world.shell("source", "echo one > file");
+    world.run(["snapshot", "source", "first"]).data();
+    world.shell("source", "echo two > file");
+    let ids = world.run(["fork", "source", "-n", "2", "--label", "try=now"]).data();
+    let ids: Vec<_> = ids.lines().collect();
+    assert_eq!(ids.len(), 2);
+    assert_eq!(world.run(["fork", "source", "--from", "first", "--id", "old"]).word(), "old");
+    world.shell(ids[0], "echo three > file");
+    assert_eq!(world.shell(ids[0], "cat file"), "three\n");
+    assert_eq!(world.shell(ids[1], "cat file"), "two\n");
+    assert_eq!(world.shell("old", "cat file"), "one\n");
+    assert_eq!(world.shell("source", "cat file"), "two\n");
+    assert!(world.run(["inspect", "old"]).data().contains("source at first"));
+    assert_eq!(world.run(["ls", "-q", "--label", "team=red", "--label", "try=now"]).data().lines().count(), 2);
+}
+
+#[test]
+fn fork_refuses_what_it_cannot_do_and_makes_nothing() {
+    let world = World::new();
+    world.sandbox("source");
+    world.run(["fork", "missing"]).refused(1, &["missing"]);
+    world.run(["fork", "source", "--from", "never"]).refused(1, &["never"]);
+    world.run(["fork", "source", "-n", "3", "--id", "only-one"]).refused(1, &[" — "]);
+    world.run(["fork", "source", "--id", "source"]).refused(1, &["source"]);
+    assert_eq!(world.ids(), ["source"]);
+}

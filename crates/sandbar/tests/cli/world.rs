@@ -1,0 +1,129 @@
+//! A host with one data directory, and what the program says when it is asked.
+
+use std::{
+    ffi::OsStr,
+    io::Write,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use sandbar_testing::{TestServer, TestServerOptions};
+
+/// What one run of the program did.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Said {
+    fn from_output(output: Output) -> Self {
+        Self {
+            code: output.status.code().expect("the program was not killed"),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// The data, from a run that must have succeeded.
+    #[track_caller]
+    pub(crate) fn data(self) -> String {
+        assert_eq!(self.code, 0, "{self:?}");
+        self.stdout
+    }
+
+    /// The data as one word.
+    #[track_caller]
+    pub(crate) fn word(self) -> String {
+        self.data().trim_end().to_owned()
+    }
+
+    /// Checks a failure: nothing on stdout, one line on stderr that has what is expected.
+    #[track_caller]
+    pub(crate) fn refused(self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert_eq!(self.stdout, "", "{self:?}");
+        assert!(self.stderr.starts_with("error: "), "{self:?}");
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part:?} is not in {self:?}");
+        }
+    }
+}
+
+/// Runs the program without any server.
+pub(crate) fn alone(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Said {
+    Said::from_output(alone_command(arguments).output().unwrap())
+}
+
+pub(crate) fn alone_command(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let mut command = Command::new(binary());
+    command.args(arguments).stdin(Stdio::null()).env("NO_COLOR", "1");
+    for name in ["SANDBAR_URL", "SANDBAR_TOKEN", "SANDBAR_CONFIG", "SANDBAR_DATA_DIR"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+pub(crate) fn binary() -> &'static str {
+    env!("CARGO_BIN_EXE_sandbar")
+}
+
+/// Most tests are about the command line, not about storage: plain directories start fastest.
+pub(crate) fn options() -> TestServerOptions {
+    TestServerOptions::new(binary()).argument("--storage").argument("local-disk")
+}
+
+/// A host for one test.
+pub(crate) struct World {
+    pub(crate) server: TestServer,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self { server: TestServer::start(&options()) }
+    }
+
+    /// Runs the program against this host.
+    pub(crate) fn run(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Said {
+        Said::from_output(self.server.client(arguments).output().unwrap())
+    }
+
+    /// Runs the program against this host in a directory of this machine.
+    pub(crate) fn run_in(&self, directory: &Path, arguments: &[&str]) -> Said {
+        Said::from_output(self.server.client(arguments).current_dir(directory).output().unwrap())
+    }
+
+    /// Runs the program against this host with something on stdin.
+    pub(crate) fn run_with(&self, input: &[u8], arguments: &[&str]) -> Said {
+        let mut child = self
+            .server
+            .client(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || stdin.write_all(input).unwrap());
+            Said::from_output(child.wait_with_output().unwrap())
+        })
+    }
+
+    /// A sandbox with this id.
+    pub(crate) fn sandbox(&self, id: &str) {
+        assert_eq!(self.run(["new", "--id", id]).word(), id);
+    }
+
+    /// Runs a shell line in a sandbox; its output.
+    #[track_caller]
+    pub(crate) fn shell(&self, id: &str, line: &str) -> String {
+        self.run(["exec", id, "--", "sh", "-c", line]).data()
+    }
+
+    /// The ids of all sandboxes.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.run(["ls", "-q"]).data().lines().map(str::to_owned).collect()
+    }
+}

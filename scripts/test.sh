@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Every test, then a look at what they left behind. Arguments go to nextest (`scripts/test.sh -E 'test(rollback)'`).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/sandbar/target}"
+PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# A test that cannot run on this machine appends one line here: its name and the reason.
+export SANDBAR_SKIP_REPORT="$work/skipped"
+: >"$SANDBAR_SKIP_REPORT"
+# Every process a test starts carries this, so that the leak check knows it again.
+export SANDBAR_TEST_RUN="run-$$-$(date +%s)"
+
+failed=0
+cargo nextest run --workspace --profile ci --no-run
+scripts/leak-check.sh list >"$work/before"
+cargo nextest run --workspace --profile ci "$@" || failed=1
+if cargo test --workspace --doc --quiet >"$work/doc" 2>&1; then
+    echo "doc tests: $(awk '/^test result/ { passed += $4 } END { print passed + 0 }' "$work/doc") passed"
+else
+    cat "$work/doc"
+    failed=1
+fi
+scripts/leak-check.sh compare "$work/before" || failed=1
+
+if [ -s "$SANDBAR_SKIP_REPORT" ]; then
+    printf '\nSKIPPED: %s test(s) could not run on this machine\n' "$(sort -u "$SANDBAR_SKIP_REPORT" | wc -l)"
+    sort -u "$SANDBAR_SKIP_REPORT" | sed 's/^/  /'
+    if [ "${CI:-}" = true ]; then
+        echo "error: tests were skipped — with CI=true every test must run — install what is named above"
+        failed=1
+    fi
+fi
+[ "$failed" -eq 0 ] || { echo "make test: FAILED"; exit 1; }
+echo "make test: passed"
