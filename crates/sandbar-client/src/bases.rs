@@ -19,7 +19,8 @@ impl Client {
         answer.bases.into_iter().map(TryInto::try_into).collect()
     }
 
-    /// Makes a base from `source`: `host`, or a path on the host's disk. Dropping the future stops the import.
+    /// Makes a base from `source`: `host`, or a path on the host's disk. The host finishes the import also
+    /// when the future is dropped.
     pub async fn import_base(
         &self,
         name: &BaseName,

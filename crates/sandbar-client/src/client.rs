@@ -104,7 +104,7 @@ impl fmt::Debug for Client {
 }
 
 fn unreachable_server(url: &str, error: &ConnectError) -> Error {
-    Error::new(ErrorCode::Unavailable, format!("no Sandbar host answers at {url}"))
+    Error::new(ErrorCode::Unavailable, format!("no answer from a Sandbar host at {url}"))
         .with_hint("start one with `sandbar up`")
         .with_source(error.clone())
 }

@@ -3,18 +3,20 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use connectrpc::client::{BidiRecvHalf, BidiSendHalf, ClientTransport, SharedHttp2Connection};
+use connectrpc::ConnectError;
 use sandbar_core::{Error, ErrorCode, ExecEvent, ExecSpec, Result, SessionId, StdinMode};
 use sandbar_proto::v1::{self, exec_request::Request, exec_response::Event};
-use tokio::sync::Mutex;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::{Client, client::incomplete};
+use crate::{
+    Client,
+    client::incomplete,
+    conversation::{Conversation, Ends, STDIN_WINDOW},
+};
 
 /// Largest piece of stdin sent as one message.
-const PIECE: usize = 256 << 10;
-
-type Sender = BidiSendHalf<v1::ExecRequest>;
-type Receiver = BidiRecvHalf<<SharedHttp2Connection as ClientTransport>::ResponseBody, v1::ExecResponseView<'static>>;
+const PIECE: usize = STDIN_WINDOW / 4;
 
 impl Client {
     /// Starts a command, and returns when it runs.
@@ -23,12 +25,14 @@ impl Client {
         let (mut sender, receiver) = self.once(self.rpc.exec()).await?.into_split();
         // This fails only when the server has ended the call, and then the first answer says why.
         let _ = sender.send(message(v1::ExecStart::new(id, spec))).await;
+        let (conversation, Ends { events, requests, stdin_window }) = Conversation::new(sender, receiver);
         let mut command = RemoteCommand {
             pid: 0,
             client: self.clone(),
-            receiver,
-            requests: Requests { sender: Arc::new(Mutex::new(sender)) },
-            piped,
+            events,
+            requests,
+            stdin: piped.then_some(stdin_window),
+            _conversation: AbortOnDropHandle::new(tokio::spawn(conversation.run())),
         };
         match command.receive().await? {
             Some(Event::Started(started)) => command.pid = started.pid,
@@ -43,9 +47,10 @@ pub struct RemoteCommand {
     /// Its process id as the host sees it.
     pub pid: u32,
     client: Client,
-    receiver: Receiver,
-    requests: Requests,
-    piped: bool,
+    events: mpsc::Receiver<Result<Event, ConnectError>>,
+    requests: mpsc::Sender<v1::ExecRequest>,
+    stdin: Option<Arc<Semaphore>>,
+    _conversation: AbortOnDropHandle<()>,
 }
 
 impl RemoteCommand {
@@ -57,20 +62,20 @@ impl RemoteCommand {
                 Some(Event::Stdout(bytes)) => ExecEvent::Stdout(bytes),
                 Some(Event::Stderr(bytes)) => ExecEvent::Stderr(bytes),
                 Some(Event::Exited(exited)) => ExecEvent::Exited((*exited).try_into()?),
-                Some(Event::Started(_)) => continue,
+                Some(Event::Started(_) | Event::StdinTaken(_)) => continue,
             }));
         }
     }
 
     /// A handle that feeds stdin; `None` when the command was started without one.
     pub fn stdin(&self) -> Option<RemoteStdin> {
-        self.piped.then(|| RemoteStdin { requests: self.requests.clone() })
+        let window = self.stdin.clone()?;
+        Some(RemoteStdin { requests: self.requests.clone(), window })
     }
 
-    /// Sends a signal to everything the command started. It waits behind stdin that the command has not read yet;
-    /// dropping the command does not.
+    /// Sends a signal to everything the command started.
     pub async fn signal(&self, signal: i32) -> Result<()> {
-        self.requests.send(Request::Signal(signal)).await
+        self.signaller().signal(signal).await
     }
 
     /// A handle that sends signals while something else reads the events.
@@ -79,13 +84,7 @@ impl RemoteCommand {
     }
 
     async fn receive(&mut self) -> Result<Option<Event>> {
-        while let Some(message) = self.client.once(self.receiver.message()).await? {
-            // An event this client does not know comes from a newer server; the next one may be known.
-            if let Some(event) = message.to_owned_message().event {
-                return Ok(Some(event));
-            }
-        }
-        Ok(None)
+        self.events.recv().await.transpose().map_err(|error| self.client.restore(&error))
     }
 }
 
@@ -98,7 +97,8 @@ impl fmt::Debug for RemoteCommand {
 /// Feeds the stdin of a command. Clones feed the same command.
 #[derive(Clone, Debug)]
 pub struct RemoteStdin {
-    requests: Requests,
+    requests: mpsc::Sender<v1::ExecRequest>,
+    window: Arc<Semaphore>,
 }
 
 impl RemoteStdin {
@@ -106,50 +106,41 @@ impl RemoteStdin {
     pub async fn write(&self, mut bytes: Bytes) -> Result<()> {
         while !bytes.is_empty() {
             let piece = bytes.split_to(bytes.len().min(PIECE));
-            self.requests.send(Request::Stdin(piece)).await?;
+            // The piece is far below 4 GiB.
+            let length = u32::try_from(piece.len()).unwrap_or(u32::MAX);
+            self.window.acquire_many(length).await.map_err(|_| has_ended())?.forget();
+            send(&self.requests, Request::Stdin(piece)).await?;
         }
         Ok(())
     }
 
     /// Ends the input: the command reads what was written, then end of file.
     pub async fn close(&self) -> Result<()> {
-        self.requests.send(v1::CloseStdin::default().into()).await
+        send(&self.requests, v1::CloseStdin::default().into()).await
     }
 }
 
 /// Sends signals to a command. Clones signal the same command.
 #[derive(Clone, Debug)]
 pub struct RemoteSignaller {
-    requests: Requests,
+    requests: mpsc::Sender<v1::ExecRequest>,
 }
 
 impl RemoteSignaller {
-    /// See [`RemoteCommand::signal`].
+    /// Sends a signal to everything the command started.
     pub async fn signal(&self, signal: i32) -> Result<()> {
-        self.requests.send(Request::Signal(signal)).await
+        send(&self.requests, Request::Signal(signal)).await
     }
 }
 
-/// The request side of the call.
-#[derive(Clone)]
-struct Requests {
-    sender: Arc<Mutex<Sender>>,
-}
-
-impl Requests {
-    async fn send(&self, request: Request) -> Result<()> {
-        self.sender.lock().await.send(message(request)).await.map_err(|source| {
-            Error::new(ErrorCode::InvalidState, "the command has ended and takes no more input").with_source(source)
-        })
-    }
-}
-
-impl fmt::Debug for Requests {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Requests").finish_non_exhaustive()
-    }
+async fn send(requests: &mpsc::Sender<v1::ExecRequest>, request: Request) -> Result<()> {
+    requests.send(message(request)).await.map_err(|_| has_ended())
 }
 
 fn message(request: impl Into<Request>) -> v1::ExecRequest {
     v1::ExecRequest { request: Some(request.into()), ..Default::default() }
+}
+
+fn has_ended() -> Error {
+    Error::new(ErrorCode::InvalidState, "the command has ended and takes no more input")
 }

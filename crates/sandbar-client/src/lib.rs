@@ -7,6 +7,7 @@
 
 mod bases;
 mod client;
+mod conversation;
 mod exec;
 mod files;
 mod host;

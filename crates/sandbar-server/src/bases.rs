@@ -45,7 +45,6 @@ impl Service {
 /// An import under way. Progress is the latest state, not a history: a slow reader skips some.
 struct Import {
     progress: watch::Receiver<v1::ImportProgress>,
-    /// Dropping it, when the caller goes away, stops the import.
     work: AbortOnDropHandle<sandbar_core::Result<BaseRecord>>,
 }
 

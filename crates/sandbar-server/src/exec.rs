@@ -1,9 +1,12 @@
 //! Commands.
 
+use std::collections::VecDeque;
+
+use bytes::Bytes;
 use connectrpc::{ConnectError, InboundStream, Response, ServiceResult, ServiceStream};
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
-use sandbar_core::{Error, ExecEvent, StdinMode};
-use sandbar_host::RunningCommand;
+use sandbar_core::{Error, ExecEvent};
+use sandbar_host::{RunningCommand, StdinHandle};
 use sandbar_proto::v1::{self, exec_request::Request, exec_response::Event};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -16,6 +19,10 @@ use crate::{
 
 /// Answers that may wait for a slow reader; beyond them the command itself is held back.
 const QUEUE: usize = 4;
+
+/// Stdin that may wait for a slow command before requests are no longer read. More than callers who count keep on the
+/// way, so that their signals get through.
+const STDIN_QUEUE: usize = 512 << 10;
 
 const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
 
@@ -34,10 +41,10 @@ impl Service {
             ));
         };
         let (id, spec) = start.unpack().map_err(failed)?;
-        let piped = spec.stdin == StdinMode::Piped;
         let command = self.host.exec(&id, spec).await.map_err(failed_in(&id))?;
         let (answers, stream) = mpsc::channel(QUEUE);
-        let conversation = Conversation { command, requests, piped, answers };
+        let stdin = Stdin::new(command.stdin());
+        let conversation = Conversation { command, requests, stdin, answers };
         // The command belongs to the answer: when the caller goes away, the answer is dropped and the command with it.
         let task = AbortOnDropHandle::new(tokio::spawn(conversation.run()));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream).map(move |answer| {
@@ -51,7 +58,7 @@ impl Service {
 struct Conversation {
     command: RunningCommand,
     requests: InboundStream<v1::ExecRequest>,
-    piped: bool,
+    stdin: Stdin,
     answers: mpsc::Sender<Answer>,
 }
 
@@ -60,9 +67,10 @@ impl Conversation {
         let started = v1::ExecStarted { pid: self.command.pid, ..Default::default() };
         let mut answer = Some(Ok(message(started)));
         let mut listening = true;
-        // Stdin on its way to a command that is slow to read. Further requests wait behind it.
-        let mut feeding: Option<BoxFuture<'static, ()>> = None;
         loop {
+            if answer.is_none() && self.stdin.taken > 0 {
+                answer = Some(Ok(message(Event::StdinTaken(std::mem::take(&mut self.stdin.taken)))));
+            }
             tokio::select! {
                 () = self.answers.closed() => return,
                 room = self.answers.reserve(), if answer.is_some() => {
@@ -76,63 +84,120 @@ impl Conversation {
                 event = self.command.next_event(), if answer.is_none() => {
                     answer = Some(event.map(pack).ok_or_else(|| failed(Error::internal("the command vanished"))));
                 }
-                request = self.requests.next(), if listening && feeding.is_none() => match request {
-                    None => {
-                        listening = false;
-                        self.close_stdin();
-                    }
-                    Some(Err(error)) => {
+                request = self.requests.next(), if listening && self.stdin.has_room() => {
+                    let outcome = match request {
+                        None => {
+                            listening = false;
+                            self.stdin.close();
+                            Ok(())
+                        }
+                        Some(Err(error)) => Err(error),
+                        Some(Ok(request)) => {
+                            obey(&self.command, &mut self.stdin, request.to_owned_message().request).map_err(failed)
+                        }
+                    };
+                    if let Err(error) = outcome {
                         listening = false;
                         answer = Some(Err(error));
                     }
-                    Some(Ok(request)) => match self.obey(request.to_owned_message().request) {
-                        Ok(write) => feeding = write,
-                        Err(error) => {
-                            listening = false;
-                            answer = Some(Err(failed(error)));
-                        }
-                    },
-                },
-                () = async { if let Some(write) = &mut feeding { write.await } }, if feeding.is_some() => feeding = None,
-            }
-        }
-    }
-
-    /// Does what a request asks; what takes its time is returned to be waited for.
-    fn obey(&self, request: Option<Request>) -> Result<Option<BoxFuture<'static, ()>>, Error> {
-        match request {
-            Some(Request::Stdin(bytes)) => {
-                if !self.piped {
-                    return Err(Error::invalid("stdin", "the command was started without stdin")
-                        .with_hint("set `stdin` in `start`"));
                 }
-                // A command that reads no more is like a closed pipe: what is written to it is lost.
-                Ok(self.command.stdin().map(|stdin| async move { stdin.write(bytes).await }.map(drop).boxed()))
+                () = self.stdin.feed(), if self.stdin.has_work() => {}
             }
-            Some(Request::CloseStdin(_)) => {
-                self.close_stdin();
-                Ok(None)
-            }
-            Some(Request::Signal(signal)) if SIGNALS.contains(&signal) => {
-                // It fails when the command has just ended, and then its end is on the way.
-                let _ = self.command.signal(signal);
-                Ok(None)
-            }
-            Some(Request::Signal(signal)) => Err(Error::invalid("signal", format!("there is no signal {signal}"))
-                .with_hint("use the number of a signal: 2 for SIGINT, 9 for SIGKILL, 15 for SIGTERM")),
-            Some(Request::Start(_)) => {
-                Err(Error::invalid("request", "there is a second `start`").with_hint("start one command a call"))
-            }
-            None => Err(Error::invalid("request", "a message has no request this server knows")
-                .with_hint("send `stdin`, `close_stdin` or `signal`")),
+        }
+    }
+}
+
+/// Bytes on their way to the command's stdin.
+struct Stdin {
+    /// `None` when the command was started without stdin.
+    handle: Option<StdinHandle>,
+    queue: VecDeque<Bytes>,
+    queued: usize,
+    writing: Option<BoxFuture<'static, usize>>,
+    /// No more will come: the pipe is closed after the last byte.
+    closing: bool,
+    /// What the command has taken and the caller has not been told of.
+    taken: u64,
+}
+
+impl Stdin {
+    fn new(handle: Option<StdinHandle>) -> Self {
+        Self { handle, queue: VecDeque::new(), queued: 0, writing: None, closing: false, taken: 0 }
+    }
+
+    fn push(&mut self, bytes: Bytes) -> Result<(), Error> {
+        if self.handle.is_none() {
+            return Err(
+                Error::invalid("stdin", "the command was started without stdin").with_hint("set `stdin` in `start`")
+            );
+        }
+        if self.closing {
+            return Err(Error::invalid("stdin", "stdin was already closed").with_hint("send `close_stdin` last"));
+        }
+        self.queued += bytes.len();
+        self.queue.push_back(bytes);
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.closing = true;
+        self.close_when_empty();
+    }
+
+    fn close_when_empty(&self) {
+        if let (true, false, Some(handle)) = (self.closing, self.has_work(), &self.handle) {
+            handle.close();
         }
     }
 
-    fn close_stdin(&self) {
-        if let Some(stdin) = self.command.stdin() {
-            stdin.close();
+    fn has_room(&self) -> bool {
+        self.queued < STDIN_QUEUE
+    }
+
+    fn has_work(&self) -> bool {
+        self.writing.is_some() || !self.queue.is_empty()
+    }
+
+    /// Hands over the next piece. Dropping the future loses nothing.
+    async fn feed(&mut self) {
+        if self.writing.is_none()
+            && let (Some(handle), Some(bytes)) = (self.handle.clone(), self.queue.pop_front())
+        {
+            let length = bytes.len();
+            // A command that reads no more is like a closed pipe: what is written to it is lost.
+            self.writing = Some(async move { handle.write(bytes).await }.map(move |_| length).boxed());
+        }
+        if let Some(writing) = &mut self.writing {
+            let length = writing.await;
+            self.writing = None;
+            self.queued -= length;
+            self.taken += length as u64;
+            self.close_when_empty();
         }
     }
+}
+
+fn obey(command: &RunningCommand, stdin: &mut Stdin, request: Option<Request>) -> Result<(), Error> {
+    match request {
+        Some(Request::Stdin(bytes)) => return stdin.push(bytes),
+        Some(Request::CloseStdin(_)) => stdin.close(),
+        Some(Request::Signal(signal)) if SIGNALS.contains(&signal) => {
+            // It fails when the command has just ended, and then its end is on the way.
+            let _ = command.signal(signal);
+        }
+        Some(Request::Signal(signal)) => {
+            return Err(Error::invalid("signal", format!("there is no signal {signal}"))
+                .with_hint("use the number of a signal: 2 for SIGINT, 9 for SIGKILL, 15 for SIGTERM"));
+        }
+        Some(Request::Start(_)) => {
+            return Err(Error::invalid("request", "there is a second `start`").with_hint("start one command a call"));
+        }
+        None => {
+            return Err(Error::invalid("request", "a message has no request this server knows")
+                .with_hint("send `stdin`, `close_stdin` or `signal`"));
+        }
+    }
+    Ok(())
 }
 
 fn pack(event: ExecEvent) -> v1::ExecResponse {
@@ -148,5 +213,8 @@ fn message(event: impl Into<Event>) -> v1::ExecResponse {
 }
 
 fn is_last(answer: &Answer) -> bool {
-    !matches!(answer, Ok(v1::ExecResponse { event: Some(Event::Started(_) | Event::Stdout(_) | Event::Stderr(_)), .. }))
+    match answer {
+        Ok(answer) => matches!(answer.event, Some(Event::Exited(_))),
+        Err(_) => true,
+    }
 }

@@ -1,6 +1,15 @@
 //! From the host's errors to the caller's.
 
+use std::panic::AssertUnwindSafe;
+
+use axum::{
+    body::Body,
+    extract::Request,
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
 use connectrpc::ConnectError;
+use futures::FutureExt as _;
 use sandbar_core::{Error, ErrorCode, SessionId};
 use sandbar_proto::to_connect;
 
@@ -24,5 +33,32 @@ pub(crate) fn failed_in(session: &SessionId) -> impl Fn(Error) -> ConnectError +
 fn report(error: &Error) {
     if error.code() == ErrorCode::Internal {
         tracing::error!(error = error.chain(), "a call failed");
+    }
+}
+
+/// Answers a call whose handler panicked, so that its caller hears of a fault and not of silence. The panic itself was
+/// reported by the panic hook.
+pub(crate) async fn catch_panic(request: Request, next: Next) -> Response {
+    let headers = request.headers().clone();
+    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    answer.unwrap_or_else(|_| {
+        let error = Error::internal("the server hit a bug while it answered this call");
+        failed(error).into_http_response(&headers).map(Body::new).into_response()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, middleware, routing::post};
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_an_internal_error_to_its_caller() {
+        let handler = async || assert!(Request::new(()).headers().contains_key("x-there"), "a bug");
+        let router = Router::new().route("/", post(handler)).layer(middleware::from_fn(catch_panic));
+        let response = router.oneshot(Request::post("/").body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), 500);
     }
 }

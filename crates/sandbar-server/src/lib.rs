@@ -15,6 +15,7 @@ mod failure;
 mod files;
 mod host_state;
 mod listener;
+mod oversize;
 mod router;
 mod service;
 mod sessions;

@@ -11,7 +11,9 @@ use sandbar_proto::{FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES};
 
 use crate::{
     access::{Gatekeeper, guard, tell_version},
+    failure::catch_panic,
     host_state::{healthz, readyz},
+    oversize::refuse_oversized,
     service::Service,
 };
 
@@ -25,6 +27,8 @@ pub(crate) fn router(host: Arc<Host>, gatekeeper: Gatekeeper) -> Result<Router> 
         Limits::default().with_max_message_size(MAX_MESSAGE_BYTES).with_max_request_body_size(MAX_MESSAGE_BYTES);
     let calls = Router::new()
         .fallback_service(ConnectRpcService::new(calls).with_limits(limits))
+        .layer(middleware::from_fn(catch_panic))
+        .layer(middleware::from_fn(refuse_oversized))
         .layer(middleware::from_fn_with_state(gatekeeper, guard));
     Ok(Router::new()
         .route("/healthz", get(healthz))

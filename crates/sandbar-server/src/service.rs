@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use connectrpc::{InboundStream, RequestContext, ServiceRequest, ServiceResult, ServiceStream};
+use connectrpc::{InboundStream, RequestContext, Response, ServiceRequest, ServiceResult, ServiceStream};
+use futures::stream;
 use sandbar_host::Host;
 use sandbar_proto::v1;
 
@@ -99,7 +100,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::DiffRequest>,
     ) -> ServiceResult<ServiceStream<v1::DiffResponse>> {
-        self.differences(request.to_owned_message()).await
+        in_stream(self.differences(request.to_owned_message()).await)
     }
 
     async fn list_bases(
@@ -115,7 +116,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ImportBaseRequest>,
     ) -> ServiceResult<ServiceStream<v1::ImportBaseResponse>> {
-        self.bring_base(request.to_owned_message())
+        in_stream(self.bring_base(request.to_owned_message()))
     }
 
     async fn delete_base(
@@ -147,7 +148,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         requests: InboundStream<v1::ExecRequest>,
     ) -> ServiceResult<ServiceStream<v1::ExecResponse>> {
-        self.run_command(requests).await
+        in_stream(self.run_command(requests).await)
     }
 
     async fn read_file(
@@ -155,7 +156,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ReadFileRequest>,
     ) -> ServiceResult<ServiceStream<v1::ReadFileResponse>> {
-        self.send_file(request.to_owned_message()).await
+        in_stream(self.send_file(request.to_owned_message()).await)
     }
 
     async fn write_file(
@@ -179,7 +180,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ListDirRequest>,
     ) -> ServiceResult<ServiceStream<v1::ListDirResponse>> {
-        self.list_files(request.to_owned_message()).await
+        in_stream(self.list_files(request.to_owned_message()).await)
     }
 
     async fn export_tree(
@@ -187,7 +188,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ExportTreeRequest>,
     ) -> ServiceResult<ServiceStream<v1::ExportTreeResponse>> {
-        self.send_tree(request.to_owned_message()).await
+        in_stream(self.send_tree(request.to_owned_message()).await)
     }
 
     async fn import_tree(
@@ -197,4 +198,11 @@ impl v1::SandboxService for Service {
     ) -> ServiceResult<v1::ImportTreeResponse> {
         self.receive_tree(requests).await
     }
+}
+
+/// Puts the error of a streaming call into its stream. Outside of it gRPC would carry the code and the message, but not
+/// our detail.
+#[expect(clippy::unnecessary_wraps, reason = "it stands where the outcome stood")]
+fn in_stream<M: Send + 'static>(outcome: ServiceResult<ServiceStream<M>>) -> ServiceResult<ServiceStream<M>> {
+    Ok(outcome.unwrap_or_else(|error| Response::new(Box::pin(stream::iter([Err(error)])))))
 }

@@ -17,12 +17,27 @@ pub(crate) struct Double {
 
 impl Double {
     pub(crate) async fn serve(router: Router) -> Self {
-        let server = Server::bind("127.0.0.1:0").await.unwrap();
+        Self::serve_at("127.0.0.1:0", router).await
+    }
+
+    pub(crate) async fn serve_at(address: &str, router: Router) -> Self {
+        let server = Server::bind(address).await.unwrap();
         let url = format!("http://{}", server.local_addr().unwrap());
         let task = tokio::spawn(async move {
             server.serve(router).await.unwrap();
         });
         Self { url, task }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    /// Ends the server as a crash would, with all its connections.
+    pub(crate) async fn crash(mut self) {
+        self.task.abort();
+        let _ = (&mut self.task).await;
     }
 
     pub(crate) async fn client(&self, protocol: WireProtocol) -> Client {

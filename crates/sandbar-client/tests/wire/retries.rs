@@ -45,3 +45,20 @@ async fn a_call_that_changes_something_is_made_once() {
     assert_eq!(error.code(), ErrorCode::Unavailable);
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
+
+#[tokio::test]
+async fn a_client_outlives_the_server_it_was_connected_to() {
+    let router = || {
+        let bases = handler_fn(|_, _: v1::ListBasesRequest| async { Response::ok(v1::ListBasesResponse::default()) });
+        Router::new().route(SERVICE, "ListBases", bases)
+    };
+    let server = Double::serve(router()).await;
+    let client = server.client(WireProtocol::Connect).await;
+    client.list_bases().await.unwrap();
+    let address = server.address().to_owned();
+    server.crash().await;
+    let error = client.list_bases().await.unwrap_err();
+    assert_eq!((error.code(), error.hint()), (ErrorCode::Unavailable, Some("start one with `sandbar up`")));
+    let _server = Double::serve_at(&address, router()).await;
+    client.list_bases().await.unwrap();
+}

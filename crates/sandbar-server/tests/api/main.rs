@@ -1,0 +1,13 @@
+//! The API over real sockets, with a real host on local-disk storage behind it.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod access;
+mod exec;
+mod files;
+mod lifecycle;
+mod raw;
+mod reflection;
+mod refusals;
+mod shutdown;
+mod world;

@@ -1,0 +1,112 @@
+//! HTTP/1.1 by hand, as `curl` would speak it.
+
+use std::net::SocketAddr;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::{net::TcpStream, task::JoinHandle};
+
+use crate::world::World;
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
+    }
+
+    /// The detail of an error, as people see it.
+    pub(crate) fn detail(&self) -> Value {
+        self.json()["details"][0]["debug"].clone()
+    }
+}
+
+/// One connection with one request on it; dropping it closes the connection.
+pub(crate) struct Exchange {
+    pub(crate) response: http::Response<Incoming>,
+    connection: JoinHandle<()>,
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+pub(crate) async fn exchange(address: SocketAddr, request: Request<Full<Bytes>>) -> Exchange {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    let response = sender.send_request(request).await.unwrap();
+    Exchange { response, connection }
+}
+
+pub(crate) async fn send(address: SocketAddr, request: Request<Full<Bytes>>) -> Answer {
+    let mut exchange = exchange(address, request).await;
+    let body = exchange.response.body_mut().collect().await.unwrap().to_bytes();
+    Answer { status: exchange.response.status(), headers: exchange.response.headers().clone(), body }
+}
+
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Answer {
+    send(address, Request::get(path).header("host", "localhost").body(Full::default()).unwrap()).await
+}
+
+impl World {
+    /// A call with everything set but the body.
+    pub(crate) fn request(&self, method: &str, content_type: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+        let path =
+            if method.contains('/') { format!("/{method}") } else { format!("/sandbar.v1.SandboxService/{method}") };
+        Request::post(path)
+            .header("host", "localhost")
+            .header("content-type", content_type)
+            .header("authorization", format!("Bearer {}", self.token))
+            .body(Full::new(body.into()))
+            .unwrap()
+    }
+
+    /// A unary call in plain JSON.
+    pub(crate) async fn call(&self, method: &str, body: &Value) -> Answer {
+        send(self.address, self.request(method, "application/json", body.to_string())).await
+    }
+
+    /// A streaming call in JSON over HTTP/1.1: all requests first, then all answers. The last value is the end of the
+    /// stream, `{}` or with an `error`.
+    pub(crate) async fn stream(&self, method: &str, requests: &[Value]) -> Vec<Value> {
+        let answer = send(self.address, self.request(method, "application/connect+json", frames(requests))).await;
+        assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
+        unframe(&answer.body)
+    }
+}
+
+pub(crate) fn frames(messages: &[Value]) -> Bytes {
+    let mut frames = BytesMut::new();
+    for message in messages {
+        let text = message.to_string();
+        frames.put_u8(0);
+        frames.put_u32(u32::try_from(text.len()).unwrap());
+        frames.put_slice(text.as_bytes());
+    }
+    frames.freeze()
+}
+
+fn unframe(mut body: &[u8]) -> Vec<Value> {
+    let mut messages = Vec::new();
+    while let Some((head, rest)) = body.split_first_chunk::<5>() {
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        let (message, rest) = rest.split_at(length);
+        messages.push(serde_json::from_slice(message).unwrap());
+        body = rest;
+        assert_eq!(head[0] == 2, body.is_empty(), "the end of the stream is its last frame");
+    }
+    messages
+}

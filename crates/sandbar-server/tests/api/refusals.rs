@@ -1,0 +1,132 @@
+//! Bad requests: answered, explained, never a fault of the server.
+
+use connectrpc::client::{ClientConfig, HttpClient, stream_iter};
+use http::StatusCode;
+use sandbar_proto::v1::{self, write_file_request::Part};
+use serde_json::{Value, json};
+
+use crate::{raw::send, world::World};
+
+#[test]
+fn every_bad_field_is_named_with_the_way_out() {
+    World::run(async |world| {
+        world.call("CreateSession", &json!({"baseSnapshot": "small", "sessionId": "box"})).await;
+        let unary = [
+            ("CreateSession", json!({}), "base_snapshot"),
+            ("CreateSession", json!({"baseSnapshot": "../etc"}), "base_snapshot"),
+            ("CreateSession", json!({"baseSnapshot": "small", "sessionId": "a/b"}), "session_id"),
+            ("CreateSession", json!({"baseSnapshot": "small", "sessionId": "a..b"}), "session_id"),
+            ("CreateSession", json!({"baseSnapshot": "small", "quota": "0"}), "quota"),
+            ("CreateSession", json!({"baseSnapshot": "small", "timeout": "-1s"}), "timeout"),
+            ("CreateSession", json!({"baseSnapshot": "small", "timeout": "99999999999s"}), "timeout"),
+            ("CreateSession", json!({"baseSnapshot": "small", "env": {"A=B": "x"}}), "env"),
+            ("CreateSession", json!({"baseSnapshot": "small", "labels": {"": "x"}}), "labels"),
+            ("CreateSession", json!({"baseSnapshot": "small", "resources": {"cpus": -1}}), "resources.cpus"),
+            ("CreateSession", json!({"baseSnapshot": "small", "network": {"access": 77}}), "network.access"),
+            ("GetSession", json!({}), "session_id"),
+            ("ListSessions", json!({"pageSize": 5000}), "page_size"),
+            ("ListSessions", json!({"state": 77}), "state"),
+            ("DestroySession", json!({"sessionId": ".."}), "session_id"),
+            ("ForkSession", json!({"sessionId": "box", "count": 5000}), "count"),
+            ("ForkSession", json!({"sessionId": "box", "count": 2, "sessionIds": ["a"]}), "session_ids"),
+            ("ForkSession", json!({"sessionId": "box", "snapshot": "a/b"}), "snapshot"),
+            ("CreateSnapshot", json!({"sessionId": "box", "name": "a/b"}), "name"),
+            ("DeleteSnapshot", json!({"sessionId": "box"}), "name"),
+            ("RollbackSession", json!({"sessionId": "box"}), "snapshot"),
+            ("DeleteBase", json!({"name": "-rf"}), "name"),
+            ("Stat", json!({"sessionId": "box"}), "path"),
+            ("Stat", json!({"sessionId": "box", "path": "a\0b"}), "path"),
+            ("Stat", json!({"sessionId": "box", "path": "/a", "pathBytes": "L2I="}), "path"),
+        ];
+        for (method, body, field) in unary {
+            let answer = world.call(method, &body).await;
+            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{method} {body}: {:?}", answer.body);
+            assert_refused(method, &body, &answer.json(), field);
+        }
+        let streams = [
+            ("Diff", json!({"sessionId": "box"}), "from"),
+            ("Diff", json!({"sessionId": "box", "from": "a", "to": "a b"}), "to"),
+            ("ImportBase", json!({"name": "a/b", "source": "host"}), "name"),
+            ("ImportBase", json!({"name": "good", "source": "relative/path"}), "source"),
+            ("ImportBase", json!({"name": "good", "source": ""}), "source"),
+            ("Exec", json!({"stdin": "YQ=="}), "request"),
+            ("Exec", json!({}), "request"),
+            ("Exec", json!({"start": {"sessionId": "box"}}), "argv"),
+            ("Exec", json!({"start": {"sessionId": "box", "argv": ["a\0"]}}), "argv"),
+            (
+                "Exec",
+                json!({"start": {"sessionId": "box", "argv": ["cat"], "resources": {"wallTime": "0s"}}}),
+                "resources.wall_time",
+            ),
+            ("ReadFile", json!({"sessionId": "box"}), "path"),
+            ("ListDir", json!({"sessionId": "b/x", "path": "/"}), "session_id"),
+            ("ExportTree", json!({"sessionId": "box"}), "path"),
+            ("WriteFile", json!({"data": "YQ=="}), "part"),
+            ("WriteFile", json!({"start": {"sessionId": "box", "path": "f", "mode": 9999}}), "mode"),
+            ("ImportTree", json!({"finish": {}}), "part"),
+        ];
+        for (method, body, field) in streams {
+            let answers = world.stream(method, std::slice::from_ref(&body)).await;
+            assert_eq!(answers.len(), 1, "{method} {body}: {answers:?}");
+            assert_refused(method, &body, &answers[0]["error"], field);
+        }
+    });
+}
+
+fn assert_refused(method: &str, body: &Value, error: &Value, field: &str) {
+    assert_eq!(error["code"], "invalid_argument", "{method} {body}: {error}");
+    let detail = &error["details"][0]["debug"];
+    assert_eq!(detail["field"], field, "{method} {body}: {error}");
+    assert!(detail["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{method} {body}: {error}");
+}
+
+#[test]
+fn what_is_no_request_at_all_is_the_callers_fault() {
+    World::run(async |world| {
+        for body in
+            ["", "{", "[]", "null", "{\"sessionId\": 5}", "{\"sessionId\": \"a\"} x", "\u{1}", "{\"nonsense\": 1}"]
+        {
+            let answer = send(world.address, world.request("GetSession", "application/json", body)).await;
+            assert!(answer.status.is_client_error(), "{body:?}: {} {:?}", answer.status, answer.body);
+        }
+        let answer = send(world.address, world.request("GetSession", "application/proto", &b"\xff\xff\xff"[..])).await;
+        assert!(answer.status.is_client_error(), "{}", answer.status);
+        let answer = send(world.address, world.request("GetSession", "text/plain", "{}")).await;
+        assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        let answer = send(world.address, world.request("NoSuchCall", "application/json", "{}")).await;
+        assert!(matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED), "{}", answer.status);
+        // A frame that promises more than it holds, and one that is no JSON.
+        for body in [&b"\0\0\0\0\x09{}"[..], b"\0\0\0\0\x02{]"] {
+            let answer = send(world.address, world.request("Exec", "application/connect+json", body)).await;
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            assert!(text.contains("\"error\"") && !text.contains("\"internal\""), "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_message_above_the_limit_is_refused_and_one_below_it_is_not() {
+    World::run(async |world| {
+        world.call("CreateSession", &json!({"baseSnapshot": "small", "sessionId": "box"})).await;
+        let padded = |size: usize| json!({"sessionId": "box", "path": "x".repeat(size)}).to_string();
+        let answer = send(world.address, world.request("Stat", "application/json", padded(17 << 20))).await;
+        assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS, "{:?}", answer.body);
+        assert_eq!(answer.json()["code"], "resource_exhausted");
+        // Too long for a path, but not for the wire.
+        let answer = send(world.address, world.request("Stat", "application/json", padded(15 << 20))).await;
+        assert_ne!(answer.status, StatusCode::TOO_MANY_REQUESTS);
+        assert!(answer.status.is_client_error(), "{:?}", answer.body);
+
+        // The same for one message of a stream.
+        let config = ClientConfig::new(world.url().parse().unwrap())
+            .with_default_header("authorization", format!("Bearer {}", world.token));
+        let rpc = v1::SandboxServiceClient::new(HttpClient::plaintext_http2_only(), config);
+        let start = v1::WriteFileStart { session_id: "box".into(), path: "file".into(), ..Default::default() };
+        let parts = [start.into(), Part::Data(vec![7; 17 << 20].into()), v1::Finish::default().into()];
+        let messages = parts.map(|part| v1::WriteFileRequest { part: Some(part), ..Default::default() });
+        let error = rpc.write_file(stream_iter(messages)).await.unwrap_err();
+        assert_eq!(error.code.as_str(), "resource_exhausted", "{error:?}");
+        let missing = world.call("Stat", &json!({"sessionId": "box", "path": "file"})).await;
+        assert_eq!(missing.detail()["code"], "FileNotFound");
+    });
+}

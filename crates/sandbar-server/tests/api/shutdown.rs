@@ -1,0 +1,46 @@
+//! The end of a server.
+
+use std::io::ErrorKind;
+
+use sandbar_client::{Client, WireProtocol};
+use sandbar_core::{ExecEvent, ExecSpec, StdinMode};
+use sandbar_server::{ServerConfig, serve};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{World, shell};
+
+#[test]
+fn a_server_that_is_shut_down_lets_a_running_call_end_and_takes_no_new_ones() {
+    World::run(async |world| {
+        let client = world.client(WireProtocol::Grpc).await;
+        let session = world.session(&client).await;
+        let stop = CancellationToken::new();
+        let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), None);
+        let server = serve(world.host.clone(), config, stop.clone()).await.unwrap();
+        let address = server.address();
+        let other = Client::connect(&format!("http://{address}"), None).await.unwrap();
+        let spec = ExecSpec { stdin: StdinMode::Piped, ..shell("echo ready; cat") };
+        let mut command = other.exec(&session.id, spec).await.unwrap();
+        assert_eq!(command.next_event().await.unwrap(), Some(ExecEvent::Stdout("ready\n".into())));
+        stop.cancel();
+        // The port closes at once, the call goes on.
+        loop {
+            match TcpStream::connect(address).await {
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => break,
+                _ => tokio::task::yield_now().await,
+            }
+        }
+        let stdin = command.stdin().unwrap();
+        stdin.write("last words".into()).await.unwrap();
+        stdin.close().await.unwrap();
+        assert_eq!(command.next_event().await.unwrap(), Some(ExecEvent::Stdout("last words".into())));
+        assert!(
+            matches!(command.next_event().await.unwrap(), Some(ExecEvent::Exited(status)) if status.code == Some(0))
+        );
+        assert_eq!(command.next_event().await.unwrap(), None);
+        drop((command, stdin, other));
+        server.finished().await.unwrap();
+        assert_eq!(client.get_session(&session.id).await.unwrap().id, session.id);
+    });
+}

@@ -1,0 +1,161 @@
+//! A host with a small base, a server in front of it, and clients.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustix::mount::{UnmountFlags, unmount};
+use sandbar_client::{Client, RemoteCommand, WireProtocol};
+use sandbar_core::{BaseName, ExecEvent, ExecSpec, ExitStatus, SessionInfo, SessionSpec};
+use sandbar_host::{Host, HostConfig};
+use sandbar_server::{AccessToken, RunningServer, ServerConfig, serve};
+use sandbar_testing::private_mounts;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const PROTOCOLS: [WireProtocol; 4] =
+    [WireProtocol::Connect, WireProtocol::ConnectJson, WireProtocol::Grpc, WireProtocol::GrpcWeb];
+
+pub(crate) struct World {
+    pub(crate) host: Arc<Host>,
+    pub(crate) address: SocketAddr,
+    pub(crate) token: String,
+    pub(crate) stop: CancellationToken,
+}
+
+impl World {
+    /// Runs a test in a world of its own, and takes the world down however the test ends.
+    pub(crate) fn run(test: impl AsyncFnOnce(&World)) {
+        private_mounts();
+        let directory = Directory::new();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (world, server) = World::start(&directory.0).await;
+            test(&world).await;
+            world.stop.cancel();
+            server.finished().await.unwrap();
+            world.host.shutdown().await.unwrap();
+        });
+    }
+
+    async fn start(directory: &Path) -> (Self, RunningServer) {
+        let source = directory.join("source");
+        make_small_root(&source);
+        let config = HostConfig {
+            data_dir: directory.join("data"),
+            storage_backend: "local-disk".parse().unwrap(),
+            container_runtime: "none".parse().unwrap(),
+            ..HostConfig::default()
+        };
+        let host = Host::start(config).await.unwrap();
+        let token = AccessToken::random().unwrap();
+        let revealed = token.reveal().to_owned();
+        let stop = CancellationToken::new();
+        let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token));
+        let server = serve(host.clone(), config, stop.clone()).await.unwrap();
+        let world = Self { host, address: server.address(), token: revealed, stop };
+        let client = world.client(WireProtocol::Connect).await;
+        let source = source.to_str().unwrap();
+        client.import_base(&BaseName::new("small").unwrap(), source, |_| {}).await.unwrap();
+        (world, server)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(crate) async fn client(&self, protocol: WireProtocol) -> Client {
+        Client::connect_with(&self.url(), Some(&self.token), protocol).await.unwrap()
+    }
+
+    /// A new session on the small base.
+    pub(crate) async fn session(&self, client: &Client) -> SessionInfo {
+        client.create_session(SessionSpec::new(BaseName::new("small").unwrap())).await.unwrap()
+    }
+}
+
+/// The test's directory. Removed only when nothing is mounted below it any more: a removal that walks into a mount
+/// would empty what is mounted there.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let directory = TempDir::with_prefix_in("sandbar-test-", "/var/tmp").unwrap();
+        Self(directory.keep())
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
+        let below = format!(" {}/", self.0.display());
+        let mounted: Vec<&str> =
+            mounts.lines().filter(|line| line.contains(&below)).filter_map(|line| line.split(' ').nth(4)).collect();
+        for mount_point in mounted.into_iter().rev() {
+            let _ = unmount(mount_point, UnmountFlags::DETACH);
+        }
+        let mounts = fs::read_to_string("/proc/thread-self/mountinfo");
+        if mounts.is_ok_and(|mounts| !mounts.contains(&below)) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// A root with a shell and a few programs, copied from this machine: nothing of it is mounted.
+fn make_small_root(root: &Path) {
+    for directory in ["usr/bin", "usr/lib64", "usr/lib/x86_64-linux-gnu", "workspace", "tmp", "proc", "dev", "etc"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    for (link, target) in [("bin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")] {
+        symlink(target, root.join(link)).unwrap();
+    }
+    for file in [
+        "usr/bin/dash",
+        "usr/bin/cat",
+        "usr/bin/sleep",
+        "usr/bin/head",
+        "usr/lib64/ld-linux-x86-64.so.2",
+        "usr/lib/x86_64-linux-gnu/libc.so.6",
+    ] {
+        fs::copy(Path::new("/").join(file), root.join(file)).unwrap();
+    }
+    symlink("dash", root.join("usr/bin/sh")).unwrap();
+    // The shell gives it to what runs in the background, where the runtime does not bring a `/dev` of its own.
+    fs::write(root.join("dev/null"), "").unwrap();
+}
+
+/// A shell command.
+pub(crate) fn shell(script: &str) -> ExecSpec {
+    ExecSpec::new(["/bin/sh", "-c", script])
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    pub(crate) status: ExitStatus,
+}
+
+impl Ended {
+    pub(crate) async fn of(mut command: RemoteCommand) -> Self {
+        let (mut stdout, mut stderr, mut status) = (Vec::new(), Vec::new(), None);
+        while let Some(event) = command.next_event().await.unwrap() {
+            assert!(status.is_none(), "an event after the end: {event:?}");
+            match event {
+                ExecEvent::Stdout(bytes) => stdout.extend_from_slice(&bytes),
+                ExecEvent::Stderr(bytes) => stderr.extend_from_slice(&bytes),
+                ExecEvent::Exited(exit) => status = Some(exit),
+            }
+        }
+        Self { stdout, stderr, status: status.expect("the command ended") }
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.stdout).unwrap()
+    }
+}
