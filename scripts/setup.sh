@@ -8,9 +8,11 @@
 # As root on Debian and its kin, packages are installed. Otherwise they are named, with the line to type.
 set -euo pipefail
 
-# "command package": the command is what we look for, so that other distributions' packages count too.
+# "what package": a command or a library is what we look for, so that other distributions' packages count too.
 program_needs=(
     "cc gcc"
+    "libc.a libc6-dev"
+    "libsqlite3.a libsqlite3-dev"
     "mkfs.btrfs btrfs-progs"
 )
 test_needs=(
@@ -22,7 +24,7 @@ test_needs=(
     "zstd zstd"
     "skopeo skopeo"
     "umoci umoci"
-    "bwrap bubblewrap"
+    "python3 python3-venv"
 )
 
 # Administration commands are often not on an ordinary user's PATH.
@@ -50,10 +52,18 @@ install_packages() {
     rm -f "$log"
 }
 
+# A need is met by a command, or by a file the compiler finds.
+is_there() {
+    case "$1" in
+        *.a) [ -e "$(cc -print-file-name="$1" 2>/dev/null)" ] ;;
+        *) command -v "$1" >/dev/null 2>&1 ;;
+    esac
+}
+
 require_packages() {
     local missing=() need
     for need in "$@"; do
-        command -v "${need%% *}" >/dev/null 2>&1 || missing+=("${need##* }")
+        is_there "${need%% *}" || missing+=("${need##* }")
     done
     [ ${#missing[@]} -gt 0 ] || return 0
     if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; then
@@ -73,6 +83,17 @@ require_cargo() {
     command -v cargo >/dev/null 2>&1 && return 0
     say "error: cargo is missing — Sandbar is built with Rust 1.95 or newer — install it with rustup (https://rustup.rs)"
     exit 1
+}
+
+# moto speaks S3 to the pack tests. A Python environment of our own keeps it away from the machine's packages.
+require_moto() {
+    local environment="$HOME/.cache/sandbar/python"
+    if command -v moto_server >/dev/null 2>&1 || [ -x "$environment/bin/moto_server" ]; then
+        return 0
+    fi
+    say "installing moto (an S3 server for the tests) into $environment"
+    python3 -m venv "$environment"
+    "$environment/bin/pip" install --quiet 'moto[server,s3]'
 }
 
 # Tools are built outside the repository, whose cargo configuration (static linking, explicit target) is not for them,
@@ -100,6 +121,7 @@ for set in "$@"; do
             ;;
         tests)
             require_packages "${test_needs[@]}"
+            require_moto
             require_cargo
             require_tool cargo-nextest
             ;;
