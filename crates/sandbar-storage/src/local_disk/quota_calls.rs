@@ -67,6 +67,9 @@ struct QuotaState {
     rest: [u64; 16],
 }
 
+// The kernel reads these by size and offset.
+const _: () = assert!(size_of::<Attributes>() == 28 && size_of::<DiskQuota>() == 112);
+
 fn checked(outcome: i64) -> io::Result<()> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

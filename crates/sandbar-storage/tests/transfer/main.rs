@@ -4,6 +4,6 @@
 mod archive;
 mod import;
 mod pack;
-mod s3_double;
+mod moto_s3;
 mod support;
 mod tree_copy;

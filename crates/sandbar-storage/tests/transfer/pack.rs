@@ -18,7 +18,7 @@ use sandbar_testing::{
     tree::{Entry, assert_same, one_of_everything, set_modified, set_xattr, tree},
 };
 
-use crate::{s3_double::S3Double, support::random_tree};
+use crate::{moto_s3::MotoS3, support::random_tree};
 
 fn id(name: &str) -> SessionId {
     SessionId::new(name).unwrap()
@@ -219,7 +219,7 @@ fn any_history_comes_back() {
 
 #[test]
 fn a_volume_travels_through_s3() {
-    let server = S3Double::start();
+    let server = MotoS3::start();
     let fixture = StorageFixture::new(Backend::BtrfsImage);
     let storage = &*fixture.storage;
     let base = import(storage, &base_directory(fixture.scratch()));
