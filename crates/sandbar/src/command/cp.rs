@@ -179,7 +179,7 @@ async fn copy_out(client: &Client, id: &SessionId, source: &Path, target: &Path)
             target.into()
         };
         let (parent, name) = split(&target)?;
-        (if parent.as_os_str().is_empty() { ".".into() } else { parent.to_owned() }, Some(name))
+        (parent.to_owned(), Some(name))
     };
     if !directory.is_dir() {
         return Err(no_such_directory(&directory.display().to_string()));
@@ -208,8 +208,6 @@ async fn entry_in_sandbox(client: &Client, id: &SessionId, path: &Path) -> Resul
 }
 
 async fn require_directory(client: &Client, id: &SessionId, path: &Path) -> Result<()> {
-    // A relative path without a parent lies in /workspace.
-    let path = if path.as_os_str().is_empty() { Path::new("/workspace") } else { path };
     match entry_in_sandbox(client, id, path).await? {
         Some(Found::Directory) => Ok(()),
         Some(Found::Other) => Err(not_a_directory(&format!("{id}:{}", path.display()))),
@@ -247,6 +245,7 @@ fn own_name(path: &Path) -> Result<OsString> {
 
 fn split(target: &Path) -> Result<(&Path, OsString)> {
     match (target.parent(), target.file_name()) {
+        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => Ok((Path::new("."), name.to_owned())),
         (Some(parent), Some(name)) => Ok((parent, name.to_owned())),
         _ => Err(Error::invalid("path", format!("`{}` has no name to copy to", target.display()))
             .with_hint("name the file or directory to make")),

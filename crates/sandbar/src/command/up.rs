@@ -165,7 +165,7 @@ fn leave_shared_mounts(host: &HostConfig) -> Result<()> {
 }
 
 fn start_logging() {
-    const DEFAULT: &str = "warn,sandbar_host=info,sandbar_server=info,sandbar_storage=info,sandbar_runtime=info";
+    const DEFAULT: &str = "warn,sandbar_host=info,sandbar_server=info,sandbar_storage=info";
     let colour = if output::stderr_style().reset.is_empty() { WriteStyle::Never } else { WriteStyle::Always };
     let filter = std::env::var(env_vars::LOG).ok().filter(|filter| !filter.is_empty());
     env_logger::Builder::new()
@@ -251,7 +251,10 @@ fn announce(host: &Host, address: SocketAddr, data_dir: &Path) {
     let program = std::env::args().next().unwrap_or_else(|| "sandbar".to_owned());
     output::say(format_args!("sandbar {}", env!("CARGO_PKG_VERSION")));
     output::say(format_args!("  storage  {}", host.storage_summary()));
-    output::say(format_args!("  runtime  {} — {}", facts.runtime, facts.isolation));
+    // The boundary often starts with the runtime's name, which is said already.
+    let name = format!("{}: ", facts.runtime);
+    let boundary = facts.isolation.strip_prefix(&name).unwrap_or(&facts.isolation);
+    output::say(format_args!("  runtime  {} — {boundary}", facts.runtime));
     output::say(format_args!("  data     {}", data_dir.display()));
     output::say(format_args!("listening on http://{address}"));
     output::say("\nin another terminal:");
