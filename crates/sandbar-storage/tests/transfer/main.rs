@@ -3,6 +3,7 @@
 
 mod archive;
 mod import;
+mod ordinary_user;
 mod pack;
 mod s3_double;
 mod support;
