@@ -3,6 +3,7 @@
 
 mod archive;
 mod import;
+mod ordinary_user;
 mod pack;
 mod moto_s3;
 mod support;
