@@ -201,6 +201,6 @@ mod tests {
         let text = r#"{"default_session_quota": "2G", "health_check_interval": "5m"}"#;
         let config: HostConfig = serde_json::from_str(text).unwrap();
         assert_eq!(config.default_session_quota, ByteCount::gib(2));
-        assert_eq!(config.health_check_interval, Duration::from_secs(300));
+        assert_eq!(config.health_check_interval, Duration::from_mins(5));
     }
 }

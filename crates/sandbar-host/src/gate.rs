@@ -185,7 +185,7 @@ mod tests {
         let inside = gate.enter_shared().unwrap();
         let waiting = {
             let gate = Arc::clone(&gate);
-            std::thread::spawn(move || gate.enter_exclusive(Closing::Destroying, Duration::from_secs(60)).map(drop))
+            std::thread::spawn(move || gate.enter_exclusive(Closing::Destroying, Duration::from_mins(1)).map(drop))
         };
         sandbar_testing::eventually("newcomers are refused", || gate.enter_shared().is_err());
         drop(inside);

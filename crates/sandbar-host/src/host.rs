@@ -125,7 +125,7 @@ impl Inner {
             _ => error,
         })?;
         // Before the storage, so that nothing an earlier host left running holds on to it.
-        let runtime = open_runtime(&config)?;
+        let runtime = open_runtime(&config);
         let opened = open_storage()?;
         let inner = Arc::new(Self {
             storage: opened.storage,
@@ -260,10 +260,10 @@ impl Drop for Reservation {
     }
 }
 
-fn open_runtime(config: &HostConfig) -> Result<Arc<dyn Runtime>> {
+fn open_runtime(config: &HostConfig) -> Arc<dyn Runtime> {
     match config.container_runtime {
         RuntimeChoice::Auto | RuntimeChoice::Named(RuntimeKind::None) => {
-            Ok(Arc::new(NoneRuntime::open(&group_name(&config.data_dir))))
+            Arc::new(NoneRuntime::open(&group_name(&config.data_dir)))
         }
     }
 }

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::tree::{Scratch, scratch};
 
 /// How long a server may take to start or stop before the test gives up on it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How to start a server.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ pub struct TestServer {
     said: Arc<Mutex<String>>,
     reader: Option<thread::JoinHandle<()>>,
     /// Removed after the server is gone.
-    _directory: Option<Scratch>,
+    directory: Option<Scratch>,
 }
 
 /// How a server ended.
@@ -96,7 +96,7 @@ impl TestServer {
     pub fn start(options: &TestServerOptions) -> Self {
         let directory = scratch();
         let mut server = Self::start_in(options, directory.path());
-        server._directory = Some(directory);
+        server.directory = Some(directory);
         server
     }
 
@@ -126,7 +126,7 @@ impl TestServer {
             panic!("the server did not start: {}", said.lock().unwrap_or_else(PoisonError::into_inner));
         };
         let (binary, data_dir) = (options.binary.clone(), data_dir.to_owned());
-        Self { binary, data_dir, url, child, said, reader: Some(reader), _directory: None }
+        Self { binary, data_dir, url, child, said, reader: Some(reader), directory: None }
     }
 
     pub fn url(&self) -> &str {

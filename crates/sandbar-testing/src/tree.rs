@@ -100,12 +100,13 @@ pub fn assert_same(left: &BTreeMap<PathBuf, Entry>, right: &BTreeMap<PathBuf, En
         let other = &right[path];
         assert!(
             entry.content == other.content,
-            "content of {path:?} differs: {} and {} bytes",
+            "content of {} differs: {} and {} bytes",
+            path.display(),
             entry.content.len(),
             other.content.len()
         );
         let bare = |entry: &Entry| Entry { content: Vec::new(), ..entry.clone() };
-        assert_eq!(bare(entry), bare(other), "{path:?}");
+        assert_eq!(bare(entry), bare(other), "{}", path.display());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use sandbar_core::{ByteCount, Error, ErrorCode, NetworkAccess, StorageKind};
+use sandbar_core::{ByteCount, Error, ErrorCode, NetworkAccess, PageRequest, SessionFilter, StorageKind};
 use sandbar_host::{Host, HostConfig, StorageChoice};
 use sandbar_testing::{FileSystem, Image, private_mounts, tree};
 
@@ -107,7 +107,7 @@ fn a_spec_the_host_cannot_keep_is_refused_and_nothing_is_made() {
             assert_eq!((error.code(), error.field()), (code, Some(field)), "{}", error.chain());
             assert!(error.hint().is_some(), "{field} has no hint");
         }
-        let listed = host.list_sessions(&Default::default(), &Default::default()).await.unwrap();
+        let listed = host.list_sessions(&SessionFilter::default(), &PageRequest::default()).await.unwrap();
         assert!(listed.items.is_empty());
         assert!(fs::read_dir(scratch.path().join("storage/volumes")).unwrap().next().is_none());
         host.shutdown().await.unwrap();

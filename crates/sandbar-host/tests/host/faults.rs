@@ -179,7 +179,7 @@ fn a_fork_that_fails_half_way_leaves_none_of_its_copies() {
             faulty.arm("fork", when, 1);
             let request = ForkRequest { count: 3, ..ForkRequest::default() };
             host.fork_session(&source, request).await.unwrap_err();
-            assert_eq!(faulty.real.volumes().unwrap(), [source.clone()]);
+            assert_eq!(faulty.real.volumes().unwrap(), std::slice::from_ref(&source));
         }
         assert_eq!(host.get_session(&source).await.unwrap().state, SessionState::Active);
     });
@@ -250,7 +250,7 @@ fn a_caller_that_goes_away_leaves_nothing_half_done() {
             assert!(std::time::Instant::now() < deadline, "it was never finished");
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
-        assert_eq!(faulty.real.volumes().unwrap(), [id.clone()]);
+        assert_eq!(faulty.real.volumes().unwrap(), std::slice::from_ref(&id));
         host.destroy_session(&id).await.unwrap();
     });
 }

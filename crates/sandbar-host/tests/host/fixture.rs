@@ -82,7 +82,7 @@ impl HostFixture {
         while let Some(event) = command.next_event().await {
             match event {
                 ExecEvent::Stdout(bytes) => output.extend_from_slice(&bytes),
-                ExecEvent::Stderr(bytes) => eprint!("{}", String::from_utf8_lossy(&bytes)),
+                ExecEvent::Stderr(bytes) => panic!("{script}: {}", String::from_utf8_lossy(&bytes)),
                 ExecEvent::Exited(status) => return (String::from_utf8(output).unwrap(), status.code),
             }
         }

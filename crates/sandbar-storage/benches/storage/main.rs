@@ -169,7 +169,7 @@ fn many_forks(fixture: &StorageFixture, backend: Backend, report: &mut Report) {
     }
     let volume = fixture.volume("gibibyte");
     let root = storage.mount(&volume).unwrap();
-    let block: Vec<u8> = (0..1u32 << 20).map(|byte| (byte.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    let block: Vec<u8> = (0..1u32 << 20).map(|byte| byte.wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
     for number in 0..1024 {
         fs::write(root.join(format!("workspace/{number}")), &block).unwrap();
     }

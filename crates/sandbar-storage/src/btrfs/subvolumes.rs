@@ -78,9 +78,8 @@ fn enable_quota(root: &Path) -> std::result::Result<QuotaMode, String> {
     let id = ioctl::subvolume_id(&root).map_err(|errno| errno.to_string())?;
     for mode in [QuotaMode::Simple, QuotaMode::Full] {
         match ioctl::enable_quota(&root, mode) {
-            Ok(()) => return Ok(mode),
-            // Already on: the kernel does not say in which mode, and we only need it to count.
-            Err(Errno::EXIST) => return Ok(mode),
+            // When they are on already the kernel does not say in which mode; we only need it to count.
+            Ok(()) | Err(Errno::EXIST) => return Ok(mode),
             Err(_) => {}
         }
     }
@@ -133,9 +132,8 @@ impl Primitives for Subvolumes {
             Err(error) => return Err(error),
         };
         match ioctl::destroy_subvolume(&parent, name) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            // A plain directory or file lies here; whoever called removes that.
-            Err(Errno::INVAL | Errno::NOTDIR | Errno::NOTTY) => Ok(()),
+            // A plain directory or file may lie here; whoever called removes that.
+            Ok(()) | Err(Errno::NOENT | Errno::INVAL | Errno::NOTDIR | Errno::NOTTY) => Ok(()),
             Err(errno) => Err(Error::io(format!("remove subvolume `{}`", path.display()), errno.into())),
         }
     }

@@ -191,9 +191,8 @@ impl Walk<'_> {
 
 fn look_up(directory: Option<&OpenDirectory>, name: &CStr) -> io::Result<Option<Found>> {
     match directory.map(|directory| directory.look_up(name)) {
-        None => Ok(None),
-        // The name vanished from a live tree, or grew too strange to reach.
-        Some(Err(Errno::NOENT | Errno::NOTDIR)) => Ok(None),
+        // There is no such directory, or the name vanished from a live tree.
+        None | Some(Err(Errno::NOENT | Errno::NOTDIR)) => Ok(None),
         Some(found) => Ok(found?),
     }
 }

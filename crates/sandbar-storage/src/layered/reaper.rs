@@ -1,7 +1,7 @@
 //! Emptying the trash, off the request path.
 
 use std::{
-    path::PathBuf,
+    path::Path,
     sync::{
         Arc, Mutex,
         mpsc::{Receiver, Sender, channel},
@@ -77,7 +77,7 @@ impl Reaper {
 
 fn run<P: Primitives>(primitives: &P, layout: &Layout, requests: &Receiver<Request>) {
     while let Ok(request) = requests.recv() {
-        let outcome = empty(primitives, layout.trash());
+        let outcome = empty(primitives, &layout.trash());
         match request {
             Request::Settle(answer) => {
                 let _ = answer.send(outcome.and_then(|()| primitives.settle()));
@@ -99,9 +99,9 @@ fn settle_when_tight<P: Primitives>(primitives: &P) -> Result<()> {
 }
 
 /// Removes everything in `directory`: trees first, since a plain removal cannot enter a read-only one.
-pub(crate) fn empty<P: Primitives>(primitives: &P, directory: PathBuf) -> Result<()> {
+pub(crate) fn empty<P: Primitives>(primitives: &P, directory: &Path) -> Result<()> {
     let mut outcome = Ok(());
-    for name in names(&directory)? {
+    for name in names(directory)? {
         let path = directory.join(name);
         let removed = remove_volume_trees(primitives, &path).and_then(|()| remove_tree(&path));
         outcome = outcome.and(removed);
@@ -110,7 +110,7 @@ pub(crate) fn empty<P: Primitives>(primitives: &P, directory: PathBuf) -> Result
 }
 
 /// Removes the trees a discarded path can hold: it is a tree itself, or a volume with `live` and `snapshots`.
-pub(super) fn remove_volume_trees<P: Primitives>(primitives: &P, path: &std::path::Path) -> Result<()> {
+pub(super) fn remove_volume_trees<P: Primitives>(primitives: &P, path: &Path) -> Result<()> {
     let snapshots = path.join("snapshots");
     if snapshots.is_dir() && path.join("volume.json").exists() {
         for name in names(&snapshots)? {

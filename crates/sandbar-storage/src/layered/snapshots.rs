@@ -5,7 +5,11 @@ use std::path::PathBuf;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sandbar_core::{Error, LaterSnapshots, Result, SessionId, SnapshotName};
 
-use super::{Birth, LayeredStorage, Primitives, TreeAccess, layout::names};
+use super::{
+    Birth, LayeredStorage, Primitives, TreeAccess,
+    layout::names,
+    volumes::{layer_parts, mounted_layers},
+};
 use crate::{
     ForkPoint, StoredSnapshot, TreeView, ViewLayer,
     errors::{snapshot_exists, snapshot_not_found},
@@ -90,13 +94,12 @@ impl<P: Primitives> LayeredStorage<P> {
         let record = self.record(volume)?;
         let tree = self.tree_at(volume, at)?;
         let base = self.read_base(&record.base)?;
-        let layers = self
-            .mounted_layers(&base, record.layered)
+        let layers = mounted_layers(&base, record.layered)
             .enumerate()
             .map(|(number, layer)| ViewLayer {
                 mount_point: layer.mount_point.clone(),
                 lower: record.layered.then(|| self.layer_directory(&base.name, layer)),
-                upper: Some(super::volumes::layer_parts(&tree, number).0),
+                upper: Some(layer_parts(&tree, number).0),
             })
             .collect();
         let frozen_at = match at {

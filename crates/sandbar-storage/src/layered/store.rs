@@ -31,7 +31,7 @@ pub(crate) struct LayeredStorage<P: Primitives> {
 impl<P: Primitives> LayeredStorage<P> {
     /// Opens the store at `layout`, and removes what an interrupted call left half-made.
     pub(crate) fn open(primitives: P, layout: Layout) -> Result<Self> {
-        empty(&primitives, layout.staging())?;
+        empty(&primitives, &layout.staging())?;
         let mut facts = primitives.facts().clone();
         facts.layered = probe_overlay(&layout);
         let primitives = Arc::new(primitives);

@@ -25,7 +25,7 @@ impl<P: Primitives> LayeredStorage<P> {
         let layered = self.is_layered();
         self.make_volume(volume, &spec.base, spec.quota, layered, |live| {
             self.primitives.make_tree(live)?;
-            for (number, layer) in self.mounted_layers(&base, layered).enumerate() {
+            for (number, layer) in mounted_layers(&base, layered).enumerate() {
                 let (upper, work) = layer_parts(live, number);
                 let lower = self.layer_directory(&base.name, layer);
                 if layered {
@@ -142,15 +142,11 @@ impl<P: Primitives> LayeredStorage<P> {
     pub(super) fn record(&self, volume: &SessionId) -> Result<VolumeRecord> {
         read_record(&self.layout.volume(volume).join("volume.json"))?.ok_or_else(|| volume_not_found(volume))
     }
+}
 
-    /// The layers of a base that take part in a volume. A flat volume can only hold what is copied into it.
-    pub(super) fn mounted_layers<'a>(
-        &self,
-        base: &'a BaseRecord,
-        layered: bool,
-    ) -> impl Iterator<Item = &'a BaseLayer> {
-        base.layers.iter().filter(move |layer| layered || layer.directory == LayerDirectory::Own)
-    }
+/// The layers of a base that take part in a volume. A flat volume can only hold what is copied into it.
+pub(super) fn mounted_layers(base: &BaseRecord, layered: bool) -> impl Iterator<Item = &BaseLayer> {
+    base.layers.iter().filter(move |layer| layered || layer.directory == LayerDirectory::Own)
 }
 
 /// An overlay shows the owner, mode and time of its upper directory at its root.

@@ -303,7 +303,9 @@ pub(crate) fn diff_equals_a_brute_force_comparison_for_random_histories(backend:
             let volume = fixture.volume(&format!("history-{}", number.get()));
             let take = |name: &str, edits: &[Edit]| {
                 let root = fixture.storage.mount(&volume).unwrap();
-                edits.iter().for_each(|edit| apply(&root, edit));
+                for edit in edits {
+                    apply(&root, edit);
+                }
                 let name: SnapshotName = snap(name);
                 fixture.storage.snapshot(&volume, &name).unwrap();
                 tree::tree(&root)

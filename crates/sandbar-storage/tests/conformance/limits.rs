@@ -10,7 +10,7 @@ use crate::{snapshots::snap, volumes::write_bytes};
 fn fill(path: &Path, most: usize) -> usize {
     let Ok(mut file) = fs::File::create(path) else { return 0 };
     let mut written = 0;
-    let chunk: Vec<u8> = (0..1 << 20).map(|byte: u32| (byte.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let chunk: Vec<u8> = (0..1u32 << 20).map(|byte| byte.wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
     while written < most {
         if file.write_all(&chunk).and_then(|()| file.sync_data()).is_err() {
             break;
@@ -103,7 +103,7 @@ pub(crate) fn a_full_pool_is_storage_full_and_deleting_works(backend: Backend) {
     fixture.storage.delete(&fork).unwrap();
     fixture.storage.delete(&volume).unwrap();
     fixture.storage.settle().unwrap();
-    assert_eq!(fixture.storage.volumes().unwrap(), [keeper.clone()]);
+    assert_eq!(fixture.storage.volumes().unwrap(), std::slice::from_ref(&keeper));
     assert_eq!(fs::read(fixture.storage.mount(&keeper).unwrap().join("f")).unwrap(), b"kept");
     let next = fixture.volume("next");
     assert!(fill(&fixture.storage.mount(&next).unwrap().join("big"), 64 << 20) >= 64 << 20, "no space came back");

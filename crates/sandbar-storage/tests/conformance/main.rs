@@ -3,6 +3,8 @@
 //! A case is a function over an open storage. The macro below makes one test of each case for each backend, so a new
 //! backend is one line and a new case is one line.
 
+#![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
+
 mod bases;
 mod content;
 mod difference;

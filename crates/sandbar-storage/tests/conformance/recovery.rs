@@ -15,7 +15,7 @@ pub(crate) fn a_reopened_storage_knows_everything(backend: Backend) {
     let before = tree::tree(&root);
     fixture.reopen();
     assert_eq!(fixture.storage.bases().unwrap().len(), 1);
-    assert_eq!(fixture.storage.volumes().unwrap(), [volume.clone()]);
+    assert_eq!(fixture.storage.volumes().unwrap(), std::slice::from_ref(&volume));
     assert_eq!(names(&*fixture.storage, &volume), ["s"]);
     tree::assert_same(&before, &tree::tree(&fixture.storage.mount(&volume).unwrap()));
     fixture.storage.rollback(&volume, &snap("s"), LaterSnapshots::Drop).unwrap();

@@ -3,8 +3,8 @@
 
 mod archive;
 mod import;
+mod moto_s3;
 mod ordinary_user;
 mod pack;
-mod moto_s3;
 mod support;
 mod tree_copy;

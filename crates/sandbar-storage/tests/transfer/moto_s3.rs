@@ -31,7 +31,8 @@ impl MotoS3 {
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
         }
-        let server = command.spawn().expect("`make setup-tests` installs moto_server");
+        let server =
+            command.spawn().unwrap_or_else(|error| panic!("moto_server: {error}; `make setup-tests` installs it"));
         let moto = Self { address, server };
         eventually("moto to listen", || TcpStream::connect(address).is_ok());
         assert!(moto.request("PUT", "").starts_with("HTTP/1.1 200"));

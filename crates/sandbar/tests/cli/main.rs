@@ -1,5 +1,7 @@
 //! The command line as people use it: the real binary against a real host, stdout, stderr and exit code compared.
 
+#![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
+
 mod bases;
 mod commands;
 mod files;

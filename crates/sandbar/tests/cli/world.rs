@@ -20,7 +20,7 @@ pub(crate) struct Said {
 impl Said {
     fn from_output(output: Output) -> Self {
         Self {
-            code: output.status.code().expect("the program was not killed"),
+            code: output.status.code().unwrap(),
             stdout: String::from_utf8(output.stdout).unwrap(),
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
