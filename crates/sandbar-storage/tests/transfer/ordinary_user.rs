@@ -64,11 +64,8 @@ fn a_copy_leaves_out_what_the_user_may_not_have_and_says_so() {
     if rustix::process::geteuid().is_root() {
         return again_as_user("ordinary_user::a_copy_leaves_out_what_the_user_may_not_have_and_says_so", source);
     }
-    let options = CopyOptions {
-        fidelity: Fidelity::BestEffort,
-        overlay_internals: OverlayInternals::Drop,
-        progress: &|_, _| {},
-    };
+    let options =
+        CopyOptions { fidelity: Fidelity::BestEffort, overlay_internals: OverlayInternals::Drop, progress: &|_, _| {} };
     let summary = copy_tree(Path::new("../source"), Path::new("copy"), &options).unwrap();
     let names: Vec<_> = tree(Path::new("copy")).into_keys().map(|path| path.display().to_string()).collect();
     assert_eq!(names, ["", "closed", "etc", "etc/motd", "etc/motd-again", "pipe"]);
