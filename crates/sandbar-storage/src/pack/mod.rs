@@ -16,6 +16,6 @@ mod target;
 mod write;
 
 pub use manifest::{PackManifest, PackObject, PackStep, PackedSnapshot};
-pub use read::{delete_pack, read_manifest, unpack};
+pub use read::{Unpacked, delete_pack, read_manifest, unpack};
 pub use target::{S3Target, Target};
 pub use write::pack;

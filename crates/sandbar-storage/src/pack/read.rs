@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Storage, VolumeSpec,
-    archive::{ArchiveReader, Directories, Links, UnpackOptions, Unpacker, decompress},
+    archive::{ArchiveReader, Directories, Links, UnpackOptions, UnpackSummary, Unpacker, decompress},
 };
 
 /// What is packed under `prefix`.
@@ -44,6 +44,17 @@ fn manifest_of(objects: &Objects) -> Result<PackManifest> {
     serde_json::from_value(value).map_err(damaged)
 }
 
+/// A volume that came out of a pack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpacked {
+    pub manifest: PackManifest,
+    /// How often something could not be kept here: an attribute the file system does not know, a device without the
+    /// right to make one.
+    pub omitted: u64,
+    /// The first few of those, for people.
+    pub notes: Vec<String>,
+}
+
 /// Makes the volume `volume` from a pack, with its snapshots. The base must be here and look as it did where the volume
 /// was packed. A failure leaves no volume. Blocks; do not call it from a task.
 pub fn unpack(
@@ -52,7 +63,7 @@ pub fn unpack(
     prefix: &str,
     volume: &SessionId,
     quota: Option<ByteCount>,
-) -> Result<PackManifest> {
+) -> Result<Unpacked> {
     let objects = Objects::open(target, prefix)?;
     let pack = manifest_of(&objects)?;
     let found = fingerprint::of_base(storage, &pack.base).map_err(|error| match error.code() {
@@ -72,29 +83,32 @@ pub fn unpack(
             .with_hint("import the base from the same source as on the other machine"));
     }
     storage.create(volume, &VolumeSpec { base: pack.base.clone(), quota })?;
-    let applied = apply_all(storage, &objects, &pack, volume);
+    let applied = apply_all(storage, &objects, pack, volume);
     let unmounted = storage.unmount(volume);
-    applied.and(unmounted).inspect_err(|_| {
+    let unpacked = applied.and_then(|unpacked| unmounted.map(|()| unpacked));
+    unpacked.inspect_err(|_| {
         if let Err(error) = storage.delete(volume) {
             tracing::warn!(error = error.chain(), %volume, "could not delete a half-unpacked volume");
         }
-    })?;
-    Ok(pack)
+    })
 }
 
-fn apply_all(storage: &dyn Storage, objects: &Objects, pack: &PackManifest, volume: &SessionId) -> Result<()> {
+fn apply_all(storage: &dyn Storage, objects: &Objects, manifest: PackManifest, volume: &SessionId) -> Result<Unpacked> {
     let root = storage.mount(volume)?;
-    for step in &pack.steps {
+    let mut unpacked = Unpacked { manifest, omitted: 0, notes: Vec::new() };
+    for step in &unpacked.manifest.steps {
         let root = File::open(&root).map_err(|error| Error::io(format!("open `{}`", root.display()), error))?;
-        apply(objects, step, root)?;
+        let summary = apply(objects, step, root)?;
+        unpacked.omitted += summary.omitted;
+        unpacked.notes.extend(summary.notes);
         if let Some(snapshot) = &step.snapshot {
             storage.snapshot(volume, &snapshot.name)?;
         }
     }
-    Ok(())
+    Ok(unpacked)
 }
 
-fn apply(objects: &Objects, step: &PackStep, root: File) -> Result<()> {
+fn apply(objects: &Objects, step: &PackStep, root: File) -> Result<UnpackSummary> {
     let (deleted, entries) = (objects.fetch(&step.deleted)?, objects.fetch(&step.entries)?);
     let options = UnpackOptions { links: Links::Refuse, directories: Directories::Replace, ..UnpackOptions::CAREFUL };
     let mut unpacker = Unpacker::new(root.into(), options);
@@ -102,10 +116,7 @@ fn apply(objects: &Objects, step: &PackStep, root: File) -> Result<()> {
         unpacker.remove(&path.map_err(|error| Error::io("read the deleted paths of a pack", error))?)?;
     }
     unpacker.unpack(&mut ArchiveReader::new(decompress(entries)?))?;
-    for note in &unpacker.summary().notes {
-        tracing::warn!("{note}");
-    }
-    Ok(())
+    Ok(unpacker.summary().clone())
 }
 
 /// Deletes a pack, or what a failed one left. Nothing there is fine.

@@ -49,11 +49,11 @@ impl Unpacker<'_> {
         }
         let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let times = Timestamps { last_access: omit, last_modification: entry.modified };
-        match target {
+        let timed = match target {
             xattrs::Place::Open(fd) => fs::futimens(fd, &times),
             xattrs::Place::Named(directory, name) => fs::utimensat(directory, *name, &times, AtFlags::SYMLINK_NOFOLLOW),
-        }
-        .map_err(|errno| failure(entry, errno))
+        };
+        timed.or_else(|errno| self.tolerate(entry, "time", errno))
     }
 
     /// Sets the attributes of the entry and removes others: a directory that was there, or the default ACL of one
@@ -83,7 +83,8 @@ impl Unpacker<'_> {
 
     fn tolerate(&mut self, entry: &ArchiveEntry, what: &str, errno: Errno) -> Result<()> {
         match errno {
-            Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::INVAL => {
+            // The last one is a time the file system has no number for.
+            Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::INVAL | Errno::OVERFLOW => {
                 self.summary.note(|| format!("`{}` does not keep its {what}: {errno}", entry.display()));
                 Ok(())
             }
