@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::tree::{Scratch, scratch};
 
 /// How long a server may take to start or stop before the test gives up on it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How to start a server.
 #[derive(Clone, Debug)]
@@ -95,13 +95,16 @@ impl TestServer {
     /// Starts a server on a fresh data directory and waits until it listens.
     pub fn start(options: &TestServerOptions) -> Self {
         let directory = scratch();
-        let mut server = Self::start_in(options, directory.path());
-        server._directory = Some(directory);
-        server
+        let data_dir = directory.path().to_owned();
+        Self::launch(options, &data_dir, Some(directory))
     }
 
     /// Starts a server on a data directory that outlives it.
     pub fn start_in(options: &TestServerOptions, data_dir: &Path) -> Self {
+        Self::launch(options, data_dir, None)
+    }
+
+    fn launch(options: &TestServerOptions, data_dir: &Path, directory: Option<Scratch>) -> Self {
         let mut child = options.command(data_dir).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = child.stderr.take().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
@@ -126,7 +129,7 @@ impl TestServer {
             panic!("the server did not start: {}", said.lock().unwrap_or_else(PoisonError::into_inner));
         };
         let (binary, data_dir) = (options.binary.clone(), data_dir.to_owned());
-        Self { binary, data_dir, url, child, said, reader: Some(reader), _directory: None }
+        Self { binary, data_dir, url, child, said, reader: Some(reader), _directory: directory }
     }
 
     pub fn url(&self) -> &str {

@@ -115,7 +115,7 @@ fn run_keeps_the_sandbox_when_asked_and_says_which() {
     let said = world.run(["run", "--keep", "--", "sh", "-c", "echo kept > file"]);
     let id = said.stderr.trim_end().strip_prefix("kept sandbox ").unwrap().to_owned();
     assert_eq!(said.code, 0);
-    assert_eq!(world.ids(), [id.clone()]);
+    assert_eq!(world.ids(), std::slice::from_ref(&id));
     assert_eq!(world.shell(&id, "cat file"), "kept\n");
 }
 
