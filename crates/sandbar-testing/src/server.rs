@@ -95,13 +95,22 @@ impl TestServer {
     /// Starts a server on a fresh data directory and waits until it listens.
     pub fn start(options: &TestServerOptions) -> Self {
         let directory = scratch();
+<<<<<<< HEAD
         let mut server = Self::start_in(options, directory.path());
         server.directory = Some(directory);
         server
+=======
+        let data_dir = directory.path().to_owned();
+        Self::launch(options, &data_dir, Some(directory))
+>>>>>>> cli
     }
 
     /// Starts a server on a data directory that outlives it.
     pub fn start_in(options: &TestServerOptions, data_dir: &Path) -> Self {
+        Self::launch(options, data_dir, None)
+    }
+
+    fn launch(options: &TestServerOptions, data_dir: &Path, directory: Option<Scratch>) -> Self {
         let mut child = options.command(data_dir).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = child.stderr.take().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
@@ -126,7 +135,11 @@ impl TestServer {
             panic!("the server did not start: {}", said.lock().unwrap_or_else(PoisonError::into_inner));
         };
         let (binary, data_dir) = (options.binary.clone(), data_dir.to_owned());
+<<<<<<< HEAD
         Self { binary, data_dir, url, child, said, reader: Some(reader), directory: None }
+=======
+        Self { binary, data_dir, url, child, said, reader: Some(reader), _directory: directory }
+>>>>>>> cli
     }
 
     pub fn url(&self) -> &str {

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 
 use clap::{ArgMatches, Command};
@@ -126,8 +127,8 @@ pub(crate) fn execute(args: UpArgs) -> Outcome {
         .build()
         .map_err(|error| Error::io("could not start the async runtime", error))?;
     let outcome = runtime.block_on(serve(settings));
-    // What is still running was told to stop, or is not to be waited for any longer.
-    runtime.shutdown_background();
+    // Tasks that end now let go of the host, which takes its cgroup away; what hangs is not waited for any longer.
+    runtime.shutdown_timeout(Duration::from_secs(2));
     outcome
 }
 

@@ -118,7 +118,7 @@ fn every_verb_that_needs_a_host_says_how_to_start_one() {
             .unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
-        assert!(stderr.starts_with(&format!("error: no Sandbar host answers at http://{address}")), "{stderr}");
+        assert!(stderr.starts_with("error: ") && stderr.contains(&format!("http://{address}")), "{stderr}");
         assert!(stderr.contains("sandbar up"), "{stderr}");
     }
 }
