@@ -80,7 +80,7 @@ pub struct TestServer {
     said: Arc<Mutex<String>>,
     reader: Option<thread::JoinHandle<()>>,
     /// Removed after the server is gone.
-    directory: Option<Scratch>,
+    _directory: Option<Scratch>,
 }
 
 /// How a server ended.
@@ -95,14 +95,8 @@ impl TestServer {
     /// Starts a server on a fresh data directory and waits until it listens.
     pub fn start(options: &TestServerOptions) -> Self {
         let directory = scratch();
-<<<<<<< HEAD
-        let mut server = Self::start_in(options, directory.path());
-        server.directory = Some(directory);
-        server
-=======
         let data_dir = directory.path().to_owned();
         Self::launch(options, &data_dir, Some(directory))
->>>>>>> cli
     }
 
     /// Starts a server on a data directory that outlives it.
@@ -135,11 +129,7 @@ impl TestServer {
             panic!("the server did not start: {}", said.lock().unwrap_or_else(PoisonError::into_inner));
         };
         let (binary, data_dir) = (options.binary.clone(), data_dir.to_owned());
-<<<<<<< HEAD
-        Self { binary, data_dir, url, child, said, reader: Some(reader), directory: None }
-=======
         Self { binary, data_dir, url, child, said, reader: Some(reader), _directory: directory }
->>>>>>> cli
     }
 
     pub fn url(&self) -> &str {

@@ -1,10 +1,6 @@
 //! The command line as people use it: the real binary against a real host, stdout, stderr and exit code compared.
 
-<<<<<<< HEAD
-#![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
-=======
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop where it stands")]
->>>>>>> cli
 
 mod bases;
 mod commands;
