@@ -17,6 +17,7 @@ use crate::measure::milliseconds;
 const CREATE: libc::Ioctl = 0x5000_940E;
 const DESTROY: libc::Ioctl = 0x5000_940F;
 const SNAPSHOT: libc::Ioctl = 0x5000_9417;
+const SPACE_INFO: libc::Ioctl = 0xC010_9414;
 
 /// Mounts an overlay over directories that are there already.
 pub(crate) fn overlay_mount(scratch: &Path, round: usize) -> f64 {
@@ -73,4 +74,18 @@ pub(crate) fn snapshot(parent: &Path, source: &str, name: &str) -> f64 {
     let took = milliseconds(started);
     destroy(parent, name);
     took
+}
+
+/// Bytes of data and metadata in use: `used` of every entry of `BTRFS_IOC_SPACE_INFO`.
+pub(crate) fn used_bytes(pool: &Path) -> u64 {
+    const SLOTS: usize = 16;
+    // Two words of header, then flags, total and used for each kind of space.
+    let mut arguments = [0u64; 2 + 3 * SLOTS];
+    arguments[0] = SLOTS as u64;
+    let directory = File::open(pool).unwrap();
+    // SAFETY: the kernel fills at most the number of slots it is told, which `arguments` has.
+    let outcome = unsafe { libc::ioctl(directory.as_raw_fd(), SPACE_INFO, arguments.as_mut_ptr()) };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+    let entries = usize::try_from(arguments[1]).unwrap();
+    arguments[2..].chunks(3).take(entries).map(|entry| entry[2]).sum()
 }
