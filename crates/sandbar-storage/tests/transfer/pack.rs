@@ -53,6 +53,7 @@ fn pack_to(storage: &dyn Storage, volume: &SessionId, target: &Target) -> PackMa
 /// The tree of a volume at a moment, looked at through a fork.
 fn tree_at(storage: &dyn Storage, volume: &SessionId, at: &ForkPoint) -> BTreeMap<PathBuf, Entry> {
     let look = id("look");
+    storage.delete(&look).unwrap();
     storage.fork(volume, at, &look, None).unwrap();
     let found = tree(&storage.mount(&look).unwrap());
     storage.delete(&look).unwrap();
@@ -60,12 +61,14 @@ fn tree_at(storage: &dyn Storage, volume: &SessionId, at: &ForkPoint) -> BTreeMa
 }
 
 fn assert_same_history(from: &dyn Storage, to: &dyn Storage, volume: &SessionId, copy: &SessionId) {
-    // The ZFS of these tests runs in a process of its own and knows whole seconds only.
+    // The ZFS of these tests runs in a process of its own and knows whole seconds only; it keeps
+    // ACLs as attributes that have nothing to do with modes.
     let coarse = [from, to].iter().any(|storage| storage.kind() == StorageKind::Zfs);
     let look = |storage: &dyn Storage, volume: &SessionId, point: &ForkPoint| {
         let mut found = tree_at(storage, volume, point);
         for entry in found.values_mut().filter(|_| coarse) {
             entry.modified.1 = 0;
+            entry.xattrs.retain(|name, _| !name.to_string_lossy().starts_with("system.posix_acl"));
         }
         found
     };
@@ -214,13 +217,21 @@ fn hard_links_come_back_as_they_were() {
 fn any_history_comes_back() {
     let fixture = StorageFixture::new(Backend::LocalDiskExt4);
     let storage = &*fixture.storage;
-    let base = import(storage, &base_directory(fixture.scratch()));
+    let directory = base_directory(fixture.scratch());
+    // Overlayfs parts the hard links of a base when one of their names is touched, also when nothing comes of it. Such a
+    // touch is no difference and does not travel.
+    fs::remove_file(directory.join("usr/bin/tool-1-again")).unwrap();
+    let base = import(storage, &directory);
     let target = Target::Directory(fixture.scratch().join("packs"));
     let config = ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() };
     let steps = prop::collection::vec((random_tree(), prop::collection::vec(any::<prop::sample::Index>(), 0..6)), 1..4);
     TestRunner::new(config)
         .run(&steps, |steps| {
-            let volume = id("random");
+            // A case that failed leaves its things for the next, smaller one.
+            let (volume, copy) = (id("random"), id("copy"));
+            storage.delete(&volume).unwrap();
+            storage.delete(&copy).unwrap();
+            delete_pack(&target, "some/prefix").unwrap();
             storage.create(&volume, &VolumeSpec { base: base.clone(), quota: None }).unwrap();
             let root = storage.mount(&volume).unwrap();
             for (number, (nodes, deletions)) in steps.iter().enumerate() {
@@ -236,12 +247,8 @@ fn any_history_comes_back() {
                 storage.snapshot(&volume, &snapshot_name(&format!("s{number}"))).unwrap();
             }
             pack_to(storage, &volume, &target);
-            let copy = id("copy");
             unpack(storage, &target, "some/prefix", &copy, None).unwrap();
             assert_same_history(storage, storage, &volume, &copy);
-            storage.delete(&volume).unwrap();
-            storage.delete(&copy).unwrap();
-            delete_pack(&target, "some/prefix").unwrap();
             Ok(())
         })
         .unwrap();

@@ -49,11 +49,11 @@ impl Unpacker<'_> {
         }
         let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
         let times = Timestamps { last_access: omit, last_modification: entry.modified };
-        let timed = match target {
+        let outcome = match target {
             xattrs::Place::Open(fd) => fs::futimens(fd, &times),
             xattrs::Place::Named(directory, name) => fs::utimensat(directory, *name, &times, AtFlags::SYMLINK_NOFOLLOW),
         };
-        timed.or_else(|errno| self.tolerate(entry, "time", errno))
+        outcome.or_else(|errno| self.tolerate(entry, "time", errno))
     }
 
     /// Sets the attributes of the entry and removes others: a directory that was there, or the default ACL of one
