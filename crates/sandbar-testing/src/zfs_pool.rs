@@ -49,6 +49,9 @@ impl ZfsDaemon {
         let mut command = Command::new("/usr/sbin/zfs-fuse");
         command
             .args(["--no-daemon", "--no-kstat-mount", "--enable-xattr"])
+            // What Debian's configuration file says, so that tests do not depend on it.
+            .args(["--fuse-mount-options", "default_permissions", "--zfs-prefetch-disable"])
+            .args(["--fuse-attr-timeout", "3600", "--fuse-entry-timeout", "3600"])
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors);

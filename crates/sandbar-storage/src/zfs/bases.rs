@@ -8,6 +8,7 @@ use super::{
     ZfsStorage,
     catalog::Base,
     command::{Failure, Fault},
+    discard::destroy_dataset,
     layout::READY,
     listing,
     marks::{self, BaseMark},
@@ -51,9 +52,7 @@ impl ZfsStorage {
         let staged = StagedBase::new(name.clone(), directory, {
             let dataset = dataset.clone();
             move || {
-                if let Err(failure) = tools.zfs_patiently(&["destroy", "-r", &dataset])
-                    && failure.fault != Fault::Missing
-                {
+                if let Err(failure) = destroy_dataset(&tools, &dataset) {
                     // The next start destroys it.
                     tracing::warn!(%failure, "could not remove a half-made base");
                 }
@@ -127,9 +126,7 @@ impl ZfsStorage {
         self.tools.zfs_patiently(&["rename", &dataset, &discarded]).map_err(fail)?;
         let ready = format!("{discarded}@{READY}");
         self.release(&ready).map_err(fail)?;
-        if let Err(failure) = self.tools.zfs_patiently(&["destroy", "-r", &discarded])
-            && failure.fault != Fault::Missing
-        {
+        if let Err(failure) = destroy_dataset(&self.tools, &discarded) {
             self.tools.zfs(&["hold", marks::HOLD, &ready]).map_err(fail)?;
             self.tools.zfs_patiently(&["rename", &discarded, &dataset]).map_err(fail)?;
             return Err(fail(failure));

@@ -7,9 +7,10 @@ use sandbar_core::{Result, SessionId};
 use super::{
     ZfsStorage,
     catalog::Role,
-    command::{Failure, Fault},
+    command::{Failure, Fault, Tools},
     layout::READY,
     marks,
+    mounts::{Patience, hide},
     store::lock,
 };
 
@@ -85,7 +86,7 @@ impl ZfsStorage {
 
     /// Destroys a dataset nothing stands on any more.
     pub(super) fn destroy(&self, dataset: &str) -> Result<(), Failure> {
-        gone(self.tools.zfs_patiently(&["destroy", "-r", dataset]))?;
+        destroy_dataset(&self.tools, dataset)?;
         self.catalog().remove(dataset);
         Ok(())
     }
@@ -117,7 +118,7 @@ impl ZfsStorage {
             Err(failure) if !matches!(failure.fault, Fault::Missing | Fault::NothingToDo) => return Err(fail(failure)),
             _ => {}
         }
-        gone(self.tools.zfs_patiently(&["destroy", "-r", dataset])).map_err(fail)
+        destroy_dataset(&self.tools, dataset).map_err(fail)
     }
 
     /// Brings a volume into its plain form: one live generation with its own history, and others only where they
@@ -179,6 +180,13 @@ impl ZfsStorage {
             tracing::warn!(error = error.chain(), "could not hold every base");
         }
     }
+}
+
+/// Unmounts and destroys a dataset with its snapshots. That there is none is fine.
+pub(super) fn destroy_dataset(tools: &Tools, dataset: &str) -> Result<(), Failure> {
+    // `zfs destroy` would unmount it too, but not with the care that zfs-fuse needs.
+    hide(tools, dataset, Patience::Full)?;
+    gone(tools.zfs_patiently(&["destroy", "-r", dataset]))
 }
 
 /// What does not exist need not be destroyed.

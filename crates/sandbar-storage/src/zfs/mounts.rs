@@ -7,20 +7,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::statvfs;
 use sandbar_core::{Error, Result, SessionId};
 
 use super::{
     ZfsStorage,
     catalog::Role,
-    command::{Failure, Fault},
+    command::{Failure, Fault, Tools},
     lend::lend,
-    namespace::beside_the_daemon,
+    namespace,
     store::lock,
 };
 use crate::{LayerDirectory, overlay::detach};
 
+/// Enough for hundreds of files closed at once, and done in a few milliseconds.
+const QUESTIONS: usize = 32;
+
 /// The mounts of the calling thread's namespace, in the order they were made.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MountTable(Vec<Mount>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +131,7 @@ impl ZfsStorage {
         let fail = |failure: Failure| failure.into_error(format!("mount `{dataset}` at `{}`", directory.display()));
         if let Some(other) = table.at(directory).filter(|mount| mount.is_zfs()) {
             // An older generation, left mounted by a host that was killed in a rollback.
-            self.hide(&other.source).map_err(fail)?;
+            hide(&self.tools, &other.source, Patience::Full).map_err(fail)?;
         }
         match self.tools.zfs_patiently(&["mount", dataset]) {
             // Another thread was faster.
@@ -142,43 +146,37 @@ impl ZfsStorage {
         ))
     }
 
-    fn hide(&self, dataset: &str) -> Result<(), Failure> {
-        match self.tools.zfs_patiently(&["unmount", dataset]) {
-            Err(failure) if !matches!(failure.fault, Fault::NothingToDo | Fault::Missing) => Err(failure),
-            _ => Ok(()),
-        }
-    }
-
-    fn hide_quickly(&self, dataset: &str) -> Result<(), Failure> {
-        self.tools.zfs_briefly(&["unmount", dataset]).map(drop)
-    }
-
     pub(super) fn unmount_volume(&self, volume: &SessionId) -> Result<()> {
         self.unmount_at(&self.layout.volume_directory(volume))
     }
 
-    /// Takes a volume out of sight for ever, also when something in it is still open. Returns whether nothing was.
+    /// Unmounts a volume that is being deleted. Returns `false` when something in it is still open.
+    ///
+    /// OpenZFS lets it be detached then. zfs-fuse hangs for ever when a file is closed at the very moment its file system
+    /// goes away, and that is what a detached one does: it stays mounted until the file is closed.
     pub(super) fn unmount_for_good(&self, volume: &SessionId) -> Result<bool> {
         let directory = self.layout.volume_directory(volume);
         take_back(&directory)?;
-        let table = MountTable::read()?;
-        let Some(mount) = table.at(&directory).filter(|mount| mount.is_zfs()) else { return Ok(true) };
-        if self.hide_quickly(&mount.source).is_ok() {
-            self.unmount_at(&directory)?;
-            return Ok(true);
+        while let Some(mount) = MountTable::read()?.at(&directory).filter(|mount| mount.is_zfs()) {
+            match hide(&self.tools, &mount.source, Patience::Little) {
+                Ok(()) => {}
+                Err(failure) if failure.fault == Fault::Busy => {
+                    if namespace::is_in_kernel() {
+                        detach(&directory)?;
+                    }
+                    return Ok(false);
+                }
+                Err(failure) => return Err(failure.into_error(format!("unmount `{}`", directory.display()))),
+            }
         }
-        // Below the daemon's eyes: what it mounted must be taken away where it did, or it would stay there.
-        let detached = beside_the_daemon(|| Ok(detach(&directory)));
-        detached.map_err(|error| Error::io(format!("unmount `{}`", directory.display()), error))??;
-        detach(&directory)?;
-        Ok(false)
+        Ok(true)
     }
 
     /// Unmounts whatever dataset is at a mount point, with what is mounted on it.
     pub(super) fn unmount_at(&self, directory: &Path) -> Result<()> {
         take_back(directory)?;
         while let Some(mount) = MountTable::read()?.at(directory).filter(|mount| mount.is_zfs()) {
-            self.hide(&mount.source)
+            hide(&self.tools, &mount.source, Patience::Full)
                 .map_err(|failure| failure.into_error(format!("unmount `{}`", directory.display())))?;
         }
         Ok(())
@@ -213,6 +211,44 @@ impl ZfsStorage {
                 tracing::debug!(%error, directory = %directory.display(), "left a mount point behind");
             }
             _ => {}
+        }
+    }
+}
+
+/// How long to wait for a dataset that is busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    Little,
+    Full,
+}
+
+/// Unmounts a dataset. That it is not mounted is fine.
+pub(super) fn hide(tools: &Tools, dataset: &str, patience: Patience) -> Result<(), Failure> {
+    let table = MountTable::read().unwrap_or_default();
+    let mut mounts = table.0.iter().filter(|mount| mount.is_zfs() && mount.source == dataset).peekable();
+    if mounts.peek().is_none() {
+        return Ok(());
+    }
+    mounts.filter(|mount| mount.kind == "fuse.zfs").for_each(|mount| await_releases(&mount.target));
+    let arguments = ["unmount", dataset];
+    let outcome = match patience {
+        Patience::Little => tools.zfs_briefly(&arguments),
+        Patience::Full => tools.zfs_patiently(&arguments),
+    };
+    match outcome {
+        Err(failure) if !matches!(failure.fault, Fault::NothingToDo | Fault::Missing) => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until a zfs-fuse daemon has heard of every file that was closed. The kernel tells it in its own time, and
+/// unmounting throws away what is not told yet; the daemon then waits for that file for ever, and serves nobody.
+/// A question is answered after everything that was queued before it, and the kernel queues these messages twelve at
+/// a time.
+fn await_releases(mount_point: &Path) {
+    for _ in 0..QUESTIONS {
+        if statvfs(mount_point).is_err() {
+            return;
         }
     }
 }
