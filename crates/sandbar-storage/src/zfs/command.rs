@@ -6,20 +6,23 @@ use std::{
     fmt, io,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    sync::Arc,
+    sync::{Arc, Mutex},
     thread::sleep,
     time::Duration,
 };
 
 use sandbar_core::{Error, ErrorCode, Result};
 
-use super::{namespace, ownership::Ownership};
+use super::{namespace, ownership::Ownership, store::lock};
 
 /// Where the programs are when `PATH` does not say so; a service's often lacks the `sbin` directories.
 const WELL_KNOWN: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"];
 
 /// Waits between attempts while a dataset is busy: zfs-fuse lets go of one a moment after it was unmounted.
 const BACK_OFF: [u64; 10] = [5, 10, 20, 40, 80, 160, 320, 500, 500, 500];
+
+/// Held by the one command that zfs-fuse is working on.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// What a failed command means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +195,10 @@ impl Tools {
 fn run<S: AsRef<OsStr>>(program: &Path, arguments: &[S], stdin: Stdio) -> Result<String, Failure> {
     let mut command = prepare(program, arguments);
     command.stdin(stdin);
+    // Commands that meet in zfs-fuse spin for one another, and on a busy machine for minutes.
+    let turn = (!namespace::is_in_kernel()).then(|| lock(&TURN));
     let output = namespace::beside_the_daemon(|| command.output());
+    drop(turn);
     let command = describe(program, arguments);
     tracing::trace!(command, "ran");
     let output = output.map_err(|error| not_started(&command, &error))?;

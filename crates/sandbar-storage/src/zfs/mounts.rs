@@ -124,6 +124,8 @@ impl ZfsStorage {
 
     /// Mounts a dataset at its mount point, unless it is there.
     pub(super) fn show(&self, dataset: &str, directory: &Path) -> Result<()> {
+        // Several sessions may want the same base at once.
+        let _mounting = lock(&self.mounting);
         let table = MountTable::read()?;
         if table.shows(dataset, directory) {
             return Ok(());
@@ -134,7 +136,7 @@ impl ZfsStorage {
             hide(&self.tools, &other.source, Patience::Full).map_err(fail)?;
         }
         match self.tools.zfs_patiently(&["mount", dataset]) {
-            // Another thread was faster.
+            // Another process was faster.
             Err(failure) if failure.fault != Fault::AlreadyMounted => return Err(fail(failure)),
             _ => {}
         }

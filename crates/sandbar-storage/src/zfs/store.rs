@@ -34,6 +34,8 @@ pub struct ZfsStorage {
     catalog: Mutex<Catalog>,
     /// Held by whatever promotes or destroys datasets, because that changes datasets of other volumes.
     pub(super) surgery: Mutex<()>,
+    /// Held while a dataset is looked for in the mount table and mounted.
+    pub(super) mounting: Mutex<()>,
     pub(super) records: Mutex<HashMap<BaseName, Arc<BaseRecord>>>,
     /// When each view was last handed out, by dataset.
     pub(super) views: Mutex<HashMap<String, Instant>>,
@@ -71,6 +73,7 @@ impl ZfsStorage {
             facts,
             catalog: Mutex::default(),
             surgery: Mutex::default(),
+            mounting: Mutex::default(),
             records: Mutex::default(),
             views: Mutex::default(),
             reserve_is_spent: AtomicBool::new(false),
