@@ -8,7 +8,7 @@ use std::{
         unix::ffi::OsStrExt as _,
     },
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
@@ -93,7 +93,7 @@ impl Host {
             let session = inner.session(&id)?;
             let _entry = session.gate.enter_shared()?;
             inner.usable(&id)?;
-            work(&Tree::open(&session.root(inner)?.0)?, &path)
+            work(&Tree::open(&session.root(inner)?)?, &path)
         })
         .await
     }
@@ -165,13 +165,15 @@ fn file_stat(path: PathBuf, stat: &Stat, symlink_target: Option<PathBuf>) -> Res
 pub struct FileWriter {
     session: Arc<Session>,
     inner: Arc<Inner>,
-    generation: u64,
-    draft: Option<Draft>,
+    draft: SharedDraft,
 }
+
+/// A draft its session can take away: one that is rolled back or destroyed must not be held by a half-written file.
+pub(super) type SharedDraft = Arc<Mutex<Option<Draft>>>;
 
 /// The temporary; removed when dropped.
 #[derive(Debug)]
-struct Draft {
+pub(super) struct Draft {
     directory: OwnedFd,
     file: File,
     temporary: PathBuf,
@@ -203,7 +205,7 @@ impl FileWriter {
         let session = inner.session(id)?;
         let _entry = session.gate.enter_shared()?;
         inner.usable(id)?;
-        let (root, generation) = session.root(inner)?;
+        let root = session.root(inner)?;
         let place = Tree::open(&root)?.place(path, options.create_dirs)?;
         let complain = |errno: Errno| failure(path, errno);
         let temporary = PathBuf::from(format!(".sandbar-{}", SessionId::random()));
@@ -222,37 +224,32 @@ impl FileWriter {
             fchown(&draft.file, Some(Uid::from_raw(existing.st_uid)), Some(Gid::from_raw(existing.st_gid)))
                 .map_err(complain)?;
         }
-        Ok(Self { session, inner: Arc::clone(inner), generation, draft: Some(draft) })
+        let draft = Arc::new(Mutex::new(Some(draft)));
+        session.remember_draft(&draft);
+        Ok(Self { session, inner: Arc::clone(inner), draft })
     }
 
     /// Adds bytes.
     pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
-        let mut draft = self.draft.take().ok_or_else(|| Error::internal("an earlier write failed"))?;
-        let draft = blocking(move || {
-            draft
-                .file
-                .write_all(&bytes)
-                .map_err(|error| Error::io(format!("write `{}`", draft.name.display()), error))?;
-            Ok(draft)
+        let (draft, session) = (Arc::clone(&self.draft), Arc::clone(&self.session));
+        blocking(move || {
+            let mut draft = lock(&draft);
+            let Some(open) = draft.as_mut() else { return Err(taken_away(&session.id)) };
+            let written = open.file.write_all(&bytes);
+            written.map_err(|error| Error::io(format!("write `{}`", open.name.display()), error)).inspect_err(|_| {
+                // Part of the bytes may be there; nothing good can come of it.
+                draft.take();
+            })
         })
-        .await?;
-        self.draft = Some(draft);
-        Ok(())
+        .await
     }
 
     /// Puts the file into its place in one step.
-    pub async fn commit(mut self) -> Result<()> {
-        let mut draft = self.draft.take().ok_or_else(|| Error::internal("an earlier write failed"))?;
+    pub async fn commit(self) -> Result<()> {
         blocking(move || {
             let _entry = self.session.gate.enter_shared()?;
             self.inner.admit()?;
-            if self.session.generation() != self.generation {
-                return Err(Error::new(
-                    ErrorCode::InvalidState,
-                    format!("session `{}` was rolled back or stopped while the file was written", self.session.id),
-                )
-                .with_hint("write it again"));
-            }
+            let Some(mut draft) = lock(&self.draft).take() else { return Err(taken_away(&self.session.id)) };
             // Last, because some file systems take set-uid bits away when a file is written.
             fchmod(&draft.file, draft.mode).map_err(|errno| failure(&draft.name, errno))?;
             renameat(&draft.directory, &draft.temporary, &draft.directory, &draft.name)
@@ -262,4 +259,13 @@ impl FileWriter {
         })
         .await
     }
+}
+
+pub(super) fn lock(draft: &Mutex<Option<Draft>>) -> MutexGuard<'_, Option<Draft>> {
+    draft.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn taken_away(id: &SessionId) -> Error {
+    Error::new(ErrorCode::InvalidState, format!("session `{id}` was rolled back or stopped while the file was written"))
+        .with_hint("write it again")
 }

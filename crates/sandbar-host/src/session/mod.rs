@@ -15,13 +15,14 @@ mod trees;
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use sandbar_core::{Error, ErrorCode, Result, SessionId, SessionState};
 use sandbar_runtime::Sandbox;
 
 pub use files::FileWriter;
+use files::{Draft, SharedDraft};
 pub use trees::{TreeReader, TreeWriter};
 
 use crate::{
@@ -45,8 +46,8 @@ pub(crate) struct Session {
 struct Live {
     root: Option<PathBuf>,
     sandbox: Option<Arc<dyn Sandbox>>,
-    /// Grows whenever the tree is replaced, so that a slow writer notices.
-    generation: u64,
+    /// Files being written.
+    drafts: Vec<Weak<Mutex<Option<Draft>>>>,
 }
 
 impl Session {
@@ -63,22 +64,27 @@ impl Session {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The root of the mounted tree, and which tree it is.
-    fn root(&self, inner: &Inner) -> Result<(PathBuf, u64)> {
+    /// The root of the mounted tree.
+    fn root(&self, inner: &Inner) -> Result<PathBuf> {
         let mut live = self.live();
-        if live.root.is_none() {
-            live.root = Some(inner.storage.mount(&self.id)?);
+        if let Some(root) = &live.root {
+            return Ok(root.clone());
         }
-        Ok((live.root.clone().unwrap_or_default(), live.generation))
+        let root = inner.storage.mount(&self.id)?;
+        live.root = Some(root.clone());
+        Ok(root)
     }
 
-    fn generation(&self) -> u64 {
-        self.live().generation
+    /// Keeps an eye on a file that is being written.
+    fn remember_draft(&self, draft: &SharedDraft) {
+        let mut live = self.live();
+        live.drafts.retain(|draft| draft.strong_count() > 0);
+        live.drafts.push(Arc::downgrade(draft));
     }
 
     /// The sandbox commands run in, started when first needed.
     fn sandbox(&self, inner: &Inner) -> Result<Arc<dyn Sandbox>> {
-        let (root, _) = self.root(inner)?;
+        let root = self.root(inner)?;
         let mut live = self.live();
         if let Some(sandbox) = &live.sandbox {
             return Ok(Arc::clone(sandbox));
@@ -88,11 +94,13 @@ impl Session {
         Ok(sandbox)
     }
 
-    /// Ends what runs here. The storage takes the tree away when it replaces or deletes it, or when the host stops.
+    /// Ends what runs here and gives up files that are half written. The storage takes the tree away when it replaces or deletes it, or when the host stops.
     pub(crate) fn stop(&self) -> Result<()> {
         let mut live = self.live();
-        live.generation += 1;
         live.root = None;
+        for draft in live.drafts.drain(..).filter_map(|draft| draft.upgrade()) {
+            files::lock(&draft).take();
+        }
         match live.sandbox.take() {
             Some(sandbox) => sandbox.stop(),
             None => Ok(()),

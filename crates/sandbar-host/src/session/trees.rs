@@ -31,7 +31,7 @@ impl Host {
                 let session = inner.session(&id)?;
                 let entry = session.gate.enter_shared()?;
                 inner.usable(&id)?;
-                let tree = Tree::open(&session.root(inner)?.0)?;
+                let tree = Tree::open(&session.root(inner)?)?;
                 tree.reach(&path, OFlags::PATH | OFlags::NOFOLLOW)?;
                 let parent = tree.directory(path.parent().unwrap_or(Path::new("/")))?;
                 Ok((entry, parent))
@@ -65,7 +65,7 @@ impl Host {
                 let session = inner.session(&id)?;
                 let entry = session.gate.enter_shared()?;
                 inner.usable(&id)?;
-                let tree = Tree::open(&session.root(inner)?.0)?;
+                let tree = Tree::open(&session.root(inner)?)?;
                 Ok((entry, tree.make_directories(&path)?))
             })
             .await?;
