@@ -11,7 +11,7 @@ use std::{
 
 use rustix::{
     mount::{MountFlags, UnmountFlags, mount, unmount},
-    process::{Signal, set_parent_process_death_signal},
+    process::{Signal, set_parent_process_death_signal, setpriority_process},
 };
 use sandbar_storage::ZfsConfig;
 use tempfile::TempDir;
@@ -55,9 +55,13 @@ impl ZfsDaemon {
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors);
-        // SAFETY: between fork and exec only one system call is made, which allocates nothing and takes no lock.
+        // SAFETY: between fork and exec only system calls are made, which allocate nothing and take no lock.
         unsafe {
-            command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+            command.pre_exec(|| {
+                // Its threads spin for one another, and get nowhere on a busy machine when others come first.
+                let _ = setpriority_process(None, -10);
+                Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
+            });
         }
         let child = command.spawn().map_err(|error| {
             format!("start `/usr/sbin/zfs-fuse`: {error}; install it with `apt-get install zfs-fuse`")
