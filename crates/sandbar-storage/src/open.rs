@@ -75,6 +75,6 @@ fn choose(config: &StorageConfig) -> (StorageKind, String) {
     }
     match btrfs::usable() {
         Ok(()) => (StorageKind::Btrfs, "constant-time snapshots; the kernel has btrfs and `mkfs.btrfs` is here".into()),
-        Err(missing) => (StorageKind::LocalDisk, format!("btrfs is not usable: {missing}")),
+        Err(missing) => (StorageKind::LocalDisk, missing.to_string()),
     }
 }

@@ -1,32 +1,62 @@
 //! How much a tree takes on disk, by looking at every file.
 
-use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, path::Path};
+use std::{
+    collections::HashSet,
+    ffi::{CStr, CString},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
 
+use rustix::{
+    fs::{CWD, FileType},
+    io::Errno,
+};
 use sandbar_core::{ByteCount, Error, Result};
 
-/// Bytes allocated to the files below `tree`; hard links count once.
+use crate::descent::{DirectoryStack, EntryStat, Identity, names, open_directory};
+
+/// Bytes allocated to the files below `tree`, however deep; hard links count once. A live tree may change meanwhile.
 pub(crate) fn allocated(tree: &Path) -> Result<ByteCount> {
+    let failure = |errno: Errno| Error::io(format!("measure `{}`", tree.display()), errno.into());
+    let name = CString::new(tree.as_os_str().as_bytes()).map_err(|_| failure(Errno::INVAL))?;
+    measure(&name).map(ByteCount).map_err(failure)
+}
+
+fn measure(tree: &CStr) -> Result<u64, Errno> {
+    let root = open_directory(CWD, tree)?;
     let mut total = 0;
-    let mut linked = HashSet::new();
-    let mut pending = vec![tree.to_owned()];
-    while let Some(directory) = pending.pop() {
-        let complain = |error| Error::io(format!("measure `{}`", directory.display()), error);
-        for entry in fs::read_dir(&directory).map_err(complain)? {
-            let entry = entry.map_err(complain)?;
-            let metadata = match entry.metadata() {
-                Ok(metadata) => metadata,
-                // A live tree changes while it is measured.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(complain(error)),
-            };
-            if metadata.nlink() > 1 && !metadata.is_dir() && !linked.insert((metadata.dev(), metadata.ino())) {
-                continue;
+    let mut linked: HashSet<Identity> = HashSet::new();
+    let mut levels = vec![names(&root)?];
+    let mut directories = DirectoryStack::new(root)?;
+    while let Some(left) = levels.last_mut() {
+        let Some((name, _)) = left.pop() else {
+            levels.pop();
+            directories.pop()?;
+            continue;
+        };
+        let current = directories.current()?;
+        let stat = match EntryStat::at(current, &name) {
+            Ok(stat) => stat,
+            // Gone since it was listed.
+            Err(Errno::NOENT) => continue,
+            Err(errno) => return Err(errno),
+        };
+        if stat.kind != FileType::Directory {
+            if stat.links < 2 || linked.insert(stat.identity()) {
+                total += stat.allocated;
             }
-            total += metadata.blocks() * 512;
-            if metadata.is_dir() {
-                pending.push(entry.path());
+            continue;
+        }
+        total += stat.allocated;
+        match open_directory(current, &name) {
+            Ok(below) => {
+                levels.push(names(&below)?);
+                directories.push(below, stat.identity());
             }
+            // Gone, or replaced by something else.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(errno) => return Err(errno),
         }
     }
-    Ok(ByteCount(total))
+    Ok(total)
 }

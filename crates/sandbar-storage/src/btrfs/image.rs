@@ -95,11 +95,7 @@ fn nominal_size(free: ByteCount, limit: Option<ByteCount>) -> ByteCount {
 
 /// Makes the image under another name and moves it into place when it is whole.
 fn make(file: &Path, directory: &Path, limit: Option<ByteCount>) -> Result<()> {
-    usable().map_err(|reason| {
-        Error::new(ErrorCode::Unavailable, format!("cannot make a btrfs pool: {reason}"))
-            .with_field("storage_backend")
-            .with_hint("install btrfs-progs (`apt-get install btrfs-progs`), or use `--storage local-disk`")
-    })?;
+    usable()?;
     let size = nominal_size(free_bytes(directory)?, limit);
     if size < SMALLEST {
         return Err(Error::new(
@@ -129,20 +125,25 @@ fn make(file: &Path, directory: &Path, limit: Option<ByteCount>) -> Result<()> {
     fs::rename(&draft, file).map_err(complain)
 }
 
-/// Why a pool image cannot be made here, if so.
-pub(super) fn usable() -> std::result::Result<(), String> {
+/// Whether a pool image can be made here; otherwise what is missing, and the way to get it.
+pub(super) fn usable() -> Result<()> {
+    let missing = |what: &str, fix: &str| {
+        Err(Error::new(ErrorCode::Unavailable, format!("cannot make a btrfs pool: {what}"))
+            .with_field("storage_backend")
+            .with_hint(format!("{fix}, or use `--storage local-disk`")))
+    };
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     if !known.lines().any(|line| line.trim() == "btrfs") {
-        return Err("this kernel has no btrfs".into());
+        return missing("this kernel has no btrfs", "load it with `modprobe btrfs`");
     }
     if !Path::new("/dev/loop-control").exists() {
-        return Err("this machine has no loop devices (`/dev/loop-control`)".into());
+        return missing("this machine has no loop devices", "load them with `modprobe loop`");
     }
     if !rustix::process::geteuid().is_root() {
-        return Err("mounting needs root".into());
+        return missing("mounting needs root", "run `sudo sandbar up`");
     }
     match Command::new("mkfs.btrfs").arg("--version").output() {
         Ok(_) => Ok(()),
-        Err(_) => Err("`mkfs.btrfs` is missing".into()),
+        Err(_) => missing("`mkfs.btrfs` is missing", "install it with `apt-get install btrfs-progs`"),
     }
 }

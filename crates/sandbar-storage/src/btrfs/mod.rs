@@ -29,6 +29,6 @@ pub(crate) fn open(directory: &Path, limit: Option<ByteCount>) -> Result<BtrfsSt
 }
 
 /// Whether this machine can make a pool image: the kernel knows btrfs, and `mkfs.btrfs` and loop devices are there.
-pub(crate) fn usable() -> std::result::Result<(), String> {
+pub(crate) fn usable() -> Result<()> {
     image::usable()
 }

@@ -61,6 +61,28 @@ pub(crate) fn a_deep_tree_survives_snapshot_and_rollback(backend: Backend) {
     assert_eq!(fs::read(deep.join("bottom")).unwrap(), b"deep");
 }
 
+/// Deeper than any path the kernel takes: only descriptors reach the bottom.
+pub(crate) fn a_tree_deeper_than_any_path_is_measured_snapshotted_and_deleted(backend: Backend) {
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+    let fixture = StorageFixture::new(backend);
+    let volume = fixture.volume("v");
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut directory = openat(CWD, fixture.storage.mount(&volume).unwrap(), flags, Mode::empty()).unwrap();
+    let name = "d".repeat(200);
+    for _ in 0..60 {
+        mkdirat(&directory, &name, Mode::RWXU).unwrap();
+        directory = openat(&directory, &name, flags, Mode::empty()).unwrap();
+    }
+    drop(directory);
+    fixture.storage.usage(&volume).unwrap();
+    fixture.storage.snapshot(&volume, &"s".parse().unwrap()).unwrap();
+    fixture.storage.rollback(&volume, &"s".parse().unwrap(), LaterSnapshots::Drop).unwrap();
+    fixture.storage.usage(&volume).unwrap();
+    fixture.storage.delete(&volume).unwrap();
+    fixture.storage.settle().unwrap();
+    assert!(fixture.storage.volumes().unwrap().is_empty());
+}
+
 /// Snapshots, runs `change`, rolls back and insists that the tree is what it was.
 fn comes_back(backend: Backend, change: impl FnOnce(&Path)) {
     let fixture = StorageFixture::new(backend);

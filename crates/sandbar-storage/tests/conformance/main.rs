@@ -60,6 +60,7 @@ conformance! {
     content:
         everything_survives_snapshot_change_everything_rollback,
         a_deep_tree_survives_snapshot_and_rollback,
+        a_tree_deeper_than_any_path_is_measured_snapshotted_and_deleted,
         a_deleted_base_directory_comes_back,
         a_base_directory_replaced_by_a_file_comes_back,
         a_removed_and_remade_base_directory_does_not_show_the_old_files,
