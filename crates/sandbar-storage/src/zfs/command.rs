@@ -18,8 +18,9 @@ use super::{namespace, ownership::Ownership, store::lock};
 /// Where the programs are when `PATH` does not say so; a service's often lacks the `sbin` directories.
 const WELL_KNOWN: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"];
 
-/// Waits between attempts while a dataset is busy: zfs-fuse lets go of one a moment after it was unmounted.
-const BACK_OFF: [u64; 10] = [5, 10, 20, 40, 80, 160, 320, 500, 500, 500];
+/// Waits between attempts while a dataset is busy, in milliseconds: zfs-fuse lets go of one a moment after it was
+/// unmounted, and on a busy machine that can be seconds.
+const BACK_OFF: [u64; 16] = [5, 10, 20, 40, 80, 160, 320, 640, 1000, 1000, 1000, 1000, 1000, 1000, 1000, 1000];
 
 /// Held by the one command that zfs-fuse is working on.
 static TURN: Mutex<()> = Mutex::new(());
@@ -157,7 +158,7 @@ impl Tools {
         run(&self.zpool, arguments, self.ownership.stream())
     }
 
-    /// Runs `zfs`, trying again for about two seconds while the dataset is busy.
+    /// Runs `zfs`, trying again for some seconds while the dataset is busy.
     pub(super) fn zfs_patiently<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Failure> {
         self.zfs_with_back_off(arguments, &BACK_OFF)
     }

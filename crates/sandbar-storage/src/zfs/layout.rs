@@ -35,7 +35,7 @@ pub(super) enum Part {
 }
 
 impl Layout {
-    /// Finds the two datasets, makes them when missing and mounts them.
+    /// Finds the two datasets, makes them when missing, mounts them, and takes the lock on them.
     pub(super) fn prepare(tools: &Tools, config: &ZfsConfig) -> Result<Self> {
         let pool = config.pool.as_str();
         check_name("pool_name", pool)?;
@@ -62,8 +62,10 @@ impl Layout {
         };
         let bases = named(&config.bases_dataset, "bases_dataset", "bases")?;
         let sessions = named(&config.sessions_dataset, "sessions_dataset", "sessions")?;
-        let bases_directory = root_directory(tools, &bases)?;
         let sessions_directory = root_directory(tools, &sessions)?;
+        // From here on no command of an earlier host runs beside ours.
+        tools.ownership.take(&sessions_directory)?;
+        let bases_directory = root_directory(tools, &bases)?;
         Ok(Self { pool: pool.to_owned(), bases, sessions, bases_directory, sessions_directory })
     }
 

@@ -48,7 +48,6 @@ impl ZfsStorage {
     pub fn open(config: &ZfsConfig) -> Result<Self> {
         let tools = Tools::find()?;
         let layout = Layout::prepare(&tools, config)?;
-        tools.ownership.take(&layout.sessions_directory)?;
         let facts = StorageFacts {
             keep_later: Capability::Yes,
             quota: Capability::Yes,
