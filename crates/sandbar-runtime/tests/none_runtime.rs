@@ -186,7 +186,7 @@ fn a_timeout_of_one_call_spares_the_background_jobs_of_another() {
         let mut spec = shell("sleep 4343.2");
         spec.resources.wall_time = Some(Duration::from_millis(50));
         assert!(world.finish(spec).await.status.timed_out);
-        assert_eq!(world.processes_with("4343.1").len(), 1);
+        World::wait_for("the job to run", || world.processes_with("sleep\x004343.1").len() == 1).await;
         world.stop().await;
         assert!(world.processes_with("4343.1").is_empty());
     });
@@ -280,7 +280,7 @@ fn what_cannot_be_kept_is_refused_and_named() {
 fn a_new_host_ends_what_an_earlier_one_of_its_name_left_running() {
     World::run(async |world| {
         world.finish(shell("setsid sleep 4646.1 &")).await;
-        assert_eq!(world.processes_with("4646.1").len(), 1);
+        World::wait_for("the daemon to run", || world.processes_with("sleep\x004646.1").len() == 1).await;
         // As after a crash: the first runtime has not been told to stop.
         let again = world.open_runtime_again().await;
         assert!(world.processes_with("4646.1").is_empty());
