@@ -10,6 +10,7 @@
 
 pub mod archive;
 mod btrfs;
+mod confine;
 mod descent;
 pub mod diff;
 mod errors;
@@ -27,6 +28,7 @@ mod view;
 mod xattrs;
 pub mod zfs;
 
+pub use confine::open_confined;
 pub use diff::DiffEntry;
 pub use errors::snapshot_not_found;
 pub use import::{ImportProgress, ImportSource, import_base};

@@ -8,10 +8,11 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2, readlinkat},
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, readlinkat},
     io::Errno,
 };
 use sandbar_core::{Error, ErrorCode, Result};
+use sandbar_storage::open_confined;
 
 /// Where relative paths start.
 const WORKING_DIRECTORY: &str = "/workspace";
@@ -48,13 +49,7 @@ impl Tree {
     fn raw(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let below = path.strip_prefix("/").unwrap_or(path);
         let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
-        openat2(
-            &self.root,
-            below,
-            flags | OFlags::CLOEXEC,
-            Mode::empty(),
-            ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-        )
+        open_confined(&self.root, below, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
     }
 
     pub(super) fn directory(&self, path: &Path) -> Result<OwnedFd> {

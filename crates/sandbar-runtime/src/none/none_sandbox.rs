@@ -210,7 +210,13 @@ fn open_below(root: &Path, path: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = openat(CWD, root, flags, Mode::empty())?;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    Ok(openat2(root, path, flags, Mode::empty(), resolve)?)
+    loop {
+        match openat2(&root, path, flags, Mode::empty(), resolve) {
+            // Something was renamed somewhere while the kernel went through `..`; asked again, it can tell.
+            Err(rustix::io::Errno::AGAIN) => {}
+            outcome => return Ok(outcome?),
+        }
+    }
 }
 
 fn bad_directory(cwd: &str, error: &io::Error) -> Error {

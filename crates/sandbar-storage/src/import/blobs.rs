@@ -4,6 +4,8 @@ use std::{fs::File, io::Read, os::fd::OwnedFd, path::Path};
 
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use sandbar_core::{Error, ErrorCode, Result};
+
+use crate::confine::open_confined;
 use serde::{Deserialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
@@ -51,7 +53,7 @@ impl Blobs {
     pub(super) fn file(&self, path: &str) -> Result<File> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = fs::openat2(&self.directory, path, flags, Mode::empty(), resolve).map_err(|errno| {
+        let file = open_confined(&self.directory, path, flags, resolve).map_err(|errno| {
             let error = std::io::Error::from(errno);
             Error::new(ErrorCode::InvalidArgument, format!("image has no readable part `{path}`")).with_source(error)
         })?;

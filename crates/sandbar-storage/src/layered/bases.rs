@@ -6,7 +6,7 @@ use sandbar_core::{BaseName, Error, Result};
 
 use super::{
     LayeredStorage, Primitives,
-    layout::{make_directory, names, publish, read_record, write_record},
+    layout::{make_directory, names, publish, read_record, require_version, write_record},
 };
 use crate::{
     BaseLayer, BaseRecord, LayerDirectory, StagedBase, TreeView, ViewLayer,
@@ -26,10 +26,11 @@ impl<P: Primitives> LayeredStorage<P> {
     }
 
     pub(super) fn read_base(&self, name: &BaseName) -> Result<BaseRecord> {
-        match read_record(&self.layout.base(name).join("base.json"))? {
-            Some(record) => Ok(record),
-            None => Err(base_not_found(name, &self.list_bases()?)),
-        }
+        let Some(record): Option<BaseRecord> = read_record(&self.layout.base(name).join("base.json"))? else {
+            return Err(base_not_found(name, &self.list_bases()?));
+        };
+        require_version(record.version, BaseRecord::VERSION, || format!("the record of base `{name}`"))?;
+        Ok(record)
     }
 
     pub(super) fn begin_base(&self, name: &BaseName) -> Result<StagedBase> {

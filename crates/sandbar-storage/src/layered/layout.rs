@@ -164,6 +164,15 @@ pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Option<T>>
         .map_err(|error| Error::internal(format!("decode `{}`", path.display())).with_source(error))
 }
 
+/// Refuses a record some other version of this program wrote.
+pub(crate) fn require_version(found: u32, known: u32, what: impl FnOnce() -> String) -> Result<()> {
+    if found == known {
+        return Ok(());
+    }
+    Err(Error::new(ErrorCode::InvalidState, format!("{} has version {found}, this program knows {known}", what()))
+        .with_hint("start the version of sandbar that wrote it"))
+}
+
 /// Names in a directory, sorted.
 pub(crate) fn names(directory: &Path) -> Result<Vec<std::ffi::OsString>> {
     let complain = |error| Error::io(format!("list `{}`", directory.display()), error);
@@ -173,4 +182,17 @@ pub(crate) fn names(directory: &Path) -> Result<Vec<std::ffi::OsString>> {
     }
     names.sort();
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_another_version_is_refused_and_named() {
+        require_version(1, 1, || unreachable!("it fits")).unwrap();
+        let error = require_version(2, 1, || "the record of volume `v`".into()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidState);
+        assert_eq!(error.message(), "the record of volume `v` has version 2, this program knows 1");
+    }
 }

@@ -10,7 +10,7 @@ use sandbar_core::{BaseName, ByteCount, Error, ErrorCode, Result, SessionId};
 
 use super::{
     LayeredStorage, Primitives, TreeAccess,
-    layout::{VolumeRecord, make_directory, names, publish, read_record, write_record},
+    layout::{VolumeRecord, make_directory, names, publish, read_record, require_version, write_record},
     reaper::remove_volume_trees,
 };
 use crate::{
@@ -140,7 +140,10 @@ impl<P: Primitives> LayeredStorage<P> {
     }
 
     pub(super) fn record(&self, volume: &SessionId) -> Result<VolumeRecord> {
-        read_record(&self.layout.volume(volume).join("volume.json"))?.ok_or_else(|| volume_not_found(volume))
+        let record: VolumeRecord =
+            read_record(&self.layout.volume(volume).join("volume.json"))?.ok_or_else(|| volume_not_found(volume))?;
+        require_version(record.version, VolumeRecord::VERSION, || format!("the record of volume `{volume}`"))?;
+        Ok(record)
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::{
 use sandbar_core::Error;
 
 use super::{ArchiveEntry, Links, failure, refused};
+use crate::confine::open_confined;
 
 /// The kernel takes no longer path in one call.
 const LONGEST: usize = 4000;
@@ -114,13 +115,13 @@ impl Root {
         while rest.len() > LONGEST {
             let cut = rest[..LONGEST].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
             let from = directory.as_ref().unwrap_or(&self.directory);
-            directory = Some(fs::openat2(from, &rest[..cut], flags, Mode::empty(), resolve)?);
+            directory = Some(open_confined(from, &rest[..cut], flags, resolve)?);
             rest = &rest[cut + 1..];
             // A link further down would be resolved from the wrong root.
             resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
         }
         let rest = if rest.is_empty() { b"." } else { rest };
-        fs::openat2(directory.as_ref().unwrap_or(&self.directory), rest, flags, Mode::empty(), resolve)
+        open_confined(directory.as_ref().unwrap_or(&self.directory), rest, flags, resolve)
     }
 
     fn make_directories(&self, path: &[u8]) -> Result<OwnedFd, PlaceError> {

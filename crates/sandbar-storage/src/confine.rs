@@ -1,0 +1,61 @@
+//! Opening paths that must not lead out.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::{
+    fs::{Mode, OFlags, ResolveFlags, openat2},
+    io::{Errno, Result},
+    path::Arg,
+};
+
+/// How often the kernel may say "try again" before a caller hears of it.
+const PATIENCE: usize = 1000;
+
+/// `openat2` for paths that may hold `..`, themselves or through a link.
+///
+/// When anything on the machine is renamed or mounted while the kernel goes through a `..`, it cannot be sure that the
+/// way stayed inside and answers `EAGAIN`. Asked again, it can.
+pub fn open_confined(root: impl AsFd, path: impl Arg + Copy, flags: OFlags, resolve: ResolveFlags) -> Result<OwnedFd> {
+    let root = root.as_fd();
+    let mut attempts = 0;
+    loop {
+        match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) if attempts < PATIENCE => attempts += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::fs::{CWD, openat};
+
+    use super::*;
+
+    #[test]
+    fn renames_elsewhere_do_not_disturb_a_way_through_dots() {
+        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        std::fs::create_dir_all(scratch.path().join("root/a/b")).unwrap();
+        std::fs::write(scratch.path().join("root/target"), "x").unwrap();
+        std::fs::write(scratch.path().join("0"), "x").unwrap();
+        let root = openat(CWD, scratch.path().join("root"), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let path = format!("a/b/{}target", "../".repeat(40));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let names = [scratch.path().join("0"), scratch.path().join("1")];
+                while !done.load(Ordering::Relaxed) {
+                    std::fs::rename(&names[0], &names[1]).unwrap();
+                    std::fs::rename(&names[1], &names[0]).unwrap();
+                }
+            });
+            let outcomes: Vec<_> = (0..5000)
+                .map(|_| open_confined(&root, path.as_str(), OFlags::RDONLY, ResolveFlags::IN_ROOT).map(drop))
+                .collect();
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(outcomes.into_iter().find(std::result::Result::is_err), None);
+        });
+    }
+}
