@@ -15,6 +15,8 @@ use crate::{Space, Usage};
 const SMALLEST_RESERVE: u64 = 8 << 20;
 const LARGEST_RESERVE: u64 = 128 << 20;
 const WRITTEN_MEANWHILE: u64 = 1 << 20;
+/// How often the tightest quota ZFS takes is looked for.
+const MOST_ATTEMPTS: usize = 20;
 
 /// Something that can fail for lack of space.
 pub(super) trait MayBeFull {
@@ -61,19 +63,17 @@ impl ZfsStorage {
             let bound = if bound == 0 { "none".to_owned() } else { bound.to_string() };
             self.tools.zfs(&["set", &format!("refquota={bound}"), &live.dataset])
         };
-        let bound = match set(refquota) {
-            // ZFS takes no bound below what is there. The tightest it takes stops the writer just as well.
-            Err(failure) if failure.fault == Fault::QuotaTooSmall => {
-                // Somebody may be writing at this moment.
-                let bound = self.referenced(&live.dataset)?.saturating_add(WRITTEN_MEANWHILE);
-                set(bound).map_err(fail)?;
-                bound
+        // ZFS takes no bound below what is there. The tightest it takes stops the writer just as well. What is there
+        // grows for a while after a write, as the pool catches up, so the tightest may have to be found more than once.
+        let mut bound = refquota;
+        let mut attempts = 0;
+        while let Err(failure) = set(bound) {
+            if failure.fault != Fault::QuotaTooSmall || attempts == MOST_ATTEMPTS {
+                return Err(fail(failure));
             }
-            outcome => {
-                outcome.map_err(fail)?;
-                refquota
-            }
-        };
+            attempts += 1;
+            bound = self.referenced(&live.dataset)?.saturating_add(WRITTEN_MEANWHILE);
+        }
         if let Some(dataset) = self.catalog().datasets.get_mut(&live.dataset) {
             dataset.refquota = bound;
         }
