@@ -18,6 +18,19 @@ pub enum EntryType {
 }
 
 impl EntryType {
+    /// The type in the upper bits of `st_mode`.
+    pub const fn of_mode(mode: u32) -> Self {
+        match mode & 0o170_000 {
+            0o040_000 => Self::Directory,
+            0o120_000 => Self::Symlink,
+            0o010_000 => Self::Fifo,
+            0o140_000 => Self::Socket,
+            0o020_000 => Self::CharDevice,
+            0o060_000 => Self::BlockDevice,
+            _ => Self::File,
+        }
+    }
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",

@@ -136,21 +136,12 @@ fn link_target(directory: &OwnedFd, name: &Path, stat: &Stat) -> rustix::io::Res
 }
 
 fn file_stat(path: PathBuf, stat: &Stat, symlink_target: Option<PathBuf>) -> Result<FileStat> {
-    let entry = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => EntryType::Directory,
-        FileType::Symlink => EntryType::Symlink,
-        FileType::Fifo => EntryType::Fifo,
-        FileType::Socket => EntryType::Socket,
-        FileType::CharacterDevice => EntryType::CharDevice,
-        FileType::BlockDevice => EntryType::BlockDevice,
-        _ => EntryType::File,
-    };
     let modified = Timestamp::new(stat.st_mtime, i32::try_from(stat.st_mtime_nsec).unwrap_or(0)).map_err(|error| {
         Error::internal(format!("the time of `{}` is out of range", path.display())).with_source(error)
     })?;
     Ok(FileStat {
         path,
-        entry,
+        entry: EntryType::of_mode(stat.st_mode),
         size: ByteCount(u64::try_from(stat.st_size).unwrap_or(0)),
         mode: stat.st_mode & 0o7777,
         uid: stat.st_uid,

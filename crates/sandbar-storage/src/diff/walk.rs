@@ -173,7 +173,7 @@ impl Walk<'_> {
     }
 
     fn entry(&self, below: &Path, kind: ChangeKind, found: &Found, aspects: Aspects) -> DiffEntry {
-        let entry = entry_type(found.stat.kind);
+        let entry = EntryType::of_mode(found.stat.kind.as_raw_mode());
         let path =
             if below.as_os_str().is_empty() { self.mount_point.to_owned() } else { self.mount_point.join(below) };
         let size = if entry == EntryType::File { found.stat.size } else { 0 };
@@ -194,17 +194,5 @@ fn look_up(directory: Option<&OpenDirectory>, name: &CStr) -> io::Result<Option<
         // There is no such directory, or the name vanished from a live tree.
         None | Some(Err(Errno::NOENT | Errno::NOTDIR)) => Ok(None),
         Some(found) => Ok(found?),
-    }
-}
-
-fn entry_type(kind: FileType) -> EntryType {
-    match kind {
-        FileType::Directory => EntryType::Directory,
-        FileType::Symlink => EntryType::Symlink,
-        FileType::Fifo => EntryType::Fifo,
-        FileType::Socket => EntryType::Socket,
-        FileType::CharacterDevice => EntryType::CharDevice,
-        FileType::BlockDevice => EntryType::BlockDevice,
-        _ => EntryType::File,
     }
 }
