@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    os::unix::{fs::FileTypeExt, process::CommandExt},
+    os::unix::{net::UnixStream, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread::sleep,
@@ -73,7 +73,8 @@ impl ZfsDaemon {
 
     fn wait_until_ready(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + Duration::from_secs(30);
-        while !fs::metadata(SOCKET).is_ok_and(|socket| socket.file_type().is_socket()) {
+        // The socket is there as soon as it is bound; it is of use when somebody listens.
+        while UnixStream::connect(SOCKET).is_err() {
             if let Ok(Some(status)) = self.child.try_wait() {
                 let log = fs::read_to_string(self.directory.path().join("zfs-fuse.log")).unwrap_or_default();
                 return Err(format!("zfs-fuse ended with {status}: {log}"));
