@@ -57,15 +57,21 @@ impl StorageKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuntimeKind {
+    /// A kernel of its own in user space: gVisor.
+    Gvisor,
+    /// Linux namespaces, a private range of users, seccomp, Landlock, cgroups.
+    Native,
     /// No isolation: for trusted use.
     None,
 }
 
 impl RuntimeKind {
-    pub const ALL: [Self; 1] = [Self::None];
+    pub const ALL: [Self; 3] = [Self::Gvisor, Self::Native, Self::None];
 
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Gvisor => "gvisor",
+            Self::Native => "native",
             Self::None => "none",
         }
     }
@@ -92,7 +98,7 @@ macro_rules! kind_text {
 }
 
 kind_text!(StorageKind, "storage_backend", "use zfs, btrfs, local-disk or auto");
-kind_text!(RuntimeKind, "container_runtime", "use none or auto");
+kind_text!(RuntimeKind, "container_runtime", "use gvisor, native, none or auto");
 
 /// What a host can do.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,11 +116,17 @@ pub struct Capabilities {
     pub constant_time_snapshots: Capability,
     /// The base lies below a private writable layer, so that a new session copies nothing.
     pub layered: Capability,
+    /// What runs can be frozen and goes on later where it was.
+    pub pause: Capability,
+    /// What runs can be written to disk and started from there.
+    pub checkpoint: Capability,
+    /// CPU, memory and process counts of a session can be limited.
+    pub limits: Capability,
 }
 
 impl Capabilities {
     /// Every yes-or-no capability with its wire name.
-    pub fn entries(&self) -> [(&'static str, &Capability); 7] {
+    pub fn entries(&self) -> [(&'static str, &Capability); 10] {
         [
             ("snapshots", &self.snapshots),
             ("rollback", &self.rollback),
@@ -123,6 +135,9 @@ impl Capabilities {
             ("quota", &self.quota),
             ("constant_time_snapshots", &self.constant_time_snapshots),
             ("layered", &self.layered),
+            ("pause", &self.pause),
+            ("checkpoint", &self.checkpoint),
+            ("limits", &self.limits),
         ]
     }
 }

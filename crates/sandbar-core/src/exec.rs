@@ -16,6 +16,8 @@ pub struct ExecSpec {
     /// Working directory inside the sandbox; `/workspace` when absent.
     pub cwd: Option<String>,
     pub stdin: StdinMode,
+    /// A terminal of this size instead of pipes: output and errors come as one stream of output, stdin is what is typed.
+    pub terminal: Option<TerminalSize>,
     /// Limits of this command; `wall_time` is its time-out.
     pub resources: Resources,
 }
@@ -57,6 +59,13 @@ pub enum StdinMode {
     Piped,
 }
 
+/// Rows and columns of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalSize {
+    pub rows: u16,
+    pub columns: u16,
+}
+
 /// Something a running command did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExecEvent {
@@ -75,6 +84,8 @@ pub struct ExitStatus {
     pub signal: Option<i32>,
     /// It was killed because its time was up.
     pub timed_out: bool,
+    /// The kernel killed it, or something it started, because a memory limit was reached.
+    pub oom_killed: bool,
     /// Output beyond the limit was dropped.
     pub truncated: bool,
     pub duration: Duration,

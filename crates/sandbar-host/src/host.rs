@@ -89,6 +89,9 @@ impl Host {
             quota: facts.quota.clone(),
             constant_time_snapshots: facts.constant_time_snapshots.clone(),
             layered: facts.layered.clone(),
+            pause: self.inner.runtime.facts().pause.clone(),
+            checkpoint: self.inner.runtime.facts().checkpoint.clone(),
+            limits: self.inner.runtime.facts().limits.clone(),
         }
     }
 
@@ -262,7 +265,7 @@ impl Drop for Reservation {
 
 fn open_runtime(config: &HostConfig) -> Arc<dyn Runtime> {
     match config.container_runtime {
-        RuntimeChoice::Auto | RuntimeChoice::Named(RuntimeKind::None) => {
+        RuntimeChoice::Auto | RuntimeChoice::Named(RuntimeKind::None | RuntimeKind::Native | RuntimeKind::Gvisor) => {
             Arc::new(NoneRuntime::open(&group_name(&config.data_dir)))
         }
     }

@@ -6,10 +6,20 @@ use std::{
 };
 
 use bytes::Bytes;
-use sandbar_core::{Error, ErrorCode, ExecEvent, ExitStatus, Result};
+use sandbar_core::{Error, ErrorCode, ExecEvent, ExitStatus, Result, TerminalSize};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::tree::Process;
+/// What can be done to a running command.
+pub(crate) trait Control: Send + Sync {
+    /// Sends a signal to its process group. `ProcessNotFound` after it has exited.
+    fn signal(&self, signal: i32) -> Result<()>;
+
+    /// Ends it with everything it started.
+    fn kill(&self);
+
+    /// `InvalidState` when it has no terminal.
+    fn resize(&self, size: TerminalSize) -> Result<()>;
+}
 
 /// A command that was started. Dropping it before it has exited ends the command with everything it started.
 pub struct RunningCommand {
@@ -17,7 +27,7 @@ pub struct RunningCommand {
     pub(crate) events: mpsc::Receiver<ExecEvent>,
     pub(crate) exit: Option<oneshot::Receiver<ExitStatus>>,
     pub(crate) stdin: Option<StdinHandle>,
-    pub(crate) process: Arc<Process>,
+    pub(crate) process: Arc<dyn Control>,
     pub(crate) held: Option<Box<dyn Send + Sync>>,
 }
 
@@ -47,7 +57,17 @@ impl RunningCommand {
 
     /// Sends a signal to the command's process group. `ProcessNotFound` after it has exited.
     pub fn signal(&self, signal: i32) -> Result<()> {
-        self.process.signal_group(signal)
+        self.process.signal(signal)
+    }
+
+    /// Ends the command with everything it started. Its exit is still told.
+    pub fn kill(&self) {
+        self.process.kill();
+    }
+
+    /// Changes the size of its terminal; the command is told with SIGWINCH. `InvalidState` when it has none.
+    pub fn resize(&self, size: TerminalSize) -> Result<()> {
+        self.process.resize(size)
     }
 }
 

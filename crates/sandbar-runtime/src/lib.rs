@@ -20,5 +20,5 @@ mod tree;
 
 pub use command::{RunningCommand, StdinHandle};
 pub use none::NoneRuntime;
-pub use runtime::{Runtime, Sandbox};
-pub use sandbar_core::{ExecEvent, ExecSpec, ExitStatus, StdinMode};
+pub use runtime::{Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats};
+pub use sandbar_core::{ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};

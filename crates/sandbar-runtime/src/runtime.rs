@@ -1,8 +1,10 @@
 //! The contract every runtime keeps.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
-use sandbar_core::{NetworkAccess, Resources, Result, RuntimeKind, SessionId};
+use sandbar_core::{
+    ByteCount, Capability, Error, ErrorCode, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind, SessionId,
+};
 
 use crate::{ExecSpec, RunningCommand};
 
@@ -19,11 +21,46 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     /// The boundary sessions really have, in words.
     fn isolation(&self) -> &str;
 
+    /// What this runtime can do on this machine, found out by trying.
+    fn facts(&self) -> &RuntimeFacts;
+
     /// Refuses, with `InvalidArgument` naming the field, a wish this runtime cannot keep.
     fn admit(&self, resources: &Resources, network: Option<NetworkAccess>) -> Result<()>;
 
-    /// A sandbox over `root`, the mounted tree of `session`. At most one lives for a session at a time.
-    fn open_sandbox(&self, session: &SessionId, root: &Path) -> Result<Arc<dyn Sandbox>>;
+    /// A range of owners nobody else uses now, to mount a session's tree with; it is free again when the last handle is
+    /// dropped. `None`: this runtime uses trees as they are on disk.
+    fn owners(&self) -> Result<Option<Arc<OwnerMap>>>;
+
+    /// A sandbox over a mounted tree. At most one lives for a session at a time.
+    fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>>;
+
+    /// Ends the helpers of the runtime. Sandboxes have been stopped before.
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What a sandbox is put over.
+#[derive(Clone, Debug)]
+pub struct SandboxSpec<'a> {
+    pub session: &'a SessionId,
+    /// The mounted tree, in the mount namespace of the calling thread.
+    pub root: &'a Path,
+    /// The owners the tree was mounted with. `None`: with those on disk, either because the runtime asked for none or
+    /// because the file system cannot translate.
+    pub owners: Option<Arc<OwnerMap>>,
+    /// Limits of everything in the sandbox together: `cpus`, `memory`, `pids`. The other fields are limits of calls.
+    pub resources: &'a Resources,
+    pub network: Option<NetworkAccess>,
+}
+
+/// What a runtime can do, with the reasons for what it cannot.
+#[derive(Clone, Debug)]
+pub struct RuntimeFacts {
+    pub pause: Capability,
+    pub checkpoint: Capability,
+    /// CPU, memory and process counts can be limited.
+    pub limits: Capability,
 }
 
 /// Where the commands of one session run.
@@ -39,6 +76,33 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     /// Starts a command. `spec.env` is everything beyond the defaults of the runtime, `spec.resources` is final.
     fn exec(&self, spec: ExecSpec) -> Result<RunningCommand>;
 
+    /// Stops the clock of everything that runs here: afterwards nothing makes progress or uses CPU time, until
+    /// [`thaw`](Self::thaw). Freezing twice is fine.
+    fn freeze(&self) -> Result<()>;
+
+    fn thaw(&self) -> Result<()>;
+
+    fn stats(&self) -> Result<SandboxStats>;
+
+    /// Writes everything that runs here into `directory`, so that a sandbox can be
+    /// opened from there. It goes on running.
+    fn checkpoint(&self, directory: &Path) -> Result<()> {
+        let _ = directory;
+        Err(Error::new(ErrorCode::InvalidState, "this runtime cannot write running processes to disk")
+            .with_hint("see the capability `checkpoint`"))
+    }
+
     /// Ends everything that runs here and lets go of the root. Afterwards `exec` is refused. Stopping twice is fine.
     fn stop(&self) -> Result<()>;
+}
+
+/// What a sandbox uses now. A figure the machine does not count is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SandboxStats {
+    pub cpu_time: Option<Duration>,
+    pub memory: Option<ByteCount>,
+    pub memory_peak: Option<ByteCount>,
+    pub processes: Option<u64>,
+    /// Processes the kernel killed because the memory limit was reached.
+    pub oom_kills: Option<u64>,
 }

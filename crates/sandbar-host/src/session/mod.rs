@@ -18,8 +18,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use sandbar_core::{Error, ErrorCode, Result, SessionId, SessionState};
-use sandbar_runtime::Sandbox;
+use sandbar_core::{Error, ErrorCode, Resources, Result, SessionId, SessionState};
+use sandbar_runtime::{Sandbox, SandboxSpec};
 
 pub use files::FileWriter;
 use files::{Draft, SharedDraft};
@@ -89,7 +89,13 @@ impl Session {
         if let Some(sandbox) = &live.sandbox {
             return Ok(Arc::clone(sandbox));
         }
-        let sandbox = inner.runtime.open_sandbox(&self.id, &root)?;
+        let sandbox = inner.runtime.open_sandbox(&SandboxSpec {
+            session: &self.id,
+            root: &root,
+            owners: None,
+            resources: &Resources::default(),
+            network: None,
+        })?;
         live.sandbox = Some(Arc::clone(&sandbox));
         Ok(sandbox)
     }

@@ -1,6 +1,6 @@
 //! Commands.
 
-use sandbar_core::{Error, ExecSpec, ExitStatus, Result, SessionId, StdinMode};
+use sandbar_core::{Error, ExecSpec, ExitStatus, Result, SessionId, StdinMode, TerminalSize};
 
 use super::scalar::{pack_duration, unpack_duration};
 use crate::v1;
@@ -14,6 +14,7 @@ impl v1::ExecStart {
             cwd: spec.cwd.unwrap_or_default(),
             stdin: spec.stdin == StdinMode::Piped,
             resources: v1::Resources::from(&spec.resources).into(),
+            terminal: spec.terminal.map(v1::TerminalSize::from).into(),
             ..Default::default()
         }
     }
@@ -26,10 +27,31 @@ impl v1::ExecStart {
             env: self.env,
             cwd: if self.cwd.is_empty() { None } else { Some(self.cwd) },
             stdin: if self.stdin { StdinMode::Piped } else { StdinMode::Null },
+            terminal: self.terminal.into_option().map(TerminalSize::try_from).transpose()?,
             resources: self.resources.into_option().unwrap_or_default().try_into()?,
         };
         spec.validate()?;
         Ok((session, spec))
+    }
+}
+
+impl From<TerminalSize> for v1::TerminalSize {
+    fn from(size: TerminalSize) -> Self {
+        Self { rows: size.rows.into(), columns: size.columns.into(), ..Default::default() }
+    }
+}
+
+impl TryFrom<v1::TerminalSize> for TerminalSize {
+    type Error = Error;
+
+    fn try_from(wire: v1::TerminalSize) -> Result<Self> {
+        let side = |field, value: u32| {
+            u16::try_from(value).ok().filter(|&side| side > 0).ok_or_else(|| {
+                Error::invalid(field, format!("a terminal cannot have {value} of these"))
+                    .with_hint("use a number between 1 and 65535")
+            })
+        };
+        Ok(Self { rows: side("terminal.rows", wire.rows)?, columns: side("terminal.columns", wire.columns)? })
     }
 }
 
@@ -40,6 +62,7 @@ impl From<ExitStatus> for v1::ExecExited {
             signal: status.signal,
             timed_out: status.timed_out,
             truncated: status.truncated,
+            oom_killed: status.oom_killed,
             duration: pack_duration(status.duration),
             ..Default::default()
         }
@@ -55,6 +78,7 @@ impl TryFrom<v1::ExecExited> for ExitStatus {
             signal: wire.signal,
             timed_out: wire.timed_out,
             truncated: wire.truncated,
+            oom_killed: wire.oom_killed,
             duration: unpack_duration("duration", wire.duration)?.unwrap_or_default(),
         })
     }
@@ -76,6 +100,7 @@ mod tests {
             env: [("A".to_owned(), "b".to_owned())].into(),
             cwd: Some("/tmp".into()),
             stdin: StdinMode::Piped,
+            terminal: Some(TerminalSize { rows: 24, columns: 80 }),
             resources: Resources { wall_time: Some(Duration::from_secs(3)), ..Resources::default() },
         };
         assert_eq!(v1::ExecStart::new(&session, spec.clone()).unpack().unwrap(), (session, spec));

@@ -87,6 +87,9 @@ impl TryFrom<v1::CapabilitiesResponse> for Capabilities {
             quota: take("quota"),
             constant_time_snapshots: take("constant_time_snapshots"),
             layered: take("layered"),
+            pause: take("pause"),
+            checkpoint: take("checkpoint"),
+            limits: take("limits"),
             isolation: wire.isolation,
         })
     }
@@ -131,6 +134,9 @@ mod tests {
             quota: Capability::Yes,
             constant_time_snapshots: no,
             layered: Capability::Yes,
+            pause: Capability::Yes,
+            checkpoint: Capability::no("not here"),
+            limits: Capability::Yes,
         };
         assert_eq!(Capabilities::try_from(v1::CapabilitiesResponse::from(sent.clone())).unwrap(), sent);
     }

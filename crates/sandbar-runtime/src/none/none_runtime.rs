@@ -1,14 +1,14 @@
 //! What this machine lets the runtime without isolation do.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
-use sandbar_core::{Error, NetworkAccess, Resources, Result, RuntimeKind, SessionId};
+use sandbar_core::{Capability, Error, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind};
 
 use super::{
     mount_namespace,
     none_sandbox::{NoneSandbox, View},
 };
-use crate::{Runtime, Sandbox, cgroup::HostGroup};
+use crate::{Runtime, RuntimeFacts, Sandbox, SandboxSpec, cgroup::HostGroup};
 
 /// Runs commands without isolation.
 #[derive(Debug)]
@@ -16,6 +16,7 @@ pub struct NoneRuntime {
     groups: Option<Arc<HostGroup>>,
     own_tree: bool,
     isolation: String,
+    facts: RuntimeFacts,
 }
 
 impl NoneRuntime {
@@ -40,7 +41,12 @@ impl NoneRuntime {
             isolation.push_str(reason);
         }
         tracing::info!(runtime = "none", %isolation, "runtime opened");
-        Self { groups: groups.ok().map(Arc::new), own_tree: tree.is_ok(), isolation }
+        let facts = RuntimeFacts {
+            pause: Capability::no("not yet"),
+            checkpoint: Capability::no("runtime `none` cannot write running processes to disk"),
+            limits: Capability::no("runtime `none` limits nothing"),
+        };
+        Self { groups: groups.ok().map(Arc::new), own_tree: tree.is_ok(), isolation, facts }
     }
 }
 
@@ -70,7 +76,16 @@ impl Runtime for NoneRuntime {
         Ok(())
     }
 
-    fn open_sandbox(&self, session: &SessionId, root: &Path) -> Result<Arc<dyn Sandbox>> {
+    fn facts(&self) -> &RuntimeFacts {
+        &self.facts
+    }
+
+    fn owners(&self) -> Result<Option<Arc<OwnerMap>>> {
+        Ok(None)
+    }
+
+    fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
+        let (session, root) = (spec.session, spec.root);
         let failed = |what: &str, error: std::io::Error| Error::io(format!("{what} of session `{session}`"), error);
         let group = self.groups.as_ref().map(|groups| groups.session(session.as_str())).transpose();
         let group = group.map_err(|error| failed("make the cgroup", error))?;

@@ -23,8 +23,9 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    ExecEvent, ExecSpec, RunningCommand, Sandbox, StdinHandle, StdinMode,
+    ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle, StdinMode, TerminalSize,
     cgroup::Group,
+    command::Control,
     environment::{Invocation, text},
     output::OutputStream,
     spawn::{self, Launch, SpawnFailure, Stage, StartDirectory},
@@ -130,6 +131,18 @@ impl Sandbox for NoneSandbox {
             .map_err(io_failed)
     }
 
+    fn freeze(&self) -> Result<()> {
+        Err(Error::new(ErrorCode::InvalidState, "not yet"))
+    }
+
+    fn thaw(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn stats(&self) -> Result<SandboxStats> {
+        Ok(SandboxStats::default())
+    }
+
     fn stop(&self) -> Result<()> {
         let view = self.state.write().unwrap_or_else(PoisonError::into_inner).take();
         self.stop.cancel();
@@ -197,7 +210,34 @@ impl Watched {
             stop: sandbox.stop.clone(),
         };
         sandbox.supervisors.spawn(supervisor.run());
-        Ok(RunningCommand { pid: self.pid, events, exit: Some(exit), stdin: stdin_handle, process, held: None })
+        let control = Arc::new(NoneControl { process, tree: self.tree.clone() });
+        Ok(RunningCommand {
+            pid: self.pid,
+            events,
+            exit: Some(exit),
+            stdin: stdin_handle,
+            process: control,
+            held: None,
+        })
+    }
+}
+
+struct NoneControl {
+    process: Arc<Process>,
+    tree: Tree,
+}
+
+impl Control for NoneControl {
+    fn signal(&self, signal: i32) -> Result<()> {
+        self.process.signal_group(signal)
+    }
+
+    fn kill(&self) {
+        self.tree.kill();
+    }
+
+    fn resize(&self, _: TerminalSize) -> Result<()> {
+        Err(Error::new(ErrorCode::InvalidState, "the command has no terminal"))
     }
 }
 

@@ -12,8 +12,8 @@ use rustix::{
     mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount},
     thread::{UnshareFlags, unshare_unsafe},
 };
-use sandbar_core::{Result, SessionId};
-use sandbar_runtime::{ExecEvent, ExecSpec, ExitStatus, NoneRuntime, RunningCommand, Runtime, Sandbox};
+use sandbar_core::{Resources, Result, SessionId};
+use sandbar_runtime::{ExecEvent, ExecSpec, ExitStatus, NoneRuntime, RunningCommand, Runtime, Sandbox, SandboxSpec};
 
 pub(crate) fn shell(script: &str) -> ExecSpec {
     ExecSpec::new(["sh", "-c", script])
@@ -73,7 +73,15 @@ impl World {
             let name = root.path.file_name().unwrap().to_str().unwrap().to_owned();
             let runtime = Arc::new(NoneRuntime::open(&name));
             let session = SessionId::new("one").unwrap();
-            let sandbox = runtime.open_sandbox(&session, &root.path).unwrap();
+            let sandbox = runtime
+                .open_sandbox(&SandboxSpec {
+                    session: &session,
+                    root: &root.path,
+                    owners: None,
+                    resources: &Resources::default(),
+                    network: None,
+                })
+                .unwrap();
             let world = World { name, sandbox, runtime, root };
             test(&world).await;
             world.stop().await;
