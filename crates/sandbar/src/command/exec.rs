@@ -67,6 +67,7 @@ impl CommandOptions {
             env: env.into_iter().collect(),
             cwd: self.cwd,
             stdin: if piped { StdinMode::Piped } else { StdinMode::Null },
+            terminal: None,
             resources: Resources { wall_time: self.timeout, output: Some(UNBOUNDED_OUTPUT), ..Resources::default() },
         }
     }
