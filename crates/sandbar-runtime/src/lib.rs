@@ -7,18 +7,23 @@
 //! Invariant: nothing a command started outlives its sandbox, and nothing of the host's environment or descriptors
 //! reaches a command.
 
+mod boxed;
 mod cgroup;
 mod command;
 mod environment;
+mod init;
+mod native;
 mod none;
 mod output;
 mod process_tree;
+mod protocol;
+mod role;
 mod runtime;
-mod spawn;
 mod supervise;
-mod tree;
 
 pub use command::{RunningCommand, StdinHandle};
+pub use native::NativeRuntime;
 pub use none::NoneRuntime;
+pub use role::run_role;
 pub use runtime::{Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats};
 pub use sandbar_core::{ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};

@@ -76,6 +76,9 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     /// Starts a command. `spec.env` is everything beyond the defaults of the runtime, `spec.resources` is final.
     fn exec(&self, spec: ExecSpec) -> Result<RunningCommand>;
 
+    /// Whether commands can be started. A sandbox that has died by itself is to be replaced.
+    fn is_alive(&self) -> bool;
+
     /// Stops the clock of everything that runs here: afterwards nothing makes progress or uses CPU time, until
     /// [`thaw`](Self::thaw). Freezing twice is fine.
     fn freeze(&self) -> Result<()>;
@@ -103,6 +106,25 @@ pub struct SandboxStats {
     pub memory: Option<ByteCount>,
     pub memory_peak: Option<ByteCount>,
     pub processes: Option<u64>,
+    /// Forks the process limit refused.
+    pub refused_forks: Option<u64>,
     /// Processes the kernel killed because the memory limit was reached.
     pub oom_kills: Option<u64>,
+}
+
+/// Refuses limits that cannot be kept here.
+pub(crate) fn admit_limits(runtime: RuntimeKind, limits: &Capability, wishes: &Resources) -> Result<()> {
+    let Capability::No(reason) = limits else { return Ok(()) };
+    let asked = [
+        ("resources.cpus", "CPU time", wishes.cpus.is_some()),
+        ("resources.memory", "memory", wishes.memory.is_some()),
+        ("resources.pids", "the number of processes", wishes.pids.is_some()),
+    ];
+    match asked.into_iter().find(|(_, _, asked)| *asked) {
+        Some((field, what, _)) => {
+            Err(Error::invalid(field, format!("runtime `{runtime}` cannot limit {what} here: {reason}"))
+                .with_hint("leave it out, or run the host as root on a machine with cgroups"))
+        }
+        None => Ok(()),
+    }
 }

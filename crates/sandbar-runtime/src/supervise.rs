@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use rustix::process::WaitIdStatus;
 use tokio::{
     io::AsyncWriteExt,
     net::unix::pipe::Sender as StdinPipe,
@@ -12,17 +11,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    ExecEvent, ExitStatus,
-    output::OutputStream,
-    tree::{Process, Tree},
-};
+use crate::{ExecEvent, ExitStatus, cgroup::CommandGroup, command::Control, output::OutputStream, protocol::Ended};
 
 /// What a supervisor looks after.
-#[derive(Debug)]
 pub(crate) struct Supervisor {
-    pub(crate) process: Arc<Process>,
-    pub(crate) tree: Tree,
+    /// An error when the whole box is gone.
+    pub(crate) ended: oneshot::Receiver<Ended>,
+    pub(crate) control: Arc<dyn Control>,
+    pub(crate) group: Option<Arc<CommandGroup>>,
     pub(crate) stdout: OutputStream,
     pub(crate) stderr: OutputStream,
     pub(crate) stdin: Option<(StdinPipe, mpsc::Receiver<Bytes>)>,
@@ -33,16 +29,16 @@ pub(crate) struct Supervisor {
     pub(crate) stop: CancellationToken,
 }
 
-/// Ends the tree when the supervisor is dropped before its command has exited, as when the tokio runtime goes away.
+/// Ends the command when the supervisor is dropped before its command has exited, as when the tokio runtime goes away.
 struct KillOnDrop {
-    tree: Tree,
+    control: Arc<dyn Control>,
     armed: bool,
 }
 
 impl Drop for KillOnDrop {
     fn drop(&mut self) {
         if self.armed {
-            self.tree.kill();
+            self.control.kill();
         }
     }
 }
@@ -50,30 +46,30 @@ impl Drop for KillOnDrop {
 impl Supervisor {
     /// Runs until the command has exited and the last writer of its streams is gone, or the sandbox is stopped.
     pub(crate) async fn run(self) {
-        let Self { process, tree, mut stdout, mut stderr, stdin, events, exit, wall_time, stop } = self;
-        let mut guard = KillOnDrop { tree: tree.clone(), armed: true };
+        let Self { mut ended, control, group, mut stdout, mut stderr, stdin, events, exit, wall_time, stop } = self;
+        let mut guard = KillOnDrop { control: Arc::clone(&control), armed: true };
         let started = Instant::now();
         let deadline = wall_time.and_then(|limit| started.checked_add(limit));
         let mut status = ExitStatus::default();
         let mut feeding = stdin.is_some();
-        let mut ended = false;
+        let mut ending = false;
         let mut feeder = std::pin::pin!(feed(stdin));
         let outcome = loop {
             tokio::select! {
                 biased;
-                outcome = process.exited() => break outcome,
-                () = stop.cancelled(), if !ended => {
-                    ended = true;
-                    tree.kill();
+                outcome = &mut ended => break outcome,
+                () = stop.cancelled(), if !ending => {
+                    ending = true;
+                    control.kill();
                 }
-                () = wait_until(deadline), if !ended => {
-                    ended = true;
+                () = wait_until(deadline), if !ending => {
+                    ending = true;
                     status.timed_out = true;
-                    tree.kill();
+                    control.kill();
                 }
-                () = events.closed(), if !ended => {
-                    ended = true;
-                    tree.kill();
+                () = events.closed(), if !ending => {
+                    ending = true;
+                    control.kill();
                 }
                 () = stdout.step(&events), if stdout.open => {}
                 () = stderr.step(&events), if stderr.open => {}
@@ -87,9 +83,12 @@ impl Supervisor {
         }
         drop(events);
         match outcome {
-            Ok(outcome) => fill(&mut status, &outcome),
-            Err(error) => tracing::warn!(%error, "could not learn how a command ended"),
+            Ok(Ended::Code(code)) => status.code = Some(code),
+            Ok(Ended::Signal(signal)) => status.signal = Some(signal),
+            // The whole box is gone, and the kernel ends boxes that way.
+            Err(_) => status.signal = Some(libc::SIGKILL),
         }
+        status.oom_killed = group.is_some_and(|group| group.oom_kills() > 0);
         status.truncated |= stdout.truncated || stderr.truncated;
         status.duration = started.elapsed();
         // The reader may be gone; the command has ended all the same.
@@ -116,9 +115,4 @@ async fn feed(stdin: Option<(StdinPipe, mpsc::Receiver<Bytes>)>) {
             return;
         }
     }
-}
-
-fn fill(status: &mut ExitStatus, outcome: &WaitIdStatus) {
-    status.code = outcome.exit_status();
-    status.signal = outcome.terminating_signal();
 }

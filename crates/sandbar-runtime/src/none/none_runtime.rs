@@ -1,20 +1,34 @@
 //! What this machine lets the runtime without isolation do.
 
-use std::sync::Arc;
+use std::{
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::Path,
+    sync::Arc,
+};
 
+use rustix::{
+    fs::{CWD, Mode, OFlags, openat},
+    mount::{OpenTreeFlags, open_tree},
+};
 use sandbar_core::{Capability, Error, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind};
 
-use super::{
-    mount_namespace,
-    none_sandbox::{NoneSandbox, View},
+use crate::{
+    Runtime, RuntimeFacts, Sandbox, SandboxSpec,
+    boxed::{BoxSandbox, InitLink},
+    cgroup::{HostGroups, SessionGroups},
+    native::spawner::Spawner,
+    protocol::{BoxOrder, InitMode, RootPlace, UserPlace},
 };
-use crate::{Runtime, RuntimeFacts, Sandbox, SandboxSpec, cgroup::HostGroup};
 
 /// Runs commands without isolation.
 #[derive(Debug)]
 pub struct NoneRuntime {
-    groups: Option<Arc<HostGroup>>,
-    own_tree: bool,
+    spawner: Spawner,
+    groups: Option<HostGroups>,
     isolation: String,
     facts: RuntimeFacts,
 }
@@ -22,31 +36,36 @@ pub struct NoneRuntime {
 impl NoneRuntime {
     /// Finds out, by trying, what can be done here. `name` is the cgroup of this host; whatever an earlier host of the
     /// same name left running is ended.
-    pub fn open(name: &str) -> Self {
-        let tree = mount_namespace::probe();
-        let groups = HostGroup::open(name);
-        let mut isolation = match &tree {
-            Ok(()) => "none: commands see the session's files as `/`".to_owned(),
-            Err(error) => format!(
+    pub fn open(name: &str) -> Result<Self> {
+        let groups = HostGroups::open(name);
+        let spawner = Spawner::start().map_err(|error| Error::io("start the spawner", error))?;
+        let groups = groups.and_then(|groups| match groups.adopt(spawner.pid()) {
+            Ok(()) => Ok(groups),
+            Err(error) => {
+                let _ = groups.end();
+                Err(format!("processes cannot be put into cgroups: {error}"))
+            }
+        });
+        let mut isolation = match &spawner.limited {
+            None => "none: commands see the session's files as `/`".to_owned(),
+            Some(error) => format!(
                 "none: commands run on the host's own files with the session's directory as working directory, since mount \
                  namespaces are not permitted ({error})"
             ),
         };
-        isolation.push_str(
-            "; they share processes, network and user with the host, and CPU, memory and process counts are not limited",
-        );
+        isolation.push_str("; they share processes, network and user with the host");
         if let Err(reason) = &groups {
             isolation
-                .push_str("; daemons that leave their process session outlive their command and the sandbox, since ");
+                .push_str("; CPU, memory and process counts are not limited, nothing can be frozen, and daemons that leave their process session outlive their command, since ");
             isolation.push_str(reason);
         }
         tracing::info!(runtime = "none", %isolation, "runtime opened");
         let facts = RuntimeFacts {
-            pause: Capability::no("not yet"),
+            pause: groups.as_ref().map_or_else(Capability::no, |_| Capability::Yes),
             checkpoint: Capability::no("runtime `none` cannot write running processes to disk"),
-            limits: Capability::no("runtime `none` limits nothing"),
+            limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
         };
-        Self { groups: groups.ok().map(Arc::new), own_tree: tree.is_ok(), isolation, facts }
+        Ok(Self { spawner, groups: groups.ok(), isolation, facts })
     }
 }
 
@@ -59,25 +78,16 @@ impl Runtime for NoneRuntime {
         &self.isolation
     }
 
+    fn facts(&self) -> &RuntimeFacts {
+        &self.facts
+    }
+
     fn admit(&self, resources: &Resources, network: Option<NetworkAccess>) -> Result<()> {
-        const HINT: &str = "leave it out, or use a runtime that isolates";
-        let asked = [
-            ("resources.cpus", "CPU time", resources.cpus.is_some()),
-            ("resources.memory", "memory", resources.memory.is_some()),
-            ("resources.pids", "the number of processes", resources.pids.is_some()),
-        ];
-        if let Some((field, what, _)) = asked.into_iter().find(|(_, _, asked)| *asked) {
-            return Err(Error::invalid(field, format!("runtime `none` cannot limit {what}")).with_hint(HINT));
-        }
         if network == Some(NetworkAccess::None) {
             return Err(Error::invalid("network", "runtime `none` cannot keep a session off the network")
                 .with_hint("use `full`, leave it out, or use a runtime that isolates"));
         }
-        Ok(())
-    }
-
-    fn facts(&self) -> &RuntimeFacts {
-        &self.facts
+        crate::runtime::admit_limits(RuntimeKind::None, &self.facts.limits, resources)
     }
 
     fn owners(&self) -> Result<Option<Arc<OwnerMap>>> {
@@ -85,15 +95,73 @@ impl Runtime for NoneRuntime {
     }
 
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
-        let (session, root) = (spec.session, spec.root);
-        let failed = |what: &str, error: std::io::Error| Error::io(format!("{what} of session `{session}`"), error);
-        let group = self.groups.as_ref().map(|groups| groups.session(session.as_str())).transpose();
-        let group = group.map_err(|error| failed("make the cgroup", error))?;
-        let view = if self.own_tree {
-            View::OwnTree(mount_namespace::create(root).map_err(|error| failed("make the mount namespace", error))?)
-        } else {
-            View::HostTree(root.to_owned())
+        let failed = |error: io::Error| Error::io(format!("make the sandbox of session `{}`", spec.session), error);
+        let groups = match &self.groups {
+            Some(groups) => {
+                let mut session = groups.session(spec.session.as_str()).map_err(failed)?;
+                session.limit(spec.resources).inspect_err(|_| drop(session.end())).map_err(failed)?;
+                Some(session)
+            }
+            None => None,
         };
-        Ok(Arc::new(NoneSandbox::new(view, group)))
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let own_tree = self.spawner.limited.is_none();
+        let (root, devices) = if own_tree {
+            (tree(spec.root).map_err(failed)?, Some(tree(Path::new("/dev")).map_err(failed)?))
+        } else {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            (openat(CWD, spec.root, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?, None)
+        };
+        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), SessionGroups::doors).map_err(failed)?;
+        let order = BoxOrder {
+            mode: InitMode::Open,
+            root: if own_tree { RootPlace::Tree } else { RootPlace::Host },
+            user: UserPlace::Host,
+            group: groups.is_some(),
+            attach: u8::try_from(doors.len()).unwrap_or_default(),
+            hostname: c"".to_owned(),
+            first_owner: 0,
+            path: c"".to_owned(),
+        };
+        let descriptors: Vec<BorrowedFd<'_>> = [theirs.as_fd(), root.as_fd()]
+            .into_iter()
+            .chain(groups.as_ref().map(SessionGroups::init))
+            .chain(doors.iter().map(AsFd::as_fd))
+            .chain(devices.as_ref().map(AsFd::as_fd))
+            .collect();
+        self.spawner.make_box(order, &descriptors).map_err(failed)?;
+        drop(descriptors);
+        drop(theirs);
+        match InitLink::open(ours.into()) {
+            Ok(link) => Ok(Arc::new(BoxSandbox::new(link, groups, None))),
+            Err(error) => {
+                if let Some(groups) = groups {
+                    let _ = groups.end();
+                }
+                Err(error)
+            }
+        }
     }
+
+    fn close(&self) -> Result<()> {
+        self.spawner.end();
+        match &self.groups {
+            Some(groups) => groups.end().map_err(|error| Error::io("remove the host's cgroups", error)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for NoneRuntime {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::warn!(error = error.chain(), "could not clean up after the runtime");
+        }
+    }
+}
+
+/// What is mounted at `place`, with everything below, as a mount of its own that is nowhere yet.
+fn tree(place: &Path) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    Ok(open_tree(CWD, place, flags)?)
 }

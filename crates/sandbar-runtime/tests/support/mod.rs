@@ -71,7 +71,7 @@ impl World {
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         tokio.block_on(async {
             let name = root.path.file_name().unwrap().to_str().unwrap().to_owned();
-            let runtime = Arc::new(NoneRuntime::open(&name));
+            let runtime = Arc::new(NoneRuntime::open(&name).unwrap());
             let session = SessionId::new("one").unwrap();
             let sandbox = runtime
                 .open_sandbox(&SandboxSpec {
@@ -99,7 +99,7 @@ impl World {
 
     pub(crate) async fn open_runtime_again(&self) -> NoneRuntime {
         let name = self.name.clone();
-        tokio::task::spawn_blocking(move || NoneRuntime::open(&name)).await.unwrap()
+        tokio::task::spawn_blocking(move || NoneRuntime::open(&name)).await.unwrap().unwrap()
     }
 
     pub(crate) async fn start(&self, spec: ExecSpec) -> Result<RunningCommand> {

@@ -1,0 +1,8 @@
+//! What the host's side of every box has in common: the conversation with its init, and commands through it.
+
+mod command_control;
+mod link;
+mod sandbox;
+
+pub(crate) use link::InitLink;
+pub(crate) use sandbox::{BoxSandbox, CommandStreams};

@@ -1,0 +1,407 @@
+//! Commands in a box, through its init.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, mknodat, openat},
+    pipe::{PipeFlags, pipe_with},
+};
+use sandbar_core::{ByteCount, Error, ErrorCode, Result};
+use tokio::{
+    net::unix::pipe::{Receiver, Sender},
+    sync::{mpsc, oneshot},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    InitLink,
+    command_control::CommandControl,
+    link::{Refusal, StartedCommand},
+};
+use crate::{
+    ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle, StdinMode,
+    cgroup::{CommandGroup, SessionGroups},
+    environment::{Invocation, text},
+    output::OutputStream,
+    protocol::{ExecOrder, GroupPlace, Stage, Streams},
+    supervise::Supervisor,
+};
+
+const DEFAULT_DIRECTORY: &str = "/workspace";
+const DEFAULT_OUTPUT: ByteCount = ByteCount::mib(10);
+
+/// How streams reach the commands of a box.
+#[derive(Debug)]
+pub(crate) enum CommandStreams {
+    /// As descriptors.
+    Passed,
+    /// As named pipes in a directory both sides see.
+    Named { on_host: PathBuf, inside: String },
+}
+
+/// Commands of one session.
+#[derive(Debug)]
+pub(crate) struct BoxSandbox {
+    link: Arc<InitLink>,
+    groups: Option<Arc<SessionGroups>>,
+    /// Init keeps the processes of a command together, because the host cannot see them.
+    init_keeps_groups: bool,
+    streams: CommandStreams,
+    next: AtomicU64,
+    /// Groups of commands that may still have something running.
+    left: Mutex<Vec<Arc<CommandGroup>>>,
+    /// Taken shared by every start, so that none slips through a stop.
+    is_stopped: RwLock<bool>,
+    stop: CancellationToken,
+    supervisors: TaskTracker,
+    /// Kept as long as the sandbox lives.
+    _held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
+}
+
+impl BoxSandbox {
+    /// A box whose processes the host sees.
+    pub(crate) fn new(
+        link: InitLink,
+        groups: Option<SessionGroups>,
+        held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
+    ) -> Self {
+        Self::over(link, groups.map(Arc::new), false, CommandStreams::Passed, held)
+    }
+
+    /// A box with another kernel.
+    pub(crate) fn in_guest(link: InitLink, groups: Option<Arc<SessionGroups>>, streams: CommandStreams) -> Self {
+        Self::over(link, groups, true, streams, None)
+    }
+
+    fn over(
+        link: InitLink,
+        groups: Option<Arc<SessionGroups>>,
+        init_keeps_groups: bool,
+        streams: CommandStreams,
+        held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
+    ) -> Self {
+        Self {
+            link: Arc::new(link),
+            groups,
+            init_keeps_groups,
+            streams,
+            next: AtomicU64::new(1),
+            left: Mutex::default(),
+            is_stopped: RwLock::new(false),
+            stop: CancellationToken::new(),
+            supervisors: TaskTracker::new(),
+            _held: held,
+        }
+    }
+
+    /// Forgets the groups of commands that have ended, and makes one for the next command.
+    fn tidy(&self) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).retain(|group| {
+            // Somebody still wants to know how it ended.
+            Arc::strong_count(group) > 1 || !group.remove()
+        });
+    }
+
+    fn command_group(&self, spec: &ExecSpec) -> io::Result<Option<Arc<CommandGroup>>> {
+        match &self.groups {
+            Some(groups) if !self.init_keeps_groups => Ok(Some(Arc::new(groups.command(&spec.resources)?))),
+            _ => Ok(None),
+        }
+    }
+
+    fn start(&self, spec: &ExecSpec, invocation: Invocation, cwd: &str) -> Result<RunningCommand> {
+        let io_failed = |error: io::Error| Error::io(format!("start `{}`", spec.argv[0].escape_debug()), error);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let group = self.command_group(spec).map_err(io_failed)?;
+        let pipes = match &self.streams {
+            CommandStreams::Passed => Pipes::passed(spec.stdin),
+            CommandStreams::Named { on_host, inside } => Pipes::named(spec.stdin, on_host, inside, number),
+        };
+        let pipes = pipes.map_err(io_failed)?;
+        let doors = group.as_ref().map_or_else(|| Ok(Vec::new()), |group| group.doors()).map_err(io_failed)?;
+        let order = ExecOrder {
+            number,
+            argv: invocation.argv,
+            envp: invocation.envp,
+            candidates: invocation.candidates,
+            cwd: text("cwd", cwd)?,
+            open_files: spec.resources.open_files,
+            terminal: spec.terminal,
+            streams: pipes.place(),
+            group: match &group {
+                Some(_) => GroupPlace::Passed,
+                None if self.init_keeps_groups => GroupPlace::Own,
+                None => GroupPlace::Nowhere,
+            },
+            attach: u8::try_from(doors.len()).unwrap_or_default(),
+        };
+        let descriptors: Vec<BorrowedFd<'_>> = pipes
+            .theirs
+            .iter()
+            .map(AsFd::as_fd)
+            .chain(group.as_ref().map(|group| group.as_fd()))
+            .chain(doors.iter().map(AsFd::as_fd))
+            .collect();
+        let outcome = self.link.exec(order, &descriptors);
+        drop(descriptors);
+        let ours = pipes.into_ours();
+        let started = match outcome {
+            Ok(Ok(started)) => started,
+            failed => {
+                if let Some(group) = group {
+                    group.remove();
+                }
+                return Err(match failed {
+                    Ok(Err(refusal)) => explain(refusal, &spec.argv[0], cwd),
+                    Err(error) => error,
+                    Ok(Ok(_)) => Error::internal("a command both started and failed"),
+                });
+            }
+        };
+        if let Some(group) = &group {
+            self.left.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(group));
+        }
+        let control = Arc::new(CommandControl {
+            link: Arc::clone(&self.link),
+            number,
+            pid: started.pid,
+            has_terminal: spec.terminal.is_some(),
+            group: group.clone(),
+        });
+        let watched = self.watch(spec, started, Arc::clone(&control), group, ours);
+        watched.inspect_err(|_| crate::command::Control::kill(&*control)).map_err(io_failed)
+    }
+
+    /// Puts a supervisor beside a command.
+    fn watch(
+        &self,
+        spec: &ExecSpec,
+        started: StartedCommand,
+        control: Arc<CommandControl>,
+        group: Option<Arc<CommandGroup>>,
+        ours: OurEnds,
+    ) -> io::Result<RunningCommand> {
+        let limit = spec.resources.output.unwrap_or(DEFAULT_OUTPUT).get();
+        let (event_sender, events) = mpsc::channel(16);
+        let (exit_sender, exit) = oneshot::channel();
+        let (stdin_handle, stdin) = match ours.stdin {
+            Some(pipe) => {
+                let (handle, chunks) = StdinHandle::channel();
+                (Some(handle), Some((Sender::from_owned_fd(pipe)?, chunks)))
+            }
+            None => (None, None),
+        };
+        let supervisor = Supervisor {
+            ended: started.ended,
+            control: Arc::clone(&control) as Arc<dyn crate::command::Control>,
+            group,
+            stdout: OutputStream::new(Receiver::from_owned_fd(ours.stdout)?, ExecEvent::Stdout, limit),
+            stderr: OutputStream::new(Receiver::from_owned_fd(ours.stderr)?, ExecEvent::Stderr, limit),
+            stdin,
+            events: event_sender,
+            exit: exit_sender,
+            wall_time: spec.resources.wall_time,
+            stop: self.stop.clone(),
+        };
+        self.supervisors.spawn(supervisor.run());
+        Ok(RunningCommand { pid: started.pid, events, exit: Some(exit), stdin: stdin_handle, process: control, held: None })
+    }
+
+    fn groups(&self) -> Result<&SessionGroups> {
+        self.groups.as_deref().ok_or_else(|| {
+            Error::new(ErrorCode::InvalidState, "processes cannot be frozen here, since cgroups cannot be used")
+                .with_hint("see the capability `pause`")
+        })
+    }
+}
+
+impl Sandbox for BoxSandbox {
+    fn exec(&self, spec: ExecSpec) -> Result<RunningCommand> {
+        let is_stopped = self.is_stopped.read().unwrap_or_else(PoisonError::into_inner);
+        if *is_stopped {
+            return Err(Error::new(ErrorCode::InvalidState, "the sandbox has been stopped"));
+        }
+        let invocation = Invocation::prepare(&spec.argv, &spec.env)?;
+        let cwd = absolute(spec.cwd.as_deref().unwrap_or(DEFAULT_DIRECTORY));
+        let running = self.start(&spec, invocation, &cwd)?;
+        self.tidy();
+        Ok(running)
+    }
+
+    fn is_alive(&self) -> bool {
+        !self.link.is_gone()
+    }
+
+    fn freeze(&self) -> Result<()> {
+        self.groups()?.freeze().map_err(|error| Error::io("freeze a session", error))
+    }
+
+    fn thaw(&self) -> Result<()> {
+        self.groups()?.thaw().map_err(|error| Error::io("thaw a session", error))
+    }
+
+    fn stats(&self) -> Result<SandboxStats> {
+        self.tidy();
+        Ok(self.groups.as_ref().map(|groups| groups.stats()).unwrap_or_default())
+    }
+
+    fn stop(&self) -> Result<()> {
+        *self.is_stopped.write().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.cancel();
+        let tokio = tokio::runtime::Handle::current();
+        if let Some(groups) = &self.groups {
+            let _ = groups.kill();
+        }
+        self.link.hang_up();
+        self.supervisors.close();
+        tokio.block_on(async {
+            self.supervisors.wait().await;
+            self.link.ended().await;
+        });
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        if let Some(groups) = &self.groups {
+            groups.end().map_err(|error| Error::io("end the processes of a session", error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for BoxSandbox {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.link.hang_up();
+        if let Some(groups) = &self.groups
+            && let Err(error) = groups.end()
+        {
+            tracing::warn!(%error, "could not end the processes of a session");
+        }
+    }
+}
+
+/// The pipes of a command: the ends it gets, and those we keep.
+struct Pipes {
+    theirs: Vec<OwnedFd>,
+    ours: OurEnds,
+    named: Option<NamedPipes>,
+}
+
+struct OurEnds {
+    stdin: Option<OwnedFd>,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+impl Pipes {
+    fn passed(stdin: StdinMode) -> io::Result<Self> {
+        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+        let (stdin_reader, stdin_writer) = match stdin {
+            StdinMode::Null => (OwnedFd::from(File::open("/dev/null")?), None),
+            StdinMode::Piped => pipe().map(|(reader, writer)| (reader, Some(writer)))?,
+        };
+        let (stdout, stdout_writer) = pipe()?;
+        let (stderr, stderr_writer) = pipe()?;
+        Ok(Self {
+            theirs: vec![stdin_reader, stdout_writer, stderr_writer],
+            ours: OurEnds { stdin: stdin_writer, stdout, stderr },
+            named: None,
+        })
+    }
+
+    /// Our ends are open before the box opens its own, so that neither side waits for the other.
+    fn named(stdin: StdinMode, on_host: &Path, inside: &str, number: u64) -> io::Result<Self> {
+        let named = NamedPipes::make(on_host.join(number.to_string()), format!("{inside}/{number}"))?;
+        let open = |name: &str, flags| openat(CWD, named.on_host.join(name), flags | OFlags::CLOEXEC, Mode::empty());
+        let read = OFlags::RDONLY | OFlags::NONBLOCK;
+        // Open for both, since nobody reads yet; our own reading end does no harm.
+        let stdin_writer = open("in", OFlags::RDWR | OFlags::NONBLOCK)?;
+        let ours = OurEnds {
+            stdin: (stdin == StdinMode::Piped).then_some(stdin_writer),
+            stdout: open("out", read)?,
+            stderr: open("err", read)?,
+        };
+        Ok(Self { theirs: Vec::new(), ours, named: Some(named) })
+    }
+
+    fn place(&self) -> Streams {
+        match &self.named {
+            Some(named) => Streams::Named(named.inside.clone()),
+            None => Streams::Passed,
+        }
+    }
+
+    /// The command has its ends, or never will: names are not needed any more.
+    fn into_ours(self) -> OurEnds {
+        self.ours
+    }
+}
+
+/// Three named pipes in a directory of their own, removed when dropped.
+struct NamedPipes {
+    on_host: PathBuf,
+    inside: std::ffi::CString,
+}
+
+impl NamedPipes {
+    const NAMES: [&str; 3] = ["in", "out", "err"];
+
+    fn make(on_host: PathBuf, inside: String) -> io::Result<Self> {
+        std::fs::create_dir(&on_host)?;
+        let made = Self { on_host, inside: std::ffi::CString::new(inside).unwrap_or_default() };
+        for name in Self::NAMES {
+            mknodat(CWD, made.on_host.join(name), FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
+        }
+        Ok(made)
+    }
+}
+
+impl Drop for NamedPipes {
+    fn drop(&mut self) {
+        for name in Self::NAMES {
+            let _ = std::fs::remove_file(self.on_host.join(name));
+        }
+        let _ = std::fs::remove_dir(&self.on_host);
+    }
+}
+
+/// The path as seen from the root of the session.
+fn absolute(cwd: &str) -> String {
+    if cwd.starts_with('/') { cwd.to_owned() } else { format!("{DEFAULT_DIRECTORY}/{cwd}") }
+}
+
+fn explain((stage, cause): Refusal, program: &str, cwd: &str) -> Error {
+    let program = program.escape_debug();
+    match (stage, cause.raw_os_error()) {
+        (Stage::Directory, _) => {
+            Error::invalid("cwd", format!("working directory `{}` cannot be entered: {cause}", cwd.escape_debug()))
+                .with_hint("give a directory that exists in the session")
+        }
+        (Stage::Exec, Some(libc::ENOENT | libc::ENOTDIR)) => {
+            Error::new(ErrorCode::FileNotFound, format!("command `{program}` was not found in the session"))
+                .with_field("argv")
+                .with_hint("check the name, and `PATH`; a script may also lack its interpreter")
+        }
+        (Stage::Exec, Some(libc::EACCES | libc::ENOEXEC | libc::EPERM)) => {
+            Error::invalid("argv", format!("command `{program}` is not executable"))
+                .with_hint("give it execute permission, and make sure it is a program for this machine")
+        }
+        (Stage::Exec, Some(libc::E2BIG)) => {
+            Error::invalid("argv", format!("arguments and environment of `{program}` are too long"))
+                .with_hint("pass the data through stdin or a file")
+        }
+        (Stage::Fork, Some(libc::EAGAIN)) => {
+            Error::new(ErrorCode::Unavailable, format!("`{program}` cannot start: the session's process limit is reached"))
+                .with_field("resources.pids")
+                .with_hint("end some of its processes, or raise the limit")
+        }
+        _ => Error::io(format!("start `{program}`"), cause),
+    }
+}

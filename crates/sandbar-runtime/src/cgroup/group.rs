@@ -1,0 +1,188 @@
+//! One cgroup, in either hierarchy.
+
+use std::{
+    fs, io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::chown,
+    },
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{CWD, Mode, OFlags, openat},
+};
+
+/// How long killed processes may take to be gone, and running ones to freeze; only one stuck in the kernel takes that
+/// long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+pub(crate) struct Group {
+    directory: PathBuf,
+    handle: OwnedFd,
+}
+
+impl Group {
+    pub(super) fn create(directory: PathBuf) -> io::Result<Self> {
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Self::at(directory),
+        }
+    }
+
+    pub(super) fn at(directory: PathBuf) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = openat(CWD, &directory, flags, Mode::empty())?;
+        Ok(Self { directory, handle })
+    }
+
+    pub(super) fn child(&self, name: &str) -> io::Result<Self> {
+        Self::create(self.directory.join(name))
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(super) fn write(&self, file: &str, value: impl AsRef<[u8]>) -> io::Result<()> {
+        let file = openat(&self.handle, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::io::write(file, value.as_ref())?;
+        Ok(())
+    }
+
+    pub(super) fn read(&self, file: &str) -> io::Result<String> {
+        let file = openat(&self.handle, file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        io::read_to_string(fs::File::from(file))
+    }
+
+    /// The number in a file that holds one.
+    pub(super) fn number(&self, file: &str) -> Option<u64> {
+        self.read(file).ok()?.trim().parse().ok()
+    }
+
+    /// The number behind `key` in a file of keys and numbers.
+    pub(super) fn keyed_number(&self, file: &str, key: &str) -> Option<u64> {
+        let text = self.read(file).ok()?;
+        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+    }
+
+    /// The file a process enters through. Whoever holds it open may enter, whoever they are.
+    pub(super) fn door(&self) -> io::Result<OwnedFd> {
+        Ok(openat(&self.handle, "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Lets `owner` start processes in this group.
+    pub(super) fn delegate(&self, owner: u32) -> io::Result<()> {
+        chown(self.directory.join("cgroup.procs"), Some(owner), None)
+    }
+
+    /// Ends every process in the group and below it. They may take a moment to be gone.
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        match fs::write(self.directory.join("cgroup.kill"), "1") {
+            // Kernels before 5.14: one process at a time, until no new one appears.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.directory.exists() => {
+                for directory in self.subtree() {
+                    kill_listed(&directory.join("cgroup.procs"))?;
+                }
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn is(&self, state: &str) -> io::Result<bool> {
+        match fs::read_to_string(self.directory.join("cgroup.events")) {
+            Ok(events) => Ok(events.lines().any(|line| line == state)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Repeats `act` until the group's events show `state`, or the group is gone.
+    fn wait_for(&self, state: &str, act: impl Fn(&Self) -> io::Result<()>) -> io::Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            // Opened before the check, so that a change after it wakes the poll.
+            let events = match fs::File::open(self.directory.join("cgroup.events")) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                events => events?,
+            };
+            if self.is(state)? {
+                return Ok(());
+            }
+            act(self)?;
+            if self.is(state)? {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("it does not become `{state}`")));
+            }
+            let pause = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+            poll(&mut [PollFd::new(&events, PollFlags::PRI)], Some(&pause))?;
+        }
+    }
+
+    /// Stops the clock of everything in the group, and waits until it stands.
+    pub(super) fn freeze(&self) -> io::Result<()> {
+        self.write("cgroup.freeze", "1")?;
+        self.wait_for("frozen 1", |_| Ok(()))
+    }
+
+    pub(super) fn thaw(&self) -> io::Result<()> {
+        self.write("cgroup.freeze", "0")?;
+        self.wait_for("frozen 0", |_| Ok(()))
+    }
+
+    /// Ends everything in the group, waits until it is gone, and removes the group.
+    pub(super) fn end(&self) -> io::Result<()> {
+        self.wait_for("populated 0", Self::kill)?;
+        self.remove()
+    }
+
+    /// Removes an empty group with the empty groups below it; an error when something still runs in it.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        if self.is("populated 1")? {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        for directory in self.subtree().into_iter().rev() {
+            match fs::remove_dir(&directory) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// This directory and all below it, parents first.
+    fn subtree(&self) -> Vec<PathBuf> {
+        let mut found = vec![self.directory.clone()];
+        let mut next = 0;
+        while let Some(directory) = found.get(next).cloned() {
+            next += 1;
+            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+            found.extend(
+                entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()),
+            );
+        }
+        found
+    }
+}
+
+impl AsFd for Group {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+fn kill_listed(list: &Path) -> io::Result<()> {
+    for line in fs::read_to_string(list)?.lines() {
+        if let Some(pid) = line.parse().ok().and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! The resident init: starts commands inside a box, reaps, and tells the host.
+//!
+//! It is single-threaded, holds nothing the host would miss, and dies with the host's socket; where it is pid 1 of a pid
+//! namespace, everything in the box dies with it.
+
+mod clone;
+mod groups;
+mod serve;
+mod start;
+mod terminal;
+
+pub(crate) use serve::{InitSettings, serve};

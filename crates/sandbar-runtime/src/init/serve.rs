@@ -1,0 +1,331 @@
+//! The loop of init.
+
+use std::{
+    collections::HashMap,
+    ffi::CStr,
+    io,
+    os::fd::{AsFd, FromRawFd, OwnedFd},
+    ptr,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2},
+    io::Errno,
+    process::{Pid, Signal, kill_process_group},
+};
+
+use super::{
+    clone::ChildStack,
+    groups::OwnGroups,
+    start::{Launch, NotStarted, start},
+    terminal::Terminal,
+};
+use crate::{
+    process_tree,
+    protocol::{Ended, Event, ExecOrder, GroupPlace, Incoming, InitMode, Request, Stage, Streams, send_frame},
+};
+
+/// What init is told before it starts.
+#[derive(Debug)]
+pub(crate) struct InitSettings {
+    pub(crate) mode: InitMode,
+    /// Working directories lie below this one, where the box has the host's root.
+    pub(crate) below: Option<OwnedFd>,
+    /// Writing `1` ends everything in the box, init too. Not needed where init is pid 1.
+    pub(crate) kill_switch: Option<OwnedFd>,
+}
+
+struct Init {
+    socket: OwnedFd,
+    settings: InitSettings,
+    commands: HashMap<u64, Command>,
+    numbers: HashMap<i32, u64>,
+    groups: Option<OwnGroups>,
+    /// Groups of ours that may still have somebody in them.
+    left: Vec<u64>,
+    stack: ChildStack,
+}
+
+struct Command {
+    pid: i32,
+    terminal: Option<Terminal>,
+    /// It has ended, and what it showed is still on its way.
+    ended: Option<Ended>,
+}
+
+/// Serves the host until its socket closes, then ends everything and exits.
+pub(crate) fn serve(socket: OwnedFd, settings: InitSettings) -> ! {
+    let mut init = Init {
+        socket,
+        settings,
+        commands: HashMap::new(),
+        numbers: HashMap::new(),
+        groups: None,
+        left: Vec::new(),
+        stack: ChildStack::new(),
+    };
+    let code = match init.run() {
+        Ok(()) => 0,
+        Err(error) => {
+            let step = c"serve the host".to_owned();
+            let _ = init.tell(&Event::Broken { step, errno: error.raw_os_error().unwrap_or_default() });
+            1
+        }
+    };
+    init.end();
+    // SAFETY: leaves without unwinding into a runtime that was never set up here.
+    unsafe { libc::_exit(code) }
+}
+
+impl Init {
+    fn run(&mut self) -> io::Result<()> {
+        let signals = child_signals()?;
+        if self.settings.mode == InitMode::Guest {
+            self.groups = Some(OwnGroups::mount_at("/proc")?);
+        }
+        self.tell(&Event::Ready)?;
+        let mut incoming = Incoming::default();
+        loop {
+            let (talking, reaping) = self.wait(&signals)?;
+            if talking {
+                match incoming.receive(self.socket.as_fd()) {
+                    Ok(true) | Err(Errno::INTR | Errno::AGAIN) => {}
+                    Ok(false) | Err(Errno::CONNRESET) => return Ok(()),
+                    Err(errno) => return Err(errno.into()),
+                }
+                while let Some(body) = incoming.next_frame()? {
+                    self.obey(Request::decode(&body)?, &mut incoming)?;
+                }
+            }
+            if reaping {
+                clear(&signals);
+            }
+            for command in self.commands.values_mut() {
+                if let Some(terminal) = &mut command.terminal {
+                    terminal.step();
+                }
+            }
+            // Also without a signal: a child may have ended before its number was known.
+            self.reap()?;
+            self.tell_drained()?;
+        }
+    }
+
+    /// Waits until the host talks, a child ends, or a terminal has something to move.
+    fn wait(&self, signals: &OwnedFd) -> io::Result<(bool, bool)> {
+        let mut waiting = vec![PollFd::new(&self.socket, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+        waiting.extend(
+            self.commands.values().filter_map(|command| command.terminal.as_ref()).flat_map(Terminal::interests),
+        );
+        match poll(&mut waiting, None) {
+            Ok(_) => Ok((!waiting[0].revents().is_empty(), !waiting[1].revents().is_empty())),
+            Err(Errno::INTR) => Ok((false, true)),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn tell(&self, event: &Event) -> io::Result<()> {
+        send_frame(self.socket.as_fd(), &event.encode(), &[])
+    }
+
+    fn obey(&mut self, request: Request, incoming: &mut Incoming) -> io::Result<()> {
+        match request {
+            Request::Exec(order) => {
+                let passed = Passed::take(&order, incoming)?;
+                let event = match self.launch(&order, passed) {
+                    Ok(pid) => Event::Started { number: order.number, pid: u32::try_from(pid).unwrap_or_default() },
+                    Err(NotStarted { stage, cause }) => {
+                        let errno = cause.raw_os_error().unwrap_or(libc::EIO);
+                        Event::NotStarted { number: order.number, stage, errno }
+                    }
+                };
+                self.tell(&event)
+            }
+            Request::Signal { number, signal } => {
+                let target = self.commands.get(&number).filter(|command| command.ended.is_none());
+                if let Some(pid) = target.and_then(|command| Pid::from_raw(command.pid))
+                    && let Some(signal) = Signal::from_named_raw(signal)
+                {
+                    // It may have just ended; then its end is on the way.
+                    let _ = kill_process_group(pid, signal);
+                }
+                Ok(())
+            }
+            Request::Kill { number } => {
+                self.kill(number);
+                Ok(())
+            }
+            Request::Resize { number, size } => {
+                if let Some(terminal) = self.commands.get(&number).and_then(|command| command.terminal.as_ref()) {
+                    let _ = terminal.resize(size);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn kill(&self, number: u64) {
+        if let Some(groups) = &self.groups {
+            groups.kill(number);
+        } else if let Some(command) = self.commands.get(&number) {
+            process_tree::kill(u32::try_from(command.pid).unwrap_or_default());
+        }
+    }
+
+    fn launch(&mut self, order: &ExecOrder, passed: Passed) -> Result<i32, NotStarted> {
+        let preparing = |cause: io::Error| NotStarted { stage: Stage::Prepare, cause };
+        let Passed { streams, group, mut attach } = passed;
+        let [stdin, stdout, stderr] = match (&order.streams, streams) {
+            (Streams::Named(directory), _) => open_named(directory).map_err(preparing)?,
+            (Streams::Passed, Some(streams)) => streams,
+            (Streams::Passed, None) => return Err(preparing(Errno::BADF.into())),
+        };
+        if let (GroupPlace::Own, Some(groups)) = (order.group, &self.groups) {
+            self.left.retain(|&number| !groups.forget(number));
+            attach.push(groups.make(order.number).map_err(preparing)?);
+            self.left.push(order.number);
+        }
+        let directory = match &self.settings.below {
+            Some(below) => Some(
+                open_below(below, &order.cwd).map_err(|cause| NotStarted { stage: Stage::Directory, cause })?,
+            ),
+            None => None,
+        };
+        let (terminal, streams) = match order.terminal {
+            Some(size) => {
+                let (terminal, slave) = Terminal::open(size, stdin, stdout).map_err(preparing)?;
+                (Some(terminal), vec![slave])
+            }
+            None => (None, vec![stdin, stdout, stderr]),
+        };
+        let stream = |number: usize| streams.get(number).unwrap_or(&streams[0]).as_fd();
+        let launch = Launch {
+            order,
+            streams: [stream(0), stream(1), stream(2)],
+            has_terminal: terminal.is_some(),
+            cgroup: group.as_ref().map(AsFd::as_fd),
+            attach: &attach,
+            directory,
+            drop_capabilities: self.settings.mode == InitMode::Guest,
+        };
+        let pid = start(&mut self.stack, &launch)?;
+        self.numbers.insert(pid, order.number);
+        self.commands.insert(order.number, Command { pid, terminal, ended: None });
+        Ok(pid)
+    }
+
+    /// Waits for everyone who has ended, orphans too.
+    fn reap(&mut self) -> io::Result<()> {
+        loop {
+            let mut status = 0;
+            // SAFETY: waits for our own children, into local memory.
+            let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+            if pid <= 0 {
+                return Ok(());
+            }
+            let Some(number) = self.numbers.remove(&pid) else { continue };
+            let ended = if libc::WIFSIGNALED(status) {
+                Ended::Signal(libc::WTERMSIG(status))
+            } else {
+                Ended::Code(libc::WEXITSTATUS(status))
+            };
+            match self.commands.get_mut(&number) {
+                Some(command) if command.terminal.is_some() => command.ended = Some(ended),
+                _ => {
+                    self.commands.remove(&number);
+                    self.tell(&Event::Exited { number, ended })?;
+                }
+            }
+        }
+    }
+
+    /// Tells the end of commands whose terminal has been emptied.
+    fn tell_drained(&mut self) -> io::Result<()> {
+        let mut told = Vec::new();
+        for (&number, command) in &mut self.commands {
+            if let (Some(ended), Some(terminal)) = (command.ended, &mut command.terminal)
+                && terminal.is_drained()
+            {
+                told.push((number, ended));
+            }
+        }
+        for (number, ended) in told {
+            self.commands.remove(&number);
+            self.tell(&Event::Exited { number, ended })?;
+        }
+        Ok(())
+    }
+
+    /// The host is gone.
+    fn end(&self) {
+        if let Some(switch) = &self.settings.kill_switch {
+            let _ = rustix::io::write(switch, b"1");
+        }
+        for command in self.commands.values() {
+            process_tree::kill(u32::try_from(command.pid).unwrap_or_default());
+        }
+    }
+}
+
+/// The descriptors that came with an order.
+struct Passed {
+    streams: Option<[OwnedFd; 3]>,
+    group: Option<OwnedFd>,
+    attach: Vec<OwnedFd>,
+}
+
+impl Passed {
+    fn take(order: &ExecOrder, incoming: &mut Incoming) -> io::Result<Self> {
+        let streams = match order.streams {
+            Streams::Passed => Some([incoming.descriptor()?, incoming.descriptor()?, incoming.descriptor()?]),
+            Streams::Named(_) => None,
+        };
+        let group = if order.group == GroupPlace::Passed { Some(incoming.descriptor()?) } else { None };
+        let attach = (0..order.attach).map(|_| incoming.descriptor()).collect::<io::Result<_>>()?;
+        Ok(Self { streams, group, attach })
+    }
+}
+
+/// The pipes `in`, `out` and `err`. The host has the other ends open already, so that nothing waits here.
+fn open_named(directory: &CStr) -> io::Result<[OwnedFd; 3]> {
+    let directory = openat(CWD, directory, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let open = |name: &str, flags| openat(&directory, name, flags | OFlags::CLOEXEC, Mode::empty());
+    Ok([open("in", OFlags::RDONLY)?, open("out", OFlags::WRONLY)?, open("err", OFlags::WRONLY)?])
+}
+
+fn open_below(root: &OwnedFd, path: &CStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    loop {
+        match openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS) {
+            // Something was renamed somewhere while the kernel went through `..`; asked again, it can tell.
+            Err(Errno::AGAIN) => {}
+            outcome => return Ok(outcome?),
+        }
+    }
+}
+
+/// Blocks every signal and returns a descriptor that is readable when a child has ended. Actions go back to their
+/// defaults here, once, so that commands inherit none of ours.
+fn child_signals() -> io::Result<OwnedFd> {
+    // SAFETY: system calls on local memory; init has one thread.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = libc::SIG_DFL;
+        for signal in 1..=64 {
+            libc::sigaction(signal, &raw const action, ptr::null_mut());
+        }
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut());
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        let signals = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if signals < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(signals)) }
+    }
+}
+
+fn clear(signals: &OwnedFd) {
+    let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+    let _ = rustix::io::read(signals, &mut info);
+}

@@ -1,0 +1,162 @@
+//! A command's terminal: init keeps the master and moves bytes between it and the host's pipes.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags},
+    fs::{CWD, Mode, OFlags, fcntl_getfl, fcntl_setfl, openat},
+    io::{Errno, read, write},
+    pty::{OpenptFlags, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
+};
+use sandbar_core::TerminalSize;
+
+const CHUNK: usize = 8 * 1024;
+/// What a terminal takes for the end of input.
+const END_OF_INPUT: u8 = 4;
+/// More than a terminal holds. What comes later is from jobs in the background, whose end is not waited for.
+const TAIL: usize = 64 * 1024;
+
+/// The master side of a terminal, and what is on its way.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    master: OwnedFd,
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    typed: Vec<u8>,
+    shown: Vec<u8>,
+    /// Nobody holds the other side any more.
+    hung_up: bool,
+    /// Bytes the command may still show after its end.
+    tail: usize,
+}
+
+impl Terminal {
+    /// Makes a terminal; returns it with the side the command gets.
+    pub(super) fn open(size: TerminalSize, stdin: OwnedFd, stdout: OwnedFd) -> io::Result<(Self, OwnedFd)> {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        unlockpt(&master)?;
+        let name = ptsname(&master, Vec::new())?;
+        let slave = openat(CWD, name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+        for end in [&master, &stdin, &stdout] {
+            fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
+        }
+        let terminal =
+            Self { master, stdin: Some(stdin), stdout: Some(stdout), typed: vec![], shown: vec![], hung_up: false, tail: TAIL };
+        terminal.resize(size)?;
+        Ok((terminal, slave))
+    }
+
+    pub(super) fn resize(&self, size: TerminalSize) -> io::Result<()> {
+        let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
+        Ok(tcsetwinsize(&self.master, size)?)
+    }
+
+    /// What to wait for before [`step`](Self::step) can do something.
+    pub(super) fn interests(&self) -> Vec<PollFd<'_>> {
+        let mut master = PollFlags::empty();
+        if self.shown.is_empty() && !self.hung_up {
+            master |= PollFlags::IN;
+        }
+        if !self.typed.is_empty() {
+            master |= PollFlags::OUT;
+        }
+        let mut found = Vec::with_capacity(3);
+        if !master.is_empty() {
+            found.push(PollFd::from_borrowed_fd(self.master.as_fd(), master));
+        }
+        if let (Some(stdin), true) = (&self.stdin, self.typed.is_empty()) {
+            found.push(PollFd::from_borrowed_fd(stdin.as_fd(), PollFlags::IN));
+        }
+        if let (Some(stdout), false) = (&self.stdout, self.shown.is_empty()) {
+            found.push(PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::OUT));
+        }
+        found
+    }
+
+    /// Moves what can be moved now.
+    pub(super) fn step(&mut self) {
+        self.take_typed();
+        self.take_shown();
+    }
+
+    fn take_typed(&mut self) {
+        if self.typed.is_empty()
+            && let Some(stdin) = &self.stdin
+        {
+            match fill(stdin.as_fd(), &mut self.typed) {
+                Moved::Some | Moved::NotNow => {}
+                Moved::End => {
+                    self.stdin = None;
+                    self.typed.push(END_OF_INPUT);
+                }
+            }
+        }
+        if matches!(drain(self.master.as_fd(), &mut self.typed), Moved::End) {
+            self.typed.clear();
+        }
+    }
+
+    fn take_shown(&mut self) {
+        loop {
+            if let Some(stdout) = &self.stdout {
+                if matches!(drain(stdout.as_fd(), &mut self.shown), Moved::End) {
+                    self.stdout = None;
+                }
+            }
+            if self.stdout.is_none() {
+                // Nobody looks: the command may go on writing.
+                self.shown.clear();
+            }
+            if !self.shown.is_empty() || self.hung_up {
+                return;
+            }
+            match fill(self.master.as_fd(), &mut self.shown) {
+                Moved::Some => {}
+                Moved::NotNow => return,
+                Moved::End => self.hung_up = true,
+            }
+        }
+    }
+
+    /// Everything the command has shown so far was handed over. To be asked after it has ended.
+    pub(super) fn is_drained(&mut self) -> bool {
+        let before = self.shown.len();
+        self.take_shown();
+        self.tail = self.tail.saturating_sub(before.saturating_sub(self.shown.len()));
+        self.shown.is_empty() || self.tail == 0
+    }
+}
+
+enum Moved {
+    Some,
+    NotNow,
+    End,
+}
+
+fn fill(from: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Moved {
+    buffer.resize(CHUNK, 0);
+    let outcome = read(from, &mut buffer[..]);
+    buffer.truncate(outcome.unwrap_or(0));
+    match outcome {
+        Ok(0) => Moved::End,
+        Ok(_) => Moved::Some,
+        Err(Errno::AGAIN | Errno::INTR) => Moved::NotNow,
+        // A master whose other side is closed answers EIO.
+        Err(_) => Moved::End,
+    }
+}
+
+fn drain(to: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Moved {
+    while !buffer.is_empty() {
+        match write(to, buffer) {
+            Ok(count) => drop(buffer.drain(..count)),
+            Err(Errno::AGAIN | Errno::INTR) => return Moved::NotNow,
+            Err(_) => return Moved::End,
+        }
+    }
+    Moved::Some
+}

@@ -1,0 +1,51 @@
+//! `mount_setattr`, which neither `libc` nor `rustix` wraps.
+
+use std::{
+    io,
+    ops::BitOr,
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+};
+
+/// What a mount forbids.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attributes(u64);
+
+impl Attributes {
+    pub(super) const READ_ONLY: Self = Self(libc::MOUNT_ATTR_RDONLY);
+    pub(super) const NO_SUID: Self = Self(libc::MOUNT_ATTR_NOSUID);
+    pub(super) const NO_DEVICES: Self = Self(libc::MOUNT_ATTR_NODEV);
+    pub(super) const NO_EXEC: Self = Self(libc::MOUNT_ATTR_NOEXEC);
+}
+
+impl BitOr for Attributes {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Changes a detached mount; with a user namespace, owners are translated through it.
+pub(super) fn set_attributes(
+    mount: &OwnedFd,
+    set: Attributes,
+    owners: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let mut attributes = libc::mount_attr { attr_set: set.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    if let Some(owners) = owners {
+        attributes.attr_set |= libc::MOUNT_ATTR_IDMAP;
+        attributes.userns_fd = u64::try_from(owners.as_raw_fd()).unwrap_or_default();
+    }
+    // SAFETY: an empty path with the flag for it, and a structure of the size given.
+    let outcome = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,291 @@
+//! The mounts of a box.
+//!
+//! The spawner lives in a mount namespace that holds nothing but a *template*: the few things every box needs. A box begins
+//! as a copy of it, so that making one costs the same whatever the host has mounted, and nothing of the host was ever in
+//! reach.
+
+use std::{
+    ffi::CStr,
+    fs, io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    path::Path,
+};
+
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, chmod, mkdirat, mknodat, openat, openat2, symlink},
+    io::Errno,
+    mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+        UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount,
+        mount_bind_recursive, mount_change, move_mount, open_tree, unmount,
+    },
+    process::{chdir, pivot_root},
+};
+
+use super::mount_attributes::{Attributes, set_attributes};
+
+/// Directories of the template.
+const DEVICES: &str = "dev";
+const EMPTY: &str = "empty";
+/// Where a box is put together.
+const ROOT: &str = "root";
+
+/// Devices every program may expect, with their numbers.
+const NODES: [(&str, u32, u32); 6] =
+    [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
+
+const LINKS: [(&str, &str); 6] = [
+    ("ptmx", "pts/ptmx"),
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("core", "/proc/kcore"),
+];
+
+/// What `/proc` shows about the machine and no box needs. Files are covered by `/dev/null`, directories by nothing.
+const HIDDEN: [&str; 16] = [
+    "acpi",
+    "asound",
+    "bus",
+    "driver",
+    "fs",
+    "irq",
+    "kallsyms",
+    "kcore",
+    "keys",
+    "key-users",
+    "kmsg",
+    "sched_debug",
+    "scsi",
+    "sysrq-trigger",
+    "timer_list",
+    "tty",
+];
+
+/// Shared memory a box may use, within its memory limit.
+const SHARED_MEMORY: &str = "size=50%";
+
+/// Where the device nodes of a template come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nodes {
+    Made,
+    /// An ordinary user cannot make nodes, but may show the host's.
+    Bound,
+}
+
+/// Leaves the host's mount namespace, builds the template and makes it the root.
+pub(super) fn enter_template() -> io::Result<()> {
+    super::namespaces::unshare(libc::CLONE_NEWNS)?;
+    build_template(Nodes::Made)?;
+    pivot_into(".")
+}
+
+/// Builds a template in a file system of its own and makes that the working directory.
+pub(super) fn build_template(nodes: Nodes) -> io::Result<()> {
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    let devices = openat(CWD, "/dev", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    // Any directory will do: what it covers is not needed any more.
+    mount("template", "/tmp", "tmpfs", MountFlags::NOSUID, Some(c"mode=755"))?;
+    chdir("/tmp")?;
+    for directory in [DEVICES, EMPTY, ROOT, "proc"] {
+        fs::create_dir(directory)?;
+    }
+    mount("proc", "proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?;
+    for directory in ["pts", "shm"] {
+        fs::create_dir(Path::new(DEVICES).join(directory))?;
+    }
+    for (name, target) in LINKS {
+        symlink(target, Path::new(DEVICES).join(name))?;
+    }
+    for (name, major, minor) in NODES {
+        let path = Path::new(DEVICES).join(name);
+        match nodes {
+            Nodes::Made => {
+                let number = rustix::fs::makedev(major, minor);
+                mknodat(CWD, &path, FileType::CharacterDevice, Mode::from_raw_mode(0o666), number)?;
+                // The mask of the caller may have taken bits away.
+                chmod(&path, Mode::from_raw_mode(0o666))?;
+            }
+            Nodes::Bound => {
+                fs::File::create(&path)?;
+                mount_bind_recursive(format!("/proc/self/fd/{}/{name}", devices.as_raw_fd()), &path)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a box is put together from.
+#[derive(Debug)]
+pub(super) struct Parts<'a> {
+    pub(super) root: BoxRoot<'a>,
+    /// The user namespace of the box and who its root is on the host, where owners are translated.
+    pub(super) owners: Option<(BorrowedFd<'a>, u32)>,
+}
+
+/// What becomes `/`.
+#[derive(Debug)]
+pub(super) enum BoxRoot<'a> {
+    /// A detached mount.
+    Tree(&'a OwnedFd),
+    Directory(&'a CStr),
+}
+
+impl BoxRoot<'_> {
+    fn attach(&self) -> io::Result<()> {
+        match self {
+            Self::Tree(tree) => Ok(move_mount(tree, "", CWD, ROOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?),
+            Self::Directory(path) => Ok(mount_bind_recursive(*path, ROOT)?),
+        }
+    }
+}
+
+/// Puts a walled box together in the template, and makes it the root. The template is gone afterwards.
+pub(super) fn assemble(parts: &Parts<'_>) -> io::Result<()> {
+    parts.root.attach()?;
+    let root = openat(CWD, ROOT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let first = parts.owners.map(|(_, first)| first);
+    let proc = mount_point(&root, "proc", first)?;
+    let dev = mount_point(&root, "dev", first)?;
+    make_directory(&root, "tmp", 0o1777, first)?;
+
+    let kinds = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let processes = file_system("proc", &[], kinds)?;
+    attach(&processes, &proc)?;
+    hide(&processes)?;
+
+    let devices = clone(CWD, DEVICES)?;
+    let shown = Attributes::READ_ONLY | Attributes::NO_SUID | Attributes::NO_EXEC;
+    set_attributes(&devices, shown, parts.owners.map(|(namespace, _)| namespace))?;
+    attach(&devices, &dev)?;
+    let group = (first.unwrap_or(0) + 5).to_string();
+    let no_programs = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let terminals =
+        file_system("devpts", &[("ptmxmode", "0666"), ("mode", "0620"), ("gid", &group)], no_programs)?;
+    attach(&terminals, &below(&devices, "pts")?)?;
+    let memory = file_system("tmpfs", &[("mode", "1777"), SHARED_MEMORY.split_once('=').unwrap_or_default()], kinds)?;
+    attach(&memory, &below(&devices, "shm")?)?;
+    pivot_into(ROOT)
+}
+
+/// Puts a tree without walls together: its files, the machine's processes and devices.
+pub(super) fn assemble_open(tree: &OwnedFd, devices: &OwnedFd) -> io::Result<()> {
+    BoxRoot::Tree(tree).attach()?;
+    let root = openat(CWD, ROOT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let proc = mount_point(&root, "proc", None)?;
+    let dev = mount_point(&root, "dev", None)?;
+    let kinds = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    attach(&file_system("proc", &[], kinds)?, &proc)?;
+    attach(devices, &dev)?;
+    pivot_into(ROOT)
+}
+
+/// Covers what `/proc` tells about the machine and makes its switches read-only, before anybody sees it.
+fn hide(processes: &OwnedFd) -> io::Result<()> {
+    for name in HIDDEN {
+        let covered = match openat(processes, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(covered) => covered,
+            // Not every kernel has everything.
+            Err(Errno::NOENT) => continue,
+            Err(errno) => return Err(errno.into()),
+        };
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&covered)?.st_mode);
+        let cover =
+            if kind == FileType::Directory { clone(CWD, EMPTY)? } else { clone(CWD, &format!("{DEVICES}/null"))? };
+        set_attributes(&cover, Attributes::READ_ONLY | Attributes::NO_SUID | Attributes::NO_EXEC, None)?;
+        attach(&cover, &covered)?;
+    }
+    let switches = openat(processes, "sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let shown = clone(processes.as_fd(), "sys")?;
+    set_attributes(
+        &shown,
+        Attributes::READ_ONLY | Attributes::NO_SUID | Attributes::NO_EXEC | Attributes::NO_DEVICES,
+        None,
+    )?;
+    attach(&shown, &switches)
+}
+
+/// Makes `new_root` the root and lets go of everything else.
+fn pivot_into(new_root: &str) -> io::Result<()> {
+    chdir(new_root)?;
+    pivot_root(".", ".")?;
+    unmount(".", UnmountFlags::DETACH)?;
+    Ok(chdir("/")?)
+}
+
+/// Opens a directory of the session to mount on, making it when it is missing. Links are not followed: a session must
+/// not choose where the host mounts.
+fn mount_point(root: &OwnedFd, name: &str, first_owner: Option<u32>) -> io::Result<OwnedFd> {
+    make_directory(root, name, 0o755, first_owner)?;
+    below(root, name)
+}
+
+fn below(directory: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat2(directory, name, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH)?)
+}
+
+/// Makes a directory that belongs to the root of the box. On translated mounts the kernel refuses files of owners that
+/// have no counterpart, such as the host's own root.
+fn make_directory(root: &OwnedFd, name: &str, mode: u32, first_owner: Option<u32>) -> io::Result<()> {
+    match rustix::fs::statat(root, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => return Ok(()),
+        Err(Errno::NOENT) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let owner = FileSystemOwner::take(first_owner);
+    mkdirat(root, name, Mode::from_raw_mode(mode))?;
+    // The mask of the process may have taken bits away.
+    rustix::fs::chmodat(root, name, Mode::from_raw_mode(mode), rustix::fs::AtFlags::empty())?;
+    drop(owner);
+    Ok(())
+}
+
+/// Makes files as another owner for a while.
+struct FileSystemOwner {
+    taken: bool,
+}
+
+impl FileSystemOwner {
+    fn take(owner: Option<u32>) -> Self {
+        if let Some(owner) = owner {
+            Self::set(owner);
+        }
+        Self { taken: owner.is_some() }
+    }
+
+    fn set(owner: u32) {
+        // SAFETY: changes who this thread is to file systems, nothing else.
+        unsafe {
+            libc::setfsgid(owner);
+            libc::setfsuid(owner);
+        }
+    }
+}
+
+impl Drop for FileSystemOwner {
+    fn drop(&mut self) {
+        if self.taken {
+            Self::set(0);
+        }
+    }
+}
+
+fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (name, value) in options {
+        fsconfig_set_string(context.as_fd(), *name, *value)?;
+    }
+    fsconfig_create(context.as_fd())?;
+    Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+fn clone(directory: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
+    Ok(open_tree(directory, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)?)
+}
+
+fn attach(mount: &OwnedFd, target: &OwnedFd) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(mount, "", target, "", flags)?)
+}

@@ -1,0 +1,162 @@
+//! The namespaces of a box, and who it is in them.
+
+use std::{
+    ffi::c_int,
+    fs, io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    ptr,
+};
+
+use sandbar_core::OwnerMap;
+
+/// `libc` has it in a type too small for it.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+const CLONE_NEWTIME: u64 = 0x80;
+
+/// What every walled box has for itself beside its mounts. Networks are made ahead, cgroup namespaces are entered after
+/// the cgroups, and the user namespace last.
+pub(super) const WALLED: u64 =
+    libc::CLONE_NEWNS as u64 | libc::CLONE_NEWPID as u64 | libc::CLONE_NEWIPC as u64 | libc::CLONE_NEWUTS as u64 | CLONE_NEWTIME;
+
+/// Kinds of namespaces a box must not make more of, as `/proc/sys/user` names their limits.
+const LIMITED: [&str; 8] = ["user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time"];
+
+/// Forks into new namespaces and, if given, a cgroup. `None` in the child. The caller has one thread, so that the child
+/// may do anything.
+pub(super) fn fork(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Option<u32>> {
+    // SAFETY: all-zero is a valid `clone_args`.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = flags;
+    arguments.exit_signal = libc::SIGCHLD as u64;
+    if let Some(cgroup) = cgroup {
+        arguments.flags |= CLONE_INTO_CGROUP;
+        arguments.cgroup = u64::try_from(cgroup.as_raw_fd()).unwrap_or_default();
+    }
+    // SAFETY: the arguments are valid for their size; without CLONE_VM the child has memory of its own.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, ptr::from_mut(&mut arguments), size_of::<libc::clone_args>()) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        pid => u32::try_from(pid).map(Some).map_err(|_| io::Error::other("the kernel returned an impossible pid")),
+    }
+}
+
+pub(super) fn unshare(flags: c_int) -> io::Result<()> {
+    // SAFETY: this process has one thread, and no descriptor table or memory is unshared.
+    if unsafe { libc::unshare(flags) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+pub(super) fn enter(namespace: BorrowedFd<'_>, kind: c_int) -> io::Result<()> {
+    // SAFETY: a descriptor and a number.
+    if unsafe { libc::setns(namespace.as_raw_fd(), kind) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Makes a user namespace that maps owners `0..COUNT` to those from `first`, and allows no further namespaces in it.
+pub(super) fn make_owners(first: u32) -> io::Result<OwnedFd> {
+    let (wait_reader, wait_writer) = pipe()?;
+    let (done_reader, done_writer) = pipe()?;
+    let Some(pid) = fork(libc::CLONE_NEWUSER as u64, None)? else {
+        drop(wait_writer);
+        drop(done_reader);
+        let mut byte = [0];
+        let ready = rustix::io::read(&wait_reader, &mut byte).is_ok_and(|count| count == 1);
+        let outcome = if ready { forbid_namespaces() } else { Err(io::ErrorKind::BrokenPipe.into()) };
+        let errno = outcome.err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
+        let _ = rustix::io::write(&done_writer, &errno.to_le_bytes());
+        // The parent opens our namespace and then ends us.
+        let _ = rustix::io::read(&wait_reader, &mut byte);
+        // SAFETY: leaves the forked copy without unwinding.
+        unsafe { libc::_exit(0) }
+    };
+    drop(wait_reader);
+    drop(done_writer);
+    let made = (|| {
+        let map = format!("0 {first} {}", OwnerMap::COUNT);
+        fs::write(format!("/proc/{pid}/gid_map"), &map)?;
+        fs::write(format!("/proc/{pid}/uid_map"), &map)?;
+        rustix::io::write(&wait_writer, b"g")?;
+        let mut errno = [0; 4];
+        if rustix::io::read(&done_reader, &mut errno)? != errno.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match i32::from_le_bytes(errno) {
+            0 => Ok(OwnedFd::from(fs::File::open(format!("/proc/{pid}/ns/user"))?)),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    })();
+    drop(wait_writer);
+    wait_for(pid);
+    made
+}
+
+/// No namespaces in this user namespace, whatever flags a system call carries.
+pub(super) fn forbid_namespaces() -> io::Result<()> {
+    for kind in LIMITED {
+        match fs::write(format!("/proc/sys/user/max_{kind}_namespaces"), "0") {
+            // A kernel without this kind.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Maps the caller to root in the user namespace it has just made: all an ordinary user may do.
+pub(super) fn map_caller(uid: u32, gid: u32) -> io::Result<()> {
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/gid_map", format!("0 {gid} 1"))?;
+    fs::write("/proc/self/uid_map", format!("0 {uid} 1"))
+}
+
+/// A network namespace with nothing but its loopback, which is up. The calling process is in it afterwards.
+pub(super) fn make_network() -> io::Result<OwnedFd> {
+    unshare(libc::CLONE_NEWNET)?;
+    raise_loopback()?;
+    Ok(fs::File::open("/proc/self/ns/net")?.into())
+}
+
+pub(super) fn raise_loopback() -> io::Result<()> {
+    // SAFETY: a socket of our own and a request on local memory that names the interface.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if socket < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let socket = OwnedFd::from_raw_fd(socket);
+        let mut request: libc::ifreq = std::mem::zeroed();
+        for (to, from) in request.ifr_name.iter_mut().zip(c"lo".to_bytes()) {
+            *to = from.cast_signed();
+        }
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        if libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Becomes root of the user namespace. An ordinary user's namespace has no say in supplementary groups.
+pub(super) fn become_root(drop_groups: bool) -> io::Result<()> {
+    // SAFETY: changes this process's own credentials; it has one thread.
+    unsafe {
+        if drop_groups && libc::setgroups(0, ptr::null()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if libc::setresgid(0, 0, 0) != 0 || libc::setresuid(0, 0, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+fn wait_for(pid: u32) {
+    let Ok(pid) = i32::try_from(pid) else { return };
+    // SAFETY: waits for our own child.
+    while unsafe { libc::waitpid(pid, ptr::null_mut(), 0) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+}

@@ -1,0 +1,295 @@
+//! The system calls a box may make.
+//!
+//! An allow-list. What is not on it fails with `EPERM`, or with `ENOSYS` where the kernel is newer than this list, so
+//! that programs fall back as they would on an older kernel. The filter is a binary search: the kernel runs it once for
+//! every system call there is when it is installed, and a linear one would cost as much as starting a program.
+
+use std::io;
+
+use super::syscalls::{ALLOWED, NEWEST};
+
+/// Makes namespaces.
+const NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWCGROUP) as u32
+    | 0x80;
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 0xC000_00B7;
+
+const ALLOW: u32 = 0x7FFF_0000;
+const fn errno(number: i32) -> u32 {
+    0x0005_0000 | number as u32
+}
+
+/// Offsets in what the kernel shows a filter.
+const NUMBER: u32 = 0;
+const ARCH: u32 = 4;
+const fn low_argument(index: u32) -> u32 {
+    16 + 8 * index
+}
+
+const LOAD: u16 = 0x20;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const JUMP_IF_GREATER_OR_EQUAL: u16 = 0x35;
+const JUMP_IF_ANY_BIT: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+/// What happens to a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Return(u32),
+    /// Looked at more closely by the check with this index.
+    Check(usize),
+}
+
+/// A closer look: load an argument, compare, decide.
+struct Check {
+    call: libc::c_long,
+    argument: u32,
+    /// Values (or a bit mask) that match.
+    values: &'static [u32],
+    by_bits: bool,
+    matching: u32,
+    otherwise: u32,
+}
+
+/// System calls that depend on an argument.
+const CHECKS: [Check; 6] = [
+    // Flags of clone3 lie in memory no filter can read: there the user namespace's own limit of zero namespaces holds.
+    Check {
+        call: libc::SYS_clone,
+        argument: 0,
+        values: &[NAMESPACES],
+        by_bits: true,
+        matching: errno(libc::EPERM),
+        otherwise: ALLOW,
+    },
+    Check {
+        call: libc::SYS_unshare,
+        argument: 0,
+        values: &[NAMESPACES],
+        by_bits: true,
+        matching: errno(libc::EPERM),
+        otherwise: ALLOW,
+    },
+    Check {
+        call: libc::SYS_socket,
+        argument: 0,
+        values: &[libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32, libc::AF_NETLINK as u32],
+        by_bits: false,
+        matching: ALLOW,
+        otherwise: errno(libc::EAFNOSUPPORT),
+    },
+    Check {
+        call: libc::SYS_socketpair,
+        argument: 0,
+        values: &[libc::AF_UNIX as u32],
+        by_bits: false,
+        matching: ALLOW,
+        otherwise: errno(libc::EAFNOSUPPORT),
+    },
+    // Typing into a terminal that is not one's own.
+    Check {
+        call: libc::SYS_ioctl,
+        argument: 1,
+        values: &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32],
+        by_bits: false,
+        matching: errno(libc::EPERM),
+        otherwise: ALLOW,
+    },
+    // Plain Linux, 32-bit reports, an old version number, no randomised addresses (debuggers), and the question.
+    Check {
+        call: libc::SYS_personality,
+        argument: 0,
+        values: &[0, 0x0008, 0x0002_0000, 0x0004_0000, u32::MAX],
+        by_bits: false,
+        matching: ALLOW,
+        otherwise: errno(libc::EPERM),
+    },
+];
+
+/// Installs the filter for this thread and everything it starts. `no_new_privs` must be set.
+pub(crate) fn restrict() -> io::Result<()> {
+    let filter = build();
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        filter: filter.as_ptr().cast_mut(),
+    };
+    // SAFETY: the program lives through the call, which copies it.
+    let outcome = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn build() -> Vec<libc::sock_filter> {
+    let mut filter = vec![
+        step(LOAD, 0, 0, ARCH),
+        // The 32-bit calls have other numbers.
+        step(JUMP_IF_EQUAL, 1, 0, ARCHITECTURE),
+        step(RETURN, 0, 0, errno(libc::ENOSYS)),
+        step(LOAD, 0, 0, NUMBER),
+    ];
+    search(&ranges(), &mut filter);
+    filter
+}
+
+/// First numbers of runs of system calls that are treated alike.
+fn ranges() -> Vec<(u32, Verdict)> {
+    let verdict = |number: u32| {
+        let call = libc::c_long::from(number);
+        if let Some(check) = CHECKS.iter().position(|check| check.call == call) {
+            Verdict::Check(check)
+        } else if ALLOWED.contains(&call) {
+            Verdict::Return(ALLOW)
+        } else {
+            Verdict::Return(errno(libc::EPERM))
+        }
+    };
+    let newest = u32::try_from(NEWEST).unwrap_or_default();
+    let mut found: Vec<(u32, Verdict)> = Vec::new();
+    for number in 0..=newest {
+        let verdict = verdict(number);
+        if found.last().is_none_or(|(_, last)| *last != verdict) {
+            found.push((number, verdict));
+        }
+    }
+    // Newer calls, and those of the x32 interface, which have a high bit set.
+    found.push((newest + 1, Verdict::Return(errno(libc::ENOSYS))));
+    found
+}
+
+/// Appends the search for the run a number lies in.
+fn search(ranges: &[(u32, Verdict)], filter: &mut Vec<libc::sock_filter>) {
+    if let [(_, verdict)] = ranges {
+        decide(*verdict, filter);
+        return;
+    }
+    let (low, high) = ranges.split_at(ranges.len() / 2);
+    let mut below = Vec::new();
+    search(low, &mut below);
+    let over = u8::try_from(below.len());
+    match over {
+        Ok(over) => filter.push(step(JUMP_IF_GREATER_OR_EQUAL, over, 0, high[0].0)),
+        Err(_) => {
+            // Conditional jumps reach 255 steps; further ones take a plain jump.
+            filter.push(step(JUMP_IF_GREATER_OR_EQUAL, 0, 1, high[0].0));
+            filter.push(step(0x05, 0, 0, u32::try_from(below.len()).unwrap_or_default()));
+        }
+    }
+    filter.append(&mut below);
+    search(high, filter);
+}
+
+fn decide(verdict: Verdict, filter: &mut Vec<libc::sock_filter>) {
+    match verdict {
+        Verdict::Return(value) => filter.push(step(RETURN, 0, 0, value)),
+        Verdict::Check(index) => {
+            let check = &CHECKS[index];
+            filter.push(step(LOAD, 0, 0, low_argument(check.argument)));
+            let compare = if check.by_bits { JUMP_IF_ANY_BIT } else { JUMP_IF_EQUAL };
+            let mut left = u8::try_from(check.values.len()).unwrap_or_default();
+            for value in check.values {
+                // To the last step of this check, over the comparisons still to come and the return after them.
+                filter.push(step(compare, left, 0, *value));
+                left -= 1;
+            }
+            filter.push(step(RETURN, 0, 0, check.otherwise));
+            filter.push(step(RETURN, 0, 0, check.matching));
+        }
+    }
+}
+
+const fn step(code: u16, jump_true: u8, jump_false: u8, value: u32) -> libc::sock_filter {
+    libc::sock_filter { code, jt: jump_true, jf: jump_false, k: value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the filter as the kernel would.
+    fn run(filter: &[libc::sock_filter], arch: u32, number: u32, arguments: [u32; 2]) -> u32 {
+        let (mut at, mut value) = (0usize, 0u32);
+        loop {
+            let libc::sock_filter { code, jt, jf, k } = filter[at];
+            at += 1;
+            let jump = match code {
+                LOAD => {
+                    value = match k {
+                        NUMBER => number,
+                        ARCH => arch,
+                        _ if k == low_argument(0) => arguments[0],
+                        _ if k == low_argument(1) => arguments[1],
+                        _ => unreachable!("loads from {k}"),
+                    };
+                    continue;
+                }
+                RETURN => return k,
+                0x05 => {
+                    at += k as usize;
+                    continue;
+                }
+                JUMP_IF_EQUAL => value == k,
+                JUMP_IF_GREATER_OR_EQUAL => value >= k,
+                JUMP_IF_ANY_BIT => value & k != 0,
+                _ => unreachable!("code {code}"),
+            };
+            at += usize::from(if jump { jt } else { jf });
+        }
+    }
+
+    #[test]
+    fn every_call_gets_the_verdict_of_the_list() {
+        let filter = build();
+        let checked: Vec<libc::c_long> = CHECKS.iter().map(|check| check.call).collect();
+        for number in 0..=u32::try_from(NEWEST).unwrap() {
+            let call = libc::c_long::from(number);
+            if checked.contains(&call) {
+                continue;
+            }
+            let expected = if ALLOWED.contains(&call) { ALLOW } else { errno(libc::EPERM) };
+            assert_eq!(run(&filter, ARCHITECTURE, number, [0, 0]), expected, "system call {number}");
+        }
+    }
+
+    #[test]
+    fn arguments_decide_where_they_should() {
+        let filter = build();
+        let call = |number: libc::c_long, arguments| run(&filter, ARCHITECTURE, u32::try_from(number).unwrap(), arguments);
+        let no = errno(libc::EPERM);
+        assert_eq!(call(libc::SYS_clone, [libc::SIGCHLD as u32, 0]), ALLOW);
+        for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWNET, libc::CLONE_NEWPID] {
+            assert_eq!(call(libc::SYS_clone, [flag as u32 | libc::SIGCHLD as u32, 0]), no);
+            assert_eq!(call(libc::SYS_unshare, [flag as u32, 0]), no);
+        }
+        assert_eq!(call(libc::SYS_unshare, [libc::CLONE_FILES as u32, 0]), ALLOW);
+        assert_eq!(call(libc::SYS_socket, [libc::AF_INET6 as u32, 0]), ALLOW);
+        for family in [libc::AF_PACKET, libc::AF_VSOCK, libc::AF_ALG] {
+            assert_eq!(call(libc::SYS_socket, [family as u32, 0]), errno(libc::EAFNOSUPPORT));
+        }
+        assert_eq!(call(libc::SYS_ioctl, [0, libc::TIOCSTI as u32]), no);
+        assert_eq!(call(libc::SYS_ioctl, [0, libc::TIOCGWINSZ as u32]), ALLOW);
+        assert_eq!(call(libc::SYS_personality, [0x0040_0000, 0]), no);
+    }
+
+    #[test]
+    fn other_interfaces_of_the_kernel_are_not_there() {
+        let filter = build();
+        assert_eq!(run(&filter, 0x4000_0003, 1, [0, 0]), errno(libc::ENOSYS));
+        assert_eq!(run(&filter, ARCHITECTURE, 0x4000_0001, [0, 0]), errno(libc::ENOSYS));
+        assert_eq!(run(&filter, ARCHITECTURE, u32::try_from(NEWEST).unwrap() + 1, [0, 0]), errno(libc::ENOSYS));
+    }
+
+    #[test]
+    fn a_number_is_found_in_few_steps() {
+        let ranges = ranges().len();
+        assert!(ranges < 200, "{ranges} runs: order the list differently, or the search gets long");
+        assert!(build().len() < 400);
+    }
+}

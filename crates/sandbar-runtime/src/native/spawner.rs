@@ -1,0 +1,103 @@
+//! The host's handle on the spawner.
+
+use std::{
+    io,
+    os::{
+        fd::{BorrowedFd, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    process::{Child, Command, Stdio},
+    sync::{Mutex, PoisonError},
+};
+
+use crate::{
+    protocol::{BoxOrder, Connection, SpawnerAnswer, SpawnerRequest},
+    role,
+};
+
+#[derive(Debug)]
+pub(crate) struct Spawner {
+    /// `None` once it was told to end.
+    connection: Mutex<Option<Connection>>,
+    process: Mutex<Child>,
+    /// Why it cannot make boxes with mounts of their own, when it cannot.
+    pub(crate) limited: Option<io::Error>,
+}
+
+impl Spawner {
+    pub(crate) fn start() -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let process = Command::new(role::program()?)
+            .arg0(role::SPAWNER)
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .spawn()?;
+        let mut connection = Connection::new(ours.into());
+        let limited = match receive(&mut connection)? {
+            SpawnerAnswer::Hello { errno: 0 } => None,
+            SpawnerAnswer::Hello { errno } => Some(io::Error::from_raw_os_error(errno)),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        };
+        Ok(Self { connection: Mutex::new(Some(connection)), process: Mutex::new(process), limited })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner).id()
+    }
+
+    /// A user namespace that maps owners `0..65536` to those from `first`.
+    pub(crate) fn make_owners(&self, first: u32) -> io::Result<OwnedFd> {
+        self.ask(&SpawnerRequest::Owners { first }, &[], |answer, connection| match answer {
+            SpawnerAnswer::Owners => connection.descriptor(),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        })
+    }
+
+    /// A box; its init tells over its own socket whether it stands. Returns its pid as the host sees it.
+    pub(crate) fn make_box(&self, order: BoxOrder, descriptors: &[BorrowedFd<'_>]) -> io::Result<u32> {
+        self.ask(&SpawnerRequest::Box(order), descriptors, |answer, _| match answer {
+            SpawnerAnswer::Box { pid } => Ok(pid),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        })
+    }
+
+    fn ask<T>(
+        &self,
+        request: &SpawnerRequest,
+        descriptors: &[BorrowedFd<'_>],
+        understand: impl FnOnce(SpawnerAnswer, &mut Connection) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let body = request.encode();
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = connection.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        connection.send(&body, descriptors)?;
+        match receive(connection)? {
+            SpawnerAnswer::Failed { step, errno } => {
+                let cause = io::Error::from_raw_os_error(errno);
+                Err(io::Error::new(cause.kind(), format!("{}: {cause}", step.to_string_lossy())))
+            }
+            answer => understand(answer, connection),
+        }
+    }
+
+    /// Ends the spawner and waits for it. Boxes go on until their own sockets close.
+    pub(crate) fn end(&self) {
+        drop(self.connection.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let _ = self.process.lock().unwrap_or_else(PoisonError::into_inner).wait();
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn receive(connection: &mut Connection) -> io::Result<SpawnerAnswer> {
+    let body = connection
+        .wait()?
+        .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the spawner has ended unexpectedly"))?;
+    SpawnerAnswer::decode(&body)
+}

@@ -1,0 +1,173 @@
+//! Frames over a unix stream socket. Each begins with its length; the descriptors sent with it arrive before its last
+//! byte, in order.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+        recvmsg, sendmsg,
+    },
+};
+
+use super::wire::garbled;
+
+/// More than an argument list and an environment can be.
+const LARGEST: usize = 16 * 1024 * 1024;
+const CHUNK: usize = 16 * 1024;
+/// More than any frame carries.
+const MOST_DESCRIPTORS: usize = 16;
+
+/// Sends one frame, waiting while the socket is full.
+pub(crate) fn send_frame(socket: BorrowedFd<'_>, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let length = u32::try_from(body.len()).map_err(|_| garbled())?.to_le_bytes();
+    let total = length.len() + body.len();
+    let mut sent = 0;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    while sent < total {
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if sent == 0 && !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for one frame"));
+        }
+        let head = IoSlice::new(length.get(sent..).unwrap_or_default());
+        let rest = IoSlice::new(&body[sent.saturating_sub(length.len())..]);
+        match sendmsg(socket, &[head, rest], &mut ancillary, SendFlags::NOSIGNAL) {
+            Ok(count) => sent += count,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                poll(&mut [PollFd::new(&socket, PollFlags::OUT)], None)?;
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// What has arrived and was not taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    bytes: Vec<u8>,
+    descriptors: VecDeque<OwnedFd>,
+}
+
+impl Incoming {
+    /// Reads what is there. `false` at the end of the stream.
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+        let filled = self.bytes.len();
+        self.bytes.resize(filled + CHUNK, 0);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let outcome = recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut self.bytes[filled..])],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        );
+        self.bytes.truncate(filled + outcome.as_ref().map_or(0, |message| message.bytes));
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                self.descriptors.extend(descriptors);
+            }
+        }
+        outcome.map(|message| message.bytes > 0)
+    }
+
+    /// The body of the next whole frame.
+    pub(crate) fn next_frame(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let Some((length, rest)) = self.bytes.split_first_chunk::<4>() else { return Ok(None) };
+        let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| garbled())?;
+        if length > LARGEST {
+            return Err(garbled());
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let body = rest[..length].to_vec();
+        self.bytes.drain(..4 + length);
+        Ok(Some(body))
+    }
+
+    /// The next descriptor that came along.
+    pub(crate) fn descriptor(&mut self) -> io::Result<OwnedFd> {
+        self.descriptors.pop_front().ok_or_else(garbled)
+    }
+}
+
+/// One end of a conversation that waits for what it asks.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    incoming: Incoming,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Self { socket, incoming: Incoming::default() }
+    }
+
+    pub(crate) fn send(&self, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        send_frame(self.socket.as_fd(), body, descriptors)
+    }
+
+    /// Waits for a frame; `None` when the other end is gone.
+    pub(crate) fn wait(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(body) = self.incoming.next_frame()? {
+                return Ok(Some(body));
+            }
+            match self.incoming.receive(self.socket.as_fd()) {
+                Ok(true) | Err(Errno::INTR) => {}
+                Ok(false) | Err(Errno::CONNRESET) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    pub(crate) fn descriptor(&mut self) -> io::Result<OwnedFd> {
+        self.incoming.descriptor()
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Read, os::unix::net::UnixStream};
+
+    use super::*;
+
+    #[test]
+    fn frames_larger_than_the_socket_arrive_whole_with_their_descriptors() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        std::io::Write::write_all(&mut writer, b"through").unwrap();
+        drop(writer);
+        let body: Vec<u8> = (0..3_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
+        let expected = body.clone();
+        let sender = std::thread::spawn(move || {
+            let connection = Connection::new(one.into());
+            connection.send(b"first", &[]).unwrap();
+            connection.send(&body, &[reader.as_fd()]).unwrap();
+        });
+        let mut connection = Connection::new(other.into());
+        assert_eq!(connection.wait().unwrap().unwrap(), b"first");
+        assert!(connection.wait().unwrap().unwrap() == expected);
+        let mut text = String::new();
+        File::from(connection.descriptor().unwrap()).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "through");
+        assert!(connection.descriptor().is_err());
+        sender.join().unwrap();
+        assert!(connection.wait().unwrap().is_none());
+    }
+}

@@ -1,0 +1,477 @@
+//! The messages.
+
+use std::{ffi::CString, io};
+
+use sandbar_core::TerminalSize;
+
+use super::wire::{Reader, Writer, garbled};
+
+/// The host to init.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Exec(ExecOrder),
+    /// A signal for the command's process group.
+    Signal {
+        number: u64,
+        signal: i32,
+    },
+    /// An end for everything the command started. Only where init keeps the groups.
+    Kill {
+        number: u64,
+    },
+    Resize {
+        number: u64,
+        size: TerminalSize,
+    },
+}
+
+/// A command to start.
+#[derive(Debug)]
+pub(crate) struct ExecOrder {
+    /// The host's name for it.
+    pub(crate) number: u64,
+    pub(crate) argv: Vec<CString>,
+    pub(crate) envp: Vec<CString>,
+    /// Paths of the program to try, in order.
+    pub(crate) candidates: Vec<CString>,
+    pub(crate) cwd: CString,
+    pub(crate) open_files: Option<u64>,
+    pub(crate) terminal: Option<TerminalSize>,
+    pub(crate) streams: Streams,
+    pub(crate) group: GroupPlace,
+    /// So many `cgroup.procs` descriptors come along; the command writes itself into each.
+    pub(crate) attach: u8,
+}
+
+/// Where stdin, stdout and stderr of a command come from.
+#[derive(Debug)]
+pub(crate) enum Streams {
+    /// Three descriptors come along.
+    Passed,
+    /// Pipes `in`, `out` and `err` in this directory.
+    Named(CString),
+}
+
+/// How the processes of a command are kept together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GroupPlace {
+    /// Not at all: what `/proc` shows has to do.
+    Nowhere,
+    /// In a cgroup whose directory comes along, after the streams.
+    Passed,
+    /// In a cgroup init makes.
+    Own,
+}
+
+/// Init to the host.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The box stands; commands may come.
+    Ready,
+    /// The box could not be set up.
+    Broken {
+        step: CString,
+        errno: i32,
+    },
+    Started {
+        number: u64,
+        pid: u32,
+    },
+    NotStarted {
+        number: u64,
+        stage: Stage,
+        errno: i32,
+    },
+    Exited {
+        number: u64,
+        ended: Ended,
+    },
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Code(i32),
+    Signal(i32),
+}
+
+/// What a command was doing when it could not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Prepare,
+    Fork,
+    Directory,
+    Exec,
+}
+
+/// The host to the spawner.
+#[derive(Debug)]
+pub(crate) enum SpawnerRequest {
+    /// A user namespace that maps owners `0..65536` to those from `first`.
+    Owners {
+        first: u32,
+    },
+    Box(BoxOrder),
+}
+
+/// A box to make. Descriptors come along in this order: init's socket; the root, unless it is a path; the user namespace,
+/// if one is passed; the cgroup, if any; `attach` times `cgroup.procs`; the devices, a detached mount, for a tree without
+/// walls.
+#[derive(Debug)]
+pub(crate) struct BoxOrder {
+    pub(crate) mode: InitMode,
+    pub(crate) root: RootPlace,
+    pub(crate) user: UserPlace,
+    pub(crate) group: bool,
+    pub(crate) attach: u8,
+    pub(crate) hostname: CString,
+    /// The owner on the host that is root in the box.
+    pub(crate) first_owner: u32,
+    /// Where the root lies, when it is a directory.
+    pub(crate) path: CString,
+}
+
+/// How init treats commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InitMode {
+    /// Every line of defence of a native box.
+    Walled,
+    /// Another kernel is the wall; commands lose the capabilities init has there.
+    Guest,
+    /// No wall.
+    Open,
+}
+
+/// What a box has as `/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RootPlace {
+    /// A detached mount.
+    Tree,
+    /// The directory at `path`, to bind.
+    Directory,
+    /// The host's own root; the descriptor is the directory paths of the session start at.
+    Host,
+}
+
+/// Who a box runs as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UserPlace {
+    /// The host's own users.
+    Host,
+    /// The user namespace that comes along.
+    Passed,
+    /// A user namespace with the caller as its only user: all an ordinary user can have.
+    Caller,
+}
+
+/// The spawner to the host.
+#[derive(Debug)]
+pub(crate) enum SpawnerAnswer {
+    /// It stands, and can make boxes with mounts of their own; or why it cannot.
+    Hello {
+        errno: i32,
+    },
+    /// A descriptor comes along.
+    Owners,
+    Box {
+        pid: u32,
+    },
+    Failed {
+        step: CString,
+        errno: i32,
+    },
+}
+
+impl Request {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        match self {
+            Self::Exec(order) => {
+                writer.byte(0);
+                order.write(&mut writer);
+            }
+            Self::Signal { number, signal } => {
+                writer.byte(1);
+                writer.number(*number);
+                writer.signed(*signal);
+            }
+            Self::Kill { number } => {
+                writer.byte(2);
+                writer.number(*number);
+            }
+            Self::Resize { number, size } => {
+                writer.byte(3);
+                writer.number(*number);
+                write_size(&mut writer, *size);
+            }
+        }
+        writer.finish()
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
+        let mut reader = Reader::new(body);
+        Ok(match reader.byte()? {
+            0 => Self::Exec(ExecOrder::read(&mut reader)?),
+            1 => Self::Signal { number: reader.number()?, signal: reader.signed()? },
+            2 => Self::Kill { number: reader.number()? },
+            3 => Self::Resize { number: reader.number()?, size: read_size(&mut reader)? },
+            _ => return Err(garbled()),
+        })
+    }
+}
+
+impl ExecOrder {
+    fn write(&self, writer: &mut Writer) {
+        writer.number(self.number);
+        writer.texts(&self.argv);
+        writer.texts(&self.envp);
+        writer.texts(&self.candidates);
+        writer.text(&self.cwd);
+        writer.optional(self.open_files, Writer::number);
+        writer.optional(self.terminal, write_size);
+        match &self.streams {
+            Streams::Passed => writer.byte(0),
+            Streams::Named(directory) => {
+                writer.byte(1);
+                writer.text(directory);
+            }
+        }
+        writer.byte(match self.group {
+            GroupPlace::Nowhere => 0,
+            GroupPlace::Passed => 1,
+            GroupPlace::Own => 2,
+        });
+        writer.byte(self.attach);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
+        Ok(Self {
+            number: reader.number()?,
+            argv: reader.texts()?,
+            envp: reader.texts()?,
+            candidates: reader.texts()?,
+            cwd: reader.text()?,
+            open_files: reader.optional(Reader::number)?,
+            terminal: reader.optional(read_size)?,
+            streams: match reader.byte()? {
+                0 => Streams::Passed,
+                1 => Streams::Named(reader.text()?),
+                _ => return Err(garbled()),
+            },
+            group: match reader.byte()? {
+                0 => GroupPlace::Nowhere,
+                1 => GroupPlace::Passed,
+                2 => GroupPlace::Own,
+                _ => return Err(garbled()),
+            },
+            attach: reader.byte()?,
+        })
+    }
+}
+
+fn write_size(writer: &mut Writer, size: TerminalSize) {
+    writer.number(size.rows.into());
+    writer.number(size.columns.into());
+}
+
+fn read_size(reader: &mut Reader<'_>) -> io::Result<TerminalSize> {
+    let side = |number: u64| u16::try_from(number).map_err(|_| garbled());
+    Ok(TerminalSize { rows: side(reader.number()?)?, columns: side(reader.number()?)? })
+}
+
+impl Event {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        match self {
+            Self::Ready => writer.byte(0),
+            Self::Broken { step, errno } => {
+                writer.byte(1);
+                writer.text(step);
+                writer.signed(*errno);
+            }
+            Self::Started { number, pid } => {
+                writer.byte(2);
+                writer.number(*number);
+                writer.number((*pid).into());
+            }
+            Self::NotStarted { number, stage, errno } => {
+                writer.byte(3);
+                writer.number(*number);
+                writer.byte(stage.code());
+                writer.signed(*errno);
+            }
+            Self::Exited { number, ended } => {
+                writer.byte(4);
+                writer.number(*number);
+                let (kind, value) = match ended {
+                    Ended::Code(code) => (0, *code),
+                    Ended::Signal(signal) => (1, *signal),
+                };
+                writer.byte(kind);
+                writer.signed(value);
+            }
+        }
+        writer.finish()
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
+        let mut reader = Reader::new(body);
+        Ok(match reader.byte()? {
+            0 => Self::Ready,
+            1 => Self::Broken { step: reader.text()?, errno: reader.signed()? },
+            2 => Self::Started { number: reader.number()?, pid: read_pid(&mut reader)? },
+            3 => Self::NotStarted {
+                number: reader.number()?,
+                stage: Stage::from_code(reader.byte()?).ok_or_else(garbled)?,
+                errno: reader.signed()?,
+            },
+            4 => Self::Exited {
+                number: reader.number()?,
+                ended: match (reader.byte()?, reader.signed()?) {
+                    (0, code) => Ended::Code(code),
+                    (1, signal) => Ended::Signal(signal),
+                    _ => return Err(garbled()),
+                },
+            },
+            _ => return Err(garbled()),
+        })
+    }
+}
+
+fn read_pid(reader: &mut Reader<'_>) -> io::Result<u32> {
+    u32::try_from(reader.number()?).map_err(|_| garbled())
+}
+
+impl Stage {
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Prepare => 0,
+            Self::Fork => 1,
+            Self::Directory => 2,
+            Self::Exec => 3,
+        }
+    }
+
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0 => Self::Prepare,
+            1 => Self::Fork,
+            2 => Self::Directory,
+            3 => Self::Exec,
+            _ => return None,
+        })
+    }
+}
+
+impl SpawnerRequest {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        match self {
+            Self::Owners { first } => {
+                writer.byte(0);
+                writer.number((*first).into());
+            }
+            Self::Box(order) => {
+                writer.byte(1);
+                order.write(&mut writer);
+            }
+        }
+        writer.finish()
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
+        let mut reader = Reader::new(body);
+        Ok(match reader.byte()? {
+            0 => Self::Owners { first: u32::try_from(reader.number()?).map_err(|_| garbled())? },
+            1 => Self::Box(BoxOrder::read(&mut reader)?),
+            _ => return Err(garbled()),
+        })
+    }
+}
+
+impl BoxOrder {
+    fn write(&self, writer: &mut Writer) {
+        writer.byte(match self.mode {
+            InitMode::Walled => 0,
+            InitMode::Guest => 1,
+            InitMode::Open => 2,
+        });
+        writer.byte(match self.root {
+            RootPlace::Tree => 0,
+            RootPlace::Directory => 1,
+            RootPlace::Host => 2,
+        });
+        writer.byte(match self.user {
+            UserPlace::Host => 0,
+            UserPlace::Passed => 1,
+            UserPlace::Caller => 2,
+        });
+        writer.byte(u8::from(self.group));
+        writer.byte(self.attach);
+        writer.text(&self.hostname);
+        writer.number(self.first_owner.into());
+        writer.text(&self.path);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
+        Ok(Self {
+            mode: match reader.byte()? {
+                0 => InitMode::Walled,
+                1 => InitMode::Guest,
+                2 => InitMode::Open,
+                _ => return Err(garbled()),
+            },
+            root: match reader.byte()? {
+                0 => RootPlace::Tree,
+                1 => RootPlace::Directory,
+                2 => RootPlace::Host,
+                _ => return Err(garbled()),
+            },
+            user: match reader.byte()? {
+                0 => UserPlace::Host,
+                1 => UserPlace::Passed,
+                2 => UserPlace::Caller,
+                _ => return Err(garbled()),
+            },
+            group: reader.byte()? != 0,
+            attach: reader.byte()?,
+            hostname: reader.text()?,
+            first_owner: u32::try_from(reader.number()?).map_err(|_| garbled())?,
+            path: reader.text()?,
+        })
+    }
+}
+
+impl SpawnerAnswer {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        match self {
+            Self::Owners => writer.byte(0),
+            Self::Hello { errno } => {
+                writer.byte(3);
+                writer.signed(*errno);
+            }
+            Self::Box { pid } => {
+                writer.byte(1);
+                writer.number((*pid).into());
+            }
+            Self::Failed { step, errno } => {
+                writer.byte(2);
+                writer.text(step);
+                writer.signed(*errno);
+            }
+        }
+        writer.finish()
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
+        let mut reader = Reader::new(body);
+        Ok(match reader.byte()? {
+            0 => Self::Owners,
+            1 => Self::Box { pid: read_pid(&mut reader)? },
+            2 => Self::Failed { step: reader.text()?, errno: reader.signed()? },
+            3 => Self::Hello { errno: reader.signed()? },
+            _ => return Err(garbled()),
+        })
+    }
+}

@@ -1,0 +1,14 @@
+//! What host, spawner and init say to each other: frames over a unix stream socket, descriptors beside them.
+//!
+//! One protocol serves every runtime. Where descriptors can be passed (native, none) a command's streams are passed; where
+//! they cannot (gVisor) they are named and init opens them.
+
+mod connection;
+mod message;
+mod wire;
+
+pub(crate) use connection::{Connection, Incoming, send_frame};
+pub(crate) use message::{
+    BoxOrder, Ended, Event, ExecOrder, GroupPlace, InitMode, Request, RootPlace, SpawnerAnswer, SpawnerRequest, Stage,
+    Streams, UserPlace,
+};
