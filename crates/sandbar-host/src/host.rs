@@ -11,7 +11,7 @@ use std::{
 };
 
 use sandbar_core::{Capabilities, Capability, Error, ErrorCode, Result, RuntimeKind, SessionId};
-use sandbar_runtime::{NoneRuntime, Runtime};
+use sandbar_runtime::{NativeRuntime, NoneRuntime, Runtime};
 use sandbar_storage::{OpenedStorage, Storage};
 
 use crate::{
@@ -128,7 +128,7 @@ impl Inner {
             _ => error,
         })?;
         // Before the storage, so that nothing an earlier host left running holds on to it.
-        let runtime = open_runtime(&config);
+        let runtime = open_runtime(&config)?;
         let opened = open_storage()?;
         let inner = Arc::new(Self {
             storage: opened.storage,
@@ -172,6 +172,7 @@ impl Inner {
                 tracing::warn!(session = %session.id, error = error.chain(), "could not stop a session");
             }
         }
+        inner.runtime.close()?;
         inner.storage.close()
     }
 
@@ -263,12 +264,14 @@ impl Drop for Reservation {
     }
 }
 
-fn open_runtime(config: &HostConfig) -> Arc<dyn Runtime> {
-    match config.container_runtime {
-        RuntimeChoice::Auto | RuntimeChoice::Named(RuntimeKind::None | RuntimeKind::Native | RuntimeKind::Gvisor) => {
-            Arc::new(NoneRuntime::open(&group_name(&config.data_dir)))
+fn open_runtime(config: &HostConfig) -> Result<Arc<dyn Runtime>> {
+    let name = group_name(&config.data_dir);
+    Ok(match config.container_runtime {
+        RuntimeChoice::Named(RuntimeKind::Native) => Arc::new(NativeRuntime::open(&name)?),
+        RuntimeChoice::Auto | RuntimeChoice::Named(RuntimeKind::None | RuntimeKind::Gvisor) => {
+            Arc::new(NoneRuntime::open(&name)?)
         }
-    }
+    })
 }
 
 /// The cgroup of this host. Two hosts on one machine have different data directories.

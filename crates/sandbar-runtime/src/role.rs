@@ -2,8 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    fs,
-    io,
+    fs, io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
     path::{Path, PathBuf},
     process::exit,

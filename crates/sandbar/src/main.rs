@@ -26,6 +26,8 @@ use std::process::ExitCode;
 use crate::failure::report;
 
 fn main() -> ExitCode {
+    // Before anything else: the same binary is the spawner and the init of boxes.
+    sandbar_runtime::run_role();
     let matches = cli::define().get_matches();
     match command::dispatch(matches) {
         Ok(code) => code,

@@ -69,7 +69,8 @@ impl InitLink {
         let state = Arc::new(Mutex::new(State::default()));
         let (gone_sender, gone) = watch::channel(false);
         // SAFETY: an `OwnedFd` keeps the same descriptor open until it is dropped with the registration.
-        let readable = unsafe { AsyncFd::register_with_interest(socket.try_clone().map_err(failed)?, Interest::READABLE) };
+        let readable =
+            unsafe { AsyncFd::register_with_interest(socket.try_clone().map_err(failed)?, Interest::READABLE) };
         tokio::spawn(listen(readable.map_err(|error| failed(error.into()))?, Arc::clone(&state), gone_sender));
         Ok(Self { socket, state, gone })
     }
@@ -95,7 +96,11 @@ impl InitLink {
             let mut state = lock(&self.state);
             state.starting.remove(&number);
             state.running.remove(&number);
-            return Err(if error.kind() == io::ErrorKind::BrokenPipe { gone() } else { Error::io("talk to the sandbox", error) });
+            return Err(if error.kind() == io::ErrorKind::BrokenPipe {
+                gone()
+            } else {
+                Error::io("talk to the sandbox", error)
+            });
         }
         match start.blocking_recv() {
             Ok(Ok(pid)) => Ok(Ok(StartedCommand { pid, ended })),
@@ -196,5 +201,6 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 fn gone() -> Error {
-    Error::new(ErrorCode::Unavailable, "the sandbox has ended unexpectedly").with_hint("try again: a new one is started")
+    Error::new(ErrorCode::Unavailable, "the sandbox has ended unexpectedly")
+        .with_hint("try again: a new one is started")
 }

@@ -213,7 +213,14 @@ impl BoxSandbox {
             stop: self.stop.clone(),
         };
         self.supervisors.spawn(supervisor.run());
-        Ok(RunningCommand { pid: started.pid, events, exit: Some(exit), stdin: stdin_handle, process: control, held: None })
+        Ok(RunningCommand {
+            pid: started.pid,
+            events,
+            exit: Some(exit),
+            stdin: stdin_handle,
+            process: control,
+            held: None,
+        })
     }
 
     fn groups(&self) -> Result<&SessionGroups> {
@@ -397,11 +404,12 @@ fn explain((stage, cause): Refusal, program: &str, cwd: &str) -> Error {
             Error::invalid("argv", format!("arguments and environment of `{program}` are too long"))
                 .with_hint("pass the data through stdin or a file")
         }
-        (Stage::Fork, Some(libc::EAGAIN)) => {
-            Error::new(ErrorCode::Unavailable, format!("`{program}` cannot start: the session's process limit is reached"))
-                .with_field("resources.pids")
-                .with_hint("end some of its processes, or raise the limit")
-        }
+        (Stage::Fork, Some(libc::EAGAIN)) => Error::new(
+            ErrorCode::Unavailable,
+            format!("`{program}` cannot start: the session's process limit is reached"),
+        )
+        .with_field("resources.pids")
+        .with_hint("end some of its processes, or raise the limit"),
         _ => Error::io(format!("start `{program}`"), cause),
     }
 }

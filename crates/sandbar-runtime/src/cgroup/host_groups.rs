@@ -24,8 +24,10 @@ impl HostGroups {
     /// be used here.
     pub(crate) fn open(name: &str) -> Result<Self, String> {
         let parents = unified_parents();
-        let separate: Vec<_> =
-            Controller::ALL.into_iter().filter_map(|controller| Some((controller, separate_parent(controller)?))).collect();
+        let separate: Vec<_> = Controller::ALL
+            .into_iter()
+            .filter_map(|controller| Some((controller, separate_parent(controller)?)))
+            .collect();
         for parent in parents.iter().chain(separate.iter().map(|(_, parent)| parent)) {
             end_leftover(&parent.join(name));
         }
@@ -112,9 +114,14 @@ fn hand_down(parent: &Path, unified: &Group) -> Vec<Controller> {
     let _ = enable(&parent, &Controller::ALL);
     let _ = enable(unified, &Controller::ALL);
     let enabled = unified.read("cgroup.subtree_control").unwrap_or_default();
-    Controller::ALL.into_iter().filter(|controller| enabled.split_whitespace().any(|name| name == controller.name())).collect()
+    Controller::ALL
+        .into_iter()
+        .filter(|controller| enabled.split_whitespace().any(|name| name == controller.name()))
+        .collect()
 }
 
 fn enable(group: &Group, controllers: &[Controller]) -> io::Result<()> {
-    controllers.iter().try_for_each(|controller| group.write("cgroup.subtree_control", format!("+{}", controller.name())))
+    controllers
+        .iter()
+        .try_for_each(|controller| group.write("cgroup.subtree_control", format!("+{}", controller.name())))
 }

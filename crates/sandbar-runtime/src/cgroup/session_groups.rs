@@ -263,7 +263,12 @@ fn set_limit(group: &Group, controller: Controller, unified: bool, limits: &Reso
 }
 
 /// Microseconds in a period; the kernel takes no less than a thousand.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "clamped first")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "clamped first"
+)]
 fn cpu_quota(cpus: f64) -> u64 {
     (cpus * CPU_PERIOD as f64).clamp(1000.0, 1e12) as u64
 }

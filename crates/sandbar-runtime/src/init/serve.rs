@@ -187,9 +187,9 @@ impl Init {
             self.left.push(order.number);
         }
         let directory = match &self.settings.below {
-            Some(below) => Some(
-                open_below(below, &order.cwd).map_err(|cause| NotStarted { stage: Stage::Directory, cause })?,
-            ),
+            Some(below) => {
+                Some(open_below(below, &order.cwd).map_err(|cause| NotStarted { stage: Stage::Directory, cause })?)
+            }
             None => None,
         };
         let (terminal, streams) = match order.terminal {

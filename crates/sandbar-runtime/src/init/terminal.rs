@@ -44,8 +44,15 @@ impl Terminal {
         for end in [&master, &stdin, &stdout] {
             fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
         }
-        let terminal =
-            Self { master, stdin: Some(stdin), stdout: Some(stdout), typed: vec![], shown: vec![], hung_up: false, tail: TAIL };
+        let terminal = Self {
+            master,
+            stdin: Some(stdin),
+            stdout: Some(stdout),
+            typed: vec![],
+            shown: vec![],
+            hung_up: false,
+            tail: TAIL,
+        };
         terminal.resize(size)?;
         Ok((terminal, slave))
     }

@@ -61,10 +61,7 @@ fn close_all_but(kept: &[RawFd]) {
 pub(super) fn fork_flags(order: &BoxOrder) -> u64 {
     match (order.mode, order.root, order.user) {
         (InitMode::Walled, _, UserPlace::Caller) => {
-            namespaces::WALLED
-                | libc::CLONE_NEWUSER as u64
-                | libc::CLONE_NEWCGROUP as u64
-                | libc::CLONE_NEWNET as u64
+            namespaces::WALLED | libc::CLONE_NEWUSER as u64 | libc::CLONE_NEWCGROUP as u64 | libc::CLONE_NEWNET as u64
         }
         (InitMode::Walled, ..) => namespaces::WALLED,
         (_, RootPlace::Tree, _) => libc::CLONE_NEWNS as u64,
@@ -81,9 +78,9 @@ pub(super) fn run(order: &BoxOrder, mut handles: Handles) -> ! {
     match outcome {
         Ok(()) => {
             let walled = order.mode == InitMode::Walled;
-            let kill_switch = cgroup.filter(|_| !walled).and_then(|group| {
-                openat(group, "cgroup.kill", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok()
-            });
+            let kill_switch = cgroup
+                .filter(|_| !walled)
+                .and_then(|group| openat(group, "cgroup.kill", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok());
             let below = root.filter(|_| order.root == RootPlace::Host);
             serve(socket, InitSettings { mode: order.mode, below, kill_switch })
         }

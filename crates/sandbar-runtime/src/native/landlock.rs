@@ -66,13 +66,7 @@ pub(crate) fn restrict() -> io::Result<()> {
     let beneath = PathBeneath { allowed_access: REFER, parent_fd: root.as_raw_fd() };
     // SAFETY: the rule lives through the call.
     let added = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_add_rule,
-            ruleset.as_raw_fd(),
-            RULE_PATH_BENEATH,
-            &raw const beneath,
-            0u32,
-        )
+        libc::syscall(libc::SYS_landlock_add_rule, ruleset.as_raw_fd(), RULE_PATH_BENEATH, &raw const beneath, 0u32)
     };
     // SAFETY: a number and a descriptor of ours.
     if added != 0 || unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0u32) } != 0 {

@@ -26,11 +26,7 @@ impl BitOr for Attributes {
 }
 
 /// Changes a detached mount; with a user namespace, owners are translated through it.
-pub(super) fn set_attributes(
-    mount: &OwnedFd,
-    set: Attributes,
-    owners: Option<BorrowedFd<'_>>,
-) -> io::Result<()> {
+pub(super) fn set_attributes(mount: &OwnedFd, set: Attributes, owners: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut attributes = libc::mount_attr { attr_set: set.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
     if let Some(owners) = owners {
         attributes.attr_set |= libc::MOUNT_ATTR_IDMAP;

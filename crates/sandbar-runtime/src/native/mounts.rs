@@ -16,8 +16,8 @@ use rustix::{
     io::Errno,
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-        UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount,
-        mount_bind_recursive, mount_change, move_mount, open_tree, unmount,
+        UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, mount_bind_recursive, mount_change,
+        move_mount, open_tree, unmount,
     },
     process::{chdir, pivot_root},
 };
@@ -150,7 +150,8 @@ pub(super) fn assemble(parts: &Parts<'_>) -> io::Result<()> {
     let dev = mount_point(&root, "dev", first)?;
     make_directory(&root, "tmp", 0o1777, first)?;
 
-    let kinds = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let kinds =
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let processes = file_system("proc", &[], kinds)?;
     attach(&processes, &proc)?;
     hide(&processes)?;
@@ -161,8 +162,7 @@ pub(super) fn assemble(parts: &Parts<'_>) -> io::Result<()> {
     attach(&devices, &dev)?;
     let group = (first.unwrap_or(0) + 5).to_string();
     let no_programs = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let terminals =
-        file_system("devpts", &[("ptmxmode", "0666"), ("mode", "0620"), ("gid", &group)], no_programs)?;
+    let terminals = file_system("devpts", &[("ptmxmode", "0666"), ("mode", "0620"), ("gid", &group)], no_programs)?;
     attach(&terminals, &below(&devices, "pts")?)?;
     let memory = file_system("tmpfs", &[("mode", "1777"), SHARED_MEMORY.split_once('=').unwrap_or_default()], kinds)?;
     attach(&memory, &below(&devices, "shm")?)?;
@@ -175,7 +175,8 @@ pub(super) fn assemble_open(tree: &OwnedFd, devices: &OwnedFd) -> io::Result<()>
     let root = openat(CWD, ROOT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let proc = mount_point(&root, "proc", None)?;
     let dev = mount_point(&root, "dev", None)?;
-    let kinds = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let kinds =
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     attach(&file_system("proc", &[], kinds)?, &proc)?;
     attach(devices, &dev)?;
     pivot_into(ROOT)

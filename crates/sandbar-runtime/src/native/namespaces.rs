@@ -15,8 +15,11 @@ const CLONE_NEWTIME: u64 = 0x80;
 
 /// What every walled box has for itself beside its mounts. Networks are made ahead, cgroup namespaces are entered after
 /// the cgroups, and the user namespace last.
-pub(super) const WALLED: u64 =
-    libc::CLONE_NEWNS as u64 | libc::CLONE_NEWPID as u64 | libc::CLONE_NEWIPC as u64 | libc::CLONE_NEWUTS as u64 | CLONE_NEWTIME;
+pub(super) const WALLED: u64 = libc::CLONE_NEWNS as u64
+    | libc::CLONE_NEWPID as u64
+    | libc::CLONE_NEWIPC as u64
+    | libc::CLONE_NEWUTS as u64
+    | CLONE_NEWTIME;
 
 /// Kinds of namespaces a box must not make more of, as `/proc/sys/user` names their limits.
 const LIMITED: [&str; 8] = ["user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time"];

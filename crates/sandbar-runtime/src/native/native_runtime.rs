@@ -81,7 +81,10 @@ impl NativeRuntime {
     fn session_groups(&self, spec: &SandboxSpec<'_>, owner: u32) -> Result<Option<SessionGroups>> {
         let Some(groups) = &self.groups else { return Ok(None) };
         let made = groups.session(spec.session.as_str()).and_then(|mut session| {
-            session.limit(spec.resources).and_then(|()| session.delegate(owner)).inspect_err(|_| drop(session.end()))?;
+            session
+                .limit(spec.resources)
+                .and_then(|()| session.delegate(owner))
+                .inspect_err(|_| drop(session.end()))?;
             Ok(session)
         });
         made.map(Some).map_err(|error| Error::io(format!("make the cgroups of session `{}`", spec.session), error))

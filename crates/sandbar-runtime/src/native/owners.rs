@@ -35,9 +35,10 @@ impl OwnerPool {
         if let Some(free) = made.iter().find(|map| Arc::strong_count(map) == 1) {
             return Ok(Arc::clone(free));
         }
-        let number = u32::try_from(made.len()).ok().filter(|number| *number < RANGES).ok_or_else(|| {
-            io::Error::other(format!("all {RANGES} ranges of owners are in use"))
-        })?;
+        let number = u32::try_from(made.len())
+            .ok()
+            .filter(|number| *number < RANGES)
+            .ok_or_else(|| io::Error::other(format!("all {RANGES} ranges of owners are in use")))?;
         let first = FIRST + (self.offset + number) % RANGES * OwnerMap::COUNT;
         let map = Arc::new(OwnerMap::new(first, self.spawner.make_owners(first)?));
         made.push(Arc::clone(&map));

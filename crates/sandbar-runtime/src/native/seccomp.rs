@@ -261,7 +261,8 @@ mod tests {
     #[test]
     fn arguments_decide_where_they_should() {
         let filter = build();
-        let call = |number: libc::c_long, arguments| run(&filter, ARCHITECTURE, u32::try_from(number).unwrap(), arguments);
+        let call =
+            |number: libc::c_long, arguments| run(&filter, ARCHITECTURE, u32::try_from(number).unwrap(), arguments);
         let no = errno(libc::EPERM);
         assert_eq!(call(libc::SYS_clone, [libc::SIGCHLD as u32, 0]), ALLOW);
         for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWNET, libc::CLONE_NEWPID] {

@@ -33,11 +33,7 @@ pub(crate) fn serve(socket: OwnedFd) -> io::Result<()> {
     // SAFETY: a session of our own; it fails only for a group leader, which we are not.
     unsafe { libc::setsid() };
     let caller = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    let entered = if caller.0 == 0 {
-        mounts::enter_template()
-    } else {
-        Err(io::Error::from_raw_os_error(libc::EPERM))
-    };
+    let entered = if caller.0 == 0 { mounts::enter_template() } else { Err(io::Error::from_raw_os_error(libc::EPERM)) };
     let errno = entered.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
     let mut spawner =
         Spawner { connection: Connection::new(socket), networks: Vec::new(), caller, isolated: entered.is_ok() };

@@ -64,12 +64,8 @@ impl Incoming {
         self.bytes.resize(filled + CHUNK, 0);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let outcome = recvmsg(
-            socket,
-            &mut [IoSliceMut::new(&mut self.bytes[filled..])],
-            &mut ancillary,
-            RecvFlags::CMSG_CLOEXEC,
-        );
+        let outcome =
+            recvmsg(socket, &mut [IoSliceMut::new(&mut self.bytes[filled..])], &mut ancillary, RecvFlags::CMSG_CLOEXEC);
         self.bytes.truncate(filled + outcome.as_ref().map_or(0, |message| message.bytes));
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message {

@@ -1,17 +1,14 @@
-//! What every runtime keeps, checked on the runtime without isolation.
-
-mod support;
+//! Starting commands, and what comes out of them.
 
 use std::{collections::BTreeMap, time::Duration};
 
+use crate::world::{Ended, World, shell};
 use bytes::Bytes;
 use sandbar_core::{ByteCount, ErrorCode, NetworkAccess, Resources, RuntimeKind};
 use sandbar_runtime::{ExecEvent, ExecSpec, Runtime, StdinMode};
-use support::{Ended, World, shell};
 
-#[test]
-fn the_streams_of_a_command_come_separately_and_the_exit_comes_last() {
-    World::run(async |world| {
+pub(crate) fn the_streams_of_a_command_come_separately_and_the_exit_comes_last(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let ended = world.finish(shell("echo to-out; echo to-err >&2; exit 7")).await;
         assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("to-out\n", "to-err\n"));
         assert_eq!((ended.status.code, ended.status.signal), (Some(7), None));
@@ -19,9 +16,8 @@ fn the_streams_of_a_command_come_separately_and_the_exit_comes_last() {
     });
 }
 
-#[test]
-fn stdin_is_read_to_its_end() {
-    World::run(async |world| {
+pub(crate) fn stdin_is_read_to_its_end(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let mut spec = ExecSpec::new(["cat"]);
         spec.stdin = StdinMode::Piped;
         let command = world.start(spec).await.unwrap();
@@ -42,17 +38,15 @@ fn stdin_is_read_to_its_end() {
     });
 }
 
-#[test]
-fn a_command_without_stdin_reads_end_of_file_at_once() {
-    World::run(async |world| {
+pub(crate) fn a_command_without_stdin_reads_end_of_file_at_once(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let ended = world.finish(shell("cat; echo done")).await;
         assert_eq!(ended.stdout, "done\n");
     });
 }
 
-#[test]
-fn death_by_signal_is_told_and_signals_reach_the_group() {
-    World::run(async |world| {
+pub(crate) fn death_by_signal_is_told_and_signals_reach_the_group(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let ended = world.finish(shell("kill -TERM $$")).await;
         assert_eq!((ended.status.code, ended.status.signal), (None, Some(15)));
 
@@ -68,9 +62,8 @@ fn death_by_signal_is_told_and_signals_reach_the_group() {
     });
 }
 
-#[test]
-fn the_environment_is_exactly_the_defaults_and_what_was_given() {
-    World::run(async |world| {
+pub(crate) fn the_environment_is_exactly_the_defaults_and_what_was_given(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let mut spec = ExecSpec::new(["env"]);
         spec.env = BTreeMap::from([("ONE".into(), "1".into()), ("HOME".into(), "/workspace".into())]);
         let ended = world.finish(spec).await;
@@ -81,9 +74,8 @@ fn the_environment_is_exactly_the_defaults_and_what_was_given() {
     });
 }
 
-#[test]
-fn a_command_starts_in_the_workspace_or_where_it_is_told() {
-    World::run(async |world| {
+pub(crate) fn a_command_starts_in_the_workspace_or_where_it_is_told(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         assert_eq!(world.finish(ExecSpec::new(["pwd"])).await.stdout, "/workspace\n");
         let mut spec = ExecSpec::new(["pwd"]);
         spec.cwd = Some("/tmp".into());
@@ -97,9 +89,8 @@ fn a_command_starts_in_the_workspace_or_where_it_is_told() {
     });
 }
 
-#[test]
-fn the_session_s_tree_is_the_root_and_the_rest_of_the_host_is_not_mounted() {
-    World::run(async |world| {
+pub(crate) fn the_session_s_tree_is_the_root_and_the_rest_of_the_host_is_not_mounted(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         std::fs::write(world.root().join("marker"), "mine").unwrap();
         let ended = world
             .finish(shell("cat /marker; ls -A /var 2>/dev/null; id -u; test -c /dev/null && cat /proc/self/comm"))
@@ -110,9 +101,8 @@ fn the_session_s_tree_is_the_root_and_the_rest_of_the_host_is_not_mounted() {
     });
 }
 
-#[test]
-fn only_three_descriptors_reach_a_command() {
-    World::run(async |world| {
+pub(crate) fn only_three_descriptors_reach_a_command(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let leaky = std::fs::File::open("/dev/null").unwrap();
         rustix::io::fcntl_setfd(&leaky, rustix::io::FdFlags::empty()).unwrap();
         let ended = world.finish(shell("ls /proc/$$/fd")).await;
@@ -120,9 +110,8 @@ fn only_three_descriptors_reach_a_command() {
     });
 }
 
-#[test]
-fn an_unknown_command_is_not_found_and_a_plain_file_is_not_executable() {
-    World::run(async |world| {
+pub(crate) fn an_unknown_command_is_not_found_and_a_plain_file_is_not_executable(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         for argv in [["no-such-program"], ["/no/such/program"]] {
             let error = world.start(ExecSpec::new(argv)).await.unwrap_err();
             assert_eq!((error.code(), error.field()), (ErrorCode::FileNotFound, Some("argv")));
@@ -134,9 +123,8 @@ fn an_unknown_command_is_not_found_and_a_plain_file_is_not_executable() {
     });
 }
 
-#[test]
-fn a_program_is_searched_inside_the_session_and_a_script_needs_no_interpreter_line() {
-    World::run(async |world| {
+pub(crate) fn a_program_is_searched_inside_the_session_and_a_script_needs_no_interpreter_line(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let script = world.root().join("workspace/greet");
         std::fs::write(&script, "echo hello $1\n").unwrap();
         std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -146,9 +134,8 @@ fn a_program_is_searched_inside_the_session_and_a_script_needs_no_interpreter_li
     });
 }
 
-#[test]
-fn a_timeout_ends_the_command_with_its_daemons_and_keeps_its_output() {
-    World::run(async |world| {
+pub(crate) fn a_timeout_ends_the_command_with_its_daemons_and_keeps_its_output(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let mut spec = shell("echo begun; setsid sh -c 'sh -c \"exec sleep 4242.1\" & ' & sleep 4242.2");
         spec.resources.wall_time = Some(Duration::from_millis(600));
         let ended = world.finish(spec).await;
@@ -160,9 +147,8 @@ fn a_timeout_ends_the_command_with_its_daemons_and_keeps_its_output() {
     });
 }
 
-#[test]
-fn background_jobs_survive_their_command_and_die_with_the_sandbox() {
-    World::run(async |world| {
+pub(crate) fn background_jobs_survive_their_command_and_die_with_the_sandbox(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let script = "setsid sh -c 'while :; do echo tick; date >> /workspace/log; sleep 0.01; done' & echo started";
         let ended = world.finish(shell(script)).await;
         assert!(ended.stdout.contains("started\n"));
@@ -179,9 +165,8 @@ fn background_jobs_survive_their_command_and_die_with_the_sandbox() {
     });
 }
 
-#[test]
-fn a_timeout_of_one_call_spares_the_background_jobs_of_another() {
-    World::run(async |world| {
+pub(crate) fn a_timeout_of_one_call_spares_the_background_jobs_of_another(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         world.finish(shell("sleep 4343.1 &")).await;
         let mut spec = shell("sleep 4343.2");
         spec.resources.wall_time = Some(Duration::from_millis(50));
@@ -192,9 +177,8 @@ fn a_timeout_of_one_call_spares_the_background_jobs_of_another() {
     });
 }
 
-#[test]
-fn output_beyond_the_limit_is_dropped_and_told() {
-    World::run(async |world| {
+pub(crate) fn output_beyond_the_limit_is_dropped_and_told(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let mut spec = shell("head -c 300000 /dev/zero | tr '\\0' x; echo small >&2");
         spec.resources.output = Some(ByteCount(100_000));
         let ended = world.finish(spec.clone()).await;
@@ -207,9 +191,8 @@ fn output_beyond_the_limit_is_dropped_and_told() {
     });
 }
 
-#[test]
-fn a_slow_reader_slows_the_command_down_and_loses_nothing() {
-    World::run(async |world| {
+pub(crate) fn a_slow_reader_slows_the_command_down_and_loses_nothing(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let script = "head -c 2000000 /dev/zero | tr '\\0' x; echo written > /workspace/flag";
         let command = world.start(shell(script)).await.unwrap();
         let flag = world.root().join("workspace/flag");
@@ -225,9 +208,8 @@ fn a_slow_reader_slows_the_command_down_and_loses_nothing() {
     });
 }
 
-#[test]
-fn dropping_a_command_ends_all_of_it() {
-    World::run(async |world| {
+pub(crate) fn dropping_a_command_ends_all_of_it(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let command = world.start(shell("setsid sleep 4444.1 & sleep 4444.2")).await.unwrap();
         // The shell's own command line holds both numbers, so the daemon is told by its program.
         World::wait_for("both to run", || {
@@ -240,9 +222,8 @@ fn dropping_a_command_ends_all_of_it() {
     });
 }
 
-#[test]
-fn stopping_ends_running_commands_and_refuses_new_ones() {
-    World::run(async |world| {
+pub(crate) fn stopping_ends_running_commands_and_refuses_new_ones(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let command = world.start(ExecSpec::new(["sleep", "4545"])).await.unwrap();
         world.stop().await;
         let ended = Ended::of(command).await;
@@ -252,18 +233,16 @@ fn stopping_ends_running_commands_and_refuses_new_ones() {
     });
 }
 
-#[test]
-fn the_number_of_open_files_is_limited_when_asked() {
-    World::run(async |world| {
+pub(crate) fn the_number_of_open_files_is_limited_when_asked(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let mut spec = shell("ulimit -n");
         spec.resources.open_files = Some(64);
         assert_eq!(world.finish(spec).await.stdout, "64\n");
     });
 }
 
-#[test]
-fn what_cannot_be_kept_is_refused_and_named() {
-    World::run(async |world| {
+pub(crate) fn what_cannot_be_kept_is_refused_and_named(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         let runtime = world.runtime();
         assert_eq!(runtime.kind(), RuntimeKind::None);
         assert!(runtime.isolation().starts_with("none"), "{}", runtime.isolation());
@@ -276,9 +255,8 @@ fn what_cannot_be_kept_is_refused_and_named() {
     });
 }
 
-#[test]
-fn a_new_host_ends_what_an_earlier_one_of_its_name_left_running() {
-    World::run(async |world| {
+pub(crate) fn a_new_host_ends_what_an_earlier_one_of_its_name_left_running(kind: RuntimeKind) {
+    World::run(kind, async |world| {
         world.finish(shell("setsid sleep 4646.1 &")).await;
         World::wait_for("the daemon to run", || world.processes_with("sleep\x004646.1").len() == 1).await;
         // As after a crash: the first runtime has not been told to stop.

@@ -2,27 +2,45 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up has failed")]
 
 use std::{
-    os::unix::ffi::OsStrExt,
+    os::{
+        fd::{AsFd, AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use rustix::{
-    mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, mount_remount, unmount},
+    fs::{CWD, Mode, OFlags, openat},
+    mount::{
+        MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind,
+        mount_change, mount_remount, move_mount, open_tree, unmount,
+    },
     thread::{UnshareFlags, unshare_unsafe},
 };
-use sandbar_core::{Resources, Result, SessionId};
-use sandbar_runtime::{ExecEvent, ExecSpec, ExitStatus, NoneRuntime, RunningCommand, Runtime, Sandbox, SandboxSpec};
+use sandbar_core::{OwnerMap, Resources, Result, RuntimeKind, SessionId};
+use sandbar_runtime::{
+    ExecEvent, ExecSpec, ExitStatus, NativeRuntime, NoneRuntime, RunningCommand, Runtime, Sandbox, SandboxSpec,
+};
 
 pub(crate) fn shell(script: &str) -> ExecSpec {
     ExecSpec::new(["sh", "-c", script])
 }
 
+fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
+    match kind {
+        RuntimeKind::None => Arc::new(NoneRuntime::open(name).unwrap()),
+        RuntimeKind::Native => Arc::new(NativeRuntime::open(name).unwrap()),
+        RuntimeKind::Gvisor => unimplemented!(),
+    }
+}
+
 pub(crate) struct World {
     name: String,
     sandbox: Arc<dyn Sandbox>,
-    runtime: Arc<NoneRuntime>,
+    kind: RuntimeKind,
+    runtime: Arc<dyn Runtime>,
     root: TestRoot,
 }
 
@@ -32,6 +50,8 @@ pub(crate) struct World {
 /// detached, and only its empty mount point is removed.
 struct TestRoot {
     path: PathBuf,
+    /// The tree with the owners it has on disk, for tests to put files into.
+    plain: OwnedFd,
 }
 
 impl TestRoot {
@@ -41,8 +61,9 @@ impl TestRoot {
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
         let path = PathBuf::from(format!("/var/tmp/sandbar-test-{}", SessionId::random()));
         std::fs::create_dir(&path).unwrap();
-        let root = Self { path };
-        mount("tmpfs", &root.path, "tmpfs", MountFlags::NOSUID, None).unwrap();
+        mount("tmpfs", &path, "tmpfs", MountFlags::NOSUID, None).unwrap();
+        let plain = openat(CWD, &path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let root = Self { path, plain };
         for name in ["workspace", "tmp", "var", "usr"] {
             std::fs::create_dir(root.path.join(name)).unwrap();
         }
@@ -54,10 +75,36 @@ impl TestRoot {
         }
         root
     }
+
+    /// Shows the whole tree with its owners translated, as a volume mounted for a box does.
+    fn translate(&self, owners: &OwnerMap) {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        let tree = open_tree(CWD, &self.path, flags).unwrap();
+        let attributes = libc::mount_attr {
+            attr_set: libc::MOUNT_ATTR_IDMAP,
+            attr_clr: 0,
+            propagation: 0,
+            userns_fd: owners.as_fd().as_raw_fd() as u64,
+        };
+        // SAFETY: an empty path with the flag for it, and a structure of the size given.
+        let outcome = unsafe {
+            libc::syscall(
+                libc::SYS_mount_setattr,
+                tree.as_raw_fd(),
+                c"".as_ptr(),
+                libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+                &raw const attributes,
+                size_of::<libc::mount_attr>(),
+            )
+        };
+        assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+        move_mount(&tree, "", CWD, &self.path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).unwrap();
+    }
 }
 
 impl Drop for TestRoot {
     fn drop(&mut self) {
+        let _ = unmount(&self.path, UnmountFlags::DETACH);
         let _ = unmount(&self.path, UnmountFlags::DETACH);
         // Not recursive: on a directory that is not empty it does nothing.
         let _ = std::fs::remove_dir(&self.path);
@@ -66,23 +113,27 @@ impl Drop for TestRoot {
 
 impl World {
     /// Runs a test in a mount namespace of its own; every mount goes away with the test's threads.
-    pub(crate) fn run(test: impl AsyncFnOnce(&World)) {
+    pub(crate) fn run(kind: RuntimeKind, test: impl AsyncFnOnce(&World)) {
         let root = TestRoot::new();
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         tokio.block_on(async {
             let name = root.path.file_name().unwrap().to_str().unwrap().to_owned();
-            let runtime = Arc::new(NoneRuntime::open(&name).unwrap());
+            let runtime = open_runtime(kind, &name);
             let session = SessionId::new("one").unwrap();
+            let owners = runtime.owners().unwrap();
+            if let Some(owners) = &owners {
+                root.translate(owners);
+            }
             let sandbox = runtime
                 .open_sandbox(&SandboxSpec {
                     session: &session,
                     root: &root.path,
-                    owners: None,
+                    owners,
                     resources: &Resources::default(),
                     network: None,
                 })
                 .unwrap();
-            let world = World { name, sandbox, runtime, root };
+            let world = World { name, kind, sandbox, runtime, root };
             test(&world).await;
             world.stop().await;
         });
@@ -90,16 +141,16 @@ impl World {
     }
 
     pub(crate) fn root(&self) -> PathBuf {
-        self.root.path.clone()
+        format!("/proc/self/fd/{}", self.root.plain.as_raw_fd()).into()
     }
 
-    pub(crate) fn runtime(&self) -> &NoneRuntime {
-        &self.runtime
+    pub(crate) fn runtime(&self) -> &dyn Runtime {
+        &*self.runtime
     }
 
-    pub(crate) async fn open_runtime_again(&self) -> NoneRuntime {
-        let name = self.name.clone();
-        tokio::task::spawn_blocking(move || NoneRuntime::open(&name)).await.unwrap().unwrap()
+    pub(crate) async fn open_runtime_again(&self) -> Arc<dyn Runtime> {
+        let (kind, name) = (self.kind, self.name.clone());
+        tokio::task::spawn_blocking(move || open_runtime(kind, &name)).await.unwrap()
     }
 
     pub(crate) async fn start(&self, spec: ExecSpec) -> Result<RunningCommand> {
