@@ -7,6 +7,7 @@
 
 mod condition;
 mod image;
+pub mod measure;
 mod namespace;
 mod server;
 mod skip;
