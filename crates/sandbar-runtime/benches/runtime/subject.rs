@@ -89,13 +89,13 @@ impl Subject {
             for number in 0..count {
                 boxes.push(open_box(&self.runtime, self.root(), &format!("idle-{number}")).await);
             }
-            let inits = processes_below(&format!("sandbar-bench-{}", std::process::id()), "session-idle-");
-            assert_eq!(inits.len(), count);
+            let inits = processes_below(&format!("sandbar-bench-{}", std::process::id()), "/box-");
+            assert_eq!(inits.len(), count + 1, "one is the live box");
             let total: u64 = inits.iter().map(|pid| private_memory(*pid)).sum();
             for sandbox in boxes {
                 stop(sandbox).await;
             }
-            total as f64 / count as f64
+            total as f64 / inits.len() as f64
         })
     }
 }

@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -38,6 +38,8 @@ use crate::{
 
 const DEFAULT_DIRECTORY: &str = "/workspace";
 const DEFAULT_OUTPUT: ByteCount = ByteCount::mib(10);
+/// Groups kept for commands to come.
+const SPARE_GROUPS: usize = 8;
 
 /// How streams reach the commands of a box.
 #[derive(Debug)]
@@ -57,8 +59,6 @@ pub(crate) struct BoxSandbox {
     init_keeps_groups: bool,
     streams: CommandStreams,
     next: AtomicU64,
-    /// Groups of commands that may still have something running.
-    left: Mutex<Vec<Arc<CommandGroup>>>,
     /// Taken shared by every start, so that none slips through a stop.
     is_stopped: RwLock<bool>,
     stop: CancellationToken,
@@ -95,7 +95,6 @@ impl BoxSandbox {
             init_keeps_groups,
             streams,
             next: AtomicU64::new(1),
-            left: Mutex::default(),
             is_stopped: RwLock::new(false),
             stop: CancellationToken::new(),
             supervisors: TaskTracker::new(),
@@ -103,17 +102,19 @@ impl BoxSandbox {
         }
     }
 
-    /// Forgets the groups of commands that have ended, and makes one for the next command.
+    /// Removes the groups of commands that have ended, when they have become many; after the caller has its answer.
     fn tidy(&self) {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).retain(|group| {
-            // Somebody still wants to know how it ended.
-            Arc::strong_count(group) > 1 || !group.remove()
-        });
+        const MANY: u64 = 64;
+        let Some(groups) = self.groups.as_ref().filter(|_| !self.init_keeps_groups) else { return };
+        if self.next.load(Ordering::Relaxed).is_multiple_of(MANY) {
+            let groups = Arc::clone(groups);
+            self.supervisors.spawn_blocking(move || groups.tidy(SPARE_GROUPS));
+        }
     }
 
     fn command_group(&self, spec: &ExecSpec) -> io::Result<Option<Arc<CommandGroup>>> {
         match &self.groups {
-            Some(groups) if !self.init_keeps_groups => Ok(Some(Arc::new(groups.command(&spec.resources)?))),
+            Some(groups) if !self.init_keeps_groups => groups.command(&spec.resources).map(Some),
             _ => Ok(None),
         }
     }
@@ -127,7 +128,7 @@ impl BoxSandbox {
             CommandStreams::Named { on_host, inside } => Pipes::named(spec.stdin, on_host, inside, number),
         };
         let pipes = pipes.map_err(io_failed)?;
-        let doors = group.as_ref().map_or_else(|| Ok(Vec::new()), |group| group.doors()).map_err(io_failed)?;
+        let doors: Vec<BorrowedFd<'_>> = group.iter().flat_map(|group| group.doors()).collect();
         let order = ExecOrder {
             number,
             argv: invocation.argv,
@@ -149,27 +150,16 @@ impl BoxSandbox {
             .iter()
             .map(AsFd::as_fd)
             .chain(group.as_ref().map(|group| group.as_fd()))
-            .chain(doors.iter().map(AsFd::as_fd))
+            .chain(doors)
             .collect();
-        let outcome = self.link.exec(order, &descriptors);
+        let outcome = self.link.exec(&order, &descriptors);
         drop(descriptors);
         let ours = pipes.into_ours();
         let started = match outcome {
             Ok(Ok(started)) => started,
-            failed => {
-                if let Some(group) = group {
-                    group.remove();
-                }
-                return Err(match failed {
-                    Ok(Err(refusal)) => explain(refusal, &spec.argv[0], cwd),
-                    Err(error) => error,
-                    Ok(Ok(_)) => Error::internal("a command both started and failed"),
-                });
-            }
+            Ok(Err(refusal)) => return Err(explain(refusal, &spec.argv[0], cwd)),
+            Err(error) => return Err(error),
         };
-        if let Some(group) = &group {
-            self.left.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(group));
-        }
         let control = Arc::new(CommandControl {
             link: Arc::clone(&self.link),
             number,
@@ -257,7 +247,6 @@ impl Sandbox for BoxSandbox {
     }
 
     fn stats(&self) -> Result<SandboxStats> {
-        self.tidy();
         Ok(self.groups.as_ref().map(|groups| groups.stats()).unwrap_or_default())
     }
 
@@ -274,7 +263,6 @@ impl Sandbox for BoxSandbox {
             self.supervisors.wait().await;
             self.link.ended().await;
         });
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).clear();
         if let Some(groups) = &self.groups {
             groups.end().map_err(|error| Error::io("end the processes of a session", error))?;
         }
@@ -286,11 +274,6 @@ impl Drop for BoxSandbox {
     fn drop(&mut self) {
         self.stop.cancel();
         self.link.hang_up();
-        if let Some(groups) = &self.groups
-            && let Err(error) = groups.end()
-        {
-            tracing::warn!(%error, "could not end the processes of a session");
-        }
     }
 }
 

@@ -102,6 +102,11 @@ impl Group {
         }
     }
 
+    /// Whether nothing runs in the group or below it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.read("cgroup.events").is_ok_and(|events| events.lines().any(|line| line == "populated 0"))
+    }
+
     /// Repeats `act` until the group's events show `state`, or the group is gone.
     fn wait_for(&self, state: &str, act: impl Fn(&Self) -> io::Result<()>) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;

@@ -1,6 +1,13 @@
 //! The groups all sessions of one host lie in.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use sandbar_core::Capability;
 
@@ -10,13 +17,19 @@ use super::{
     session_groups::SessionGroups,
 };
 
+/// How many sessions find their groups made.
+const READY: usize = 4;
+
 #[derive(Debug)]
 pub(crate) struct HostGroups {
     unified: Group,
     /// Controllers the unified hierarchy has.
     inside: Vec<Controller>,
     /// Controllers that live in a v1 hierarchy.
-    beside: Vec<(Controller, Group)>,
+    beside: Vec<(Controller, Arc<Group>)>,
+    next: AtomicU64,
+    /// Groups for sessions to come, made while nobody waited.
+    ready: Mutex<Vec<SessionGroups>>,
 }
 
 impl HostGroups {
@@ -39,9 +52,11 @@ impl HostGroups {
                     let beside = separate
                         .iter()
                         .filter(|(controller, _)| !inside.contains(controller))
-                        .filter_map(|(controller, parent)| Some((*controller, Group::create(parent.join(name)).ok()?)))
+                        .filter_map(|(controller, parent)| {
+                            Some((*controller, Arc::new(Group::create(parent.join(name)).ok()?)))
+                        })
                         .collect();
-                    return Ok(Self { unified, inside, beside });
+                    return Ok(Self { unified, inside, beside, next: AtomicU64::new(1), ready: Mutex::default() });
                 }
                 Err(error) => reason = format!("`{}` is not usable: {error}", parent.display()),
             }
@@ -69,23 +84,37 @@ impl HostGroups {
         self.inside.contains(&wanted) || self.beside.iter().any(|(controller, _)| *controller == wanted)
     }
 
-    pub(crate) fn session(&self, session: &str) -> io::Result<SessionGroups> {
-        let name = format!("session-{session}");
+    /// Groups for a session. Their names are numbers, so that they can be made ahead.
+    pub(crate) fn session(&self) -> io::Result<SessionGroups> {
+        let ready = self.ready().pop();
+        ready.map_or_else(|| self.make_session(), Ok)
+    }
+
+    /// Makes groups ahead of the next session.
+    pub(crate) fn prepare(&self) {
+        while self.ready().len() < READY {
+            // Without them, the next session makes its own and tells why it could not.
+            let Ok(session) = self.make_session() else { return };
+            self.ready().push(session);
+        }
+    }
+
+    fn ready(&self) -> MutexGuard<'_, Vec<SessionGroups>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_session(&self) -> io::Result<SessionGroups> {
+        let name = format!("box-{}", self.next.fetch_add(1, Ordering::Relaxed));
         let unified = self.unified.child(&name)?;
         if !self.inside.is_empty() {
             let _ = enable(&unified, &self.inside);
         }
-        let beside = self
-            .beside
-            .iter()
-            .map(|(controller, group)| Ok((*controller, group.child(&name)?)))
-            .collect::<io::Result<_>>()
-            .inspect_err(|_| drop(unified.remove()))?;
-        SessionGroups::new(unified, self.inside.clone(), beside)
+        SessionGroups::make(&name, unified, self.inside.clone(), &self.beside)
     }
 
     /// Ends everything, the adopted process too.
     pub(crate) fn end(&self) -> io::Result<()> {
+        self.ready().clear();
         self.unified.end()?;
         for (_, group) in &self.beside {
             group.remove()?;
