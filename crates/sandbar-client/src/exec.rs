@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use connectrpc::ConnectError;
-use sandbar_core::{Error, ErrorCode, ExecEvent, ExecSpec, Result, SessionId, StdinMode};
+use sandbar_core::{Error, ErrorCode, ExecEvent, ExecSpec, Result, SessionId, StdinMode, TerminalSize};
 use sandbar_proto::v1::{self, exec_request::Request, exec_response::Event};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
@@ -75,12 +75,17 @@ impl RemoteCommand {
 
     /// Sends a signal to everything the command started.
     pub async fn signal(&self, signal: i32) -> Result<()> {
-        self.signaller().signal(signal).await
+        self.control().signal(signal).await
     }
 
-    /// A handle that sends signals while something else reads the events.
-    pub fn signaller(&self) -> RemoteSignaller {
-        RemoteSignaller { requests: self.requests.clone() }
+    /// Changes the size of its terminal. The call fails when the command was started without one.
+    pub async fn resize(&self, size: TerminalSize) -> Result<()> {
+        self.control().resize(size).await
+    }
+
+    /// A handle that sends signals and sizes while something else reads the events.
+    pub fn control(&self) -> RemoteControl {
+        RemoteControl { requests: self.requests.clone() }
     }
 
     async fn receive(&mut self) -> Result<Option<Event>> {
@@ -120,16 +125,21 @@ impl RemoteStdin {
     }
 }
 
-/// Sends signals to a command. Clones signal the same command.
+/// Sends signals to a command, and sizes to its terminal. Clones reach the same command.
 #[derive(Clone, Debug)]
-pub struct RemoteSignaller {
+pub struct RemoteControl {
     requests: mpsc::Sender<v1::ExecRequest>,
 }
 
-impl RemoteSignaller {
+impl RemoteControl {
     /// Sends a signal to everything the command started.
     pub async fn signal(&self, signal: i32) -> Result<()> {
         send(&self.requests, Request::Signal(signal)).await
+    }
+
+    /// Changes the size of its terminal. The call fails when the command was started without one.
+    pub async fn resize(&self, size: TerminalSize) -> Result<()> {
+        send(&self.requests, v1::TerminalSize::from(size).into()).await
     }
 }
 

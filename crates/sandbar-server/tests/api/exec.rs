@@ -151,7 +151,7 @@ fn signals_reach_the_command() {
         assert_eq!((ended.text(), ended.status.code), ("caught\n", Some(5)));
 
         let command = client.exec(&session.id, shell("sleep 1000")).await.unwrap();
-        command.signaller().signal(9).await.unwrap();
+        command.control().signal(9).await.unwrap();
         assert_eq!(Ended::of(command).await.status.signal, Some(9));
     });
 }
