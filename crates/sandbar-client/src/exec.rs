@@ -34,7 +34,7 @@ impl Client {
             stdin: piped.then_some(stdin_window),
             _conversation: AbortOnDropHandle::new(tokio::spawn(conversation.run())),
         };
-        match command.receive().await? {
+        match command.receive().await.map_err(|error| self.restore(&error))? {
             Some(Event::Started(started)) => command.pid = started.pid,
             _ => return Err(incomplete("started command")),
         }
@@ -54,10 +54,11 @@ pub struct RemoteCommand {
 }
 
 impl RemoteCommand {
-    /// The next event; `None` after `Exited`. Reading slowly slows the command down, and loses nothing.
+    /// The next event; `None` after `Exited`. Reading slowly slows the command down, and loses nothing. `Unavailable`
+    /// when the host went away meanwhile.
     pub async fn next_event(&mut self) -> Result<Option<ExecEvent>> {
         loop {
-            return Ok(Some(match self.receive().await? {
+            return Ok(Some(match self.receive().await.map_err(|error| self.broken_off(&error))? {
                 None => return Ok(None),
                 Some(Event::Stdout(bytes)) => ExecEvent::Stdout(bytes),
                 Some(Event::Stderr(bytes)) => ExecEvent::Stderr(bytes),
@@ -88,8 +89,20 @@ impl RemoteCommand {
         RemoteControl { requests: self.requests.clone() }
     }
 
-    async fn receive(&mut self) -> Result<Option<Event>> {
-        self.events.recv().await.transpose().map_err(|error| self.client.restore(&error))
+    async fn receive(&mut self) -> Result<Option<Event>, ConnectError> {
+        self.events.recv().await.transpose()
+    }
+
+    /// The host's error. One that the host did not raise itself means that it is gone.
+    fn broken_off(&self, error: &ConnectError) -> Error {
+        let restored = self.client.restore(error);
+        if error.details.is_empty() && matches!(restored.code(), ErrorCode::Unavailable | ErrorCode::Internal) {
+            let gone = format!("the host at {} went away before the command had ended", self.client.url());
+            return Error::new(ErrorCode::Unavailable, gone)
+                .with_hint("the command ended with it; look at what the host says, then start it again")
+                .with_source(error.clone());
+        }
+        restored
     }
 }
 

@@ -97,7 +97,7 @@ impl Attendance<'_> {
         let (mut stdout, mut stderr) = (tokio::io::stdout(), tokio::io::stderr());
         loop {
             let event = match self.listening(command.next_event()).await {
-                Ok(event) => event.map_err(broken_off)?,
+                Ok(event) => event?,
                 Err(signal) => return Ok(End::LetGo(signal)),
             };
             let written = match event {
@@ -107,7 +107,7 @@ impl Attendance<'_> {
                 }
                 Some(ExecEvent::Stderr(bytes)) => self.listening(pass_on(&mut stderr, &bytes)).await,
                 Some(ExecEvent::Exited(status)) => return Ok(End::Exited(status)),
-                None => return Err(gone().into()),
+                None => return Err(Error::internal("the command ended without an exit status").into()),
             };
             match written {
                 Ok(outcome) => outcome.map_err(Failure::writing)?,
@@ -135,16 +135,6 @@ impl Attendance<'_> {
             }
         }
     }
-}
-
-/// A call that breaks off without a word of the host's own means that the host is gone.
-fn broken_off(error: Error) -> Failure {
-    if error.code() == ErrorCode::Unavailable { gone().with_source(error).into() } else { error.into() }
-}
-
-fn gone() -> Error {
-    Error::new(ErrorCode::Unavailable, "the host went away before the command had ended")
-        .with_hint("the command ended with it; look at what the host says, then start it again with `sandbar up`")
 }
 
 async fn pass_on(target: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {

@@ -147,8 +147,9 @@ fn a_host_that_goes_away_gives_the_terminal_back_and_is_named() {
     let mut seat = sit_down(&world, &["exec", "-it", "box", "--", "sh", "-c", "printf ready; exec sleep 600"]);
     seat.see("ready");
     let World { server } = world;
+    let gone = format!("\r\nerror: the host at {} went away before the command had ended", server.url());
     server.stop_with(Signal::KILL);
-    seat.see("\r\nerror: the host went away");
+    seat.see(&gone);
     assert_eq!(seat.finish(), Some(1));
     assert_eq!(seat.pty().modes(), Pty::open(40, 100).modes());
 }
