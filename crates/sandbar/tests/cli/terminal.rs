@@ -1,9 +1,9 @@
 //! `exec -it`, `run -it` and `shell`, each at a real terminal.
 
 use rustix::process::Signal;
-use sandbar_testing::{Pty, Seat};
+use sandbar_testing::{Pty, Seat, TestServer, tree::scratch};
 
-use crate::world::World;
+use crate::world::{World, options};
 
 /// A person at a terminal of 40 rows and 100 columns who has typed this.
 fn sit_down(world: &World, arguments: &[&str]) -> Seat {
@@ -61,11 +61,12 @@ fn control_keys_are_for_what_runs_in_the_sandbox_and_not_for_us() {
     seat.see("third-6");
     seat.press(CTRL_Z);
     seat.see("Stopped");
-    enter(&seat, "kill -9 %1; wait; cat; echo fourth-$((4+4))");
-    enter(&seat, "to cat");
-    seat.see("to cat\r\nto cat");
-    seat.press(CTRL_D);
+    enter(&seat, "kill -9 %1; echo fourth-$((4+4)); cat; echo fifth-$((5+5))");
     seat.see("fourth-8");
+    enter(&seat, "for cat");
+    seat.see("for cat\r\nfor cat");
+    seat.press(CTRL_D);
+    seat.see("fifth-10");
     enter(&seat, "exit 9");
     assert_eq!(seat.finish(), Some(9));
 }
@@ -142,13 +143,17 @@ fn a_signal_ends_us_with_the_command_and_gives_the_terminal_back() {
 
 #[test]
 fn a_host_that_goes_away_gives_the_terminal_back_and_is_named() {
-    let world = World::new();
+    let directory = scratch();
+    let start = || World { server: TestServer::start_in(&options(), directory.path()) };
+    let world = start();
     world.sandbox("box");
     let mut seat = sit_down(&world, &["exec", "-it", "box", "--", "sh", "-c", "printf ready; exec sleep 600"]);
     seat.see("ready");
     let World { server } = world;
     let gone = format!("\r\nerror: the host at {} went away before the command had ended", server.url());
     server.stop_with(Signal::KILL);
+    // Ends what the killed one may have left running.
+    drop(start());
     seat.see(&gone);
     assert_eq!(seat.finish(), Some(1));
     assert_eq!(seat.pty().modes(), Pty::open(40, 100).modes());
