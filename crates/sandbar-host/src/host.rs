@@ -19,7 +19,7 @@ use crate::{
     gate::not_found,
     janitor::Janitor,
     recovery,
-    runtime_choice::{OpenedRuntime, open_runtime},
+    runtime_choice::{OpenedRuntime, boundary, open_runtime},
     session::Session,
     state::StateStore,
 };
@@ -110,10 +110,7 @@ impl Host {
     /// The runtime, the boundary it gives here and why it was chosen, for people.
     pub fn runtime_summary(&self) -> String {
         let (runtime, reason) = (&self.inner.runtime, &self.inner.runtime_reason);
-        // The boundary often starts with the runtime's name, which is said already.
-        let name = format!("{}: ", runtime.kind());
-        let boundary = runtime.isolation().strip_prefix(&name).unwrap_or(runtime.isolation());
-        format!("{} — {boundary} ({reason})", runtime.kind())
+        format!("{} — {} ({reason})", runtime.kind(), boundary(&**runtime))
     }
 
     /// Runs a verb to its end on a thread of its own. Dropping the returned future does not stop it.

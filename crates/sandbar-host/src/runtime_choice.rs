@@ -54,7 +54,7 @@ impl RuntimeReport {
 #[derive(Debug)]
 pub struct RuntimeAbilities {
     /// The boundary sessions would have, in words.
-    pub isolation: String,
+    pub boundary: String,
     pub facts: RuntimeFacts,
 }
 
@@ -73,7 +73,7 @@ pub fn runtime_choices(config: &HostConfig) -> Vec<RuntimeReport> {
     let eligible = candidates(config.container_runtime, is_root());
     let attempt = |kind| {
         let runtime = open(kind, config, &name)?;
-        let abilities = RuntimeAbilities { isolation: runtime.isolation().to_owned(), facts: runtime.facts().clone() };
+        let abilities = RuntimeAbilities { boundary: boundary(&*runtime).to_owned(), facts: runtime.facts().clone() };
         runtime.close()?;
         Ok(abilities)
     };
@@ -81,6 +81,12 @@ pub fn runtime_choices(config: &HostConfig) -> Vec<RuntimeReport> {
         .into_iter()
         .map(|kind| RuntimeReport { kind, eligible: eligible.contains(&kind), outcome: attempt(kind) })
         .collect()
+}
+
+/// The boundary, for a place where the runtime has been named already.
+pub(crate) fn boundary(runtime: &dyn Runtime) -> &str {
+    let text = runtime.isolation();
+    text.strip_prefix(runtime.kind().as_str()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(text)
 }
 
 fn is_root() -> bool {
@@ -231,6 +237,6 @@ mod tests {
         assert_eq!(reports.iter().map(|report| report.kind).collect::<Vec<_>>(), RuntimeKind::ALL);
         let eligible: Vec<_> = reports.iter().filter(|report| report.eligible).collect();
         assert_eq!(eligible.len(), 1);
-        assert!(eligible[0].outcome.as_ref().unwrap().isolation.starts_with("none"));
+        assert!(eligible[0].outcome.as_ref().unwrap().boundary.starts_with("commands "));
     }
 }

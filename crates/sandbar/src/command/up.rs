@@ -10,7 +10,7 @@ use std::{
 
 use clap::{ArgMatches, Command};
 use env_logger::WriteStyle;
-use sandbar_core::{BaseName, Error, ErrorCode, Result};
+use sandbar_core::{BaseName, Error, ErrorCode, Result, RuntimeKind};
 use sandbar_host::{Host, HostConfig};
 use sandbar_server::{AccessToken, RunningServer};
 use sandbar_storage::ImportSource;
@@ -254,6 +254,9 @@ fn announce(host: &Host, address: SocketAddr, data_dir: &Path) {
     output::say(format_args!("  storage  {}", host.storage_summary()));
     output::say(format_args!("  runtime  {}", host.runtime_summary()));
     output::say(format_args!("  data     {}", data_dir.display()));
+    if host.capabilities().runtime == RuntimeKind::None {
+        output::say("note: commands are not isolated from this machine; run only what you would run on it yourself");
+    }
     output::say(format_args!("listening on http://{address}"));
     output::say("\nin another terminal:");
     if data_dir != local_files::default_data_dir() {

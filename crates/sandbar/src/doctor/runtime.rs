@@ -28,7 +28,7 @@ pub(crate) fn finding(report: RuntimeReport) -> Finding {
         Ok(able) => {
             let facts = &able.facts;
             let offers = [("limits", &facts.limits), ("pause", &facts.pause), ("checkpoint", &facts.checkpoint)];
-            Finding::ok(name, abilities(&able.isolation, offers))
+            Finding::ok(name, abilities(&able.boundary, offers))
         }
         Err(error) => {
             let fix = error.hint().unwrap_or("see what the host says with SANDBAR_LOG=debug").to_owned();

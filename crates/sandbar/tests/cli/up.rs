@@ -16,9 +16,13 @@ fn up_says_what_it_chose_where_it_listens_and_what_to_type() {
     let world = World::new();
     let finished = world.server.stop_with(Signal::TERM);
     assert_eq!(finished.status.code(), Some(0), "{}", finished.said);
-    for part in
-        ["  storage  local-disk — ", "  runtime  none — ", "listening on http://127.0.0.1:", "in another terminal:"]
-    {
+    for part in [
+        "  storage  local-disk — ",
+        "  runtime  none — ",
+        "note: commands are not isolated",
+        "listening on http://127.0.0.1:",
+        "in another terminal:",
+    ] {
         assert!(finished.said.contains(part), "{part:?} is not in {}", finished.said);
     }
     let next = format!("{} run -- sh -c", binary());
