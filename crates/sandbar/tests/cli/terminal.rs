@@ -169,3 +169,18 @@ fn a_command_that_cannot_start_leaves_the_terminal_alone_and_ends_as_in_a_shell(
     assert_eq!(seat.finish(), Some(127));
     assert_eq!(seat.pty().modes(), Pty::open(40, 100).modes());
 }
+
+#[test]
+fn a_command_that_ends_while_our_input_is_open_does_not_keep_us() {
+    let world = World::new();
+    world.sandbox("box");
+    for options in [&["-i"][..], &["-t"], &[]] {
+        let arguments = [&["exec", "box"], options, &["--", "sh", "-c", "exit 6"]].concat();
+        assert_eq!(sit_down(&world, &arguments).finish(), Some(6), "{options:?}");
+    }
+    let mut piped = world.server.client(["exec", "box", "--", "sh", "-c", "exit 6"]);
+    let mut piped = piped.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let input = piped.stdin.take();
+    assert_eq!(piped.wait().unwrap().code(), Some(6));
+    drop(input);
+}
