@@ -9,10 +9,10 @@ use std::{
 };
 
 use sandbar_core::{
-    BaseName, ByteCount, Error, ErrorCode, ForkRequest, LaterSnapshots, Result, SessionId, SessionState, SnapshotName,
-    StorageKind,
+    BaseName, ByteCount, Error, ErrorCode, ForkRequest, LaterSnapshots, Result, RuntimeKind, SessionId, SessionState,
+    SnapshotName, StorageKind,
 };
-use sandbar_host::{Host, HostConfig};
+use sandbar_host::{Host, HostConfig, RuntimeChoice};
 use sandbar_storage::{
     BaseRecord, ForkPoint, OpenedStorage, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView, Usage,
     VolumeSpec,
@@ -148,6 +148,7 @@ fn with_faults<F: Future<Output = ()>>(case: impl FnOnce(Arc<Host>, Arc<Faulty>)
         });
         let config = HostConfig {
             data_dir: fixture.scratch().join("data"),
+            container_runtime: RuntimeChoice::Named(RuntimeKind::None),
             health_check_interval: std::time::Duration::from_millis(20),
             ..HostConfig::default()
         };
