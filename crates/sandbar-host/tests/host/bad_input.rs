@@ -97,7 +97,7 @@ fn a_spec_the_host_cannot_keep_is_refused_and_nothing_is_made() {
         let mut network = spec("s");
         network.network = Some(NetworkAccess::None);
         let mut memory = spec("s");
-        memory.resources.memory = Some(ByteCount::mib(64));
+        memory.resources.memory = Some(ByteCount(0));
         for (spec, code, field) in [
             (unknown_base, ErrorCode::BaseNotFound, "base_snapshot"),
             (quota, ErrorCode::InvalidArgument, "quota"),
