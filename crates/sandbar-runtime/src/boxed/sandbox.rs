@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle, StdinMode,
-    cgroup::{CommandGroup, SessionGroups},
+    cgroup::{CommandGroup, SessionGroups, SessionLease},
     environment::{Invocation, text},
     output::OutputStream,
     protocol::{ExecOrder, GroupPlace, Stage, Streams},
@@ -38,8 +38,6 @@ use crate::{
 
 const DEFAULT_DIRECTORY: &str = "/workspace";
 const DEFAULT_OUTPUT: ByteCount = ByteCount::mib(10);
-/// Groups kept for commands to come.
-const SPARE_GROUPS: usize = 8;
 
 /// How streams reach the commands of a box.
 #[derive(Debug)]
@@ -54,7 +52,7 @@ pub(crate) enum CommandStreams {
 #[derive(Debug)]
 pub(crate) struct BoxSandbox {
     link: Arc<InitLink>,
-    groups: Option<Arc<SessionGroups>>,
+    groups: Option<Arc<SessionLease>>,
     /// Init keeps the processes of a command together, because the host cannot see them.
     init_keeps_groups: bool,
     streams: CommandStreams,
@@ -71,20 +69,20 @@ impl BoxSandbox {
     /// A box whose processes the host sees.
     pub(crate) fn new(
         link: InitLink,
-        groups: Option<SessionGroups>,
+        groups: Option<SessionLease>,
         held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
     ) -> Self {
         Self::over(link, groups.map(Arc::new), false, CommandStreams::Passed, held)
     }
 
     /// A box with another kernel.
-    pub(crate) fn in_guest(link: InitLink, groups: Option<Arc<SessionGroups>>, streams: CommandStreams) -> Self {
+    pub(crate) fn in_guest(link: InitLink, groups: Option<Arc<SessionLease>>, streams: CommandStreams) -> Self {
         Self::over(link, groups, true, streams, None)
     }
 
     fn over(
         link: InitLink,
-        groups: Option<Arc<SessionGroups>>,
+        groups: Option<Arc<SessionLease>>,
         init_keeps_groups: bool,
         streams: CommandStreams,
         held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
@@ -108,7 +106,7 @@ impl BoxSandbox {
         let Some(groups) = self.groups.as_ref().filter(|_| !self.init_keeps_groups) else { return };
         if self.next.load(Ordering::Relaxed).is_multiple_of(MANY) {
             let groups = Arc::clone(groups);
-            self.supervisors.spawn_blocking(move || groups.tidy(SPARE_GROUPS));
+            self.supervisors.spawn_blocking(move || groups.thin_out());
         }
     }
 
@@ -214,7 +212,7 @@ impl BoxSandbox {
     }
 
     fn groups(&self) -> Result<&SessionGroups> {
-        self.groups.as_deref().ok_or_else(|| {
+        self.groups.as_ref().map(|lease| &***lease).ok_or_else(|| {
             Error::new(ErrorCode::InvalidState, "processes cannot be frozen here, since cgroups cannot be used")
                 .with_hint("see the capability `pause`")
         })
@@ -263,10 +261,10 @@ impl Sandbox for BoxSandbox {
             self.supervisors.wait().await;
             self.link.ended().await;
         });
-        if let Some(groups) = &self.groups {
-            groups.end().map_err(|error| Error::io("end the processes of a session", error))?;
+        match &self.groups {
+            Some(groups) => groups.empty().map_err(|error| Error::io("end the processes of a session", error)),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -144,8 +144,13 @@ impl Group {
 
     /// Ends everything in the group, waits until it is gone, and removes the group.
     pub(super) fn end(&self) -> io::Result<()> {
-        self.wait_for("populated 0", Self::kill)?;
+        self.empty()?;
         self.remove()
+    }
+
+    /// Ends everything in the group and waits until it is gone.
+    pub(super) fn empty(&self) -> io::Result<()> {
+        self.wait_for("populated 0", Self::kill)
     }
 
     /// Removes an empty group with the empty groups below it; an error when something still runs in it.

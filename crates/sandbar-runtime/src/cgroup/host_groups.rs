@@ -2,10 +2,11 @@
 
 use std::{
     io,
+    ops::{Deref, DerefMut},
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -17,8 +18,8 @@ use super::{
     session_groups::SessionGroups,
 };
 
-/// How many sessions find their groups made.
-const READY: usize = 4;
+/// How many groups are kept for sessions to come.
+const READY: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct HostGroups {
@@ -28,8 +29,9 @@ pub(crate) struct HostGroups {
     /// Controllers that live in a v1 hierarchy.
     beside: Vec<(Controller, Arc<Group>)>,
     next: AtomicU64,
-    /// Groups for sessions to come, made while nobody waited.
+    /// Groups for sessions to come.
     ready: Mutex<Vec<SessionGroups>>,
+    is_closed: AtomicBool,
 }
 
 impl HostGroups {
@@ -56,7 +58,14 @@ impl HostGroups {
                             Some((*controller, Arc::new(Group::create(parent.join(name)).ok()?)))
                         })
                         .collect();
-                    return Ok(Self { unified, inside, beside, next: AtomicU64::new(1), ready: Mutex::default() });
+                    return Ok(Self {
+                        unified,
+                        inside,
+                        beside,
+                        next: AtomicU64::new(1),
+                        ready: Mutex::default(),
+                        is_closed: AtomicBool::new(false),
+                    });
                 }
                 Err(error) => reason = format!("`{}` is not usable: {error}", parent.display()),
             }
@@ -84,18 +93,26 @@ impl HostGroups {
         self.inside.contains(&wanted) || self.beside.iter().any(|(controller, _)| *controller == wanted)
     }
 
-    /// Groups for a session. Their names are numbers, so that they can be made ahead.
-    pub(crate) fn session(&self) -> io::Result<SessionGroups> {
+    /// Groups for a session: those of one that has ended, or new ones. Making and removing groups costs a good part of what
+    /// a new box costs. Their names are numbers, since sessions come and go.
+    pub(crate) fn session(self: &Arc<Self>) -> io::Result<SessionLease> {
         let ready = self.ready().pop();
-        ready.map_or_else(|| self.make_session(), Ok)
+        let groups = ready.map_or_else(|| self.make_session(), Ok)?;
+        Ok(SessionLease { groups: Some(groups), host: Arc::clone(self) })
     }
 
-    /// Makes groups ahead of the next session.
-    pub(crate) fn prepare(&self) {
-        while self.ready().len() < READY {
-            // Without them, the next session makes its own and tells why it could not.
-            let Ok(session) = self.make_session() else { return };
-            self.ready().push(session);
+    /// Keeps the groups of a session that has ended for another one.
+    fn take_back(&self, mut groups: SessionGroups) {
+        if let Err(error) = groups.empty() {
+            tracing::warn!(%error, "could not end the processes of a session");
+            return;
+        }
+        if self.is_closed.load(Ordering::SeqCst) || groups.reset().is_err() {
+            return;
+        }
+        let mut ready = self.ready();
+        if ready.len() < READY {
+            ready.push(groups);
         }
     }
 
@@ -114,12 +131,43 @@ impl HostGroups {
 
     /// Ends everything, the adopted process too.
     pub(crate) fn end(&self) -> io::Result<()> {
+        self.is_closed.store(true, Ordering::SeqCst);
         self.ready().clear();
         self.unified.end()?;
         for (_, group) in &self.beside {
             group.remove()?;
         }
         Ok(())
+    }
+}
+
+/// The groups of a session as long as it needs them; whatever runs in them ends with the lease.
+#[derive(Debug)]
+pub(crate) struct SessionLease {
+    groups: Option<SessionGroups>,
+    host: Arc<HostGroups>,
+}
+
+impl Deref for SessionLease {
+    type Target = SessionGroups;
+
+    fn deref(&self) -> &SessionGroups {
+        // Taken only when the lease is dropped.
+        self.groups.as_ref().unwrap_or_else(|| unreachable!("a lease without groups"))
+    }
+}
+
+impl DerefMut for SessionLease {
+    fn deref_mut(&mut self) -> &mut SessionGroups {
+        self.groups.as_mut().unwrap_or_else(|| unreachable!("a lease without groups"))
+    }
+}
+
+impl Drop for SessionLease {
+    fn drop(&mut self) {
+        if let Some(groups) = self.groups.take() {
+            self.host.take_back(groups);
+        }
     }
 }
 

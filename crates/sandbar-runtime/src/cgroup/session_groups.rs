@@ -17,6 +17,8 @@ use crate::SandboxStats;
 
 /// Length of the period CPU time is counted in, in microseconds.
 const CPU_PERIOD: u64 = 100_000;
+/// Groups of commands kept for commands to come.
+const SPARE: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct SessionGroups {
@@ -32,6 +34,8 @@ pub(crate) struct SessionGroups {
     commands: Mutex<Vec<Arc<CommandGroup>>>,
     /// Of groups that were removed.
     oom_kills: AtomicU64,
+    /// What earlier sessions in these groups used, which the kernel goes on counting.
+    before: SandboxStats,
 }
 
 impl SessionGroups {
@@ -52,6 +56,7 @@ impl SessionGroups {
             next: AtomicU64::new(1),
             commands: Mutex::default(),
             oom_kills: AtomicU64::new(0),
+            before: SandboxStats::default(),
         };
         // CPU time is counted by the kernel anyway; its group is made when somebody asks for a limit.
         for beside in groups.beside.iter().filter(|beside| beside.controller != Controller::Cpu) {
@@ -119,8 +124,8 @@ impl SessionGroups {
         Ok(group)
     }
 
-    /// Removes groups that have become free, but for a few. Returns how many are left.
-    pub(crate) fn tidy(&self, spare: usize) -> usize {
+    /// Removes groups that have become free, but for a few.
+    fn tidy(&self, spare: usize) {
         let mut commands = self.commands();
         let mut kept = 0;
         commands.retain(|group| {
@@ -138,7 +143,11 @@ impl SessionGroups {
             }
             !removed
         });
-        commands.len()
+    }
+
+    /// Removes groups of commands that have ended, when there are many.
+    pub(crate) fn thin_out(&self) {
+        self.tidy(SPARE);
     }
 
     fn commands(&self) -> MutexGuard<'_, Vec<Arc<CommandGroup>>> {
@@ -184,7 +193,40 @@ impl SessionGroups {
         self.unified.thaw()
     }
 
+    /// What the session uses and has used.
     pub(crate) fn stats(&self) -> SandboxStats {
+        let (all, before) = (self.counters(), &self.before);
+        let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then.unwrap_or(0)));
+        SandboxStats {
+            cpu_time: all.cpu_time.map(|time| time.saturating_sub(before.cpu_time.unwrap_or_default())),
+            refused_forks: since(all.refused_forks, before.refused_forks),
+            oom_kills: since(all.oom_kills, before.oom_kills),
+            ..all
+        }
+    }
+
+    /// Ends everything in the session, and waits until it is gone.
+    pub(crate) fn empty(&self) -> io::Result<()> {
+        self.unified.empty()
+    }
+
+    /// As new, for another session.
+    pub(super) fn reset(&mut self) -> io::Result<()> {
+        self.unified.thaw()?;
+        self.tidy(SPARE);
+        self.limits = Resources::default();
+        for controller in Controller::ALL {
+            let made = self.inside.contains(&controller)
+                || self.beside.iter().any(|beside| beside.controller == controller && beside.made.get().is_some());
+            if made && let Some((group, unified)) = self.place(controller)? {
+                lift_limit(group, controller, unified)?;
+            }
+        }
+        self.before = self.counters();
+        Ok(())
+    }
+
+    fn counters(&self) -> SandboxStats {
         let memory = |one: &str, two: &str| {
             let (group, unified) = self.place(Controller::Memory).ok()??;
             group.number(if unified { two } else { one }).map(ByteCount)
@@ -311,6 +353,26 @@ impl CommandGroup {
 impl AsFd for CommandGroup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.unified.as_fd()
+    }
+}
+
+/// Takes a limit away, and forgets the highest use there was.
+fn lift_limit(group: &Group, controller: Controller, unified: bool) -> io::Result<()> {
+    match (controller, unified) {
+        (Controller::Cpu, true) => group.write("cpu.max", "max"),
+        (Controller::Cpu, false) => group.write("cpu.cfs_quota_us", "-1"),
+        (Controller::Pids, _) => group.write("pids.max", "max"),
+        (Controller::Memory, true) => {
+            group.write("memory.max", "max")?;
+            let _ = group.write("memory.swap.max", "max");
+            let _ = group.write("memory.peak", "0");
+            Ok(())
+        }
+        (Controller::Memory, false) => {
+            let _ = group.write("memory.memsw.limit_in_bytes", "-1");
+            group.write("memory.limit_in_bytes", "-1")?;
+            group.write("memory.max_usage_in_bytes", "0")
+        }
     }
 }
 

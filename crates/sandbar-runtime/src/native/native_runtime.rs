@@ -20,7 +20,7 @@ use super::{landlock, owners::OwnerPool, spawner::Spawner};
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
     boxed::{BoxSandbox, InitLink, LinkSockets},
-    cgroup::{HostGroups, SessionGroups},
+    cgroup::{HostGroups, SessionLease},
     environment::text,
     protocol::{BoxOrder, InitMode, RootPlace, UserPlace},
 };
@@ -78,7 +78,7 @@ impl NativeRuntime {
         })
     }
 
-    fn session_groups(&self, spec: &SandboxSpec<'_>, owner: u32) -> Result<Option<SessionGroups>> {
+    fn session_groups(&self, spec: &SandboxSpec<'_>, owner: u32) -> Result<Option<SessionLease>> {
         let Some(groups) = &self.groups else { return Ok(None) };
         let made = groups.session().and_then(|mut session| {
             session.limit(spec.resources)?;
@@ -99,7 +99,7 @@ impl NativeRuntime {
         let groups = self.session_groups(spec, first_owner)?;
         let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
         let tree = if owners.is_some() { Some(detached(spec.root).map_err(failed)?) } else { None };
-        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), SessionGroups::doors).map_err(failed)?;
+        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.doors()).map_err(failed)?;
         let order = BoxOrder {
             mode: InitMode::Walled,
             root: if tree.is_some() { RootPlace::Tree } else { RootPlace::Directory },
@@ -115,7 +115,7 @@ impl NativeRuntime {
             .map(AsFd::as_fd)
             .chain(tree.as_ref().map(AsFd::as_fd))
             .chain(owners.as_ref().map(|map| map.as_fd()))
-            .chain(groups.as_ref().map(SessionGroups::init))
+            .chain(groups.as_ref().map(|groups| groups.init()))
             .chain(doors.iter().map(AsFd::as_fd))
             .collect();
         self.spawner.make_box(order, &descriptors).map_err(failed)?;
@@ -123,13 +123,6 @@ impl NativeRuntime {
         drop(theirs);
         let link = InitLink::open(ours);
         Ok(BoxSandbox::new(link?, groups, owners.map(|map| map as _)))
-    }
-
-    /// Makes what the next box needs, while nobody waits.
-    fn prepare(&self) {
-        if let Some(groups) = self.groups.clone() {
-            tokio::task::spawn_blocking(move || groups.prepare());
-        }
     }
 }
 
@@ -160,9 +153,7 @@ impl Runtime for NativeRuntime {
     }
 
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
-        let made = self.make(spec)?;
-        self.prepare();
-        Ok(Arc::new(made))
+        Ok(Arc::new(self.make(spec)?))
     }
 
     fn close(&self) -> Result<()> {

@@ -16,7 +16,7 @@ use sandbar_core::{Capability, Error, NetworkAccess, OwnerMap, Resources, Result
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
     boxed::{BoxSandbox, InitLink, LinkSockets},
-    cgroup::{HostGroups, SessionGroups},
+    cgroup::HostGroups,
     native::spawner::Spawner,
     protocol::{BoxOrder, InitMode, RootPlace, UserPlace},
 };
@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub struct NoneRuntime {
     spawner: Spawner,
-    groups: Option<HostGroups>,
+    groups: Option<Arc<HostGroups>>,
     isolation: String,
     facts: RuntimeFacts,
 }
@@ -62,7 +62,7 @@ impl NoneRuntime {
             checkpoint: Capability::no("runtime `none` cannot write running processes to disk"),
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
         };
-        Ok(Self { spawner, groups: groups.ok(), isolation, facts })
+        Ok(Self { spawner, groups: groups.ok().map(Arc::new), isolation, facts })
     }
 }
 
@@ -109,7 +109,7 @@ impl Runtime for NoneRuntime {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             (openat(CWD, spec.root, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?, None)
         };
-        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), SessionGroups::doors).map_err(failed)?;
+        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.doors()).map_err(failed)?;
         let order = BoxOrder {
             mode: InitMode::Open,
             root: if own_tree { RootPlace::Tree } else { RootPlace::Host },
@@ -124,7 +124,7 @@ impl Runtime for NoneRuntime {
             .iter()
             .map(AsFd::as_fd)
             .chain([root.as_fd()])
-            .chain(groups.as_ref().map(SessionGroups::init))
+            .chain(groups.as_ref().map(|groups| groups.init()))
             .chain(doors.iter().map(AsFd::as_fd))
             .chain(devices.as_ref().map(AsFd::as_fd))
             .collect();
