@@ -2,10 +2,13 @@
 
 use std::{fs, io, path::Path, process::Command};
 
-use crate::verdict::Inconclusive;
+use crate::{call::call, verdict::Inconclusive};
 
 /// The command that prints the privileges of this process, for [`Privileges::of_program`].
 pub(crate) const REPORT: &str = "report-privileges";
+
+/// The line for `no_new_privs`, under a name of ours.
+const GAINS_NOTHING: &str = "GainsNothing";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Privileges {
@@ -54,13 +57,15 @@ impl Privileges {
             bounding: set("CapBnd")?,
             // Old kernels, and those that only look like one, may not tell these.
             ambient: set("CapAmb").unwrap_or(0),
-            gains_nothing: field("NoNewPrivs").is_ok_and(|value| value == "1"),
+            gains_nothing: field(GAINS_NOTHING)? == "1",
             seccomp: field("Seccomp").ok().and_then(|value| value.parse().ok()).unwrap_or(0),
         })
     }
 }
 
-/// Where the kernel keeps them.
+/// What `/proc/self/status` tells, and what it does not tell everywhere.
 pub(crate) fn report() -> String {
-    fs::read_to_string("/proc/self/status").unwrap_or_default()
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let gains_nothing = call!(SYS_prctl, libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0).unwrap_or_default();
+    format!("{status}{GAINS_NOTHING}:\t{gains_nothing}\n")
 }

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    fs, io,
+    env, fs, io,
     path::{Path, PathBuf},
     process,
     time::{SystemTime, UNIX_EPOCH},
@@ -19,17 +19,14 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Below `/tmp`, or where else a box lets its user write.
+    /// Below `/tmp`, or where the program was started.
     pub(crate) fn new() -> io::Result<Self> {
-        ["/tmp", "/workspace"]
-            .iter()
-            .find_map(|place| Self::below(Path::new(place)).ok())
-            .map_or_else(|| Self::below(Path::new("/")), Ok)
+        Self::below(Path::new("/tmp")).or_else(|_| Self::here())
     }
 
-    /// In the root file system, which `/tmp` may not be part of.
-    pub(crate) fn in_root() -> io::Result<Self> {
-        Self::below(Path::new("/workspace")).or_else(|_| Self::below(Path::new("/")))
+    /// Where the program was started: in a box that is in the root file system, which `/tmp` may not be part of.
+    pub(crate) fn here() -> io::Result<Self> {
+        Self::below(&env::current_dir()?)
     }
 
     pub(crate) fn below(place: &Path) -> io::Result<Self> {

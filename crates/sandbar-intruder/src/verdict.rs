@@ -63,8 +63,8 @@ pub(crate) fn refused<T>(result: io::Result<T>, reached: impl fmt::Display) -> O
     }
 }
 
-/// For a call made so that it cannot succeed: unless the kernel says that this caller may not, or knows no such call or
-/// process, its permission check was passed.
+/// For a call made so that it cannot succeed: unless the kernel says that this caller may not, or that there is nothing
+/// to call, its permission check was passed.
 pub(crate) fn not_permitted<T>(result: io::Result<T>, reached: impl fmt::Display) -> Outcome {
     match result {
         Ok(_) => escaped(reached),
@@ -74,5 +74,8 @@ pub(crate) fn not_permitted<T>(result: io::Result<T>, reached: impl fmt::Display
 }
 
 fn is_refusal(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::PermissionDenied || matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::ESRCH))
+    const ABSENT: [i32; 6] =
+        [libc::ENOSYS, libc::EOPNOTSUPP, libc::EPROTONOSUPPORT, libc::EAFNOSUPPORT, libc::ENOTTY, libc::ESRCH];
+    error.kind() == io::ErrorKind::PermissionDenied
+        || error.raw_os_error().is_some_and(|number| ABSENT.contains(&number))
 }

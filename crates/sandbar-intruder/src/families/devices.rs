@@ -15,7 +15,7 @@ use crate::{
     call::{call, open, text},
     facts::Facts,
     scratch::Scratch,
-    verdict::{Outcome, escaped, held, refused},
+    verdict::{Outcome, Verdict, escaped, held, refused},
 };
 
 pub(crate) const FAMILY: Family = Family {
@@ -40,8 +40,8 @@ pub(crate) const FAMILY: Family = Family {
             "node-virtual-disk",
             "makes nodes for virtual disks (253:0, 254:0); escaped when one is made",
             |_| match make(libc::S_IFBLK, 253, 0)? {
-                crate::verdict::Verdict::Held(_) => make(libc::S_IFBLK, 254, 0),
-                escape @ crate::verdict::Verdict::Escaped(_) => Ok(escape),
+                Verdict::Held(_) => make(libc::S_IFBLK, 254, 0),
+                escape @ Verdict::Escaped(_) => Ok(escape),
             },
         ),
         Attempt::new("node-loop", "makes a node for a loop device (7:0); escaped when it is made", |_| {
@@ -105,13 +105,24 @@ pub(crate) const FAMILY: Family = Family {
     ],
 };
 
+/// To look at a device without waiting for it or taking it for a terminal.
+const READ: i32 = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY;
+
 fn make_at(path: &Path, kind: u32, major: u32, minor: u32) -> io::Result<usize> {
     call!(SYS_mknodat, libc::AT_FDCWD, &text(path)?, kind | 0o600, libc::makedev(major, minor))
 }
 
 fn make(kind: u32, major: u32, minor: u32) -> Outcome {
     let scratch = Scratch::new()?;
-    refused(make_at(&scratch.name("node"), kind, major, minor), format!("made a node for {major}:{minor}"))
+    let node = scratch.name("node");
+    if let Err(error) = make_at(&node, kind, major, minor) {
+        return held(error);
+    }
+    // Opened and not read. Without the device a node is of no use here, but its layer may be used elsewhere.
+    match open(&node, READ) {
+        Ok(_) => escaped(format!("made a node for {major}:{minor}, and it opens")),
+        Err(error) => escaped(format!("made a node for {major}:{minor}, and it does not open: {error}")),
+    }
 }
 
 fn node_through_link(_: &Facts) -> Outcome {
@@ -124,7 +135,7 @@ fn node_through_link(_: &Facts) -> Outcome {
 }
 
 fn whiteout(_: &Facts) -> Outcome {
-    let scratch = Scratch::in_root()?;
+    let scratch = Scratch::here()?;
     refused(make_at(&scratch.name("whiteout"), libc::S_IFCHR, 0, 0), "made a whiteout")
 }
 
@@ -136,7 +147,7 @@ fn open_device(path: &str) -> Outcome {
 fn open_any(paths: &[&str]) -> Outcome {
     let mut last = String::new();
     for path in paths {
-        match open(Path::new(path), libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY) {
+        match open(Path::new(path), READ) {
             Ok(device) => {
                 let metadata = File::from(device).metadata()?;
                 let kind = metadata.file_type();
@@ -161,7 +172,7 @@ fn terminals_of_others(_: &Facts) -> Outcome {
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.to_string_lossy().into_owned();
         let foreign = name != "/dev/pts/ptmx" && device_of(&name).is_none_or(|device| !own.contains(&device));
-        if foreign && open(&path, libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY).is_ok() {
+        if foreign && open(&path, READ).is_ok() {
             return escaped(format!("opened {name}"));
         }
     }
@@ -176,7 +187,7 @@ fn device_of(path: &str) -> Option<u64> {
 fn terminal_call(request: u64) -> Outcome {
     let mut terminals: Vec<(String, OwnedFd)> = Vec::new();
     for path in ["/dev/tty", "/dev/console", "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2"] {
-        if let Ok(terminal) = open(Path::new(path), libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY) {
+        if let Ok(terminal) = open(Path::new(path), READ) {
             terminals.push((path.to_owned(), terminal));
         }
     }

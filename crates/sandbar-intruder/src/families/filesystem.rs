@@ -181,7 +181,7 @@ fn immutable(_: &Facts) -> Outcome {
     const GET_FLAGS: u32 = 0x8008_6601;
     const SET_FLAGS: u32 = 0x4008_6602;
     const IMMUTABLE: u64 = 0x10;
-    let scratch = Scratch::in_root()?;
+    let scratch = Scratch::here()?;
     let file = File::open(scratch.file("file", b"")?)?;
     let mut flags = 0_u64;
     if let Err(error) = call!(SYS_ioctl, file.as_raw_fd(), GET_FLAGS, Argument::write(&mut flags)) {

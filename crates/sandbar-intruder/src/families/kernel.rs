@@ -61,11 +61,6 @@ pub(crate) const FAMILY: Family = Family {
         Attempt::new("personality", "makes all readable memory executable; escaped when the kernel agrees", |_| {
             refused(call!(SYS_personality, libc::READ_IMPLIES_EXEC), "memory has no protection from itself")
         }),
-        Attempt::new(
-            "filter-listener",
-            "listens to system calls of others in its place; escaped when it gets a listener",
-            |_| filter_listener(),
-        ),
     ],
 };
 
@@ -126,24 +121,4 @@ fn page_frames(_: &Facts) -> Outcome {
         0 => held("the kernel keeps it for itself"),
         frame => escaped(format!("page frame {frame:#x}")),
     }
-}
-
-/// `struct sock_fprog`.
-#[repr(C)]
-struct Filter {
-    length: u16,
-    instructions: usize,
-}
-
-fn filter_listener() -> Outcome {
-    const SET_FILTER: i32 = 1;
-    const NEW_LISTENER: i32 = 8;
-    // One instruction: allow everything.
-    let instructions = [0x06_u64 | 0x7fff_0000 << 32];
-    let filter = Filter { length: 1, instructions: instructions.as_ptr().expose_provenance() };
-    // A filter that allows everything changes nothing for this process.
-    refused(
-        descriptor(call!(SYS_seccomp, SET_FILTER, NEW_LISTENER, Argument::read(&filter))),
-        "could answer system calls in place of the kernel",
-    )
 }

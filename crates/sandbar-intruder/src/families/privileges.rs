@@ -50,7 +50,7 @@ pub(crate) const FAMILY: Family = Family {
             )
         }),
         Attempt::new("secure-bits", "sets its secure bits to what they are; escaped when it may", |_| {
-            let bits = call!(SYS_prctl, libc::PR_GET_SECUREBITS, 0, 0, 0, 0)?;
+            let bits = call!(SYS_prctl, libc::PR_GET_SECUREBITS, 0, 0, 0, 0).unwrap_or_default();
             refused(call!(SYS_prctl, libc::PR_SET_SECUREBITS, bits, 0, 0, 0), "may change them")
         }),
         Attempt::new("user-change", "becomes another user; escaped when it may", |_| {
@@ -60,7 +60,7 @@ pub(crate) const FAMILY: Family = Family {
             refused(call!(SYS_setgroups, 0, Argument::NULL), "gave them up")
         }),
         Attempt::new("owner-change", "gives a file of its own to another user; escaped when it may", |_| {
-            let scratch = Scratch::in_root()?;
+            let scratch = Scratch::here()?;
             refused(chown(scratch.file("file", b"")?, Some(STRANGER), None), "gave it away")
         }),
         Attempt::new(
@@ -167,7 +167,7 @@ fn compare(own: &Privileges, other: &Privileges) -> Outcome {
 }
 
 fn set_file_capabilities(version: u8) -> Outcome {
-    let scratch = Scratch::in_root()?;
+    let scratch = Scratch::here()?;
     let file = scratch.file("program", b"")?;
     // The version with the effective bit, the permitted and inheritable sets, and from version 3 on the root user.
     let mut value = vec![1, 0, 0, version];
@@ -181,7 +181,7 @@ fn set_file_capabilities(version: u8) -> Outcome {
 }
 
 fn set_attribute(name: &str, value: &[u8]) -> Outcome {
-    let scratch = Scratch::in_root()?;
+    let scratch = Scratch::here()?;
     let directory = scratch.directory("directory")?;
     let file = scratch.file("file", b"")?;
     let on_directory = set_attribute_of(&directory, name, value);

@@ -65,7 +65,9 @@ pub(crate) const FAMILY: Family = Family {
             let length = log.len();
             match call!(SYS_syslog, READ_ALL, Argument::write(&mut log), length) {
                 Ok(0) => held("empty"),
-                result => refused(result, "read it"),
+                // The end is enough to know whose it is.
+                Ok(length) => escaped(String::from_utf8_lossy(&log[length.saturating_sub(200)..length])),
+                Err(error) => held(error),
             }
         }),
         Attempt::new("hang-up", "hangs up its terminal, after it has left it; escaped when it may", |_| {
