@@ -7,6 +7,7 @@
 //! | `shared-file` | path, on the host, of a file in `/dev/shm` that holds the secret |
 //! | `host-pid` | a process of the host, with the secret in its environment |
 //! | `abstract-socket` | name of an abstract socket; sends a descriptor to whoever connects |
+//! | `datagram-socket` | name of an abstract socket for datagrams |
 //! | `control-socket` | the same under a name `runsc` would use |
 //! | `socket` | path, on the host, of a socket |
 //! | `port` | TCP port of 127.0.0.1 on the host |

@@ -65,8 +65,8 @@ pub(crate) const FAMILY: Family = Family {
             let length = log.len();
             match call!(SYS_syslog, READ_ALL, Argument::write(&mut log), length) {
                 Ok(0) => held("empty"),
-                // The end is enough to know whose it is.
-                Ok(length) => escaped(String::from_utf8_lossy(&log[length.saturating_sub(200)..length])),
+                // The first line is enough to know whose it is.
+                Ok(length) => escaped(String::from_utf8_lossy(&log[..length.min(100)])),
                 Err(error) => held(error),
             }
         }),
