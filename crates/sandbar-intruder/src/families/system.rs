@@ -71,7 +71,7 @@ pub(crate) const FAMILY: Family = Family {
             }
         }),
         Attempt::new("hang-up", "hangs up its terminal, after it has left it; escaped when it may", |_| {
-            let _ = call!(SYS_setsid);
+            call!(SYS_setsid)?;
             refused(call!(SYS_vhangup), "may hang up")
         }),
     ],

@@ -1,6 +1,8 @@
 //! A session root made of this machine's programs, and a sandbox over it.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up has failed")]
 
+mod ended;
+
 use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -13,7 +15,9 @@ use rustix::{
     thread::{UnshareFlags, unshare_unsafe},
 };
 use sandbar_core::{Resources, Result, SessionId};
-use sandbar_runtime::{ExecEvent, ExecSpec, ExitStatus, NoneRuntime, RunningCommand, Runtime, Sandbox, SandboxSpec};
+use sandbar_runtime::{ExecSpec, NoneRuntime, RunningCommand, Runtime, Sandbox, SandboxSpec};
+
+pub(crate) use ended::Ended;
 
 pub(crate) fn shell(script: &str) -> ExecSpec {
     ExecSpec::new(["sh", "-c", script])
@@ -148,30 +152,5 @@ impl World {
         tokio::time::timeout(Duration::from_secs(20), waiting)
             .await
             .unwrap_or_else(|_| panic!("waited in vain: {what}"));
-    }
-}
-
-pub(crate) struct Ended {
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-    pub(crate) status: ExitStatus,
-}
-
-impl Ended {
-    pub(crate) async fn of(mut command: RunningCommand) -> Self {
-        let (mut stdout, mut stderr, mut status) = (Vec::new(), Vec::new(), None);
-        while let Some(event) = command.next_event().await {
-            assert!(status.is_none(), "an event came after the exit");
-            match event {
-                ExecEvent::Stdout(bytes) => stdout.extend_from_slice(&bytes),
-                ExecEvent::Stderr(bytes) => stderr.extend_from_slice(&bytes),
-                ExecEvent::Exited(exit) => status = Some(exit),
-            }
-        }
-        Self {
-            stdout: String::from_utf8(stdout).unwrap(),
-            stderr: String::from_utf8(stderr).unwrap(),
-            status: status.expect("an exit"),
-        }
     }
 }
