@@ -1,8 +1,8 @@
 //! The attempts can succeed: outside of a box, where nothing holds them, they say so.
 //!
-//! They run as root in mount, process, IPC and host name namespaces that end with the test. Only those are run that reach
-//! what the test itself has made, or ask for permission and nothing else: no disk, no clock, no cgroup, no switch of
-//! the kernel and no process of anybody else is touched.
+//! They run as root in mount, process, IPC and host name namespaces that end with the test. Only those are run that
+//! reach what the test itself has made, or ask for permission and nothing else: no disk, no clock, no cgroup, no switch
+//! of the kernel and no process of anybody else is touched.
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::{

@@ -14,8 +14,8 @@ use tokio::runtime::Handle;
 
 use crate::ended::Ended;
 
-/// LEAD: the one function to fill in. `name` is the host's, for cgroups and directories of the runtime. The calling thread
-/// is in a mount namespace of its own and inside a tokio runtime.
+/// LEAD: the one function to fill in. `name` is the host's, for cgroups and directories of the runtime. The calling
+/// thread is in a mount namespace of its own and inside a tokio runtime.
 fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
     match kind {
         RuntimeKind::None => Arc::new(NoneRuntime::open(name)),

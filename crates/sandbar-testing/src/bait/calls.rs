@@ -39,8 +39,8 @@ pub(super) fn share_memory(content: &str) -> io::Result<i64> {
     if place.addr() == usize::MAX {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the place is SIZE bytes long and only ours to write. Marked for removal, the segment lives as long as this
-    // process.
+    // SAFETY: the place is SIZE bytes long and only ours to write. Marked for removal, the segment lives as long as
+    // this process.
     unsafe {
         ptr::copy_nonoverlapping(content.as_ptr(), place.cast(), content.len());
         libc::shmctl(segment, libc::IPC_RMID, ptr::null_mut());
