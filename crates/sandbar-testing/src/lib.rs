@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up should stop where it stands")]
 
+mod bait;
 mod condition;
 mod image;
 pub mod measure;
@@ -16,6 +17,7 @@ mod storage_fixture;
 pub mod tree;
 mod zfs_pool;
 
+pub use bait::{Bait, HostState, Intruder};
 pub use condition::eventually;
 pub use image::{FileSystem, Image};
 pub use namespace::private_mounts;

@@ -20,9 +20,7 @@ use rustix::{
     thread::{UnshareFlags, unshare_unsafe},
 };
 use sandbar_core::{OwnerMap, Resources, Result, RuntimeKind, SessionId};
-use sandbar_runtime::{
-    ExecEvent, ExecSpec, ExitStatus, NativeRuntime, NoneRuntime, RunningCommand, Runtime, Sandbox, SandboxSpec,
-};
+use sandbar_runtime::{ExecSpec, NativeRuntime, NoneRuntime, RunningCommand, Runtime, Sandbox, SandboxSpec};
 
 pub(crate) fn shell(script: &str) -> ExecSpec {
     ExecSpec::new(["sh", "-c", script])
@@ -199,30 +197,5 @@ impl World {
         tokio::time::timeout(Duration::from_secs(20), waiting)
             .await
             .unwrap_or_else(|_| panic!("waited in vain: {what}"));
-    }
-}
-
-pub(crate) struct Ended {
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-    pub(crate) status: ExitStatus,
-}
-
-impl Ended {
-    pub(crate) async fn of(mut command: RunningCommand) -> Self {
-        let (mut stdout, mut stderr, mut status) = (Vec::new(), Vec::new(), None);
-        while let Some(event) = command.next_event().await {
-            assert!(status.is_none(), "an event came after the exit");
-            match event {
-                ExecEvent::Stdout(bytes) => stdout.extend_from_slice(&bytes),
-                ExecEvent::Stderr(bytes) => stderr.extend_from_slice(&bytes),
-                ExecEvent::Exited(exit) => status = Some(exit),
-            }
-        }
-        Self {
-            stdout: String::from_utf8(stdout).unwrap(),
-            stderr: String::from_utf8(stderr).unwrap(),
-            status: status.expect("an exit"),
-        }
     }
 }
