@@ -96,11 +96,11 @@ impl InitLink {
             let mut state = lock(&self.state);
             state.starting.remove(&number);
             state.running.remove(&number);
-            return Err(if error.kind() == io::ErrorKind::BrokenPipe {
-                gone()
-            } else {
-                Error::io("talk to the sandbox", error)
-            });
+            return match error.raw_os_error() {
+                Some(libc::EPIPE) => Err(gone()),
+                Some(libc::E2BIG) => Ok(Err((Stage::Exec, error))),
+                _ => Err(Error::io("talk to the sandbox", error)),
+            };
         }
         match start.blocking_recv() {
             Ok(Ok(pid)) => Ok(Ok(StartedCommand { pid, ended })),

@@ -12,10 +12,10 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, mknodat, openat},
+    fs::{CWD, FileType, Gid, Mode, OFlags, Uid, mknodat, openat},
     pipe::{PipeFlags, pipe_with},
 };
-use sandbar_core::{ByteCount, Error, ErrorCode, Result};
+use sandbar_core::{ByteCount, Error, ErrorCode, OwnerMap, Result};
 use tokio::{
     net::unix::pipe::{Receiver, Sender},
     sync::{mpsc, oneshot},
@@ -63,18 +63,14 @@ pub(crate) struct BoxSandbox {
     is_stopped: RwLock<bool>,
     stop: CancellationToken,
     supervisors: TaskTracker,
-    /// Kept as long as the sandbox lives.
-    _held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
+    /// Whose users the commands are, where they are not the host's. Kept as long as the sandbox lives.
+    owners: Option<Arc<OwnerMap>>,
 }
 
 impl BoxSandbox {
     /// A box whose processes the host sees.
-    pub(crate) fn new(
-        link: InitLink,
-        groups: Option<SessionGroups>,
-        held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
-    ) -> Self {
-        Self::over(link, groups.map(Arc::new), false, CommandStreams::Passed, held)
+    pub(crate) fn new(link: InitLink, groups: Option<SessionGroups>, owners: Option<Arc<OwnerMap>>) -> Self {
+        Self::over(link, groups.map(Arc::new), false, CommandStreams::Passed, owners)
     }
 
     /// A box with another kernel.
@@ -87,7 +83,7 @@ impl BoxSandbox {
         groups: Option<Arc<SessionGroups>>,
         init_keeps_groups: bool,
         streams: CommandStreams,
-        held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
+        owners: Option<Arc<OwnerMap>>,
     ) -> Self {
         Self {
             link: Arc::new(link),
@@ -99,7 +95,7 @@ impl BoxSandbox {
             is_stopped: RwLock::new(false),
             stop: CancellationToken::new(),
             supervisors: TaskTracker::new(),
-            _held: held,
+            owners,
         }
     }
 
@@ -123,7 +119,7 @@ impl BoxSandbox {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let group = self.command_group(spec).map_err(io_failed)?;
         let pipes = match &self.streams {
-            CommandStreams::Passed => Pipes::passed(spec.stdin),
+            CommandStreams::Passed => Pipes::passed(spec.stdin, self.owners.as_ref().map(|owners| owners.first())),
             CommandStreams::Named { on_host, inside } => Pipes::named(spec.stdin, on_host, inside, number),
         };
         let pipes = pipes.map_err(io_failed)?;
@@ -258,17 +254,19 @@ impl Sandbox for BoxSandbox {
 
     fn stats(&self) -> Result<SandboxStats> {
         self.tidy();
-        Ok(self.groups.as_ref().map(|groups| groups.stats()).unwrap_or_default())
+        let running = self.left.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(self.groups.as_ref().map(|groups| groups.stats(&running)).unwrap_or_default())
     }
 
     fn stop(&self) -> Result<()> {
-        *self.is_stopped.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.cancel();
         let tokio = tokio::runtime::Handle::current();
+        // First, since a start may be waiting for an init that is frozen, and we for the start.
         if let Some(groups) = &self.groups {
             let _ = groups.kill();
         }
         self.link.hang_up();
+        *self.is_stopped.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.supervisors.close();
         tokio.block_on(async {
             self.supervisors.wait().await;
@@ -308,8 +306,15 @@ struct OurEnds {
 }
 
 impl Pipes {
-    fn passed(stdin: StdinMode) -> io::Result<Self> {
-        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+    /// `owner` is root in the box: it may open its streams again by name, as in `> /dev/stderr`.
+    fn passed(stdin: StdinMode, owner: Option<u32>) -> io::Result<Self> {
+        let pipe = || {
+            let ends = pipe_with(PipeFlags::CLOEXEC)?;
+            if let Some(owner) = owner {
+                rustix::fs::fchown(&ends.0, Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)))?;
+            }
+            io::Result::Ok(ends)
+        };
         let (stdin_reader, stdin_writer) = match stdin {
             StdinMode::Null => (OwnedFd::from(File::open("/dev/null")?), None),
             StdinMode::Piped => pipe().map(|(reader, writer)| (reader, Some(writer)))?,

@@ -30,7 +30,14 @@ pub(crate) struct SessionGroups {
     next: AtomicU64,
     /// A group made while nobody waited.
     ready: Mutex<Option<CommandGroup>>,
-    oom_kills: Arc<AtomicU64>,
+    ended: Arc<EndedCommands>,
+}
+
+/// What groups that are gone have counted.
+#[derive(Debug, Default)]
+struct EndedCommands {
+    oom_kills: AtomicU64,
+    refused_forks: AtomicU64,
 }
 
 impl SessionGroups {
@@ -45,7 +52,7 @@ impl SessionGroups {
             limits: Resources::default(),
             next: AtomicU64::new(1),
             ready: Mutex::default(),
-            oom_kills: Arc::default(),
+            ended: Arc::default(),
         })
     }
 
@@ -118,7 +125,8 @@ impl SessionGroups {
             unified,
             beside: Vec::new(),
             memory_inside: self.inside.contains(&Controller::Memory),
-            oom_kills: Arc::clone(&self.oom_kills),
+            pids_inside: self.inside.contains(&Controller::Pids),
+            ended: Arc::clone(&self.ended),
         };
         if let Some(owner) = self.owner {
             group.unified.delegate(owner)?;
@@ -151,7 +159,8 @@ impl SessionGroups {
         self.unified.thaw()
     }
 
-    pub(crate) fn stats(&self) -> SandboxStats {
+    /// What the session uses; `running` are the groups of commands that are still there.
+    pub(crate) fn stats(&self, running: &[Arc<CommandGroup>]) -> SandboxStats {
         let memory = |one: &str, two: &str| {
             let (group, unified) = self.place(Controller::Memory)?;
             group.number(if unified { two } else { one }).map(ByteCount)
@@ -163,8 +172,14 @@ impl SessionGroups {
             memory_peak: memory("memory.max_usage_in_bytes", "memory.peak"),
             // Init is not the session's.
             processes: pids.and_then(|group| group.number("pids.current")).map(|count| count.saturating_sub(1)),
-            refused_forks: pids.and_then(|group| group.keyed_number("pids.events", "max")),
-            oom_kills: self.place(Controller::Memory).map(|_| self.oom_kills.load(Ordering::Relaxed)),
+            refused_forks: pids.and_then(|group| group.keyed_number("pids.events", "max")).map(|own| {
+                let running: u64 = running.iter().map(|group| group.refused_forks()).sum();
+                own + running + self.ended.refused_forks.load(Ordering::Relaxed)
+            }),
+            oom_kills: self.place(Controller::Memory).map(|_| {
+                let running: u64 = running.iter().map(|group| group.oom_kills()).sum();
+                running + self.ended.oom_kills.load(Ordering::Relaxed)
+            }),
         }
     }
 
@@ -186,7 +201,8 @@ pub(crate) struct CommandGroup {
     unified: Group,
     beside: Vec<(Controller, Group)>,
     memory_inside: bool,
-    oom_kills: Arc<AtomicU64>,
+    pids_inside: bool,
+    ended: Arc<EndedCommands>,
 }
 
 impl CommandGroup {
@@ -204,17 +220,34 @@ impl CommandGroup {
         if self.memory_inside {
             return self.unified.keyed_number("memory.events", "oom_kill").unwrap_or(0);
         }
-        let memory = self.beside.iter().find(|(controller, _)| *controller == Controller::Memory);
-        memory.and_then(|(_, group)| group.keyed_number("memory.oom_control", "oom_kill")).unwrap_or(0)
+        self.beside(Controller::Memory)
+            .and_then(|group| group.keyed_number("memory.oom_control", "oom_kill"))
+            .unwrap_or(0)
+    }
+
+    /// How many forks of the command a process limit has refused and the session's group has not counted.
+    fn refused_forks(&self) -> u64 {
+        let group = if self.pids_inside {
+            // Where this file is, events are counted by all groups above too.
+            Some(&self.unified).filter(|group| group.read("pids.events.local").is_err())
+        } else {
+            self.beside(Controller::Pids)
+        };
+        group.and_then(|group| group.keyed_number("pids.events", "max")).unwrap_or(0)
+    }
+
+    fn beside(&self, controller: Controller) -> Option<&Group> {
+        self.beside.iter().find(|(found, _)| *found == controller).map(|(_, group)| group)
     }
 
     /// Lets go of the groups when nothing runs in them any more.
     pub(crate) fn remove(&self) -> bool {
-        let kills = self.oom_kills();
+        let (oom_kills, refused_forks) = (self.oom_kills(), self.refused_forks());
         if self.unified.remove().is_err() {
             return false;
         }
-        self.oom_kills.fetch_add(kills, Ordering::Relaxed);
+        self.ended.oom_kills.fetch_add(oom_kills, Ordering::Relaxed);
+        self.ended.refused_forks.fetch_add(refused_forks, Ordering::Relaxed);
         for (_, group) in &self.beside {
             if let Err(error) = group.remove() {
                 tracing::warn!(cgroup = %group.directory().display(), %error, "could not remove a command's cgroup");

@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::{
     capabilities, landlock,
-    mounts::{self, BoxRoot, Nodes, Parts},
+    mounts::{self, Nodes, Parts, Users},
     namespaces, seccomp,
 };
 use crate::{
@@ -78,9 +78,10 @@ pub(super) fn run(order: &BoxOrder, mut handles: Handles) -> ! {
     match outcome {
         Ok(()) => {
             let walled = order.mode == InitMode::Walled;
+            // Of the whole session: commands have groups beside ours.
             let kill_switch = cgroup
                 .filter(|_| !walled)
-                .and_then(|group| openat(group, "cgroup.kill", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok());
+                .and_then(|own| openat(own, "../cgroup.kill", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok());
             let below = root.filter(|_| order.root == RootPlace::Host);
             serve(socket, InitSettings { mode: order.mode, below, kill_switch })
         }
@@ -119,29 +120,33 @@ fn set_up(order: &BoxOrder, handles: &mut Handles) -> Result<(), Step> {
 fn wall(order: &BoxOrder, handles: &mut Handles) -> Result<(), Step> {
     let at = |step: &'static CStr| move |error: io::Error| (step, error);
     let ordinary = order.user == UserPlace::Caller;
-    if ordinary {
+    let limits = if ordinary {
         let (uid, gid) = handles.caller;
         namespaces::map_caller(uid, gid).map_err(at(c"map the user"))?;
         namespaces::raise_loopback().map_err(at(c"raise the loopback"))?;
+        let limits = namespaces::namespace_limits().map_err(at(c"find the limits of namespaces"))?;
+        // Before the template covers anything.
+        handles.root = Some(mounts::take(&order.path).map_err(at(c"find the tree"))?);
         mounts::build_template(Nodes::Bound).map_err(at(c"build the template"))?;
+        Some(limits)
     } else {
         // After the cgroups were entered, so that the box sees itself at their root.
         namespaces::unshare(libc::CLONE_NEWCGROUP).map_err(at(c"make the cgroup namespace"))?;
         if let Some(network) = handles.network.take() {
             namespaces::enter(network.as_fd(), libc::CLONE_NEWNET).map_err(at(c"enter the network"))?;
         }
-    }
-    rustix::system::sethostname(order.hostname.as_bytes()).map_err(|errno| (c"set the host name", errno.into()))?;
-    let root = match (order.root, &handles.root) {
-        (RootPlace::Tree, Some(tree)) => BoxRoot::Tree(tree),
-        _ => BoxRoot::Directory(&order.path),
+        None
     };
+    rustix::system::sethostname(order.hostname.as_bytes()).map_err(|errno| (c"set the host name", errno.into()))?;
+    let root = handles.root.as_ref().ok_or((c"find the tree", io::ErrorKind::NotFound.into()))?;
     let translated = handles.owners.as_ref().filter(|_| order.first_owner > 0);
     let owners = translated.map(|namespace| (namespace.as_fd(), order.first_owner));
-    mounts::assemble(&Parts { root, owners }).map_err(at(c"put the file system together"))?;
+    let users = if ordinary { Users::One } else { Users::Many };
+    mounts::assemble(&Parts { root, owners, users }).map_err(at(c"put the file system together"))?;
 
-    if ordinary {
-        namespaces::forbid_namespaces().map_err(at(c"forbid further namespaces"))?;
+    if let Some(limits) = limits {
+        // Only now, since mounts are put together in a namespace too.
+        namespaces::forbid_namespaces(&limits).map_err(at(c"forbid further namespaces"))?;
     } else if let Some(namespace) = handles.owners.take() {
         // The other namespaces belong to the host's own user namespace, in which the box has no say.
         namespaces::enter(namespace.as_fd(), libc::CLONE_NEWUSER).map_err(at(c"enter the user namespace"))?;

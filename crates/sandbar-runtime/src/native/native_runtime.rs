@@ -124,7 +124,7 @@ impl NativeRuntime {
         drop(theirs);
         let link = InitLink::open(ours.into());
         match link {
-            Ok(link) => Ok(BoxSandbox::new(link, groups, owners.map(|map| map as _))),
+            Ok(link) => Ok(BoxSandbox::new(link, groups, owners)),
             Err(error) => {
                 if let Some(groups) = groups {
                     let _ = groups.end();

@@ -89,7 +89,7 @@ impl Drop for HostProcess {
 
 pub(crate) fn nothing_goes_on_running_when_the_host_is_killed(kind: RuntimeKind) {
     if let Ok(name) = std::env::var(HOST) {
-        return World::run_named(kind, &name, Resources::default(), async |world| {
+        return World::run_named(kind, &name, &Resources::default(), async |world| {
             world.finish(shell("setsid -f sleep 4747.2; nohup sleep 4747.3 >/dev/null 2>&1 &")).await;
             let other = world.open_box("two", &Resources::default());
             let _running = [

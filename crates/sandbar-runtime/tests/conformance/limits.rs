@@ -47,7 +47,7 @@ async fn goes_on(neighbour: &TestBox) {
 
 pub(crate) fn a_fork_bomb_is_held_inside_its_box(kind: RuntimeKind) {
     let limits = Resources { cpus: Some(0.5), ..pids(40) };
-    World::run_limited(kind, limits, async |world| {
+    World::run_limited(kind, &limits, async |world| {
         let neighbour = world.open_box("two", &Resources::default());
         let bomb = world.start(ExecSpec::new(["perl", "-e", "fork while 1"])).await.unwrap();
         World::wait_for("the bomb to fill its box", async || world.stats().await.processes == Some(40)).await;
@@ -67,7 +67,7 @@ pub(crate) fn a_fork_bomb_is_held_inside_its_box(kind: RuntimeKind) {
 }
 
 pub(crate) fn a_memory_hog_is_killed_told_and_nobody_else_suffers(kind: RuntimeKind) {
-    World::run_limited(kind, memory(64), async |world| {
+    World::run_limited(kind, &memory(64), async |world| {
         let neighbour = world.open_box("two", &Resources::default());
         let modest = world.start(ExecSpec::new(["sleep", "5050.1"])).await.unwrap();
         let status = world.finish(hog("300M")).await.status;
@@ -99,7 +99,7 @@ pub(crate) fn a_memory_hog_is_killed_told_and_nobody_else_suffers(kind: RuntimeK
 }
 
 pub(crate) fn a_limit_of_a_call_is_its_own(kind: RuntimeKind) {
-    World::run_limited(kind, Resources { memory: Some(ByteCount::mib(512)), ..pids(20) }, async |world| {
+    World::run_limited(kind, &Resources { memory: Some(ByteCount::mib(512)), ..pids(20) }, async |world| {
         let parent = || ExecSpec::new(["perl", "-e", PARENT]);
         // The parent is a process too.
         assert_eq!(world.finish(parent()).await.stdout, "19");
@@ -133,13 +133,13 @@ async fn share(test_box: &TestBox, command: RunningCommand) -> f64 {
     let before = test_box.stats().await.cpu_time.unwrap();
     let status = Ended::of(command).await.status;
     assert!(status.timed_out && status.signal == Some(9));
-    let used = test_box.stats().await.cpu_time.unwrap() - before;
-    used.as_secs_f64() / status.duration.as_secs_f64()
+    let after = test_box.stats().await.cpu_time.unwrap();
+    (after.as_secs_f64() - before.as_secs_f64()) / status.duration.as_secs_f64()
 }
 
 pub(crate) fn a_cpu_burner_gets_its_share_and_no_more(kind: RuntimeKind) {
     let limits = Resources { cpus: Some(0.2), ..Resources::default() };
-    World::run_limited(kind, limits, async |world| {
+    World::run_limited(kind, &limits, async |world| {
         let neighbour = world.open_box("two", &Resources::default());
         let burning = world.start(burner(None)).await.unwrap();
         let other = neighbour.clone();

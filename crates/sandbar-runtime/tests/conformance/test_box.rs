@@ -111,7 +111,9 @@ pub(crate) fn processes_in(group: &str) -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
         .filter(|pid| {
             let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-            groups.contains(group) && !is_zombie(*pid)
+            let unified = groups.lines().find(|line| line.starts_with("0::")).unwrap_or_default();
+            // Only processes that are past their end can be in a group that was removed.
+            unified.contains(group) && !unified.ends_with(" (deleted)") && !is_zombie(*pid)
         })
         .collect()
 }

@@ -113,7 +113,7 @@ impl Tree {
             attr_set: libc::MOUNT_ATTR_IDMAP,
             attr_clr: 0,
             propagation: 0,
-            userns_fd: owners.as_fd().as_raw_fd() as u64,
+            userns_fd: u64::try_from(owners.as_fd().as_raw_fd()).unwrap(),
         };
         // SAFETY: an empty path with the flag for it, and a structure of the size given.
         let outcome = unsafe {

@@ -8,7 +8,7 @@ use sandbar_runtime::{ExecSpec, NativeRuntime, NoneRuntime, Runtime, SandboxSpec
 use crate::{test_box::TestBox, trees::Trees};
 
 /// Longer than any test takes; one that hangs fails here, and cleans up.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 pub(crate) fn shell(script: &str) -> ExecSpec {
     ExecSpec::new(["sh", "-c", script])
@@ -54,21 +54,21 @@ impl Deref for World {
 
 impl World {
     pub(crate) fn run(kind: RuntimeKind, test: impl AsyncFnOnce(&World)) {
-        Self::run_limited(kind, Resources::default(), test);
+        Self::run_limited(kind, &Resources::default(), test);
     }
 
     /// The limits are those of the first box.
-    pub(crate) fn run_limited(kind: RuntimeKind, limits: Resources, test: impl AsyncFnOnce(&World)) {
+    pub(crate) fn run_limited(kind: RuntimeKind, limits: &Resources, test: impl AsyncFnOnce(&World)) {
         Self::run_named(kind, &fresh_name(), limits, test);
     }
 
     /// Runs a test in a mount namespace of its own; every mount goes away with the test's threads.
-    pub(crate) fn run_named(kind: RuntimeKind, name: &str, limits: Resources, test: impl AsyncFnOnce(&World)) {
+    pub(crate) fn run_named(kind: RuntimeKind, name: &str, limits: &Resources, test: impl AsyncFnOnce(&World)) {
         let trees = Trees::new(name);
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         tokio.block_on(async {
             let runtime = open_runtime(kind, name);
-            let first = open_box(&*runtime, &trees, name, "one", &limits, Owners::AsTheRuntimeWishes);
+            let first = open_box(&*runtime, &trees, name, "one", limits, Owners::AsTheRuntimeWishes);
             let world = World { first, runtime, name: name.to_owned(), trees };
             tokio::time::timeout(PATIENCE, test(&world)).await.unwrap_or_else(|_| panic!("the test hangs"));
             world.stop().await;
@@ -100,7 +100,7 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), waiting)
+        tokio::time::timeout(Duration::from_mins(1), waiting)
             .await
             .unwrap_or_else(|_| panic!("waited in vain: {what}"));
     }
