@@ -117,8 +117,12 @@ impl InitLink {
         lock(&self.state).running.remove(&number);
         match answer {
             Ok(Some(ExecAnswer::NotStarted { stage, errno })) => Ok(Err((stage, io::Error::from_raw_os_error(errno)))),
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("talk to the sandbox", error)),
-            _ => Err(gone()),
+            Ok(_) => Err(gone()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EPIPE | libc::ECONNRESET) => Err(gone()),
+                Some(libc::E2BIG) => Ok(Err((Stage::Exec, error))),
+                _ => Err(Error::io("talk to the sandbox", error)),
+            },
         }
     }
 

@@ -5,4 +5,4 @@ mod link;
 mod sandbox;
 
 pub(crate) use link::{InitLink, LinkSockets};
-pub(crate) use sandbox::{BoxSandbox, CommandStreams};
+pub(crate) use sandbox::{BoxSandbox, CommandStreams, Walls};

@@ -12,10 +12,10 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, mknodat, openat},
+    fs::{CWD, FileType, Gid, Mode, OFlags, Uid, mknodat, openat},
     pipe::{PipeFlags, pipe_with},
 };
-use sandbar_core::{ByteCount, Error, ErrorCode, Result};
+use sandbar_core::{ByteCount, Error, ErrorCode, OwnerMap, Result};
 use tokio::{
     net::unix::pipe::{Receiver, Sender},
     sync::{mpsc, oneshot},
@@ -48,62 +48,58 @@ pub(crate) enum CommandStreams {
     Named { on_host: PathBuf, inside: String },
 }
 
+/// What is around a box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walls {
+    /// A process namespace of its own: the kernel ends everything with its init.
+    Namespaces,
+    /// Another kernel: init keeps the processes of a command together, since the host cannot see them.
+    Guest,
+    /// Nothing.
+    None,
+}
+
 /// Commands of one session.
 #[derive(Debug)]
 pub(crate) struct BoxSandbox {
     link: Arc<InitLink>,
     groups: Option<Arc<SessionLease>>,
-    /// Init keeps the processes of a command together, because the host cannot see them.
-    init_keeps_groups: bool,
+    walls: Walls,
     streams: CommandStreams,
     next: AtomicU64,
     /// Taken shared by every start, so that none slips through a stop.
     is_stopped: RwLock<bool>,
     stop: CancellationToken,
     supervisors: TaskTracker,
-    /// Kept as long as the sandbox lives.
-    _held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
+    /// Whose users the commands are, where they are not the host's. Kept as long as the sandbox lives.
+    owners: Option<Arc<OwnerMap>>,
 }
 
 impl BoxSandbox {
-    /// A box whose processes the host sees.
     pub(crate) fn new(
         link: InitLink,
-        groups: Option<SessionLease>,
-        held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
-    ) -> Self {
-        Self::over(link, groups.map(Arc::new), false, CommandStreams::Passed, held)
-    }
-
-    /// A box with another kernel.
-    pub(crate) fn in_guest(link: InitLink, groups: Option<Arc<SessionLease>>, streams: CommandStreams) -> Self {
-        Self::over(link, groups, true, streams, None)
-    }
-
-    fn over(
-        link: InitLink,
+        walls: Walls,
         groups: Option<Arc<SessionLease>>,
-        init_keeps_groups: bool,
         streams: CommandStreams,
-        held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
+        owners: Option<Arc<OwnerMap>>,
     ) -> Self {
         Self {
             link: Arc::new(link),
             groups,
-            init_keeps_groups,
+            walls,
             streams,
             next: AtomicU64::new(1),
             is_stopped: RwLock::new(false),
             stop: CancellationToken::new(),
             supervisors: TaskTracker::new(),
-            _held: held,
+            owners,
         }
     }
 
     /// Removes the groups of commands that have ended, when they have become many; after the caller has its answer.
     fn tidy(&self) {
         const MANY: u64 = 64;
-        let Some(groups) = self.groups.as_ref().filter(|_| !self.init_keeps_groups) else { return };
+        let Some(groups) = self.groups.as_ref().filter(|_| self.walls != Walls::Guest) else { return };
         if self.next.load(Ordering::Relaxed).is_multiple_of(MANY) {
             let groups = Arc::clone(groups);
             self.supervisors.spawn_blocking(move || groups.thin_out());
@@ -112,7 +108,7 @@ impl BoxSandbox {
 
     fn command_group(&self, spec: &ExecSpec) -> io::Result<Option<Arc<CommandGroup>>> {
         match &self.groups {
-            Some(groups) if !self.init_keeps_groups => groups.command(&spec.resources).map(Some),
+            Some(groups) if self.walls != Walls::Guest => groups.command(&spec.resources).map(Some),
             _ => Ok(None),
         }
     }
@@ -122,7 +118,7 @@ impl BoxSandbox {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let group = self.command_group(spec).map_err(io_failed)?;
         let pipes = match &self.streams {
-            CommandStreams::Passed => Pipes::passed(spec.stdin),
+            CommandStreams::Passed => Pipes::passed(spec.stdin, self.owners.as_ref().map(|owners| owners.first())),
             CommandStreams::Named { on_host, inside } => Pipes::named(spec.stdin, on_host, inside, number),
         };
         let pipes = pipes.map_err(io_failed)?;
@@ -138,7 +134,7 @@ impl BoxSandbox {
             streams: pipes.place(),
             group: match &group {
                 Some(_) => GroupPlace::Passed,
-                None if self.init_keeps_groups => GroupPlace::Own,
+                None if self.walls == Walls::Guest => GroupPlace::Own,
                 None => GroupPlace::Nowhere,
             },
             attach: u8::try_from(doors.len()).unwrap_or_default(),
@@ -211,6 +207,11 @@ impl BoxSandbox {
         })
     }
 
+    /// Whether it would not end, or not with all it started, because its init ends.
+    fn must_be_killed(&self, groups: &SessionGroups) -> bool {
+        self.walls != Walls::Namespaces || groups.is_frozen()
+    }
+
     fn groups(&self) -> Result<&SessionGroups> {
         self.groups.as_ref().map(|lease| &***lease).ok_or_else(|| {
             Error::new(ErrorCode::InvalidState, "processes cannot be frozen here, since cgroups cannot be used")
@@ -232,6 +233,10 @@ impl Sandbox for BoxSandbox {
         Ok(running)
     }
 
+    fn cgroup(&self) -> Option<PathBuf> {
+        self.groups.as_ref().map(|groups| groups.directory().to_owned())
+    }
+
     fn is_alive(&self) -> bool {
         !self.link.is_gone()
     }
@@ -249,13 +254,16 @@ impl Sandbox for BoxSandbox {
     }
 
     fn stop(&self) -> Result<()> {
-        *self.is_stopped.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.cancel();
         let tokio = tokio::runtime::Handle::current();
-        if let Some(groups) = &self.groups {
+        if let Some(groups) = &self.groups
+            && self.must_be_killed(groups)
+        {
+            // First, since a start may be waiting for an init that is frozen, and we for the start.
             let _ = groups.kill();
         }
         self.link.hang_up();
+        *self.is_stopped.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.supervisors.close();
         tokio.block_on(async {
             self.supervisors.wait().await;
@@ -271,6 +279,11 @@ impl Sandbox for BoxSandbox {
 impl Drop for BoxSandbox {
     fn drop(&mut self) {
         self.stop.cancel();
+        if let Some(groups) = &self.groups
+            && self.must_be_killed(groups)
+        {
+            let _ = groups.kill();
+        }
         self.link.hang_up();
     }
 }
@@ -289,8 +302,15 @@ struct OurEnds {
 }
 
 impl Pipes {
-    fn passed(stdin: StdinMode) -> io::Result<Self> {
-        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+    /// `owner` is root in the box: it may open its streams again by name, as in `> /dev/stderr`.
+    fn passed(stdin: StdinMode, owner: Option<u32>) -> io::Result<Self> {
+        let pipe = || {
+            let ends = pipe_with(PipeFlags::CLOEXEC)?;
+            if let Some(owner) = owner {
+                rustix::fs::fchown(&ends.0, Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)))?;
+            }
+            io::Result::Ok(ends)
+        };
         let (stdin_reader, stdin_writer) = match stdin {
             StdinMode::Null => (OwnedFd::from(File::open("/dev/null")?), None),
             StdinMode::Piped => pipe().map(|(reader, writer)| (reader, Some(writer)))?,
