@@ -8,6 +8,7 @@
 mod condition;
 mod image;
 mod namespace;
+mod owners;
 mod server;
 mod skip;
 mod storage_fixture;
@@ -17,6 +18,7 @@ mod zfs_pool;
 pub use condition::eventually;
 pub use image::{FileSystem, Image};
 pub use namespace::private_mounts;
+pub use owners::owner_map;
 pub use server::{Finished, TestServer, TestServerOptions};
 pub use skip::report_skip;
 pub use storage_fixture::{Backend, StorageFixture, commit_base, small_base};
