@@ -25,6 +25,8 @@ pub fn owner_map(first: u32) -> OwnerMap {
     let namespace = File::open(format!("{directory}/ns/user"));
     drop(keeper.stdin.take());
     keeper.wait().unwrap();
-    written.into_iter().for_each(|outcome| outcome.unwrap());
+    for outcome in written {
+        outcome.unwrap();
+    }
     OwnerMap::new(first, namespace.unwrap().into())
 }

@@ -115,6 +115,7 @@ conformance! {
         a_pack_has_the_owners_on_disk,
         a_base_file_changed_by_a_sandbox_keeps_its_owner,
         a_tree_is_the_same_under_every_map,
+        an_archive_read_and_unpacked_through_maps_keeps_every_owner,
         mounting_with_other_owners_takes_the_place_of_the_old_mount,
         the_hosts_root_makes_files_only_as_somebody_of_the_map,
         what_the_machine_lends_is_translated_and_harmless,

@@ -3,7 +3,7 @@ use std::{
     fs::{self, File},
     io::ErrorKind,
     os::{
-        fd::AsRawFd,
+        fd::{AsFd, AsRawFd},
         unix::{
             fs::{MetadataExt, PermissionsExt, chown, symlink},
             process::CommandExt,
@@ -11,6 +11,7 @@ use std::{
     },
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
 };
 
 use rustix::{
@@ -21,7 +22,9 @@ use sandbar_core::{
     Aspect, Aspects, BaseName, ChangeKind, LaterSnapshots, OwnerMap, SessionId, SnapshotKind, StorageKind,
 };
 use sandbar_storage::{
-    ActingOwner, BaseLayer, ForkPoint, LayerDirectory, Mounted, StorageConfig, VolumeSpec, diff, open,
+    ActingOwner, BaseLayer, ForkPoint, LayerDirectory, Mounted, StorageConfig, VolumeSpec,
+    archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, UnpackOptions, Unpacker},
+    diff, open,
     pack::{Target, pack, unpack},
 };
 use sandbar_testing::{Backend, FileSystem, Image, StorageFixture, commit_base, owner_map, small_base, tree};
@@ -222,6 +225,42 @@ pub(crate) fn a_tree_is_the_same_under_every_map(backend: Backend) {
         tree::assert_same(&before, &seen);
     }
     tree::assert_same(&before, &tree::tree(&storage.mount(&volume).unwrap()));
+}
+
+pub(crate) fn an_archive_read_and_unpacked_through_maps_keeps_every_owner(backend: Backend) {
+    let fixture = StorageFixture::new(backend);
+    let storage = &*fixture.storage;
+    let (from, to) = (fixture.volume("from"), fixture.volume("to"));
+    let all = "workspace/all";
+    let root = storage.mount(&from).unwrap();
+    tree::one_of_everything(&root.join(all));
+    // No map has room for its owner.
+    fs::remove_file(root.join(all).join("big-owner")).unwrap();
+    tree::set_modified(&root.join(all), 1_500_000_000, 0);
+    let expected = tree::tree(&root.join(all));
+    let map = |first, mounted: &Mounted| mounted.translated.then(|| Arc::new(owner_map(first)));
+
+    let mounted = mount(&fixture, &from, &owner_map(FIRST));
+    let mut writer = ArchiveWriter::new(Vec::new()).with_owners(map(FIRST, &mounted));
+    let directory = File::open(mounted.root.join("workspace")).unwrap();
+    writer.append_tree(directory.as_fd(), "all".as_ref(), "all".as_ref()).unwrap();
+    let (archive, _) = writer.finish().unwrap();
+
+    let mounted = mount(&fixture, &to, &owner_map(ELSEWHERE));
+    let owners = map(ELSEWHERE, &mounted);
+    let acting = owners.as_deref().map(|owners| ActingOwner::root_of(owners).unwrap());
+    let select = |entry: &mut ArchiveEntry| {
+        if let Some(owners) = &owners {
+            entry.translate_owners(&|owner| owners.on_host(owner));
+        }
+        true
+    };
+    let target = File::open(mounted.root.join("workspace")).unwrap();
+    let mut unpacker = Unpacker::new(target.into(), UnpackOptions { select: &select, ..UnpackOptions::CAREFUL });
+    unpacker.unpack(&mut ArchiveReader::new(&archive[..])).unwrap();
+    drop(acting);
+    assert_eq!(unpacker.summary().notes, [""; 0]);
+    tree::assert_same(&expected, &tree::tree(&storage.mount(&to).unwrap().join(all)));
 }
 
 pub(crate) fn mounting_with_other_owners_takes_the_place_of_the_old_mount(backend: Backend) {
