@@ -167,12 +167,18 @@ impl Inner {
                 Slot::Reserved => None,
             })
             .collect();
+        let mut owners = Vec::new();
         for session in sessions {
-            if let Err(error) = session.stop() {
-                tracing::warn!(session = %session.id, error = error.chain(), "could not stop a session");
+            match session.stop() {
+                Ok(of_session) => owners.extend(of_session),
+                Err(error) => {
+                    tracing::warn!(session = %session.id, error = error.chain(), "could not stop a session");
+                }
             }
         }
-        inner.storage.close()
+        let closed = inner.storage.close();
+        drop(owners);
+        closed
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Slot>> {

@@ -1,21 +1,18 @@
 //! A storage that fails where it is told to.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use sandbar_core::{
-    BaseName, ByteCount, Error, ErrorCode, ForkRequest, LaterSnapshots, Result, SessionId, SessionState, SnapshotName,
-    StorageKind,
+    BaseName, ByteCount, Error, ErrorCode, ForkRequest, LaterSnapshots, OwnerMap, Result, SessionId, SessionState,
+    SnapshotName, StorageKind,
 };
 use sandbar_host::{Host, HostConfig};
 use sandbar_storage::{
-    BaseRecord, ForkPoint, OpenedStorage, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView, Usage,
-    VolumeSpec,
+    BaseRecord, ForkPoint, Mounted, OpenedStorage, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView,
+    Usage, VolumeSpec,
 };
 use sandbar_testing::{Backend, StorageFixture};
 
@@ -104,8 +101,8 @@ impl Storage for Faulty {
     fn rollback(&self, volume: &SessionId, name: &SnapshotName, later: LaterSnapshots) -> Result<()> {
         self.around("rollback", || self.real.rollback(volume, name, later))
     }
-    fn mount(&self, volume: &SessionId) -> Result<PathBuf> {
-        self.real.mount(volume)
+    fn mount_as(&self, volume: &SessionId, owners: Option<&OwnerMap>) -> Result<Mounted> {
+        self.real.mount_as(volume, owners)
     }
     fn unmount(&self, volume: &SessionId) -> Result<()> {
         self.real.unmount(volume)
