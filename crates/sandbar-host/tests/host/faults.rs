@@ -238,12 +238,13 @@ fn a_destroy_that_fails_is_reported_and_tried_again() {
 fn a_caller_that_goes_away_leaves_nothing_half_done() {
     with_faults(|host, faulty| async move {
         let id: SessionId = "s".parse().unwrap();
-        // Polled once, so that the work has begun, and dropped.
+        // Polled once, so that the work has begun, and dropped. A quick host is done by then; mostly it is not.
         let mut create = Box::pin(host.create_session(spec("s")));
-        assert!(futures_poll_once(create.as_mut()).await);
+        poll_once(create.as_mut()).await;
         drop(create);
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while host.get_session(&id).await.is_err() {
+        // Its record is there a moment before it can be used.
+        while host.stat(&id, "/".as_ref()).await.is_err() {
             assert!(std::time::Instant::now() < deadline, "it was never finished");
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
@@ -252,8 +253,11 @@ fn a_caller_that_goes_away_leaves_nothing_half_done() {
     });
 }
 
-/// Polls a future once; says whether it is still pending.
-async fn futures_poll_once<F: Future + Unpin>(mut future: F) -> bool {
-    std::future::poll_fn(|context| std::task::Poll::Ready(std::pin::Pin::new(&mut future).poll(context).is_pending()))
-        .await
+/// Polls a future once.
+async fn poll_once<F: Future + Unpin>(mut future: F) {
+    std::future::poll_fn(|context| {
+        let _ = std::pin::Pin::new(&mut future).poll(context);
+        std::task::Poll::Ready(())
+    })
+    .await;
 }
