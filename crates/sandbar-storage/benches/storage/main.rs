@@ -13,7 +13,7 @@ use std::{fs, path::Path, time::Instant};
 use measure::{Report, alternate, middle, milliseconds};
 use sandbar_core::{LaterSnapshots, SessionId, SnapshotName};
 use sandbar_storage::{ForkPoint, Storage, VolumeSpec};
-use sandbar_testing::{Backend, StorageFixture};
+use sandbar_testing::{Backend, StorageFixture, owner_map};
 
 const FEW: usize = 10;
 const MANY: usize = 50_000;
@@ -29,6 +29,7 @@ fn main() {
         let fixture = StorageFixture::with_size(backend, 6144);
         size_independence(&fixture, backend, &mut report);
         creation(&fixture, backend, &mut report);
+        translation(&fixture, backend, &mut report);
         rollback(&fixture, backend, &mut report);
         if backend == Backend::BtrfsImage {
             snapshot_against_ioctl(&fixture, &mut report);
@@ -127,6 +128,30 @@ fn creation(fixture: &StorageFixture, backend: Backend, report: &mut Report) {
         middle(&raw),
         None,
     );
+}
+
+/// A mount with translated owners over one with those on disk.
+fn translation(fixture: &StorageFixture, backend: Backend, report: &mut Report) {
+    let storage = &*fixture.storage;
+    let volume = fixture.volume("owners");
+    let owners = owner_map(1_000_000);
+    if !storage.mount_as(&volume, Some(&owners)).unwrap().translated {
+        return storage.delete(&volume).unwrap();
+    }
+    let mount = |owners| {
+        storage.unmount(&volume).unwrap();
+        let started = Instant::now();
+        storage.mount_as(&volume, owners).unwrap();
+        milliseconds(started)
+    };
+    let (plain, translated) = alternate(ROUNDS * 3, |_| mount(None), |_| mount(Some(&owners)));
+    report.ratio(
+        format!("{backend:?}: mount with translated owners ÷ with those on disk"),
+        middle(&translated),
+        middle(&plain),
+        None,
+    );
+    storage.delete(&volume).unwrap();
 }
 
 fn rollback(fixture: &StorageFixture, backend: Backend, report: &mut Report) {

@@ -70,14 +70,18 @@ impl<P: Primitives> LayeredStorage<P> {
         owners: Option<&OwnerMap>,
     ) -> Result<()> {
         let base = self.read_base(&record.base)?;
-        let live = Layer::open(self.layout.live(volume), owners)?;
+        let mut clones = Vec::new();
+        let live = layer_path(self.layout.live(volume), owners, &mut clones)?;
         for (number, layer) in base.layers.iter().enumerate() {
             // Both through one mount: an overlay moves files from the one to the other.
-            let (upper, work) = layer_parts(&live.path, number);
-            let lower = Layer::open(self.layer_directory(&base.name, layer), owners)?;
-            let overlay = Overlay { lower: &lower.path, upper: &upper, work: &work };
+            let (upper, work) = layer_parts(&live, number);
+            let lower = layer_path(self.layer_directory(&base.name, layer), owners, &mut clones)?;
+            let overlay = Overlay { lower: &lower, upper: &upper, work: &work };
             let target = open_mount_point(root, &layer.mount_point)?;
             mount_overlay(overlay, target.as_fd())?;
+        }
+        for clone in clones {
+            self.closer.close(clone);
         }
         Ok(())
     }
@@ -108,20 +112,14 @@ impl<P: Primitives> LayeredStorage<P> {
 
 /// A directory of an overlay: as it is, or through a copy of its mount that translates owners. An overlay itself cannot
 /// translate, and shows owners as its layers do.
-struct Layer {
-    path: PathBuf,
-    // The path leads through it.
-    _clone: Option<MountClone>,
-}
-
-impl Layer {
-    fn open(directory: PathBuf, owners: Option<&OwnerMap>) -> Result<Self> {
-        if owners.is_none() {
-            return Ok(Self { path: directory, _clone: None });
-        }
-        let clone = MountClone::of(&directory, Extent::Alone, MountAttrFlags::empty(), owners)?;
-        Ok(Self { path: clone.path(), _clone: Some(clone) })
+fn layer_path(directory: PathBuf, owners: Option<&OwnerMap>, clones: &mut Vec<MountClone>) -> Result<PathBuf> {
+    if owners.is_none() {
+        return Ok(directory);
     }
+    let clone = MountClone::of(&directory, Extent::Alone, MountAttrFlags::empty(), owners)?;
+    let path = clone.path();
+    clones.push(clone);
+    Ok(path)
 }
 
 fn remove_mount_point(root: &Path) -> Result<()> {

@@ -13,6 +13,7 @@ use sandbar_core::{
 
 use super::{
     Layout, Primitives,
+    closer::Closer,
     reaper::{Reaper, empty},
 };
 use crate::{
@@ -29,6 +30,7 @@ pub(crate) struct LayeredStorage<P: Primitives> {
     pub(super) layout: Layout,
     pub(super) facts: StorageFacts,
     pub(super) reaper: Reaper,
+    pub(super) closer: Closer,
     pub(super) mounted: Mutex<HashMap<SessionId, LiveMount>>,
 }
 
@@ -41,7 +43,7 @@ impl<P: Primitives> LayeredStorage<P> {
         let primitives = Arc::new(primitives);
         let reaper = Reaper::start(Arc::clone(&primitives), layout.clone())?;
         reaper.wake();
-        Ok(Self { primitives, layout, facts, reaper, mounted: Mutex::default() })
+        Ok(Self { primitives, layout, facts, reaper, closer: Closer::start()?, mounted: Mutex::default() })
     }
 
     pub(super) fn is_layered(&self) -> bool {
@@ -174,6 +176,7 @@ impl<P: Primitives> Storage for LayeredStorage<P> {
 
     fn close(&self) -> Result<()> {
         self.unmount_all()?;
+        self.closer.stop();
         self.reaper.stop();
         self.primitives.close()
     }
