@@ -358,4 +358,28 @@ mod tests {
         let below: Vec<_> = table.below("/tank/sessions/c".as_ref()).map(|mount| mount.target.clone()).collect();
         assert_eq!(below, [PathBuf::from("/tank/sessions/c/rootfs/usr")]);
     }
+
+    #[test]
+    fn a_translated_view_is_in_use_while_a_file_in_it_is_open() {
+        sandbar_testing::private_mounts();
+        let scratch = sandbar_testing::tree::scratch();
+        let (tree, place) = (scratch.path().join("tree"), scratch.path().join("place"));
+        fs::create_dir(&tree).unwrap();
+        fs::create_dir(&place).unwrap();
+        fs::write(tree.join("file"), "x").unwrap();
+        let owners = sandbar_testing::owner_map(1_000_000);
+        let before = is_in_use(&place);
+        let bound = bind(&tree, &place, Some(&owners));
+        let open = fs::File::open(place.join("file"));
+        let during = is_in_use(&place);
+        let owner = open.and_then(|file| file.metadata()).map(|file| std::os::unix::fs::MetadataExt::uid(&file));
+        let after = is_in_use(&place);
+        let is_gone = !place.join("file").exists();
+        // Before anything can fail: the directory is removed with the test, and must not hold a mount then.
+        detach(&place).unwrap();
+        bound.unwrap();
+        assert_eq!(owner.unwrap(), 1_000_000);
+        assert_eq!([before, during, after].map(|outcome| outcome.unwrap()), [false, true, false]);
+        assert!(is_gone);
+    }
 }
