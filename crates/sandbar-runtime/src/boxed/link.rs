@@ -3,22 +3,22 @@
 use std::{
     collections::HashMap,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use rustix::{
-    io::Errno,
-    net::sockopt::{Timeout, set_socket_timeout},
-};
+use rustix::io::Errno;
 use sandbar_core::{Error, ErrorCode, Result};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::{oneshot, watch},
 };
 
-use crate::protocol::{Connection, Ended, Event, ExecOrder, Incoming, Request, Stage, send_frame};
+use crate::protocol::{Connection, Ended, Event, ExecAnswer, ExecOrder, Incoming, Request, Stage, send_frame};
 
 /// How long a box may take to stand.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,25 +36,40 @@ pub(crate) struct StartedCommand {
 
 #[derive(Debug)]
 pub(crate) struct InitLink {
-    socket: Arc<OwnedFd>,
+    /// One order at a time: init starts commands one after the other.
+    orders: Mutex<Connection>,
+    events: Arc<OwnedFd>,
     state: Arc<Mutex<State>>,
     gone: watch::Receiver<bool>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    starting: HashMap<u64, oneshot::Sender<std::result::Result<u32, Refusal>>>,
     running: HashMap<u64, oneshot::Sender<Ended>>,
     is_gone: bool,
 }
 
+/// The two sockets between host and init: the host's ends and init's.
+pub(crate) struct LinkSockets {
+    pub(crate) ours: [UnixStream; 2],
+    pub(crate) theirs: [UnixStream; 2],
+}
+
+impl LinkSockets {
+    pub(crate) fn pair() -> io::Result<Self> {
+        let (our_orders, their_orders) = UnixStream::pair()?;
+        let (our_events, their_events) = UnixStream::pair()?;
+        Ok(Self { ours: [our_orders, our_events], theirs: [their_orders, their_events] })
+    }
+}
+
 impl InitLink {
     /// Waits until the box stands, then listens. Must be called inside a tokio runtime, on a thread that may block.
-    pub(crate) fn open(socket: OwnedFd) -> Result<Self> {
+    pub(crate) fn open([orders, events]: [UnixStream; 2]) -> Result<Self> {
         let failed = |error: io::Error| Error::io("set up the sandbox", error);
-        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(|errno| failed(errno.into()))?;
-        let socket = Arc::new(socket);
-        let mut connection = Connection::new(socket.try_clone().map_err(failed)?);
+        events.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+        let events = OwnedFd::from(events);
+        let mut connection = Connection::new(events.try_clone().map_err(failed)?);
         let body = connection.wait().map_err(failed)?;
         let body = body.ok_or_else(|| Error::internal("the sandbox ended while it was set up"))?;
         match Event::decode(&body).map_err(failed)? {
@@ -63,49 +78,51 @@ impl InitLink {
                 let cause = io::Error::from_raw_os_error(errno);
                 return Err(Error::io(format!("set up the sandbox: {}", step.to_string_lossy()), cause));
             }
-            _ => return Err(Error::internal("the sandbox began with something else than being ready")),
+            Event::Exited { .. } => return Err(Error::internal("the sandbox began with an end")),
         }
-        rustix::io::ioctl_fionbio(&socket, true).map_err(|errno| failed(errno.into()))?;
+        rustix::io::ioctl_fionbio(&events, true).map_err(|errno| failed(errno.into()))?;
         let state = Arc::new(Mutex::new(State::default()));
         let (gone_sender, gone) = watch::channel(false);
         // SAFETY: an `OwnedFd` keeps the same descriptor open until it is dropped with the registration.
         let readable =
-            unsafe { AsyncFd::register_with_interest(socket.try_clone().map_err(failed)?, Interest::READABLE) };
+            unsafe { AsyncFd::register_with_interest(events.try_clone().map_err(failed)?, Interest::READABLE) };
         tokio::spawn(listen(readable.map_err(|error| failed(error.into()))?, Arc::clone(&state), gone_sender));
-        Ok(Self { socket, state, gone })
+        Ok(Self { orders: Mutex::new(Connection::new(orders.into())), events: Arc::new(events), state, gone })
     }
 
     /// Starts a command and waits until it runs. On a thread that may block.
     pub(crate) fn exec(
         &self,
-        order: ExecOrder,
+        order: &ExecOrder,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<std::result::Result<StartedCommand, Refusal>> {
         let number = order.number;
-        let (start_sender, start) = oneshot::channel();
+        let body = order.encode();
         let (end_sender, ended) = oneshot::channel();
         {
             let mut state = lock(&self.state);
             if state.is_gone {
                 return Err(gone());
             }
-            state.starting.insert(number, start_sender);
             state.running.insert(number, end_sender);
         }
-        if let Err(error) = send_frame(self.socket.as_fd(), &Request::Exec(order).encode(), descriptors) {
-            let mut state = lock(&self.state);
-            state.starting.remove(&number);
-            state.running.remove(&number);
-            return match error.raw_os_error() {
-                Some(libc::EPIPE) => Err(gone()),
+        let answer = {
+            let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+            orders.send(&body, descriptors).and_then(|()| orders.wait())
+        };
+        let answer = answer.and_then(|body| body.map(|body| ExecAnswer::decode(&body)).transpose());
+        if let Ok(Some(ExecAnswer::Started { pid })) = answer {
+            return Ok(Ok(StartedCommand { pid, ended }));
+        }
+        lock(&self.state).running.remove(&number);
+        match answer {
+            Ok(Some(ExecAnswer::NotStarted { stage, errno })) => Ok(Err((stage, io::Error::from_raw_os_error(errno)))),
+            Ok(_) => Err(gone()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EPIPE | libc::ECONNRESET) => Err(gone()),
                 Some(libc::E2BIG) => Ok(Err((Stage::Exec, error))),
                 _ => Err(Error::io("talk to the sandbox", error)),
-            };
-        }
-        match start.blocking_recv() {
-            Ok(Ok(pid)) => Ok(Ok(StartedCommand { pid, ended })),
-            Ok(Err(refusal)) => Ok(Err(refusal)),
-            Err(_) => Err(gone()),
+            },
         }
     }
 
@@ -114,7 +131,7 @@ impl InitLink {
         if self.is_gone() {
             return Err(gone());
         }
-        send_frame(self.socket.as_fd(), &request.encode(), &[]).map_err(|error| Error::io("talk to the sandbox", error))
+        send_frame(self.events.as_fd(), &request.encode(), &[]).map_err(|error| Error::io("talk to the sandbox", error))
     }
 
     /// Whether the command was started and has not ended.
@@ -128,7 +145,7 @@ impl InitLink {
 
     /// Tells init that nobody is there any more, upon which it ends everything.
     pub(crate) fn hang_up(&self) {
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+        let _ = rustix::net::shutdown(&self.events, rustix::net::Shutdown::Write);
     }
 
     /// Waits until init has ended.
@@ -141,7 +158,7 @@ impl InitLink {
 impl Drop for InitLink {
     fn drop(&mut self) {
         // The listener holds the socket too.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(&self.events, rustix::net::Shutdown::Both);
     }
 }
 
@@ -153,7 +170,6 @@ async fn listen(socket: AsyncFd<OwnedFd>, state: Arc<Mutex<State>>, gone: watch:
     }
     let mut state = lock(&state);
     state.is_gone = true;
-    state.starting.clear();
     state.running.clear();
     let _ = gone.send(true);
 }
@@ -170,17 +186,6 @@ async fn hear(socket: &AsyncFd<OwnedFd>, incoming: &mut Incoming, state: &Mutex<
         while let Some(body) = incoming.next_frame()? {
             let mut state = lock(state);
             match Event::decode(&body)? {
-                Event::Started { number, pid } => {
-                    if let Some(waiting) = state.starting.remove(&number) {
-                        let _ = waiting.send(Ok(pid));
-                    }
-                }
-                Event::NotStarted { number, stage, errno } => {
-                    state.running.remove(&number);
-                    if let Some(waiting) = state.starting.remove(&number) {
-                        let _ = waiting.send(Err((stage, io::Error::from_raw_os_error(errno))));
-                    }
-                }
                 Event::Exited { number, ended } => {
                     if let Some(waiting) = state.running.remove(&number) {
                         let _ = waiting.send(ended);

@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle, StdinMode,
-    cgroup::{CommandGroup, SessionGroups},
+    cgroup::{CommandGroup, SessionGroups, SessionLease},
     environment::{Invocation, text},
     output::OutputStream,
     protocol::{ExecOrder, GroupPlace, Stage, Streams},
@@ -48,17 +48,25 @@ pub(crate) enum CommandStreams {
     Named { on_host: PathBuf, inside: String },
 }
 
+/// What is around a box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walls {
+    /// A process namespace of its own: the kernel ends everything with its init.
+    Namespaces,
+    /// Another kernel: init keeps the processes of a command together, since the host cannot see them.
+    Guest,
+    /// Nothing.
+    None,
+}
+
 /// Commands of one session.
 #[derive(Debug)]
 pub(crate) struct BoxSandbox {
     link: Arc<InitLink>,
-    groups: Option<Arc<SessionGroups>>,
-    /// Init keeps the processes of a command together, because the host cannot see them.
-    init_keeps_groups: bool,
+    groups: Option<Arc<SessionLease>>,
+    walls: Walls,
     streams: CommandStreams,
     next: AtomicU64,
-    /// Groups of commands that may still have something running.
-    left: Mutex<Vec<Arc<CommandGroup>>>,
     /// Taken shared by every start, so that none slips through a stop.
     is_stopped: RwLock<bool>,
     stop: CancellationToken,
@@ -68,30 +76,19 @@ pub(crate) struct BoxSandbox {
 }
 
 impl BoxSandbox {
-    /// A box whose processes the host sees.
-    pub(crate) fn new(link: InitLink, groups: Option<SessionGroups>, owners: Option<Arc<OwnerMap>>) -> Self {
-        Self::over(link, groups.map(Arc::new), false, CommandStreams::Passed, owners)
-    }
-
-    /// A box with another kernel.
-    pub(crate) fn in_guest(link: InitLink, groups: Option<Arc<SessionGroups>>, streams: CommandStreams) -> Self {
-        Self::over(link, groups, true, streams, None)
-    }
-
-    fn over(
+    pub(crate) fn new(
         link: InitLink,
-        groups: Option<Arc<SessionGroups>>,
-        init_keeps_groups: bool,
+        walls: Walls,
+        groups: Option<Arc<SessionLease>>,
         streams: CommandStreams,
         owners: Option<Arc<OwnerMap>>,
     ) -> Self {
         Self {
             link: Arc::new(link),
             groups,
-            init_keeps_groups,
+            walls,
             streams,
             next: AtomicU64::new(1),
-            left: Mutex::default(),
             is_stopped: RwLock::new(false),
             stop: CancellationToken::new(),
             supervisors: TaskTracker::new(),
@@ -99,17 +96,19 @@ impl BoxSandbox {
         }
     }
 
-    /// Forgets the groups of commands that have ended, and makes one for the next command.
+    /// Removes the groups of commands that have ended, when they have become many; after the caller has its answer.
     fn tidy(&self) {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).retain(|group| {
-            // Somebody still wants to know how it ended.
-            Arc::strong_count(group) > 1 || !group.remove()
-        });
+        const MANY: u64 = 64;
+        let Some(groups) = self.groups.as_ref().filter(|_| self.walls != Walls::Guest) else { return };
+        if self.next.load(Ordering::Relaxed).is_multiple_of(MANY) {
+            let groups = Arc::clone(groups);
+            self.supervisors.spawn_blocking(move || groups.thin_out());
+        }
     }
 
     fn command_group(&self, spec: &ExecSpec) -> io::Result<Option<Arc<CommandGroup>>> {
         match &self.groups {
-            Some(groups) if !self.init_keeps_groups => Ok(Some(Arc::new(groups.command(&spec.resources)?))),
+            Some(groups) if self.walls != Walls::Guest => groups.command(&spec.resources).map(Some),
             _ => Ok(None),
         }
     }
@@ -123,7 +122,7 @@ impl BoxSandbox {
             CommandStreams::Named { on_host, inside } => Pipes::named(spec.stdin, on_host, inside, number),
         };
         let pipes = pipes.map_err(io_failed)?;
-        let doors = group.as_ref().map_or_else(|| Ok(Vec::new()), |group| group.doors()).map_err(io_failed)?;
+        let doors: Vec<BorrowedFd<'_>> = group.iter().flat_map(|group| group.doors()).collect();
         let order = ExecOrder {
             number,
             argv: invocation.argv,
@@ -135,7 +134,7 @@ impl BoxSandbox {
             streams: pipes.place(),
             group: match &group {
                 Some(_) => GroupPlace::Passed,
-                None if self.init_keeps_groups => GroupPlace::Own,
+                None if self.walls == Walls::Guest => GroupPlace::Own,
                 None => GroupPlace::Nowhere,
             },
             attach: u8::try_from(doors.len()).unwrap_or_default(),
@@ -145,27 +144,16 @@ impl BoxSandbox {
             .iter()
             .map(AsFd::as_fd)
             .chain(group.as_ref().map(|group| group.as_fd()))
-            .chain(doors.iter().map(AsFd::as_fd))
+            .chain(doors)
             .collect();
-        let outcome = self.link.exec(order, &descriptors);
+        let outcome = self.link.exec(&order, &descriptors);
         drop(descriptors);
         let ours = pipes.into_ours();
         let started = match outcome {
             Ok(Ok(started)) => started,
-            failed => {
-                if let Some(group) = group {
-                    group.remove();
-                }
-                return Err(match failed {
-                    Ok(Err(refusal)) => explain(refusal, &spec.argv[0], cwd),
-                    Err(error) => error,
-                    Ok(Ok(_)) => Error::internal("a command both started and failed"),
-                });
-            }
+            Ok(Err(refusal)) => return Err(explain(refusal, &spec.argv[0], cwd)),
+            Err(error) => return Err(error),
         };
-        if let Some(group) = &group {
-            self.left.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(group));
-        }
         let control = Arc::new(CommandControl {
             link: Arc::clone(&self.link),
             number,
@@ -219,8 +207,13 @@ impl BoxSandbox {
         })
     }
 
+    /// Whether it would not end, or not with all it started, because its init ends.
+    fn must_be_killed(&self, groups: &SessionGroups) -> bool {
+        self.walls != Walls::Namespaces || groups.is_frozen()
+    }
+
     fn groups(&self) -> Result<&SessionGroups> {
-        self.groups.as_deref().ok_or_else(|| {
+        self.groups.as_ref().map(|lease| &***lease).ok_or_else(|| {
             Error::new(ErrorCode::InvalidState, "processes cannot be frozen here, since cgroups cannot be used")
                 .with_hint("see the capability `pause`")
         })
@@ -240,6 +233,10 @@ impl Sandbox for BoxSandbox {
         Ok(running)
     }
 
+    fn cgroup(&self) -> Option<PathBuf> {
+        self.groups.as_ref().map(|groups| groups.directory().to_owned())
+    }
+
     fn is_alive(&self) -> bool {
         !self.link.is_gone()
     }
@@ -253,16 +250,16 @@ impl Sandbox for BoxSandbox {
     }
 
     fn stats(&self) -> Result<SandboxStats> {
-        self.tidy();
-        let running = self.left.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(self.groups.as_ref().map(|groups| groups.stats(&running)).unwrap_or_default())
+        Ok(self.groups.as_ref().map(|groups| groups.stats()).unwrap_or_default())
     }
 
     fn stop(&self) -> Result<()> {
         self.stop.cancel();
         let tokio = tokio::runtime::Handle::current();
-        // First, since a start may be waiting for an init that is frozen, and we for the start.
-        if let Some(groups) = &self.groups {
+        if let Some(groups) = &self.groups
+            && self.must_be_killed(groups)
+        {
+            // First, since a start may be waiting for an init that is frozen, and we for the start.
             let _ = groups.kill();
         }
         self.link.hang_up();
@@ -272,23 +269,22 @@ impl Sandbox for BoxSandbox {
             self.supervisors.wait().await;
             self.link.ended().await;
         });
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        if let Some(groups) = &self.groups {
-            groups.end().map_err(|error| Error::io("end the processes of a session", error))?;
+        match &self.groups {
+            Some(groups) => groups.empty().map_err(|error| Error::io("end the processes of a session", error)),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
 impl Drop for BoxSandbox {
     fn drop(&mut self) {
         self.stop.cancel();
-        self.link.hang_up();
         if let Some(groups) = &self.groups
-            && let Err(error) = groups.end()
+            && self.must_be_killed(groups)
         {
-            tracing::warn!(%error, "could not end the processes of a session");
+            let _ = groups.kill();
         }
+        self.link.hang_up();
     }
 }
 

@@ -5,9 +5,12 @@
 //! reach.
 
 use std::{
-    ffi::CStr,
+    ffi::{CStr, OsString},
     fs, io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::fs::PermissionsExt,
+    },
     path::Path,
 };
 
@@ -17,7 +20,7 @@ use rustix::{
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
         UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, mount_bind_recursive, mount_change,
-        move_mount, open_tree, unmount,
+        mount_remount, move_mount, open_tree, unmount,
     },
     process::{chdir, pivot_root},
 };
@@ -27,6 +30,8 @@ use super::mount_attributes::{Attributes, set_attributes};
 /// Directories of the template.
 const DEVICES: &str = "dev";
 const EMPTY: &str = "empty";
+/// `/dev/null`, to cover files with.
+const COVER: &str = "cover";
 /// Where a box is put together.
 const ROOT: &str = "root";
 
@@ -43,20 +48,22 @@ const LINKS: [(&str, &str); 6] = [
     ("core", "/proc/kcore"),
 ];
 
-/// What `/proc` shows about the machine and no box needs. Files are covered by `/dev/null`, directories by nothing.
-const HIDDEN: [&str; 16] = [
+/// What `/proc` tells everybody about the machine and no box needs. Files are covered by `/dev/null`, directories by
+/// nothing.
+const HIDDEN: [&str; 17] = [
     "acpi",
     "asound",
     "bus",
     "driver",
     "fs",
+    "interrupts",
+    "iomem",
+    "ioports",
     "irq",
     "kallsyms",
     "kcore",
-    "keys",
     "key-users",
-    "kmsg",
-    "sched_debug",
+    "keys",
     "scsi",
     "sysrq-trigger",
     "timer_list",
@@ -79,14 +86,54 @@ pub(super) enum Nodes {
 }
 
 /// Leaves the host's mount namespace, builds the template and makes it the root.
-pub(super) fn enter_template() -> io::Result<()> {
+pub(super) fn enter_template() -> io::Result<Template> {
     super::namespaces::unshare(libc::CLONE_NEWNS)?;
-    build_template(Nodes::Made)?;
-    pivot_into(".")
+    let template = build_template(Nodes::Made)?;
+    pivot_into(".")?;
+    Ok(template)
+}
+
+/// What the template knows about this kernel's `/proc`.
+#[derive(Debug)]
+pub(super) struct Template {
+    hidden: Vec<Hidden>,
+}
+
+/// Something in `/proc` that is covered.
+#[derive(Debug)]
+struct Hidden {
+    name: OsString,
+    is_directory: bool,
+    /// Only the host's root has a use for it; covered in boxes whose root is the host's on disk.
+    for_root: bool,
+}
+
+/// What is to be covered in this kernel's `/proc`.
+fn find_hidden() -> io::Result<Vec<Hidden>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("proc")? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.as_encoded_bytes().iter().all(u8::is_ascii_digit) {
+            // A process, which may be gone by now.
+            continue;
+        }
+        let about = entry.metadata()?;
+        if about.is_symlink() {
+            continue;
+        }
+        let mode = about.permissions().mode();
+        let listed = HIDDEN.iter().any(|hidden| name == *hidden);
+        // Readable by root alone, or writable.
+        if listed || mode & 0o004 == 0 || mode & 0o222 != 0 {
+            found.push(Hidden { name, is_directory: about.is_dir(), for_root: !listed });
+        }
+    }
+    Ok(found)
 }
 
 /// Builds a template in a file system of its own and makes that the working directory.
-pub(super) fn build_template(nodes: Nodes) -> io::Result<()> {
+pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let devices = openat(CWD, "/dev", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     // Any directory will do: what it covers is not needed any more.
@@ -117,7 +164,15 @@ pub(super) fn build_template(nodes: Nodes) -> io::Result<()> {
             }
         }
     }
-    Ok(())
+    // Mounts of their own, so that covers need no further care when they are used.
+    fs::File::create(COVER)?;
+    mount_bind_recursive(format!("{DEVICES}/null"), COVER)?;
+    mount_bind_recursive(EMPTY, EMPTY)?;
+    for cover in [COVER, EMPTY] {
+        let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
+        mount_remount(cover, flags, c"")?;
+    }
+    Ok(Template { hidden: find_hidden()? })
 }
 
 /// What a box is put together from.
@@ -144,7 +199,7 @@ pub(super) fn take(path: &CStr) -> io::Result<OwnedFd> {
 }
 
 /// Puts a walled box together in the template, and makes it the root. The template is gone afterwards.
-pub(super) fn assemble(parts: &Parts<'_>) -> io::Result<()> {
+pub(super) fn assemble(template: &Template, parts: &Parts<'_>) -> io::Result<()> {
     move_mount(parts.root, "", CWD, ROOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     let root = openat(CWD, ROOT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let first = parts.owners.map(|(_, first)| first);
@@ -156,7 +211,7 @@ pub(super) fn assemble(parts: &Parts<'_>) -> io::Result<()> {
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let processes = file_system("proc", &[], kinds)?;
     attach(&processes, &proc)?;
-    hide(&processes)?;
+    hide(template, &processes, first.is_none())?;
 
     // With the nodes an ordinary user has mounted.
     let devices = open_tree(CWD, DEVICES, WHOLE)?;
@@ -189,20 +244,11 @@ pub(super) fn assemble_open(tree: &OwnedFd, devices: &OwnedFd) -> io::Result<()>
     pivot_into(ROOT)
 }
 
-/// Covers what `/proc` tells about the machine and makes its switches read-only, before anybody sees it.
-fn hide(processes: &OwnedFd) -> io::Result<()> {
-    for name in HIDDEN {
-        let covered = match openat(processes, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(covered) => covered,
-            // Not every kernel has everything.
-            Err(Errno::NOENT) => continue,
-            Err(errno) => return Err(errno.into()),
-        };
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(&covered)?.st_mode);
-        let cover =
-            if kind == FileType::Directory { clone(CWD, EMPTY)? } else { clone(CWD, &format!("{DEVICES}/null"))? };
-        set_attributes(&cover, Attributes::READ_ONLY | Attributes::NO_SUID | Attributes::NO_EXEC, None)?;
-        attach(&cover, &covered)?;
+/// Covers what `/proc` tells about the machine and makes its switches read-only. Nobody is there to see it yet.
+fn hide(template: &Template, processes: &OwnedFd, is_root_on_disk: bool) -> io::Result<()> {
+    for hidden in template.hidden.iter().filter(|hidden| is_root_on_disk || !hidden.for_root) {
+        let cover = clone(CWD, if hidden.is_directory { EMPTY } else { COVER })?;
+        move_mount(&cover, "", processes, hidden.name.as_os_str(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     }
     let switches = openat(processes, "sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let shown = clone(processes.as_fd(), "sys")?;

@@ -102,7 +102,7 @@ pub(crate) fn nothing_goes_on_running_when_the_host_is_killed(kind: RuntimeKind)
     let mut host = HostProcess::start(kind, "nothing_goes_on_running_when_the_host_is_killed");
     let seen = |host: &HostProcess| match kind {
         // Another kernel's processes: both boxes stand, and have had time to begin when this one is last.
-        RuntimeKind::Gvisor => !processes_in(&format!("/{}/session-two/", host.name)).is_empty(),
+        RuntimeKind::Gvisor => !processes_in(&format!("/{}/box-2/", host.name)).is_empty(),
         RuntimeKind::Native | RuntimeKind::None => ["4747.2", "4747.3", "4747.4", "4747.6"].iter().all(|number| {
             let sleeper = format!("sleep\0{number}");
             host.processes().iter().any(|pid| {

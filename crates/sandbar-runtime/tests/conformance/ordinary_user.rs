@@ -61,7 +61,7 @@ fn in_a_box(kind: RuntimeKind, test: impl AsyncFnOnce(&dyn Runtime, &TestBox)) {
         let limits = Resources::default();
         let spec = SandboxSpec { session: &session, root: &tree.path, owners, resources: &limits, network: None };
         let sandbox = runtime.open_sandbox(&spec).unwrap();
-        let test_box = TestBox::new(kind, &name, &session, sandbox, tree);
+        let test_box = TestBox::new(kind, sandbox, tree);
         test(&*runtime, &test_box).await;
         test_box.stop().await;
     });

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use sandbar_core::{Result, RuntimeKind, SessionId};
+use sandbar_core::{Result, RuntimeKind};
 use sandbar_runtime::{ExecEvent, ExecSpec, ExitStatus, RunningCommand, Sandbox, SandboxStats};
 
 use crate::{trees::Tree, world::World};
@@ -18,14 +18,17 @@ pub(crate) struct TestBox {
 }
 
 impl TestBox {
-    pub(crate) fn new(
-        kind: RuntimeKind,
-        host: &str,
-        session: &SessionId,
-        sandbox: Arc<dyn Sandbox>,
-        tree: Tree,
-    ) -> Self {
-        Self { sandbox, kind, group: format!("/{host}/session-{session}/"), tree: Arc::new(tree) }
+    pub(crate) fn new(kind: RuntimeKind, sandbox: Arc<dyn Sandbox>, tree: Tree) -> Self {
+        // An ordinary user's boxes have none; nothing is found there.
+        let place = sandbox.cgroup().unwrap_or_else(|| PathBuf::from("/no/such/group"));
+        let mut names = place.iter().rev().map(|name| name.to_str().unwrap());
+        let (own, host) = (names.next().unwrap(), names.next().unwrap());
+        Self { sandbox, kind, group: format!("/{host}/{own}/"), tree: Arc::new(tree) }
+    }
+
+    /// What the groups of its processes are called on the host.
+    pub(crate) fn group(&self) -> &str {
+        &self.group
     }
 
     /// Its files, with the owners they have on disk.

@@ -68,7 +68,7 @@ impl World {
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         tokio.block_on(async {
             let runtime = open_runtime(kind, name);
-            let first = open_box(&*runtime, &trees, name, "one", limits, Owners::AsTheRuntimeWishes);
+            let first = open_box(&*runtime, &trees, "one", limits, Owners::AsTheRuntimeWishes);
             let world = World { first, runtime, name: name.to_owned(), trees };
             tokio::time::timeout(PATIENCE, test(&world)).await.unwrap_or_else(|_| panic!("the test hangs"));
             world.stop().await;
@@ -90,7 +90,7 @@ impl World {
     }
 
     pub(crate) fn open_box_with(&self, session: &str, limits: &Resources, owners: Owners) -> TestBox {
-        open_box(&*self.runtime, &self.trees, &self.name, session, limits, owners)
+        open_box(&*self.runtime, &self.trees, session, limits, owners)
     }
 
     /// Returns as soon as the condition holds.
@@ -106,18 +106,11 @@ impl World {
     }
 }
 
-fn open_box(
-    runtime: &dyn Runtime,
-    trees: &Trees,
-    host: &str,
-    session: &str,
-    limits: &Resources,
-    owners: Owners,
-) -> TestBox {
+fn open_box(runtime: &dyn Runtime, trees: &Trees, session: &str, limits: &Resources, owners: Owners) -> TestBox {
     let session = SessionId::new(session).unwrap();
     let owners = if owners == Owners::AsTheRuntimeWishes { runtime.owners().unwrap() } else { None };
     let tree = trees.plant(owners.as_deref());
     let spec = SandboxSpec { session: &session, root: &tree.path, owners, resources: limits, network: None };
     let sandbox = runtime.open_sandbox(&spec).unwrap();
-    TestBox::new(runtime.kind(), host, &session, sandbox, tree)
+    TestBox::new(runtime.kind(), sandbox, tree)
 }
