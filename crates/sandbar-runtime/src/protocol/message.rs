@@ -144,7 +144,7 @@ pub(crate) enum InitMode {
 pub(crate) enum RootPlace {
     /// A detached mount.
     Tree,
-    /// The directory at `path`, to bind.
+    /// The directory at `path`, with everything mounted in it.
     Directory,
     /// The host's own root; the descriptor is the directory paths of the session start at.
     Host,

@@ -106,3 +106,15 @@ pub(crate) fn a_command_in_a_frozen_box_can_be_killed(kind: RuntimeKind) {
         assert_eq!(Ended::of(command).await.status.signal, Some(9));
     });
 }
+
+pub(crate) fn a_box_after_a_frozen_one_is_not_frozen(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let first = world.open_box("two", &Resources::default());
+        first.freeze().await;
+        first.stop().await;
+        tokio::task::spawn_blocking(move || drop(first)).await.unwrap();
+        let second = world.open_box("three", &Resources::default());
+        assert_eq!(second.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+        second.stop().await;
+    });
+}

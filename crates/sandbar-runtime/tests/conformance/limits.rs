@@ -199,3 +199,23 @@ pub(crate) fn the_figures_of_a_box_are_its_own(kind: RuntimeKind) {
         World::wait_for("the box to be empty", async || world.stats().await.processes == Some(0)).await;
     });
 }
+
+pub(crate) fn a_box_inherits_nothing_of_the_one_before_it(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let tight = Resources { cpus: Some(0.5), ..Resources { memory: Some(ByteCount::mib(64)), ..pids(5) } };
+        let first = world.open_box("two", &tight);
+        assert_eq!(first.finish(ExecSpec::new(["perl", "-e", PARENT])).await.stdout, "4");
+        assert!(first.finish(hog("300M")).await.status.oom_killed);
+        first.stop().await;
+        // What it was made of is free for others now.
+        tokio::task::spawn_blocking(move || drop(first)).await.unwrap();
+        let second = world.open_box("three", &Resources::default());
+        let figures = second.stats().await;
+        assert_eq!((figures.processes, figures.refused_forks, figures.oom_kills), (Some(0), Some(0), Some(0)));
+        assert!(figures.memory_peak < Some(ByteCount::mib(64)), "{figures:?}");
+        assert_eq!(second.finish(ExecSpec::new(["perl", "-e", PARENT])).await.stdout, "40");
+        let status = second.finish(hog("300M")).await.status;
+        assert_eq!((status.code, status.oom_killed), (Some(0), false));
+        second.stop().await;
+    });
+}

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt};
 
-use sandbar_core::{Resources, RuntimeKind};
+use sandbar_core::{ByteCount, Resources, RuntimeKind};
 use sandbar_runtime::ExecSpec;
 
 use crate::{
@@ -257,6 +257,18 @@ fn nothing_of_the_host_s_shared_memory_is_seen() {
         output(world, "echo mine > /dev/shm/file").await;
         assert_eq!(output(&neighbour, "ls -A /dev/shm").await, "");
         assert_eq!(output(world, "cat /dev/shm/file").await, "mine\n");
+        neighbour.stop().await;
+    });
+}
+
+#[test]
+fn what_fills_shared_memory_is_counted_as_memory() {
+    let limits = Resources { memory: Some(ByteCount::mib(64)), ..Resources::default() };
+    World::run_limited(RuntimeKind::Native, &limits, async |world| {
+        let neighbour = world.open_box("two", &Resources::default());
+        let ended = world.finish(shell("exec head -c 300M /dev/zero > /dev/shm/filler")).await;
+        assert!(ended.status.oom_killed && ended.status.signal == Some(9));
+        assert_eq!(neighbour.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
         neighbour.stop().await;
     });
 }
