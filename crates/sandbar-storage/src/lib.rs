@@ -20,6 +20,7 @@ mod local_disk;
 mod open;
 mod overlay;
 pub mod pack;
+pub mod session_tree;
 mod storage;
 mod tree_copy;
 mod tree_remove;
@@ -33,6 +34,7 @@ pub use diff::DiffEntry;
 pub use errors::snapshot_not_found;
 pub use import::{ImportProgress, ImportSource, import_base};
 pub use open::{OpenedStorage, StorageConfig, ZfsConfig, open};
+pub use session_tree::{Draft, SessionTree};
 
 pub use storage::{
     BaseLayer, BaseRecord, BaseSource, ForkPoint, LayerDirectory, Space, StagedBase, Storage, StorageFacts,

@@ -1,7 +1,6 @@
 //! One session, and a file for each thing that can be done with it.
 
 mod bases;
-mod confined;
 mod create;
 mod destroy;
 mod diff;
@@ -20,9 +19,10 @@ use std::{
 
 use sandbar_core::{Error, ErrorCode, Resources, Result, SessionId, SessionState};
 use sandbar_runtime::{Sandbox, SandboxSpec};
+use sandbar_storage::{Draft, SessionTree};
 
 pub use files::FileWriter;
-use files::{Draft, SharedDraft};
+use files::SharedDraft;
 pub use trees::{TreeReader, TreeWriter};
 
 use crate::{
@@ -73,6 +73,11 @@ impl Session {
         let root = inner.storage.mount(&self.id)?;
         live.root = Some(root.clone());
         Ok(root)
+    }
+
+    /// The mounted tree, to reach files in.
+    fn tree(&self, inner: &Inner) -> Result<SessionTree> {
+        SessionTree::open(&self.root(inner)?, None)
     }
 
     /// Keeps an eye on a file that is being written.

@@ -9,10 +9,12 @@ use std::{
 use bytes::{Buf as _, Bytes, BytesMut};
 use rustix::fs::OFlags;
 use sandbar_core::{Error, Result, SessionId, TreeSummary};
-use sandbar_storage::archive::{ArchiveReader, ArchiveWriter, UnpackOptions, Unpacker, decompress};
+use sandbar_storage::{
+    archive::{ArchiveReader, ArchiveWriter, UnpackOptions, Unpacker, decompress},
+    session_tree::absolute,
+};
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use super::confined::{Tree, absolute};
 use crate::{Host, host::blocking};
 
 /// Bytes handed over at a time, and how many such pieces wait for a slow reader.
@@ -31,7 +33,7 @@ impl Host {
                 let session = inner.session(&id)?;
                 let entry = session.gate.enter_shared()?;
                 inner.usable(&id)?;
-                let tree = Tree::open(&session.root(inner)?)?;
+                let tree = session.tree(inner)?;
                 tree.reach(&path, OFlags::PATH | OFlags::NOFOLLOW)?;
                 let parent = tree.directory(path.parent().unwrap_or(Path::new("/")))?;
                 Ok((entry, parent))
@@ -65,7 +67,7 @@ impl Host {
                 let session = inner.session(&id)?;
                 let entry = session.gate.enter_shared()?;
                 inner.usable(&id)?;
-                let tree = Tree::open(&session.root(inner)?)?;
+                let tree = session.tree(inner)?;
                 Ok((entry, tree.make_directories(&path)?))
             })
             .await?;

@@ -1,73 +1,77 @@
-//! Paths of a session, reached by descriptors. Nothing here can lead out of the session's tree: every name goes through
-//! `openat2` with the tree's root as `/`, so `..`, links and races end inside.
+//! Ways into the tree.
 
 use std::{
     ffi::OsStr,
-    os::fd::OwnedFd,
+    fs::File,
+    os::{
+        fd::{AsFd, AsRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, readlinkat},
+    fs::{CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, fchown, fstat, mkdirat, openat, readlinkat},
     io::Errno,
 };
-use sandbar_core::{Error, ErrorCode, Result};
-use sandbar_storage::open_confined;
+use sandbar_core::{Error, ErrorCode, OwnerMap, Result};
+
+use crate::{descent::open_directory, open_confined};
 
 /// Where relative paths start.
-const WORKING_DIRECTORY: &str = "/workspace";
+pub const WORKING_DIRECTORY: &str = "/workspace";
 
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;
 
+/// The set-group-id bit: what is made in such a directory belongs to the directory's group.
+const SET_GROUP_ID: u32 = 0o2000;
+
 /// The mounted tree of a session.
-#[derive(Debug)]
-pub(super) struct Tree {
-    root: OwnedFd,
+#[derive(Clone, Debug)]
+pub struct SessionTree {
+    root: Arc<OwnedFd>,
+    owners: Option<Arc<OwnerMap>>,
 }
 
 /// A place for a file: its directory, its name there, and what is there now.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) directory: OwnedFd,
-    pub(super) name: PathBuf,
-    pub(super) existing: Option<Stat>,
+pub struct Place {
+    pub directory: OwnedFd,
+    pub name: PathBuf,
+    pub existing: Option<Stat>,
 }
 
-impl Tree {
-    pub(super) fn open(root: &Path) -> Result<Self> {
+impl SessionTree {
+    /// The tree at `root`; `owners` are those it was mounted with.
+    pub fn open(root: &Path, owners: Option<Arc<OwnerMap>>) -> Result<Self> {
         openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map(|root| Self { root })
+            .map(|root| Self { root: Arc::new(root), owners })
             .map_err(|errno| Error::io(format!("open the tree at `{}`", root.display()), errno.into()))
     }
 
     /// Opens what `path` names; `flags` decide whether a link at its end is followed.
-    pub(super) fn reach(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
-        self.raw(path, flags).map_err(|errno| failure(path, errno))
-    }
-
-    fn raw(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    pub fn reach(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
         let below = path.strip_prefix("/").unwrap_or(path);
         let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
-        open_confined(&self.root, below, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
+        open_confined(&*self.root, below, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
+            .map_err(|errno| failure(path, errno))
     }
 
-    pub(super) fn directory(&self, path: &Path) -> Result<OwnedFd> {
+    pub fn directory(&self, path: &Path) -> Result<OwnedFd> {
         self.reach(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
     /// Opens a directory, making it and those above it when they are missing.
-    pub(super) fn make_directories(&self, path: &Path) -> Result<OwnedFd> {
+    pub fn make_directories(&self, path: &Path) -> Result<OwnedFd> {
         let mut so_far = PathBuf::from("/");
         for component in path.components() {
             match component {
                 Component::Normal(name) => {
                     let parent = self.directory(&so_far)?;
                     so_far.push(name);
-                    match mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
-                        Ok(()) | Err(Errno::EXIST) => {}
-                        Err(errno) => return Err(failure(&so_far, errno)),
-                    }
+                    self.make_directory(&parent, name).map_err(|errno| failure(&so_far, errno))?;
                 }
                 // Left to the kernel, which knows where links have led.
                 Component::ParentDir => so_far.push(".."),
@@ -77,8 +81,42 @@ impl Tree {
         self.directory(path)
     }
 
+    fn make_directory(&self, parent: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
+        match mkdirat(parent, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Ok(()),
+            Err(errno) => return Err(errno),
+        }
+        if self.owners.is_none() {
+            return Ok(());
+        }
+        let name = std::ffi::CString::new(name.as_bytes()).map_err(|_| Errno::INVAL)?;
+        match open_directory(parent, &name) {
+            Ok(made) => self.hand_over(parent, &made),
+            // The session has taken it away already, or put something else there.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Gives something just made below `parent` to the user of the sandbox.
+    pub(super) fn hand_over(&self, parent: impl AsFd, made: impl AsFd) -> rustix::io::Result<()> {
+        let Some(owners) = &self.owners else { return Ok(()) };
+        let owner = owners.on_host(0);
+        let inherits_group = fstat(parent)?.st_mode & SET_GROUP_ID != 0;
+        fchown(made, Some(Uid::from_raw(owner)), (!inherits_group).then(|| Gid::from_raw(owner)))
+    }
+
+    /// Who an owner of the mounted tree is inside the sandbox.
+    pub(super) fn inside(&self, owner: u32) -> u32 {
+        self.owners.as_ref().map_or(owner, |owners| owners.inside(owner))
+    }
+
     /// Where a file named `path` would be written: the end of the links at its end, as a shell's `>` has it.
-    pub(super) fn place(&self, path: &Path, create_directories: bool) -> Result<Place> {
+    pub fn place(&self, path: &Path, create_directories: bool) -> Result<Place> {
+        if path.as_os_str().as_bytes().ends_with(b"/") {
+            return Err(is_a_directory(path));
+        }
         let mut current = path.to_owned();
         for _ in 0..MOST_LINKS {
             let (Some(parent), Some(name)) = (current.parent(), current.file_name()) else {
@@ -94,25 +132,33 @@ impl Tree {
             match existing.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
                 Some(FileType::Symlink) => {
                     let target = readlinkat(&directory, name, Vec::new()).map_err(|errno| failure(path, errno))?;
-                    let target: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(target.as_bytes());
-                    current = parent.join(target);
+                    current = parent.join(OsStr::from_bytes(target.as_bytes()));
                 }
                 Some(FileType::Directory) => return Err(is_a_directory(path)),
                 Some(FileType::RegularFile) | None => {
                     return Ok(Place { directory, name: PathBuf::from(name), existing });
                 }
-                Some(_) => {
-                    return Err(Error::invalid("path", format!("`{}` is not a regular file", path.display()))
-                        .with_hint("write to it from a command in the session"));
-                }
+                Some(_) => return Err(not_regular(path, "write to it from a command in the session")),
             }
         }
         Err(failure(path, Errno::LOOP))
     }
 }
 
+/// Opens the regular file `found` refers to, for reading. It was looked at before it is opened: opening a device or a
+/// pipe can have effects. `None`: it is something else.
+pub fn open_regular(found: &OwnedFd) -> rustix::io::Result<Option<(File, Stat)>> {
+    let stat = fstat(found)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = openat(CWD, format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty())?;
+    Ok(Some((file.into(), stat)))
+}
+
 /// The absolute path a caller means.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
+pub fn absolute(path: &Path) -> Result<PathBuf> {
     if path.as_os_str().is_empty() {
         return Err(Error::invalid("path", "the path is empty").with_hint("give a path inside the session"));
     }
@@ -126,8 +172,12 @@ pub(super) fn is_a_directory(path: &Path) -> Error {
     Error::invalid("path", format!("`{}` is a directory", path.display())).with_hint("name a file in it")
 }
 
+pub(super) fn not_regular(path: &Path, hint: &str) -> Error {
+    Error::invalid("path", format!("`{}` is not a regular file", path.display())).with_hint(hint)
+}
+
 /// What the kernel's refusal means to a caller.
-pub(super) fn failure(path: &Path, errno: Errno) -> Error {
+pub fn failure(path: &Path, errno: Errno) -> Error {
     let shown = path.display();
     match errno {
         Errno::NOENT | Errno::NOTDIR => {
