@@ -97,7 +97,12 @@ impl Visitor for Lister<'_> {
             self.listing.truncated = true;
             return Ok(Step::Stop);
         }
-        let target = link_target(entry.directory, entry.name, &stat).map_err(complain)?;
+        let target = match link_target(entry.directory, entry.name, &stat) {
+            Ok(target) => target,
+            // It was a link a moment ago.
+            Err(Errno::NOENT | Errno::INVAL) => return Ok(Step::Over),
+            Err(errno) => return Err(complain(errno)),
+        };
         self.listing.entries.push(self.tree.describe(self.start.join(entry.path), &stat, target)?);
         Ok(if entry.depth < self.depth { Step::Into } else { Step::Over })
     }

@@ -131,8 +131,12 @@ impl SessionTree {
                 };
             match existing.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
                 Some(FileType::Symlink) => {
-                    let target = readlinkat(&directory, name, Vec::new()).map_err(|errno| failure(path, errno))?;
-                    current = parent.join(OsStr::from_bytes(target.as_bytes()));
+                    match readlinkat(&directory, name, Vec::new()) {
+                        Ok(target) => current = parent.join(OsStr::from_bytes(target.as_bytes())),
+                        // It was a link a moment ago: looked at again.
+                        Err(Errno::NOENT | Errno::INVAL) => {}
+                        Err(errno) => return Err(failure(path, errno)),
+                    }
                 }
                 Some(FileType::Directory) => return Err(is_a_directory(path)),
                 Some(FileType::RegularFile) | None => {

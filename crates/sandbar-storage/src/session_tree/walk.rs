@@ -76,7 +76,7 @@ impl SessionTree {
             let directory = stack.current().map_err(complain)?;
             let kind = match kind {
                 FileType::Unknown => match EntryStat::at(directory, &name) {
-                    Ok(stat) => stat.kind,
+                    Ok(found) => found.kind,
                     Err(Errno::NOENT) => continue,
                     Err(errno) => return Err(complain(errno)),
                 },
