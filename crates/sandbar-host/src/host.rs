@@ -7,7 +7,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use sandbar_core::{Capabilities, Capability, Error, ErrorCode, Result, RuntimeKind, SessionId};
@@ -101,6 +101,11 @@ impl Host {
         format!("{} — {} ({})", self.inner.storage.kind(), facts.description, self.inner.storage_reason)
     }
 
+    /// What verbs work on.
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
     /// Runs a verb to its end on a thread of its own. Dropping the returned future does not stop it.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
@@ -167,6 +172,7 @@ impl Inner {
                 Slot::Reserved => None,
             })
             .collect();
+        drain(&sessions, inner.config.shutdown_timeout);
         for session in sessions {
             if let Err(error) = session.stop() {
                 tracing::warn!(session = %session.id, error = error.chain(), "could not stop a session");
@@ -261,6 +267,23 @@ impl Drop for Reservation {
             slots.remove(id);
         }
     }
+}
+
+/// Waits for tool calls that are under way, and ends those that take too long.
+fn drain(sessions: &[Arc<Session>], patience: Duration) {
+    let drained = async || {
+        for session in sessions {
+            session.calls.drained().await;
+        }
+    };
+    tokio::runtime::Handle::current().block_on(async {
+        if tokio::time::timeout(patience, drained()).await.is_err() {
+            for session in sessions {
+                session.calls.cancel();
+            }
+            drained().await;
+        }
+    });
 }
 
 fn open_runtime(config: &HostConfig) -> Arc<dyn Runtime> {

@@ -23,4 +23,4 @@ pub use config::{HostConfig, RuntimeChoice, StorageChoice};
 pub use host::Host;
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
 pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};
-pub use session::{FileWriter, TreeReader, TreeWriter};
+pub use session::{FileWriter, ToolExecution, TreeReader, TreeWriter};

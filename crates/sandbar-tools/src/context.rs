@@ -7,7 +7,7 @@ use sandbar_core::{Error, ErrorCode, ExecSpec, Resources, Result, SessionId, Too
 use sandbar_runtime::RunningCommand;
 use sandbar_storage::SessionTree;
 use tokio::{
-    sync::{Mutex, mpsc},
+    sync::{Mutex, MutexGuard, mpsc},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,18 @@ impl ToolContext {
             progress: self.progress.clone(),
             cancelled: self.cancelled.clone(),
             deadline: Instant::now().checked_add(self.time_limit),
+        }
+    }
+
+    /// Waits until no other call uses the session's persistent shell.
+    pub(crate) async fn shell_turn(&self) -> Result<MutexGuard<'_, ()>> {
+        tokio::select! {
+            biased;
+            () = self.cancelled.cancelled() => Err(cancelled()),
+            turn = tokio::time::timeout(self.time_limit, self.shell.lock()) => turn.map_err(|_| {
+                Error::new(ErrorCode::Timeout, "another call has used the persistent shell all the time")
+                    .with_hint("wait for it, or use a shell of its own")
+            }),
         }
     }
 

@@ -10,6 +10,7 @@ mod fork;
 mod list;
 mod rollback;
 mod snapshot;
+mod tools;
 mod trees;
 
 use std::{
@@ -23,6 +24,8 @@ use sandbar_storage::{Draft, SessionTree};
 
 pub use files::FileWriter;
 use files::SharedDraft;
+use tools::ToolCalls;
+pub use tools::ToolExecution;
 pub use trees::{TreeReader, TreeWriter};
 
 use crate::{
@@ -39,6 +42,8 @@ pub(crate) struct Session {
     /// Orders calls to the storage that change this volume.
     storage_order: Mutex<()>,
     live: Mutex<Live>,
+    /// Tool calls under way.
+    pub(crate) calls: ToolCalls,
 }
 
 /// What exists only while the host runs.
@@ -52,7 +57,14 @@ struct Live {
 
 impl Session {
     pub(crate) fn new(id: SessionId) -> Arc<Self> {
-        Arc::new(Self { gate: Gate::new(id.clone()), id, storage_order: Mutex::default(), live: Mutex::default() })
+        let gate = Gate::new(id.clone());
+        Arc::new(Self {
+            id,
+            gate,
+            storage_order: Mutex::default(),
+            live: Mutex::default(),
+            calls: ToolCalls::default(),
+        })
     }
 
     /// Waits for its turn to change the volume.

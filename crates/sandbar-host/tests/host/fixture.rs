@@ -1,8 +1,8 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use sandbar_core::{BaseName, ExecEvent, ExecSpec, SessionId, SessionInfo, SessionSpec, SnapshotName};
-use sandbar_host::{Host, HostConfig, StorageChoice};
+use sandbar_core::{BaseName, ExecEvent, ExecSpec, RuntimeKind, SessionId, SessionInfo, SessionSpec, SnapshotName};
+use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
 use sandbar_testing::{Backend, StorageFixture};
 
 /// A host over a storage of its own, in a mount namespace of its own.
@@ -17,16 +17,17 @@ type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl HostFixture {
     /// Runs a case on a fresh host and stops the host afterwards.
-    pub(crate) fn run(backend: Backend, case: impl for<'a> FnOnce(&'a mut Self) -> Case<'a>) {
+    pub(crate) fn run(backend: Backend, runtime: RuntimeKind, case: impl for<'a> FnOnce(&'a mut Self) -> Case<'a>) {
         let storage = StorageFixture::new(backend);
         // The fixture only lends its place; the host opens it by itself.
         storage.storage.close().unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
-        runtime.block_on(async {
+        let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
+        tokio.block_on(async {
             let kind = storage.config.choice.unwrap();
             let config = HostConfig {
                 data_dir: storage.scratch().join("data"),
                 storage_backend: StorageChoice::Named(kind),
+                container_runtime: RuntimeChoice::Named(runtime),
                 sessions_root_dir: Some(storage.config.directory.clone()),
                 pool_name: storage.config.zfs.as_ref().map(|zfs| zfs.pool.clone()),
                 pool_image_limit: storage.config.pool_image_limit,

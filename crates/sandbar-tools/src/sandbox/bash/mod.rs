@@ -76,7 +76,7 @@ impl SandboxTool for Bash {
         Box::pin(async move {
             // A shell goes on where the last one ended, so it has to have ended.
             let _turn = match self.shell {
-                Shell::Persistent if !self.background => Some(context.shell.lock().await),
+                Shell::Persistent if !self.background => Some(context.shell_turn().await?),
                 _ => None,
             };
             let log = self.background.then(|| format!("/tmp/sandbar-job-{}.log", SessionId::random()));

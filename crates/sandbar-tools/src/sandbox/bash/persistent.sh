@@ -36,6 +36,8 @@ __sandbar_save() {
         [[ -z $__sandbar_saved ]] || return "$__sandbar_status"
         __sandbar_saved=yes
         __sandbar_options=$(builtin set +o)
+        # A command substitution does not know this one.
+        [[ $- != *e* ]] || __sandbar_options+=$'\nset -e'
         builtin set +euxvfnC
     } 2>/dev/null
     (
