@@ -10,9 +10,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{StateStore, from_json, to_json};
 
-/// Answers kept for a session. The oldest are dropped beyond these, and the newest is always kept.
-const MOST_CALLS: i64 = 1000;
-const MOST_BYTES: i64 = 32 << 20;
+/// How many answers are kept for a session. The oldest are dropped beyond this, and the newest is always kept.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    calls: i64,
+    bytes: i64,
+}
+
+const BOUNDS: Bounds = Bounds { calls: 1000, bytes: 32 << 20 };
 
 /// An answer as it is written down. The format is kept from version to version.
 #[derive(Debug, Serialize, Deserialize)]
@@ -111,6 +116,17 @@ impl StateStore {
         tool: &str,
         response: &ToolResponse,
     ) -> Result<()> {
+        self.keep_within(BOUNDS, session, call, tool, response)
+    }
+
+    fn keep_within(
+        &self,
+        bounds: Bounds,
+        session: &SessionId,
+        call: &ToolCallId,
+        tool: &str,
+        response: &ToolResponse,
+    ) -> Result<()> {
         let Value::Text(answer) = to_json(&StoredResponse::from(response))? else {
             return Err(Error::internal("an answer is not text"));
         };
@@ -136,7 +152,7 @@ impl StateStore {
                                    sum(size) OVER newest AS bytes \
                                FROM tool_call WHERE session = ?1 WINDOW newest AS (ORDER BY number DESC) \
                            ) WHERE place > 1 AND (place > ?2 OR bytes > ?3))";
-            database.execute(sql, &[session.as_str().into(), MOST_CALLS.into(), MOST_BYTES.into()]).map(|_| ())
+            database.execute(sql, &[session.as_str().into(), bounds.calls.into(), bounds.bytes.into()]).map(|_| ())
         })
     }
 }
@@ -214,22 +230,23 @@ mod tests {
     fn the_oldest_answers_are_dropped_beyond_the_bounds() {
         let directory = tempfile::tempdir().unwrap();
         let store = store(&directory);
-        let (id, quiet) = (session(&store, "busy"), session(&store, "quiet"));
-        store.keep_tool_answer(&quiet, &call("0"), "bash", &answer("kept")).unwrap();
-        for number in 0..=MOST_CALLS {
-            store.keep_tool_answer(&id, &call(&number.to_string()), "bash", &answer("")).unwrap();
+        let (busy, quiet) = (session(&store, "busy"), session(&store, "quiet"));
+        let keep = |session: &SessionId, id: &str, content: &str| {
+            store
+                .keep_within(Bounds { calls: 5, bytes: 10_000 }, session, &call(id), "bash", &answer(content))
+                .unwrap();
+        };
+        let kept = |session: &SessionId, id: &str| store.tool_answer(session, &call(id)).unwrap().is_some();
+        keep(&quiet, "0", "kept");
+        for number in 0..6 {
+            keep(&busy, &number.to_string(), "");
         }
-        assert_eq!(store.tool_answer(&id, &call("0")).unwrap(), None);
-        assert!(store.tool_answer(&id, &call("1")).unwrap().is_some());
-        let half = "x".repeat(usize::try_from(MOST_BYTES).unwrap() / 2);
+        assert!(!kept(&busy, "0") && kept(&busy, "1") && kept(&busy, "5"));
         for large in ["l1", "l2", "l3"] {
-            store.keep_tool_answer(&id, &call(large), "bash", &answer(&half)).unwrap();
+            keep(&busy, large, &"x".repeat(4500));
         }
-        assert_eq!(store.tool_answer(&id, &call("l1")).unwrap(), None);
-        assert_eq!(store.tool_answer(&id, &call("l2")).unwrap(), None);
-        assert!(store.tool_answer(&id, &call("l3")).unwrap().is_some());
-        store.keep_tool_answer(&id, &call("huge"), "bash", &answer(&half.repeat(3))).unwrap();
-        assert!(store.tool_answer(&id, &call("huge")).unwrap().is_some());
-        assert!(store.tool_answer(&quiet, &call("0")).unwrap().is_some());
+        assert!(!kept(&busy, "5") && !kept(&busy, "l1") && kept(&busy, "l2") && kept(&busy, "l3"));
+        keep(&busy, "huge", &"x".repeat(20_000));
+        assert!(!kept(&busy, "l3") && kept(&busy, "huge") && kept(&quiet, "0"));
     }
 }

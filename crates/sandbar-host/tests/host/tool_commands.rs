@@ -87,7 +87,7 @@ pub(crate) fn jobs_and_temporary_files_outlive_a_call(fixture: &mut HostFixture)
         let script = "echo begun; until test -e /tmp/go; do sleep 0.02; done; echo \"$X went\"; sleep 1000";
         let answer = fixture.tool(&id, "bash", json!({"cmd": script, "background": true, "env": {"X": "it"}})).await;
         assert!(!answer.is_error && answer.exit_code == Some(0), "{}", answer.content);
-        let log = answer.content.split_whitespace().find(|word| word.ends_with(".log")).unwrap().to_owned();
+        let log = answer.content.split_whitespace().find(|word| word.contains("/sandbar-job-")).unwrap().to_owned();
         let wait = |text: &str| format!("until grep -q '{text}' {log}; do sleep 0.02; done; cat {log}");
         fixture.done(&id, "bash", json!({"cmd": wait("begun")})).await;
         fixture.done(&id, "bash", json!({"cmd": "touch /tmp/go"})).await;

@@ -131,7 +131,7 @@ pub(crate) fn nothing_of_a_hostile_repository_runs_on_the_host(fixture: &mut Hos
             fixture.tool(&id, tool, params).await;
         }
         let inside = marks_inside().await;
-        for trap in ["hook", "clean"] {
+        for trap in ["hook", "clean", "external", "textconv", "include"] {
             assert!(inside.contains(&format!("{mark}-{trap}")), "the trap `{trap}` was not armed: {inside}");
         }
         assert_eq!(marks_outside(), Vec::<std::path::PathBuf>::new());

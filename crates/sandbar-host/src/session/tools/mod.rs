@@ -18,7 +18,6 @@ use crate::Host;
 
 impl Host {
     /// Every tool there is.
-    #[expect(clippy::unused_self, reason = "which tools there are is a matter of the host, as for capabilities")]
     pub fn list_tools(&self) -> &'static [ToolInfo] {
         sandbar_tools::list_tools()
     }
