@@ -3,7 +3,9 @@
 use clap::{Arg, Command};
 
 use crate::{
-    command::{base, cp, diff, doctor, exec, fork, inspect, ls, new, rm, rollback, run, snapshot, snapshots, turn, up},
+    command::{
+        base, cp, diff, doctor, exec, fork, inspect, ls, new, rm, rollback, run, snapshot, snapshots, tool, turn, up,
+    },
     env_vars,
 };
 
@@ -74,6 +76,7 @@ pub(crate) fn define() -> Command {
             fork::define(),
             diff::define(),
             turn::define(),
+            tool::define(),
             base::define(),
         ])
 }

@@ -52,12 +52,12 @@ macro_rules! tool {
             }
 
             fn read(mut params: sandbar_core::ToolParams) -> sandbar_core::Result<Self> {
+                $crate::params::refuse_unknown($name, &params, &[$($crate::params::bare(stringify!($field))),*])?;
                 $(
                     let default: Option<$kind> = $crate::params::tool!(@default $($default)?);
                     let $field: $kind =
                         $crate::params::take(&mut params, $crate::params::bare(stringify!($field)), default)?;
                 )*
-                $crate::params::refuse_rest($name, &params, &[$($crate::params::bare(stringify!($field))),*])?;
                 Ok(Self { $($field),* })
             }
         }

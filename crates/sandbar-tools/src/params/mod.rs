@@ -37,18 +37,15 @@ pub(crate) fn take<K: ParamKind>(params: &mut ToolParams, name: &'static str, de
     }
 }
 
-/// Refuses what no parameter took.
-pub(crate) fn refuse_rest(tool: &str, params: &ToolParams, known: &[&str]) -> Result<()> {
-    match params.keys().next() {
-        None => Ok(()),
-        Some(unknown) => {
-            Err(Error::invalid(unknown.clone(), format!("`{tool}` has no parameter `{}`", unknown.escape_debug()))
-                .with_hint(match known {
-                    [] => "it takes no parameters".to_owned(),
-                    known => format!("it takes {}", known.join(", ")),
-                }))
-        }
-    }
+/// Refuses parameters a tool does not have.
+pub(crate) fn refuse_unknown(tool: &str, params: &ToolParams, known: &[&str]) -> Result<()> {
+    let Some(unknown) = params.keys().find(|name| !known.contains(&name.as_str())) else { return Ok(()) };
+    let hint = match known {
+        [] => "it takes no parameters".to_owned(),
+        known => format!("it takes {}", known.join(", ")),
+    };
+    let what = format!("`{tool}` has no parameter `{}`", unknown.escape_debug());
+    Err(Error::invalid(unknown.clone(), what).with_hint(hint))
 }
 
 /// The text of doc comments: one paragraph, without the space that follows `///`.

@@ -15,6 +15,7 @@ pub(crate) mod rollback;
 pub(crate) mod run;
 pub(crate) mod snapshot;
 pub(crate) mod snapshots;
+pub(crate) mod tool;
 pub(crate) mod turn;
 pub(crate) mod up;
 
