@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use sandbar_core::{Error, ErrorCode, ExecSpec, Resources, Result, SessionId, ToolProgress};
+use sandbar_core::{Error, ErrorCode, ExecSpec, Resources, Result, ToolProgress};
 use sandbar_runtime::RunningCommand;
 use sandbar_storage::SessionTree;
 use tokio::{
@@ -21,7 +21,6 @@ pub trait CommandRunner: fmt::Debug + Send + Sync {
 /// What one call works with.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
-    pub session: SessionId,
     pub tree: SessionTree,
     pub runner: Arc<dyn CommandRunner>,
     /// Limits of commands the call starts.

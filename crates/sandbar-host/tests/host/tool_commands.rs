@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, time::Duration};
 
-use sandbar_core::{ByteCount, ErrorCode, LaterSnapshots, ToolTier};
+use sandbar_core::{ByteCount, ErrorCode, ForkRequest, LaterSnapshots, ToolTier};
 use sandbar_host::HostConfig;
 use serde_json::json;
 
@@ -127,6 +127,9 @@ pub(crate) fn a_persistent_shell_goes_on_where_it_ended(fixture: &mut HostFixtur
         shell("plain=after").await;
         fixture.host.rollback_session(&id, &snap("before"), LaterSnapshots::Drop).await.unwrap();
         assert_eq!(shell("echo $plain").await.0, "changed\n");
+        let fork = fixture.host.fork_session(&id, ForkRequest::default()).await.unwrap().remove(0).id;
+        let params = json!({"cmd": "echo $plain; pwd", "shell": "persistent"});
+        assert_eq!(fixture.done(&fork, "bash", params).await, "changed\n/tmp\n");
         // Calls take turns.
         let many = (0..5).map(|_| shell("count=$((count + 1)); sleep 0.05"));
         futures::future::join_all(many).await;

@@ -17,6 +17,9 @@ use crate::{
     registry::HostTool,
 };
 
+/// Bytes a file may grow by in one edit.
+const MOST_GROWTH: usize = 10 << 20;
+
 /// Places that are named when a text is there more than once.
 const MOST_NAMED: usize = 10;
 
@@ -58,22 +61,24 @@ impl HostTool for EditFile {
         if content.kind() != ContentKind::Text {
             return Ok(Outcome::failed(format!("`{shown}` is not a text file, and is not edited")));
         }
-        let places: Vec<usize> = memmem::find_iter(&content.bytes, self.old_string.as_bytes()).collect();
-        let lines = LineNumbers::new(&content.bytes);
-        match places.as_slice() {
-            [] => return Ok(self.not_found(&content.bytes)),
-            [_, _, ..] if !self.replace_all => {
-                return Ok(Outcome::failed(format!(
-                    "`old_string` is {} times in `{shown}`, at {}\n\
-                     hint: give more of the text around it, so that it is there once, or set `replace_all`",
-                    places.len(),
-                    lines.name(&places),
-                )));
-            }
-            _ => {}
+        let places = Places::find(&content.bytes, &self.old_string);
+        if places.count == 0 {
+            return Ok(self.not_found(&content.bytes));
+        }
+        if places.count > 1 && !self.replace_all {
+            return Ok(Outcome::failed(format!(
+                "`old_string` is {} times in `{shown}`, at {}\n\
+                 hint: give more of the text around it, so that it is there once, or set `replace_all`",
+                places.count,
+                places.name(),
+            )));
+        }
+        let longer = self.new_string.len().saturating_sub(self.old_string.len()).saturating_mul(places.count);
+        if longer > MOST_GROWTH {
+            return Ok(Outcome::failed(format!("`{shown}` would grow by {longer} bytes, more than {MOST_GROWTH}")));
         }
         let mut draft = side.tree.draft(&path, WriteOptions::default())?;
-        draft.write(&self.replaced(&content.bytes, &places))?;
+        draft.write(&self.replaced(&content.bytes))?;
         side.check()?;
         let unchanged = before.as_ref().zip(draft.existing()).is_some_and(|(then, now)| {
             (then.st_ino, then.st_size, then.st_ctime, then.st_ctime_nsec)
@@ -84,17 +89,17 @@ impl HostTool for EditFile {
                 .with_hint("read it again, and edit what is there now"));
         }
         draft.commit()?;
-        let times = if places.len() == 1 { "once".to_owned() } else { format!("{} times", places.len()) };
-        Ok(Outcome::text(format!("edited `{shown}`: replaced {times}, at {}", lines.name(&places))))
+        let times = if places.count == 1 { "once".to_owned() } else { format!("{} times", places.count) };
+        Ok(Outcome::text(format!("edited `{shown}`: replaced {times}, at {}", places.name())))
     }
 }
 
 impl EditFile {
-    fn replaced(&self, bytes: &[u8], places: &[usize]) -> Vec<u8> {
+    fn replaced(&self, bytes: &[u8]) -> Vec<u8> {
         let mut result = Vec::with_capacity(bytes.len());
         let mut from = 0;
-        for place in places {
-            result.extend_from_slice(&bytes[from..*place]);
+        for place in memmem::find_iter(bytes, &self.old_string) {
+            result.extend_from_slice(&bytes[from..place]);
             result.extend_from_slice(self.new_string.as_bytes());
             from = place + self.old_string.len();
         }
@@ -115,28 +120,36 @@ impl EditFile {
     }
 }
 
-/// Which lines places are in.
-struct LineNumbers<'a> {
-    bytes: &'a [u8],
+/// Where a text is in a file.
+struct Places {
+    count: usize,
+    /// The lines of the first few.
+    lines: Vec<usize>,
 }
 
-impl<'a> LineNumbers<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes }
+impl Places {
+    fn find(bytes: &[u8], text: &str) -> Self {
+        let mut places = Self { count: 0, lines: Vec::new() };
+        let (mut line, mut from) = (1, 0);
+        for place in memmem::find_iter(bytes, text) {
+            places.count += 1;
+            if places.count <= MOST_NAMED {
+                line += memchr::memchr_iter(b'\n', &bytes[from..place]).count();
+                from = place;
+                places.lines.push(line);
+            }
+        }
+        places
     }
 
     /// `line 3`, or `lines 3, 7 and 12 more`.
-    fn name(&self, places: &[usize]) -> String {
-        let (mut line, mut from) = (1, 0);
-        let mut numbers = Vec::new();
-        for place in places.iter().take(MOST_NAMED) {
-            line += memchr::memchr_iter(b'\n', &self.bytes[from..*place]).count();
-            from = *place;
-            numbers.push(line.to_string());
-        }
-        let more = places.len() - numbers.len();
-        let word = if places.len() == 1 { "line" } else { "lines" };
-        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    fn name(&self) -> String {
+        let numbers: Vec<String> = self.lines.iter().map(ToString::to_string).collect();
+        let word = if self.count == 1 { "line" } else { "lines" };
+        let rest = match self.count - numbers.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         format!("{word} {}{rest}", numbers.join(", "))
     }
 }
@@ -175,6 +188,17 @@ mod tests {
             bench.run("edit_file", json!({"path": "f", "old_string": "aa", "new_string": "aab", "replace_all": true}));
         assert_eq!(done.content, "edited `f`: replaced 3 times, at lines 1, 1, 2");
         assert_eq!(bench.read("f"), "aab aab\naab\n");
+    }
+
+    #[test]
+    fn an_edit_that_would_blow_a_file_up_is_refused() {
+        let bench = Workbench::new();
+        bench.write("f", &"a".repeat(2000));
+        let params = json!({"path": "f", "old_string": "a", "new_string": "b".repeat(10_000), "replace_all": true});
+        let answer = bench.run("edit_file", params);
+        assert!(answer.is_error && answer.content.contains("would grow"), "{}", answer.content);
+        let often = bench.run("edit_file", json!({"path": "f", "old_string": "a", "new_string": "b"}));
+        assert!(often.content.contains("2000 times") && often.content.contains("and 1990 more"), "{}", often.content);
     }
 
     #[test]

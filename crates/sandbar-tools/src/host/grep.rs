@@ -1,7 +1,6 @@
 //! `grep`.
 
 use std::{
-    fmt::Write as _,
     fs::File,
     io::Read,
     num::NonZeroU64,
@@ -165,6 +164,7 @@ impl Search<'_> {
             // A name may hold a newline; shown as it is, it would pass for a line of its own.
             path: shown.display().to_string().replace('\n', "\\n"),
             text: String::new(),
+            room: self.text.room(),
             matches: 0,
             most: self.most - self.matches,
             more: false,
@@ -189,6 +189,7 @@ impl Search<'_> {
             lines.text.insert_str(0, "--\n");
         }
         self.matches += lines.matches;
+        // It fits, but for the line that parts two files.
         if self.text.push(&lines.text) {
             self.side.tell(&lines.text);
         } else {
@@ -278,6 +279,8 @@ impl Read for Attentive<'_> {
 struct FileLines {
     path: String,
     text: String,
+    /// Bytes of text that still fit into the answer.
+    room: usize,
     matches: u64,
     most: u64,
     /// There is a match that is not shown.
@@ -286,10 +289,16 @@ struct FileLines {
 }
 
 impl FileLines {
-    fn line(&mut self, mark: char, number: Option<u64>, bytes: &[u8]) {
-        let number = number.unwrap_or(0);
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.text, "{}{mark}{number}{mark}{}", self.path, clip(bytes));
+    /// Adds a line, and says whether there was room for it.
+    fn line(&mut self, mark: char, number: Option<u64>, bytes: &[u8]) -> bool {
+        let line = format!("{}{mark}{}{mark}{}\n", self.path, number.unwrap_or(0), clip(bytes));
+        let fits = self.text.len() + line.len() <= self.room;
+        if fits {
+            self.text.push_str(&line);
+        } else {
+            self.more = true;
+        }
+        fits
     }
 }
 
@@ -301,14 +310,13 @@ impl Sink for FileLines {
             self.more = true;
             return Ok(false);
         }
-        self.matches += 1;
-        self.line(':', found.line_number(), found.bytes());
-        Ok(true)
+        let fits = self.line(':', found.line_number(), found.bytes());
+        self.matches += u64::from(fits);
+        Ok(fits)
     }
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, Self::Error> {
-        self.line('-', context.line_number(), context.bytes());
-        Ok(true)
+        Ok(self.line('-', context.line_number(), context.bytes()))
     }
 
     fn context_break(&mut self, _: &Searcher) -> Result<bool, Self::Error> {

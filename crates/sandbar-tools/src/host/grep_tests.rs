@@ -74,6 +74,16 @@ fn at_most_max_results_come_and_more_is_said() {
 }
 
 #[test]
+fn matches_beyond_the_size_of_an_answer_are_left_out_and_more_is_said() {
+    let bench = Workbench::new();
+    bench.write("f", &format!("{}\n", "x".repeat(999)).repeat(3000));
+    let answer = bench.run("grep", json!({"pattern": "x", "max_results": 1_000_000}));
+    assert!(answer.truncated && answer.content.len() <= crate::CONTENT_LIMIT + 200);
+    assert!(answer.content.lines().count() > 1000, "{}", answer.content.lines().count());
+    assert!(answer.content.contains("more matches than these 10"));
+}
+
+#[test]
 fn ignore_files_count_as_for_ripgrep() {
     let bench = Workbench::new();
     for file in ["kept", "dropped.log", "sub/dropped.log", "sub/special.log", "build/out", "sub/build/out", ".env"] {
@@ -135,12 +145,10 @@ fn includes_and_excludes_outrank_ignore_files() {
 fn binary_files_are_left_out_also_when_they_begin_as_text() {
     let bench = Workbench::new();
     bench.write_bytes("early", b"x\0x\n");
-    let mut late = b"x\n".repeat(100_000);
-    late.extend_from_slice(b"\0x\n");
-    bench.write_bytes("late", &late);
+    bench.write_bytes("late", &[b"x\n".as_slice(), &b"y\n".repeat(100_000), b"\0x\n"].concat());
     bench.write_bytes("latin", b"x\xe9\n");
     bench.write_bytes("wide", &[0xff, 0xfe, b'x', 0, b'\n', 0]);
-    assert_eq!(found(&bench, json!({"pattern": "x", "max_results": 1_000_000})), "latin:1:x\u{fffd}\nwide:1:x\n");
+    assert_eq!(found(&bench, json!({"pattern": "x"})), "latin:1:x\u{fffd}\nwide:1:x\n");
     let named = bench.run("grep", json!({"pattern": "x", "path": "early"}));
     assert!(named.is_error && named.content.contains("binary"), "{}", named.content);
 }

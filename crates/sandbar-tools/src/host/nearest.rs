@@ -20,7 +20,7 @@ type Pairs = HashSet<(char, char)>;
 
 /// A remark that shows the part of `bytes` most like `wanted`, or says that there is none.
 pub(super) fn nearest(bytes: &[u8], wanted: &str) -> String {
-    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').take(MOST_COMPARED).collect();
     let wanted_lines: Vec<&str> = wanted.lines().collect();
     // The longest line says most about where the text should be.
     let Some((anchor, longest)) = wanted_lines.iter().enumerate().max_by_key(|(_, line)| line.trim().len()) else {
@@ -29,7 +29,6 @@ pub(super) fn nearest(bytes: &[u8], wanted: &str) -> String {
     let pairs = letter_pairs(longest);
     let best = lines
         .iter()
-        .take(MOST_COMPARED)
         .enumerate()
         .map(|(position, line)| (likeness(&pairs, &letter_pairs(&String::from_utf8_lossy(line))), position))
         .fold((0.0, 0), |best, next| if next.0 > best.0 { next } else { best });

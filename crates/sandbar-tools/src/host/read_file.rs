@@ -50,28 +50,30 @@ impl HostTool for ReadFile {
 
 impl ReadFile {
     fn lines(&self, bytes: &[u8]) -> Outcome {
-        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
         let path = self.path.as_str();
-        if lines.is_empty() && self.offset == 0 {
+        // Counted and not collected: a file may be nothing but line ends.
+        let lines = || bytes.split_inclusive(|byte| *byte == b'\n');
+        let total =
+            memchr::memchr_iter(b'\n', bytes).count() + usize::from(!bytes.is_empty() && !bytes.ends_with(b"\n"));
+        if total == 0 && self.offset == 0 {
             return Outcome::text(format!("[`{path}` is empty]"));
         }
         let first = usize::try_from(self.offset).unwrap_or(usize::MAX);
-        if first >= lines.len() {
-            return Outcome::failed(format!("`{path}` has {} lines, and offset {first} is past its end", lines.len()));
+        if first >= total {
+            return Outcome::failed(format!("`{path}` has {total} lines, and offset {first} is past its end"));
         }
         let wanted = usize::try_from(self.limit.get()).unwrap_or(usize::MAX);
         let mut text = BoundedText::default();
         let mut shown = 0;
-        for (position, line) in lines.iter().enumerate().skip(first).take(wanted) {
+        for (position, line) in lines().enumerate().skip(first).take(wanted) {
             if !text.push(&numbered(position + 1, line)) {
                 break;
             }
             shown += 1;
         }
         let next = first + shown;
-        let truncated = next < lines.len();
-        let note = truncated
-            .then(|| format!("lines {}-{next} of {}; go on with offset {next}", first + 1, lines.len()).into());
+        let truncated = next < total;
+        let note = truncated.then(|| format!("lines {}-{next} of {total}; go on with offset {next}", first + 1).into());
         Outcome { content: text.with_note(note), truncated, ..Outcome::default() }
     }
 }

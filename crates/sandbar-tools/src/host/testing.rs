@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use sandbar_core::{Error, ExecSpec, Resources, Result, SessionId, ToolProgress, ToolResponse};
+use sandbar_core::{Error, ExecSpec, Resources, Result, ToolProgress, ToolResponse};
 use sandbar_runtime::RunningCommand;
 use sandbar_storage::SessionTree;
 use sandbar_testing::tree::{Scratch, scratch};
@@ -86,7 +86,6 @@ impl Workbench {
         let call = PreparedCall::new(tool, params).unwrap();
         let (progress, mut told) = mpsc::channel(1);
         let context = ToolContext {
-            session: SessionId::new("bench").unwrap(),
             tree: SessionTree::open(&self.scratch.path().join("root"), None).unwrap(),
             runner: Arc::new(NoRunner),
             resources: Resources::default(),

@@ -43,6 +43,11 @@ impl BoundedText {
         fits
     }
 
+    /// Bytes that still fit.
+    pub(crate) fn room(&self) -> usize {
+        CONTENT_LIMIT - self.text.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }

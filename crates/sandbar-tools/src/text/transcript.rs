@@ -4,6 +4,9 @@ use std::{collections::VecDeque, fmt::Write as _};
 
 use super::CONTENT_LIMIT;
 
+/// Pieces shorter than this are put together.
+const PIECE: usize = 4 << 10;
+
 /// Keeps the first and the last half of the limit, whatever comes.
 #[derive(Debug)]
 pub(crate) struct Transcript {
@@ -33,7 +36,11 @@ impl Transcript {
         if rest.is_empty() {
             return;
         }
-        self.tail.push_back(rest.to_owned());
+        match self.tail.back_mut() {
+            // Output that comes letter by letter is not kept letter by letter.
+            Some(last) if last.len() < PIECE => last.push_str(rest),
+            _ => self.tail.push_back(rest.to_owned()),
+        }
         self.tail_bytes += rest.len();
         while self.tail_bytes > self.half {
             let excess = self.tail_bytes - self.half;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use sandbar_core::{Error, ExecSpec, OwnerMap, Resources, Result, SessionId, ToolResponse};
+use sandbar_core::{Error, ExecSpec, OwnerMap, Resources, Result, ToolResponse};
 use sandbar_runtime::RunningCommand;
 use sandbar_storage::SessionTree;
 use sandbar_testing::{Backend, StorageFixture};
@@ -68,7 +68,6 @@ impl Volume {
         let Value::Object(params) = params else { panic!("parameters are an object") };
         let (progress, mut told) = mpsc::channel(1);
         let context = ToolContext {
-            session: SessionId::new("s").unwrap(),
             tree: SessionTree::open(&self.root, owners).unwrap(),
             runner: Arc::new(NoRunner),
             resources: Resources::default(),

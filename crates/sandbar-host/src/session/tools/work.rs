@@ -109,7 +109,6 @@ fn enter(
     let resources = resources.or(&record.resources).or(&inner.config.default_resources);
     let runner = SessionRunner { inner: Arc::clone(inner), session: Arc::clone(session), record: Arc::new(record) };
     let context = ToolContext {
-        session: session.id.clone(),
         tree,
         runner: Arc::new(runner),
         resources,

@@ -22,6 +22,10 @@ use crate::{
 /// Runs a command and keeps the state of the shell. Its head explains its arguments.
 const PERSISTENT: &str = include_str!("persistent.sh");
 
+/// Where the state of the persistent shell is kept, seen from `/workspace`: in the session's own `/tmp`, also where
+/// commands have the host's.
+const STATE: &str = "../tmp/.sandbar-shell";
+
 /// Leaves a command running and says its process id.
 const BACKGROUND: &str = include_str!("background.sh");
 
@@ -108,12 +112,11 @@ impl Bash {
         let directory = directory.as_deref().and_then(Path::to_str).unwrap_or_default();
         let mut argv = vec![program, "-c"];
         let variables: Vec<String> = self.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let state = format!("/tmp/.sandbar-shell-{}", context.session);
         match (self.shell, log) {
             (Shell::Fresh, None) => argv.push(cmd),
             (Shell::Fresh, Some(log)) => argv.extend([BACKGROUND, program, log, program, cmd]),
             (Shell::Persistent, log) => {
-                argv.extend([PERSISTENT, program, &state, cmd, log.unwrap_or_default(), directory]);
+                argv.extend([PERSISTENT, program, STATE, cmd, log.unwrap_or_default(), directory]);
                 argv.extend(variables.iter().map(String::as_str));
             }
         }

@@ -1,5 +1,5 @@
 # Runs one command in a shell whose state outlives it.
-# $1: the file the state is kept in. $2: the command. $3: where the output of a background job goes, or nothing.
+# $1: the file the state is kept in, below the directory this is started in. $2: the command. $3: where the output of a background job goes, or nothing.
 # $4: a directory to go to, or nothing. The rest: NAME=value of variables to set.
 #
 # Functions are defined, and the last block is read, before anything of the state is restored: aliases of the state
@@ -45,7 +45,7 @@ __sandbar_save() {
         builtin umask 077
         builtin unset -f __sandbar_prepare __sandbar_background __sandbar_save
         __sandbar_next=$__sandbar_state.$BASHPID
-        command mkdir -p /tmp
+        command mkdir -p -- "${__sandbar_state%/*}"
         {
             # First, because functions may be written with what these switch on.
             builtin shopt -p
@@ -74,6 +74,7 @@ __sandbar_save() {
 
 {
     __sandbar_options=
+    builtin set -- "$PWD/$1" "${@:2}"
     # A file of somebody else's, or a link, is not ours.
     if [[ -f $1 && -O $1 && ! -L $1 ]]; then
         builtin source "$1"
