@@ -127,6 +127,19 @@ fn a_tool_ends_when_its_caller_goes_away() {
             // It was given up, so it is done again.
             let again = client.execute_tool(&session.id, &waiting).await.unwrap();
             assert_eq!(again.content, "run\nrun\n");
+
+            let script = "echo $$ > other; sleep 1000";
+            let unary = request("3", "bash", json!({"cmd": script}));
+            let waiting = tokio::spawn({
+                let (client, id) = (client.clone(), session.id.clone());
+                async move { client.execute_tool(&id, &unary).await }
+            });
+            let begun = request("4", "bash", json!({"cmd": "until test -s other; do sleep 0.02; done"}));
+            client.execute_tool(&session.id, &begun).await.unwrap();
+            waiting.abort();
+            let gone = "while kill -0 $(cat other) 2>/dev/null; do sleep 0.02; done";
+            let gone = client.execute_tool(&session.id, &request("5", "bash", json!({"cmd": gone}))).await.unwrap();
+            assert!(!gone.is_error, "{}", gone.content);
         }
     });
 }

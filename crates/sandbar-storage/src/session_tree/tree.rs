@@ -114,7 +114,9 @@ impl SessionTree {
 
     /// Where a file named `path` would be written: the end of the links at its end, as a shell's `>` has it.
     pub fn place(&self, path: &Path, create_directories: bool) -> Result<Place> {
-        if path.as_os_str().as_bytes().ends_with(b"/") {
+        let text = path.as_os_str().as_bytes();
+        // `file_name` overlooks these ends.
+        if text.ends_with(b"/") || text.ends_with(b"/.") {
             return Err(is_a_directory(path));
         }
         let mut current = path.to_owned();

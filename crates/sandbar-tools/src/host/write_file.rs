@@ -76,7 +76,13 @@ mod tests {
     fn no_temporary_is_left_when_writing_fails() {
         let bench = Workbench::new();
         bench.write("f", "old");
-        for (path, words) in [("/", "directory"), (".", "directory"), ("f/", "directory"), ("f/x", "does not exist")] {
+        for (path, words) in [
+            ("/", "directory"),
+            (".", "directory"),
+            ("f/", "directory"),
+            ("g/.", "directory"),
+            ("f/x", "does not exist"),
+        ] {
             let answer = bench.run("write_file", json!({"path": path, "content": "new"}));
             assert!(answer.is_error && answer.content.contains(words), "{path}: {}", answer.content);
         }

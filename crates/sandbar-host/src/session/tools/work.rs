@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use jiff::{Timestamp, tz::TimeZone};
 use sandbar_core::{
-    Error, ErrorCode, Resources, Result, SessionState, SnapshotKind, SnapshotName, ToolCallId, ToolResponse,
+    Error, ErrorCode, Resources, Result, SessionState, SnapshotKind, SnapshotName, ToolCallId, ToolProgress,
+    ToolResponse,
 };
 use sandbar_tools::{PreparedCall, ToolContext};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::{calls::Entry, runner::SessionRunner};
 use crate::{
@@ -45,22 +47,20 @@ impl Work {
     async fn answer(self, entry: &Entry) -> Result<ToolResponse> {
         let Self { inner, session, tool, prepared, resources } = self;
         let call = entry.id.clone();
-        let stored = {
-            let (inner, session, call) = (Arc::clone(&inner), Arc::clone(&session), call.clone());
-            blocking(move || inner.state.tool_answer(&session.id, &call)).await?
-        };
-        if let Some(stored) = stored {
-            return Ok(stored);
-        }
         let (progress, mut told) = mpsc::channel(PROGRESS_QUEUE);
-        let (inside, mut context) = {
-            let (inner, session) = (Arc::clone(&inner), Arc::clone(&session));
+        let begun = {
+            let (inner, session, call) = (Arc::clone(&inner), Arc::clone(&session), call.clone());
             let cancelled = entry.call.cancelled.clone();
-            blocking(move || enter(&inner, &session, resources, progress))
-                .await
-                .map(|(inside, context)| (inside, ToolContext { cancelled, ..context }))?
+            blocking(move || match inner.state.tool_answer(&session.id, &call)? {
+                Some(stored) => Ok(Begun::Stored(stored)),
+                None => Begun::enter(&inner, &session, resources, progress, cancelled),
+            })
+            .await?
         };
-        context.shell = Arc::clone(&session.calls.shell);
+        let (inside, context) = match begun {
+            Begun::Stored(stored) => return Ok(stored),
+            Begun::Entered(inside, context) => (inside, context),
+        };
         let response = {
             let mut running = std::pin::pin!(prepared.run(&context));
             loop {
@@ -91,33 +91,43 @@ impl Work {
     }
 }
 
-/// Enters the session for as long as the call takes.
-fn enter(
-    inner: &Arc<Inner>,
-    session: &Arc<Session>,
-    resources: Resources,
-    progress: mpsc::Sender<sandbar_core::ToolProgress>,
-) -> Result<(SharedEntry, ToolContext)> {
-    inner.admit()?;
-    let entry = session.gate.enter_shared()?;
-    let record = inner.usable(&session.id)?;
-    if record.state == SessionState::Paused {
-        return Err(Error::new(ErrorCode::SessionPaused, format!("session `{}` is paused", session.id))
-            .with_hint("resume it first"));
+/// How a call begins.
+enum Begun {
+    /// It was done before.
+    Stored(ToolResponse),
+    /// It is in the session, for as long as the entry is held.
+    Entered(SharedEntry, Box<ToolContext>),
+}
+
+impl Begun {
+    fn enter(
+        inner: &Arc<Inner>,
+        session: &Arc<Session>,
+        resources: Resources,
+        progress: mpsc::Sender<ToolProgress>,
+        cancelled: CancellationToken,
+    ) -> Result<Self> {
+        inner.admit()?;
+        let entry = session.gate.enter_shared()?;
+        let record = inner.usable(&session.id)?;
+        if record.state == SessionState::Paused {
+            return Err(Error::new(ErrorCode::SessionPaused, format!("session `{}` is paused", session.id))
+                .with_hint("resume it first"));
+        }
+        let tree = session.tree(inner)?;
+        let resources = resources.or(&record.resources).or(&inner.config.default_resources);
+        let runner = SessionRunner { inner: Arc::clone(inner), session: Arc::clone(session), record: Arc::new(record) };
+        let context = ToolContext {
+            tree,
+            runner: Arc::new(runner),
+            resources,
+            time_limit: inner.config.tool_timeout,
+            progress,
+            cancelled,
+            shell: Arc::clone(&session.calls.shell),
+        };
+        Ok(Self::Entered(entry, Box::new(context)))
     }
-    let tree = session.tree(inner)?;
-    let resources = resources.or(&record.resources).or(&inner.config.default_resources);
-    let runner = SessionRunner { inner: Arc::clone(inner), session: Arc::clone(session), record: Arc::new(record) };
-    let context = ToolContext {
-        tree,
-        runner: Arc::new(runner),
-        resources,
-        time_limit: inner.config.tool_timeout,
-        progress,
-        cancelled: tokio_util::sync::CancellationToken::new(),
-        shell: Arc::default(),
-    };
-    Ok((entry, context))
 }
 
 /// Takes the snapshot of a call that has succeeded. When that fails, the answer says so: it is never left out in silence.
