@@ -104,7 +104,11 @@ impl Session {
         let root = self.root(inner)?;
         let mut live = self.live();
         if let Some(sandbox) = &live.sandbox {
-            return Ok(Arc::clone(sandbox));
+            if sandbox.is_alive() {
+                return Ok(Arc::clone(sandbox));
+            }
+            tracing::warn!(session = %self.id, "the sandbox had died; it is replaced");
+            sandbox.stop()?;
         }
         let sandbox = inner.runtime.open_sandbox(&SandboxSpec {
             session: &self.id,

@@ -37,6 +37,21 @@ on_every_storage! {
         a_directory_that_is_swapped_while_it_is_searched_leads_nowhere;
     strange_files:
         pipes_and_devices_are_not_opened;
-    owners:
-        what_is_made_belongs_to_the_user_of_the_sandbox;
+}
+
+// Not on zfs-fuse, which cannot translate owners and checks them by itself.
+mod translated {
+    use sandbar_testing::Backend;
+
+    use crate::{owners, volume::Volume};
+
+    #[test]
+    fn what_is_made_on_btrfs_belongs_to_the_user_of_the_sandbox() {
+        owners::what_is_made_belongs_to_the_user_of_the_sandbox(&Volume::new(Backend::BtrfsImage));
+    }
+
+    #[test]
+    fn what_is_made_on_local_disk_belongs_to_the_user_of_the_sandbox() {
+        owners::what_is_made_belongs_to_the_user_of_the_sandbox(&Volume::new(Backend::LocalDiskExt4));
+    }
 }
