@@ -130,9 +130,20 @@ impl SessionGroups {
             .try_for_each(|controller| self.unified.write("cgroup.subtree_control", format!("+{}", controller.name())))
     }
 
-    /// What init writes itself into beside that.
+    /// What a process that shares every limit writes itself into beside that.
     pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         self.beside.iter().filter_map(|beside| beside.made.get()).map(Group::door).collect()
+    }
+
+    /// What init writes itself into beside that. Where memory is limited it stays outside: memory that is in no process,
+    /// as files in a tmpfs are, would otherwise be its end as often as that of the command which filled it. Commands go
+    /// into groups of their own then.
+    pub(crate) fn init_doors(&self) -> io::Result<Vec<OwnedFd>> {
+        if self.limits.memory.is_none() {
+            return self.doors();
+        }
+        let others = self.beside.iter().filter(|beside| beside.controller != Controller::Memory);
+        others.filter_map(|beside| beside.made.get()).map(Group::door).collect()
     }
 
     /// A group for a command with these limits: one that has become free, or a new one. Making groups costs more than the

@@ -99,7 +99,7 @@ impl NativeRuntime {
         let groups = self.session_groups(spec, first_owner)?;
         let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
         let tree = if owners.is_some() { Some(detached(spec.root).map_err(failed)?) } else { None };
-        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.doors()).map_err(failed)?;
+        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.init_doors()).map_err(failed)?;
         let entrance = groups.as_ref().map(|groups| groups.entrance()).transpose().map_err(failed)?;
         let room = groups.as_ref().map(|groups| groups.room()).transpose().map_err(failed)?;
         let order = BoxOrder {

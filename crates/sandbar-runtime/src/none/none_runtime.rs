@@ -109,7 +109,7 @@ impl Runtime for NoneRuntime {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             (openat(CWD, spec.root, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?, None)
         };
-        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.doors()).map_err(failed)?;
+        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.init_doors()).map_err(failed)?;
         let entrance = groups.as_ref().map(|groups| groups.entrance()).transpose().map_err(failed)?;
         let room = groups.as_ref().map(|groups| groups.room()).transpose().map_err(failed)?;
         let order = BoxOrder {
