@@ -47,6 +47,8 @@ pub(crate) struct InitLink {
 struct State {
     running: HashMap<u64, oneshot::Sender<Ended>>,
     is_gone: bool,
+    /// The step of its set-up that failed, and the kernel's reason.
+    broken: Option<(String, i32)>,
 }
 
 /// The two sockets between host and init: the host's ends and init's.
@@ -66,20 +68,21 @@ impl LinkSockets {
 impl InitLink {
     /// Waits until the box stands, then listens. Must be called inside a tokio runtime, on a thread that may block.
     pub(crate) fn open([orders, events]: [UnixStream; 2]) -> Result<Self> {
-        let failed = |error: io::Error| Error::io("set up the sandbox", error);
         events.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        let events = OwnedFd::from(events);
-        let mut connection = Connection::new(events.try_clone().map_err(failed)?);
+        let mut connection = Connection::new(events.try_clone().map_err(failed)?.into());
         let body = connection.wait().map_err(failed)?;
         let body = body.ok_or_else(|| Error::internal("the sandbox ended while it was set up"))?;
         match Event::decode(&body).map_err(failed)? {
-            Event::Ready => {}
-            Event::Broken { step, errno } => {
-                let cause = io::Error::from_raw_os_error(errno);
-                return Err(Error::io(format!("set up the sandbox: {}", step.to_string_lossy()), cause));
-            }
-            Event::Exited { .. } => return Err(Error::internal("the sandbox began with an end")),
+            Event::Ready => Self::begin([orders, events]),
+            Event::Broken { step, errno } => Err(broken(&step.to_string_lossy(), errno)),
+            Event::Exited { .. } => Err(Error::internal("the sandbox began with an end")),
         }
+    }
+
+    /// Listens at once: commands may be ordered while the box is still being set up, and tell when it could not be. Must
+    /// be called inside a tokio runtime.
+    pub(crate) fn begin([orders, events]: [UnixStream; 2]) -> Result<Self> {
+        let events = OwnedFd::from(events);
         rustix::io::ioctl_fionbio(&events, true).map_err(|errno| failed(errno.into()))?;
         let state = Arc::new(Mutex::new(State::default()));
         let (gone_sender, gone) = watch::channel(false);
@@ -102,7 +105,7 @@ impl InitLink {
         {
             let mut state = lock(&self.state);
             if state.is_gone {
-                return Err(gone());
+                return Err(state.reason());
             }
             state.running.insert(number, end_sender);
         }
@@ -117,19 +120,25 @@ impl InitLink {
         lock(&self.state).running.remove(&number);
         match answer {
             Ok(Some(ExecAnswer::NotStarted { stage, errno })) => Ok(Err((stage, io::Error::from_raw_os_error(errno)))),
-            Ok(_) => Err(gone()),
+            Ok(_) => Err(self.wait_for_reason()),
             Err(error) => match error.raw_os_error() {
-                Some(libc::EPIPE | libc::ECONNRESET) => Err(gone()),
+                Some(libc::EPIPE | libc::ECONNRESET) => Err(self.wait_for_reason()),
                 Some(libc::E2BIG) => Ok(Err((Stage::Exec, error))),
                 _ => Err(Error::io("talk to the sandbox", error)),
             },
         }
     }
 
+    /// Why there is no answer: the listener hears it at the same moment as we do.
+    fn wait_for_reason(&self) -> Error {
+        tokio::runtime::Handle::current().block_on(self.ended());
+        lock(&self.state).reason()
+    }
+
     /// Sends a request that has no answer.
     pub(crate) fn tell(&self, request: &Request) -> Result<()> {
         if self.is_gone() {
-            return Err(gone());
+            return Err(lock(&self.state).reason());
         }
         send_frame(self.events.as_fd(), &request.encode(), &[]).map_err(|error| Error::io("talk to the sandbox", error))
     }
@@ -192,10 +201,7 @@ async fn hear(socket: &AsyncFd<OwnedFd>, incoming: &mut Incoming, state: &Mutex<
                     }
                 }
                 Event::Ready => {}
-                Event::Broken { step, errno } => {
-                    let cause = io::Error::from_raw_os_error(errno);
-                    return Err(io::Error::other(format!("{}: {cause}", step.to_string_lossy())));
-                }
+                Event::Broken { step, errno } => state.broken = Some((step.to_string_lossy().into_owned(), errno)),
             }
         }
     }
@@ -205,7 +211,21 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn gone() -> Error {
-    Error::new(ErrorCode::Unavailable, "the sandbox has ended unexpectedly")
-        .with_hint("try again: a new one is started")
+impl State {
+    /// Why nothing can be asked of the box.
+    fn reason(&self) -> Error {
+        match &self.broken {
+            Some((step, errno)) => broken(step, *errno),
+            None => Error::new(ErrorCode::Unavailable, "the sandbox has ended unexpectedly")
+                .with_hint("try again: a new one is started"),
+        }
+    }
+}
+
+fn broken(step: &str, errno: i32) -> Error {
+    Error::io(format!("set up the sandbox: {step}"), io::Error::from_raw_os_error(errno))
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::io("set up the sandbox", error)
 }

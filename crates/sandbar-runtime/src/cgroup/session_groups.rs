@@ -118,9 +118,14 @@ impl SessionGroups {
         Ok(self.unified.as_fd())
     }
 
-    /// Where init lives.
-    pub(crate) fn room(&self) -> io::Result<OwnedFd> {
-        self.init.door()
+    /// Whether init lives in a group of its own: only where groups have controllers.
+    pub(crate) fn has_rooms(&self) -> bool {
+        !self.inside.is_empty()
+    }
+
+    /// Where init lives, when not where it is started.
+    pub(crate) fn room(&self) -> io::Result<Option<OwnedFd>> {
+        if self.has_rooms() { self.init.door().map(Some) } else { Ok(None) }
     }
 
     /// Init is in its room.

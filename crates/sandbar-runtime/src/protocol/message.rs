@@ -120,6 +120,7 @@ pub(crate) struct BoxOrder {
     pub(crate) root: RootPlace,
     pub(crate) user: UserPlace,
     pub(crate) group: bool,
+    pub(crate) room: bool,
     pub(crate) attach: u8,
     pub(crate) hostname: CString,
     /// The owner on the host that is root in the box.
@@ -408,6 +409,7 @@ impl BoxOrder {
             UserPlace::Caller => 2,
         });
         writer.byte(u8::from(self.group));
+        writer.byte(u8::from(self.room));
         writer.byte(self.attach);
         writer.text(&self.hostname);
         writer.number(self.first_owner.into());
@@ -435,6 +437,7 @@ impl BoxOrder {
                 _ => return Err(garbled()),
             },
             group: reader.byte()? != 0,
+            room: reader.byte()? != 0,
             attach: reader.byte()?,
             hostname: reader.text()?,
             first_owner: u32::try_from(reader.number()?).map_err(|_| garbled())?,

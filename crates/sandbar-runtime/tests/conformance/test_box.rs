@@ -103,7 +103,11 @@ impl TestBox {
 
     /// Its init, or what stands for it on the host.
     pub(crate) fn init_on_host(&self) -> Vec<u32> {
-        processes_in(&format!("{}init", self.group))
+        let is_init = |pid: &u32| {
+            let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+            groups.lines().any(|line| line.starts_with("0::") && !line.contains("/exec-"))
+        };
+        self.on_host().into_iter().filter(is_init).collect()
     }
 }
 
@@ -114,7 +118,7 @@ pub(crate) fn processes_in(group: &str) -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
         .filter(|pid| {
             let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-            groups.contains(group) && !is_past_its_end(*pid)
+            groups.lines().any(|line| format!("{line}/").contains(group)) && !is_past_its_end(*pid)
         })
         .collect()
 }

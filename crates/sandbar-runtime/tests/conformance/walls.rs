@@ -238,7 +238,7 @@ fn a_command_cannot_tell_where_its_cgroup_lies() {
     in_a_box(async |world| {
         let groups = output(world, "cat /proc/self/cgroup /proc/1/cgroup").await;
         assert!(!groups.contains("sandbar") && !groups.contains("box-") && !groups.contains(".."), "{groups}");
-        assert!(groups.lines().any(|line| line == "0::/init"), "{groups}");
+        assert!(groups.lines().any(|line| line == "0::/" || line == "0::/init"), "{groups}");
     });
 }
 
