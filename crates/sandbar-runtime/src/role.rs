@@ -9,11 +9,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use crate::{
-    init::{InitSettings, serve},
-    native::serve_spawner,
-    protocol::InitMode,
-};
+use crate::{gvisor::run_guest, native::serve_spawner};
 
 /// Names the binary is started under.
 pub(crate) const SPAWNER: &str = "sandbar-spawner";
@@ -35,7 +31,7 @@ pub fn run_role() {
             exit(i32::from(outcome.is_err()));
         }
         Some(INIT) => match take_socket() {
-            Ok(socket) => serve(socket, InitSettings { mode: InitMode::Guest, below: None, kill_switch: None }),
+            Ok(socket) => run_guest(socket),
             Err(_) => exit(1),
         },
         _ => {}

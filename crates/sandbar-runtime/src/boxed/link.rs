@@ -52,19 +52,8 @@ impl InitLink {
     /// Waits until the box stands, then listens. Must be called inside a tokio runtime, on a thread that may block.
     pub(crate) fn open(socket: OwnedFd) -> Result<Self> {
         let failed = |error: io::Error| Error::io("set up the sandbox", error);
-        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(|errno| failed(errno.into()))?;
         let socket = Arc::new(socket);
-        let mut connection = Connection::new(socket.try_clone().map_err(failed)?);
-        let body = connection.wait().map_err(failed)?;
-        let body = body.ok_or_else(|| Error::internal("the sandbox ended while it was set up"))?;
-        match Event::decode(&body).map_err(failed)? {
-            Event::Ready => {}
-            Event::Broken { step, errno } => {
-                let cause = io::Error::from_raw_os_error(errno);
-                return Err(Error::io(format!("set up the sandbox: {}", step.to_string_lossy()), cause));
-            }
-            _ => return Err(Error::internal("the sandbox began with something else than being ready")),
-        }
+        wait_until_ready(&socket)?;
         rustix::io::ioctl_fionbio(&socket, true).map_err(|errno| failed(errno.into()))?;
         let state = Arc::new(Mutex::new(State::default()));
         let (gone_sender, gone) = watch::channel(false);
@@ -135,6 +124,23 @@ impl InitLink {
     pub(crate) async fn ended(&self) {
         let mut gone = self.gone.clone();
         let _ = gone.wait_for(|gone| *gone).await;
+    }
+}
+
+/// Waits until the box stands.
+pub(crate) fn wait_until_ready(socket: &OwnedFd) -> Result<()> {
+    let failed = |error: io::Error| Error::io("set up the sandbox", error);
+    set_socket_timeout(socket, Timeout::Recv, Some(PATIENCE)).map_err(|errno| failed(errno.into()))?;
+    let mut connection = Connection::new(socket.try_clone().map_err(failed)?);
+    let body = connection.wait().map_err(failed)?;
+    let body = body.ok_or_else(|| Error::internal("the sandbox ended while it was set up"))?;
+    match Event::decode(&body).map_err(failed)? {
+        Event::Ready => Ok(()),
+        Event::Broken { step, errno } => {
+            let cause = io::Error::from_raw_os_error(errno);
+            Err(Error::io(format!("set up the sandbox: {}", step.to_string_lossy()), cause))
+        }
+        _ => Err(Error::internal("the sandbox began with something else than being ready")),
     }
 }
 

@@ -4,5 +4,5 @@ mod command_control;
 mod link;
 mod sandbox;
 
-pub(crate) use link::InitLink;
+pub(crate) use link::{InitLink, wait_until_ready};
 pub(crate) use sandbox::{BoxSandbox, CommandStreams};

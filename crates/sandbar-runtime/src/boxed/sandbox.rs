@@ -299,6 +299,8 @@ struct Pipes {
     theirs: Vec<OwnedFd>,
     ours: OurEnds,
     named: Option<NamedPipes>,
+    /// An end without which the command could not open its own; afterwards it reads the end of its input.
+    until_started: Option<OwnedFd>,
 }
 
 struct OurEnds {
@@ -320,6 +322,7 @@ impl Pipes {
             theirs: vec![stdin_reader, stdout_writer, stderr_writer],
             ours: OurEnds { stdin: stdin_writer, stdout, stderr },
             named: None,
+            until_started: None,
         })
     }
 
@@ -330,12 +333,13 @@ impl Pipes {
         let read = OFlags::RDONLY | OFlags::NONBLOCK;
         // Open for both, since nobody reads yet; our own reading end does no harm.
         let stdin_writer = open("in", OFlags::RDWR | OFlags::NONBLOCK)?;
-        let ours = OurEnds {
-            stdin: (stdin == StdinMode::Piped).then_some(stdin_writer),
-            stdout: open("out", read)?,
-            stderr: open("err", read)?,
-        };
-        Ok(Self { theirs: Vec::new(), ours, named: Some(named) })
+        let mut ours = OurEnds { stdin: None, stdout: open("out", read)?, stderr: open("err", read)? };
+        let mut until_started = None;
+        match stdin {
+            StdinMode::Piped => ours.stdin = Some(stdin_writer),
+            StdinMode::Null => until_started = Some(stdin_writer),
+        }
+        Ok(Self { theirs: Vec::new(), ours, named: Some(named), until_started })
     }
 
     fn place(&self) -> Streams {

@@ -12,3 +12,4 @@ pub(crate) use message::{
     BoxOrder, Ended, Event, ExecOrder, GroupPlace, InitMode, Request, RootPlace, SpawnerAnswer, SpawnerRequest, Stage,
     Streams, UserPlace,
 };
+pub(crate) use wire::{Reader, Writer};

@@ -21,7 +21,8 @@ use rustix::{
 };
 use sandbar_core::{OwnerMap, Resources, Result, RuntimeKind, SessionId};
 use sandbar_runtime::{
-    ExecEvent, ExecSpec, ExitStatus, NativeRuntime, NoneRuntime, RunningCommand, Runtime, Sandbox, SandboxSpec,
+    ExecEvent, ExecSpec, ExitStatus, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, RunningCommand,
+    Runtime, Sandbox, SandboxSpec,
 };
 
 pub(crate) fn shell(script: &str) -> ExecSpec {
@@ -32,7 +33,10 @@ fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
     match kind {
         RuntimeKind::None => Arc::new(NoneRuntime::open(name).unwrap()),
         RuntimeKind::Native => Arc::new(NativeRuntime::open(name).unwrap()),
-        RuntimeKind::Gvisor => unimplemented!(),
+        RuntimeKind::Gvisor => {
+            let settings = GvisorSettings::new(name, format!("/var/tmp/{name}-gvisor"));
+            Arc::new(GvisorRuntime::open(&settings).unwrap())
+        }
     }
 }
 

@@ -1,0 +1,183 @@
+//! One container, from its start to the last trace of it.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustix::fs::{Mode, OFlags, openat};
+use sandbar_core::{Error, Resources, Result, SessionId};
+
+use super::{
+    bundle::Bundle,
+    guest::EnterOrder,
+    host_process::HostProcess,
+    runsc::{Call, Runsc},
+    tree::{self, OwnMounts},
+};
+use crate::{
+    cgroup::{HostGroups, SessionGroups},
+    protocol::send_frame,
+};
+
+/// What containers are made with.
+#[derive(Debug)]
+pub(super) struct Workshop {
+    pub(super) runsc: Runsc,
+    /// Holds a directory for each container.
+    pub(super) directory: PathBuf,
+    /// `None` when cgroups cannot be used.
+    pub(super) groups: Option<HostGroups>,
+}
+
+/// A container that runs. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Container {
+    id: String,
+    bundle: Bundle,
+    /// Our end of init's socket. Init ends when nobody holds it.
+    socket: Option<OwnedFd>,
+    groups: Option<Arc<SessionGroups>>,
+    /// The kernel in user space, and the gofer, in the order they are to be ended.
+    processes: Vec<HostProcess>,
+    gofer: Option<usize>,
+}
+
+impl Workshop {
+    /// Starts a container that waits for its tree, or with the tree in place.
+    pub(super) fn start(&self, tree: Option<&Path>) -> Result<Container> {
+        let mut container = self.prepare()?;
+        let mounts = match tree {
+            Some(tree) => Some(OwnMounts::new(tree, &container.bundle.session()).map_err(failed)?),
+            None => None,
+        };
+        container.launch(&self.runsc, "run", &[], mounts)?;
+        Ok(container)
+    }
+
+    /// The directory and the cgroups of a container.
+    fn prepare(&self) -> Result<Container> {
+        let id = SessionId::random().to_string();
+        let bundle = Bundle::create(self.directory.join(&id)).map_err(failed)?;
+        let mut container = Container { id, bundle, socket: None, groups: None, processes: Vec::new(), gofer: None };
+        if let Some(groups) = &self.groups {
+            container.groups = Some(Arc::new(groups.session(&container.id).map_err(failed)?));
+        }
+        Ok(container)
+    }
+}
+
+impl Container {
+    fn launch(&mut self, runsc: &Runsc, verb: &str, arguments: &[&OsStr], mounts: Option<OwnMounts>) -> Result<()> {
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let doors = self.groups.as_deref().map_or_else(|| Ok(Vec::new()), doors).map_err(failed)?;
+        let pid_file = self.bundle.pid_file();
+        let common = [
+            OsStr::new("-detach"),
+            OsStr::new("-bundle"),
+            self.bundle.directory().as_os_str(),
+            OsStr::new("-pid-file"),
+            pid_file.as_os_str(),
+        ];
+        let arguments = common.iter().chain(arguments).copied().chain([OsStr::new(&self.id)]).collect();
+        let call = Call { verb, arguments, stdin: Some(theirs.into()), doors, mounts };
+        runsc.call(&self.bundle.state(), call)?;
+        self.socket = Some(ours.into());
+        self.find_processes().map_err(|error| Error::io("find the processes of a container", error))
+    }
+
+    fn find_processes(&mut self) -> io::Result<()> {
+        let pid = fs::read_to_string(self.bundle.pid_file())?;
+        let pid = pid.trim().parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        self.processes = vec![HostProcess::open(pid)?];
+        if let Some(gofer) = gofer_in(&self.bundle.state()) {
+            self.gofer = Some(self.processes.len());
+            self.processes.push(HostProcess::open(gofer)?);
+        }
+        let records: Vec<_> = self.processes.iter().map(HostProcess::record).collect();
+        self.bundle.write_processes(&records)
+    }
+
+    /// Puts the tree at `root` into a container that was started without one.
+    pub(super) fn attach(&self, root: &Path) -> io::Result<()> {
+        let gofer = self.gofer.and_then(|index| self.processes.get(index));
+        let gofer =
+            gofer.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the gofer of a container is unknown"))?;
+        tree::attach_late(root, gofer)
+    }
+
+    /// Sets what everything in the container may use together.
+    pub(super) fn limit(&mut self, limits: &Resources) -> io::Result<()> {
+        match self.groups.as_mut().and_then(Arc::get_mut) {
+            // Processes are counted inside: out here, the threads of the kernel in user space would count.
+            Some(groups) => groups.limit(&Resources { pids: None, ..limits.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the process inside that the tree is there, and hands over the conversation.
+    pub(super) fn enter(&mut self, order: &EnterOrder) -> io::Result<OwnedFd> {
+        let socket = self.socket.take().ok_or(io::ErrorKind::NotConnected)?;
+        send_frame(std::os::fd::AsFd::as_fd(&socket), &order.encode(), &[])?;
+        Ok(socket)
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.processes.iter().all(|process| process.is_alive().unwrap_or(false))
+    }
+
+    pub(super) const fn groups(&self) -> Option<&Arc<SessionGroups>> {
+        self.groups.as_ref()
+    }
+
+    /// Where the host makes the named pipes of commands.
+    pub(super) fn pipes(&self) -> PathBuf {
+        self.bundle.pipes()
+    }
+
+    /// Has `runsc` do something to the container.
+    pub(super) fn call(&self, runsc: &Runsc, verb: &str) -> Result<()> {
+        runsc.call(&self.bundle.state(), Call { verb, arguments: vec![OsStr::new(&self.id)], ..Call::default() })
+    }
+
+    /// Ends it and removes every trace of it. Ending twice is fine.
+    pub(super) fn end(&self) -> io::Result<()> {
+        if let Some(groups) = &self.groups {
+            groups.end()?;
+        }
+        for process in &self.processes {
+            process.end()?;
+        }
+        self.bundle.remove()
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::warn!(container = self.id, %error, "could not end a container");
+        }
+    }
+}
+
+/// Everything a process writes itself into to be the container's.
+fn doors(groups: &SessionGroups) -> io::Result<Vec<OwnedFd>> {
+    let mut doors = groups.doors()?;
+    doors.push(openat(groups.init(), "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?);
+    Ok(doors)
+}
+
+/// The gofer's pid, as far as this version of `runsc` writes it down.
+fn gofer_in(state: &Path) -> Option<i32> {
+    let mut files = fs::read_dir(state).ok()?.flatten();
+    let file = files.find(|entry| entry.path().extension().is_some_and(|kind| kind == "state"))?;
+    let state: serde_json::Value = serde_json::from_slice(&fs::read(file.path()).ok()?).ok()?;
+    state.get("goferPid")?.as_i64()?.try_into().ok()
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::io("start a container", error)
+}

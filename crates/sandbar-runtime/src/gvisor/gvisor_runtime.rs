@@ -1,0 +1,209 @@
+//! What this machine and its `runsc` let gVisor boxes have.
+
+use std::{
+    fs, io,
+    os::{fd::OwnedFd, unix::fs::DirBuilderExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use sandbar_core::{Capability, Error, ErrorCode, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind, SessionId};
+
+use super::{
+    bundle::PIPES,
+    container::{Container, Workshop},
+    guest::EnterOrder,
+    gvisor_sandbox::GvisorSandbox,
+    leftovers,
+    runsc::Runsc,
+    warm_pool::WarmPool,
+};
+use crate::{
+    Runtime, RuntimeFacts, Sandbox, SandboxSpec,
+    boxed::{BoxSandbox, CommandStreams, InitLink, wait_until_ready},
+    cgroup::HostGroups,
+    environment::text,
+};
+
+/// What a host says about the boxes it wants.
+#[derive(Clone, Debug)]
+pub struct GvisorSettings {
+    /// The cgroup of this host. Whatever an earlier host of the same name left running is ended.
+    pub name: String,
+    /// A directory nobody else uses, for what containers need while they run.
+    pub directory: PathBuf,
+    /// How many containers wait for a session. Each takes about 10 MiB.
+    pub warm: usize,
+    /// The program; searched on the `PATH` when absent.
+    pub runsc: Option<PathBuf>,
+}
+
+impl GvisorSettings {
+    pub fn new(name: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
+        Self { name: name.into(), directory: directory.into(), warm: 1, runsc: None }
+    }
+}
+
+/// Runs commands in boxes with a kernel of their own.
+#[derive(Debug)]
+pub struct GvisorRuntime {
+    /// `None` when a container must have its tree from the start.
+    pool: Option<WarmPool>,
+    workshop: Arc<Workshop>,
+    isolation: String,
+    facts: RuntimeFacts,
+}
+
+impl GvisorRuntime {
+    /// Finds out, by trying, what can be done here; an error when no container can be started.
+    pub fn open(settings: &GvisorSettings) -> Result<Self> {
+        let runsc = Runsc::find(settings.runsc.as_deref())?;
+        let groups = HostGroups::open(&settings.name);
+        let directory = settings.directory.join("containers");
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory)
+            .and_then(|()| leftovers::clear(&directory))
+            .map_err(|error| Error::io(format!("clear `{}`", directory.display()), error))?;
+        let facts = RuntimeFacts {
+            pause: Capability::Yes,
+            checkpoint: Capability::no("not yet"),
+            limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
+        };
+        let isolation = describe(&runsc, groups.as_ref().err());
+        let workshop = Arc::new(Workshop { runsc, directory, groups: groups.ok() });
+        let mut runtime = Self { pool: None, workshop, isolation, facts };
+        if runtime.probe()? {
+            let pool = WarmPool::open(Arc::clone(&runtime.workshop), settings.warm);
+            runtime.pool = Some(pool.map_err(|error| Error::io("start the pool of containers", error))?);
+        }
+        tracing::info!(runtime = "gvisor", isolation = runtime.isolation, "runtime opened");
+        Ok(runtime)
+    }
+
+    /// Starts a container, since nothing else shows that it can be done, and finds out whether it can have its tree late.
+    fn probe(&self) -> Result<bool> {
+        let unavailable = |error: Error| {
+            Error::new(ErrorCode::Unavailable, "gVisor containers cannot be started here")
+                .with_field("container_runtime")
+                .with_hint("see the message, or choose another runtime")
+                .with_source(error)
+        };
+        // An empty directory is a tree too; the mount points are made in it.
+        let tree = self.workshop.directory.join("probe");
+        fs::create_dir(&tree).map_err(|error| Error::io("make a tree to try", error))?;
+        let tried = self.workshop.start(None).map_err(unavailable).and_then(|container| {
+            let late = container.attach(&tree).map_err(|error| Error::io("attach a tree", error));
+            match late.and_then(|()| stand(container)) {
+                Ok(()) => Ok(true),
+                Err(error) => {
+                    tracing::info!(error = error.chain(), "containers cannot get their tree late");
+                    let container = self.workshop.start(Some(&tree)).map_err(unavailable)?;
+                    stand(container).map_err(unavailable)?;
+                    Ok(false)
+                }
+            }
+        });
+        for name in ["proc", "dev", "tmp", ""] {
+            let _ = fs::remove_dir(tree.join(name));
+        }
+        tried
+    }
+
+    fn container_for(&self, root: &Path) -> Result<Container> {
+        let Some(pool) = &self.pool else { return self.workshop.start(Some(root)) };
+        let container = pool.take()?;
+        container.attach(root).map_err(|error| Error::io("put the tree into a container", error))?;
+        Ok(container)
+    }
+}
+
+/// Sets limits and has the container enter its tree. It stands when it says so on the socket.
+fn enter(container: &mut Container, limits: &Resources, hostname: &str) -> Result<OwnedFd> {
+    container.limit(limits).map_err(|error| Error::io("limit a container", error))?;
+    let order = EnterOrder { hostname: text("session_id", hostname)?, pids: limits.pids };
+    container.enter(&order).map_err(|error| Error::io("talk to a container", error))
+}
+
+/// Has a container enter its tree, and ends it.
+fn stand(mut container: Container) -> Result<()> {
+    let socket = enter(&mut container, &Resources::default(), "probe")?;
+    wait_until_ready(&socket)
+}
+
+impl Runtime for GvisorRuntime {
+    fn kind(&self) -> RuntimeKind {
+        RuntimeKind::Gvisor
+    }
+
+    fn isolation(&self) -> &str {
+        &self.isolation
+    }
+
+    fn facts(&self) -> &RuntimeFacts {
+        &self.facts
+    }
+
+    fn admit(&self, resources: &Resources, network: Option<NetworkAccess>) -> Result<()> {
+        if network == Some(NetworkAccess::Full) {
+            return Err(Error::invalid("network", "runtime `gvisor` keeps every session off the network")
+                .with_hint("leave it out, or use `none`"));
+        }
+        crate::runtime::admit_limits(RuntimeKind::Gvisor, &self.facts.limits, resources)
+    }
+
+    fn owners(&self) -> Result<Option<Arc<OwnerMap>>> {
+        Ok(None)
+    }
+
+    fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
+        let mut container = self.container_for(spec.root)?;
+        let link = InitLink::open(enter(&mut container, spec.resources, host_name(spec.session))?)?;
+        let streams = CommandStreams::Named { on_host: container.pipes(), inside: PIPES.to_owned() };
+        let commands = BoxSandbox::in_guest(link, container.groups().cloned(), streams);
+        let workshop = Arc::clone(&self.workshop);
+        Ok(Arc::new(GvisorSandbox::new(commands, container, workshop, spec.resources.clone())))
+    }
+
+    fn close(&self) -> Result<()> {
+        if let Some(pool) = &self.pool {
+            pool.close();
+        }
+        let failed = |error: io::Error| Error::io("clean up after the containers", error);
+        if let Some(groups) = &self.workshop.groups {
+            groups.end().map_err(failed)?;
+        }
+        match fs::remove_dir(&self.workshop.directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for GvisorRuntime {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::warn!(error = error.chain(), "could not clean up after the runtime");
+        }
+    }
+}
+
+/// A host name is at most 64 bytes long.
+fn host_name(session: &SessionId) -> &str {
+    let name = session.as_str();
+    name.get(..64).unwrap_or(name)
+}
+
+fn describe(runsc: &Runsc, no_groups: Option<&String>) -> String {
+    let mut text = format!(
+        "gvisor: a kernel of its own in user space (runsc {}, platform {}) that no command can leave; no network, no \
+         capabilities, no new privileges",
+        runsc.version, runsc.platform
+    );
+    if let Some(reason) = no_groups {
+        text.push_str("; CPU, memory and process counts are not limited, since ");
+        text.push_str(reason);
+    }
+    text
+}
