@@ -1,20 +1,14 @@
 //! Commands in a box, through its init.
 
 use std::{
-    fs::File,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::{Path, PathBuf},
+    os::fd::{AsFd, BorrowedFd},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, mknodat, openat},
-    pipe::{PipeFlags, pipe_with},
-};
 use sandbar_core::{ByteCount, Error, ErrorCode, Result};
 use tokio::{
     net::unix::pipe::{Receiver, Sender},
@@ -26,27 +20,19 @@ use super::{
     InitLink,
     command_control::CommandControl,
     link::{Refusal, StartedCommand},
+    pipes::{CommandStreams, OurEnds},
 };
 use crate::{
-    ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle, StdinMode,
+    ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle,
     cgroup::{CommandGroup, SessionGroups},
     environment::{Invocation, text},
     output::OutputStream,
-    protocol::{ExecOrder, GroupPlace, Stage, Streams},
+    protocol::{ExecOrder, GroupPlace, Stage},
     supervise::Supervisor,
 };
 
 const DEFAULT_DIRECTORY: &str = "/workspace";
 const DEFAULT_OUTPUT: ByteCount = ByteCount::mib(10);
-
-/// How streams reach the commands of a box.
-#[derive(Debug)]
-pub(crate) enum CommandStreams {
-    /// As descriptors.
-    Passed,
-    /// As named pipes in a directory both sides see.
-    Named { on_host: PathBuf, inside: String },
-}
 
 /// Commands of one session.
 #[derive(Debug)]
@@ -122,11 +108,7 @@ impl BoxSandbox {
         let io_failed = |error: io::Error| Error::io(format!("start `{}`", spec.argv[0].escape_debug()), error);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let group = self.command_group(spec).map_err(io_failed)?;
-        let pipes = match &self.streams {
-            CommandStreams::Passed => Pipes::passed(spec.stdin),
-            CommandStreams::Named { on_host, inside } => Pipes::named(spec.stdin, on_host, inside, number),
-        };
-        let pipes = pipes.map_err(io_failed)?;
+        let pipes = self.streams.make(spec.stdin, number).map_err(io_failed)?;
         let doors = group.as_ref().map_or_else(|| Ok(Vec::new()), |group| group.doors()).map_err(io_failed)?;
         let order = ExecOrder {
             number,
@@ -145,9 +127,7 @@ impl BoxSandbox {
             attach: u8::try_from(doors.len()).unwrap_or_default(),
         };
         let descriptors: Vec<BorrowedFd<'_>> = pipes
-            .theirs
-            .iter()
-            .map(AsFd::as_fd)
+            .theirs()
             .chain(group.as_ref().map(|group| group.as_fd()))
             .chain(doors.iter().map(AsFd::as_fd))
             .collect();
@@ -204,11 +184,13 @@ impl BoxSandbox {
             ended: started.ended,
             control: Arc::clone(&control) as Arc<dyn crate::command::Control>,
             group,
+            whole_box: self.groups.clone().filter(|_| self.init_keeps_groups),
             stdout: OutputStream::new(Receiver::from_owned_fd(ours.stdout)?, ExecEvent::Stdout, limit),
             stderr: OutputStream::new(Receiver::from_owned_fd(ours.stderr)?, ExecEvent::Stderr, limit),
             stdin,
             events: event_sender,
             exit: exit_sender,
+            named_pipes: ours.named,
             wall_time: spec.resources.wall_time,
             stop: self.stop.clone(),
         };
@@ -291,95 +273,6 @@ impl Drop for BoxSandbox {
         {
             tracing::warn!(%error, "could not end the processes of a session");
         }
-    }
-}
-
-/// The pipes of a command: the ends it gets, and those we keep.
-struct Pipes {
-    theirs: Vec<OwnedFd>,
-    ours: OurEnds,
-    named: Option<NamedPipes>,
-    /// An end without which the command could not open its own; afterwards it reads the end of its input.
-    until_started: Option<OwnedFd>,
-}
-
-struct OurEnds {
-    stdin: Option<OwnedFd>,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-}
-
-impl Pipes {
-    fn passed(stdin: StdinMode) -> io::Result<Self> {
-        let pipe = || pipe_with(PipeFlags::CLOEXEC);
-        let (stdin_reader, stdin_writer) = match stdin {
-            StdinMode::Null => (OwnedFd::from(File::open("/dev/null")?), None),
-            StdinMode::Piped => pipe().map(|(reader, writer)| (reader, Some(writer)))?,
-        };
-        let (stdout, stdout_writer) = pipe()?;
-        let (stderr, stderr_writer) = pipe()?;
-        Ok(Self {
-            theirs: vec![stdin_reader, stdout_writer, stderr_writer],
-            ours: OurEnds { stdin: stdin_writer, stdout, stderr },
-            named: None,
-            until_started: None,
-        })
-    }
-
-    /// Our ends are open before the box opens its own, so that neither side waits for the other.
-    fn named(stdin: StdinMode, on_host: &Path, inside: &str, number: u64) -> io::Result<Self> {
-        let named = NamedPipes::make(on_host.join(number.to_string()), format!("{inside}/{number}"))?;
-        let open = |name: &str, flags| openat(CWD, named.on_host.join(name), flags | OFlags::CLOEXEC, Mode::empty());
-        let read = OFlags::RDONLY | OFlags::NONBLOCK;
-        // Open for both, since nobody reads yet; our own reading end does no harm.
-        let stdin_writer = open("in", OFlags::RDWR | OFlags::NONBLOCK)?;
-        let mut ours = OurEnds { stdin: None, stdout: open("out", read)?, stderr: open("err", read)? };
-        let mut until_started = None;
-        match stdin {
-            StdinMode::Piped => ours.stdin = Some(stdin_writer),
-            StdinMode::Null => until_started = Some(stdin_writer),
-        }
-        Ok(Self { theirs: Vec::new(), ours, named: Some(named), until_started })
-    }
-
-    fn place(&self) -> Streams {
-        match &self.named {
-            Some(named) => Streams::Named(named.inside.clone()),
-            None => Streams::Passed,
-        }
-    }
-
-    /// The command has its ends, or never will: names are not needed any more.
-    fn into_ours(self) -> OurEnds {
-        self.ours
-    }
-}
-
-/// Three named pipes in a directory of their own, removed when dropped.
-struct NamedPipes {
-    on_host: PathBuf,
-    inside: std::ffi::CString,
-}
-
-impl NamedPipes {
-    const NAMES: [&str; 3] = ["in", "out", "err"];
-
-    fn make(on_host: PathBuf, inside: String) -> io::Result<Self> {
-        std::fs::create_dir(&on_host)?;
-        let made = Self { on_host, inside: std::ffi::CString::new(inside).unwrap_or_default() };
-        for name in Self::NAMES {
-            mknodat(CWD, made.on_host.join(name), FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
-        }
-        Ok(made)
-    }
-}
-
-impl Drop for NamedPipes {
-    fn drop(&mut self) {
-        for name in Self::NAMES {
-            let _ = std::fs::remove_file(self.on_host.join(name));
-        }
-        let _ = std::fs::remove_dir(&self.on_host);
     }
 }
 

@@ -168,6 +168,15 @@ impl SessionGroups {
         }
     }
 
+    /// How many processes the kernel has killed for want of memory that were in no command's group, as where a box is one
+    /// thing to the host.
+    pub(crate) fn own_oom_kills(&self) -> u64 {
+        let count = self.place(Controller::Memory).and_then(|(group, unified)| {
+            group.keyed_number(if unified { "memory.events" } else { "memory.oom_control" }, "oom_kill")
+        });
+        count.unwrap_or(0)
+    }
+
     /// Ends everything in the session and removes its groups.
     pub(crate) fn end(&self) -> io::Result<()> {
         self.unified.end()?;

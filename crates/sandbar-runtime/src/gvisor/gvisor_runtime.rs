@@ -1,7 +1,8 @@
 //! What this machine and its `runsc` let gVisor boxes have.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, ErrorKind},
     os::{fd::OwnedFd, unix::fs::DirBuilderExt},
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, CommandStreams, InitLink, wait_until_ready},
+    boxed::{BoxSandbox, CommandStreams, InitLink, PipeDirectory, wait_until_ready},
     cgroup::HostGroups,
     environment::text,
 };
@@ -160,7 +161,7 @@ impl Runtime for GvisorRuntime {
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
         let mut container = self.container_for(spec.root)?;
         let link = InitLink::open(enter(&mut container, spec.resources, host_name(spec.session))?)?;
-        let streams = CommandStreams::Named { on_host: container.pipes(), inside: PIPES.to_owned() };
+        let streams = CommandStreams::Named(PipeDirectory::new(container.pipes(), PIPES));
         let commands = BoxSandbox::in_guest(link, container.groups().cloned(), streams);
         let workshop = Arc::clone(&self.workshop);
         Ok(Arc::new(GvisorSandbox::new(commands, container, workshop, spec.resources.clone())))
@@ -174,10 +175,16 @@ impl Runtime for GvisorRuntime {
         if let Some(groups) = &self.workshop.groups {
             groups.end().map_err(failed)?;
         }
-        match fs::remove_dir(&self.workshop.directory) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
-            _ => Ok(()),
+        // Ours, unless the host keeps something else beside it.
+        for directory in self.workshop.directory.ancestors().take(2) {
+            match fs::remove_dir(directory) {
+                Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
+                    return Err(failed(error));
+                }
+                _ => {}
+            }
         }
+        Ok(())
     }
 }
 

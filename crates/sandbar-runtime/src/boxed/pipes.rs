@@ -1,0 +1,167 @@
+//! The pipes between a command and the host.
+
+use std::{
+    collections::BTreeSet,
+    ffi::CString,
+    fs::{self, File},
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, mknodat, openat},
+    pipe::{PipeFlags, pipe_with},
+};
+
+use crate::{StdinMode, protocol::Streams};
+
+/// How streams reach the commands of a box.
+#[derive(Debug)]
+pub(crate) enum CommandStreams {
+    /// As descriptors.
+    Passed,
+    /// As named pipes.
+    Named(PipeDirectory),
+}
+
+impl CommandStreams {
+    pub(super) fn make(&self, stdin: StdinMode, number: u64) -> io::Result<Pipes> {
+        match self {
+            Self::Passed => Pipes::passed(stdin),
+            Self::Named(directory) => Pipes::named(stdin, directory.make(number)?),
+        }
+    }
+}
+
+/// The pipes of a command: the ends it gets, and those we keep.
+pub(super) struct Pipes {
+    theirs: Vec<OwnedFd>,
+    ours: OurEnds,
+    /// An end without which the command could not open its own; afterwards it reads the end of its input.
+    until_started: Option<OwnedFd>,
+}
+
+/// The ends the host keeps.
+pub(super) struct OurEnds {
+    pub(super) stdin: Option<OwnedFd>,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+    /// Kept as long as the command has its ends.
+    pub(super) named: Option<NamedPipes>,
+}
+
+impl Pipes {
+    fn passed(stdin: StdinMode) -> io::Result<Self> {
+        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+        let (stdin_reader, stdin_writer) = match stdin {
+            StdinMode::Null => (OwnedFd::from(File::open("/dev/null")?), None),
+            StdinMode::Piped => pipe().map(|(reader, writer)| (reader, Some(writer)))?,
+        };
+        let (stdout, stdout_writer) = pipe()?;
+        let (stderr, stderr_writer) = pipe()?;
+        Ok(Self {
+            theirs: vec![stdin_reader, stdout_writer, stderr_writer],
+            ours: OurEnds { stdin: stdin_writer, stdout, stderr, named: None },
+            until_started: None,
+        })
+    }
+
+    /// Our ends are open before the box opens its own, so that neither side waits for the other.
+    fn named(stdin: StdinMode, named: NamedPipes) -> io::Result<Self> {
+        // Open for both, since nobody reads yet.
+        let stdin_holder = named.open("in", OFlags::RDWR)?;
+        let (stdin, until_started) = match stdin {
+            StdinMode::Null => (None, Some(stdin_holder)),
+            StdinMode::Piped => (Some(stdin_holder), None),
+        };
+        let (stdout, stderr) = (named.open("out", OFlags::RDONLY)?, named.open("err", OFlags::RDONLY)?);
+        Ok(Self { theirs: Vec::new(), ours: OurEnds { stdin, stdout, stderr, named: Some(named) }, until_started })
+    }
+
+    /// Where the command finds its ends.
+    pub(super) fn place(&self) -> Streams {
+        match &self.ours.named {
+            Some(named) => Streams::Named(named.inside.clone()),
+            None => Streams::Passed,
+        }
+    }
+
+    /// The ends to pass.
+    pub(super) fn theirs(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.theirs.iter().map(AsFd::as_fd)
+    }
+
+    /// The command has its ends, or never will.
+    pub(super) fn into_ours(self) -> OurEnds {
+        let Self { theirs, mut ours, until_started } = self;
+        drop((theirs, until_started));
+        if let (Some(named), Some(stdin)) = (&ours.named, &mut ours.stdin)
+            && let Ok(writer) = named.open("in", OFlags::WRONLY)
+        {
+            // Only for writing, so that we notice when nobody reads any more.
+            *stdin = writer;
+        }
+        ours
+    }
+}
+
+/// A directory both sides see, with a directory of pipes for each command.
+#[derive(Debug)]
+pub(crate) struct PipeDirectory {
+    on_host: PathBuf,
+    /// As init sees it.
+    inside: String,
+    /// Commands that have their pipes.
+    live: Arc<Mutex<BTreeSet<u64>>>,
+}
+
+impl PipeDirectory {
+    pub(crate) fn new(on_host: PathBuf, inside: &str) -> Self {
+        Self { on_host, inside: inside.to_owned(), live: Arc::default() }
+    }
+
+    pub(super) fn make(&self, number: u64) -> io::Result<NamedPipes> {
+        let on_host = self.on_host.join(number.to_string());
+        fs::create_dir(&on_host)?;
+        lock(&self.live).insert(number);
+        let inside = CString::new(format!("{}/{number}", self.inside)).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let made = NamedPipes { number, on_host, inside, live: Arc::clone(&self.live) };
+        for name in NamedPipes::NAMES {
+            mknodat(CWD, made.on_host.join(name), FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
+        }
+        Ok(made)
+    }
+}
+
+/// Three named pipes in a directory of their own, removed when dropped.
+#[derive(Debug)]
+pub(crate) struct NamedPipes {
+    number: u64,
+    on_host: PathBuf,
+    inside: CString,
+    live: Arc<Mutex<BTreeSet<u64>>>,
+}
+
+impl NamedPipes {
+    const NAMES: [&str; 3] = ["in", "out", "err"];
+
+    fn open(&self, name: &str, access: OFlags) -> io::Result<OwnedFd> {
+        Ok(openat(CWD, self.on_host.join(name), access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
+    }
+}
+
+impl Drop for NamedPipes {
+    fn drop(&mut self) {
+        lock(&self.live).remove(&self.number);
+        for name in Self::NAMES {
+            let _ = fs::remove_file(self.on_host.join(name));
+        }
+        let _ = fs::remove_dir(&self.on_host);
+    }
+}
+
+fn lock(live: &Mutex<BTreeSet<u64>>) -> MutexGuard<'_, BTreeSet<u64>> {
+    live.lock().unwrap_or_else(PoisonError::into_inner)
+}
