@@ -6,5 +6,5 @@ mod pipes;
 mod sandbox;
 
 pub(crate) use link::{InitLink, wait_until_ready};
-pub(crate) use pipes::{CommandStreams, NamedPipes, PipeDirectory};
-pub(crate) use sandbox::BoxSandbox;
+pub(crate) use pipes::{NamedPipes, PipeDirectory};
+pub(crate) use sandbox::{BoxSandbox, RunningNumbers};

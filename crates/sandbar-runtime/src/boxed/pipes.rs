@@ -6,7 +6,7 @@ use std::{
     fs::{self, File},
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -31,6 +31,22 @@ impl CommandStreams {
         match self {
             Self::Passed => Pipes::passed(stdin),
             Self::Named(directory) => Pipes::named(stdin, directory.make(number)?),
+        }
+    }
+
+    /// See [`PipeDirectory::hold`].
+    pub(super) fn hold(&self) -> io::Result<Vec<OwnedFd>> {
+        match self {
+            Self::Passed => Ok(Vec::new()),
+            Self::Named(directory) => directory.hold(),
+        }
+    }
+
+    /// Commands whose pipes have names.
+    pub(super) fn named(&self) -> Vec<u64> {
+        match self {
+            Self::Passed => Vec::new(),
+            Self::Named(directory) => directory.live(),
         }
     }
 }
@@ -122,6 +138,35 @@ impl PipeDirectory {
         Self { on_host, inside: inside.to_owned(), live: Arc::default() }
     }
 
+    /// Makes the pipes of a command that ran in a box elsewhere; nobody waits for what it writes.
+    pub(crate) fn adopt(&self, number: u64) -> io::Result<AdoptedPipes> {
+        let named = self.make(number)?;
+        let holder = named.hold()?;
+        let outputs = [named.open("out", OFlags::RDONLY)?, named.open("err", OFlags::RDONLY)?];
+        Ok(AdoptedPipes { outputs, holder, named })
+    }
+
+    /// Commands that have their pipes.
+    pub(super) fn live(&self) -> Vec<u64> {
+        lock(&self.live).iter().copied().collect()
+    }
+
+    /// Both ends of every pipe in use, so that none is at its end while a box has left and not yet arrived.
+    pub(super) fn hold(&self) -> io::Result<Vec<OwnedFd>> {
+        let mut held = Vec::new();
+        for number in self.live() {
+            for name in NamedPipes::NAMES {
+                match open(&self.on_host.join(number.to_string()).join(name), OFlags::RDWR) {
+                    Ok(end) => held.push(end),
+                    // The command has just ended.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(held)
+    }
+
     pub(super) fn make(&self, number: u64) -> io::Result<NamedPipes> {
         let on_host = self.on_host.join(number.to_string());
         fs::create_dir(&on_host)?;
@@ -148,8 +193,25 @@ impl NamedPipes {
     const NAMES: [&str; 3] = ["in", "out", "err"];
 
     fn open(&self, name: &str, access: OFlags) -> io::Result<OwnedFd> {
-        Ok(openat(CWD, self.on_host.join(name), access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
+        open(&self.on_host.join(name), access)
     }
+
+    fn hold(&self) -> io::Result<[OwnedFd; 3]> {
+        Ok([self.open("in", OFlags::RDWR)?, self.open("out", OFlags::RDWR)?, self.open("err", OFlags::RDWR)?])
+    }
+}
+
+fn open(path: &Path, access: OFlags) -> io::Result<OwnedFd> {
+    Ok(openat(CWD, path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// The pipes of a command whose box arrives from elsewhere.
+#[derive(Debug)]
+pub(crate) struct AdoptedPipes {
+    pub(super) outputs: [OwnedFd; 2],
+    /// Both ends, until the box has opened its own.
+    pub(super) holder: [OwnedFd; 3],
+    pub(super) named: NamedPipes,
 }
 
 impl Drop for NamedPipes {

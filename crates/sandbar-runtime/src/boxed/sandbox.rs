@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
@@ -20,7 +20,7 @@ use super::{
     InitLink,
     command_control::CommandControl,
     link::{Refusal, StartedCommand},
-    pipes::{CommandStreams, OurEnds},
+    pipes::{AdoptedPipes, CommandStreams, OurEnds, PipeDirectory},
 };
 use crate::{
     ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle,
@@ -33,6 +33,15 @@ use crate::{
 
 const DEFAULT_DIRECTORY: &str = "/workspace";
 const DEFAULT_OUTPUT: ByteCount = ByteCount::mib(10);
+
+/// Which commands a box has.
+#[derive(Debug)]
+pub(crate) struct RunningNumbers {
+    /// What the next one is called.
+    pub(crate) next: u64,
+    /// Those that still have their pipes.
+    pub(crate) with_pipes: Vec<u64>,
+}
 
 /// Commands of one session.
 #[derive(Debug)]
@@ -64,8 +73,39 @@ impl BoxSandbox {
     }
 
     /// A box with another kernel.
-    pub(crate) fn in_guest(link: InitLink, groups: Option<Arc<SessionGroups>>, streams: CommandStreams) -> Self {
-        Self::over(link, groups, true, streams, None)
+    pub(crate) fn in_guest(link: InitLink, groups: Option<Arc<SessionGroups>>, pipes: PipeDirectory) -> Self {
+        Self::over(link, groups, true, CommandStreams::Named(pipes), None)
+    }
+
+    /// Has the box move. `transfer` ends it where it is and returns the socket it is reached through from then on; see
+    /// [`InitLink::relocate`].
+    pub(crate) fn relocate(&self, transfer: impl FnOnce(&RunningNumbers) -> Result<OwnedFd>) -> Result<()> {
+        self.link.relocate(|| {
+            let held = self.streams.hold().map_err(|error| Error::io("hold the pipes of a session", error))?;
+            let numbers = RunningNumbers { next: self.next.load(Ordering::Relaxed), with_pipes: self.streams.named() };
+            let outcome = transfer(&numbers);
+            drop(held);
+            outcome
+        })
+    }
+
+    /// Goes on where another sandbox was: commands that ran there run here, with nobody who waits for them.
+    pub(crate) fn take_over(&self, next: u64, pipes: Vec<AdoptedPipes>) -> io::Result<()> {
+        self.next.fetch_max(next, Ordering::Relaxed);
+        for AdoptedPipes { outputs: [stdout, stderr], holder, named } in pipes {
+            drop(holder);
+            let mut stdout = OutputStream::new(Receiver::from_owned_fd(stdout)?, ExecEvent::Stdout, 0);
+            let mut stderr = OutputStream::new(Receiver::from_owned_fd(stderr)?, ExecEvent::Stderr, 0);
+            let stop = self.stop.clone();
+            self.supervisors.spawn(async move {
+                let _named = named;
+                tokio::select! {
+                    () = async { tokio::join!(stdout.discard(), stderr.discard()); } => {}
+                    () = stop.cancelled() => {}
+                }
+            });
+        }
+        Ok(())
     }
 
     fn over(

@@ -124,6 +124,13 @@ impl Bundle {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
+    /// Forgets the container, which has ended, so that another can be started in its place.
+    pub(super) fn clear_state(&self) -> io::Result<()> {
+        remove_files(&self.state(), 1)?;
+        unless_missing(fs::remove_file(self.pid_file()))?;
+        fs::create_dir(self.state())
+    }
+
     /// Removes the directory. Each name is one we know: nothing is removed that somebody else put here, and nothing
     /// through a mount.
     pub(super) fn remove(&self) -> io::Result<()> {

@@ -58,8 +58,8 @@ impl Workshop {
         Ok(container)
     }
 
-    /// The directory and the cgroups of a container.
-    fn prepare(&self) -> Result<Container> {
+    /// The directory and the cgroups of a container that is not started yet.
+    pub(super) fn prepare(&self) -> Result<Container> {
         let id = SessionId::random().to_string();
         let bundle = Bundle::create(self.directory.join(&id)).map_err(failed)?;
         let mut container = Container { id, bundle, socket: None, groups: None, processes: Vec::new(), gofer: None };
@@ -87,6 +87,22 @@ impl Container {
         runsc.call(&self.bundle.state(), call)?;
         self.socket = Some(ours.into());
         self.find_processes().map_err(|error| Error::io("find the processes of a container", error))
+    }
+
+    /// Writes the container into `image` and ends it.
+    pub(super) fn save(&mut self, runsc: &Runsc, image: &Path) -> Result<()> {
+        let arguments = vec![OsStr::new("-image-path"), image.as_os_str(), OsStr::new(&self.id)];
+        runsc.call(&self.bundle.state(), Call { verb: "checkpoint", arguments, ..Call::default() })?;
+        let ended = self.end_processes().and_then(|()| self.bundle.clear_state());
+        ended.map_err(|error| Error::io("end a container that was written to disk", error))
+    }
+
+    /// Starts from `image`, over the tree it was written with.
+    pub(super) fn restore(&mut self, runsc: &Runsc, image: &Path, tree: &Path) -> Result<OwnedFd> {
+        let mounts = OwnMounts::new(tree, &self.bundle.session()).map_err(failed)?;
+        let arguments = [OsStr::new("-image-path"), image.as_os_str()];
+        self.launch(runsc, "restore", &arguments, Some(mounts))?;
+        self.socket.take().ok_or_else(|| Error::internal("a container has no socket"))
     }
 
     fn find_processes(&mut self) -> io::Result<()> {
@@ -143,14 +159,16 @@ impl Container {
         runsc.call(&self.bundle.state(), Call { verb, arguments: vec![OsStr::new(&self.id)], ..Call::default() })
     }
 
+    fn end_processes(&self) -> io::Result<()> {
+        self.processes.iter().try_for_each(HostProcess::end)
+    }
+
     /// Ends it and removes every trace of it. Ending twice is fine.
     pub(super) fn end(&self) -> io::Result<()> {
         if let Some(groups) = &self.groups {
             groups.end()?;
         }
-        for process in &self.processes {
-            process.end()?;
-        }
+        self.end_processes()?;
         self.bundle.remove()
     }
 }

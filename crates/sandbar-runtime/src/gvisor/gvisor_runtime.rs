@@ -12,6 +12,7 @@ use sandbar_core::{Capability, Error, ErrorCode, NetworkAccess, OwnerMap, Resour
 
 use super::{
     bundle::PIPES,
+    checkpoint::CheckpointRecord,
     container::{Container, Workshop},
     guest::EnterOrder,
     gvisor_sandbox::GvisorSandbox,
@@ -21,7 +22,7 @@ use super::{
 };
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, CommandStreams, InitLink, PipeDirectory, wait_until_ready},
+    boxed::{BoxSandbox, InitLink, PipeDirectory, wait_until_ready},
     cgroup::HostGroups,
     environment::text,
 };
@@ -69,7 +70,7 @@ impl GvisorRuntime {
             .map_err(|error| Error::io(format!("clear `{}`", directory.display()), error))?;
         let facts = RuntimeFacts {
             pause: Capability::Yes,
-            checkpoint: Capability::no("not yet"),
+            checkpoint: Capability::Yes,
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
         };
         let isolation = describe(&runsc, groups.as_ref().err());
@@ -110,6 +111,10 @@ impl GvisorRuntime {
             let _ = fs::remove_dir(tree.join(name));
         }
         tried
+    }
+
+    fn sandbox(&self, commands: BoxSandbox, container: Container, spec: &SandboxSpec<'_>) -> GvisorSandbox {
+        GvisorSandbox::new(commands, container, Arc::clone(&self.workshop), spec.root, spec.resources)
     }
 
     fn container_for(&self, root: &Path) -> Result<Container> {
@@ -161,10 +166,23 @@ impl Runtime for GvisorRuntime {
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
         let mut container = self.container_for(spec.root)?;
         let link = InitLink::open(enter(&mut container, spec.resources, host_name(spec.session))?)?;
-        let streams = CommandStreams::Named(PipeDirectory::new(container.pipes(), PIPES));
-        let commands = BoxSandbox::in_guest(link, container.groups().cloned(), streams);
-        let workshop = Arc::clone(&self.workshop);
-        Ok(Arc::new(GvisorSandbox::new(commands, container, workshop, spec.resources.clone())))
+        let pipes = PipeDirectory::new(container.pipes(), PIPES);
+        let commands = BoxSandbox::in_guest(link, container.groups().cloned(), pipes);
+        Ok(Arc::new(self.sandbox(commands, container, spec)))
+    }
+
+    fn restore_sandbox(&self, spec: &SandboxSpec<'_>, directory: &Path) -> Result<Arc<dyn Sandbox>> {
+        let record = CheckpointRecord::read(directory, &self.workshop.runsc.version)?;
+        let mut container = self.workshop.prepare()?;
+        container.limit(spec.resources).map_err(|error| Error::io("limit a container", error))?;
+        let pipes = PipeDirectory::new(container.pipes(), PIPES);
+        let failed = |error: io::Error| Error::io("make the pipes of a session", error);
+        let adopted: Vec<_> =
+            record.with_pipes.iter().map(|&number| pipes.adopt(number)).collect::<io::Result<_>>().map_err(failed)?;
+        let link = InitLink::resume(container.restore(&self.workshop.runsc, directory, spec.root)?)?;
+        let commands = BoxSandbox::in_guest(link, container.groups().cloned(), pipes);
+        commands.take_over(record.next_command, adopted).map_err(failed)?;
+        Ok(Arc::new(self.sandbox(commands, container, spec)))
     }
 
     fn close(&self) -> Result<()> {

@@ -8,6 +8,7 @@
 //! is in the cgroups and removing the directory. `runsc delete` does the same in a hundred times the time.
 
 mod bundle;
+mod checkpoint;
 mod container;
 mod guest;
 mod gvisor_runtime;

@@ -152,6 +152,7 @@ impl Init {
                 }
                 Ok(())
             }
+            Request::Ping => self.tell(&Event::Pong),
             Request::Kill { number } => {
                 self.kill(number);
                 Ok(())

@@ -23,6 +23,8 @@ pub(crate) enum Request {
         number: u64,
         size: TerminalSize,
     },
+    /// Answered by `Pong` when everything before it has been obeyed.
+    Ping,
 }
 
 /// A command to start.
@@ -86,6 +88,7 @@ pub(crate) enum Event {
         number: u64,
         ended: Ended,
     },
+    Pong,
 }
 
 /// How a command ended.
@@ -204,6 +207,7 @@ impl Request {
                 writer.number(*number);
                 write_size(&mut writer, *size);
             }
+            Self::Ping => writer.byte(4),
         }
         writer.finish()
     }
@@ -215,6 +219,7 @@ impl Request {
             1 => Self::Signal { number: reader.number()?, signal: reader.signed()? },
             2 => Self::Kill { number: reader.number()? },
             3 => Self::Resize { number: reader.number()?, size: read_size(&mut reader)? },
+            4 => Self::Ping,
             _ => return Err(garbled()),
         })
     }
@@ -310,6 +315,7 @@ impl Event {
                 writer.byte(kind);
                 writer.signed(value);
             }
+            Self::Pong => writer.byte(5),
         }
         writer.finish()
     }
@@ -333,6 +339,7 @@ impl Event {
                     _ => return Err(garbled()),
                 },
             },
+            5 => Self::Pong,
             _ => return Err(garbled()),
         })
     }

@@ -1,6 +1,7 @@
 //! What every runtime keeps, checked on every runtime.
 
 mod commands;
+mod containers;
 mod world;
 
 /// Makes a test of each function for each runtime.

@@ -166,6 +166,41 @@ impl World {
         Ended::of(self.start(spec).await.unwrap()).await
     }
 
+    pub(crate) fn image(&self) -> PathBuf {
+        format!("/var/tmp/{}-image", self.name).into()
+    }
+
+    pub(crate) async fn checkpoint(&self, image: &Path) -> Result<()> {
+        let (sandbox, image) = (Arc::clone(&self.sandbox), image.to_owned());
+        tokio::task::spawn_blocking(move || sandbox.checkpoint(&image)).await.unwrap()
+    }
+
+    pub(crate) async fn restore(&self, image: &Path) -> Arc<dyn Sandbox> {
+        let (runtime, image, path) = (Arc::clone(&self.runtime), image.to_owned(), self.root.path.clone());
+        tokio::task::spawn_blocking(move || {
+            let session = SessionId::new("one").unwrap();
+            runtime
+                .restore_sandbox(
+                    &SandboxSpec {
+                        session: &session,
+                        root: &path,
+                        owners: None,
+                        resources: &Resources::default(),
+                        network: None,
+                    },
+                    &image,
+                )
+                .unwrap()
+        })
+        .await
+        .unwrap()
+    }
+
+    pub(crate) async fn finish_in(&self, sandbox: &Arc<dyn Sandbox>, spec: ExecSpec) -> Ended {
+        let sandbox = Arc::clone(sandbox);
+        Ended::of(tokio::task::spawn_blocking(move || sandbox.exec(spec)).await.unwrap().unwrap()).await
+    }
+
     pub(crate) async fn stop(&self) {
         let sandbox = Arc::clone(&self.sandbox);
         tokio::task::spawn_blocking(move || sandbox.stop()).await.unwrap().unwrap();
