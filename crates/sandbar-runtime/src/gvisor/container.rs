@@ -3,7 +3,10 @@
 use std::{
     ffi::OsStr,
     fs, io,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -20,6 +23,7 @@ use super::{
 };
 use crate::{
     cgroup::{HostGroups, SessionGroups},
+    environment::text,
     protocol::send_frame,
 };
 
@@ -126,18 +130,19 @@ impl Container {
     }
 
     /// Sets what everything in the container may use together.
-    pub(super) fn limit(&mut self, limits: &Resources) -> io::Result<()> {
-        match self.groups.as_mut().and_then(Arc::get_mut) {
-            // Processes are counted inside: out here, the threads of the kernel in user space would count.
-            Some(groups) => groups.limit(&Resources { pids: None, ..limits.clone() }),
-            None => Ok(()),
-        }
+    pub(super) fn limit(&mut self, limits: &Resources) -> Result<()> {
+        let Some(groups) = self.groups.as_mut().and_then(Arc::get_mut) else { return Ok(()) };
+        // Processes are counted inside: out here, the threads of the kernel in user space would count.
+        let outside = Resources { pids: None, ..limits.clone() };
+        groups.limit(&outside).map_err(|error| Error::io("limit a container", error))
     }
 
-    /// Tells the process inside that the tree is there, and hands over the conversation.
-    pub(super) fn enter(&mut self, order: &EnterOrder) -> io::Result<OwnedFd> {
-        let socket = self.socket.take().ok_or(io::ErrorKind::NotConnected)?;
-        send_frame(std::os::fd::AsFd::as_fd(&socket), &order.encode(), &[])?;
+    /// Sets limits, and tells the process inside that the tree is there. It stands when it says so on the socket.
+    pub(super) fn enter(&mut self, limits: &Resources, hostname: &str) -> Result<OwnedFd> {
+        self.limit(limits)?;
+        let order = EnterOrder { hostname: text("session_id", hostname)?, pids: limits.pids };
+        let socket = self.socket.take().ok_or_else(|| Error::internal("a container has no socket"))?;
+        send_frame(socket.as_fd(), &order.encode(), &[]).map_err(|error| Error::io("talk to a container", error))?;
         Ok(socket)
     }
 

@@ -3,28 +3,26 @@
 use std::{
     fs,
     io::{self, ErrorKind},
-    os::{fd::OwnedFd, unix::fs::DirBuilderExt},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
-use sandbar_core::{Capability, Error, ErrorCode, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind, SessionId};
+use sandbar_core::{Capability, Error, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind, SessionId};
 
 use super::{
     bundle::PIPES,
     checkpoint::CheckpointRecord,
     container::{Container, Workshop},
-    guest::EnterOrder,
     gvisor_sandbox::GvisorSandbox,
-    leftovers,
+    leftovers, probe,
     runsc::Runsc,
     warm_pool::WarmPool,
 };
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, InitLink, PipeDirectory, wait_until_ready},
+    boxed::{BoxSandbox, InitLink, PipeDirectory},
     cgroup::HostGroups,
-    environment::text,
 };
 
 /// What a host says about the boxes it wants.
@@ -53,7 +51,9 @@ pub struct GvisorRuntime {
     pool: Option<WarmPool>,
     workshop: Arc<Workshop>,
     isolation: String,
-    facts: RuntimeFacts,
+    limits: Capability,
+    /// Found out when somebody asks for the first time: it takes half a second.
+    facts: OnceLock<RuntimeFacts>,
 }
 
 impl GvisorRuntime {
@@ -68,49 +68,16 @@ impl GvisorRuntime {
             .create(&directory)
             .and_then(|()| leftovers::clear(&directory))
             .map_err(|error| Error::io(format!("clear `{}`", directory.display()), error))?;
-        let facts = RuntimeFacts {
-            pause: Capability::Yes,
-            checkpoint: Capability::Yes,
-            limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
-        };
+        let limits = groups.as_ref().map_or_else(Capability::no, HostGroups::limits);
         let isolation = describe(&runsc, groups.as_ref().err());
         let workshop = Arc::new(Workshop { runsc, directory, groups: groups.ok() });
-        let mut runtime = Self { pool: None, workshop, isolation, facts };
-        if runtime.probe()? {
+        let mut runtime = Self { pool: None, workshop, isolation, limits, facts: OnceLock::new() };
+        if probe::late_trees(&runtime.workshop)? {
             let pool = WarmPool::open(Arc::clone(&runtime.workshop), settings.warm);
             runtime.pool = Some(pool.map_err(|error| Error::io("start the pool of containers", error))?);
         }
         tracing::info!(runtime = "gvisor", isolation = runtime.isolation, "runtime opened");
         Ok(runtime)
-    }
-
-    /// Starts a container, since nothing else shows that it can be done, and finds out whether it can have its tree late.
-    fn probe(&self) -> Result<bool> {
-        let unavailable = |error: Error| {
-            Error::new(ErrorCode::Unavailable, "gVisor containers cannot be started here")
-                .with_field("container_runtime")
-                .with_hint("see the message, or choose another runtime")
-                .with_source(error)
-        };
-        // An empty directory is a tree too; the mount points are made in it.
-        let tree = self.workshop.directory.join("probe");
-        fs::create_dir(&tree).map_err(|error| Error::io("make a tree to try", error))?;
-        let tried = self.workshop.start(None).map_err(unavailable).and_then(|container| {
-            let late = container.attach(&tree).map_err(|error| Error::io("attach a tree", error));
-            match late.and_then(|()| stand(container)) {
-                Ok(()) => Ok(true),
-                Err(error) => {
-                    tracing::info!(error = error.chain(), "containers cannot get their tree late");
-                    let container = self.workshop.start(Some(&tree)).map_err(unavailable)?;
-                    stand(container).map_err(unavailable)?;
-                    Ok(false)
-                }
-            }
-        });
-        for name in ["proc", "dev", "tmp", ""] {
-            let _ = fs::remove_dir(tree.join(name));
-        }
-        tried
     }
 
     fn sandbox(&self, commands: BoxSandbox, container: Container, spec: &SandboxSpec<'_>) -> GvisorSandbox {
@@ -125,19 +92,6 @@ impl GvisorRuntime {
     }
 }
 
-/// Sets limits and has the container enter its tree. It stands when it says so on the socket.
-fn enter(container: &mut Container, limits: &Resources, hostname: &str) -> Result<OwnedFd> {
-    container.limit(limits).map_err(|error| Error::io("limit a container", error))?;
-    let order = EnterOrder { hostname: text("session_id", hostname)?, pids: limits.pids };
-    container.enter(&order).map_err(|error| Error::io("talk to a container", error))
-}
-
-/// Has a container enter its tree, and ends it.
-fn stand(mut container: Container) -> Result<()> {
-    let socket = enter(&mut container, &Resources::default(), "probe")?;
-    wait_until_ready(&socket)
-}
-
 impl Runtime for GvisorRuntime {
     fn kind(&self) -> RuntimeKind {
         RuntimeKind::Gvisor
@@ -148,7 +102,11 @@ impl Runtime for GvisorRuntime {
     }
 
     fn facts(&self) -> &RuntimeFacts {
-        &self.facts
+        self.facts.get_or_init(|| RuntimeFacts {
+            pause: Capability::Yes,
+            checkpoint: probe::checkpoints(&self.workshop),
+            limits: self.limits.clone(),
+        })
     }
 
     fn admit(&self, resources: &Resources, network: Option<NetworkAccess>) -> Result<()> {
@@ -156,7 +114,7 @@ impl Runtime for GvisorRuntime {
             return Err(Error::invalid("network", "runtime `gvisor` keeps every session off the network")
                 .with_hint("leave it out, or use `none`"));
         }
-        crate::runtime::admit_limits(RuntimeKind::Gvisor, &self.facts.limits, resources)
+        crate::runtime::admit_limits(RuntimeKind::Gvisor, &self.limits, resources)
     }
 
     fn owners(&self) -> Result<Option<Arc<OwnerMap>>> {
@@ -165,7 +123,7 @@ impl Runtime for GvisorRuntime {
 
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
         let mut container = self.container_for(spec.root)?;
-        let link = InitLink::open(enter(&mut container, spec.resources, host_name(spec.session))?)?;
+        let link = InitLink::open(container.enter(spec.resources, host_name(spec.session))?)?;
         let pipes = PipeDirectory::new(container.pipes(), PIPES);
         let commands = BoxSandbox::in_guest(link, container.groups().cloned(), pipes);
         Ok(Arc::new(self.sandbox(commands, container, spec)))
@@ -174,7 +132,7 @@ impl Runtime for GvisorRuntime {
     fn restore_sandbox(&self, spec: &SandboxSpec<'_>, directory: &Path) -> Result<Arc<dyn Sandbox>> {
         let record = CheckpointRecord::read(directory, &self.workshop.runsc.version)?;
         let mut container = self.workshop.prepare()?;
-        container.limit(spec.resources).map_err(|error| Error::io("limit a container", error))?;
+        container.limit(spec.resources)?;
         let pipes = PipeDirectory::new(container.pipes(), PIPES);
         let failed = |error: io::Error| Error::io("make the pipes of a session", error);
         let adopted: Vec<_> =

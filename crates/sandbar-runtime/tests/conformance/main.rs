@@ -2,6 +2,7 @@
 
 mod commands;
 mod containers;
+mod scratch;
 mod world;
 
 /// Makes a test of each function for each runtime.

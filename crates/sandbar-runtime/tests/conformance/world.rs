@@ -74,6 +74,7 @@ impl TestRoot {
         let programs = root.path.join("usr");
         mount_bind("/usr", &programs).unwrap();
         mount_remount(&programs, MountFlags::BIND | MountFlags::RDONLY, c"").unwrap();
+        std::fs::copy("/tmp/gv/p2", root.path.join("workspace/p")).ok();
         for name in ["bin", "sbin", "lib", "lib64"] {
             std::os::unix::fs::symlink(Path::new("usr").join(name), root.path.join(name)).unwrap();
         }
@@ -190,6 +191,24 @@ impl World {
                     },
                     &image,
                 )
+                .unwrap()
+        })
+        .await
+        .unwrap()
+    }
+
+    pub(crate) async fn open_another(&self, name: &str) -> Arc<dyn Sandbox> {
+        let (runtime, name, path) = (Arc::clone(&self.runtime), name.to_owned(), self.root.path.clone());
+        tokio::task::spawn_blocking(move || {
+            let session = SessionId::new(&name).unwrap();
+            runtime
+                .open_sandbox(&SandboxSpec {
+                    session: &session,
+                    root: &path,
+                    owners: None,
+                    resources: &Resources::default(),
+                    network: None,
+                })
                 .unwrap()
         })
         .await
