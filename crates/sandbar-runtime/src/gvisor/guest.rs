@@ -19,6 +19,7 @@ use rustix::{
 use super::bundle::{NO_TREE, SESSION};
 use crate::{
     init::{InitSettings, serve},
+    native::capabilities,
     protocol::{Event, Incoming, InitMode, Reader, Writer, send_frame},
 };
 
@@ -93,7 +94,9 @@ fn enter(order: &EnterOrder) -> Result<(), Step> {
     // Commands must not look into init, which holds the host's socket.
     // SAFETY: a flag of our own process.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
-    assemble().map_err(at(c"put the file system together"))
+    assemble().map_err(at(c"put the file system together"))?;
+    // Once for all commands: init keeps what it needs, and nothing it executes gets any of it.
+    capabilities::drop_for_programs().map_err(at(c"give up capabilities"))
 }
 
 /// A cgroup of the container's own kernel around everything in it. Init is one process more than was asked for. The

@@ -208,7 +208,6 @@ impl Init {
             cgroup: group.as_ref().map(AsFd::as_fd),
             attach: &attach,
             directory,
-            drop_capabilities: self.settings.mode == InitMode::Guest,
         };
         let pid = start(&mut self.stack, &launch)?;
         self.numbers.insert(pid, order.number);

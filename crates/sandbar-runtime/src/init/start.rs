@@ -24,7 +24,6 @@ pub(super) struct Launch<'a> {
     pub(super) attach: &'a [OwnedFd],
     /// Entered instead of the order's directory.
     pub(super) directory: Option<OwnedFd>,
-    pub(super) drop_capabilities: bool,
 }
 
 /// Why a command did not start.
@@ -43,7 +42,6 @@ struct Plan {
     directory: Option<*const c_char>,
     directory_handle: RawFd,
     open_files: Option<u64>,
-    drop_capabilities: bool,
     candidates: Vec<*const c_char>,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
@@ -67,7 +65,6 @@ pub(super) fn start(stack: &mut ChildStack, launch: &Launch<'_>) -> Result<i32, 
         directory: if launch.directory.is_some() { None } else { Some(order.cwd.as_ptr()) },
         directory_handle: launch.directory.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         open_files: order.open_files,
-        drop_capabilities: launch.drop_capabilities,
         candidates: order.candidates.iter().map(|text| text.as_ptr()).collect(),
         shell_argv: [SHELL.as_ptr(), ptr::null()].into_iter().chain(argv.iter().skip(1).copied()).collect(),
         argv,
@@ -124,9 +121,6 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Stage> {
             limits.rlim_max = limits.rlim_max.min(limit);
             limits.rlim_cur = limits.rlim_max;
             check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits))?;
-        }
-        if plan.drop_capabilities && crate::native::capabilities::drop_all().is_err() {
-            return Err(Stage::Prepare);
         }
         let moved = match plan.directory {
             Some(path) => libc::chdir(path),

@@ -3,6 +3,7 @@
 mod commands;
 mod containers;
 mod scratch;
+mod scratch2;
 mod world;
 
 /// Makes a test of each function for each runtime.

@@ -34,7 +34,8 @@ fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
         RuntimeKind::None => Arc::new(NoneRuntime::open(name).unwrap()),
         RuntimeKind::Native => Arc::new(NativeRuntime::open(name).unwrap()),
         RuntimeKind::Gvisor => {
-            let settings = GvisorSettings::new(name, format!("/var/tmp/{name}-gvisor"));
+            let mut settings = GvisorSettings::new(name, format!("/var/tmp/{name}-gvisor"));
+            settings.runsc = std::env::var_os("GV_RUNSC").map(Into::into);
             Arc::new(GvisorRuntime::open(&settings).unwrap())
         }
     }
