@@ -64,7 +64,8 @@ impl Conversation {
                     }
                 }
                 message = self.receiver.message(), if event.is_none() => match message {
-                    Ok(None) => break,
+                    // The last event breaks the loop: a call that ends before it was cut off.
+                    Ok(None) => event = Some(Err(ConnectError::unavailable("the call was cut off"))),
                     Err(error) => event = Some(Err(error)),
                     Ok(Some(message)) => match message.to_owned_message().event {
                         Some(Event::StdinTaken(bytes)) => self.widen(bytes),

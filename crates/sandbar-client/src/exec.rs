@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use connectrpc::ConnectError;
-use sandbar_core::{Error, ErrorCode, ExecEvent, ExecSpec, Result, SessionId, StdinMode};
+use sandbar_core::{Error, ErrorCode, ExecEvent, ExecSpec, Result, SessionId, StdinMode, TerminalSize};
 use sandbar_proto::v1::{self, exec_request::Request, exec_response::Event};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
@@ -34,7 +34,7 @@ impl Client {
             stdin: piped.then_some(stdin_window),
             _conversation: AbortOnDropHandle::new(tokio::spawn(conversation.run())),
         };
-        match command.receive().await? {
+        match command.receive().await.map_err(|error| self.restore(&error))? {
             Some(Event::Started(started)) => command.pid = started.pid,
             _ => return Err(incomplete("started command")),
         }
@@ -54,10 +54,11 @@ pub struct RemoteCommand {
 }
 
 impl RemoteCommand {
-    /// The next event; `None` after `Exited`. Reading slowly slows the command down, and loses nothing.
+    /// The next event; `None` after `Exited`. Reading slowly slows the command down, and loses nothing. `Unavailable`
+    /// when the host went away meanwhile.
     pub async fn next_event(&mut self) -> Result<Option<ExecEvent>> {
         loop {
-            return Ok(Some(match self.receive().await? {
+            return Ok(Some(match self.receive().await.map_err(|error| self.broken_off(&error))? {
                 None => return Ok(None),
                 Some(Event::Stdout(bytes)) => ExecEvent::Stdout(bytes),
                 Some(Event::Stderr(bytes)) => ExecEvent::Stderr(bytes),
@@ -75,16 +76,33 @@ impl RemoteCommand {
 
     /// Sends a signal to everything the command started.
     pub async fn signal(&self, signal: i32) -> Result<()> {
-        self.signaller().signal(signal).await
+        self.control().signal(signal).await
     }
 
-    /// A handle that sends signals while something else reads the events.
-    pub fn signaller(&self) -> RemoteSignaller {
-        RemoteSignaller { requests: self.requests.clone() }
+    /// Changes the size of its terminal. The call fails when the command was started without one.
+    pub async fn resize(&self, size: TerminalSize) -> Result<()> {
+        self.control().resize(size).await
     }
 
-    async fn receive(&mut self) -> Result<Option<Event>> {
-        self.events.recv().await.transpose().map_err(|error| self.client.restore(&error))
+    /// A handle that sends signals and sizes while something else reads the events.
+    pub fn control(&self) -> RemoteControl {
+        RemoteControl { requests: self.requests.clone() }
+    }
+
+    async fn receive(&mut self) -> Result<Option<Event>, ConnectError> {
+        self.events.recv().await.transpose()
+    }
+
+    /// The host's error. One that the host did not raise itself means that it is gone.
+    fn broken_off(&self, error: &ConnectError) -> Error {
+        let restored = self.client.restore(error);
+        if error.details.is_empty() && matches!(restored.code(), ErrorCode::Unavailable | ErrorCode::Internal) {
+            let gone = format!("the host at {} went away before the command had ended", self.client.url());
+            return Error::new(ErrorCode::Unavailable, gone)
+                .with_hint("look at what the host says, then start it again; its sandboxes are kept")
+                .with_source(error.clone());
+        }
+        restored
     }
 }
 
@@ -120,16 +138,21 @@ impl RemoteStdin {
     }
 }
 
-/// Sends signals to a command. Clones signal the same command.
+/// Sends signals to a command, and sizes to its terminal. Clones reach the same command.
 #[derive(Clone, Debug)]
-pub struct RemoteSignaller {
+pub struct RemoteControl {
     requests: mpsc::Sender<v1::ExecRequest>,
 }
 
-impl RemoteSignaller {
+impl RemoteControl {
     /// Sends a signal to everything the command started.
     pub async fn signal(&self, signal: i32) -> Result<()> {
         send(&self.requests, Request::Signal(signal)).await
+    }
+
+    /// Changes the size of its terminal. The call fails when the command was started without one.
+    pub async fn resize(&self, size: TerminalSize) -> Result<()> {
+        send(&self.requests, v1::TerminalSize::from(size).into()).await
     }
 }
 

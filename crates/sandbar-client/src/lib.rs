@@ -18,4 +18,4 @@ mod upload;
 
 pub use bases::ImportProgress;
 pub use client::{Client, WireProtocol};
-pub use exec::{RemoteCommand, RemoteSignaller, RemoteStdin};
+pub use exec::{RemoteCommand, RemoteControl, RemoteStdin};

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -10,13 +9,19 @@ use std::{
     time::Instant,
 };
 
-use sandbar_core::{Capabilities, Capability, Error, ErrorCode, Result, RuntimeKind, SessionId};
-use sandbar_runtime::{NativeRuntime, NoneRuntime, Runtime};
+use sandbar_core::{Capabilities, Capability, Error, ErrorCode, Result, SessionId};
+use sandbar_runtime::Runtime;
 use sandbar_storage::{OpenedStorage, Storage};
 
 use crate::{
-    HostConfig, RuntimeChoice, data_directory::DataDirectory, gate::not_found, janitor::Janitor, recovery,
-    session::Session, state::StateStore,
+    HostConfig,
+    data_directory::DataDirectory,
+    gate::not_found,
+    janitor::Janitor,
+    recovery,
+    runtime_choice::{OpenedRuntime, boundary, open_runtime},
+    session::Session,
+    state::StateStore,
 };
 
 /// Sessions on this machine. Methods may be called from any task, and run to their end when the caller goes away.
@@ -33,6 +38,7 @@ pub(crate) struct Inner {
     pub(crate) storage: Arc<dyn Storage>,
     storage_reason: String,
     pub(crate) runtime: Arc<dyn Runtime>,
+    runtime_reason: String,
     pub(crate) state: StateStore,
     sessions: Mutex<HashMap<SessionId, Slot>>,
     /// Held while the `host` base is made, so that it is made once.
@@ -101,6 +107,12 @@ impl Host {
         format!("{} — {} ({})", self.inner.storage.kind(), facts.description, self.inner.storage_reason)
     }
 
+    /// The runtime, the boundary it gives here and why it was chosen, for people.
+    pub fn runtime_summary(&self) -> String {
+        let (runtime, reason) = (&self.inner.runtime, &self.inner.runtime_reason);
+        format!("{} — {} ({reason})", runtime.kind(), boundary(&**runtime))
+    }
+
     /// Runs a verb to its end on a thread of its own. Dropping the returned future does not stop it.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
@@ -128,12 +140,13 @@ impl Inner {
             _ => error,
         })?;
         // Before the storage, so that nothing an earlier host left running holds on to it.
-        let runtime = open_runtime(&config)?;
+        let OpenedRuntime { runtime, reason: runtime_reason } = open_runtime(&config)?;
         let opened = open_storage()?;
         let inner = Arc::new(Self {
             storage: opened.storage,
             storage_reason: opened.reason,
             runtime,
+            runtime_reason,
             state,
             sessions: Mutex::default(),
             host_base: Mutex::new(()),
@@ -262,21 +275,4 @@ impl Drop for Reservation {
             slots.remove(id);
         }
     }
-}
-
-fn open_runtime(config: &HostConfig) -> Result<Arc<dyn Runtime>> {
-    let name = group_name(&config.data_dir);
-    Ok(match config.container_runtime {
-        RuntimeChoice::Named(RuntimeKind::Native) => Arc::new(NativeRuntime::open(&name)?),
-        RuntimeChoice::Auto | RuntimeChoice::Named(RuntimeKind::None | RuntimeKind::Gvisor) => {
-            Arc::new(NoneRuntime::open(&name)?)
-        }
-    })
-}
-
-/// The cgroup of this host. Two hosts on one machine have different data directories.
-fn group_name(data_dir: &Path) -> String {
-    let place = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
-    let hash = blake3::hash(place.as_os_str().as_encoded_bytes());
-    format!("sandbar-{}", &hash.to_hex()[..16])
 }

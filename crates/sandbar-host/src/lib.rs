@@ -16,11 +16,13 @@ mod health;
 mod host;
 mod janitor;
 mod recovery;
+mod runtime_choice;
 mod session;
 mod state;
 
 pub use config::{HostConfig, RuntimeChoice, StorageChoice};
 pub use host::Host;
+pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
 pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};
 pub use session::{FileWriter, TreeReader, TreeWriter};

@@ -3,13 +3,13 @@
 use std::{
     ffi::OsStr,
     fs, io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
     path::{Path, PathBuf},
     process::exit,
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use crate::{gvisor::run_guest, native::serve_spawner};
+use crate::{gvisor::run_guest, init::InitSockets, native::serve_spawner};
 
 /// Names the binary is started under.
 pub(crate) const SPAWNER: &str = "sandbar-spawner";
@@ -27,24 +27,24 @@ pub fn run_role() {
     let role = Path::new(&name).file_name().and_then(OsStr::to_str);
     match role {
         Some(SPAWNER) => {
-            let outcome = take_socket().and_then(serve_spawner);
+            let outcome = take_socket(0).and_then(serve_spawner);
             exit(i32::from(outcome.is_err()));
         }
-        Some(INIT) => match take_socket() {
-            Ok(socket) => run_guest(socket),
-            Err(_) => exit(1),
+        Some(INIT) => match (take_socket(0), take_socket(1)) {
+            (Ok(orders), Ok(events)) => run_guest(InitSockets { orders, events }),
+            _ => exit(1),
         },
         _ => {}
     }
 }
 
-/// The socket we were given as standard input, moved out of the way; `/dev/null` takes its place.
-fn take_socket() -> io::Result<OwnedFd> {
+/// The socket we were given as a standard stream, moved out of the way; `/dev/null` takes its place.
+fn take_socket(stream: RawFd) -> io::Result<OwnedFd> {
     let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    // SAFETY: duplicates into a descriptor of our own, and replaces 0 and 1, which nothing here uses.
+    // SAFETY: duplicates into a descriptor of our own, and replaces a stream nothing here uses.
     unsafe {
-        let socket = libc::fcntl(0, libc::F_DUPFD_CLOEXEC, 3);
-        if socket < 0 || libc::dup2(null.as_raw_fd(), 0) < 0 || libc::dup2(null.as_raw_fd(), 1) < 0 {
+        let socket = libc::fcntl(stream, libc::F_DUPFD_CLOEXEC, 3);
+        if socket < 0 || libc::dup2(null.as_raw_fd(), stream) < 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(OwnedFd::from_raw_fd(socket))

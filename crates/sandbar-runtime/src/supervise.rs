@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     ExecEvent, ExitStatus,
     boxed::NamedPipes,
-    cgroup::{CommandGroup, SessionGroups},
+    cgroup::{CommandGroup, SessionLease},
     command::Control,
     output::OutputStream,
     protocol::Ended,
@@ -27,7 +27,7 @@ pub(crate) struct Supervisor {
     pub(crate) control: Arc<dyn Control>,
     pub(crate) group: Option<Arc<CommandGroup>>,
     /// The groups of the whole box, where a command has none of its own.
-    pub(crate) whole_box: Option<Arc<SessionGroups>>,
+    pub(crate) whole_box: Option<Arc<SessionLease>>,
     pub(crate) stdout: OutputStream,
     pub(crate) stderr: OutputStream,
     pub(crate) stdin: Option<(StdinPipe, mpsc::Receiver<Bytes>)>,
@@ -113,7 +113,7 @@ impl Supervisor {
             // The whole box is gone, and the kernel ends boxes that way.
             Err(_) => {
                 status.signal = Some(libc::SIGKILL);
-                status.oom_killed = whole_box.is_some_and(|groups| groups.own_oom_kills() > 0);
+                status.oom_killed = whole_box.is_some_and(|groups| groups.stats().oom_kills > Some(0));
             }
         }
         status.oom_killed |= group.is_some_and(|group| group.oom_kills() > 0);

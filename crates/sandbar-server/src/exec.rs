@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use connectrpc::{ConnectError, InboundStream, Response, ServiceResult, ServiceStream};
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
-use sandbar_core::{Error, ExecEvent, TerminalSize};
+use sandbar_core::{Error, ErrorCode, ExecEvent, TerminalSize};
 use sandbar_host::{RunningCommand, StdinHandle};
 use sandbar_proto::v1::{self, exec_request::Request, exec_response::Event};
 use tokio::sync::mpsc;
@@ -189,7 +189,11 @@ fn obey(command: &RunningCommand, stdin: &mut Stdin, request: Option<Request>) -
             return Err(Error::invalid("signal", format!("there is no signal {signal}"))
                 .with_hint("use the number of a signal: 2 for SIGINT, 9 for SIGKILL, 15 for SIGTERM"));
         }
-        Some(Request::Resize(size)) => command.resize(TerminalSize::try_from(*size)?)?,
+        Some(Request::Resize(size)) => match command.resize(TerminalSize::try_from(*size)?) {
+            // It has just ended, and its end is on the way.
+            Err(error) if error.code() == ErrorCode::ProcessNotFound => {}
+            outcome => outcome?,
+        },
         Some(Request::Start(_)) => {
             return Err(Error::invalid("request", "there is a second `start`").with_hint("start one command a call"));
         }

@@ -5,18 +5,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up should stop where it stands")]
 
+mod bait;
 mod condition;
 mod image;
+pub mod measure;
 mod namespace;
+mod pty;
 mod server;
 mod skip;
 mod storage_fixture;
 pub mod tree;
 mod zfs_pool;
 
+pub use bait::{Bait, HostState, Intruder};
 pub use condition::eventually;
 pub use image::{FileSystem, Image};
 pub use namespace::private_mounts;
+pub use pty::{Pty, Seat};
 pub use server::{Finished, TestServer, TestServerOptions};
 pub use skip::report_skip;
 pub use storage_fixture::{Backend, StorageFixture, commit_base, small_base};

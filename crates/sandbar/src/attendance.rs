@@ -1,36 +1,62 @@
 //! Staying with a command until it ends: its output comes here, our input and our Ctrl-C go there.
 
-use std::{future::Future, io, process::ExitCode, thread};
+use std::{future::Future, io, process::ExitCode};
 
-use bytes::Bytes;
-use sandbar_client::{Client, RemoteCommand, RemoteSignaller, RemoteStdin};
+use sandbar_client::{Client, RemoteCommand, RemoteControl, RemoteStdin};
 use sandbar_core::{ByteCount, Error, ErrorCode, ExecEvent, ExecSpec, ExitStatus, SessionId};
-use tokio::{
-    io::{AsyncWrite, AsyncWriteExt},
-    sync::mpsc,
-    task::JoinHandle,
-};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     failure::{Failure, Outcome, exit},
+    input::Input,
     interrupt::Interrupts,
     output,
+    terminal::{Sizes, Terminal},
 };
 
 /// What a command may write when we pass it on as it comes: nothing is kept, so nothing needs to be dropped.
 pub(crate) const UNBOUNDED_OUTPUT: ByteCount = ByteCount(1 << 60);
 
-/// Starts a command and stays with it. Its exit code is ours.
+/// Starts a command and stays with it. Its exit code is ours. With a terminal, the command runs at one of its own that is
+/// like ours, and ours only passes keys and output on.
 pub(crate) async fn attend(
     client: &Client,
     id: &SessionId,
-    spec: ExecSpec,
+    mut spec: ExecSpec,
+    terminal: Option<&Terminal>,
     interrupts: &mut Interrupts,
 ) -> Outcome<ExitCode> {
-    let command = client.exec(id, spec).await.map_err(not_started)?;
-    let mut attendance = Attendance { signaller: command.signaller(), interrupts, asked: false };
-    let _feeder = command.stdin().map(|stdin| Feeder(tokio::spawn(feed(stdin))));
-    attendance.follow(command).await
+    // Before the size is looked at, so that no change of it is missed.
+    let sizes = terminal.map(Terminal::sizes).transpose()?;
+    if let Some(terminal) = terminal {
+        terminal.describe(&mut spec);
+    }
+    let command = tokio::select! {
+        started = Box::pin(client.exec(id, spec)) => started.map_err(not_started)?,
+        signal = interrupts.next() => return Ok(ExitCode::from(exit::signalled(signal))),
+    };
+    let control = command.control();
+    let _resizer = sizes.map(|sizes| in_background(pass_sizes_on(sizes, control.clone())));
+    let _feeder = command.stdin().map(|stdin| in_background(feed(stdin)));
+    // Only now: until the command runs, Ctrl-C is for us.
+    let raw = terminal.map(Terminal::raw).transpose()?;
+    // In raw mode Ctrl-C is a key like any other. A signal then comes from elsewhere, and means us.
+    let mut attendance = Attendance { control, interrupts, asked: raw.is_some(), within_line: false };
+    let outcome = attendance.follow(command).await;
+    let within_line = raw.is_some() && attendance.within_line;
+    drop(raw);
+    if within_line && !matches!(outcome, Ok(End::Exited(_))) {
+        // What we say about it starts on a line of its own.
+        output::say("");
+    }
+    Ok(ExitCode::from(match outcome? {
+        End::Exited(status) => {
+            notes(&status).into_iter().for_each(output::say);
+            exit_code(&status)
+        }
+        End::LetGo(signal) => exit::signalled(signal),
+    }))
 }
 
 /// A command that cannot start ends as in a shell: 127 when it is not there, 126 when it cannot be executed.
@@ -44,61 +70,67 @@ fn not_started(error: Error) -> Failure {
     }
 }
 
-/// Stops feeding when the command has ended.
-struct Feeder(JoinHandle<()>);
+/// Something that ends with the command.
+fn in_background(work: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(work))
+}
 
-impl Drop for Feeder {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// How we part from a command.
+#[derive(Debug)]
+enum End {
+    Exited(ExitStatus),
+    /// This signal did not let us wait any longer. Letting go of the command kills it.
+    LetGo(i32),
 }
 
 struct Attendance<'a> {
-    signaller: RemoteSignaller,
+    control: RemoteControl,
     interrupts: &'a mut Interrupts,
-    /// Whether the command has been asked to stop already.
+    /// Whether the next signal lets us go: the command has been asked to stop already.
     asked: bool,
+    /// Whether the last output ended in the middle of a line.
+    within_line: bool,
 }
 
 impl Attendance<'_> {
-    async fn follow(&mut self, mut command: RemoteCommand) -> Outcome<ExitCode> {
+    async fn follow(&mut self, mut command: RemoteCommand) -> Outcome<End> {
         let (mut stdout, mut stderr) = (tokio::io::stdout(), tokio::io::stderr());
         loop {
-            let Some(event) = self.listening(command.next_event()).await else {
-                return Ok(ExitCode::from(exit::INTERRUPTED));
+            let event = match self.listening(command.next_event()).await {
+                Ok(event) => event?,
+                Err(signal) => return Ok(End::LetGo(signal)),
             };
-            let written = match event? {
-                Some(ExecEvent::Stdout(bytes)) => self.listening(pass_on(&mut stdout, &bytes)).await,
-                Some(ExecEvent::Stderr(bytes)) => self.listening(pass_on(&mut stderr, &bytes)).await,
-                Some(ExecEvent::Exited(status)) => return Ok(ended(&status)),
-                None => {
-                    return Err(Error::new(ErrorCode::Unavailable, "the host ended the call before the command ended")
-                        .with_hint("look at what the host says, then try again")
-                        .into());
+            let written = match event {
+                Some(ExecEvent::Stdout(bytes)) => {
+                    self.within_line = !bytes.ends_with(b"\n");
+                    self.listening(pass_on(&mut stdout, &bytes)).await
                 }
+                Some(ExecEvent::Stderr(bytes)) => self.listening(pass_on(&mut stderr, &bytes)).await,
+                Some(ExecEvent::Exited(status)) => return Ok(End::Exited(status)),
+                None => return Err(Error::internal("the command ended without an exit status").into()),
             };
             match written {
-                Some(outcome) => outcome.map_err(Failure::writing)?,
-                None => return Ok(ExitCode::from(exit::INTERRUPTED)),
+                Ok(outcome) => outcome.map_err(Failure::writing)?,
+                Err(signal) => return Ok(End::LetGo(signal)),
             }
         }
     }
 
-    /// Waits for `work`, and passes the first interrupt on to the command meanwhile. `None` on the second: whoever sends
-    /// it does not want to wait any longer, and letting go of the command kills it.
-    async fn listening<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    /// Waits for `work`, and passes the first signal on to the command meanwhile. The second one is the error: whoever
+    /// sends it does not want to wait any longer.
+    async fn listening<T>(&mut self, work: impl Future<Output = T>) -> Result<T, i32> {
         tokio::pin!(work);
         loop {
             tokio::select! {
-                done = &mut work => return Some(done),
+                done = &mut work => return Ok(done),
                 signal = self.interrupts.next() => {
                     if self.asked {
-                        return None;
+                        return Err(signal);
                     }
                     self.asked = true;
-                    let signaller = self.signaller.clone();
-                    // It may have to wait behind input the command does not read; the second interrupt does not.
-                    tokio::spawn(async move { drop(signaller.signal(signal).await) });
+                    let control = self.control.clone();
+                    // It may have to wait behind input the command does not read; the second signal does not.
+                    tokio::spawn(async move { drop(control.signal(signal).await) });
                 }
             }
         }
@@ -110,50 +142,47 @@ async fn pass_on(target: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Re
     target.flush().await
 }
 
-fn ended(status: &ExitStatus) -> ExitCode {
-    if status.truncated {
-        output::say("note: output beyond the limit was dropped");
-    }
-    ExitCode::from(exit_code(status))
+/// What is worth saying about an end beyond its exit code.
+fn notes(status: &ExitStatus) -> Vec<&'static str> {
+    [
+        (status.timed_out, "note: the command was killed because its time was up"),
+        (
+            status.oom_killed,
+            "note: the command, or something it started, was killed because the memory limit was reached",
+        ),
+        (status.truncated, "note: output beyond the limit was dropped"),
+    ]
+    .into_iter()
+    .filter_map(|(holds, note)| holds.then_some(note))
+    .collect()
 }
 
 /// The exit code a shell would report.
 fn exit_code(status: &ExitStatus) -> u8 {
-    let byte = |number: i32| u8::try_from(number & 0xff).unwrap_or(exit::FAILED);
     match status {
         ExitStatus { timed_out: true, .. } => exit::TIMED_OUT,
-        ExitStatus { signal: Some(signal), .. } => byte(128 + signal),
-        ExitStatus { code: Some(code), .. } => byte(*code),
+        ExitStatus { signal: Some(signal), .. } => exit::signalled(*signal),
+        ExitStatus { code: Some(code), .. } => u8::try_from(code & 0xff).unwrap_or(exit::FAILED),
         _ => exit::FAILED,
     }
 }
 
-/// Our stdin as the command's. Reading happens on a thread of its own, since a read of a terminal cannot be cancelled.
+/// Our stdin as the command's.
 async fn feed(stdin: RemoteStdin) {
-    let (sender, mut receiver) = mpsc::channel::<Bytes>(4);
-    thread::spawn(move || {
-        let mut buffer = vec![0; 64 << 10];
-        let mut input = io::stdin().lock();
-        loop {
-            match io::Read::read(&mut input, &mut buffer) {
-                Ok(0) => return,
-                Ok(read) => {
-                    if sender.blocking_send(Bytes::copy_from_slice(&buffer[..read])).is_err() {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return,
+    if let Ok(mut input) = Input::open() {
+        while let Some(bytes) = input.next().await {
+            if stdin.write(bytes).await.is_err() {
+                // The command no longer reads. That is its right, and it is still running.
+                return;
             }
-        }
-    });
-    while let Some(bytes) = receiver.recv().await {
-        if stdin.write(bytes).await.is_err() {
-            // The command no longer reads. That is its right, and it is still running.
-            return;
         }
     }
     let _ = stdin.close().await;
+}
+
+/// Every new size of our terminal for the command's.
+async fn pass_sizes_on(mut sizes: Sizes, control: RemoteControl) {
+    while control.resize(sizes.next().await).await.is_ok() {}
 }
 
 #[cfg(test)]
@@ -172,6 +201,21 @@ mod tests {
         ] {
             assert_eq!(exit_code(&status), code, "{status:?}");
         }
+    }
+
+    #[test]
+    fn an_end_that_was_not_the_commands_own_is_explained() {
+        let ended = ExitStatus { code: Some(0), ..ExitStatus::default() };
+        assert!(notes(&ended).is_empty());
+        for (status, word) in [
+            (ExitStatus { timed_out: true, ..ended }, "time"),
+            (ExitStatus { oom_killed: true, ..ended }, "memory limit"),
+            (ExitStatus { truncated: true, ..ended }, "dropped"),
+        ] {
+            let notes = notes(&status);
+            assert!(notes.len() == 1 && notes[0].starts_with("note: ") && notes[0].contains(word), "{notes:?}");
+        }
+        assert_eq!(notes(&ExitStatus { timed_out: true, oom_killed: true, truncated: true, ..ended }).len(), 3);
     }
 
     #[test]

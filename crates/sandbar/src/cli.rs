@@ -3,7 +3,9 @@
 use clap::{Arg, Command};
 
 use crate::{
-    command::{base, cp, diff, doctor, exec, fork, inspect, ls, new, rm, rollback, run, snapshot, snapshots, turn, up},
+    command::{
+        base, cp, diff, doctor, exec, fork, inspect, ls, new, rm, rollback, run, shell, snapshot, snapshots, turn, up,
+    },
     env_vars,
 };
 
@@ -22,12 +24,13 @@ Examples:
   sandbar run -- sh -c 'echo hello'        make a sandbox, run a command, remove it
   id=$(sandbar new)                        make one that stays
   sandbar exec $id -- touch /workspace/a
+  sandbar shell $id                        look around in it
   sandbar snapshot $id before && sandbar exec $id -- rm /workspace/a
   sandbar diff $id before && sandbar rollback $id before
 
 Exit codes:
-  0 done, 1 failed, 2 wrong usage. `exec` and `run` end with the command's own code, 128+n when signal n ended it,
-  124 when its time was up, 126 when it could not be executed and 127 when it was not found.
+  0 done, 1 failed, 2 wrong usage. `exec`, `run` and `shell` end with the command's own code, 128+n when signal n
+  ended it, 124 when its time was up, 126 when it could not be executed and 127 when it was not found.
 
 Environment:
   SANDBAR_URL       address of the host
@@ -64,6 +67,7 @@ pub(crate) fn define() -> Command {
             new::define(),
             run::define(),
             exec::define(),
+            shell::define(),
             cp::define(),
             ls::define(),
             inspect::define(),

@@ -10,6 +10,8 @@ pub(crate) const DATA_DIR: &str = "SANDBAR_DATA_DIR";
 pub(crate) const CONFIG: &str = "SANDBAR_CONFIG";
 /// What `sandbar up` logs, in the syntax of `tracing`: `warn`, `info,sandbar_storage=debug`.
 pub(crate) const LOG: &str = "SANDBAR_LOG";
+/// What kind of terminal we were started on; a command with a terminal is told the same.
+pub(crate) const TERM: &str = "TERM";
 /// What every variable that overrides a key of the configuration starts with: `SANDBAR_MAX_SESSIONS=50`.
 pub(crate) const PREFIX: &str = "SANDBAR_";
 

@@ -18,6 +18,11 @@ pub(crate) mod exit {
     pub(crate) const NOT_FOUND: u8 = 127;
     pub(crate) const BROKEN_PIPE: u8 = 128 + 13;
     pub(crate) const INTERRUPTED: u8 = 128 + 2;
+
+    /// What a shell reports for something that signal `number` ended.
+    pub(crate) fn signalled(number: i32) -> u8 {
+        u8::try_from((128 + number) & 0xff).unwrap_or(FAILED)
+    }
 }
 
 /// An error with the exit code it ends in.

@@ -11,6 +11,7 @@ pub(crate) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
+    quit: Signal,
 }
 
 impl Interrupts {
@@ -21,6 +22,7 @@ impl Interrupts {
                 interrupt: signal(SignalKind::interrupt())?,
                 terminate: signal(SignalKind::terminate())?,
                 hangup: signal(SignalKind::hangup())?,
+                quit: signal(SignalKind::quit())?,
             })
         };
         listen().map_err(|error| Error::io("could not listen for signals", error))
@@ -32,6 +34,7 @@ impl Interrupts {
             _ = self.interrupt.recv() => libc::SIGINT,
             _ = self.terminate.recv() => libc::SIGTERM,
             _ = self.hangup.recv() => libc::SIGHUP,
+            _ = self.quit.recv() => libc::SIGQUIT,
         }
     }
 }

@@ -12,12 +12,14 @@ mod connection;
 mod doctor;
 mod env_vars;
 mod failure;
+mod input;
 mod interrupt;
 mod local_files;
 mod mount_namespace;
 mod output;
 mod parse;
 mod progress;
+mod terminal;
 mod tree;
 mod view;
 

@@ -8,7 +8,10 @@ use std::{
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
-use crate::failure::{Failure, Outcome};
+use crate::{
+    env_vars,
+    failure::{Failure, Outcome},
+};
 
 /// Escape sequences, or nothing where colour does not belong.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +30,7 @@ impl Style {
 
     fn of(terminal: bool) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+            || std::env::var_os(env_vars::TERM).is_some_and(|term| term == "dumb");
         if terminal && !refused { Self::COLOURED } else { Self::PLAIN }
     }
 }

@@ -5,4 +5,5 @@
 mod double;
 mod errors;
 mod retries;
+mod terminals;
 mod uploads;

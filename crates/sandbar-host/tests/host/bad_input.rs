@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path};
 
-use sandbar_core::{ByteCount, Error, ErrorCode, NetworkAccess, PageRequest, SessionFilter, StorageKind};
-use sandbar_host::{Host, HostConfig, StorageChoice};
+use sandbar_core::{ByteCount, Error, ErrorCode, NetworkAccess, PageRequest, RuntimeKind, SessionFilter, StorageKind};
+use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
 use sandbar_testing::{FileSystem, Image, private_mounts, tree};
 
 use crate::fixture::spec;
@@ -16,6 +16,7 @@ fn config(data_dir: &Path) -> HostConfig {
     HostConfig {
         data_dir: data_dir.to_owned(),
         storage_backend: StorageChoice::Named(StorageKind::LocalDisk),
+        container_runtime: RuntimeChoice::Named(RuntimeKind::None),
         ..HostConfig::default()
     }
 }
@@ -96,7 +97,7 @@ fn a_spec_the_host_cannot_keep_is_refused_and_nothing_is_made() {
         let mut network = spec("s");
         network.network = Some(NetworkAccess::None);
         let mut memory = spec("s");
-        memory.resources.memory = Some(ByteCount::mib(64));
+        memory.resources.memory = Some(ByteCount(0));
         for (spec, code, field) in [
             (unknown_base, ErrorCode::BaseNotFound, "base_snapshot"),
             (quota, ErrorCode::InvalidArgument, "quota"),

@@ -9,10 +9,10 @@ use std::{
 };
 
 use sandbar_core::{
-    BaseName, ByteCount, Error, ErrorCode, ForkRequest, LaterSnapshots, Result, SessionId, SessionState, SnapshotName,
-    StorageKind,
+    BaseName, ByteCount, Error, ErrorCode, ForkRequest, LaterSnapshots, Result, RuntimeKind, SessionId, SessionState,
+    SnapshotName, StorageKind,
 };
-use sandbar_host::{Host, HostConfig};
+use sandbar_host::{Host, HostConfig, RuntimeChoice};
 use sandbar_storage::{
     BaseRecord, ForkPoint, OpenedStorage, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView, Usage,
     VolumeSpec,
@@ -148,6 +148,7 @@ fn with_faults<F: Future<Output = ()>>(case: impl FnOnce(Arc<Host>, Arc<Faulty>)
         });
         let config = HostConfig {
             data_dir: fixture.scratch().join("data"),
+            container_runtime: RuntimeChoice::Named(RuntimeKind::None),
             health_check_interval: std::time::Duration::from_millis(20),
             ..HostConfig::default()
         };
@@ -246,7 +247,8 @@ fn a_caller_that_goes_away_leaves_nothing_half_done() {
         assert!(futures_poll_once(create.as_mut()).await);
         drop(create);
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while host.get_session(&id).await.is_err() {
+        // A session that is still being created can be seen, but has no volume yet.
+        while host.get_session(&id).await.map_or(true, |session| session.state != SessionState::Active) {
             assert!(std::time::Instant::now() < deadline, "it was never finished");
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }

@@ -1,8 +1,10 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use sandbar_core::{BaseName, ExecEvent, ExecSpec, SessionId, SessionInfo, SessionSpec, SnapshotName};
-use sandbar_host::{Host, HostConfig, StorageChoice};
+use sandbar_core::{
+    BaseName, ExecEvent, ExecSpec, RuntimeKind, SessionId, SessionInfo, SessionSpec, SnapshotName, StorageKind,
+};
+use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
 use sandbar_testing::{Backend, StorageFixture};
 
 /// A host over a storage of its own, in a mount namespace of its own.
@@ -27,6 +29,7 @@ impl HostFixture {
             let config = HostConfig {
                 data_dir: storage.scratch().join("data"),
                 storage_backend: StorageChoice::Named(kind),
+                container_runtime: RuntimeChoice::Named(RuntimeKind::None),
                 sessions_root_dir: Some(storage.config.directory.clone()),
                 pool_name: storage.config.zfs.as_ref().map(|zfs| zfs.pool.clone()),
                 pool_image_limit: storage.config.pool_image_limit,
@@ -50,7 +53,8 @@ impl HostFixture {
         // The old one lets go of its lock when it is dropped, and it is dropped before the new one starts.
         let placeholder = Host::start(HostConfig {
             data_dir: self.storage.scratch().join("placeholder"),
-            storage_backend: StorageChoice::Named(sandbar_core::StorageKind::LocalDisk),
+            storage_backend: StorageChoice::Named(StorageKind::LocalDisk),
+            container_runtime: RuntimeChoice::Named(RuntimeKind::None),
             ..HostConfig::default()
         });
         let old = std::mem::replace(&mut self.host, placeholder.await.unwrap());

@@ -24,7 +24,7 @@ impl Control for CommandControl {
                 .with_hint("use a number between 1 and 31"));
         }
         if !self.link.is_running(self.number) {
-            return Err(Error::new(ErrorCode::ProcessNotFound, format!("process {} has exited", self.pid)));
+            return Err(exited(self.pid));
         }
         self.link.tell(&Request::Signal { number: self.number, signal })
     }
@@ -47,6 +47,13 @@ impl Control for CommandControl {
             return Err(Error::new(ErrorCode::InvalidState, "the command has no terminal")
                 .with_hint("ask for one when you start it"));
         }
+        if !self.link.is_running(self.number) {
+            return Err(exited(self.pid));
+        }
         self.link.tell(&Request::Resize { number: self.number, size })
     }
+}
+
+fn exited(pid: u32) -> Error {
+    Error::new(ErrorCode::ProcessNotFound, format!("process {pid} has exited"))
 }

@@ -3,22 +3,22 @@
 use std::{
     collections::HashMap,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use rustix::{
-    io::Errno,
-    net::sockopt::{Timeout, set_socket_timeout},
-};
+use rustix::io::Errno;
 use sandbar_core::{Error, ErrorCode, Result};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::{oneshot, watch},
 };
 
-use crate::protocol::{Connection, Ended, Event, ExecOrder, Incoming, Request, Stage, send_frame};
+use crate::protocol::{Connection, Ended, Event, ExecAnswer, ExecOrder, Incoming, Request, Stage, send_frame};
 
 /// How long a box may take to stand.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,66 +36,124 @@ pub(crate) struct StartedCommand {
 
 #[derive(Debug)]
 pub(crate) struct InitLink {
+    /// One order at a time: init starts commands one after the other.
+    orders: Mutex<Connection>,
     /// Another one after the box has moved.
-    socket: Mutex<Arc<OwnedFd>>,
-    /// Held by whoever sends, so that frames do not mix, and while the box moves.
-    sending: Mutex<()>,
+    events: Mutex<Arc<OwnedFd>>,
     state: Arc<Mutex<State>>,
     gone: watch::Receiver<bool>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    starting: HashMap<u64, oneshot::Sender<std::result::Result<u32, Refusal>>>,
     running: HashMap<u64, oneshot::Sender<Ended>>,
     pong: Option<oneshot::Sender<()>>,
-    /// While the box moves: what is to be sent when it has arrived.
+    /// While the box moves: requests to be sent when it has arrived.
     held_back: Option<Vec<Vec<u8>>>,
-    /// While the box moves: the socket the conversation goes on with.
+    /// While the box moves: the socket events come through from then on.
     successor: Option<oneshot::Receiver<OwnedFd>>,
     is_gone: bool,
 }
 
+/// The two sockets between host and init: the host's ends and init's.
+pub(crate) struct LinkSockets {
+    pub(crate) ours: [UnixStream; 2],
+    pub(crate) theirs: [UnixStream; 2],
+}
+
+impl LinkSockets {
+    pub(crate) fn pair() -> io::Result<Self> {
+        let (our_orders, their_orders) = UnixStream::pair()?;
+        let (our_events, their_events) = UnixStream::pair()?;
+        Ok(Self { ours: [our_orders, our_events], theirs: [their_orders, their_events] })
+    }
+}
+
 impl InitLink {
     /// Waits until the box stands, then listens. Must be called inside a tokio runtime, on a thread that may block.
-    pub(crate) fn open(socket: OwnedFd) -> Result<Self> {
-        wait_until_ready(&socket)?;
-        Self::listen_on(socket)
+    pub(crate) fn open(sockets: [UnixStream; 2]) -> Result<Self> {
+        wait_until_ready(&sockets)?;
+        Self::listen_on(sockets)
     }
 
     /// Goes on with an init that has been serving before.
-    pub(crate) fn resume(socket: OwnedFd) -> Result<Self> {
-        let link = Self::listen_on(socket)?;
-        let sending = link.sending.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn resume(sockets: [UnixStream; 2]) -> Result<Self> {
+        let link = Self::listen_on(sockets)?;
         link.wait_for_pong()?;
-        drop(sending);
         Ok(link)
     }
 
-    fn listen_on(socket: OwnedFd) -> Result<Self> {
+    fn listen_on([orders, events]: [UnixStream; 2]) -> Result<Self> {
         let failed = |error: io::Error| Error::io("listen to the sandbox", error);
-        let readable = register(socket.try_clone().map_err(failed)?).map_err(failed)?;
+        let events = OwnedFd::from(events);
+        let readable = register(events.try_clone().map_err(failed)?).map_err(failed)?;
         let state = Arc::new(Mutex::new(State::default()));
         let (gone_sender, gone) = watch::channel(false);
         tokio::spawn(listen(readable, Arc::clone(&state), gone_sender));
-        Ok(Self { socket: Mutex::new(Arc::new(socket)), sending: Mutex::default(), state, gone })
+        let orders = Mutex::new(Connection::new(orders.into()));
+        Ok(Self { orders, events: Mutex::new(Arc::new(events)), state, gone })
     }
 
-    fn socket(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.socket.lock().unwrap_or_else(PoisonError::into_inner))
+    fn events(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn send(&self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        send_frame(self.socket().as_fd(), frame, descriptors)
+    /// Starts a command and waits until it runs. On a thread that may block.
+    pub(crate) fn exec(
+        &self,
+        order: &ExecOrder,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<std::result::Result<StartedCommand, Refusal>> {
+        let number = order.number;
+        let body = order.encode();
+        let (end_sender, ended) = oneshot::channel();
+        {
+            let mut state = lock(&self.state);
+            if state.is_gone {
+                return Err(gone());
+            }
+            state.running.insert(number, end_sender);
+        }
+        let answer = {
+            let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+            orders.send(&body, descriptors).and_then(|()| orders.wait())
+        };
+        let answer = answer.and_then(|body| body.map(|body| ExecAnswer::decode(&body)).transpose());
+        if let Ok(Some(ExecAnswer::Started { pid })) = answer {
+            return Ok(Ok(StartedCommand { pid, ended }));
+        }
+        lock(&self.state).running.remove(&number);
+        match answer {
+            Ok(Some(ExecAnswer::NotStarted { stage, errno })) => Ok(Err((stage, io::Error::from_raw_os_error(errno)))),
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("talk to the sandbox", error)),
+            _ => Err(gone()),
+        }
     }
 
-    /// Waits until init has obeyed everything it was sent. The caller holds `sending`.
+    /// Sends a request that has no answer.
+    pub(crate) fn tell(&self, request: &Request) -> Result<()> {
+        let frame = request.encode();
+        let mut state = lock(&self.state);
+        if state.is_gone {
+            return Err(gone());
+        }
+        if let Some(held_back) = &mut state.held_back {
+            held_back.push(frame);
+            return Ok(());
+        }
+        drop(state);
+        self.send(&frame)
+    }
+
+    fn send(&self, frame: &[u8]) -> Result<()> {
+        send_frame(self.events().as_fd(), frame, &[]).map_err(|error| Error::io("talk to the sandbox", error))
+    }
+
+    /// Waits until init has done everything it was asked for.
     fn wait_for_pong(&self) -> Result<()> {
         let (sender, pong) = oneshot::channel();
         lock(&self.state).pong = Some(sender);
-        send_frame(self.socket().as_fd(), &Request::Ping.encode(), &[])
-            .map_err(|error| Error::io("talk to the sandbox", error))?;
+        self.send(&Request::Ping.encode())?;
         let waiting = async { tokio::time::timeout(PATIENCE, pong).await };
         match tokio::runtime::Handle::current().block_on(waiting) {
             Ok(Ok(())) => Ok(()),
@@ -104,33 +162,38 @@ impl InitLink {
         }
     }
 
-    /// Has the box move: `transfer` ends it where it is and returns the socket it is reached through from then on. What
-    /// runs in it goes on, and what was sent to it before has been obeyed. On a thread that may block.
-    pub(crate) fn relocate(&self, transfer: impl FnOnce() -> Result<OwnedFd>) -> Result<()> {
+    /// Has the box move: `transfer` ends it where it is and returns the sockets it is reached through from then on. What
+    /// runs in it goes on, and what was asked of it before has been done. On a thread that may block.
+    pub(crate) fn relocate(&self, transfer: impl FnOnce() -> Result<[UnixStream; 2]>) -> Result<()> {
+        // Who has it has no order under way.
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         lock(&self.state).held_back = Some(Vec::new());
-        let sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = self.wait_for_pong().and_then(|()| self.hand_over(transfer));
+        let outcome = outcome.and_then(|socket| {
+            *orders = Connection::new(socket.into());
+            self.wait_for_pong()
+        });
         let held_back = lock(&self.state).held_back.take().unwrap_or_default();
         for frame in held_back {
-            // Who sent it has been told already; when nobody is there any more, everything has ended.
-            let _ = send_frame(self.socket().as_fd(), &frame, &[]);
+            // Who sent it was told that it was sent; when nobody is there any more, everything has ended.
+            let _ = self.send(&frame);
         }
-        drop(sending);
         outcome
     }
 
-    fn hand_over(&self, transfer: impl FnOnce() -> Result<OwnedFd>) -> Result<()> {
+    /// Returns the new socket for orders.
+    fn hand_over(&self, transfer: impl FnOnce() -> Result<[UnixStream; 2]>) -> Result<UnixStream> {
         let (sender, successor) = oneshot::channel();
         lock(&self.state).successor = Some(successor);
-        let arrived = transfer().and_then(|socket| {
-            let ours = socket.try_clone().map_err(|error| Error::io("listen to the sandbox", error))?;
-            Ok((socket, ours))
+        let arrived = transfer().and_then(|[orders, events]| {
+            let ours = events.try_clone().map_err(|error| Error::io("listen to the sandbox", error))?;
+            Ok((orders, OwnedFd::from(events), OwnedFd::from(ours)))
         });
         match arrived {
-            Ok((socket, ours)) => {
-                *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(ours);
-                let _ = sender.send(socket);
-                self.wait_for_pong()
+            Ok((orders, events, ours)) => {
+                *self.events.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(ours);
+                let _ = sender.send(events);
+                Ok(orders)
             }
             Err(error) => {
                 // Either the box never left, or the listener finds the sender dropped.
@@ -138,56 +201,6 @@ impl InitLink {
                 Err(error)
             }
         }
-    }
-
-    /// Starts a command and waits until it runs. On a thread that may block.
-    pub(crate) fn exec(
-        &self,
-        order: ExecOrder,
-        descriptors: &[BorrowedFd<'_>],
-    ) -> Result<std::result::Result<StartedCommand, Refusal>> {
-        let number = order.number;
-        let (start_sender, start) = oneshot::channel();
-        let (end_sender, ended) = oneshot::channel();
-        {
-            let mut state = lock(&self.state);
-            if state.is_gone {
-                return Err(gone());
-            }
-            state.starting.insert(number, start_sender);
-            state.running.insert(number, end_sender);
-        }
-        if let Err(error) = self.send(&Request::Exec(order).encode(), descriptors) {
-            let mut state = lock(&self.state);
-            state.starting.remove(&number);
-            state.running.remove(&number);
-            return Err(if error.kind() == io::ErrorKind::BrokenPipe {
-                gone()
-            } else {
-                Error::io("talk to the sandbox", error)
-            });
-        }
-        match start.blocking_recv() {
-            Ok(Ok(pid)) => Ok(Ok(StartedCommand { pid, ended })),
-            Ok(Err(refusal)) => Ok(Err(refusal)),
-            Err(_) => Err(gone()),
-        }
-    }
-
-    /// Sends a request that has no answer.
-    pub(crate) fn tell(&self, request: &Request) -> Result<()> {
-        let frame = request.encode();
-        {
-            let mut state = lock(&self.state);
-            if state.is_gone {
-                return Err(gone());
-            }
-            if let Some(held_back) = &mut state.held_back {
-                held_back.push(frame);
-                return Ok(());
-            }
-        }
-        self.send(&frame, &[]).map_err(|error| Error::io("talk to the sandbox", error))
     }
 
     /// Whether the command was started and has not ended.
@@ -201,7 +214,7 @@ impl InitLink {
 
     /// Tells init that nobody is there any more, upon which it ends everything.
     pub(crate) fn hang_up(&self) {
-        let _ = rustix::net::shutdown(self.socket(), rustix::net::Shutdown::Write);
+        let _ = rustix::net::shutdown(self.events(), rustix::net::Shutdown::Write);
     }
 
     /// Waits until init has ended.
@@ -212,10 +225,10 @@ impl InitLink {
 }
 
 /// Waits until the box stands.
-pub(crate) fn wait_until_ready(socket: &OwnedFd) -> Result<()> {
+pub(crate) fn wait_until_ready([_, events]: &[UnixStream; 2]) -> Result<()> {
     let failed = |error: io::Error| Error::io("set up the sandbox", error);
-    set_socket_timeout(socket, Timeout::Recv, Some(PATIENCE)).map_err(|errno| failed(errno.into()))?;
-    let mut connection = Connection::new(socket.try_clone().map_err(failed)?);
+    events.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    let mut connection = Connection::new(events.try_clone().map_err(failed)?.into());
     let body = connection.wait().map_err(failed)?;
     let body = body.ok_or_else(|| Error::internal("the sandbox ended while it was set up"))?;
     match Event::decode(&body).map_err(failed)? {
@@ -224,14 +237,14 @@ pub(crate) fn wait_until_ready(socket: &OwnedFd) -> Result<()> {
             let cause = io::Error::from_raw_os_error(errno);
             Err(Error::io(format!("set up the sandbox: {}", step.to_string_lossy()), cause))
         }
-        _ => Err(Error::internal("the sandbox began with something else than being ready")),
+        Event::Exited { .. } | Event::Pong => Err(Error::internal("the sandbox began with something else")),
     }
 }
 
 impl Drop for InitLink {
     fn drop(&mut self) {
         // The listener holds the socket too.
-        let _ = rustix::net::shutdown(self.socket(), rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(self.events(), rustix::net::Shutdown::Both);
     }
 }
 
@@ -256,12 +269,11 @@ async fn listen(mut socket: AsyncFd<OwnedFd>, state: Arc<Mutex<State>>, gone: wa
     let mut state = lock(&state);
     state.is_gone = true;
     state.pong = None;
-    state.starting.clear();
     state.running.clear();
     let _ = gone.send(true);
 }
 
-/// Where the conversation goes on; `None` when the box has not moved but ended.
+/// Where events come through after the last socket has ended; `None` when the box has not moved but ended.
 async fn next_socket(state: &Mutex<State>) -> io::Result<Option<AsyncFd<OwnedFd>>> {
     let successor = lock(state).successor.take();
     match successor {
@@ -288,17 +300,6 @@ async fn hear(socket: &AsyncFd<OwnedFd>, incoming: &mut Incoming, state: &Mutex<
         while let Some(body) = incoming.next_frame()? {
             let mut state = lock(state);
             match Event::decode(&body)? {
-                Event::Started { number, pid } => {
-                    if let Some(waiting) = state.starting.remove(&number) {
-                        let _ = waiting.send(Ok(pid));
-                    }
-                }
-                Event::NotStarted { number, stage, errno } => {
-                    state.running.remove(&number);
-                    if let Some(waiting) = state.starting.remove(&number) {
-                        let _ = waiting.send(Err((stage, io::Error::from_raw_os_error(errno))));
-                    }
-                }
                 Event::Exited { number, ended } => {
                     if let Some(waiting) = state.running.remove(&number) {
                         let _ = waiting.send(ended);

@@ -2,9 +2,12 @@
 
 use std::{
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -24,7 +27,7 @@ use super::{
 };
 use crate::{
     ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle,
-    cgroup::{CommandGroup, SessionGroups},
+    cgroup::{CommandGroup, SessionGroups, SessionLease},
     environment::{Invocation, text},
     output::OutputStream,
     protocol::{ExecOrder, GroupPlace, Stage},
@@ -47,13 +50,11 @@ pub(crate) struct RunningNumbers {
 #[derive(Debug)]
 pub(crate) struct BoxSandbox {
     link: Arc<InitLink>,
-    groups: Option<Arc<SessionGroups>>,
+    groups: Option<Arc<SessionLease>>,
     /// Init keeps the processes of a command together, because the host cannot see them.
     init_keeps_groups: bool,
     streams: CommandStreams,
     next: AtomicU64,
-    /// Groups of commands that may still have something running.
-    left: Mutex<Vec<Arc<CommandGroup>>>,
     /// Taken shared by every start, so that none slips through a stop.
     is_stopped: RwLock<bool>,
     stop: CancellationToken,
@@ -66,20 +67,20 @@ impl BoxSandbox {
     /// A box whose processes the host sees.
     pub(crate) fn new(
         link: InitLink,
-        groups: Option<SessionGroups>,
+        groups: Option<SessionLease>,
         held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
     ) -> Self {
         Self::over(link, groups.map(Arc::new), false, CommandStreams::Passed, held)
     }
 
     /// A box with another kernel.
-    pub(crate) fn in_guest(link: InitLink, groups: Option<Arc<SessionGroups>>, pipes: PipeDirectory) -> Self {
+    pub(crate) fn in_guest(link: InitLink, groups: Option<Arc<SessionLease>>, pipes: PipeDirectory) -> Self {
         Self::over(link, groups, true, CommandStreams::Named(pipes), None)
     }
 
-    /// Has the box move. `transfer` ends it where it is and returns the socket it is reached through from then on; see
+    /// Has the box move. `transfer` ends it where it is and returns the sockets it is reached through from then on; see
     /// [`InitLink::relocate`].
-    pub(crate) fn relocate(&self, transfer: impl FnOnce(&RunningNumbers) -> Result<OwnedFd>) -> Result<()> {
+    pub(crate) fn relocate(&self, transfer: impl FnOnce(&RunningNumbers) -> Result<[UnixStream; 2]>) -> Result<()> {
         self.link.relocate(|| {
             let held = self.streams.hold().map_err(|error| Error::io("hold the pipes of a session", error))?;
             let numbers = RunningNumbers { next: self.next.load(Ordering::Relaxed), with_pipes: self.streams.named() };
@@ -110,7 +111,7 @@ impl BoxSandbox {
 
     fn over(
         link: InitLink,
-        groups: Option<Arc<SessionGroups>>,
+        groups: Option<Arc<SessionLease>>,
         init_keeps_groups: bool,
         streams: CommandStreams,
         held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
@@ -121,7 +122,6 @@ impl BoxSandbox {
             init_keeps_groups,
             streams,
             next: AtomicU64::new(1),
-            left: Mutex::default(),
             is_stopped: RwLock::new(false),
             stop: CancellationToken::new(),
             supervisors: TaskTracker::new(),
@@ -129,17 +129,19 @@ impl BoxSandbox {
         }
     }
 
-    /// Forgets the groups of commands that have ended, and makes one for the next command.
+    /// Removes the groups of commands that have ended, when they have become many; after the caller has its answer.
     fn tidy(&self) {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).retain(|group| {
-            // Somebody still wants to know how it ended.
-            Arc::strong_count(group) > 1 || !group.remove()
-        });
+        const MANY: u64 = 64;
+        let Some(groups) = self.groups.as_ref().filter(|_| !self.init_keeps_groups) else { return };
+        if self.next.load(Ordering::Relaxed).is_multiple_of(MANY) {
+            let groups = Arc::clone(groups);
+            self.supervisors.spawn_blocking(move || groups.thin_out());
+        }
     }
 
     fn command_group(&self, spec: &ExecSpec) -> io::Result<Option<Arc<CommandGroup>>> {
         match &self.groups {
-            Some(groups) if !self.init_keeps_groups => Ok(Some(Arc::new(groups.command(&spec.resources)?))),
+            Some(groups) if !self.init_keeps_groups => groups.command(&spec.resources).map(Some),
             _ => Ok(None),
         }
     }
@@ -149,7 +151,7 @@ impl BoxSandbox {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let group = self.command_group(spec).map_err(io_failed)?;
         let pipes = self.streams.make(spec.stdin, number).map_err(io_failed)?;
-        let doors = group.as_ref().map_or_else(|| Ok(Vec::new()), |group| group.doors()).map_err(io_failed)?;
+        let doors: Vec<BorrowedFd<'_>> = group.iter().flat_map(|group| group.doors()).collect();
         let order = ExecOrder {
             number,
             argv: invocation.argv,
@@ -166,30 +168,16 @@ impl BoxSandbox {
             },
             attach: u8::try_from(doors.len()).unwrap_or_default(),
         };
-        let descriptors: Vec<BorrowedFd<'_>> = pipes
-            .theirs()
-            .chain(group.as_ref().map(|group| group.as_fd()))
-            .chain(doors.iter().map(AsFd::as_fd))
-            .collect();
-        let outcome = self.link.exec(order, &descriptors);
+        let descriptors: Vec<BorrowedFd<'_>> =
+            pipes.theirs().chain(group.as_ref().map(|group| group.as_fd())).chain(doors).collect();
+        let outcome = self.link.exec(&order, &descriptors);
         drop(descriptors);
         let ours = pipes.into_ours();
         let started = match outcome {
             Ok(Ok(started)) => started,
-            failed => {
-                if let Some(group) = group {
-                    group.remove();
-                }
-                return Err(match failed {
-                    Ok(Err(refusal)) => explain(refusal, &spec.argv[0], cwd),
-                    Err(error) => error,
-                    Ok(Ok(_)) => Error::internal("a command both started and failed"),
-                });
-            }
+            Ok(Err(refusal)) => return Err(explain(refusal, &spec.argv[0], cwd)),
+            Err(error) => return Err(error),
         };
-        if let Some(group) = &group {
-            self.left.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(group));
-        }
         let control = Arc::new(CommandControl {
             link: Arc::clone(&self.link),
             number,
@@ -246,7 +234,7 @@ impl BoxSandbox {
     }
 
     fn groups(&self) -> Result<&SessionGroups> {
-        self.groups.as_deref().ok_or_else(|| {
+        self.groups.as_ref().map(|lease| &***lease).ok_or_else(|| {
             Error::new(ErrorCode::InvalidState, "processes cannot be frozen here, since cgroups cannot be used")
                 .with_hint("see the capability `pause`")
         })
@@ -279,7 +267,6 @@ impl Sandbox for BoxSandbox {
     }
 
     fn stats(&self) -> Result<SandboxStats> {
-        self.tidy();
         Ok(self.groups.as_ref().map(|groups| groups.stats()).unwrap_or_default())
     }
 
@@ -296,11 +283,10 @@ impl Sandbox for BoxSandbox {
             self.supervisors.wait().await;
             self.link.ended().await;
         });
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        if let Some(groups) = &self.groups {
-            groups.end().map_err(|error| Error::io("end the processes of a session", error))?;
+        match &self.groups {
+            Some(groups) => groups.empty().map_err(|error| Error::io("end the processes of a session", error)),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -308,11 +294,6 @@ impl Drop for BoxSandbox {
     fn drop(&mut self) {
         self.stop.cancel();
         self.link.hang_up();
-        if let Some(groups) = &self.groups
-            && let Err(error) = groups.end()
-        {
-            tracing::warn!(%error, "could not end the processes of a session");
-        }
     }
 }
 

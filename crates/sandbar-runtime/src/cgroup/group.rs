@@ -102,6 +102,11 @@ impl Group {
         }
     }
 
+    /// Whether nothing runs in the group or below it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.read("cgroup.events").is_ok_and(|events| events.lines().any(|line| line == "populated 0"))
+    }
+
     /// Repeats `act` until the group's events show `state`, or the group is gone.
     fn wait_for(&self, state: &str, act: impl Fn(&Self) -> io::Result<()>) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
@@ -139,8 +144,13 @@ impl Group {
 
     /// Ends everything in the group, waits until it is gone, and removes the group.
     pub(super) fn end(&self) -> io::Result<()> {
-        self.wait_for("populated 0", Self::kill)?;
+        self.empty()?;
         self.remove()
+    }
+
+    /// Ends everything in the group and waits until it is gone.
+    pub(super) fn empty(&self) -> io::Result<()> {
+        self.wait_for("populated 0", Self::kill)
     }
 
     /// Removes an empty group with the empty groups below it; an error when something still runs in it.

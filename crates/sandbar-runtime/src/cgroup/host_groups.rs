@@ -1,6 +1,14 @@
 //! The groups all sessions of one host lie in.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    ops::{Deref, DerefMut},
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 use sandbar_core::Capability;
 
@@ -10,13 +18,20 @@ use super::{
     session_groups::SessionGroups,
 };
 
+/// How many groups are kept for sessions to come.
+const READY: usize = 16;
+
 #[derive(Debug)]
 pub(crate) struct HostGroups {
     unified: Group,
     /// Controllers the unified hierarchy has.
     inside: Vec<Controller>,
     /// Controllers that live in a v1 hierarchy.
-    beside: Vec<(Controller, Group)>,
+    beside: Vec<(Controller, Arc<Group>)>,
+    next: AtomicU64,
+    /// Groups for sessions to come.
+    ready: Mutex<Vec<SessionGroups>>,
+    is_closed: AtomicBool,
 }
 
 impl HostGroups {
@@ -39,9 +54,18 @@ impl HostGroups {
                     let beside = separate
                         .iter()
                         .filter(|(controller, _)| !inside.contains(controller))
-                        .filter_map(|(controller, parent)| Some((*controller, Group::create(parent.join(name)).ok()?)))
+                        .filter_map(|(controller, parent)| {
+                            Some((*controller, Arc::new(Group::create(parent.join(name)).ok()?)))
+                        })
                         .collect();
-                    return Ok(Self { unified, inside, beside });
+                    return Ok(Self {
+                        unified,
+                        inside,
+                        beside,
+                        next: AtomicU64::new(1),
+                        ready: Mutex::default(),
+                        is_closed: AtomicBool::new(false),
+                    });
                 }
                 Err(error) => reason = format!("`{}` is not usable: {error}", parent.display()),
             }
@@ -69,28 +93,81 @@ impl HostGroups {
         self.inside.contains(&wanted) || self.beside.iter().any(|(controller, _)| *controller == wanted)
     }
 
-    pub(crate) fn session(&self, session: &str) -> io::Result<SessionGroups> {
-        let name = format!("session-{session}");
+    /// Groups for a session: those of one that has ended, or new ones. Making and removing groups costs a good part of what
+    /// a new box costs. Their names are numbers, since sessions come and go.
+    pub(crate) fn session(self: &Arc<Self>) -> io::Result<SessionLease> {
+        let ready = self.ready().pop();
+        let groups = ready.map_or_else(|| self.make_session(), Ok)?;
+        Ok(SessionLease { groups: Some(groups), host: Arc::clone(self) })
+    }
+
+    /// Keeps the groups of a session that has ended for another one.
+    fn take_back(&self, mut groups: SessionGroups) {
+        if let Err(error) = groups.empty() {
+            tracing::warn!(%error, "could not end the processes of a session");
+            return;
+        }
+        if self.is_closed.load(Ordering::SeqCst) || groups.reset().is_err() {
+            return;
+        }
+        let mut ready = self.ready();
+        if ready.len() < READY {
+            ready.push(groups);
+        }
+    }
+
+    fn ready(&self) -> MutexGuard<'_, Vec<SessionGroups>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_session(&self) -> io::Result<SessionGroups> {
+        let name = format!("box-{}", self.next.fetch_add(1, Ordering::Relaxed));
         let unified = self.unified.child(&name)?;
         if !self.inside.is_empty() {
             let _ = enable(&unified, &self.inside);
         }
-        let beside = self
-            .beside
-            .iter()
-            .map(|(controller, group)| Ok((*controller, group.child(&name)?)))
-            .collect::<io::Result<_>>()
-            .inspect_err(|_| drop(unified.remove()))?;
-        SessionGroups::new(unified, self.inside.clone(), beside)
+        SessionGroups::make(&name, unified, self.inside.clone(), &self.beside)
     }
 
     /// Ends everything, the adopted process too.
     pub(crate) fn end(&self) -> io::Result<()> {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.ready().clear();
         self.unified.end()?;
         for (_, group) in &self.beside {
             group.remove()?;
         }
         Ok(())
+    }
+}
+
+/// The groups of a session as long as it needs them; whatever runs in them ends with the lease.
+#[derive(Debug)]
+pub(crate) struct SessionLease {
+    groups: Option<SessionGroups>,
+    host: Arc<HostGroups>,
+}
+
+impl Deref for SessionLease {
+    type Target = SessionGroups;
+
+    fn deref(&self) -> &SessionGroups {
+        // Taken only when the lease is dropped.
+        self.groups.as_ref().unwrap_or_else(|| unreachable!("a lease without groups"))
+    }
+}
+
+impl DerefMut for SessionLease {
+    fn deref_mut(&mut self) -> &mut SessionGroups {
+        self.groups.as_mut().unwrap_or_else(|| unreachable!("a lease without groups"))
+    }
+}
+
+impl Drop for SessionLease {
+    fn drop(&mut self) {
+        if let Some(groups) = self.groups.take() {
+            self.host.take_back(groups);
+        }
     }
 }
 

@@ -9,5 +9,5 @@ mod group;
 mod host_groups;
 mod session_groups;
 
-pub(crate) use host_groups::HostGroups;
+pub(crate) use host_groups::{HostGroups, SessionLease};
 pub(crate) use session_groups::{CommandGroup, SessionGroups};

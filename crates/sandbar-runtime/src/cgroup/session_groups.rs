@@ -4,7 +4,7 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -17,43 +17,60 @@ use crate::SandboxStats;
 
 /// Length of the period CPU time is counted in, in microseconds.
 const CPU_PERIOD: u64 = 100_000;
+/// Groups of commands kept for commands to come.
+const SPARE: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct SessionGroups {
     unified: Group,
     init: Group,
     inside: Vec<Controller>,
-    beside: Vec<(Controller, Group)>,
+    beside: Vec<Beside>,
     /// The owner commands are started by.
     owner: Option<u32>,
     limits: Resources,
     next: AtomicU64,
-    /// A group made while nobody waited.
-    ready: Mutex<Option<CommandGroup>>,
-    oom_kills: Arc<AtomicU64>,
+    /// Those of commands that may still have something running, and those that wait for the next command.
+    commands: Mutex<Vec<Arc<CommandGroup>>>,
+    /// Of groups that were removed.
+    oom_kills: AtomicU64,
+    /// What earlier sessions in these groups used, which the kernel goes on counting.
+    before: SandboxStats,
 }
 
 impl SessionGroups {
-    pub(super) fn new(unified: Group, inside: Vec<Controller>, beside: Vec<(Controller, Group)>) -> io::Result<Self> {
+    pub(super) fn make(
+        name: &str,
+        unified: Group,
+        inside: Vec<Controller>,
+        beside: &[(Controller, Arc<Group>)],
+    ) -> io::Result<Self> {
         let init = unified.child("init")?;
-        Ok(Self {
+        let groups = Self {
             unified,
             init,
             inside,
-            beside,
+            beside: beside.iter().map(|(controller, host)| Beside::new(*controller, host, name)).collect(),
             owner: None,
             limits: Resources::default(),
             next: AtomicU64::new(1),
-            ready: Mutex::default(),
-            oom_kills: Arc::default(),
-        })
+            commands: Mutex::default(),
+            oom_kills: AtomicU64::new(0),
+            before: SandboxStats::default(),
+        };
+        // CPU time is counted by the kernel anyway; its group is made when somebody asks for a limit.
+        for beside in groups.beside.iter().filter(|beside| beside.controller != Controller::Cpu) {
+            beside.group().inspect_err(|_| drop(groups.end()))?;
+        }
+        Ok(groups)
     }
 
     /// Sets what everything in the session may use together. Init is one process more than was asked for.
     pub(crate) fn limit(&mut self, limits: &Resources) -> io::Result<()> {
         let with_init = Resources { pids: limits.pids.map(|pids| pids.saturating_add(1)), ..limits.clone() };
         for controller in Controller::ALL {
-            if let Some((group, two)) = self.place(controller) {
+            let wanted = controller != Controller::Cpu || limits.cpus.is_some();
+            if let Some((group, two)) = self.place(controller)?.filter(|_| wanted) {
                 set_limit(group, controller, two, &with_init)?;
             }
         }
@@ -69,11 +86,12 @@ impl SessionGroups {
     }
 
     /// The group of a controller, and whether it is the unified one.
-    fn place(&self, controller: Controller) -> Option<(&Group, bool)> {
+    fn place(&self, controller: Controller) -> io::Result<Option<(&Group, bool)>> {
         if self.inside.contains(&controller) {
-            return Some((&self.unified, true));
+            return Ok(Some((&self.unified, true)));
         }
-        self.beside.iter().find(|(found, _)| *found == controller).map(|(_, group)| (group, false))
+        let beside = self.beside.iter().find(|beside| beside.controller == controller);
+        beside.map(|beside| Ok((beside.group()?, false))).transpose()
     }
 
     /// Where init is started.
@@ -83,46 +101,66 @@ impl SessionGroups {
 
     /// What init writes itself into beside that.
     pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
-        self.beside.iter().map(|(_, group)| group.door()).collect()
+        self.beside.iter().filter_map(|beside| beside.made.get()).map(Group::door).collect()
     }
 
-    /// A group for a command with these limits.
-    pub(crate) fn command(&self, limits: &Resources) -> io::Result<CommandGroup> {
+    /// A group for a command with these limits: one that has become free, or a new one. Making groups costs more than the
+    /// rest of what the host does to start a command.
+    pub(crate) fn command(&self, limits: &Resources) -> io::Result<Arc<CommandGroup>> {
         let own = Resources {
             cpus: limits.cpus.filter(|_| limits.cpus != self.limits.cpus),
             memory: limits.memory.filter(|_| limits.memory != self.limits.memory),
             pids: limits.pids.filter(|_| limits.pids != self.limits.pids),
             ..Resources::default()
         };
-        if own == Resources::default()
-            && let Some(ready) = self.ready.lock().unwrap_or_else(PoisonError::into_inner).take()
-        {
-            return Ok(ready);
+        let is_plain = own == Resources::default();
+        let mut commands = self.commands();
+        if is_plain && let Some(free) = commands.iter().find(|group| group.is_plain && is_free(group)) {
+            free.begin();
+            return Ok(Arc::clone(free));
         }
-        self.make_command(&own)
+        let group = Arc::new(self.make_command(&own, is_plain)?);
+        commands.push(Arc::clone(&group));
+        Ok(group)
     }
 
-    /// Makes a group ahead of the next command.
-    pub(crate) fn prepare(&self) {
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if ready.is_none() {
-            // Without one, the next command makes its own and tells why it could not.
-            *ready = self.make_command(&Resources::default()).ok();
-        }
+    /// Removes groups that have become free, but for a few.
+    fn tidy(&self, spare: usize) {
+        let mut commands = self.commands();
+        let mut kept = 0;
+        commands.retain(|group| {
+            if !is_free(group) {
+                return true;
+            }
+            if group.is_plain && kept < spare {
+                kept += 1;
+                return true;
+            }
+            let kills = group.oom_kills_ever();
+            let removed = group.remove();
+            if removed {
+                self.oom_kills.fetch_add(kills, Ordering::Relaxed);
+            }
+            !removed
+        });
     }
 
-    fn make_command(&self, own: &Resources) -> io::Result<CommandGroup> {
+    /// Removes groups of commands that have ended, when there are many.
+    pub(crate) fn thin_out(&self) {
+        self.tidy(SPARE);
+    }
+
+    fn commands(&self) -> MutexGuard<'_, Vec<Arc<CommandGroup>>> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_command(&self, own: &Resources, is_plain: bool) -> io::Result<CommandGroup> {
         let name = format!("exec-{}", self.next.fetch_add(1, Ordering::Relaxed));
         let unified = self.unified.child(&name)?;
-        let mut group = CommandGroup {
-            unified,
-            beside: Vec::new(),
-            memory_inside: self.inside.contains(&Controller::Memory),
-            oom_kills: Arc::clone(&self.oom_kills),
-        };
         if let Some(owner) = self.owner {
-            group.unified.delegate(owner)?;
+            unified.delegate(owner)?;
         }
+        let mut beside = Vec::new();
         for controller in Controller::ALL {
             let limited = match controller {
                 Controller::Cpu => own.cpus.is_some(),
@@ -130,17 +168,21 @@ impl SessionGroups {
                 // Counted for each command, so that it can be told whose processes the kernel killed.
                 Controller::Memory => own.memory.is_some() || self.limits.memory.is_some(),
             };
-            match self.place(controller) {
-                Some((_, true)) => set_limit(&group.unified, controller, true, own)?,
-                Some((session, false)) if limited => {
-                    let beside = session.child(&name)?;
-                    set_limit(&beside, controller, false, own)?;
-                    group.beside.push((controller, beside));
+            if !limited && !self.inside.contains(&controller) {
+                continue;
+            }
+            match self.place(controller)? {
+                Some((_, true)) => set_limit(&unified, controller, true, own)?,
+                Some((session, false)) => {
+                    let group = session.child(&name)?;
+                    set_limit(&group, controller, false, own)?;
+                    beside.push((controller, group.door()?, group));
                 }
-                _ => {}
+                None => {}
             }
         }
-        Ok(group)
+        let memory_inside = self.inside.contains(&Controller::Memory);
+        Ok(CommandGroup { unified, beside, memory_inside, is_plain, oom_kills_before: AtomicU64::new(0) })
     }
 
     pub(crate) fn freeze(&self) -> io::Result<()> {
@@ -151,12 +193,45 @@ impl SessionGroups {
         self.unified.thaw()
     }
 
+    /// What the session uses and has used.
     pub(crate) fn stats(&self) -> SandboxStats {
+        let (all, before) = (self.counters(), &self.before);
+        let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then.unwrap_or(0)));
+        SandboxStats {
+            cpu_time: all.cpu_time.map(|time| time.saturating_sub(before.cpu_time.unwrap_or_default())),
+            refused_forks: since(all.refused_forks, before.refused_forks),
+            oom_kills: since(all.oom_kills, before.oom_kills),
+            ..all
+        }
+    }
+
+    /// Ends everything in the session, and waits until it is gone.
+    pub(crate) fn empty(&self) -> io::Result<()> {
+        self.unified.empty()
+    }
+
+    /// As new, for another session.
+    pub(super) fn reset(&mut self) -> io::Result<()> {
+        self.unified.thaw()?;
+        self.tidy(SPARE);
+        self.limits = Resources::default();
+        for controller in Controller::ALL {
+            let made = self.inside.contains(&controller)
+                || self.beside.iter().any(|beside| beside.controller == controller && beside.made.get().is_some());
+            if made && let Some((group, unified)) = self.place(controller)? {
+                lift_limit(group, controller, unified)?;
+            }
+        }
+        self.before = self.counters();
+        Ok(())
+    }
+
+    fn counters(&self) -> SandboxStats {
         let memory = |one: &str, two: &str| {
-            let (group, unified) = self.place(Controller::Memory)?;
+            let (group, unified) = self.place(Controller::Memory).ok()??;
             group.number(if unified { two } else { one }).map(ByteCount)
         };
-        let pids = self.place(Controller::Pids).map(|(group, _)| group);
+        let pids = self.place(Controller::Pids).ok().flatten().map(|(group, _)| group);
         SandboxStats {
             cpu_time: self.unified.keyed_number("cpu.stat", "usage_usec").map(Duration::from_micros),
             memory: memory("memory.usage_in_bytes", "memory.current"),
@@ -164,23 +239,44 @@ impl SessionGroups {
             // Init is not the session's.
             processes: pids.and_then(|group| group.number("pids.current")).map(|count| count.saturating_sub(1)),
             refused_forks: pids.and_then(|group| group.keyed_number("pids.events", "max")),
-            oom_kills: self.place(Controller::Memory).map(|_| self.oom_kills.load(Ordering::Relaxed)),
+            oom_kills: self.place(Controller::Memory).ok().flatten().map(|_| self.all_oom_kills()),
         }
     }
 
-    /// How many processes the kernel has killed for want of memory that were in no command's group, as where a box is one
-    /// thing to the host.
-    pub(crate) fn own_oom_kills(&self) -> u64 {
-        let count = self.place(Controller::Memory).and_then(|(group, unified)| {
-            group.keyed_number(if unified { "memory.events" } else { "memory.oom_control" }, "oom_kill")
-        });
+    fn all_oom_kills(&self) -> u64 {
+        let living: u64 = self.commands().iter().map(|group| group.oom_kills_ever()).sum();
+        living + self.oom_kills.load(Ordering::Relaxed) + self.init_oom_kills()
+    }
+
+    /// Of processes in no command's group: init, and all of a box that is one thing to the host.
+    fn init_oom_kills(&self) -> u64 {
+        let count = match self.place(Controller::Memory) {
+            Ok(Some((_, true))) => self.init.keyed_number("memory.events", "oom_kill"),
+            Ok(Some((group, false))) => group.keyed_number("memory.oom_control", "oom_kill"),
+            _ => None,
+        };
         count.unwrap_or(0)
+    }
+
+    /// Puts what already runs in the session into the groups that were made after it was started.
+    pub(crate) fn gather(&self) -> io::Result<()> {
+        let doors = self.doors()?;
+        for pid in self.init.read("cgroup.procs")?.lines() {
+            for door in &doors {
+                match rustix::io::write(door, pid.as_bytes()) {
+                    // It has just ended.
+                    Ok(_) | Err(rustix::io::Errno::SRCH) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Ends everything in the session and removes its groups.
     pub(crate) fn end(&self) -> io::Result<()> {
         self.unified.end()?;
-        self.beside.iter().try_for_each(|(_, group)| group.remove())
+        self.beside.iter().filter_map(|beside| beside.made.get()).try_for_each(Group::remove)
     }
 
     /// Ends everything without waiting.
@@ -189,19 +285,64 @@ impl SessionGroups {
     }
 }
 
+impl Drop for SessionGroups {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            tracing::warn!(%error, "could not end the processes of a session");
+        }
+    }
+}
+
+/// The group of a session in a v1 hierarchy, made when it is needed.
+#[derive(Debug)]
+struct Beside {
+    controller: Controller,
+    host: Arc<Group>,
+    name: String,
+    made: OnceLock<Group>,
+}
+
+impl Beside {
+    fn new(controller: Controller, host: &Arc<Group>, name: &str) -> Self {
+        Self { controller, host: Arc::clone(host), name: name.to_owned(), made: OnceLock::new() }
+    }
+
+    fn group(&self) -> io::Result<&Group> {
+        if let Some(group) = self.made.get() {
+            return Ok(group);
+        }
+        let group = self.host.child(&self.name)?;
+        Ok(self.made.get_or_init(|| group))
+    }
+}
+
+/// Nobody holds it and nothing runs in it.
+fn is_free(group: &Arc<CommandGroup>) -> bool {
+    Arc::strong_count(group) == 1 && group.unified.is_empty()
+}
+
 /// The groups of one command and everything it starts.
 #[derive(Debug)]
 pub(crate) struct CommandGroup {
     unified: Group,
-    beside: Vec<(Controller, Group)>,
+    /// With the files processes enter through.
+    beside: Vec<(Controller, OwnedFd, Group)>,
     memory_inside: bool,
-    oom_kills: Arc<AtomicU64>,
+    /// It has no limits of its own, so that any command can have it next.
+    is_plain: bool,
+    /// What earlier commands in this group lost.
+    oom_kills_before: AtomicU64,
 }
 
 impl CommandGroup {
     /// What the command writes itself into.
-    pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
-        self.beside.iter().map(|(_, group)| group.door()).collect()
+    pub(crate) fn doors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.beside.iter().map(|(_, door, _)| door.as_fd())
+    }
+
+    /// Another command gets it.
+    fn begin(&self) {
+        self.oom_kills_before.store(self.oom_kills_ever(), Ordering::Relaxed);
     }
 
     pub(crate) fn kill(&self) -> io::Result<()> {
@@ -210,21 +351,22 @@ impl CommandGroup {
 
     /// How many processes of the command the kernel has killed for want of memory.
     pub(crate) fn oom_kills(&self) -> u64 {
+        self.oom_kills_ever().saturating_sub(self.oom_kills_before.load(Ordering::Relaxed))
+    }
+
+    fn oom_kills_ever(&self) -> u64 {
         if self.memory_inside {
             return self.unified.keyed_number("memory.events", "oom_kill").unwrap_or(0);
         }
-        let memory = self.beside.iter().find(|(controller, _)| *controller == Controller::Memory);
-        memory.and_then(|(_, group)| group.keyed_number("memory.oom_control", "oom_kill")).unwrap_or(0)
+        let memory = self.beside.iter().find(|(controller, ..)| *controller == Controller::Memory);
+        memory.and_then(|(_, _, group)| group.keyed_number("memory.oom_control", "oom_kill")).unwrap_or(0)
     }
 
-    /// Lets go of the groups when nothing runs in them any more.
-    pub(crate) fn remove(&self) -> bool {
-        let kills = self.oom_kills();
+    fn remove(&self) -> bool {
         if self.unified.remove().is_err() {
             return false;
         }
-        self.oom_kills.fetch_add(kills, Ordering::Relaxed);
-        for (_, group) in &self.beside {
+        for (_, _, group) in &self.beside {
             if let Err(error) = group.remove() {
                 tracing::warn!(cgroup = %group.directory().display(), %error, "could not remove a command's cgroup");
             }
@@ -236,6 +378,26 @@ impl CommandGroup {
 impl AsFd for CommandGroup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.unified.as_fd()
+    }
+}
+
+/// Takes a limit away, and forgets the highest use there was.
+fn lift_limit(group: &Group, controller: Controller, unified: bool) -> io::Result<()> {
+    match (controller, unified) {
+        (Controller::Cpu, true) => group.write("cpu.max", "max"),
+        (Controller::Cpu, false) => group.write("cpu.cfs_quota_us", "-1"),
+        (Controller::Pids, _) => group.write("pids.max", "max"),
+        (Controller::Memory, true) => {
+            group.write("memory.max", "max")?;
+            let _ = group.write("memory.swap.max", "max");
+            let _ = group.write("memory.peak", "0");
+            Ok(())
+        }
+        (Controller::Memory, false) => {
+            let _ = group.write("memory.memsw.limit_in_bytes", "-1");
+            group.write("memory.limit_in_bytes", "-1")?;
+            group.write("memory.max_usage_in_bytes", "0")
+        }
     }
 }
 

@@ -22,7 +22,8 @@ use super::{
     tree::{self, OwnMounts},
 };
 use crate::{
-    cgroup::{HostGroups, SessionGroups},
+    boxed::LinkSockets,
+    cgroup::{HostGroups, SessionGroups, SessionLease},
     environment::text,
     protocol::send_frame,
 };
@@ -34,7 +35,7 @@ pub(super) struct Workshop {
     /// Holds a directory for each container.
     pub(super) directory: PathBuf,
     /// `None` when cgroups cannot be used.
-    pub(super) groups: Option<HostGroups>,
+    pub(super) groups: Option<Arc<HostGroups>>,
 }
 
 /// A container that runs. Dropping it ends it.
@@ -42,9 +43,9 @@ pub(super) struct Workshop {
 pub(super) struct Container {
     id: String,
     bundle: Bundle,
-    /// Our end of init's socket. Init ends when nobody holds it.
-    socket: Option<OwnedFd>,
-    groups: Option<Arc<SessionGroups>>,
+    /// Our ends of init's sockets. Init ends when nobody holds them.
+    sockets: Option<[UnixStream; 2]>,
+    groups: Option<Arc<SessionLease>>,
     /// The kernel in user space, and the gofer, in the order they are to be ended.
     processes: Vec<HostProcess>,
     gofer: Option<usize>,
@@ -66,9 +67,9 @@ impl Workshop {
     pub(super) fn prepare(&self) -> Result<Container> {
         let id = SessionId::random().to_string();
         let bundle = Bundle::create(self.directory.join(&id)).map_err(failed)?;
-        let mut container = Container { id, bundle, socket: None, groups: None, processes: Vec::new(), gofer: None };
+        let mut container = Container { id, bundle, sockets: None, groups: None, processes: Vec::new(), gofer: None };
         if let Some(groups) = &self.groups {
-            container.groups = Some(Arc::new(groups.session(&container.id).map_err(failed)?));
+            container.groups = Some(Arc::new(groups.session().map_err(failed)?));
         }
         Ok(container)
     }
@@ -76,8 +77,8 @@ impl Workshop {
 
 impl Container {
     fn launch(&mut self, runsc: &Runsc, verb: &str, arguments: &[&OsStr], mounts: Option<OwnMounts>) -> Result<()> {
-        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
-        let doors = self.groups.as_deref().map_or_else(|| Ok(Vec::new()), doors).map_err(failed)?;
+        let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
+        let doors = self.groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| doors(groups)).map_err(failed)?;
         let pid_file = self.bundle.pid_file();
         let common = [
             OsStr::new("-detach"),
@@ -87,9 +88,9 @@ impl Container {
             pid_file.as_os_str(),
         ];
         let arguments = common.iter().chain(arguments).copied().chain([OsStr::new(&self.id)]).collect();
-        let call = Call { verb, arguments, stdin: Some(theirs.into()), doors, mounts };
+        let call = Call { verb, arguments, streams: Some(theirs.map(OwnedFd::from)), doors, mounts };
         runsc.call(&self.bundle.state(), call)?;
-        self.socket = Some(ours.into());
+        self.sockets = Some(ours);
         self.find_processes().map_err(|error| Error::io("find the processes of a container", error))
     }
 
@@ -102,11 +103,15 @@ impl Container {
     }
 
     /// Starts from `image`, over the tree it was written with.
-    pub(super) fn restore(&mut self, runsc: &Runsc, image: &Path, tree: &Path) -> Result<OwnedFd> {
+    pub(super) fn restore(&mut self, runsc: &Runsc, image: &Path, tree: &Path) -> Result<[UnixStream; 2]> {
         let mounts = OwnMounts::new(tree, &self.bundle.session()).map_err(failed)?;
         let arguments = [OsStr::new("-image-path"), image.as_os_str()];
         self.launch(runsc, "restore", &arguments, Some(mounts))?;
-        self.socket.take().ok_or_else(|| Error::internal("a container has no socket"))
+        self.take_sockets()
+    }
+
+    fn take_sockets(&mut self) -> Result<[UnixStream; 2]> {
+        self.sockets.take().ok_or_else(|| Error::internal("a container has no sockets"))
     }
 
     fn find_processes(&mut self) -> io::Result<()> {
@@ -134,23 +139,28 @@ impl Container {
         let Some(groups) = self.groups.as_mut().and_then(Arc::get_mut) else { return Ok(()) };
         // Processes are counted inside: out here, the threads of the kernel in user space would count.
         let outside = Resources { pids: None, ..limits.clone() };
-        groups.limit(&outside).map_err(|error| Error::io("limit a container", error))
+        groups
+            .limit(&outside)
+            // The CPU has a group only where it is limited.
+            .and_then(|()| if limits.cpus.is_some() { groups.gather() } else { Ok(()) })
+            .map_err(|error| Error::io("limit a container", error))
     }
 
     /// Sets limits, and tells the process inside that the tree is there. It stands when it says so on the socket.
-    pub(super) fn enter(&mut self, limits: &Resources, hostname: &str) -> Result<OwnedFd> {
+    pub(super) fn enter(&mut self, limits: &Resources, hostname: &str) -> Result<[UnixStream; 2]> {
         self.limit(limits)?;
         let order = EnterOrder { hostname: text("session_id", hostname)?, pids: limits.pids };
-        let socket = self.socket.take().ok_or_else(|| Error::internal("a container has no socket"))?;
-        send_frame(socket.as_fd(), &order.encode(), &[]).map_err(|error| Error::io("talk to a container", error))?;
-        Ok(socket)
+        let sockets = self.take_sockets()?;
+        send_frame(sockets[0].as_fd(), &order.encode(), &[])
+            .map_err(|error| Error::io("talk to a container", error))?;
+        Ok(sockets)
     }
 
     pub(super) fn is_alive(&self) -> bool {
         self.processes.iter().all(|process| process.is_alive().unwrap_or(false))
     }
 
-    pub(super) const fn groups(&self) -> Option<&Arc<SessionGroups>> {
+    pub(super) const fn groups(&self) -> Option<&Arc<SessionLease>> {
         self.groups.as_ref()
     }
 
@@ -171,7 +181,7 @@ impl Container {
     /// Ends it and removes every trace of it. Ending twice is fine.
     pub(super) fn end(&self) -> io::Result<()> {
         if let Some(groups) = &self.groups {
-            groups.end()?;
+            groups.empty()?;
         }
         self.end_processes()?;
         self.bundle.remove()

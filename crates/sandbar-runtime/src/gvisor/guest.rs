@@ -18,7 +18,7 @@ use rustix::{
 
 use super::bundle::{NO_TREE, SESSION};
 use crate::{
-    init::{InitSettings, serve},
+    init::{InitSettings, InitSockets, serve},
     native::capabilities,
     protocol::{Event, Incoming, InitMode, Reader, Writer, send_frame},
 };
@@ -46,13 +46,13 @@ impl EnterOrder {
 }
 
 /// The life of the first process of a container.
-pub(crate) fn run(socket: OwnedFd) -> ! {
-    match wait_for_order(&socket) {
+pub(crate) fn run(sockets: InitSockets) -> ! {
+    match wait_for_order(&sockets.orders) {
         Ok(Some(order)) => match enter(&order) {
-            Ok(()) => serve(socket, InitSettings { mode: InitMode::Guest, below: None, kill_switch: None }),
+            Ok(()) => serve(sockets, InitSettings { mode: InitMode::Guest, below: None, kill_switch: None }),
             Err((step, error)) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                let _ = send_frame(socket.as_fd(), &Event::Broken { step: step.into(), errno }.encode(), &[]);
+                let _ = send_frame(sockets.events.as_fd(), &Event::Broken { step: step.into(), errno }.encode(), &[]);
                 leave(1)
             }
         },

@@ -70,7 +70,7 @@ impl GvisorRuntime {
             .map_err(|error| Error::io(format!("clear `{}`", directory.display()), error))?;
         let limits = groups.as_ref().map_or_else(Capability::no, HostGroups::limits);
         let isolation = describe(&runsc, groups.as_ref().err());
-        let workshop = Arc::new(Workshop { runsc, directory, groups: groups.ok() });
+        let workshop = Arc::new(Workshop { runsc, directory, groups: groups.ok().map(Arc::new) });
         let mut runtime = Self { pool: None, workshop, isolation, limits, facts: OnceLock::new() };
         if probe::late_trees(&runtime.workshop)? {
             let pool = WarmPool::open(Arc::clone(&runtime.workshop), settings.warm);

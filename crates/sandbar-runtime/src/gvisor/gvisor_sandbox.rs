@@ -12,12 +12,12 @@ use super::{
     checkpoint::CheckpointRecord,
     container::{Container, Workshop},
 };
-use crate::{ExecSpec, RunningCommand, Sandbox, SandboxStats, boxed::BoxSandbox, cgroup::SessionGroups};
+use crate::{ExecSpec, RunningCommand, Sandbox, SandboxStats, boxed::BoxSandbox, cgroup::SessionLease};
 
 #[derive(Debug)]
 pub(super) struct GvisorSandbox {
     commands: BoxSandbox,
-    groups: Option<Arc<SessionGroups>>,
+    groups: Option<Arc<SessionLease>>,
     inner: Mutex<Inner>,
     workshop: Arc<Workshop>,
     /// The mounted tree of the session.
@@ -122,7 +122,6 @@ impl Sandbox for GvisorSandbox {
             // What the host counts as processes are threads of the kernel in user space.
             processes: None,
             refused_forks: None,
-            oom_kills: self.groups.as_ref().map(|groups| groups.own_oom_kills()),
             ..self.commands.stats()?
         })
     }

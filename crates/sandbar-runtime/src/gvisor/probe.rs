@@ -3,12 +3,11 @@
 use std::{
     ffi::OsStr,
     fs, io,
-    os::fd::{AsFd, OwnedFd},
+    os::{fd::AsFd, unix::net::UnixStream},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use sandbar_core::{Capability, Error, ErrorCode, Resources, Result, SessionId};
 
 use super::container::{Container, Workshop};
@@ -65,21 +64,21 @@ fn try_checkpoint(workshop: &Workshop) -> Result<()> {
     let before = stand(&mut container)?;
     container.save(&workshop.runsc, &image.path)?;
     drop(before);
-    let socket = container.restore(&workshop.runsc, &image.path, &tree.path)?;
-    is_answered(&socket).map_err(failed)
+    let sockets = container.restore(&workshop.runsc, &image.path, &tree.path)?;
+    is_answered(&sockets).map_err(failed)
 }
 
 /// Has a container enter its tree.
-fn stand(container: &mut Container) -> Result<OwnedFd> {
-    let socket = container.enter(&Resources::default(), "probe")?;
-    wait_until_ready(&socket)?;
-    Ok(socket)
+fn stand(container: &mut Container) -> Result<[UnixStream; 2]> {
+    let sockets = container.enter(&Resources::default(), "probe")?;
+    wait_until_ready(&sockets)?;
+    Ok(sockets)
 }
 
-fn is_answered(socket: &OwnedFd) -> io::Result<()> {
-    set_socket_timeout(socket, Timeout::Recv, Some(PATIENCE))?;
-    send_frame(socket.as_fd(), &Request::Ping.encode(), &[])?;
-    let answer = Connection::new(socket.try_clone()?).wait()?.ok_or(io::ErrorKind::UnexpectedEof)?;
+fn is_answered([_, events]: &[UnixStream; 2]) -> io::Result<()> {
+    events.set_read_timeout(Some(PATIENCE))?;
+    send_frame(events.as_fd(), &Request::Ping.encode(), &[])?;
+    let answer = Connection::new(events.try_clone()?.into()).wait()?.ok_or(io::ErrorKind::UnexpectedEof)?;
     match Event::decode(&answer)? {
         Event::Pong => Ok(()),
         _ => Err(io::ErrorKind::InvalidData.into()),

@@ -42,7 +42,8 @@ pub(super) struct Runsc {
 pub(super) struct Call<'a> {
     pub(super) verb: &'a str,
     pub(super) arguments: Vec<&'a OsStr>,
-    pub(super) stdin: Option<OwnedFd>,
+    /// Standard input and output.
+    pub(super) streams: Option<[OwnedFd; 2]>,
     /// `cgroup.procs` files the call, and all it starts, is put into.
     pub(super) doors: Vec<OwnedFd>,
     pub(super) mounts: Option<OwnMounts>,
@@ -57,8 +58,8 @@ impl Runsc {
         };
         let ask = |arguments: &[&str]| {
             let mut command = Command::new(&program);
-            command.args(arguments).stdin(Stdio::null());
-            finish(command, arguments.join(" ").as_str())
+            command.args(arguments);
+            finish(command, None, arguments.join(" ").as_str())
                 .map_err(|error| unavailable(&format!("`{}` does not answer", program.display())).with_source(error))
         };
         let version = ask(&["--version"])?;
@@ -92,7 +93,6 @@ impl Runsc {
     pub(super) fn call(&self, state: &Path, call: Call<'_>) -> Result<()> {
         let mut command = Command::new(&self.program);
         command.arg("--root").arg(state).args(&self.flags).arg(call.verb).args(&call.arguments);
-        command.stdin(call.stdin.map_or_else(Stdio::null, Stdio::from));
         let (doors, mounts) = (call.doors, call.mounts);
         let enter = move || {
             for door in &doors {
@@ -103,15 +103,19 @@ impl Runsc {
         // SAFETY: between fork and exec only system calls on prepared memory are made.
         unsafe { command.pre_exec(enter) };
         let what = format!("`runsc {}`", call.verb);
-        finish(command, &what).map(drop).map_err(|error| Error::io(format!("have {what} done"), error))
+        finish(command, call.streams, &what).map(drop).map_err(|error| Error::io(format!("have {what} done"), error))
     }
 }
 
 /// Runs the command to its end, and returns what it said. What it leaves running keeps our memory file as its standard
 /// error, not a pipe that would break.
-fn finish(mut command: Command, what: &str) -> io::Result<String> {
+fn finish(mut command: Command, streams: Option<[OwnedFd; 2]>, what: &str) -> io::Result<String> {
     let mut said = File::from(memfd_create("runsc", MemfdFlags::CLOEXEC)?);
-    command.env_clear().current_dir("/").stdout(said.try_clone()?).stderr(said.try_clone()?);
+    match streams {
+        Some([stdin, stdout]) => command.stdin(stdin).stdout(stdout),
+        None => command.stdin(Stdio::null()).stdout(said.try_clone()?),
+    };
+    command.env_clear().current_dir("/").stderr(said.try_clone()?);
     let mut child = command.spawn()?;
     // The command holds descriptors for the child.
     drop(command);
@@ -193,7 +197,7 @@ mod tests {
     fn a_program_that_fails_is_quoted_and_one_that_is_missing_is_named() {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "echo first; echo the reason >&2; exit 3"]);
-        let error = finish(command, "`runsc x`").unwrap_err().to_string();
+        let error = finish(command, None, "`runsc x`").unwrap_err().to_string();
         assert!(error.contains("the reason") && error.contains("`runsc x`"), "{error}");
         let error = Runsc::find(Some(Path::new("/no/such/runsc"))).unwrap_err();
         assert_eq!((error.code(), error.field()), (ErrorCode::Unavailable, Some("container_runtime")));

@@ -9,4 +9,4 @@ mod serve;
 mod start;
 mod terminal;
 
-pub(crate) use serve::{InitSettings, serve};
+pub(crate) use serve::{InitSettings, InitSockets, serve};

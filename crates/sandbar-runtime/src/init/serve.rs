@@ -23,7 +23,9 @@ use super::{
 };
 use crate::{
     process_tree,
-    protocol::{Ended, Event, ExecOrder, GroupPlace, Incoming, InitMode, Request, Stage, Streams, send_frame},
+    protocol::{
+        Ended, Event, ExecAnswer, ExecOrder, GroupPlace, Incoming, InitMode, Request, Stage, Streams, send_frame,
+    },
 };
 
 /// What init is told before it starts.
@@ -36,8 +38,17 @@ pub(crate) struct InitSettings {
     pub(crate) kill_switch: Option<OwnedFd>,
 }
 
+/// The host's ends of two conversations.
+#[derive(Debug)]
+pub(crate) struct InitSockets {
+    /// Orders come and are answered, one at a time.
+    pub(crate) orders: OwnedFd,
+    /// Everything else: what the host wants done to commands, and what happened to them.
+    pub(crate) events: OwnedFd,
+}
+
 struct Init {
-    socket: OwnedFd,
+    sockets: InitSockets,
     settings: InitSettings,
     commands: HashMap<u64, Command>,
     numbers: HashMap<i32, u64>,
@@ -55,9 +66,9 @@ struct Command {
 }
 
 /// Serves the host until its socket closes, then ends everything and exits.
-pub(crate) fn serve(socket: OwnedFd, settings: InitSettings) -> ! {
+pub(crate) fn serve(sockets: InitSockets, settings: InitSettings) -> ! {
     let mut init = Init {
-        socket,
+        sockets,
         settings,
         commands: HashMap::new(),
         numbers: HashMap::new(),
@@ -85,20 +96,26 @@ impl Init {
             self.groups = Some(OwnGroups::mount_at("/proc")?);
         }
         self.tell(&Event::Ready)?;
-        let mut incoming = Incoming::default();
+        let (mut orders, mut requests) = (Incoming::default(), Incoming::default());
         loop {
-            let (talking, reaping) = self.wait(&signals)?;
-            if talking {
-                match incoming.receive(self.socket.as_fd()) {
-                    Ok(true) | Err(Errno::INTR | Errno::AGAIN) => {}
-                    Ok(false) | Err(Errno::CONNRESET) => return Ok(()),
-                    Err(errno) => return Err(errno.into()),
+            let ready = self.wait(&signals)?;
+            if ready.orders {
+                if !receive(&self.sockets.orders, &mut orders)? {
+                    return Ok(());
                 }
-                while let Some(body) = incoming.next_frame()? {
-                    self.obey(Request::decode(&body)?, &mut incoming)?;
+                while let Some(body) = orders.next_frame()? {
+                    self.obey(&ExecOrder::decode(&body)?, &mut orders)?;
                 }
             }
-            if reaping {
+            if ready.requests {
+                if !receive(&self.sockets.events, &mut requests)? {
+                    return Ok(());
+                }
+                while let Some(body) = requests.next_frame()? {
+                    self.act(&Request::decode(&body)?)?;
+                }
+            }
+            if ready.signals {
                 clear(&signals);
             }
             for command in self.commands.values_mut() {
@@ -113,35 +130,40 @@ impl Init {
     }
 
     /// Waits until the host talks, a child ends, or a terminal has something to move.
-    fn wait(&self, signals: &OwnedFd) -> io::Result<(bool, bool)> {
-        let mut waiting = vec![PollFd::new(&self.socket, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+    fn wait(&self, signals: &OwnedFd) -> io::Result<Ready> {
+        let sockets = &self.sockets;
+        let mut waiting: Vec<PollFd<'_>> =
+            [&sockets.orders, &sockets.events, signals].map(|fd| PollFd::new(fd, PollFlags::IN)).into();
         waiting.extend(
             self.commands.values().filter_map(|command| command.terminal.as_ref()).flat_map(Terminal::interests),
         );
         match poll(&mut waiting, None) {
-            Ok(_) => Ok((!waiting[0].revents().is_empty(), !waiting[1].revents().is_empty())),
-            Err(Errno::INTR) => Ok((false, true)),
+            Ok(_) => {
+                let is = |index: usize| !waiting[index].revents().is_empty();
+                Ok(Ready { orders: is(0), requests: is(1), signals: is(2) })
+            }
+            Err(Errno::INTR) => Ok(Ready::default()),
             Err(errno) => Err(errno.into()),
         }
     }
 
     fn tell(&self, event: &Event) -> io::Result<()> {
-        send_frame(self.socket.as_fd(), &event.encode(), &[])
+        send_frame(self.sockets.events.as_fd(), &event.encode(), &[])
     }
 
-    fn obey(&mut self, request: Request, incoming: &mut Incoming) -> io::Result<()> {
-        match request {
-            Request::Exec(order) => {
-                let passed = Passed::take(&order, incoming)?;
-                let event = match self.launch(&order, passed) {
-                    Ok(pid) => Event::Started { number: order.number, pid: u32::try_from(pid).unwrap_or_default() },
-                    Err(NotStarted { stage, cause }) => {
-                        let errno = cause.raw_os_error().unwrap_or(libc::EIO);
-                        Event::NotStarted { number: order.number, stage, errno }
-                    }
-                };
-                self.tell(&event)
+    fn obey(&mut self, order: &ExecOrder, incoming: &mut Incoming) -> io::Result<()> {
+        let passed = Passed::take(order, incoming)?;
+        let answer = match self.launch(order, passed) {
+            Ok(pid) => ExecAnswer::Started { pid: u32::try_from(pid).unwrap_or_default() },
+            Err(NotStarted { stage, cause }) => {
+                ExecAnswer::NotStarted { stage, errno: cause.raw_os_error().unwrap_or(libc::EIO) }
             }
+        };
+        send_frame(self.sockets.orders.as_fd(), &answer.encode(), &[])
+    }
+
+    fn act(&self, request: &Request) -> io::Result<()> {
+        match *request {
             Request::Signal { number, signal } => {
                 let target = self.commands.get(&number).filter(|command| command.ended.is_none());
                 if let Some(pid) = target.and_then(|command| Pid::from_raw(command.pid))
@@ -150,20 +172,16 @@ impl Init {
                     // It may have just ended; then its end is on the way.
                     let _ = kill_process_group(pid, signal);
                 }
-                Ok(())
             }
-            Request::Ping => self.tell(&Event::Pong),
-            Request::Kill { number } => {
-                self.kill(number);
-                Ok(())
-            }
+            Request::Kill { number } => self.kill(number),
             Request::Resize { number, size } => {
                 if let Some(terminal) = self.commands.get(&number).and_then(|command| command.terminal.as_ref()) {
                     let _ = terminal.resize(size);
                 }
-                Ok(())
             }
+            Request::Ping => self.tell(&Event::Pong)?,
         }
+        Ok(())
     }
 
     fn kill(&self, number: u64) {
@@ -265,6 +283,24 @@ impl Init {
         for command in self.commands.values() {
             process_tree::kill(u32::try_from(command.pid).unwrap_or_default());
         }
+    }
+}
+
+/// What can be read.
+#[derive(Default)]
+struct Ready {
+    orders: bool,
+    requests: bool,
+    signals: bool,
+}
+
+/// Reads what is there; `false` when the host is gone.
+fn receive(socket: &OwnedFd, incoming: &mut Incoming) -> io::Result<bool> {
+    match incoming.receive(socket.as_fd()) {
+        Ok(more) => Ok(more),
+        Err(Errno::INTR | Errno::AGAIN) => Ok(true),
+        Err(Errno::CONNRESET) => Ok(false),
+        Err(errno) => Err(errno.into()),
     }
 }
 

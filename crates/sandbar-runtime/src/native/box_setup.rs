@@ -1,7 +1,7 @@
 //! From a forked copy of the spawner to the init of a box: the lines of defence, in order.
 
 use std::{
-    ffi::{CStr, CString},
+    ffi::CStr,
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
 };
@@ -10,18 +10,18 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::{
     capabilities, landlock,
-    mounts::{self, BoxRoot, Nodes, Parts},
+    mounts::{self, BoxRoot, Nodes, Parts, Template},
     namespaces, seccomp,
 };
 use crate::{
-    init::{InitSettings, serve},
+    init::{InitSettings, InitSockets, serve},
     protocol::{BoxOrder, Event, InitMode, RootPlace, UserPlace, send_frame},
 };
 
 /// The descriptors that came with an order.
 #[derive(Debug)]
 pub(super) struct Handles {
-    pub(super) socket: OwnedFd,
+    pub(super) sockets: InitSockets,
     pub(super) root: Option<OwnedFd>,
     pub(super) owners: Option<OwnedFd>,
     pub(super) cgroup: Option<OwnedFd>,
@@ -36,7 +36,7 @@ pub(super) struct Handles {
 impl Handles {
     fn numbers(&self) -> Vec<RawFd> {
         let single = [&self.root, &self.owners, &self.cgroup, &self.devices, &self.network];
-        let all = single.into_iter().flatten().chain(&self.attach).chain([&self.socket]);
+        let all = single.into_iter().flatten().chain(&self.attach).chain([&self.sockets.orders, &self.sockets.events]);
         all.map(AsRawFd::as_raw_fd).collect()
     }
 }
@@ -70,10 +70,10 @@ pub(super) fn fork_flags(order: &BoxOrder) -> u64 {
 }
 
 /// Sets the box up and serves the host as its init. A step that fails is told to the host.
-pub(super) fn run(order: &BoxOrder, mut handles: Handles) -> ! {
+pub(super) fn run(order: &BoxOrder, template: Option<&Template>, mut handles: Handles) -> ! {
     close_all_but(&handles.numbers());
-    let outcome = set_up(order, &mut handles);
-    let Handles { socket, root, cgroup, owners, attach, devices, network, .. } = handles;
+    let outcome = set_up(order, template, &mut handles);
+    let Handles { sockets, root, cgroup, owners, attach, devices, network, .. } = handles;
     drop((owners, attach, devices, network));
     match outcome {
         Ok(()) => {
@@ -82,28 +82,33 @@ pub(super) fn run(order: &BoxOrder, mut handles: Handles) -> ! {
                 .filter(|_| !walled)
                 .and_then(|group| openat(group, "cgroup.kill", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok());
             let below = root.filter(|_| order.root == RootPlace::Host);
-            serve(socket, InitSettings { mode: order.mode, below, kill_switch })
+            serve(sockets, InitSettings { mode: order.mode, below, kill_switch })
         }
         Err((step, error)) => {
-            let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            let step = CString::from(step);
-            let _ = send_frame(socket.as_fd(), &Event::Broken { step, errno }.encode(), &[]);
+            tell_broken(&sockets, step, &error);
             // SAFETY: leaves the forked copy without unwinding.
             unsafe { libc::_exit(1) }
         }
     }
 }
 
+/// Tells the host that the box could not be made.
+pub(super) fn tell_broken(sockets: &InitSockets, step: &CStr, error: &io::Error) {
+    let event = Event::Broken { step: step.to_owned(), errno: error.raw_os_error().unwrap_or(libc::EIO) };
+    // When the host is gone, nobody wants to know.
+    let _ = send_frame(sockets.events.as_fd(), &event.encode(), &[]);
+}
+
 type Step = (&'static CStr, io::Error);
 
-fn set_up(order: &BoxOrder, handles: &mut Handles) -> Result<(), Step> {
+fn set_up(order: &BoxOrder, template: Option<&Template>, handles: &mut Handles) -> Result<(), Step> {
     let at = |step: &'static CStr| move |error: io::Error| (step, error);
     for procs in &handles.attach {
         rustix::io::write(procs, b"0").map_err(|errno| (c"enter the cgroups", errno.into()))?;
     }
     handles.attach.clear();
     match order.mode {
-        InitMode::Walled => wall(order, handles),
+        InitMode::Walled => wall(order, template, handles),
         InitMode::Guest | InitMode::Open => {
             if let (RootPlace::Tree, Some(root), Some(devices)) = (order.root, &handles.root, &handles.devices) {
                 mounts::assemble_open(root, devices).map_err(at(c"put the tree together"))?;
@@ -116,14 +121,17 @@ fn set_up(order: &BoxOrder, handles: &mut Handles) -> Result<(), Step> {
     }
 }
 
-fn wall(order: &BoxOrder, handles: &mut Handles) -> Result<(), Step> {
+fn wall(order: &BoxOrder, template: Option<&Template>, handles: &mut Handles) -> Result<(), Step> {
     let at = |step: &'static CStr| move |error: io::Error| (step, error);
     let ordinary = order.user == UserPlace::Caller;
+    let own_template;
+    let mut template = template;
     if ordinary {
         let (uid, gid) = handles.caller;
         namespaces::map_caller(uid, gid).map_err(at(c"map the user"))?;
         namespaces::raise_loopback().map_err(at(c"raise the loopback"))?;
-        mounts::build_template(Nodes::Bound).map_err(at(c"build the template"))?;
+        own_template = mounts::build_template(Nodes::Bound).map_err(at(c"build the template"))?;
+        template = Some(&own_template);
     } else {
         // After the cgroups were entered, so that the box sees itself at their root.
         namespaces::unshare(libc::CLONE_NEWCGROUP).map_err(at(c"make the cgroup namespace"))?;
@@ -138,7 +146,8 @@ fn wall(order: &BoxOrder, handles: &mut Handles) -> Result<(), Step> {
     };
     let translated = handles.owners.as_ref().filter(|_| order.first_owner > 0);
     let owners = translated.map(|namespace| (namespace.as_fd(), order.first_owner));
-    mounts::assemble(&Parts { root, owners }).map_err(at(c"put the file system together"))?;
+    let template = template.ok_or_else(|| (c"find the template", io::Error::from_raw_os_error(libc::EPERM)))?;
+    mounts::assemble(template, &Parts { root, owners }).map_err(at(c"put the file system together"))?;
 
     if ordinary {
         namespaces::forbid_namespaces().map_err(at(c"forbid further namespaces"))?;

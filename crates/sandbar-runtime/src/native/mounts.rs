@@ -17,7 +17,7 @@ use rustix::{
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
         UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, mount_bind_recursive, mount_change,
-        move_mount, open_tree, unmount,
+        mount_remount, move_mount, open_tree, unmount,
     },
     process::{chdir, pivot_root},
 };
@@ -27,6 +27,8 @@ use super::mount_attributes::{Attributes, set_attributes};
 /// Directories of the template.
 const DEVICES: &str = "dev";
 const EMPTY: &str = "empty";
+/// `/dev/null`, to cover files with.
+const COVER: &str = "cover";
 /// Where a box is put together.
 const ROOT: &str = "root";
 
@@ -75,14 +77,22 @@ pub(super) enum Nodes {
 }
 
 /// Leaves the host's mount namespace, builds the template and makes it the root.
-pub(super) fn enter_template() -> io::Result<()> {
+pub(super) fn enter_template() -> io::Result<Template> {
     super::namespaces::unshare(libc::CLONE_NEWNS)?;
-    build_template(Nodes::Made)?;
-    pivot_into(".")
+    let template = build_template(Nodes::Made)?;
+    pivot_into(".")?;
+    Ok(template)
+}
+
+/// What the template knows about this kernel's `/proc`.
+#[derive(Debug)]
+pub(super) struct Template {
+    /// Those of [`HIDDEN`] that exist, and whether they are directories.
+    hidden: Vec<(&'static str, bool)>,
 }
 
 /// Builds a template in a file system of its own and makes that the working directory.
-pub(super) fn build_template(nodes: Nodes) -> io::Result<()> {
+pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let devices = openat(CWD, "/dev", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     // Any directory will do: what it covers is not needed any more.
@@ -113,7 +123,19 @@ pub(super) fn build_template(nodes: Nodes) -> io::Result<()> {
             }
         }
     }
-    Ok(())
+    // Mounts of their own, so that covers need no further care when they are used.
+    fs::File::create(COVER)?;
+    mount_bind_recursive(format!("{DEVICES}/null"), COVER)?;
+    mount_bind_recursive(EMPTY, EMPTY)?;
+    for cover in [COVER, EMPTY] {
+        let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
+        mount_remount(cover, flags, c"")?;
+    }
+    let hidden = HIDDEN.into_iter().filter_map(|name| {
+        let found = fs::symlink_metadata(Path::new("proc").join(name)).ok()?;
+        Some((name, found.is_dir()))
+    });
+    Ok(Template { hidden: hidden.collect() })
 }
 
 /// What a box is put together from.
@@ -142,7 +164,7 @@ impl BoxRoot<'_> {
 }
 
 /// Puts a walled box together in the template, and makes it the root. The template is gone afterwards.
-pub(super) fn assemble(parts: &Parts<'_>) -> io::Result<()> {
+pub(super) fn assemble(template: &Template, parts: &Parts<'_>) -> io::Result<()> {
     parts.root.attach()?;
     let root = openat(CWD, ROOT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let first = parts.owners.map(|(_, first)| first);
@@ -154,7 +176,7 @@ pub(super) fn assemble(parts: &Parts<'_>) -> io::Result<()> {
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let processes = file_system("proc", &[], kinds)?;
     attach(&processes, &proc)?;
-    hide(&processes)?;
+    hide(template, &processes)?;
 
     let devices = clone(CWD, DEVICES)?;
     let shown = Attributes::READ_ONLY | Attributes::NO_SUID | Attributes::NO_EXEC;
@@ -182,20 +204,11 @@ pub(super) fn assemble_open(tree: &OwnedFd, devices: &OwnedFd) -> io::Result<()>
     pivot_into(ROOT)
 }
 
-/// Covers what `/proc` tells about the machine and makes its switches read-only, before anybody sees it.
-fn hide(processes: &OwnedFd) -> io::Result<()> {
-    for name in HIDDEN {
-        let covered = match openat(processes, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(covered) => covered,
-            // Not every kernel has everything.
-            Err(Errno::NOENT) => continue,
-            Err(errno) => return Err(errno.into()),
-        };
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(&covered)?.st_mode);
-        let cover =
-            if kind == FileType::Directory { clone(CWD, EMPTY)? } else { clone(CWD, &format!("{DEVICES}/null"))? };
-        set_attributes(&cover, Attributes::READ_ONLY | Attributes::NO_SUID | Attributes::NO_EXEC, None)?;
-        attach(&cover, &covered)?;
+/// Covers what `/proc` tells about the machine and makes its switches read-only. Nobody is there to see it yet.
+fn hide(template: &Template, processes: &OwnedFd) -> io::Result<()> {
+    for &(name, is_directory) in &template.hidden {
+        let cover = clone(CWD, if is_directory { EMPTY } else { COVER })?;
+        move_mount(&cover, "", processes, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     }
     let switches = openat(processes, "sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let shown = clone(processes.as_fd(), "sys")?;

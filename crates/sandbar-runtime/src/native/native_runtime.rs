@@ -4,7 +4,7 @@ use std::{
     io,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::{ffi::OsStrExt, net::UnixStream},
+        unix::ffi::OsStrExt,
     },
     path::Path,
     sync::Arc,
@@ -19,8 +19,8 @@ use sandbar_core::{Capability, Error, ErrorCode, NetworkAccess, OwnerMap, Resour
 use super::{landlock, owners::OwnerPool, spawner::Spawner};
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, InitLink},
-    cgroup::{HostGroups, SessionGroups},
+    boxed::{BoxSandbox, InitLink, LinkSockets},
+    cgroup::{HostGroups, SessionLease},
     environment::text,
     protocol::{BoxOrder, InitMode, RootPlace, UserPlace},
 };
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug)]
 pub struct NativeRuntime {
     spawner: Arc<Spawner>,
-    groups: Option<HostGroups>,
+    groups: Option<Arc<HostGroups>>,
     /// `None` for an ordinary user, whose boxes have one owner.
     owners: Option<OwnerPool>,
     isolation: String,
@@ -62,7 +62,7 @@ impl NativeRuntime {
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
         };
         let isolation = describe(ordinary, groups.as_ref().err());
-        let runtime = Self { spawner, groups: groups.ok(), owners, isolation, facts };
+        let runtime = Self { spawner, groups: groups.ok().map(Arc::new), owners, isolation, facts };
         runtime.probe()?;
         tracing::info!(runtime = "native", isolation = runtime.isolation, "runtime opened");
         Ok(runtime)
@@ -78,13 +78,11 @@ impl NativeRuntime {
         })
     }
 
-    fn session_groups(&self, spec: &SandboxSpec<'_>, owner: u32) -> Result<Option<SessionGroups>> {
+    fn session_groups(&self, spec: &SandboxSpec<'_>, owner: u32) -> Result<Option<SessionLease>> {
         let Some(groups) = &self.groups else { return Ok(None) };
-        let made = groups.session(spec.session.as_str()).and_then(|mut session| {
-            session
-                .limit(spec.resources)
-                .and_then(|()| session.delegate(owner))
-                .inspect_err(|_| drop(session.end()))?;
+        let made = groups.session().and_then(|mut session| {
+            session.limit(spec.resources)?;
+            session.delegate(owner)?;
             Ok(session)
         });
         made.map(Some).map_err(|error| Error::io(format!("make the cgroups of session `{}`", spec.session), error))
@@ -99,9 +97,9 @@ impl NativeRuntime {
         };
         let first_owner = owners.as_ref().map_or(0, |map| map.first());
         let groups = self.session_groups(spec, first_owner)?;
-        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
         let tree = if owners.is_some() { Some(detached(spec.root).map_err(failed)?) } else { None };
-        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), SessionGroups::doors).map_err(failed)?;
+        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.doors()).map_err(failed)?;
         let order = BoxOrder {
             mode: InitMode::Walled,
             root: if tree.is_some() { RootPlace::Tree } else { RootPlace::Directory },
@@ -112,26 +110,19 @@ impl NativeRuntime {
             first_owner,
             path: std::ffi::CString::new(spec.root.as_os_str().as_bytes()).unwrap_or_default(),
         };
-        let descriptors: Vec<BorrowedFd<'_>> = [theirs.as_fd()]
-            .into_iter()
+        let descriptors: Vec<BorrowedFd<'_>> = theirs
+            .iter()
+            .map(AsFd::as_fd)
             .chain(tree.as_ref().map(AsFd::as_fd))
             .chain(owners.as_ref().map(|map| map.as_fd()))
-            .chain(groups.as_ref().map(SessionGroups::init))
+            .chain(groups.as_ref().map(|groups| groups.init()))
             .chain(doors.iter().map(AsFd::as_fd))
             .collect();
         self.spawner.make_box(order, &descriptors).map_err(failed)?;
         drop(descriptors);
         drop(theirs);
-        let link = InitLink::open(ours.into());
-        match link {
-            Ok(link) => Ok(BoxSandbox::new(link, groups, owners.map(|map| map as _))),
-            Err(error) => {
-                if let Some(groups) = groups {
-                    let _ = groups.end();
-                }
-                Err(error)
-            }
-        }
+        let link = InitLink::open(ours);
+        Ok(BoxSandbox::new(link?, groups, owners.map(|map| map as _)))
     }
 }
 

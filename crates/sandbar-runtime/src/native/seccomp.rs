@@ -4,7 +4,7 @@
 //! that programs fall back as they would on an older kernel. The filter is a binary search: the kernel runs it once for
 //! every system call there is when it is installed, and a linear one would cost as much as starting a program.
 
-use std::io;
+use std::{io, sync::LazyLock};
 
 use super::syscalls::{ALLOWED, NEWEST};
 
@@ -115,9 +115,17 @@ const CHECKS: [Check; 6] = [
     },
 ];
 
+/// Built once, by the spawner, and shared by every box forked from it.
+static FILTER: LazyLock<Vec<libc::sock_filter>> = LazyLock::new(build);
+
+/// Builds the filter now rather than in the first box.
+pub(crate) fn prepare() {
+    LazyLock::force(&FILTER);
+}
+
 /// Installs the filter for this thread and everything it starts. `no_new_privs` must be set.
 pub(crate) fn restrict() -> io::Result<()> {
-    let filter = build();
+    let filter = &*FILTER;
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
         filter: filter.as_ptr().cast_mut(),

@@ -55,12 +55,11 @@ impl Spawner {
         })
     }
 
-    /// A box; its init tells over its own socket whether it stands. Returns its pid as the host sees it.
-    pub(crate) fn make_box(&self, order: BoxOrder, descriptors: &[BorrowedFd<'_>]) -> io::Result<u32> {
-        self.ask(&SpawnerRequest::Box(order), descriptors, |answer, _| match answer {
-            SpawnerAnswer::Box { pid } => Ok(pid),
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        })
+    /// A box; over its own sockets it tells whether it stands.
+    pub(crate) fn make_box(&self, order: BoxOrder, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let body = SpawnerRequest::Box(order).encode();
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        connection.as_ref().ok_or(io::ErrorKind::NotConnected)?.send(&body, descriptors)
     }
 
     fn ask<T>(

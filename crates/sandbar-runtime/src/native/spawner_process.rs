@@ -11,9 +11,13 @@ use std::{
 
 use super::{
     box_setup::{self, Handles},
-    mounts, namespaces,
+    mounts::{self, Template},
+    namespaces, seccomp,
 };
-use crate::protocol::{BoxOrder, Connection, InitMode, RootPlace, SpawnerAnswer, SpawnerRequest, UserPlace};
+use crate::{
+    init::InitSockets,
+    protocol::{BoxOrder, Connection, InitMode, RootPlace, SpawnerAnswer, SpawnerRequest, UserPlace},
+};
 
 /// Networks kept ready: making one takes as long as the rest of a box.
 const NETWORKS: usize = 4;
@@ -22,7 +26,8 @@ struct Spawner {
     connection: Connection,
     networks: Vec<OwnedFd>,
     caller: (u32, u32),
-    isolated: bool,
+    /// `None` when boxes cannot have mounts of their own.
+    template: Option<Template>,
 }
 
 /// Serves the host until its socket closes. Boxes end with their own sockets.
@@ -35,8 +40,9 @@ pub(crate) fn serve(socket: OwnedFd) -> io::Result<()> {
     let caller = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let entered = if caller.0 == 0 { mounts::enter_template() } else { Err(io::Error::from_raw_os_error(libc::EPERM)) };
     let errno = entered.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
+    seccomp::prepare();
     let mut spawner =
-        Spawner { connection: Connection::new(socket), networks: Vec::new(), caller, isolated: entered.is_ok() };
+        Spawner { connection: Connection::new(socket), networks: Vec::new(), caller, template: entered.ok() };
     spawner.connection.send(&SpawnerAnswer::Hello { errno }.encode(), &[])?;
     loop {
         spawner.prepare_networks();
@@ -61,31 +67,36 @@ impl Spawner {
         if order.mode == InitMode::Walled && order.user != UserPlace::Caller {
             match self.networks.pop().map_or_else(namespaces::make_network, Ok) {
                 Ok(network) => handles.network = Some(network),
-                Err(error) => return self.fail("make a network namespace", &error),
+                Err(error) => {
+                    box_setup::tell_broken(&handles.sockets, c"make a network namespace", &error);
+                    return Ok(());
+                }
             }
         }
         match namespaces::fork(box_setup::fork_flags(order), handles.cgroup.as_ref().map(AsFd::as_fd)) {
-            Ok(Some(pid)) => self.connection.send(&SpawnerAnswer::Box { pid }.encode(), &[]),
-            Ok(None) => box_setup::run(order, handles),
-            Err(error) => self.fail("fork into new namespaces", &error),
+            Ok(Some(_)) => {}
+            Ok(None) => box_setup::run(order, self.template.as_ref(), handles),
+            Err(error) => box_setup::tell_broken(&handles.sockets, c"fork into new namespaces", &error),
         }
+        Ok(())
     }
 
     fn take_handles(&mut self, order: &BoxOrder) -> io::Result<Handles> {
         let connection = &mut self.connection;
         let mut next = |wanted: bool| if wanted { connection.descriptor().map(Some) } else { Ok(None) };
-        let socket = next(true)?.ok_or(io::ErrorKind::InvalidData)?;
+        let mut socket = || next(true)?.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData));
+        let sockets = InitSockets { orders: socket()?, events: socket()? };
         let root = next(order.root != RootPlace::Directory)?;
         let owners = next(order.user == UserPlace::Passed)?;
         let cgroup = next(order.group)?;
         let attach = (0..order.attach).map(|_| next(true)).filter_map(Result::transpose).collect::<io::Result<_>>()?;
         let devices = next(order.mode == InitMode::Open && order.root == RootPlace::Tree)?;
-        Ok(Handles { socket, root, owners, cgroup, attach, devices, network: None, caller: self.caller })
+        Ok(Handles { sockets, root, owners, cgroup, attach, devices, network: None, caller: self.caller })
     }
 
     /// While nobody waits.
     fn prepare_networks(&mut self) {
-        while self.isolated && self.networks.len() < NETWORKS && !self.has_request() {
+        while self.template.is_some() && self.networks.len() < NETWORKS && !self.has_request() {
             match namespaces::make_network() {
                 Ok(network) => self.networks.push(network),
                 // Told when a box needs one.

@@ -2,10 +2,7 @@
 
 use std::{
     io,
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::net::UnixStream,
-    },
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
     sync::Arc,
 };
@@ -18,8 +15,8 @@ use sandbar_core::{Capability, Error, NetworkAccess, OwnerMap, Resources, Result
 
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, InitLink},
-    cgroup::{HostGroups, SessionGroups},
+    boxed::{BoxSandbox, InitLink, LinkSockets},
+    cgroup::HostGroups,
     native::spawner::Spawner,
     protocol::{BoxOrder, InitMode, RootPlace, UserPlace},
 };
@@ -28,7 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub struct NoneRuntime {
     spawner: Spawner,
-    groups: Option<HostGroups>,
+    groups: Option<Arc<HostGroups>>,
     isolation: String,
     facts: RuntimeFacts,
 }
@@ -65,7 +62,7 @@ impl NoneRuntime {
             checkpoint: Capability::no("runtime `none` cannot write running processes to disk"),
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
         };
-        Ok(Self { spawner, groups: groups.ok(), isolation, facts })
+        Ok(Self { spawner, groups: groups.ok().map(Arc::new), isolation, facts })
     }
 }
 
@@ -98,13 +95,13 @@ impl Runtime for NoneRuntime {
         let failed = |error: io::Error| Error::io(format!("make the sandbox of session `{}`", spec.session), error);
         let groups = match &self.groups {
             Some(groups) => {
-                let mut session = groups.session(spec.session.as_str()).map_err(failed)?;
-                session.limit(spec.resources).inspect_err(|_| drop(session.end())).map_err(failed)?;
+                let mut session = groups.session().map_err(failed)?;
+                session.limit(spec.resources).map_err(failed)?;
                 Some(session)
             }
             None => None,
         };
-        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
         let own_tree = self.spawner.limited.is_none();
         let (root, devices) = if own_tree {
             (tree(spec.root).map_err(failed)?, Some(tree(Path::new("/dev")).map_err(failed)?))
@@ -112,7 +109,7 @@ impl Runtime for NoneRuntime {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             (openat(CWD, spec.root, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?, None)
         };
-        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), SessionGroups::doors).map_err(failed)?;
+        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.doors()).map_err(failed)?;
         let order = BoxOrder {
             mode: InitMode::Open,
             root: if own_tree { RootPlace::Tree } else { RootPlace::Host },
@@ -123,24 +120,18 @@ impl Runtime for NoneRuntime {
             first_owner: 0,
             path: c"".to_owned(),
         };
-        let descriptors: Vec<BorrowedFd<'_>> = [theirs.as_fd(), root.as_fd()]
-            .into_iter()
-            .chain(groups.as_ref().map(SessionGroups::init))
+        let descriptors: Vec<BorrowedFd<'_>> = theirs
+            .iter()
+            .map(AsFd::as_fd)
+            .chain([root.as_fd()])
+            .chain(groups.as_ref().map(|groups| groups.init()))
             .chain(doors.iter().map(AsFd::as_fd))
             .chain(devices.as_ref().map(AsFd::as_fd))
             .collect();
         self.spawner.make_box(order, &descriptors).map_err(failed)?;
         drop(descriptors);
         drop(theirs);
-        match InitLink::open(ours.into()) {
-            Ok(link) => Ok(Arc::new(BoxSandbox::new(link, groups, None))),
-            Err(error) => {
-                if let Some(groups) = groups {
-                    let _ = groups.end();
-                }
-                Err(error)
-            }
-        }
+        Ok(Arc::new(BoxSandbox::new(InitLink::open(ours)?, groups, None)))
     }
 
     fn close(&self) -> Result<()> {

@@ -6,10 +6,9 @@ use sandbar_core::TerminalSize;
 
 use super::wire::{Reader, Writer, garbled};
 
-/// The host to init.
+/// The host to init, beside [`ExecOrder`]s, which have a socket of their own so that they can wait for their answer.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Exec(ExecOrder),
     /// A signal for the command's process group.
     Signal {
         number: u64,
@@ -27,7 +26,7 @@ pub(crate) enum Request {
     Ping,
 }
 
-/// A command to start.
+/// A command to start. The answer is an [`ExecAnswer`].
 #[derive(Debug)]
 pub(crate) struct ExecOrder {
     /// The host's name for it.
@@ -75,20 +74,18 @@ pub(crate) enum Event {
         step: CString,
         errno: i32,
     },
-    Started {
-        number: u64,
-        pid: u32,
-    },
-    NotStarted {
-        number: u64,
-        stage: Stage,
-        errno: i32,
-    },
     Exited {
         number: u64,
         ended: Ended,
     },
     Pong,
+}
+
+/// Init to the host, to an order.
+#[derive(Debug)]
+pub(crate) enum ExecAnswer {
+    Started { pid: u32 },
+    NotStarted { stage: Stage, errno: i32 },
 }
 
 /// How a command ended.
@@ -111,13 +108,12 @@ pub(crate) enum Stage {
 #[derive(Debug)]
 pub(crate) enum SpawnerRequest {
     /// A user namespace that maps owners `0..65536` to those from `first`.
-    Owners {
-        first: u32,
-    },
+    Owners { first: u32 },
+    /// Has no answer: init tells whether the box stands, and when there is no init, the spawner tells in its place.
     Box(BoxOrder),
 }
 
-/// A box to make. Descriptors come along in this order: init's socket; the root, unless it is a path; the user namespace,
+/// A box to make. Descriptors come along in this order: init's two sockets, for orders and for the rest; the root, unless it is a path; the user namespace,
 /// if one is passed; the cgroup, if any; `attach` times `cgroup.procs`; the devices, a detached mount, for a tree without
 /// walls.
 #[derive(Debug)]
@@ -176,9 +172,6 @@ pub(crate) enum SpawnerAnswer {
     },
     /// A descriptor comes along.
     Owners,
-    Box {
-        pid: u32,
-    },
     Failed {
         step: CString,
         errno: i32,
@@ -189,10 +182,6 @@ impl Request {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         match self {
-            Self::Exec(order) => {
-                writer.byte(0);
-                order.write(&mut writer);
-            }
             Self::Signal { number, signal } => {
                 writer.byte(1);
                 writer.number(*number);
@@ -215,7 +204,6 @@ impl Request {
     pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
         let mut reader = Reader::new(body);
         Ok(match reader.byte()? {
-            0 => Self::Exec(ExecOrder::read(&mut reader)?),
             1 => Self::Signal { number: reader.number()?, signal: reader.signed()? },
             2 => Self::Kill { number: reader.number()? },
             3 => Self::Resize { number: reader.number()?, size: read_size(&mut reader)? },
@@ -226,7 +214,8 @@ impl Request {
 }
 
 impl ExecOrder {
-    fn write(&self, writer: &mut Writer) {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
         writer.number(self.number);
         writer.texts(&self.argv);
         writer.texts(&self.envp);
@@ -247,9 +236,11 @@ impl ExecOrder {
             GroupPlace::Own => 2,
         });
         writer.byte(self.attach);
+        writer.finish()
     }
 
-    fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
+    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
+        let reader = &mut Reader::new(body);
         Ok(Self {
             number: reader.number()?,
             argv: reader.texts()?,
@@ -294,17 +285,6 @@ impl Event {
                 writer.text(step);
                 writer.signed(*errno);
             }
-            Self::Started { number, pid } => {
-                writer.byte(2);
-                writer.number(*number);
-                writer.number((*pid).into());
-            }
-            Self::NotStarted { number, stage, errno } => {
-                writer.byte(3);
-                writer.number(*number);
-                writer.byte(stage.code());
-                writer.signed(*errno);
-            }
             Self::Exited { number, ended } => {
                 writer.byte(4);
                 writer.number(*number);
@@ -325,12 +305,6 @@ impl Event {
         Ok(match reader.byte()? {
             0 => Self::Ready,
             1 => Self::Broken { step: reader.text()?, errno: reader.signed()? },
-            2 => Self::Started { number: reader.number()?, pid: read_pid(&mut reader)? },
-            3 => Self::NotStarted {
-                number: reader.number()?,
-                stage: Stage::from_code(reader.byte()?).ok_or_else(garbled)?,
-                errno: reader.signed()?,
-            },
             4 => Self::Exited {
                 number: reader.number()?,
                 ended: match (reader.byte()?, reader.signed()?) {
@@ -345,8 +319,34 @@ impl Event {
     }
 }
 
-fn read_pid(reader: &mut Reader<'_>) -> io::Result<u32> {
-    u32::try_from(reader.number()?).map_err(|_| garbled())
+impl ExecAnswer {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        match self {
+            Self::Started { pid } => {
+                writer.byte(0);
+                writer.number((*pid).into());
+            }
+            Self::NotStarted { stage, errno } => {
+                writer.byte(1);
+                writer.byte(stage.code());
+                writer.signed(*errno);
+            }
+        }
+        writer.finish()
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
+        let mut reader = Reader::new(body);
+        Ok(match reader.byte()? {
+            0 => Self::Started { pid: u32::try_from(reader.number()?).map_err(|_| garbled())? },
+            1 => Self::NotStarted {
+                stage: Stage::from_code(reader.byte()?).ok_or_else(garbled)?,
+                errno: reader.signed()?,
+            },
+            _ => return Err(garbled()),
+        })
+    }
 }
 
 impl Stage {
@@ -458,10 +458,6 @@ impl SpawnerAnswer {
                 writer.byte(3);
                 writer.signed(*errno);
             }
-            Self::Box { pid } => {
-                writer.byte(1);
-                writer.number((*pid).into());
-            }
             Self::Failed { step, errno } => {
                 writer.byte(2);
                 writer.text(step);
@@ -475,7 +471,6 @@ impl SpawnerAnswer {
         let mut reader = Reader::new(body);
         Ok(match reader.byte()? {
             0 => Self::Owners,
-            1 => Self::Box { pid: read_pid(&mut reader)? },
             2 => Self::Failed { step: reader.text()?, errno: reader.signed()? },
             3 => Self::Hello { errno: reader.signed()? },
             _ => return Err(garbled()),

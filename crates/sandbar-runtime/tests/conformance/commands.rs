@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::world::{Ended, World, shell};
+use crate::ended::Ended;
+use crate::world::{World, shell};
 use bytes::Bytes;
 use sandbar_core::{ByteCount, ErrorCode, NetworkAccess, Resources, RuntimeKind};
 use sandbar_runtime::{ExecEvent, ExecSpec, Runtime, StdinMode};

@@ -20,10 +20,7 @@ use rustix::{
     thread::{UnshareFlags, unshare_unsafe},
 };
 use sandbar_core::{OwnerMap, Resources, Result, RuntimeKind, SessionId};
-use sandbar_runtime::{
-    ExecEvent, ExecSpec, ExitStatus, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, RunningCommand,
-    Runtime, Sandbox, SandboxSpec,
-};
+use sandbar_runtime::{ExecSpec, NativeRuntime, NoneRuntime, RunningCommand, Runtime, Sandbox, SandboxSpec};
 
 pub(crate) fn shell(script: &str) -> ExecSpec {
     ExecSpec::new(["sh", "-c", script])
@@ -33,11 +30,7 @@ fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
     match kind {
         RuntimeKind::None => Arc::new(NoneRuntime::open(name).unwrap()),
         RuntimeKind::Native => Arc::new(NativeRuntime::open(name).unwrap()),
-        RuntimeKind::Gvisor => {
-            let mut settings = GvisorSettings::new(name, format!("/var/tmp/{name}-gvisor"));
-            settings.runsc = std::env::var_os("GV_RUNSC").map(Into::into);
-            Arc::new(GvisorRuntime::open(&settings).unwrap())
-        }
+        RuntimeKind::Gvisor => unimplemented!(),
     }
 }
 
@@ -75,7 +68,6 @@ impl TestRoot {
         let programs = root.path.join("usr");
         mount_bind("/usr", &programs).unwrap();
         mount_remount(&programs, MountFlags::BIND | MountFlags::RDONLY, c"").unwrap();
-        std::fs::copy("/tmp/gv/p2", root.path.join("workspace/p")).ok();
         for name in ["bin", "sbin", "lib", "lib64"] {
             std::os::unix::fs::symlink(Path::new("usr").join(name), root.path.join(name)).unwrap();
         }
@@ -168,59 +160,6 @@ impl World {
         Ended::of(self.start(spec).await.unwrap()).await
     }
 
-    pub(crate) fn image(&self) -> PathBuf {
-        format!("/var/tmp/{}-image", self.name).into()
-    }
-
-    pub(crate) async fn checkpoint(&self, image: &Path) -> Result<()> {
-        let (sandbox, image) = (Arc::clone(&self.sandbox), image.to_owned());
-        tokio::task::spawn_blocking(move || sandbox.checkpoint(&image)).await.unwrap()
-    }
-
-    pub(crate) async fn restore(&self, image: &Path) -> Arc<dyn Sandbox> {
-        let (runtime, image, path) = (Arc::clone(&self.runtime), image.to_owned(), self.root.path.clone());
-        tokio::task::spawn_blocking(move || {
-            let session = SessionId::new("one").unwrap();
-            runtime
-                .restore_sandbox(
-                    &SandboxSpec {
-                        session: &session,
-                        root: &path,
-                        owners: None,
-                        resources: &Resources::default(),
-                        network: None,
-                    },
-                    &image,
-                )
-                .unwrap()
-        })
-        .await
-        .unwrap()
-    }
-
-    pub(crate) async fn open_another(&self, name: &str) -> Arc<dyn Sandbox> {
-        let (runtime, name, path) = (Arc::clone(&self.runtime), name.to_owned(), self.root.path.clone());
-        tokio::task::spawn_blocking(move || {
-            let session = SessionId::new(&name).unwrap();
-            runtime
-                .open_sandbox(&SandboxSpec {
-                    session: &session,
-                    root: &path,
-                    owners: None,
-                    resources: &Resources::default(),
-                    network: None,
-                })
-                .unwrap()
-        })
-        .await
-        .unwrap()
-    }
-
-    pub(crate) async fn finish_in(&self, sandbox: &Arc<dyn Sandbox>, spec: ExecSpec) -> Ended {
-        let sandbox = Arc::clone(sandbox);
-        Ended::of(tokio::task::spawn_blocking(move || sandbox.exec(spec)).await.unwrap().unwrap()).await
-    }
-
     pub(crate) async fn stop(&self) {
         let sandbox = Arc::clone(&self.sandbox);
         tokio::task::spawn_blocking(move || sandbox.stop()).await.unwrap().unwrap();
@@ -258,30 +197,5 @@ impl World {
         tokio::time::timeout(Duration::from_secs(20), waiting)
             .await
             .unwrap_or_else(|_| panic!("waited in vain: {what}"));
-    }
-}
-
-pub(crate) struct Ended {
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-    pub(crate) status: ExitStatus,
-}
-
-impl Ended {
-    pub(crate) async fn of(mut command: RunningCommand) -> Self {
-        let (mut stdout, mut stderr, mut status) = (Vec::new(), Vec::new(), None);
-        while let Some(event) = command.next_event().await {
-            assert!(status.is_none(), "an event came after the exit");
-            match event {
-                ExecEvent::Stdout(bytes) => stdout.extend_from_slice(&bytes),
-                ExecEvent::Stderr(bytes) => stderr.extend_from_slice(&bytes),
-                ExecEvent::Exited(exit) => status = Some(exit),
-            }
-        }
-        Self {
-            stdout: String::from_utf8(stdout).unwrap(),
-            stderr: String::from_utf8(stderr).unwrap(),
-            status: status.expect("an exit"),
-        }
     }
 }

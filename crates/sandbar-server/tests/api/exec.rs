@@ -9,7 +9,7 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use sandbar_client::WireProtocol;
-use sandbar_core::{ErrorCode, ExecEvent, ExecSpec, Resources, SessionId, StdinMode};
+use sandbar_core::{ErrorCode, ExecEvent, ExecSpec, Resources, SessionId, StdinMode, TerminalSize};
 use serde_json::json;
 
 use crate::{
@@ -151,8 +151,21 @@ fn signals_reach_the_command() {
         assert_eq!((ended.text(), ended.status.code), ("caught\n", Some(5)));
 
         let command = client.exec(&session.id, shell("sleep 1000")).await.unwrap();
-        command.signaller().signal(9).await.unwrap();
+        command.control().signal(9).await.unwrap();
         assert_eq!(Ended::of(command).await.status.signal, Some(9));
+    });
+}
+
+#[test]
+fn a_size_for_a_command_without_a_terminal_is_refused_and_the_command_ends() {
+    World::run(async |world| {
+        let client = world.client(WireProtocol::Connect).await;
+        let session = world.session(&client).await;
+        let mut command = client.exec(&session.id, shell("exec sleep 1000")).await.unwrap();
+        let process = Watched::new(command.pid);
+        command.resize(TerminalSize { rows: 24, columns: 80 }).await.unwrap();
+        assert_eq!(command.next_event().await.unwrap_err().code(), ErrorCode::InvalidState);
+        process.has_died().await;
     });
 }
 

@@ -3,17 +3,18 @@
 //! Baseline and subject take turns, so that both see the same machine, and the middle of each is compared. Run it with
 //! `make bench`, as root.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark that cannot run should stop, and prints")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot run should stop")]
 
-mod measure;
 mod raw;
 
 use std::{fs, path::Path, time::Instant};
 
-use measure::{Report, alternate, middle, milliseconds};
 use sandbar_core::{LaterSnapshots, SessionId, SnapshotName};
 use sandbar_storage::{ForkPoint, Storage, VolumeSpec};
-use sandbar_testing::{Backend, StorageFixture};
+use sandbar_testing::{
+    Backend, StorageFixture,
+    measure::{Report, alternate, middle, milliseconds},
+};
 
 const FEW: usize = 10;
 const MANY: usize = 50_000;

@@ -12,7 +12,7 @@ use rustix::mount::{
     fsmount, fsopen, move_mount, unmount,
 };
 
-use crate::measure::milliseconds;
+use sandbar_testing::measure::milliseconds;
 
 const CREATE: libc::Ioctl = 0x5000_940E;
 const DESTROY: libc::Ioctl = 0x5000_940F;

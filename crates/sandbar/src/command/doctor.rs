@@ -4,14 +4,13 @@ use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duratio
 
 use clap::{ArgMatches, Command};
 use sandbar_core::{Error, ErrorCode, Result};
-use sandbar_host::StorageChoice;
 use serde::Serialize;
 
 use crate::{
     arguments::{json, option, optional},
     config::Settings,
     connection,
-    doctor::{Finding, Status, examine},
+    doctor::{Examination, Finding, Status, examine},
     failure::{Outcome, describe, exit},
     output,
 };
@@ -87,8 +86,7 @@ pub(crate) fn execute(args: &DoctorArgs, url: Option<&str>) -> Outcome {
         let data_dir = args.data_dir.as_ref().map(|path| path.to_string_lossy().into_owned());
         layers.add_flag("data-dir", "data_dir", data_dir);
     })?;
-    let groups = examine(&settings.host.data_dir, settings.host.pool_name.as_deref());
-    let usable = storage_works(&settings, &groups);
+    let Examination { groups, usable } = examine(&settings.host)?;
     let server = probe_server(url)?;
     let code = if usable { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) };
     if args.json {
@@ -98,18 +96,6 @@ pub(crate) fn execute(args: &DoctorArgs, url: Option<&str>) -> Outcome {
         print(&groups, &settings, &server, usable)?;
     }
     Ok(code)
-}
-
-/// Whether the storage the configuration asks for can be had.
-fn storage_works(settings: &Settings, groups: &[(&'static str, Vec<Finding>)]) -> bool {
-    let storage = groups.iter().find(|(name, _)| *name == "storage").map(|(_, findings)| findings.as_slice());
-    let works = |finding: &&Finding| finding.status == Status::Ok;
-    match settings.host.storage_backend {
-        StorageChoice::Auto => storage.is_some_and(|findings| findings.iter().any(|finding| works(&finding))),
-        StorageChoice::Named(kind) => {
-            storage.is_some_and(|findings| findings.iter().filter(works).any(|finding| finding.name == kind.as_str()))
-        }
-    }
 }
 
 /// Asks the server the other verbs would talk to. That none answers is a fact, not a failure.

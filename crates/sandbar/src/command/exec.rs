@@ -7,21 +7,22 @@ use std::{
 
 use clap::{Arg, ArgMatches, Command};
 use sandbar_client::Client;
-use sandbar_core::{Error, ExecSpec, Resources, SessionId, StdinMode};
+use sandbar_core::{ExecSpec, Resources, SessionId, StdinMode};
 
 use crate::{
     arguments::{argv, flag, id, many, option, optional, pairs, required},
     attendance::{UNBOUNDED_OUTPUT, attend},
-    failure::{Failure, Outcome},
+    failure::Outcome,
     interrupt::Interrupts,
     parse,
+    terminal::Terminal,
 };
 
 /// How a command runs; `exec` and `run` share it.
 #[derive(Debug)]
 pub(crate) struct CommandOptions {
     interactive: bool,
-    tty: bool,
+    terminal: Option<Terminal>,
     timeout: Option<Duration>,
     cwd: Option<String>,
 }
@@ -31,7 +32,7 @@ impl CommandOptions {
         [
             flag("interactive", "Pass our input on also when it is a terminal; a pipe or file is always passed on")
                 .short('i'),
-            flag("tty", "Not offered yet; taken so that the answer can say so").short('t').hide(true),
+            flag("tty", "Run the command at a terminal of its own that follows ours; our input goes there").short('t'),
             option("timeout", "TIME", "Stop the command after this time and end with 124: 30s, 5m")
                 .value_parser(parse::duration),
             option("cwd", "DIR", "The directory it starts in; /workspace when left out").short('w'),
@@ -40,36 +41,40 @@ impl CommandOptions {
 
     /// Reads and checks the options, before anything is connected or made.
     pub(crate) fn read(matches: &mut ArgMatches) -> Outcome<Self> {
-        let options = Self {
+        let tty = matches.get_flag("tty");
+        let without = "leave `-t` out; a pipe or file is passed on without it";
+        Ok(Self {
             interactive: matches.get_flag("interactive"),
-            tty: matches.get_flag("tty"),
+            terminal: tty.then(|| Terminal::of_stdin("-t", without)).transpose()?,
             timeout: optional(matches, "timeout"),
             cwd: optional(matches, "cwd"),
-        };
-        options.check()?;
-        Ok(options)
+        })
     }
 
-    fn check(&self) -> Outcome<()> {
-        if self.tty {
-            return Err(Failure::Usage(
-                Error::invalid("tty", "`-t` asks for a terminal — terminals come with a later release")
-                    .with_hint("leave `-t` out; `-i` passes your input on"),
-            ));
-        }
-        Ok(())
+    /// At a terminal, for as long as it takes.
+    pub(crate) fn at(terminal: Terminal, cwd: Option<String>) -> Self {
+        Self { interactive: true, terminal: Some(terminal), timeout: None, cwd }
     }
 
-    pub(crate) fn into_spec(self, argv: Vec<String>, env: Vec<(String, String)>) -> ExecSpec {
+    /// Runs a command this way and stays with it.
+    pub(crate) async fn attend(
+        &self,
+        client: &Client,
+        id: &SessionId,
+        argv: Vec<String>,
+        env: Vec<(String, String)>,
+        interrupts: &mut Interrupts,
+    ) -> Outcome {
         let piped = self.interactive || !io::stdin().is_terminal();
-        ExecSpec {
+        let spec = ExecSpec {
             argv,
             env: env.into_iter().collect(),
-            cwd: self.cwd,
+            cwd: self.cwd.clone(),
             stdin: if piped { StdinMode::Piped } else { StdinMode::Null },
             terminal: None,
             resources: Resources { wall_time: self.timeout, output: Some(UNBOUNDED_OUTPUT), ..Resources::default() },
-        }
+        };
+        attend(client, id, spec, self.terminal.as_ref(), interrupts).await
     }
 }
 
@@ -89,13 +94,17 @@ pub(crate) fn define() -> Command {
 Run a command in a sandbox.
 
 The command's output comes out here, and its exit code is ours: 128+n when signal n ended it, 124 when its time was up,
-126 when it could not be executed, 127 when it was not found. Ctrl-C interrupts the command; a second one kills it.",
+126 when it could not be executed, 127 when it was not found. Ctrl-C interrupts the command; a second one kills it.
+
+With -t, or -it as elsewhere, the command runs at a terminal: it has the size of ours and follows it, and every key is the
+command's, Ctrl-C, Ctrl-D and Ctrl-Z too. Its errors then come with its output. `sandbar shell` is the short form.",
         )
         .after_help(
             "\
 Examples:
   sandbar exec build-42 -- ls -l
   sandbar exec build-42 --cwd /tmp --env LANG=C --timeout 30s -- make test
+  sandbar exec -it build-42 -- vi notes.txt
   echo hello | sandbar exec build-42 -- tr a-z A-Z
   sandbar exec build-42 -- sh -c 'cat > notes.txt' < notes.txt",
         )
@@ -118,6 +127,5 @@ impl ExecArgs {
 
 pub(crate) async fn execute(args: ExecArgs, client: &Client) -> Outcome {
     let mut interrupts = Interrupts::listen()?;
-    let spec = args.options.into_spec(args.argv, args.env);
-    attend(client, &args.id, spec, &mut interrupts).await
+    args.options.attend(client, &args.id, args.argv, args.env, &mut interrupts).await
 }

@@ -13,6 +13,7 @@ pub(crate) mod new;
 pub(crate) mod rm;
 pub(crate) mod rollback;
 pub(crate) mod run;
+pub(crate) mod shell;
 pub(crate) mod snapshot;
 pub(crate) mod snapshots;
 pub(crate) mod turn;

@@ -9,7 +9,6 @@ use sandbar_core::{Error, ErrorCode, Result, SessionId};
 use super::{exec::CommandOptions, new::SandboxOptions};
 use crate::{
     arguments::{argv, flag, many, option},
-    attendance::attend,
     failure::{Outcome, exit},
     interrupt::Interrupts,
     output,
@@ -41,6 +40,7 @@ stderr. The exit code is the command's, as with `sandbar exec`.",
             "\
 Examples:
   sandbar run -- sh -c 'echo hello'
+  sandbar run -it -- bash
   sandbar run --base debian -v .:/workspace -- make test
   sandbar run --keep --timeout 5m -- ./build.sh",
         )
@@ -84,9 +84,8 @@ pub(crate) async fn execute(args: RunArgs, client: &Client) -> Outcome {
     let outcome = if interrupted {
         Ok(ExitCode::from(exit::INTERRUPTED))
     } else {
-        let spec = args.command.into_spec(args.argv, Vec::new());
         match copy_in(client, &id, args.volumes, &mut interrupts).await {
-            Ok(false) => attend(client, &id, spec, &mut interrupts).await,
+            Ok(false) => args.command.attend(client, &id, args.argv, Vec::new(), &mut interrupts).await,
             Ok(true) => Ok(ExitCode::from(exit::INTERRUPTED)),
             Err(error) => Err(error.into()),
         }

@@ -10,7 +10,7 @@ use std::{
 
 use clap::{ArgMatches, Command};
 use env_logger::WriteStyle;
-use sandbar_core::{BaseName, Error, ErrorCode, Result};
+use sandbar_core::{BaseName, Error, ErrorCode, Result, RuntimeKind};
 use sandbar_host::{Host, HostConfig};
 use sandbar_server::{AccessToken, RunningServer};
 use sandbar_storage::ImportSource;
@@ -38,7 +38,7 @@ pub(crate) struct UpArgs {
 const EXAMPLES_AND_KEYS: &str = "\
 Examples:
   sandbar up
-  sandbar up --data-dir /srv/sandbar --storage btrfs
+  sandbar up --data-dir /srv/sandbar --storage btrfs --runtime native
   SANDBAR_MAX_SESSIONS=50 sandbar up --config sandbar.toml
 
 Keys of the configuration file (and SANDBAR_<KEY> variables):
@@ -46,7 +46,7 @@ Keys of the configuration file (and SANDBAR_<KEY> variables):
   insecure                   false
   data_dir                   \"/var/lib/sandbar\"
   storage_backend            \"auto\", \"zfs\", \"btrfs\" or \"local-disk\"
-  container_runtime          \"auto\" or \"none\"
+  container_runtime          \"auto\", \"gvisor\", \"native\" or \"none\"
   pool_name                  ZFS pool
   bases_dataset              ZFS dataset of bases
   sessions_dataset           ZFS dataset of sessions
@@ -71,8 +71,9 @@ pub(crate) fn define() -> Command {
 Start a host on this machine, in the foreground.
 
 Everything has a default; a TOML file, SANDBAR_* variables and flags override it, in this order. `auto` chooses storage
-and runtime by trying, and says what it chose and why; anything named must work. Ctrl-C or SIGTERM stops the host and
-keeps all sandboxes; a second one stops it at once.",
+and runtime by trying, and says what it chose and why; anything named must work. The runtime is what keeps commands apart
+from this machine: `auto` takes native, else gvisor; `none` isolates nothing and has to be named, except by an ordinary
+user for whom nothing else works. Ctrl-C or SIGTERM stops the host and keeps all sandboxes; a second one stops it at once.",
         )
         .after_help(EXAMPLES_AND_KEYS)
         .args([
@@ -85,7 +86,7 @@ keeps all sandboxes; a second one stops it at once.",
             )
             .value_parser(path.clone()),
             option("storage", "KIND", "Storage: auto, zfs, btrfs or local-disk [default: auto]"),
-            option("runtime", "KIND", "Runtime: auto or none [default: auto]"),
+            option("runtime", "KIND", "Runtime: auto, gvisor, native or none [default: auto]"),
             option("config", "FILE", "Configuration file, TOML").value_parser(path),
             flag("insecure", "Listen beyond this machine without TLS"),
         ])
@@ -248,15 +249,14 @@ async fn import_default_base(host: &Host) -> Result<()> {
 
 /// Says what was chosen, where it listens, and what to type next.
 fn announce(host: &Host, address: SocketAddr, data_dir: &Path) {
-    let facts = host.capabilities();
     let program = std::env::args().next().unwrap_or_else(|| "sandbar".to_owned());
     output::say(format_args!("sandbar {}", env!("CARGO_PKG_VERSION")));
     output::say(format_args!("  storage  {}", host.storage_summary()));
-    // The boundary often starts with the runtime's name, which is said already.
-    let name = format!("{}: ", facts.runtime);
-    let boundary = facts.isolation.strip_prefix(&name).unwrap_or(&facts.isolation);
-    output::say(format_args!("  runtime  {} — {boundary}", facts.runtime));
+    output::say(format_args!("  runtime  {}", host.runtime_summary()));
     output::say(format_args!("  data     {}", data_dir.display()));
+    if host.capabilities().runtime == RuntimeKind::None {
+        output::say("note: commands are not isolated from this machine; run only what you would run on it yourself");
+    }
     output::say(format_args!("listening on http://{address}"));
     output::say("\nin another terminal:");
     if data_dir != local_files::default_data_dir() {

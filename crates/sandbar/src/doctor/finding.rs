@@ -1,5 +1,6 @@
 //! One thing a machine can or cannot do.
 
+use sandbar_core::Capability;
 use serde::Serialize;
 
 /// How a probe ended.
@@ -10,8 +11,6 @@ pub(crate) enum Status {
     Ok,
     /// It was tried and does not work here.
     Missing,
-    /// The machine may have it; this version of Sandbar does not use it yet.
-    Later,
 }
 
 impl Status {
@@ -19,7 +18,6 @@ impl Status {
         match self {
             Self::Ok => "ok",
             Self::Missing => "missing",
-            Self::Later => "later",
         }
     }
 }
@@ -42,8 +40,14 @@ impl Finding {
     pub(crate) fn missing(name: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { name, status: Status::Missing, detail: detail.into(), fix: Some(fix.into()) }
     }
+}
 
-    pub(crate) fn later(name: &'static str, detail: impl Into<String>) -> Self {
-        Self { name, status: Status::Later, detail: detail.into(), fix: None }
-    }
+/// What something is, and what it can and cannot do, in one line.
+pub(crate) fn abilities<const COUNT: usize>(what: &str, capabilities: [(&str, &Capability); COUNT]) -> String {
+    let mut parts = vec![what.to_owned()];
+    parts.extend(capabilities.map(|(name, capability)| match capability {
+        Capability::Yes => name.to_owned(),
+        Capability::No(reason) => format!("no {name} ({reason})"),
+    }));
+    parts.join("; ")
 }

@@ -5,20 +5,34 @@
 
 mod finding;
 mod kernel;
-mod programs;
+mod runtime;
 mod scratch;
 mod storage;
 mod syscall;
 
 pub(crate) use finding::{Finding, Status};
 
-use std::path::Path;
+use sandbar_core::Result;
+use sandbar_host::{HostConfig, RuntimeReport};
 
-/// Every probe, grouped the way people ask.
-pub(crate) fn examine(data_dir: &Path, pool: Option<&str>) -> Vec<(&'static str, Vec<Finding>)> {
-    vec![
-        ("storage", vec![storage::btrfs(data_dir), storage::zfs(pool), storage::local_disk(data_dir)]),
-        ("runtime", vec![programs::none(), programs::native(), programs::gvisor()]),
+/// What was found, and whether a host could start.
+#[derive(Debug)]
+pub(crate) struct Examination {
+    /// Every finding, grouped the way people ask.
+    pub(crate) groups: Vec<(&'static str, Vec<Finding>)>,
+    /// Storage and runtime the configuration asks for can be had.
+    pub(crate) usable: bool,
+}
+
+/// Tries everything.
+pub(crate) fn examine(config: &HostConfig) -> Result<Examination> {
+    let (data_dir, pool) = (&config.data_dir, config.pool_name.as_deref());
+    let storage = vec![storage::btrfs(data_dir), storage::zfs(pool), storage::local_disk(data_dir)];
+    let runtimes = runtime::try_all(config)?;
+    let usable = storage::suffices(config.storage_backend, &storage) && runtimes.iter().any(RuntimeReport::suffices);
+    let groups = vec![
+        ("storage", storage),
+        ("runtime", runtimes.into_iter().map(runtime::finding).collect()),
         (
             "kernel",
             vec![
@@ -31,5 +45,6 @@ pub(crate) fn examine(data_dir: &Path, pool: Option<&str>) -> Vec<(&'static str,
                 kernel::openat2(),
             ],
         ),
-    ]
+    ];
+    Ok(Examination { groups, usable })
 }

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use sandbar_core::{ByteCount, Capability, StorageKind};
+use sandbar_core::{ByteCount, StorageKind};
+use sandbar_host::StorageChoice;
 use sandbar_storage::{StorageConfig, StorageFacts, open};
 
 use super::{
-    Finding,
+    Finding, Status,
+    finding::abilities,
     scratch::{directory_in, find_program, in_private_mounts, nearest_directory, run},
 };
 
@@ -37,19 +39,23 @@ pub(crate) fn local_disk(data_dir: &Path) -> Finding {
     }
 }
 
+/// Whether the storage the configuration asks for can be had.
+pub(crate) fn suffices(choice: StorageChoice, findings: &[Finding]) -> bool {
+    findings.iter().filter(|finding| finding.status == Status::Ok).any(|finding| match choice {
+        StorageChoice::Auto => true,
+        StorageChoice::Named(kind) => finding.name == kind.as_str(),
+    })
+}
+
 fn describe(facts: &StorageFacts) -> String {
-    let mut parts = vec![facts.description.clone()];
-    for (name, capability) in [
-        ("constant-time snapshots", &facts.constant_time_snapshots),
-        ("layers", &facts.layered),
-        ("quota", &facts.quota),
-    ] {
-        match capability {
-            Capability::Yes => parts.push(name.to_owned()),
-            Capability::No(reason) => parts.push(format!("no {name} ({reason})")),
-        }
-    }
-    parts.join("; ")
+    abilities(
+        &facts.description,
+        [
+            ("constant-time snapshots", &facts.constant_time_snapshots),
+            ("layers", &facts.layered),
+            ("quota", &facts.quota),
+        ],
+    )
 }
 
 /// Opens a backend in a directory of its own and says what it can do; the complaint and the fix when that does not work.

@@ -8,5 +8,6 @@ mod files;
 mod offline;
 mod sandboxes;
 mod snapshots;
+mod terminal;
 mod up;
 mod world;

@@ -2,14 +2,15 @@
 
 use sandbar_testing::tree::scratch;
 
-use crate::world::{alone, alone_command, binary};
+use crate::world::{Said, alone, alone_command, binary};
 
-const VERBS: [&str; 16] = [
+const VERBS: [&str; 17] = [
     "up",
     "doctor",
     "new",
     "run",
     "exec",
+    "shell",
     "cp",
     "ls",
     "inspect",
@@ -55,7 +56,12 @@ fn wrong_usage_ends_with_two_and_says_what_to_do() {
         vec!["exec", "a/b", "--", "true"],
         vec!["exec", "box", "--timeout", "0s", "--", "true"],
         vec!["exec", "box", "--env", "novalue", "--", "true"],
+        vec!["exec", "box", "-t", "--", "true"],
+        vec!["exec", "-it", "box", "--", "true"],
         vec!["run"],
+        vec!["run", "-it", "--", "true"],
+        vec!["shell"],
+        vec!["shell", "box"],
         vec!["run", "-v", "nowhere", "--", "true"],
         vec!["cp", "only-one"],
         vec!["ls", "--state", "asleep"],
@@ -131,10 +137,11 @@ fn a_url_nobody_can_use_is_refused_with_the_form_that_works() {
 }
 
 #[test]
-fn a_terminal_is_not_offered_yet_and_the_answer_says_so() {
-    // The check comes before any call, but after the connection: a server that is not there must not hide it.
-    let help = alone(["exec", "--help"]).data();
-    assert!(!help.contains("--tty"), "{help}");
+fn where_there_is_no_terminal_the_answer_says_so_and_what_to_do() {
+    // Before any connection: a server that is not there must not hide it.
+    alone(["exec", "box", "-it", "--", "true"]).refused(2, &["`-t` needs a terminal", "leave `-t` out"]);
+    alone(["run", "-t", "--", "true"]).refused(2, &["`-t` needs a terminal", "leave `-t` out"]);
+    alone(["shell", "box"]).refused(2, &["`shell` needs a terminal", "sandbar exec ID -- sh"]);
 }
 
 #[test]
@@ -143,13 +150,26 @@ fn doctor_works_without_a_host_and_leaves_nothing_behind() {
     let data_dir = directory.path().join("not/there/yet");
     let said = alone_command(["doctor", "--data-dir", data_dir.to_str().unwrap()])
         .env("SANDBAR_URL", "http://127.0.0.1:1")
+        .env("SANDBAR_CONTAINER_RUNTIME", "none")
         .output()
         .unwrap();
     let stdout = String::from_utf8(said.stdout).unwrap();
     assert_eq!(said.status.code(), Some(0), "{stdout}");
-    for part in
-        ["storage\n", "local-disk", "btrfs", "zfs", "overlayfs", "cgroups", "landlock", "configuration\n", "server\n"]
-    {
+    for part in [
+        "storage\n",
+        "local-disk",
+        "btrfs",
+        "zfs",
+        "runtime\n",
+        "gvisor",
+        "native",
+        "none",
+        "overlayfs",
+        "cgroups",
+        "landlock",
+        "configuration\n",
+        "server\n",
+    ] {
         assert!(stdout.contains(part), "{part:?} is not in {stdout}");
     }
     assert!(stdout.contains("the flag --data-dir"), "{stdout}");
@@ -159,7 +179,8 @@ fn doctor_works_without_a_host_and_leaves_nothing_behind() {
 #[test]
 fn doctor_prints_facts_as_json() {
     let directory = scratch();
-    let output = alone(["doctor", "--json", "--data-dir", directory.path().to_str().unwrap()]).data();
+    let mut command = alone_command(["doctor", "--json", "--data-dir", directory.path().to_str().unwrap()]);
+    let output = Said::from_output(command.env("SANDBAR_CONTAINER_RUNTIME", "none").output().unwrap()).data();
     let report: serde_json::Value = serde_json::from_str(&output).unwrap();
     assert_eq!(report["usable"], true);
     assert_eq!(report["configuration"]["listen"]["value"], "127.0.0.1:9100");
@@ -167,6 +188,13 @@ fn doctor_prints_facts_as_json() {
     let storage: Vec<_> =
         report["findings"]["storage"].as_array().unwrap().iter().map(|found| &found["name"]).collect();
     assert_eq!(storage, ["btrfs", "zfs", "local-disk"]);
+    let runtimes = report["findings"]["runtime"].as_array().unwrap();
+    assert_eq!(runtimes.iter().map(|found| &found["name"]).collect::<Vec<_>>(), ["gvisor", "native", "none"]);
+    for found in runtimes {
+        let explained = found["status"] == "ok" || found["fix"].is_string();
+        assert!(explained && found["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{found}");
+    }
+    assert_eq!(runtimes[2]["status"], "ok");
 }
 
 #[test]

@@ -7,18 +7,22 @@ use std::{
 };
 
 use rustix::process::Signal;
-use sandbar_testing::{TestServer, TestServerOptions, eventually, tree::scratch};
+use sandbar_testing::{TestServer, eventually, tree::scratch};
 
-use crate::world::{World, alone, binary, options};
+use crate::world::{Said, World, alone, alone_command, binary, options, options_with};
 
 #[test]
 fn up_says_what_it_chose_where_it_listens_and_what_to_type() {
     let world = World::new();
     let finished = world.server.stop_with(Signal::TERM);
     assert_eq!(finished.status.code(), Some(0), "{}", finished.said);
-    for part in
-        ["  storage  local-disk — ", "  runtime  none — ", "listening on http://127.0.0.1:", "in another terminal:"]
-    {
+    for part in [
+        "  storage  local-disk — ",
+        "  runtime  none — ",
+        "note: commands are not isolated",
+        "listening on http://127.0.0.1:",
+        "in another terminal:",
+    ] {
         assert!(finished.said.contains(part), "{part:?} is not in {}", finished.said);
     }
     let next = format!("{} run -- sh -c", binary());
@@ -69,6 +73,8 @@ fn a_taken_port_is_refused_with_the_way_out() {
         &address,
         "--storage",
         "local-disk",
+        "--runtime",
+        "none",
         "--data-dir",
         directory.path().to_str().unwrap(),
     ]);
@@ -93,8 +99,7 @@ fn sessions_survive_a_restart() {
 #[test]
 fn a_stopped_host_leaves_no_mount_no_loop_device_and_no_process() {
     let directory = scratch();
-    let auto = TestServerOptions::new(binary()).argument("--storage").argument("btrfs");
-    let world = World { server: TestServer::start_in(&auto, directory.path()) };
+    let world = World { server: TestServer::start_in(&options_with("btrfs"), directory.path()) };
     world.sandbox("box");
     let mut running = world
         .server
@@ -144,7 +149,8 @@ fn configuration_mistakes_are_refused_with_the_way_out() {
     up("storage_backend = \"floppy\"").refused(2, &["storage_backend"]);
     alone(["up", "--config", "/no/such/file.toml"]).refused(2, &["/no/such/file.toml"]);
     alone(["up", "--storage", "floppy", "--data-dir", data.to_str().unwrap()]).refused(2, &["--storage"]);
-    alone(["up", "--runtime", "gvisor", "--data-dir", data.to_str().unwrap()]).refused(2, &["--runtime"]);
+    alone(["up", "--runtime", "floppy", "--data-dir", data.to_str().unwrap()])
+        .refused(2, &["--runtime", "gvisor, native"]);
     assert!(!data.exists(), "a host that was refused made its data directory");
 }
 
@@ -157,9 +163,19 @@ fn a_data_directory_that_cannot_be_written_is_refused_with_the_way_out() {
 #[test]
 fn a_named_storage_that_is_not_there_is_an_error_and_not_a_downgrade() {
     let directory = scratch();
-    let said =
-        alone(["up", "--storage", "zfs", "--listen", "127.0.0.1:0", "--data-dir", directory.path().to_str().unwrap()]);
-    said.refused(1, &["pool"]);
+    let place = directory.path().to_str().unwrap();
+    let named = ["--storage", "zfs", "--runtime", "none"];
+    alone(["up", "--listen", "127.0.0.1:0", "--data-dir", place].iter().chain(&named)).refused(1, &["pool"]);
+}
+
+#[test]
+fn a_named_runtime_that_is_not_there_is_an_error_and_not_a_downgrade() {
+    let directory = scratch();
+    let place = directory.path().to_str().unwrap();
+    let mut command = alone_command(["up", "--runtime", "gvisor", "--listen", "127.0.0.1:0", "--data-dir", place]);
+    // Where nothing is installed.
+    let output = command.env("PATH", "/no/such/place").output().unwrap();
+    Said::from_output(output).refused(1, &["runtime `gvisor` cannot be used here"]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    fn from_output(output: Output) -> Self {
+    pub(crate) fn from_output(output: Output) -> Self {
         Self {
             code: output.status.code().unwrap(),
             stdout: String::from_utf8(output.stdout).unwrap(),
@@ -69,9 +69,14 @@ pub(crate) fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_sandbar")
 }
 
-/// Most tests are about the command line, not about storage: plain directories start fastest.
+/// Most tests are about the command line: plain directories start fastest, and no isolation works on every machine.
 pub(crate) fn options() -> TestServerOptions {
-    TestServerOptions::new(binary()).argument("--storage").argument("local-disk")
+    options_with("local-disk")
+}
+
+/// The same on another storage.
+pub(crate) fn options_with(storage: &str) -> TestServerOptions {
+    TestServerOptions::new(binary()).argument("--storage").argument(storage).argument("--runtime").argument("none")
 }
 
 /// A host for one test.

@@ -21,6 +21,8 @@ impl World {
         let mut options = TestServerOptions::new(env!("CARGO_BIN_EXE_sandbar"))
             .argument("--storage")
             .argument(kind.as_str())
+            .argument("--runtime")
+            .argument("none")
             .variable("SANDBAR_SESSIONS_ROOT_DIR", &storage.config.directory)
             .variable("SANDBAR_POOL_IMAGE_LIMIT", "512M");
         if let Some(zfs) = &storage.config.zfs {

@@ -1,13 +1,15 @@
 //! Taking turns, taking the middle, and printing.
 
+#![expect(clippy::print_stdout, reason = "benchmarks print what they measured")]
+
 use std::time::Instant;
 
-pub(crate) fn milliseconds(since: Instant) -> f64 {
+pub fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1000.0
 }
 
 /// Runs both in turns; returns what each measured, without the first round, which warms up.
-pub(crate) fn alternate(
+pub fn alternate(
     rounds: usize,
     mut baseline: impl FnMut(usize) -> f64,
     mut subject: impl FnMut(usize) -> f64,
@@ -17,26 +19,26 @@ pub(crate) fn alternate(
 }
 
 /// The value half of the others lie below.
-pub(crate) fn middle(values: &[f64]) -> f64 {
+pub fn middle(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted[sorted.len() / 2]
 }
 
 /// What was measured, printed at the end.
-#[derive(Default)]
-pub(crate) struct Report {
+#[derive(Debug, Default)]
+pub struct Report {
     lines: Vec<[String; 4]>,
 }
 
 impl Report {
     /// `subject ÷ baseline`, both in milliseconds.
-    pub(crate) fn ratio(&mut self, what: String, subject: f64, baseline: f64, aim: Option<f64>) {
+    pub fn ratio(&mut self, what: String, subject: f64, baseline: f64, aim: Option<f64>) {
         let ratio = subject / baseline;
         self.line(what, format!("{ratio:.2}"), ratio, aim, format!("{subject:.3} ms ÷ {baseline:.3} ms"));
     }
 
-    pub(crate) fn figure(&mut self, what: String, value: f64, unit: &str, aim: Option<f64>) {
+    pub fn figure(&mut self, what: String, value: f64, unit: &str, aim: Option<f64>) {
         self.line(what, format!("{value:.2} {unit}"), value, aim, String::new());
     }
 
@@ -48,7 +50,7 @@ impl Report {
     }
 
     /// The whole table once more, without what the storage said in between.
-    pub(crate) fn print(&self) {
+    pub fn print(&self) {
         println!("\nsummary");
         for [what, shown, verdict, detail] in &self.lines {
             println!("  {what:<62} {shown:>10}  {verdict:<16} {detail}");

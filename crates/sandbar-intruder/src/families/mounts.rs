@@ -1,0 +1,191 @@
+//! Changing what is mounted.
+
+use std::{
+    ffi::CStr,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    attempt::{Attempt, Family},
+    call::{Argument, call, descriptor, text},
+    child::result_in_child,
+    facts::Facts,
+    scratch::{Scratch, leave_mount_namespace},
+    verdict::{Inconclusive, Outcome, held, not_permitted},
+};
+
+pub(crate) const FAMILY: Family = Family {
+    name: "mounts",
+    attempts: &[
+        Attempt::new("mount-tmpfs", "mounts a tmpfs; escaped when it may", |_| mount(c"tmpfs", None)),
+        Attempt::new("mount-proc", "mounts a fresh /proc without masks; escaped when it may", |_| mount(c"proc", None)),
+        Attempt::new("mount-sysfs", "mounts a fresh /sys; escaped when it may", |_| mount(c"sysfs", None)),
+        Attempt::new("mount-devtmpfs", "mounts all devices of the host; escaped when it may", |_| {
+            mount(c"devtmpfs", None)
+        }),
+        Attempt::new("mount-devpts", "mounts terminals; escaped when it may", |_| mount(c"devpts", None)),
+        Attempt::new("mount-cgroup", "mounts the memory hierarchy of cgroup v1; escaped when it may", |_| {
+            mount(c"cgroup", Some(c"memory"))
+        }),
+        Attempt::new("mount-cgroup2", "mounts cgroup v2; escaped when it may", |_| mount(c"cgroup2", None)),
+        Attempt::new("mount-debugfs", "mounts debugfs; escaped when it may", |_| mount(c"debugfs", None)),
+        Attempt::new("mount-tracefs", "mounts tracefs; escaped when it may", |_| mount(c"tracefs", None)),
+        Attempt::new("mount-securityfs", "mounts securityfs; escaped when it may", |_| mount(c"securityfs", None)),
+        Attempt::new("mount-bpf", "mounts bpffs, with pinned objects; escaped when it may", |_| mount(c"bpf", None)),
+        Attempt::new("mount-mqueue", "mounts message queues; escaped when it may", |_| mount(c"mqueue", None)),
+        Attempt::new("mount-binfmt-misc", "mounts the registry of interpreters; escaped when it may", |_| {
+            mount(c"binfmt_misc", None)
+        }),
+        Attempt::new("mount-overlay", "mounts an overlay of its own; escaped when it may", overlay),
+        Attempt::new("mount-bind", "binds one directory of its own over another; escaped when it may", bind),
+        Attempt::new("mount-move", "moves /proc elsewhere; escaped when it may", move_proc),
+        Attempt::new(
+            "mount-remount-writable",
+            "makes mounts that are read-only writable; escaped when one becomes so",
+            remount_writable,
+        ),
+        Attempt::new("mount-propagation", "makes the root shared, so that mounts travel; escaped when it may", |_| {
+            in_own_namespace(|_| call!(SYS_mount, c"none", c"/", Argument::NULL, libc::MS_SHARED, Argument::NULL))
+        }),
+        Attempt::new("mount-unmount", "unmounts what masks /proc, /sys and /dev; escaped when a mount goes", unmount),
+        Attempt::new("mount-open-tree", "clones the mount at `/`; escaped when it may", |_| open_tree(c"/")),
+        Attempt::new("mount-open-tree-of-process-1", "clones the mount at `/proc/1/root`; escaped when it may", |_| {
+            open_tree(c"/proc/1/root")
+        }),
+        Attempt::new("mount-fsopen", "opens a new tmpfs with the new mount calls; escaped when it may", |_| {
+            in_own_namespace(|_| descriptor(call!(SYS_fsopen, c"tmpfs", 1)))
+        }),
+        Attempt::new(
+            "mount-fspick",
+            "picks up the file system at `/` for reconfiguration; escaped when it may",
+            |_| in_own_namespace(|_| descriptor(call!(SYS_fspick, libc::AT_FDCWD, c"/", 1))),
+        ),
+        Attempt::new("mount-move-mount", "moves a mount with `move_mount`; escaped when it may", move_mount),
+        Attempt::new("mount-setattr", "changes attributes with `mount_setattr`; escaped when it may", set_attributes),
+        Attempt::new(
+            "mount-in-user-namespace",
+            "mounts a tmpfs with the rights of a nested user namespace; escaped when it may",
+            in_user_namespace,
+        ),
+    ],
+};
+
+/// Makes a call that mounts, with a fresh directory at hand, where nothing stays mounted after it.
+fn in_own_namespace<T>(work: impl FnOnce(&Path) -> io::Result<T>) -> Outcome {
+    let scratch = Scratch::new()?;
+    let target = scratch.directory("target")?;
+    let result = result_in_child(|| {
+        leave_mount_namespace()?;
+        work(&target)
+    })?;
+    not_permitted(result, "the kernel did it")
+}
+
+fn mount(kind: &'static CStr, options: Option<&'static CStr>) -> Outcome {
+    in_own_namespace(|target| mount_at(kind, target, options))
+}
+
+fn mount_at(kind: &CStr, target: &Path, options: Option<&CStr>) -> io::Result<usize> {
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    call!(SYS_mount, kind, &text(target)?, kind, flags, options.map_or(Argument::NULL, Argument::from))
+}
+
+fn overlay(_: &Facts) -> Outcome {
+    let scratch = Scratch::new()?;
+    let [lower, upper, work] = ["lower", "upper", "work"].map(|name| scratch.directory(name));
+    let options = format!("lowerdir={},upperdir={},workdir={}", lower?.display(), upper?.display(), work?.display());
+    let options = text(options)?;
+    // The kernel makes a directory in the work directory.
+    let _ = scratch.name("work/work");
+    in_own_namespace(|target| mount_at(c"overlay", target, Some(&options)))
+}
+
+fn bind(_: &Facts) -> Outcome {
+    let scratch = Scratch::new()?;
+    let source = text(scratch.directory("source")?)?;
+    in_own_namespace(|target| call!(SYS_mount, &source, &text(target)?, Argument::NULL, libc::MS_BIND, Argument::NULL))
+}
+
+fn move_proc(_: &Facts) -> Outcome {
+    in_own_namespace(|target| call!(SYS_mount, c"/proc", &text(target)?, Argument::NULL, libc::MS_MOVE, Argument::NULL))
+}
+
+/// Mount points, deepest last, with their options.
+fn mount_points() -> Result<Vec<(PathBuf, String)>, Inconclusive> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    Ok(fields.filter(|fields| fields.len() > 3).map(|fields| (fields[1].into(), fields[3].to_owned())).collect())
+}
+
+fn remount_writable(_: &Facts) -> Outcome {
+    let mounts = mount_points()?;
+    let read_only = mounts.iter().filter(|(_, options)| options.split(',').any(|option| option == "ro"));
+    let mut places: Vec<&Path> = read_only.map(|(place, _)| place.as_path()).collect();
+    // Where nothing is read-only the root stands in: the kernel asks for the same right.
+    if places.is_empty() {
+        places.push(Path::new("/"));
+    }
+    first_success(&places, |place| {
+        // Only the mount and not the file system below it, which may be the host's.
+        let flags = libc::MS_REMOUNT | libc::MS_BIND;
+        call!(SYS_mount, c"none", &text(place)?, Argument::NULL, flags, Argument::NULL)
+    })
+}
+
+fn unmount(_: &Facts) -> Outcome {
+    let mounts = mount_points()?;
+    let places: Vec<&Path> = mounts.iter().map(|(place, _)| place.as_path()).filter(|&p| p != Path::new("/")).collect();
+    if places.is_empty() {
+        return held("nothing is mounted but the root");
+    }
+    first_success(&places, |place| call!(SYS_umount2, &text(place)?, libc::MNT_DETACH))
+}
+
+fn first_success(places: &[&Path], work: impl Fn(&Path) -> io::Result<usize>) -> Outcome {
+    in_own_namespace(|_| {
+        let mut last = Ok(0);
+        for place in places {
+            last = work(place);
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
+    })
+}
+
+const OPEN_TREE_CLONE: u32 = 1;
+
+fn open_tree(path: &'static CStr) -> Outcome {
+    in_own_namespace(|_| descriptor(call!(SYS_open_tree, libc::AT_FDCWD, path, OPEN_TREE_CLONE)))
+}
+
+fn move_mount(_: &Facts) -> Outcome {
+    in_own_namespace(|target| call!(SYS_move_mount, libc::AT_FDCWD, c"/proc", libc::AT_FDCWD, &text(target)?, 0))
+}
+
+/// `struct mount_attr`.
+#[repr(C)]
+struct MountAttributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+fn set_attributes(_: &Facts) -> Outcome {
+    const READ_ONLY: u64 = 1;
+    in_own_namespace(|_| {
+        let attributes = MountAttributes { set: 0, clear: READ_ONLY, propagation: 0, user_namespace: 0 };
+        let length = size_of::<MountAttributes>();
+        call!(SYS_mount_setattr, libc::AT_FDCWD, c"/", 0, Argument::read(&attributes), length)
+    })
+}
+
+fn in_user_namespace(_: &Facts) -> Outcome {
+    in_own_namespace(|target| {
+        call!(SYS_unshare, libc::CLONE_NEWUSER | libc::CLONE_NEWNS)?;
+        mount_at(c"tmpfs", target, None)
+    })
+}

@@ -1,0 +1,109 @@
+//! Ways into the kernel that only x86 has: old calls, and other tables of calls that a filter may have forgotten.
+#![expect(unsafe_code, reason = "other ways into the kernel are single instructions")]
+
+use std::{arch::asm, io};
+
+use crate::{
+    attempt::{Attempt, Family},
+    call::{Argument, call},
+    child::{Ended, in_child, killed_by_filter},
+    verdict::{Inconclusive, Outcome, held, not_permitted, refused},
+};
+
+pub(crate) const FAMILY: Family = Family {
+    name: "x86",
+    attempts: &[
+        Attempt::new("ports-all", "takes all I/O ports; escaped when it gets them", |_| {
+            refused(call!(SYS_iopl, 3), "got them")
+        }),
+        Attempt::new("ports-one", "takes one I/O port; escaped when it gets it", |_| {
+            refused(call!(SYS_ioperm, 0x80, 1, 1), "got it")
+        }),
+        Attempt::new(
+            "segment-table",
+            "reads its table of segments, which it could then write; escaped when it may",
+            |_| {
+                let mut table = [0_u8; 16];
+                not_permitted(call!(SYS_modify_ldt, 0, Argument::write(&mut table), 16), "may change segments")
+            },
+        ),
+        Attempt::new(
+            "calls-of-32-bit",
+            "unshares a user namespace by the 32-bit table of calls; escaped when it may",
+            |_| other_table(|| interrupt(310, libc::CLONE_NEWUSER)),
+        ),
+        Attempt::new(
+            "calls-of-32-bit-keys",
+            "makes a keyring by the 32-bit table of calls; escaped when it may",
+            // `keyctl(KEYCTL_JOIN_SESSION_KEYRING, NULL)`.
+            |_| other_table(|| interrupt(288, libc::KEYCTL_JOIN_SESSION_KEYRING.cast_signed())),
+        ),
+        Attempt::new(
+            "calls-of-x32",
+            "unshares a user namespace by the x32 table of calls; escaped when it may",
+            |_| other_table(|| plain(0x4000_0000 + libc::SYS_unshare, libc::CLONE_NEWUSER)),
+        ),
+        Attempt::new(
+            "calls-with-high-bits",
+            "unshares a user namespace by a number that is only the same to the kernel; escaped when it may",
+            |_| other_table(|| plain(0x7fff_ffff_0000_0000 + libc::SYS_unshare, libc::CLONE_NEWUSER)),
+        ),
+    ],
+};
+
+/// Kernels without the table answer with a signal.
+fn other_table(work: impl FnOnce() -> i64) -> Outcome {
+    use std::io::Write;
+    let ended = in_child(|mut report| {
+        let _ = write!(report, "{}", work());
+    })?;
+    let result = match ended {
+        Ended::Said(result) => result.parse::<i32>().map_err(io::Error::other)?,
+        Ended::Killed(libc::SIGSYS) => return held(killed_by_filter()),
+        Ended::Killed(libc::SIGSEGV | libc::SIGILL) => return held("there is no such table"),
+        Ended::Killed(signal) => return Err(Inconclusive(format!("died of signal {signal}"))),
+    };
+    refused(
+        if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) },
+        "the other table of calls does what this one refuses",
+    )
+}
+
+/// A call with one argument, a second that is zero, and a number of any width.
+fn plain(number: i64, argument: i32) -> i64 {
+    let result: i64;
+    // SAFETY: both calls made here take numbers, and change only what the kernel keeps about this process.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") i64::from(argument),
+            in("rsi") 0_i64,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack)
+        );
+    }
+    result
+}
+
+/// The same by the interrupt of 32-bit programs.
+fn interrupt(number: i32, argument: i32) -> i64 {
+    let result: i32;
+    // SAFETY: as in `plain`. The compiler keeps `rbx` for itself, so it is put back.
+    unsafe {
+        asm!(
+            "xchg {argument}, rbx",
+            "int 0x80",
+            "xchg {argument}, rbx",
+            argument = inout(reg) i64::from(argument) => _,
+            inlateout("eax") number => result,
+            in("ecx") 0,
+            lateout("r8") _,
+            lateout("r9") _,
+            lateout("r10") _,
+            lateout("r11") _,
+        );
+    }
+    i64::from(result)
+}

@@ -1,0 +1,37 @@
+//! Switches of the kernel cannot be turned, and it tells no secrets. The switches of gVisor are the sentry's own.
+
+use crate::case::{contained, held};
+
+attempts! {
+    the_core_pattern_is_not_writable: held("knob-core-pattern"),
+    the_path_of_modprobe_is_not_writable: held("knob-modprobe"),
+    the_power_off_command_is_not_writable: held("knob-power-off"),
+    the_panic_switch_is_not_writable: held("knob-panic"),
+    the_host_name_file_is_not_writable: held("knob-host-name"),
+    the_last_process_number_is_not_writable: held("knob-last-pid"),
+    address_randomisation_is_not_writable: held("knob-randomize"),
+    memory_overcommitment_is_not_writable: held("knob-overcommit"),
+    packet_forwarding_is_not_writable: held("knob-forwarding"),
+    the_registry_of_interpreters_is_not_writable: held("knob-interpreters"),
+    the_sysrq_switch_is_not_writable: held("knob-sysrq"),
+    the_sysrq_trigger_is_not_writable: held("knob-sysrq-trigger"),
+    interrupt_affinity_is_not_writable: held("knob-interrupts"),
+    memory_type_registers_are_not_writable: held("knob-memory-types"),
+    the_uevent_helper_is_not_writable: held("knob-uevent-helper"),
+    the_power_state_is_not_writable: held("knob-power-state"),
+    nothing_below_proc_sys_is_writable: contained("knob-any-sysctl", "/proc/sys"),
+    nothing_below_sys_is_writable: held("knob-any-sys"),
+    nothing_right_below_proc_is_writable: held("knob-any-proc"),
+    the_memory_of_the_kernel_is_not_readable: held("tell-core"),
+    addresses_of_symbols_are_not_told: held("tell-symbols"),
+    addresses_of_memory_are_not_told: held("tell-memory-map"),
+    addresses_of_allocations_are_not_told: held("tell-allocations"),
+    timers_are_not_told: held("tell-timers"),
+    slabs_are_not_told: held("tell-slabs"),
+    the_kernel_log_file_does_not_open: held("tell-log"),
+    the_firmware_is_hidden: held("tell-firmware"),
+    debugfs_is_hidden: held("tell-debug"),
+    tracefs_is_hidden: held("tell-tracing"),
+    securityfs_is_hidden: held("tell-security"),
+    pinned_bpf_objects_are_hidden: held("tell-pinned"),
+}

@@ -1,0 +1,130 @@
+//! A box with the intruder in it, over a base that others could share, on a host with bait.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use sandbar_core::{BaseName, NetworkAccess, Resources, RuntimeKind, SessionId, StorageKind};
+use sandbar_runtime::{ExecSpec, NativeRuntime, NoneRuntime, Runtime, Sandbox, SandboxSpec};
+use sandbar_storage::{Storage, StorageConfig, VolumeSpec};
+use sandbar_testing::{Bait, FileSystem, Image, Intruder, commit_base, tree};
+use tokio::runtime::Handle;
+
+use crate::ended::Ended;
+
+/// `name` is the host's, for cgroups and directories of the runtime. The calling thread is in a mount namespace of its own
+/// and inside a tokio runtime.
+fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
+    match kind {
+        RuntimeKind::None => Arc::new(NoneRuntime::open(name).unwrap()),
+        RuntimeKind::Native => Arc::new(NativeRuntime::open(name).unwrap()),
+        RuntimeKind::Gvisor => panic!("runtime `{}` is not there yet", kind.as_str()),
+    }
+}
+
+pub(crate) struct World {
+    bait: Bait,
+    /// The tree of the base on the host, which no box may change.
+    base: PathBuf,
+    sandbox: Arc<dyn Sandbox>,
+    runtime: Arc<dyn Runtime>,
+    storage: Arc<dyn Storage>,
+    // Dropped in order: the storage lets go before the file system below it goes away.
+    tokio: tokio::runtime::Runtime,
+    _image: Image,
+    _scratch: tree::Scratch,
+}
+
+impl World {
+    pub(crate) fn open(kind: RuntimeKind) -> Self {
+        // First, so that the threads and processes of the runtime inherit what a careless host would let them.
+        let bait = Bait::lay();
+        let scratch = tree::scratch();
+        let image = Image::new(scratch.path(), FileSystem::Tmpfs, 256);
+        let config = StorageConfig {
+            choice: Some(StorageKind::LocalDisk),
+            directory: image.path().join("storage"),
+            zfs: None,
+            pool_image_limit: None,
+        };
+        let storage = sandbar_storage::open(&config).unwrap().storage;
+        let base_name = BaseName::new("shared").unwrap();
+        commit_base(&*storage, &base_name, fill_base);
+        let session = SessionId::new("one").unwrap();
+        storage.create(&session, &VolumeSpec { base: base_name.clone(), quota: None }).unwrap();
+        let base = storage.base_view(&base_name).unwrap().layers[0].lower.clone().unwrap();
+        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let name = scratch.path().file_name().unwrap().to_str().unwrap();
+        let inside = tokio.enter();
+        let runtime = open_runtime(kind, name);
+        let sandbox = open_sandbox(&*runtime, &*storage, &session);
+        drop(inside);
+        Self { bait, base, sandbox, runtime, storage, tokio, _image: image, _scratch: scratch }
+    }
+
+    /// Makes one attempt, insists that nothing outside has changed, and returns what the intruder said.
+    pub(crate) fn attempt(&mut self, attempt: &str) -> String {
+        let (host, base) = (self.bait.host_state(), self.base_tree());
+        let mut arguments = vec![Intruder::program(Path::new("/")).display().to_string(), attempt.to_owned()];
+        arguments.extend(self.bait.facts());
+        arguments.extend(Intruder::facts(Path::new("/")));
+        let ended = self.finish(ExecSpec::new(arguments));
+        assert_eq!(self.base_tree(), base, "{attempt} changed the base: {}", ended.stdout);
+        assert_eq!(self.bait.host_state(), host, "{attempt} changed the host: {}", ended.stdout);
+        let said = ended.stdout.trim_end();
+        let expected = match said.split_once(':') {
+            Some(("held", _)) => 0,
+            Some(("ESCAPED", _)) => 1,
+            _ => 2,
+        };
+        assert_eq!(ended.status.code, Some(expected), "{attempt}: {said}{}", ended.stderr);
+        said.to_owned()
+    }
+
+    fn finish(&self, spec: ExecSpec) -> Ended {
+        let sandbox = Arc::clone(&self.sandbox);
+        self.tokio.block_on(async move {
+            let command = tokio::task::spawn_blocking(move || sandbox.exec(spec)).await.unwrap().unwrap();
+            Ended::of(command).await
+        })
+    }
+
+    /// The part of the base that attempts go for; the programs beside it are large.
+    fn base_tree(&self) -> BTreeMap<PathBuf, tree::Entry> {
+        tree::tree(Intruder::base_file(&self.base).parent().unwrap())
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let (sandbox, runtime) = (Arc::clone(&self.sandbox), Arc::clone(&self.runtime));
+        let stopping = move || sandbox.stop().and_then(|()| runtime.close());
+        let stopped = self.tokio.block_on(async { Handle::current().spawn_blocking(stopping).await });
+        let closed = self.storage.close();
+        // A second panic would hide the first.
+        if !std::thread::panicking() {
+            stopped.unwrap().unwrap();
+            closed.unwrap();
+        }
+    }
+}
+
+fn fill_base(root: &Path) {
+    for directory in ["dev", "proc", "sys", "tmp", "workspace"] {
+        std::fs::create_dir(root.join(directory)).unwrap();
+    }
+    tree::set_mode(&root.join("tmp"), 0o1777);
+    Intruder::find().place(root);
+}
+
+/// LEAD: mount with `owners`, once the storage can.
+fn open_sandbox(runtime: &dyn Runtime, storage: &dyn Storage, session: &SessionId) -> Arc<dyn Sandbox> {
+    let owners = None;
+    let root = storage.mount(session).unwrap();
+    // A runtime that cannot keep a session off the network refuses to try.
+    let network = (runtime.kind() != RuntimeKind::None).then_some(NetworkAccess::None);
+    let spec = SandboxSpec { session, root: &root, owners, resources: &Resources::default(), network };
+    runtime.open_sandbox(&spec).unwrap()
+}
