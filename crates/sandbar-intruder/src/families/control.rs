@@ -77,9 +77,11 @@ fn cgroup_path() -> Outcome {
         Ok(groups) => groups,
         Err(error) => return held(error),
     };
-    match groups.lines().filter_map(|line| line.splitn(3, ':').nth(2)).find(|path| *path != "/") {
+    // A command has a group of its own right below the root the box sees; anything longer is the host's.
+    let is_foreign = |path: &&str| path.contains("..") || path.matches('/').count() > 1;
+    match groups.lines().filter_map(|line| line.splitn(3, ':').nth(2)).find(is_foreign) {
         Some(path) => escaped(path),
-        None => held("at the root of every tree"),
+        None => held("at the root of every tree, or right below it"),
     }
 }
 

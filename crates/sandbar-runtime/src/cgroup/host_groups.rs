@@ -123,9 +123,6 @@ impl HostGroups {
     fn make_session(&self) -> io::Result<SessionGroups> {
         let name = format!("box-{}", self.next.fetch_add(1, Ordering::Relaxed));
         let unified = self.unified.child(&name)?;
-        if !self.inside.is_empty() {
-            let _ = enable(&unified, &self.inside);
-        }
         SessionGroups::make(&name, unified, self.inside.clone(), &self.beside)
     }
 

@@ -94,9 +94,25 @@ impl SessionGroups {
         beside.map(|beside| Ok((beside.group()?, false))).transpose()
     }
 
-    /// Where init is started.
-    pub(crate) fn init(&self) -> BorrowedFd<'_> {
-        self.init.as_fd()
+    /// Where init is started. It must go to its [`room`](Self::room) before commands come: a group with controllers has
+    /// either processes or groups in it.
+    pub(crate) fn entrance(&self) -> io::Result<BorrowedFd<'_>> {
+        for controller in &self.inside {
+            self.unified.write("cgroup.subtree_control", format!("-{}", controller.name()))?;
+        }
+        Ok(self.unified.as_fd())
+    }
+
+    /// Where init lives.
+    pub(crate) fn room(&self) -> io::Result<OwnedFd> {
+        self.init.door()
+    }
+
+    /// Init is in its room.
+    pub(crate) fn open_for_commands(&self) -> io::Result<()> {
+        self.inside
+            .iter()
+            .try_for_each(|controller| self.unified.write("cgroup.subtree_control", format!("+{}", controller.name())))
     }
 
     /// What init writes itself into beside that.

@@ -25,6 +25,8 @@ pub(super) struct Handles {
     pub(super) root: Option<OwnedFd>,
     pub(super) owners: Option<OwnedFd>,
     pub(super) cgroup: Option<OwnedFd>,
+    /// Init's own place in the cgroup, entered last.
+    pub(super) room: Option<OwnedFd>,
     pub(super) attach: Vec<OwnedFd>,
     pub(super) devices: Option<OwnedFd>,
     /// A network made ahead.
@@ -35,7 +37,7 @@ pub(super) struct Handles {
 
 impl Handles {
     fn numbers(&self) -> Vec<RawFd> {
-        let single = [&self.root, &self.owners, &self.cgroup, &self.devices, &self.network];
+        let single = [&self.root, &self.owners, &self.cgroup, &self.room, &self.devices, &self.network];
         let all = single.into_iter().flatten().chain(&self.attach).chain([&self.sockets.orders, &self.sockets.events]);
         all.map(AsRawFd::as_raw_fd).collect()
     }
@@ -73,8 +75,8 @@ pub(super) fn fork_flags(order: &BoxOrder) -> u64 {
 pub(super) fn run(order: &BoxOrder, template: Option<&Template>, mut handles: Handles) -> ! {
     close_all_but(&handles.numbers());
     let outcome = set_up(order, template, &mut handles);
-    let Handles { sockets, root, cgroup, owners, attach, devices, network, .. } = handles;
-    drop((owners, attach, devices, network));
+    let Handles { sockets, root, cgroup, owners, room, attach, devices, network, .. } = handles;
+    drop((owners, room, attach, devices, network));
     match outcome {
         Ok(()) => {
             let walled = order.mode == InitMode::Walled;
@@ -107,6 +109,13 @@ fn set_up(order: &BoxOrder, template: Option<&Template>, handles: &mut Handles) 
         rustix::io::write(procs, b"0").map_err(|errno| (c"enter the cgroups", errno.into()))?;
     }
     handles.attach.clear();
+    if order.mode == InitMode::Walled && order.user != UserPlace::Caller {
+        // With the whole session's group as its root, so that a command in a room beside init's sees itself below it.
+        namespaces::unshare(libc::CLONE_NEWCGROUP).map_err(at(c"make the cgroup namespace"))?;
+    }
+    if let Some(room) = handles.room.take() {
+        rustix::io::write(room, b"0").map_err(|errno| (c"enter the cgroup", errno.into()))?;
+    }
     match order.mode {
         InitMode::Walled => wall(order, template, handles),
         InitMode::Guest | InitMode::Open => {
@@ -132,12 +141,8 @@ fn wall(order: &BoxOrder, template: Option<&Template>, handles: &mut Handles) ->
         namespaces::raise_loopback().map_err(at(c"raise the loopback"))?;
         own_template = mounts::build_template(Nodes::Bound).map_err(at(c"build the template"))?;
         template = Some(&own_template);
-    } else {
-        // After the cgroups were entered, so that the box sees itself at their root.
-        namespaces::unshare(libc::CLONE_NEWCGROUP).map_err(at(c"make the cgroup namespace"))?;
-        if let Some(network) = handles.network.take() {
-            namespaces::enter(network.as_fd(), libc::CLONE_NEWNET).map_err(at(c"enter the network"))?;
-        }
+    } else if let Some(network) = handles.network.take() {
+        namespaces::enter(network.as_fd(), libc::CLONE_NEWNET).map_err(at(c"enter the network"))?;
     }
     rustix::system::sethostname(order.hostname.as_bytes()).map_err(|errno| (c"set the host name", errno.into()))?;
     let root = match (order.root, &handles.root) {

@@ -5,9 +5,12 @@
 //! reach.
 
 use std::{
-    ffi::CStr,
+    ffi::{CStr, OsString},
     fs, io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::fs::PermissionsExt,
+    },
     path::Path,
 };
 
@@ -45,20 +48,22 @@ const LINKS: [(&str, &str); 6] = [
     ("core", "/proc/kcore"),
 ];
 
-/// What `/proc` shows about the machine and no box needs. Files are covered by `/dev/null`, directories by nothing.
-const HIDDEN: [&str; 16] = [
+/// What `/proc` tells everybody about the machine and no box needs. Files are covered by `/dev/null`, directories by
+/// nothing.
+const HIDDEN: [&str; 17] = [
     "acpi",
     "asound",
     "bus",
     "driver",
     "fs",
+    "interrupts",
+    "iomem",
+    "ioports",
     "irq",
     "kallsyms",
     "kcore",
-    "keys",
     "key-users",
-    "kmsg",
-    "sched_debug",
+    "keys",
     "scsi",
     "sysrq-trigger",
     "timer_list",
@@ -87,8 +92,40 @@ pub(super) fn enter_template() -> io::Result<Template> {
 /// What the template knows about this kernel's `/proc`.
 #[derive(Debug)]
 pub(super) struct Template {
-    /// Those of [`HIDDEN`] that exist, and whether they are directories.
-    hidden: Vec<(&'static str, bool)>,
+    hidden: Vec<Hidden>,
+}
+
+/// Something in `/proc` that is covered.
+#[derive(Debug)]
+struct Hidden {
+    name: OsString,
+    is_directory: bool,
+    /// Only the host's root has a use for it; covered in boxes whose root is the host's on disk.
+    for_root: bool,
+}
+
+/// What is to be covered in this kernel's `/proc`.
+fn find_hidden() -> io::Result<Vec<Hidden>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("proc")? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.as_encoded_bytes().iter().all(u8::is_ascii_digit) {
+            // A process, which may be gone by now.
+            continue;
+        }
+        let about = entry.metadata()?;
+        if about.is_symlink() {
+            continue;
+        }
+        let mode = about.permissions().mode();
+        let listed = HIDDEN.iter().any(|hidden| name == *hidden);
+        // Readable by root alone, or writable.
+        if listed || mode & 0o004 == 0 || mode & 0o222 != 0 {
+            found.push(Hidden { name, is_directory: about.is_dir(), for_root: !listed });
+        }
+    }
+    Ok(found)
 }
 
 /// Builds a template in a file system of its own and makes that the working directory.
@@ -131,11 +168,7 @@ pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
         let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
         mount_remount(cover, flags, c"")?;
     }
-    let hidden = HIDDEN.into_iter().filter_map(|name| {
-        let found = fs::symlink_metadata(Path::new("proc").join(name)).ok()?;
-        Some((name, found.is_dir()))
-    });
-    Ok(Template { hidden: hidden.collect() })
+    Ok(Template { hidden: find_hidden()? })
 }
 
 /// What a box is put together from.
@@ -176,7 +209,7 @@ pub(super) fn assemble(template: &Template, parts: &Parts<'_>) -> io::Result<()>
         MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let processes = file_system("proc", &[], kinds)?;
     attach(&processes, &proc)?;
-    hide(template, &processes)?;
+    hide(template, &processes, first.is_none())?;
 
     let devices = clone(CWD, DEVICES)?;
     let shown = Attributes::READ_ONLY | Attributes::NO_SUID | Attributes::NO_EXEC;
@@ -205,10 +238,10 @@ pub(super) fn assemble_open(tree: &OwnedFd, devices: &OwnedFd) -> io::Result<()>
 }
 
 /// Covers what `/proc` tells about the machine and makes its switches read-only. Nobody is there to see it yet.
-fn hide(template: &Template, processes: &OwnedFd) -> io::Result<()> {
-    for &(name, is_directory) in &template.hidden {
-        let cover = clone(CWD, if is_directory { EMPTY } else { COVER })?;
-        move_mount(&cover, "", processes, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+fn hide(template: &Template, processes: &OwnedFd, is_root_on_disk: bool) -> io::Result<()> {
+    for hidden in template.hidden.iter().filter(|hidden| is_root_on_disk || !hidden.for_root) {
+        let cover = clone(CWD, if hidden.is_directory { EMPTY } else { COVER })?;
+        move_mount(&cover, "", processes, hidden.name.as_os_str(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     }
     let switches = openat(processes, "sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let shown = clone(processes.as_fd(), "sys")?;

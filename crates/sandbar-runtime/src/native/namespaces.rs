@@ -111,10 +111,16 @@ pub(super) fn map_caller(uid: u32, gid: u32) -> io::Result<()> {
     fs::write("/proc/self/uid_map", format!("0 {uid} 1"))
 }
 
-/// A network namespace with nothing but its loopback, which is up. The calling process is in it afterwards.
-pub(super) fn make_network() -> io::Result<OwnedFd> {
+/// A network namespace with nothing but its loopback, which is up. The calling process goes there and comes back `home`.
+pub(super) fn make_network(home: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     unshare(libc::CLONE_NEWNET)?;
-    raise_loopback()?;
+    let made = raise_loopback().and_then(|()| current_network());
+    enter(home, libc::CLONE_NEWNET)?;
+    made
+}
+
+/// The network namespace of the calling process.
+pub(super) fn current_network() -> io::Result<OwnedFd> {
     Ok(fs::File::open("/proc/self/ns/net")?.into())
 }
 

@@ -100,6 +100,8 @@ impl NativeRuntime {
         let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
         let tree = if owners.is_some() { Some(detached(spec.root).map_err(failed)?) } else { None };
         let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.doors()).map_err(failed)?;
+        let entrance = groups.as_ref().map(|groups| groups.entrance()).transpose().map_err(failed)?;
+        let room = groups.as_ref().map(|groups| groups.room()).transpose().map_err(failed)?;
         let order = BoxOrder {
             mode: InitMode::Walled,
             root: if tree.is_some() { RootPlace::Tree } else { RootPlace::Directory },
@@ -115,14 +117,16 @@ impl NativeRuntime {
             .map(AsFd::as_fd)
             .chain(tree.as_ref().map(AsFd::as_fd))
             .chain(owners.as_ref().map(|map| map.as_fd()))
-            .chain(groups.as_ref().map(|groups| groups.init()))
+            .chain(entrance)
+            .chain(room.as_ref().map(AsFd::as_fd))
             .chain(doors.iter().map(AsFd::as_fd))
             .collect();
         self.spawner.make_box(order, &descriptors).map_err(failed)?;
         drop(descriptors);
         drop(theirs);
-        let link = InitLink::open(ours);
-        Ok(BoxSandbox::new(link?, groups, owners.map(|map| map as _)))
+        let link = InitLink::open(ours)?;
+        groups.as_ref().map_or(Ok(()), |groups| groups.open_for_commands()).map_err(failed)?;
+        Ok(BoxSandbox::new(link, groups, owners.map(|map| map as _)))
     }
 }
 

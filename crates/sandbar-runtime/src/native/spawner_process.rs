@@ -25,6 +25,8 @@ const NETWORKS: usize = 4;
 struct Spawner {
     connection: Connection,
     networks: Vec<OwnedFd>,
+    /// The host's own network.
+    home: OwnedFd,
     caller: (u32, u32),
     /// `None` when boxes cannot have mounts of their own.
     template: Option<Template>,
@@ -41,8 +43,9 @@ pub(crate) fn serve(socket: OwnedFd) -> io::Result<()> {
     let entered = if caller.0 == 0 { mounts::enter_template() } else { Err(io::Error::from_raw_os_error(libc::EPERM)) };
     let errno = entered.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
     seccomp::prepare();
+    let home = namespaces::current_network()?;
     let mut spawner =
-        Spawner { connection: Connection::new(socket), networks: Vec::new(), caller, template: entered.ok() };
+        Spawner { connection: Connection::new(socket), networks: Vec::new(), home, caller, template: entered.ok() };
     spawner.connection.send(&SpawnerAnswer::Hello { errno }.encode(), &[])?;
     loop {
         spawner.prepare_networks();
@@ -65,7 +68,7 @@ impl Spawner {
     fn make_box(&mut self, order: &BoxOrder) -> io::Result<()> {
         let mut handles = self.take_handles(order)?;
         if order.mode == InitMode::Walled && order.user != UserPlace::Caller {
-            match self.networks.pop().map_or_else(namespaces::make_network, Ok) {
+            match self.networks.pop().map_or_else(|| namespaces::make_network(self.home.as_fd()), Ok) {
                 Ok(network) => handles.network = Some(network),
                 Err(error) => {
                     box_setup::tell_broken(&handles.sockets, c"make a network namespace", &error);
@@ -89,15 +92,16 @@ impl Spawner {
         let root = next(order.root != RootPlace::Directory)?;
         let owners = next(order.user == UserPlace::Passed)?;
         let cgroup = next(order.group)?;
+        let room = next(order.group)?;
         let attach = (0..order.attach).map(|_| next(true)).filter_map(Result::transpose).collect::<io::Result<_>>()?;
         let devices = next(order.mode == InitMode::Open && order.root == RootPlace::Tree)?;
-        Ok(Handles { sockets, root, owners, cgroup, attach, devices, network: None, caller: self.caller })
+        Ok(Handles { sockets, root, owners, cgroup, room, attach, devices, network: None, caller: self.caller })
     }
 
     /// While nobody waits.
     fn prepare_networks(&mut self) {
         while self.template.is_some() && self.networks.len() < NETWORKS && !self.has_request() {
-            match namespaces::make_network() {
+            match namespaces::make_network(self.home.as_fd()) {
                 Ok(network) => self.networks.push(network),
                 // Told when a box needs one.
                 Err(_) => return,

@@ -110,6 +110,8 @@ impl Runtime for NoneRuntime {
             (openat(CWD, spec.root, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?, None)
         };
         let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.doors()).map_err(failed)?;
+        let entrance = groups.as_ref().map(|groups| groups.entrance()).transpose().map_err(failed)?;
+        let room = groups.as_ref().map(|groups| groups.room()).transpose().map_err(failed)?;
         let order = BoxOrder {
             mode: InitMode::Open,
             root: if own_tree { RootPlace::Tree } else { RootPlace::Host },
@@ -124,14 +126,17 @@ impl Runtime for NoneRuntime {
             .iter()
             .map(AsFd::as_fd)
             .chain([root.as_fd()])
-            .chain(groups.as_ref().map(|groups| groups.init()))
+            .chain(entrance)
+            .chain(room.as_ref().map(AsFd::as_fd))
             .chain(doors.iter().map(AsFd::as_fd))
             .chain(devices.as_ref().map(AsFd::as_fd))
             .collect();
         self.spawner.make_box(order, &descriptors).map_err(failed)?;
         drop(descriptors);
         drop(theirs);
-        Ok(Arc::new(BoxSandbox::new(InitLink::open(ours)?, groups, None)))
+        let link = InitLink::open(ours)?;
+        groups.as_ref().map_or(Ok(()), |groups| groups.open_for_commands()).map_err(failed)?;
+        Ok(Arc::new(BoxSandbox::new(link, groups, None)))
     }
 
     fn close(&self) -> Result<()> {

@@ -114,7 +114,8 @@ pub(crate) enum SpawnerRequest {
 }
 
 /// A box to make. Descriptors come along in this order: init's two sockets, for orders and for the rest; the root, unless it is a path; the user namespace,
-/// if one is passed; the cgroup, if any; `attach` times `cgroup.procs`; the devices, a detached mount, for a tree without
+/// if one is passed; the session's cgroup and the `cgroup.procs` of init's own below it, if any; `attach` times
+/// `cgroup.procs`; the devices, a detached mount, for a tree without
 /// walls.
 #[derive(Debug)]
 pub(crate) struct BoxOrder {

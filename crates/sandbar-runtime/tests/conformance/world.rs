@@ -22,6 +22,8 @@ use rustix::{
 use sandbar_core::{OwnerMap, Resources, Result, RuntimeKind, SessionId};
 use sandbar_runtime::{ExecSpec, NativeRuntime, NoneRuntime, RunningCommand, Runtime, Sandbox, SandboxSpec};
 
+use crate::ended::Ended;
+
 pub(crate) fn shell(script: &str) -> ExecSpec {
     ExecSpec::new(["sh", "-c", script])
 }
