@@ -11,7 +11,6 @@ use std::{
     sync::Arc,
 };
 
-use rustix::fs::{Mode, OFlags, openat};
 use sandbar_core::{Error, Resources, Result, SessionId};
 
 use super::{
@@ -69,7 +68,8 @@ impl Workshop {
         let bundle = Bundle::create(self.directory.join(&id)).map_err(failed)?;
         let mut container = Container { id, bundle, sockets: None, groups: None, processes: Vec::new(), gofer: None };
         if let Some(groups) = &self.groups {
-            container.groups = Some(Arc::new(groups.session().map_err(failed)?));
+            let session = groups.session().and_then(|session| session.open_for_commands().map(|()| session));
+            container.groups = Some(Arc::new(session.map_err(failed)?));
         }
         Ok(container)
     }
@@ -199,7 +199,7 @@ impl Drop for Container {
 /// Everything a process writes itself into to be the container's.
 fn doors(groups: &SessionGroups) -> io::Result<Vec<OwnedFd>> {
     let mut doors = groups.doors()?;
-    doors.push(openat(groups.init(), "cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?);
+    doors.push(groups.room()?);
     Ok(doors)
 }
 
