@@ -5,7 +5,10 @@ use std::{
     ffi::CString,
     fs::{self, File},
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::chown,
+    },
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -15,7 +18,10 @@ use rustix::{
     pipe::{PipeFlags, pipe_with},
 };
 
-use crate::{StdinMode, protocol::Streams};
+use crate::{
+    StdinMode,
+    protocol::{Request, Streams},
+};
 
 /// How streams reach the commands of a box.
 #[derive(Debug)]
@@ -27,11 +33,29 @@ pub(crate) enum CommandStreams {
 }
 
 impl CommandStreams {
-    pub(super) fn make(&self, stdin: StdinMode, number: u64) -> io::Result<Pipes> {
+    /// The pipes of a command, and its number; `next` says which one is free.
+    pub(super) fn make(&self, stdin: StdinMode, next: impl FnOnce() -> u64) -> io::Result<(u64, Pipes)> {
         match self {
-            Self::Passed => Pipes::passed(stdin),
-            Self::Named(directory) => Pipes::named(stdin, directory.make(number)?),
+            Self::Passed => Ok((next(), Pipes::passed(stdin)?)),
+            Self::Named(directory) => {
+                let prepared = lock(&directory.prepared).take();
+                let ends = prepared.map_or_else(|| NamedEnds::open(directory.make(next())?), Ok)?;
+                Ok((ends.named.number, Pipes::named(stdin, ends)))
+            }
         }
+    }
+
+    /// Makes the pipes of the next command; returns what to tell init about it. `None` when there is nothing to prepare.
+    pub(super) fn prepare(&self, next: impl FnOnce() -> u64) -> io::Result<Option<Request>> {
+        let Self::Named(directory) = self else { return Ok(None) };
+        let mut prepared = lock(&directory.prepared);
+        if prepared.is_some() {
+            return Ok(None);
+        }
+        let ends = NamedEnds::open(directory.make(next())?)?;
+        let request = Request::Prepare { number: ends.named.number, pipes: ends.named.inside.clone() };
+        *prepared = Some(ends);
+        Ok(Some(request))
     }
 
     /// See [`PipeDirectory::hold`].
@@ -55,7 +79,7 @@ impl CommandStreams {
 pub(super) struct Pipes {
     theirs: Vec<OwnedFd>,
     ours: OurEnds,
-    /// An end without which the command could not open its own; afterwards it reads the end of its input.
+    /// An end without which init could not open its own.
     until_started: Option<OwnedFd>,
 }
 
@@ -84,22 +108,19 @@ impl Pipes {
         })
     }
 
-    /// Our ends are open before the box opens its own, so that neither side waits for the other.
-    fn named(stdin: StdinMode, named: NamedPipes) -> io::Result<Self> {
-        // Open for both, since nobody reads yet.
-        let stdin_holder = named.open("in", OFlags::RDWR)?;
+    fn named(stdin: StdinMode, ends: NamedEnds) -> Self {
+        let NamedEnds { named, stdin: holder, stdout, stderr } = ends;
         let (stdin, until_started) = match stdin {
-            StdinMode::Null => (None, Some(stdin_holder)),
-            StdinMode::Piped => (Some(stdin_holder), None),
+            StdinMode::Null => (None, Some(holder)),
+            StdinMode::Piped => (Some(holder), None),
         };
-        let (stdout, stderr) = (named.open("out", OFlags::RDONLY)?, named.open("err", OFlags::RDONLY)?);
-        Ok(Self { theirs: Vec::new(), ours: OurEnds { stdin, stdout, stderr, named: Some(named) }, until_started })
+        Self { theirs: Vec::new(), ours: OurEnds { stdin, stdout, stderr, named: Some(named) }, until_started }
     }
 
     /// Where the command finds its ends.
     pub(super) fn place(&self) -> Streams {
         match &self.ours.named {
-            Some(named) => Streams::Named(named.inside.clone()),
+            Some(named) => Streams::Named { pipes: named.inside.clone(), reads: self.ours.stdin.is_some() },
             None => Streams::Passed,
         }
     }
@@ -129,13 +150,17 @@ pub(crate) struct PipeDirectory {
     on_host: PathBuf,
     /// As init sees it.
     inside: String,
+    /// Who init is: nobody else in the box can open a pipe again.
+    owner: Option<u32>,
     /// Commands that have their pipes.
     live: Arc<Mutex<BTreeSet<u64>>>,
+    /// Those of the next command.
+    prepared: Mutex<Option<NamedEnds>>,
 }
 
 impl PipeDirectory {
-    pub(crate) fn new(on_host: PathBuf, inside: &str) -> Self {
-        Self { on_host, inside: inside.to_owned(), live: Arc::default() }
+    pub(crate) fn new(on_host: PathBuf, inside: &str, owner: Option<u32>) -> Self {
+        Self { on_host, inside: inside.to_owned(), owner, live: Arc::default(), prepared: Mutex::default() }
     }
 
     /// Makes the pipes of a command that ran in a box elsewhere; nobody waits for what it writes.
@@ -174,9 +199,31 @@ impl PipeDirectory {
         let inside = CString::new(format!("{}/{number}", self.inside)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let made = NamedPipes { number, on_host, inside, live: Arc::clone(&self.live) };
         for name in NamedPipes::NAMES {
-            mknodat(CWD, made.on_host.join(name), FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
+            let path = made.on_host.join(name);
+            mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
+            if self.owner.is_some() {
+                chown(&path, self.owner, self.owner)?;
+            }
         }
         Ok(made)
+    }
+}
+
+/// Named pipes with our ends open, before the box opens its own: so neither side waits for the other.
+#[derive(Debug)]
+struct NamedEnds {
+    named: NamedPipes,
+    /// Open for both, since nobody reads yet.
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+impl NamedEnds {
+    fn open(named: NamedPipes) -> io::Result<Self> {
+        let stdin = named.open("in", OFlags::RDWR)?;
+        let (stdout, stderr) = (named.open("out", OFlags::RDONLY)?, named.open("err", OFlags::RDONLY)?);
+        Ok(Self { named, stdin, stdout, stderr })
     }
 }
 
@@ -224,6 +271,6 @@ impl Drop for NamedPipes {
     }
 }
 
-fn lock(live: &Mutex<BTreeSet<u64>>) -> MutexGuard<'_, BTreeSet<u64>> {
-    live.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

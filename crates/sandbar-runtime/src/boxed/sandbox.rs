@@ -139,6 +139,18 @@ impl BoxSandbox {
         }
     }
 
+    fn next_number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Does ahead what can be done for the next command. When it cannot, that command does it, and tells why.
+    pub(crate) fn prepare(&self) {
+        let prepared = self.streams.prepare(|| self.next_number());
+        if let Ok(Some(request)) = prepared {
+            let _ = self.link.tell(&request);
+        }
+    }
+
     fn command_group(&self, spec: &ExecSpec) -> io::Result<Option<Arc<CommandGroup>>> {
         match &self.groups {
             Some(groups) if !self.init_keeps_groups => groups.command(&spec.resources).map(Some),
@@ -148,9 +160,8 @@ impl BoxSandbox {
 
     fn start(&self, spec: &ExecSpec, invocation: Invocation, cwd: &str) -> Result<RunningCommand> {
         let io_failed = |error: io::Error| Error::io(format!("start `{}`", spec.argv[0].escape_debug()), error);
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
         let group = self.command_group(spec).map_err(io_failed)?;
-        let pipes = self.streams.make(spec.stdin, number).map_err(io_failed)?;
+        let (number, pipes) = self.streams.make(spec.stdin, || self.next_number()).map_err(io_failed)?;
         let doors: Vec<BorrowedFd<'_>> = group.iter().flat_map(|group| group.doors()).collect();
         let order = ExecOrder {
             number,
@@ -250,6 +261,7 @@ impl Sandbox for BoxSandbox {
         let invocation = Invocation::prepare(&spec.argv, &spec.env)?;
         let cwd = absolute(spec.cwd.as_deref().unwrap_or(DEFAULT_DIRECTORY));
         let running = self.start(&spec, invocation, &cwd)?;
+        self.prepare();
         self.tidy();
         Ok(running)
     }

@@ -22,9 +22,18 @@ pub(super) const PIPES: &str = ".sandbar/io";
 /// Mount points and directories in the container's root, parents first.
 const DIRECTORIES: [&str; 7] = ["proc", "dev", "sys", "tmp", SESSION, OWN, PIPES];
 
-/// What init may do inside: mount, enter the tree, put processes into groups, end them, and give all of it up.
-const CAPABILITIES: [&str; 6] =
-    ["CAP_DAC_OVERRIDE", "CAP_KILL", "CAP_SETPCAP", "CAP_SYS_ADMIN", "CAP_SYS_CHROOT", "CAP_SYS_RESOURCE"];
+/// What init may do inside: mount, enter the tree, put processes into groups, end them, be another user than they, and give
+/// all of it up.
+const CAPABILITIES: [&str; 8] = [
+    "CAP_DAC_OVERRIDE",
+    "CAP_KILL",
+    "CAP_SETGID",
+    "CAP_SETPCAP",
+    "CAP_SETUID",
+    "CAP_SYS_ADMIN",
+    "CAP_SYS_CHROOT",
+    "CAP_SYS_RESOURCE",
+];
 
 #[derive(Debug)]
 pub(super) struct Bundle {

@@ -14,14 +14,14 @@ use std::{
 use sandbar_core::{Error, Resources, Result, SessionId};
 
 use super::{
-    bundle::Bundle,
-    guest::EnterOrder,
+    bundle::{Bundle, PIPES},
+    guest::{EnterOrder, INIT_USER},
     host_process::HostProcess,
     runsc::{Call, Runsc},
     tree::{self, OwnMounts},
 };
 use crate::{
-    boxed::LinkSockets,
+    boxed::{LinkSockets, PipeDirectory},
     cgroup::{HostGroups, SessionGroups, SessionLease},
     environment::text,
     protocol::send_frame,
@@ -165,8 +165,10 @@ impl Container {
     }
 
     /// Where the host makes the named pipes of commands.
-    pub(super) fn pipes(&self) -> PathBuf {
-        self.bundle.pipes()
+    pub(super) fn pipes(&self) -> PipeDirectory {
+        // An ordinary user cannot give files away.
+        let owner = rustix::process::geteuid().is_root().then_some(INIT_USER);
+        PipeDirectory::new(self.bundle.pipes(), PIPES, owner)
     }
 
     /// Has `runsc` do something to the container.

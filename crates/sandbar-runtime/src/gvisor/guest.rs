@@ -7,7 +7,7 @@
 use std::{
     ffi::{CStr, CString},
     io,
-    os::fd::{AsFd, IntoRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd},
 };
 
 use rustix::{
@@ -22,6 +22,10 @@ use crate::{
     native::capabilities,
     protocol::{Event, Incoming, InitMode, Reader, Writer, send_frame},
 };
+
+/// Who init is, so that commands, which are root without its rights, can neither signal it nor look at its descriptors:
+/// what protects the first process elsewhere, gVisor does not have.
+pub(super) const INIT_USER: u32 = 65_533;
 
 /// What the host tells when the tree is there.
 #[derive(Debug, PartialEq, Eq)]
@@ -86,22 +90,25 @@ type Step = (&'static CStr, io::Error);
 
 fn enter(order: &EnterOrder) -> Result<(), Step> {
     let at = |step: &'static CStr| move |error: io::Error| (step, error);
+    // What was said while the container started went to the host.
+    redirect_errors().map_err(at(c"let go of the host's log"))?;
     if let Some(pids) = order.pids {
         limit_processes(pids).map_err(at(c"limit the number of processes"))?;
     }
     rustix::system::sethostname(order.hostname.as_bytes()).map_err(|errno| (c"set the host name", errno.into()))?;
     see_the_tree().map_err(at(c"see the tree of the session"))?;
-    // Commands must not look into init, which holds the host's socket.
-    // SAFETY: a flag of our own process.
-    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
     assemble().map_err(at(c"put the file system together"))?;
     // Once for all commands: init keeps what it needs, and nothing it executes gets any of it.
-    capabilities::drop_for_programs().map_err(at(c"give up capabilities"))
+    capabilities::drop_for_programs().map_err(at(c"give up capabilities"))?;
+    capabilities::keep_as(INIT_USER).map_err(at(c"become the user of init"))
 }
 
-/// A cgroup of the container's own kernel around everything in it. Init is one process more than was asked for. The
-/// host's cgroups cannot do it: there, threads of the kernel in user space count, and it dies when it cannot have one.
+/// A cgroup of the container's own kernel around everything in it, in which init is one process more than was asked for;
+/// and a limit of each user, since the group lets a few too many through when they come at once. The host's cgroups cannot
+/// do it: there, threads of the kernel in user space count, and it dies when it cannot have one.
 fn limit_processes(most: u64) -> io::Result<()> {
+    let limit = rustix::process::Rlimit { current: Some(most), maximum: Some(most) };
+    rustix::process::setrlimit(rustix::process::Resource::Nproc, limit)?;
     let place = "tmp";
     mount("none", place, "cgroup", MountFlags::empty(), Some(c"pids"))?;
     let directory = openat(CWD, place, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -117,6 +124,13 @@ fn limit_processes(most: u64) -> io::Result<()> {
     // The hierarchy lives as long as somebody holds it.
     let _ = directory.into_raw_fd();
     Ok(())
+}
+
+/// Commands could write to it without end.
+fn redirect_errors() -> io::Result<()> {
+    let null = openat(CWD, "dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    // SAFETY: replaces a descriptor nothing in here owns.
+    if unsafe { libc::dup2(null.as_raw_fd(), 2) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 fn see_the_tree() -> io::Result<()> {

@@ -11,7 +11,6 @@ use std::{
 use sandbar_core::{Capability, Error, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind, SessionId};
 
 use super::{
-    bundle::PIPES,
     checkpoint::CheckpointRecord,
     container::{Container, Workshop},
     gvisor_sandbox::GvisorSandbox,
@@ -21,7 +20,7 @@ use super::{
 };
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, InitLink, PipeDirectory},
+    boxed::{BoxSandbox, InitLink},
     cgroup::HostGroups,
 };
 
@@ -124,8 +123,9 @@ impl Runtime for GvisorRuntime {
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
         let mut container = self.container_for(spec.root)?;
         let link = InitLink::open(container.enter(spec.resources, host_name(spec.session))?)?;
-        let pipes = PipeDirectory::new(container.pipes(), PIPES);
+        let pipes = container.pipes();
         let commands = BoxSandbox::in_guest(link, container.groups().cloned(), pipes);
+        commands.prepare();
         Ok(Arc::new(self.sandbox(commands, container, spec)))
     }
 
@@ -133,7 +133,7 @@ impl Runtime for GvisorRuntime {
         let record = CheckpointRecord::read(directory, &self.workshop.runsc.version)?;
         let mut container = self.workshop.prepare()?;
         container.limit(spec.resources)?;
-        let pipes = PipeDirectory::new(container.pipes(), PIPES);
+        let pipes = container.pipes();
         let failed = |error: io::Error| Error::io("make the pipes of a session", error);
         let adopted: Vec<_> =
             record.with_pipes.iter().map(|&number| pipes.adopt(number)).collect::<io::Result<_>>().map_err(failed)?;

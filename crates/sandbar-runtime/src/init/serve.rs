@@ -55,6 +55,7 @@ struct Init {
     groups: Option<OwnGroups>,
     /// Groups of ours that may still have somebody in them.
     left: Vec<u64>,
+    prepared: Option<Prepared>,
     stack: ChildStack,
 }
 
@@ -74,6 +75,7 @@ pub(crate) fn serve(sockets: InitSockets, settings: InitSettings) -> ! {
         numbers: HashMap::new(),
         groups: None,
         left: Vec::new(),
+        prepared: None,
         stack: ChildStack::new(),
     };
     let code = match init.run() {
@@ -99,20 +101,20 @@ impl Init {
         let (mut orders, mut requests) = (Incoming::default(), Incoming::default());
         loop {
             let ready = self.wait(&signals)?;
+            if ready.requests {
+                if !receive(&self.sockets.events, &mut requests)? {
+                    return Ok(());
+                }
+                while let Some(body) = requests.next_frame()? {
+                    self.act(Request::decode(&body)?)?;
+                }
+            }
             if ready.orders {
                 if !receive(&self.sockets.orders, &mut orders)? {
                     return Ok(());
                 }
                 while let Some(body) = orders.next_frame()? {
                     self.obey(&ExecOrder::decode(&body)?, &mut orders)?;
-                }
-            }
-            if ready.requests {
-                if !receive(&self.sockets.events, &mut requests)? {
-                    return Ok(());
-                }
-                while let Some(body) = requests.next_frame()? {
-                    self.act(&Request::decode(&body)?)?;
                 }
             }
             if ready.signals {
@@ -162,8 +164,8 @@ impl Init {
         send_frame(self.sockets.orders.as_fd(), &answer.encode(), &[])
     }
 
-    fn act(&self, request: &Request) -> io::Result<()> {
-        match *request {
+    fn act(&mut self, request: Request) -> io::Result<()> {
+        match request {
             Request::Signal { number, signal } => {
                 let target = self.commands.get(&number).filter(|command| command.ended.is_none());
                 if let Some(pid) = target.and_then(|command| Pid::from_raw(command.pid))
@@ -178,6 +180,10 @@ impl Init {
                 if let Some(terminal) = self.commands.get(&number).and_then(|command| command.terminal.as_ref()) {
                     let _ = terminal.resize(size);
                 }
+            }
+            Request::Prepare { number, pipes } => {
+                // Without it the command finds everything out for itself.
+                self.prepared = Prepared::make(number, &pipes, self.groups.as_ref()).ok();
             }
             Request::Ping => self.tell(&Event::Pong)?,
         }
@@ -196,13 +202,20 @@ impl Init {
         let preparing = |cause: io::Error| NotStarted { stage: Stage::Prepare, cause };
         let Passed { streams, group, mut attach } = passed;
         let [stdin, stdout, stderr] = match (&order.streams, streams) {
-            (Streams::Named(directory), _) => open_named(directory).map_err(preparing)?,
             (Streams::Passed, Some(streams)) => streams,
             (Streams::Passed, None) => return Err(preparing(Errno::BADF.into())),
+            (Streams::Named { pipes, reads }, _) => {
+                let prepared = match self.prepared.take_if(|prepared| prepared.number == order.number) {
+                    Some(prepared) => prepared,
+                    None => Prepared::make(order.number, pipes, self.groups.as_ref()).map_err(preparing)?,
+                };
+                attach.extend(prepared.door);
+                let [stdin, stdout, stderr] = prepared.streams;
+                [if *reads { stdin } else { nothing_to_read().map_err(preparing)? }, stdout, stderr]
+            }
         };
         if let (GroupPlace::Own, Some(groups)) = (order.group, &self.groups) {
             self.left.retain(|&number| !groups.forget(number));
-            attach.push(groups.make(order.number).map_err(preparing)?);
             self.left.push(order.number);
         }
         let directory = match &self.settings.below {
@@ -226,6 +239,7 @@ impl Init {
             cgroup: group.as_ref().map(AsFd::as_fd),
             attach: &attach,
             directory,
+            become_root: self.settings.mode == InitMode::Guest,
         };
         let pid = start(&mut self.stack, &launch)?;
         self.numbers.insert(pid, order.number);
@@ -315,12 +329,32 @@ impl Passed {
     fn take(order: &ExecOrder, incoming: &mut Incoming) -> io::Result<Self> {
         let streams = match order.streams {
             Streams::Passed => Some([incoming.descriptor()?, incoming.descriptor()?, incoming.descriptor()?]),
-            Streams::Named(_) => None,
+            Streams::Named { .. } => None,
         };
         let group = if order.group == GroupPlace::Passed { Some(incoming.descriptor()?) } else { None };
         let attach = (0..order.attach).map(|_| incoming.descriptor()).collect::<io::Result<_>>()?;
         Ok(Self { streams, group, attach })
     }
+}
+
+/// What a command needs and could be had before it came.
+struct Prepared {
+    number: u64,
+    streams: [OwnedFd; 3],
+    /// The file it enters its group through, where init keeps the groups.
+    door: Option<OwnedFd>,
+}
+
+impl Prepared {
+    fn make(number: u64, pipes: &CStr, groups: Option<&OwnGroups>) -> io::Result<Self> {
+        let streams = open_named(pipes)?;
+        let door = groups.map(|groups| groups.make(number)).transpose()?;
+        Ok(Self { number, streams, door })
+    }
+}
+
+fn nothing_to_read() -> io::Result<OwnedFd> {
+    Ok(openat(CWD, "/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// The pipes `in`, `out` and `err`. The host has the other ends open already, so that nothing waits here.

@@ -24,6 +24,8 @@ pub(super) struct Launch<'a> {
     pub(super) attach: &'a [OwnedFd],
     /// Entered instead of the order's directory.
     pub(super) directory: Option<OwnedFd>,
+    /// Init is somebody else.
+    pub(super) become_root: bool,
 }
 
 /// Why a command did not start.
@@ -42,6 +44,7 @@ struct Plan {
     directory: Option<*const c_char>,
     directory_handle: RawFd,
     open_files: Option<u64>,
+    become_root: bool,
     candidates: Vec<*const c_char>,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
@@ -65,6 +68,7 @@ pub(super) fn start(stack: &mut ChildStack, launch: &Launch<'_>) -> Result<i32, 
         directory: if launch.directory.is_some() { None } else { Some(order.cwd.as_ptr()) },
         directory_handle: launch.directory.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         open_files: order.open_files,
+        become_root: launch.become_root,
         candidates: order.candidates.iter().map(|text| text.as_ptr()).collect(),
         shell_argv: [SHELL.as_ptr(), ptr::null()].into_iter().chain(argv.iter().skip(1).copied()).collect(),
         argv,
@@ -121,6 +125,13 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Stage> {
             limits.rlim_max = limits.rlim_max.min(limit);
             limits.rlim_cur = limits.rlim_max;
             check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits))?;
+        }
+        if plan.become_root {
+            // Raw, so that only this process changes and not all the library thinks there are.
+            let outcomes = [libc::syscall(libc::SYS_setresgid, 0, 0, 0), libc::syscall(libc::SYS_setresuid, 0, 0, 0)];
+            if outcomes != [0, 0] {
+                return Err(Stage::Prepare);
+            }
         }
         let moved = match plan.directory {
             Some(path) => libc::chdir(path),

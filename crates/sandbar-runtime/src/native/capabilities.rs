@@ -42,13 +42,32 @@ pub(crate) fn drop_for_programs() -> io::Result<()> {
 /// Empties every set and forbids gaining anything by `exec`.
 pub(crate) fn drop_all() -> io::Result<()> {
     drop_for_programs()?;
-    // SAFETY: a system call with local memory of the size the kernel expects.
-    unsafe {
-        let header = Header { version: VERSION_3, pid: 0 };
-        let none = [Sets { effective: 0, permitted: 0, inheritable: 0 }; 2];
-        if libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
+    set([Sets { effective: 0, permitted: 0, inheritable: 0 }; 2])
+}
+
+/// Becomes another user and group with the capabilities there are.
+pub(crate) fn keep_as(user: u32) -> io::Result<()> {
+    let header = Header { version: VERSION_3, pid: 0 };
+    let mut sets = [Sets { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    // SAFETY: system calls with numbers, and with local memory of the size the kernel expects. The caller has one thread,
+    // which is all the raw calls change.
+    let outcomes = unsafe {
+        [
+            libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()),
+            libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0).into(),
+            libc::syscall(libc::SYS_setresgid, user, user, user),
+            libc::syscall(libc::SYS_setresuid, user, user, user),
+        ]
+    };
+    if outcomes.iter().any(|&outcome| outcome != 0) {
+        return Err(io::Error::last_os_error());
     }
-    Ok(())
+    set(sets)
+}
+
+fn set(sets: [Sets; 2]) -> io::Result<()> {
+    let header = Header { version: VERSION_3, pid: 0 };
+    // SAFETY: a system call with local memory of the size the kernel expects.
+    let outcome = unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -22,7 +22,12 @@ pub(crate) enum Request {
         number: u64,
         size: TerminalSize,
     },
-    /// Answered by `Pong` when everything before it has been obeyed.
+    /// The command of this number will come, with its pipes in this directory. What can be done for it now is done now.
+    Prepare {
+        number: u64,
+        pipes: CString,
+    },
+    /// Answered by `Pong` when everything before it has been done.
     Ping,
 }
 
@@ -49,8 +54,8 @@ pub(crate) struct ExecOrder {
 pub(crate) enum Streams {
     /// Three descriptors come along.
     Passed,
-    /// Pipes `in`, `out` and `err` in this directory.
-    Named(CString),
+    /// Pipes `in`, `out` and `err` in this directory; without `reads` there is nothing to read.
+    Named { pipes: CString, reads: bool },
 }
 
 /// How the processes of a command are kept together.
@@ -198,6 +203,11 @@ impl Request {
                 write_size(&mut writer, *size);
             }
             Self::Ping => writer.byte(4),
+            Self::Prepare { number, pipes } => {
+                writer.byte(5);
+                writer.number(*number);
+                writer.text(pipes);
+            }
         }
         writer.finish()
     }
@@ -209,6 +219,7 @@ impl Request {
             2 => Self::Kill { number: reader.number()? },
             3 => Self::Resize { number: reader.number()?, size: read_size(&mut reader)? },
             4 => Self::Ping,
+            5 => Self::Prepare { number: reader.number()?, pipes: reader.text()? },
             _ => return Err(garbled()),
         })
     }
@@ -226,9 +237,10 @@ impl ExecOrder {
         writer.optional(self.terminal, write_size);
         match &self.streams {
             Streams::Passed => writer.byte(0),
-            Streams::Named(directory) => {
+            Streams::Named { pipes, reads } => {
                 writer.byte(1);
-                writer.text(directory);
+                writer.text(pipes);
+                writer.byte(u8::from(*reads));
             }
         }
         writer.byte(match self.group {
@@ -252,7 +264,7 @@ impl ExecOrder {
             terminal: reader.optional(read_size)?,
             streams: match reader.byte()? {
                 0 => Streams::Passed,
-                1 => Streams::Named(reader.text()?),
+                1 => Streams::Named { pipes: reader.text()?, reads: reader.byte()? != 0 },
                 _ => return Err(garbled()),
             },
             group: match reader.byte()? {
