@@ -180,13 +180,18 @@ impl Inner {
                 Slot::Reserved => None,
             })
             .collect();
+        let mut owners = Vec::new();
         for session in sessions {
-            if let Err(error) = session.stop() {
-                tracing::warn!(session = %session.id, error = error.chain(), "could not stop a session");
+            match session.stop() {
+                Ok(of_session) => owners.extend(of_session),
+                Err(error) => {
+                    tracing::warn!(session = %session.id, error = error.chain(), "could not stop a session");
+                }
             }
         }
-        inner.runtime.close()?;
-        inner.storage.close()
+        let closed = inner.storage.close();
+        drop(owners);
+        inner.runtime.close().and(closed)
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Slot>> {

@@ -28,11 +28,6 @@ pub(crate) fn kill(leader: u32) {
     }
 }
 
-/// Whether anything of the process session `leader` still runs.
-pub(crate) fn is_alive(leader: u32) -> bool {
-    !members(leader).is_empty()
-}
-
 fn members(leader: u32) -> Vec<i32> {
     let Ok(leader) = i32::try_from(leader) else { return Vec::new() };
     let entries = processes();

@@ -1,6 +1,11 @@
 //! The contract every runtime keeps.
 
-use std::{fmt, path::Path, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use sandbar_core::{
     ByteCount, Capability, Error, ErrorCode, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind, SessionId,
@@ -83,6 +88,9 @@ pub struct RuntimeFacts {
 pub trait Sandbox: fmt::Debug + Send + Sync {
     /// Starts a command. `spec.env` is everything beyond the defaults of the runtime, `spec.resources` is final.
     fn exec(&self, spec: ExecSpec) -> Result<RunningCommand>;
+
+    /// The cgroup its processes are in on the host, for people who want to look; `None` without cgroups.
+    fn cgroup(&self) -> Option<PathBuf>;
 
     /// Whether commands can be started. A sandbox that has died by itself is to be replaced.
     fn is_alive(&self) -> bool;

@@ -8,6 +8,7 @@
 //! Invariant: a name is in its final place only when the thing it names is complete. Everything half-made lives under
 //! `staging`, everything given up under `trash`, and both are emptied when a store is opened.
 
+mod acting_owner;
 pub mod archive;
 mod btrfs;
 mod confine;
@@ -17,10 +18,13 @@ mod errors;
 pub mod import;
 mod layered;
 mod local_disk;
+mod mount_attributes;
+mod mount_clone;
 mod open;
 mod overlay;
 pub mod pack;
 mod storage;
+mod translation;
 mod tree_copy;
 mod tree_remove;
 mod tree_usage;
@@ -28,6 +32,7 @@ mod view;
 mod xattrs;
 pub mod zfs;
 
+pub use acting_owner::ActingOwner;
 pub use confine::open_confined;
 pub use diff::DiffEntry;
 pub use errors::snapshot_not_found;
@@ -35,7 +40,7 @@ pub use import::{ImportProgress, ImportSource, import_base};
 pub use open::{OpenedStorage, StorageConfig, ZfsConfig, open};
 
 pub use storage::{
-    BaseLayer, BaseRecord, BaseSource, ForkPoint, LayerDirectory, Space, StagedBase, Storage, StorageFacts,
+    BaseLayer, BaseRecord, BaseSource, ForkPoint, LayerDirectory, Mounted, Space, StagedBase, Storage, StorageFacts,
     StoredSnapshot, Usage, VolumeSpec,
 };
 pub use tree_copy::{CopyOptions, CopySummary, Fidelity, OverlayInternals, copy_tree};

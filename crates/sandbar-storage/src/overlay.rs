@@ -16,11 +16,13 @@ use rustix::{
     fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2},
     io::Errno,
     mount::{
-        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
-        fsconfig_set_string, fsmount, fsopen, mount, move_mount, unmount,
+        FsMountFlags, FsOpenFlags, MountFlags, MoveMountFlags, UnmountFlags, fsconfig_create, fsconfig_set_string,
+        fsmount, fsopen, mount, move_mount, unmount,
     },
 };
 use sandbar_core::{Error, Result};
+
+use crate::mount_attributes::HARMLESS;
 
 /// A read-only directory below and a private writable one above it.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +53,7 @@ pub(crate) fn mount_overlay(overlay: Overlay<'_>, target: BorrowedFd<'_>) -> Res
             }
         }
         fsconfig_create(fd)?;
-        let mounted = fsmount(fd, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+        let mounted = fsmount(fd, FsMountFlags::FSMOUNT_CLOEXEC, HARMLESS)?;
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
         move_mount(&mounted, "", target, "", flags)
     };

@@ -7,7 +7,9 @@ use std::{
 };
 
 use jiff::Timestamp;
-use sandbar_core::{BaseName, ByteCount, Capability, LaterSnapshots, Result, SessionId, SnapshotName, StorageKind};
+use sandbar_core::{
+    BaseName, ByteCount, Capability, LaterSnapshots, OwnerMap, Result, SessionId, SnapshotName, StorageKind,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::TreeView;
@@ -69,9 +71,23 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// the caller has stopped what ran on it.
     fn rollback(&self, volume: &SessionId, name: &SnapshotName, later: LaterSnapshots) -> Result<()>;
 
-    /// Makes the volume's tree visible in the calling thread's mount namespace and returns its root. Mounting twice
-    /// is fine.
-    fn mount(&self, volume: &SessionId) -> Result<PathBuf>;
+    /// Makes the volume's tree visible in the calling thread's mount namespace. Device nodes open nothing there, and
+    /// setuid bits raise nobody.
+    ///
+    /// With `owners`, owner `n` on disk is `first + n` in the mounted tree, in everything it is made of, and what is
+    /// made by `first + n` belongs to `n` on disk; snapshots, forks, [`view`](Self::view) and packs only know those on
+    /// disk. Nobody outside the map can make anything there, the host's root included: see
+    /// [`ActingOwner`](crate::ActingOwner). Where kernel or file system cannot translate, the tree is mounted as it is
+    /// on disk, and [`Mounted::translated`] says so.
+    ///
+    /// Mounting twice with the same owners is fine. With others, the new mount takes the place of the old one; the
+    /// caller has stopped what ran on it.
+    fn mount_as(&self, volume: &SessionId, owners: Option<&OwnerMap>) -> Result<Mounted>;
+
+    /// [`mount_as`](Self::mount_as) with the owners on disk; returns the root.
+    fn mount(&self, volume: &SessionId) -> Result<PathBuf> {
+        self.mount_as(volume, None).map(|mounted| mounted.root)
+    }
 
     fn unmount(&self, volume: &SessionId) -> Result<()>;
 
@@ -99,6 +115,14 @@ pub trait Storage: fmt::Debug + Send + Sync {
 
     /// Unmounts everything this store mounted in the calling thread's namespace and lets go of the pool. Data stays.
     fn close(&self) -> Result<()>;
+}
+
+/// A volume's tree in the mount namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    pub root: PathBuf,
+    /// Whether owners are those of the map that was asked for.
+    pub translated: bool,
 }
 
 /// A moment in a volume's life.

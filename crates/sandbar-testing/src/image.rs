@@ -18,6 +18,8 @@ pub enum FileSystem {
     Ext4,
     /// In memory; `mkfs` is not needed.
     Tmpfs,
+    /// An overlay, which cannot carry another one.
+    Overlay,
 }
 
 /// A mounted file system. Call [`private_mounts`](crate::private_mounts) first.
@@ -36,13 +38,23 @@ impl Image {
             run("mount", &["-t", "tmpfs", "-o", &size, "sandbar-test", path_text(&directory)]);
             return Self { directory };
         }
+        if kind == FileSystem::Overlay {
+            let part = |name: &str| {
+                let path = scratch.join(format!("overlay-{name}"));
+                fs::create_dir(&path).unwrap();
+                path_text(&path).to_owned()
+            };
+            let options = format!("lowerdir={},upperdir={},workdir={}", part("lower"), part("upper"), part("work"));
+            run("mount", &["-t", "overlay", "-o", &options, "sandbar-test", path_text(&directory)]);
+            return Self { directory };
+        }
         let file = directory.with_extension("image");
         File::create(&file).unwrap().set_len(mebibytes << 20).unwrap();
         let (program, options, mount_options): (&str, &[&str], &str) = match kind {
             FileSystem::Btrfs => ("mkfs.btrfs", &["-q", "-f"], "loop,noatime"),
             FileSystem::Xfs => ("mkfs.xfs", &["-q", "-f", "-m", "reflink=1"], "loop,noatime,prjquota"),
             FileSystem::Ext4 => ("mkfs.ext4", &["-q", "-F", "-O", "^project"], "loop,noatime"),
-            FileSystem::Tmpfs => unreachable!("handled above"),
+            FileSystem::Tmpfs | FileSystem::Overlay => unreachable!("handled above"),
         };
         let mut arguments = options.to_vec();
         arguments.push(path_text(&file));

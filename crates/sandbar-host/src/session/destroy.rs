@@ -29,7 +29,7 @@ impl Inner {
         };
         let intent = self.state.intend(&Intent::Destroy { session: id.clone() })?;
         let outcome = self.state.set_state(id, SessionState::Destroying).and_then(|()| {
-            session.stop()?;
+            let _owners = session.stop()?;
             let _order = session.order_storage();
             self.storage.delete(id)
         });

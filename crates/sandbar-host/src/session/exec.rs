@@ -27,11 +27,11 @@ impl Inner {
         let record = self.usable(id)?;
         // What a call says counts before what the session says, and that before what the image asks for.
         let mut env = self.storage.base(&record.base)?.env;
-        env.extend(record.env);
+        env.extend(record.env.clone());
         env.extend(spec.env);
         spec.env = env;
         spec.resources = spec.resources.or(&record.resources).or(&self.config.default_resources);
-        let mut command = session.sandbox(self)?.exec(spec)?;
+        let mut command = session.sandbox(self, &record)?.exec(spec)?;
         command.hold(ActiveCommand::count(&self.active_commands));
         Ok(command)
     }

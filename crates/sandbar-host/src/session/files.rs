@@ -23,7 +23,7 @@ use rustix::{
 use sandbar_core::{ByteCount, EntryType, Error, ErrorCode, FileStat, Result, SessionId, WriteOptions};
 
 use super::{
-    Session,
+    Root, Session,
     confined::{Tree, absolute, failure, is_a_directory},
 };
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
 impl Host {
     /// Opens a file for reading, following links inside the session.
     pub async fn open_file(&self, id: &SessionId, path: &Path) -> Result<(File, FileStat)> {
-        self.with_tree(id, path, |tree, path| {
+        self.with_tree(id, path, |tree, path, root| {
             let found = tree.reach(path, OFlags::PATH)?;
             let stat = fstat(&found).map_err(|errno| failure(path, errno))?;
             match FileType::from_raw_mode(stat.st_mode) {
@@ -48,29 +48,29 @@ impl Host {
             // Looked at before it is opened: opening a device or a pipe can have effects.
             let file = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
                 .map_err(|error| Error::io(format!("open `{}`", path.display()), error))?;
-            Ok((file, file_stat(path.to_owned(), &stat, None)?))
+            Ok((file, root.seen_inside(file_stat(path.to_owned(), &stat, None)?)))
         })
         .await
     }
 
     /// What is at `path`; a link is not followed.
     pub async fn stat(&self, id: &SessionId, path: &Path) -> Result<FileStat> {
-        self.with_tree(id, path, |tree, path| {
+        self.with_tree(id, path, |tree, path, root| {
             let found = tree.reach(path, OFlags::PATH | OFlags::NOFOLLOW)?;
             let stat = fstat(&found).map_err(|errno| failure(path, errno))?;
             let target = link_target(&found, Path::new(""), &stat).map_err(|errno| failure(path, errno))?;
-            file_stat(path.to_owned(), &stat, target)
+            file_stat(path.to_owned(), &stat, target).map(|stat| root.seen_inside(stat))
         })
         .await
     }
 
     /// Entries below a directory, `depth` levels of them, sorted by path. Links are not followed.
     pub async fn list_dir(&self, id: &SessionId, path: &Path, depth: u32) -> Result<Vec<FileStat>> {
-        self.with_tree(id, path, move |tree, path| {
+        self.with_tree(id, path, move |tree, path, root| {
             let mut entries = Vec::new();
             list(&tree.directory(path)?, path, depth.max(1), &mut entries)?;
             entries.sort_by(|a, b| a.path.cmp(&b.path));
-            Ok(entries)
+            Ok(entries.into_iter().map(|entry| root.seen_inside(entry)).collect())
         })
         .await
     }
@@ -86,14 +86,15 @@ impl Host {
         &self,
         id: &SessionId,
         path: &Path,
-        work: impl FnOnce(&Tree, &Path) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&Tree, &Path, &Root) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (id, path) = (id.clone(), absolute(path)?);
         self.run(move |inner| {
             let session = inner.session(&id)?;
             let _entry = session.gate.enter_shared()?;
             inner.usable(&id)?;
-            work(&Tree::open(&session.root(inner)?)?, &path)
+            let root = session.root(inner)?;
+            work(&Tree::open(&root.path)?, &path, &root)
         })
         .await
     }
@@ -197,7 +198,8 @@ impl FileWriter {
         let _entry = session.gate.enter_shared()?;
         inner.usable(id)?;
         let root = session.root(inner)?;
-        let place = Tree::open(&root)?.place(path, options.create_dirs)?;
+        let _acting = root.act()?;
+        let place = Tree::open(&root.path)?.place(path, options.create_dirs)?;
         let complain = |errno: Errno| failure(path, errno);
         let temporary = PathBuf::from(format!(".sandbar-{}", SessionId::random()));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -212,8 +214,9 @@ impl FileWriter {
             committed: false,
         };
         if let Some(existing) = &place.existing {
-            fchown(&draft.file, Some(Uid::from_raw(existing.st_uid)), Some(Gid::from_raw(existing.st_gid)))
-                .map_err(complain)?;
+            let keep = |owner| root.shown(root.inside(owner));
+            let (user, group) = (Uid::from_raw(keep(existing.st_uid)), Gid::from_raw(keep(existing.st_gid)));
+            fchown(&draft.file, Some(user), Some(group)).map_err(complain)?;
         }
         let draft = Arc::new(Mutex::new(Some(draft)));
         session.remember_draft(&draft);

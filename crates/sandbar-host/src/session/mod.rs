@@ -10,19 +10,18 @@ mod files;
 mod fork;
 mod list;
 mod rollback;
+mod root;
 mod snapshot;
 mod trees;
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use sandbar_core::{Error, ErrorCode, Resources, Result, SessionId, SessionState};
+use sandbar_core::{Error, ErrorCode, OwnerMap, Result, SessionId, SessionState};
 use sandbar_runtime::{Sandbox, SandboxSpec};
 
 pub use files::FileWriter;
 use files::{Draft, SharedDraft};
+use root::Root;
 pub use trees::{TreeReader, TreeWriter};
 
 use crate::{
@@ -44,7 +43,7 @@ pub(crate) struct Session {
 /// What exists only while the host runs.
 #[derive(Debug, Default)]
 struct Live {
-    root: Option<PathBuf>,
+    root: Option<Root>,
     sandbox: Option<Arc<dyn Sandbox>>,
     /// Files being written.
     drafts: Vec<Weak<Mutex<Option<Draft>>>>,
@@ -64,13 +63,13 @@ impl Session {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The root of the mounted tree.
-    fn root(&self, inner: &Inner) -> Result<PathBuf> {
+    /// The mounted tree, mounted when first needed.
+    fn root(&self, inner: &Inner) -> Result<Root> {
         let mut live = self.live();
         if let Some(root) = &live.root {
             return Ok(root.clone());
         }
-        let root = inner.storage.mount(&self.id)?;
+        let root = Root::mount(inner, &self.id)?;
         live.root = Some(root.clone());
         Ok(root)
     }
@@ -83,7 +82,7 @@ impl Session {
     }
 
     /// The sandbox commands run in, started when first needed.
-    fn sandbox(&self, inner: &Inner) -> Result<Arc<dyn Sandbox>> {
+    fn sandbox(&self, inner: &Inner, record: &SessionRecord) -> Result<Arc<dyn Sandbox>> {
         let root = self.root(inner)?;
         let mut live = self.live();
         if let Some(sandbox) = &live.sandbox {
@@ -91,26 +90,28 @@ impl Session {
         }
         let sandbox = inner.runtime.open_sandbox(&SandboxSpec {
             session: &self.id,
-            root: &root,
-            owners: None,
-            resources: &Resources::default(),
-            network: None,
+            root: &root.path,
+            owners: root.owners,
+            resources: &record.resources.clone().or(&inner.config.default_resources),
+            network: record.network,
         })?;
         live.sandbox = Some(Arc::clone(&sandbox));
         Ok(sandbox)
     }
 
-    /// Ends what runs here and gives up files that are half written. The storage takes the tree away when it replaces or deletes it, or when the host stops.
-    pub(crate) fn stop(&self) -> Result<()> {
+    /// Ends what runs here and gives up files that are half written. The storage takes the tree away when it replaces or
+    /// deletes it, or when the host stops; what is returned is kept until then, so that nobody else gets the same
+    /// owners. When something cannot be ended, the sandbox stays, and stopping can be tried again.
+    pub(crate) fn stop(&self) -> Result<Option<Arc<OwnerMap>>> {
         let mut live = self.live();
-        live.root = None;
         for draft in live.drafts.drain(..).filter_map(|draft| draft.upgrade()) {
             files::lock(&draft).take();
         }
-        match live.sandbox.take() {
-            Some(sandbox) => sandbox.stop(),
-            None => Ok(()),
+        if let Some(sandbox) = &live.sandbox {
+            sandbox.stop()?;
         }
+        live.sandbox = None;
+        Ok(live.root.take().and_then(|root| root.owners))
     }
 }
 

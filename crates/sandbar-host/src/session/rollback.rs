@@ -35,10 +35,16 @@ impl Inner {
             )
             .with_hint("leave it out, and later snapshots are dropped"));
         }
-        session.stop()?;
+        let owners = session.stop()?;
         let intent = self.state.intend(&Intent::rollback(id, name, later))?;
         let _order = session.order_storage();
         let outcome = self.storage.rollback(id, name, later);
+        if outcome.is_err()
+            && let Err(error) = self.storage.unmount(id)
+        {
+            tracing::warn!(session = %id, error = error.chain(), "could not unmount a session that was not rolled back");
+        }
+        drop(owners);
         // Also after a failure: the tree is either the old or the new one, but some later snapshots may be gone.
         match outcome {
             Ok(()) => recovery::record_rollback(self, intent, id, name)?,

@@ -9,7 +9,7 @@ use std::{
 use bytes::{Buf as _, Bytes, BytesMut};
 use rustix::fs::OFlags;
 use sandbar_core::{Error, Result, SessionId, TreeSummary};
-use sandbar_storage::archive::{ArchiveReader, ArchiveWriter, UnpackOptions, Unpacker, decompress};
+use sandbar_storage::archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, UnpackOptions, Unpacker, decompress};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::confined::{Tree, absolute};
@@ -31,18 +31,20 @@ impl Host {
                 let session = inner.session(&id)?;
                 let entry = session.gate.enter_shared()?;
                 inner.usable(&id)?;
-                let tree = Tree::open(&session.root(inner)?)?;
+                let root = session.root(inner)?;
+                let tree = Tree::open(&root.path)?;
                 tree.reach(&path, OFlags::PATH | OFlags::NOFOLLOW)?;
                 let parent = tree.directory(path.parent().unwrap_or(Path::new("/")))?;
-                Ok((entry, parent))
+                Ok((entry, parent, root.owners))
             })
             .await?
         };
-        let (entry, parent) = opened;
+        let (entry, parent, owners) = opened;
         let task = tokio::task::spawn_blocking(move || {
             let name = path.file_name().map_or_else(|| PathBuf::from("."), PathBuf::from);
             let archived_as = path.file_name().map(PathBuf::from).unwrap_or_default();
-            let mut writer = ArchiveWriter::new(PieceWriter { sender: sender.clone(), piece: BytesMut::new() });
+            let pieces = PieceWriter { sender: sender.clone(), piece: BytesMut::new() };
+            let mut writer = ArchiveWriter::new(pieces).with_owners(owners);
             let outcome = writer
                 .append_tree(parent.as_fd(), &name, &archived_as)
                 .and_then(|()| writer.finish())
@@ -60,19 +62,26 @@ impl Host {
     /// it, is an error; what came before it stays.
     pub async fn import_tree(&self, id: &SessionId, path: &Path) -> Result<TreeWriter> {
         let (id, path) = (id.clone(), absolute(path)?);
-        let (entry, directory) = self
+        let (entry, root, directory) = self
             .run(move |inner| {
                 let session = inner.session(&id)?;
                 let entry = session.gate.enter_shared()?;
                 inner.usable(&id)?;
-                let tree = Tree::open(&session.root(inner)?)?;
-                Ok((entry, tree.make_directories(&path)?))
+                let root = session.root(inner)?;
+                let _acting = root.act()?;
+                let directory = Tree::open(&root.path)?.make_directories(&path)?;
+                Ok((entry, root, directory))
             })
             .await?;
         let (sender, receiver) = mpsc::channel(WAITING);
         let task = tokio::spawn(blocking(move || {
             let mut pieces = PieceReader { receiver, piece: Bytes::new(), finished: false };
-            let mut unpacker = Unpacker::new(directory, UnpackOptions::CAREFUL);
+            let _acting = root.act()?;
+            let select = |entry: &mut ArchiveEntry| {
+                entry.translate_owners(&|owner| root.shown(owner));
+                true
+            };
+            let mut unpacker = Unpacker::new(directory, UnpackOptions { select: &select, ..UnpackOptions::CAREFUL });
             unpacker.unpack(&mut ArchiveReader::new(decompress(&mut pieces)?))?;
             // Tar ends before its padding does; whoever sends it waits until all of it was taken.
             io::copy(&mut pieces, &mut io::sink()).map_err(|error| Error::io("receive a tree", error))?;

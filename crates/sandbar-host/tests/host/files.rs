@@ -1,7 +1,7 @@
 use std::pin::Pin;
 
 use bytes::Bytes;
-use sandbar_core::{EntryType, ErrorCode, LaterSnapshots, WriteOptions};
+use sandbar_core::{EntryType, ErrorCode, ForkRequest, LaterSnapshots, SessionId, WriteOptions};
 
 use crate::fixture::{HostFixture, snap};
 
@@ -12,7 +12,8 @@ pub(crate) fn a_written_file_is_what_a_command_reads(fixture: &mut HostFixture) 
         let id = fixture.machine("s").await;
         fixture.write(&id, "deep/er/file", "content").await;
         assert_eq!(fixture.shell(&id, "cat deep/er/file; stat -c %a deep/er/file").await.0, "content644\n");
-        fixture.shell(&id, "chown 12:34 deep/er/file; chmod 4751 deep/er/file; ln -s deep/er/file link").await;
+        fixture.import(&id, "deep/er/file", (12, 34), 0o4751).await;
+        fixture.shell(&id, "ln -s deep/er/file link").await;
         fixture.write(&id, "link", "through the link").await;
         let (seen, _) = fixture.shell(&id, "test -L link && cat deep/er/file; stat -c ' %a %u:%g' deep/er/file").await;
         assert_eq!(seen, "through the link 4751 12:34\n");
@@ -25,6 +26,46 @@ pub(crate) fn a_written_file_is_what_a_command_reads(fixture: &mut HostFixture) 
             names,
             ["/workspace/./deep", "/workspace/./deep/er", "/workspace/./deep/er/file", "/workspace/./link"]
         );
+    })
+}
+
+pub(crate) fn owners_are_those_inside_the_session(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        fixture.write(&id, "dir/made", "x").await;
+        fixture.import(&id, "dir/given", (12, 34), 0o644).await;
+        fixture.import(&id, "dir/far", (4_000_000, 4_000_000), 0o644).await;
+        let (command, _) = fixture.shell(&id, "touch dir/by-command; id -u; id -g").await;
+        let command: Vec<u32> = command.lines().map(|line| line.parse().unwrap()).collect();
+        let owners = [("dir", (0, 0)), ("dir/by-command", (command[0], command[1])), ("dir/given", (12, 34))];
+        let owners = owners.into_iter().chain([("dir/made", (0, 0))]).collect::<Vec<_>>();
+        fixture.snapshot(&id, "s").await;
+        let check = async |id: &SessionId| {
+            for (path, (user, group)) in owners.iter().copied() {
+                let (seen, _) = fixture.shell(id, &format!("stat -c %u:%g {path}")).await;
+                assert_eq!(seen, format!("{user}:{group}\n"), "{path}");
+                let stat = fixture.host.stat(id, path.as_ref()).await.unwrap();
+                assert_eq!((stat.uid, stat.gid), (user, group), "{path}");
+            }
+            let listed = fixture.host.list_dir(id, "dir".as_ref(), 1).await.unwrap();
+            let listed: Vec<_> = listed.iter().map(|entry| (entry.uid, entry.gid)).collect();
+            let exported = fixture.exported_owners(id, "dir").await;
+            // A sandbox without room for this one shows it as nobody's, everywhere.
+            let far = listed[1];
+            assert!([(4_000_000, 4_000_000), (65_534, 65_534)].contains(&far), "{far:?}");
+            assert_eq!(fixture.shell(id, "stat -c %u:%g dir/far").await.0, format!("{}:{}\n", far.0, far.1));
+            assert_eq!(listed, [owners[1].1, far, owners[2].1, owners[3].1]);
+            let mut expected: Vec<_> = owners.iter().map(|(path, owner)| ((*path).to_owned(), *owner)).collect();
+            expected.insert(2, ("dir/far".to_owned(), far));
+            let plain = |(path, owner): (String, _)| (path.trim_end_matches('/').to_owned(), owner);
+            assert_eq!(exported.into_iter().map(plain).collect::<Vec<_>>(), expected);
+        };
+        check(&id).await;
+        fixture.host.rollback_session(&id, &snap("s"), LaterSnapshots::Drop).await.unwrap();
+        check(&id).await;
+        let fork = ForkRequest { ids: vec!["f".parse().unwrap()], ..ForkRequest::default() };
+        fixture.host.fork_session(&id, fork).await.unwrap();
+        check(&"f".parse().unwrap()).await;
     })
 }
 

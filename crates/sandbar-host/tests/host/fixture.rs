@@ -5,6 +5,7 @@ use sandbar_core::{
     BaseName, ExecEvent, ExecSpec, RuntimeKind, SessionId, SessionInfo, SessionSpec, SnapshotName, StorageKind,
 };
 use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
+use sandbar_storage::archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, EntryKind};
 use sandbar_testing::{Backend, StorageFixture};
 
 /// A host over a storage of its own, in a mount namespace of its own.
@@ -19,17 +20,17 @@ type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl HostFixture {
     /// Runs a case on a fresh host and stops the host afterwards.
-    pub(crate) fn run(backend: Backend, case: impl for<'a> FnOnce(&'a mut Self) -> Case<'a>) {
+    pub(crate) fn run(backend: Backend, runtime: RuntimeKind, case: impl for<'a> FnOnce(&'a mut Self) -> Case<'a>) {
         let storage = StorageFixture::new(backend);
         // The fixture only lends its place; the host opens it by itself.
         storage.storage.close().unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
-        runtime.block_on(async {
+        let executor = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
+        executor.block_on(async {
             let kind = storage.config.choice.unwrap();
             let config = HostConfig {
                 data_dir: storage.scratch().join("data"),
                 storage_backend: StorageChoice::Named(kind),
-                container_runtime: RuntimeChoice::Named(RuntimeKind::None),
+                container_runtime: RuntimeChoice::Named(runtime),
                 sessions_root_dir: Some(storage.config.directory.clone()),
                 pool_name: storage.config.zfs.as_ref().map(|zfs| zfs.pool.clone()),
                 pool_image_limit: storage.config.pool_image_limit,
@@ -109,6 +110,41 @@ impl HostFixture {
                 None
             }
         }
+    }
+
+    /// Sends one file as a tree of its own, and so with an owner.
+    pub(crate) async fn import(&self, id: &SessionId, path: &str, owner: (u32, u32), mode: u32) {
+        let entry = ArchiveEntry {
+            path: path.as_bytes().to_vec(),
+            kind: EntryKind::File,
+            mode,
+            uid: owner.0,
+            gid: owner.1,
+            modified: rustix::fs::Timespec { tv_sec: 1_500_000_000, tv_nsec: 0 },
+            size: 0,
+            segments: None,
+            xattrs: Vec::new(),
+        };
+        let mut archive = ArchiveWriter::new(Vec::new());
+        archive.append(&entry, &mut std::io::empty()).unwrap();
+        let mut writer = self.host.import_tree(id, ".".as_ref()).await.unwrap();
+        writer.write(archive.finish().unwrap().0.into()).await.unwrap();
+        writer.finish().await.unwrap();
+    }
+
+    /// What is in the tree at `path`, by name and owner.
+    pub(crate) async fn exported_owners(&self, id: &SessionId, path: &str) -> Vec<(String, (u32, u32))> {
+        let mut reader = self.host.export_tree(id, path.as_ref()).await.unwrap();
+        let mut tar = Vec::new();
+        while let Some(piece) = reader.next().await {
+            tar.extend_from_slice(&piece.unwrap());
+        }
+        let mut archive = ArchiveReader::new(&tar[..]);
+        let mut found = Vec::new();
+        while let Some(entry) = archive.next_entry().unwrap() {
+            found.push((String::from_utf8(entry.path).unwrap(), (entry.uid, entry.gid)));
+        }
+        found
     }
 
     pub(crate) async fn snapshot(&self, id: &SessionId, name: &str) {

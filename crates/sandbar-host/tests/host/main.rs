@@ -1,4 +1,4 @@
-//! A host on every storage: what it does, what it refuses, what it remembers.
+//! A host on every storage and runtime: what it does, what it refuses, what it remembers.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -12,25 +12,30 @@ mod recovery;
 mod sessions;
 mod snapshots;
 
-macro_rules! on_every_storage {
+macro_rules! on_every_host {
     ($($module:ident: $($case:ident),* $(,)?;)*) => {
-        on_every_storage!(@storage btrfs, BtrfsImage, $($module: $($case),*;)*);
-        on_every_storage!(@storage local_disk, LocalDiskExt4, $($module: $($case),*;)*);
-        on_every_storage!(@storage zfs, Zfs, $($module: $($case),*;)*);
+        on_every_host!(@host btrfs_native, BtrfsImage, Native, $($module: $($case),*;)*);
+        on_every_host!(@host btrfs_none, BtrfsImage, None, $($module: $($case),*;)*);
+        on_every_host!(@host local_disk_native, LocalDiskExt4, Native, $($module: $($case),*;)*);
+        on_every_host!(@host local_disk_none, LocalDiskExt4, None, $($module: $($case),*;)*);
+        on_every_host!(@host zfs_native, Zfs, Native, $($module: $($case),*;)*);
+        on_every_host!(@host zfs_none, Zfs, None, $($module: $($case),*;)*);
     };
-    (@storage $storage:ident, $variant:ident, $($module:ident: $($case:ident),*;)*) => {
-        mod $storage {
+    (@host $name:ident, $storage:ident, $runtime:ident, $($module:ident: $($case:ident),*;)*) => {
+        mod $name {
             $($(
                 #[test]
                 fn $case() {
-                    crate::fixture::HostFixture::run(sandbar_testing::Backend::$variant, crate::$module::$case);
+                    let storage = sandbar_testing::Backend::$storage;
+                    let runtime = sandbar_core::RuntimeKind::$runtime;
+                    crate::fixture::HostFixture::run(storage, runtime, crate::$module::$case);
                 }
             )*)*
         }
     };
 }
 
-on_every_storage! {
+on_every_host! {
     sessions:
         a_session_is_made_listed_and_destroyed,
         the_host_base_is_made_when_first_asked_for,
@@ -59,6 +64,7 @@ on_every_storage! {
         a_fork_survives_its_source;
     files:
         a_written_file_is_what_a_command_reads,
+        owners_are_those_inside_the_session,
         links_lead_nowhere_outside,
         a_dropped_writer_changes_nothing,
         a_writer_notices_a_rollback,

@@ -1,7 +1,7 @@
 //! The host's end of the conversation with an init.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
@@ -40,6 +40,8 @@ pub(crate) struct InitLink {
     orders: Mutex<Connection>,
     /// Another one after the box has moved.
     events: Mutex<Arc<OwnedFd>>,
+    /// Held by who asks for a report.
+    asking: Mutex<()>,
     state: Arc<Mutex<State>>,
     gone: watch::Receiver<bool>,
 }
@@ -47,7 +49,8 @@ pub(crate) struct InitLink {
 #[derive(Debug, Default)]
 struct State {
     running: HashMap<u64, oneshot::Sender<Ended>>,
-    pong: Option<oneshot::Sender<()>>,
+    /// Those who wait for a report, in the order they asked.
+    reports: VecDeque<oneshot::Sender<u64>>,
     /// While the box moves: requests to be sent when it has arrived.
     held_back: Option<Vec<Vec<u8>>>,
     /// While the box moves: the socket events come through from then on.
@@ -79,7 +82,7 @@ impl InitLink {
     /// Goes on with an init that has been serving before.
     pub(crate) fn resume(sockets: [UnixStream; 2]) -> Result<Self> {
         let link = Self::listen_on(sockets)?;
-        link.wait_for_pong()?;
+        link.settle()?;
         Ok(link)
     }
 
@@ -91,7 +94,7 @@ impl InitLink {
         let (gone_sender, gone) = watch::channel(false);
         tokio::spawn(listen(readable, Arc::clone(&state), gone_sender));
         let orders = Mutex::new(Connection::new(orders.into()));
-        Ok(Self { orders, events: Mutex::new(Arc::new(events)), state, gone })
+        Ok(Self { orders, events: Mutex::new(Arc::new(events)), asking: Mutex::default(), state, gone })
     }
 
     fn events(&self) -> Arc<OwnedFd> {
@@ -125,8 +128,12 @@ impl InitLink {
         lock(&self.state).running.remove(&number);
         match answer {
             Ok(Some(ExecAnswer::NotStarted { stage, errno })) => Ok(Err((stage, io::Error::from_raw_os_error(errno)))),
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::io("talk to the sandbox", error)),
-            _ => Err(gone()),
+            Ok(_) => Err(gone()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EPIPE | libc::ECONNRESET) => Err(gone()),
+                Some(libc::E2BIG) => Ok(Err((Stage::Exec, error))),
+                _ => Err(Error::io("talk to the sandbox", error)),
+            },
         }
     }
 
@@ -149,17 +156,29 @@ impl InitLink {
         send_frame(self.events().as_fd(), frame, &[]).map_err(|error| Error::io("talk to the sandbox", error))
     }
 
-    /// Waits until init has done everything it was asked for.
-    fn wait_for_pong(&self) -> Result<()> {
-        let (sender, pong) = oneshot::channel();
-        lock(&self.state).pong = Some(sender);
-        self.send(&Request::Ping.encode())?;
-        let waiting = async { tokio::time::timeout(PATIENCE, pong).await };
-        match tokio::runtime::Handle::current().block_on(waiting) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(gone()),
-            Err(_) => Err(Error::new(ErrorCode::Timeout, "the sandbox does not answer")),
-        }
+    /// How many processes there are beside init; answered when init has done everything it was asked for before.
+    pub(crate) fn count_processes(&self) -> Result<u64> {
+        let (sender, report) = oneshot::channel();
+        self.ask_for_report(sender, Self::tell)?;
+        wait_for_report(report)
+    }
+
+    /// Waits until init has done everything it was asked for, also while nobody else may ask it for anything.
+    fn settle(&self) -> Result<()> {
+        let (sender, report) = oneshot::channel();
+        self.ask_for_report(sender, |link, request| link.send(&request.encode()))?;
+        wait_for_report(report).map(drop)
+    }
+
+    /// Asks in the order in which the answers are waited for.
+    fn ask_for_report(
+        &self,
+        sender: oneshot::Sender<u64>,
+        ask: impl FnOnce(&Self, &Request) -> Result<()>,
+    ) -> Result<()> {
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        lock(&self.state).reports.push_back(sender);
+        ask(self, &Request::Report).inspect_err(|_| drop(lock(&self.state).reports.pop_back()))
     }
 
     /// Has the box move: `transfer` ends it where it is and returns the sockets it is reached through from then on. What
@@ -168,10 +187,10 @@ impl InitLink {
         // Who has it has no order under way.
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         lock(&self.state).held_back = Some(Vec::new());
-        let outcome = self.wait_for_pong().and_then(|()| self.hand_over(transfer));
+        let outcome = self.settle().and_then(|()| self.hand_over(transfer));
         let outcome = outcome.and_then(|socket| {
             *orders = Connection::new(socket.into());
-            self.wait_for_pong()
+            self.settle()
         });
         let held_back = lock(&self.state).held_back.take().unwrap_or_default();
         for frame in held_back {
@@ -224,6 +243,15 @@ impl InitLink {
     }
 }
 
+fn wait_for_report(report: oneshot::Receiver<u64>) -> Result<u64> {
+    let waiting = async { tokio::time::timeout(PATIENCE, report).await };
+    match tokio::runtime::Handle::current().block_on(waiting) {
+        Ok(Ok(processes)) => Ok(processes),
+        Ok(Err(_)) => Err(gone()),
+        Err(_) => Err(Error::new(ErrorCode::Timeout, "the sandbox does not answer")),
+    }
+}
+
 /// Waits until the box stands.
 pub(crate) fn wait_until_ready([_, events]: &[UnixStream; 2]) -> Result<()> {
     let failed = |error: io::Error| Error::io("set up the sandbox", error);
@@ -237,7 +265,7 @@ pub(crate) fn wait_until_ready([_, events]: &[UnixStream; 2]) -> Result<()> {
             let cause = io::Error::from_raw_os_error(errno);
             Err(Error::io(format!("set up the sandbox: {}", step.to_string_lossy()), cause))
         }
-        Event::Exited { .. } | Event::Pong => Err(Error::internal("the sandbox began with something else")),
+        Event::Exited { .. } | Event::Report { .. } => Err(Error::internal("the sandbox began with something else")),
     }
 }
 
@@ -268,7 +296,7 @@ async fn listen(mut socket: AsyncFd<OwnedFd>, state: Arc<Mutex<State>>, gone: wa
     }
     let mut state = lock(&state);
     state.is_gone = true;
-    state.pong = None;
+    state.reports.clear();
     state.running.clear();
     let _ = gone.send(true);
 }
@@ -305,9 +333,9 @@ async fn hear(socket: &AsyncFd<OwnedFd>, incoming: &mut Incoming, state: &Mutex<
                         let _ = waiting.send(ended);
                     }
                 }
-                Event::Pong => {
-                    if let Some(waiting) = state.pong.take() {
-                        let _ = waiting.send(());
+                Event::Report { processes } => {
+                    if let Some(waiting) = state.reports.pop_front() {
+                        let _ = waiting.send(processes);
                     }
                 }
                 Event::Ready => {}

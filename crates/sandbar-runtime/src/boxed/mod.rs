@@ -6,5 +6,5 @@ mod pipes;
 mod sandbox;
 
 pub(crate) use link::{InitLink, LinkSockets, wait_until_ready};
-pub(crate) use pipes::{NamedPipes, PipeDirectory};
-pub(crate) use sandbox::{BoxSandbox, RunningNumbers};
+pub(crate) use pipes::{CommandStreams, NamedPipes, PipeDirectory};
+pub(crate) use sandbox::{BoxSandbox, RunningNumbers, Walls};

@@ -5,16 +5,13 @@ use std::{
     ffi::CString,
     fs::{self, File},
     io,
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::fs::chown,
-    },
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, mknodat, openat},
+    fs::{CWD, FileType, Gid, Mode, OFlags, Uid, mknodat, openat},
     pipe::{PipeFlags, pipe_with},
 };
 
@@ -34,9 +31,14 @@ pub(crate) enum CommandStreams {
 
 impl CommandStreams {
     /// The pipes of a command, and its number; `next` says which one is free.
-    pub(super) fn make(&self, stdin: StdinMode, next: impl FnOnce() -> u64) -> io::Result<(u64, Pipes)> {
+    pub(super) fn make(
+        &self,
+        stdin: StdinMode,
+        owner: Option<u32>,
+        next: impl FnOnce() -> u64,
+    ) -> io::Result<(u64, Pipes)> {
         match self {
-            Self::Passed => Ok((next(), Pipes::passed(stdin)?)),
+            Self::Passed => Ok((next(), Pipes::passed(stdin, owner)?)),
             Self::Named(directory) => {
                 let prepared = lock(&directory.prepared).take();
                 let ends = prepared.map_or_else(|| NamedEnds::open(directory.make(next())?), Ok)?;
@@ -93,8 +95,15 @@ pub(super) struct OurEnds {
 }
 
 impl Pipes {
-    fn passed(stdin: StdinMode) -> io::Result<Self> {
-        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+    /// `owner` is root in the box: it may open its streams again by name, as in `> /dev/stderr`.
+    fn passed(stdin: StdinMode, owner: Option<u32>) -> io::Result<Self> {
+        let pipe = || {
+            let ends = pipe_with(PipeFlags::CLOEXEC)?;
+            if let Some(owner) = owner {
+                rustix::fs::fchown(&ends.0, Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)))?;
+            }
+            io::Result::Ok(ends)
+        };
         let (stdin_reader, stdin_writer) = match stdin {
             StdinMode::Null => (OwnedFd::from(File::open("/dev/null")?), None),
             StdinMode::Piped => pipe().map(|(reader, writer)| (reader, Some(writer)))?,
@@ -150,8 +159,6 @@ pub(crate) struct PipeDirectory {
     on_host: PathBuf,
     /// As init sees it.
     inside: String,
-    /// Who init is: nobody else in the box can open a pipe again.
-    owner: Option<u32>,
     /// Commands that have their pipes.
     live: Arc<Mutex<BTreeSet<u64>>>,
     /// Those of the next command.
@@ -159,8 +166,8 @@ pub(crate) struct PipeDirectory {
 }
 
 impl PipeDirectory {
-    pub(crate) fn new(on_host: PathBuf, inside: &str, owner: Option<u32>) -> Self {
-        Self { on_host, inside: inside.to_owned(), owner, live: Arc::default(), prepared: Mutex::default() }
+    pub(crate) fn new(on_host: PathBuf, inside: &str) -> Self {
+        Self { on_host, inside: inside.to_owned(), live: Arc::default(), prepared: Mutex::default() }
     }
 
     /// Makes the pipes of a command that ran in a box elsewhere; nobody waits for what it writes.
@@ -199,11 +206,7 @@ impl PipeDirectory {
         let inside = CString::new(format!("{}/{number}", self.inside)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let made = NamedPipes { number, on_host, inside, live: Arc::clone(&self.live) };
         for name in NamedPipes::NAMES {
-            let path = made.on_host.join(name);
-            mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
-            if self.owner.is_some() {
-                chown(&path, self.owner, self.owner)?;
-            }
+            mknodat(CWD, made.on_host.join(name), FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
         }
         Ok(made)
     }

@@ -6,13 +6,14 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
+    path::PathBuf,
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use sandbar_core::{ByteCount, Error, ErrorCode, Result};
+use sandbar_core::{ByteCount, Error, ErrorCode, OwnerMap, Result};
 use tokio::{
     net::unix::pipe::{Receiver, Sender},
     sync::{mpsc, oneshot},
@@ -23,7 +24,7 @@ use super::{
     InitLink,
     command_control::CommandControl,
     link::{Refusal, StartedCommand},
-    pipes::{AdoptedPipes, CommandStreams, OurEnds, PipeDirectory},
+    pipes::{AdoptedPipes, CommandStreams, OurEnds},
 };
 use crate::{
     ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle,
@@ -46,36 +47,52 @@ pub(crate) struct RunningNumbers {
     pub(crate) with_pipes: Vec<u64>,
 }
 
+/// What is around a box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walls {
+    /// A process namespace of its own: the kernel ends everything with its init.
+    Namespaces,
+    /// Another kernel: init keeps the processes of a command together, since the host cannot see them.
+    Guest,
+    /// Nothing.
+    None,
+}
+
 /// Commands of one session.
 #[derive(Debug)]
 pub(crate) struct BoxSandbox {
     link: Arc<InitLink>,
     groups: Option<Arc<SessionLease>>,
-    /// Init keeps the processes of a command together, because the host cannot see them.
-    init_keeps_groups: bool,
+    walls: Walls,
     streams: CommandStreams,
     next: AtomicU64,
     /// Taken shared by every start, so that none slips through a stop.
     is_stopped: RwLock<bool>,
     stop: CancellationToken,
     supervisors: TaskTracker,
-    /// Kept as long as the sandbox lives.
-    _held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
+    /// Whose users the commands are, where they are not the host's. Kept as long as the sandbox lives.
+    owners: Option<Arc<OwnerMap>>,
 }
 
 impl BoxSandbox {
-    /// A box whose processes the host sees.
     pub(crate) fn new(
         link: InitLink,
-        groups: Option<SessionLease>,
-        held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
+        walls: Walls,
+        groups: Option<Arc<SessionLease>>,
+        streams: CommandStreams,
+        owners: Option<Arc<OwnerMap>>,
     ) -> Self {
-        Self::over(link, groups.map(Arc::new), false, CommandStreams::Passed, held)
-    }
-
-    /// A box with another kernel.
-    pub(crate) fn in_guest(link: InitLink, groups: Option<Arc<SessionLease>>, pipes: PipeDirectory) -> Self {
-        Self::over(link, groups, true, CommandStreams::Named(pipes), None)
+        Self {
+            link: Arc::new(link),
+            groups,
+            walls,
+            streams,
+            next: AtomicU64::new(1),
+            is_stopped: RwLock::new(false),
+            stop: CancellationToken::new(),
+            supervisors: TaskTracker::new(),
+            owners,
+        }
     }
 
     /// Has the box move. `transfer` ends it where it is and returns the sockets it is reached through from then on; see
@@ -109,34 +126,9 @@ impl BoxSandbox {
         Ok(())
     }
 
-    fn over(
-        link: InitLink,
-        groups: Option<Arc<SessionLease>>,
-        init_keeps_groups: bool,
-        streams: CommandStreams,
-        held: Option<Arc<dyn std::fmt::Debug + Send + Sync>>,
-    ) -> Self {
-        Self {
-            link: Arc::new(link),
-            groups,
-            init_keeps_groups,
-            streams,
-            next: AtomicU64::new(1),
-            is_stopped: RwLock::new(false),
-            stop: CancellationToken::new(),
-            supervisors: TaskTracker::new(),
-            _held: held,
-        }
-    }
-
-    /// Removes the groups of commands that have ended, when they have become many; after the caller has its answer.
-    fn tidy(&self) {
-        const MANY: u64 = 64;
-        let Some(groups) = self.groups.as_ref().filter(|_| !self.init_keeps_groups) else { return };
-        if self.next.load(Ordering::Relaxed).is_multiple_of(MANY) {
-            let groups = Arc::clone(groups);
-            self.supervisors.spawn_blocking(move || groups.thin_out());
-        }
+    /// How many processes there are, where only init can count them.
+    pub(crate) fn count_processes(&self) -> Result<u64> {
+        self.link.count_processes()
     }
 
     fn next_number(&self) -> u64 {
@@ -151,9 +143,19 @@ impl BoxSandbox {
         }
     }
 
+    /// Removes the groups of commands that have ended, when they have become many; after the caller has its answer.
+    fn tidy(&self) {
+        const MANY: u64 = 64;
+        let Some(groups) = self.groups.as_ref().filter(|_| self.walls != Walls::Guest) else { return };
+        if self.next.load(Ordering::Relaxed).is_multiple_of(MANY) {
+            let groups = Arc::clone(groups);
+            self.supervisors.spawn_blocking(move || groups.thin_out());
+        }
+    }
+
     fn command_group(&self, spec: &ExecSpec) -> io::Result<Option<Arc<CommandGroup>>> {
         match &self.groups {
-            Some(groups) if !self.init_keeps_groups => groups.command(&spec.resources).map(Some),
+            Some(groups) if self.walls != Walls::Guest => groups.command(&spec.resources).map(Some),
             _ => Ok(None),
         }
     }
@@ -161,7 +163,8 @@ impl BoxSandbox {
     fn start(&self, spec: &ExecSpec, invocation: Invocation, cwd: &str) -> Result<RunningCommand> {
         let io_failed = |error: io::Error| Error::io(format!("start `{}`", spec.argv[0].escape_debug()), error);
         let group = self.command_group(spec).map_err(io_failed)?;
-        let (number, pipes) = self.streams.make(spec.stdin, || self.next_number()).map_err(io_failed)?;
+        let owner = self.owners.as_ref().map(|owners| owners.first());
+        let (number, pipes) = self.streams.make(spec.stdin, owner, || self.next_number()).map_err(io_failed)?;
         let doors: Vec<BorrowedFd<'_>> = group.iter().flat_map(|group| group.doors()).collect();
         let order = ExecOrder {
             number,
@@ -174,7 +177,7 @@ impl BoxSandbox {
             streams: pipes.place(),
             group: match &group {
                 Some(_) => GroupPlace::Passed,
-                None if self.init_keeps_groups => GroupPlace::Own,
+                None if self.walls == Walls::Guest => GroupPlace::Own,
                 None => GroupPlace::Nowhere,
             },
             attach: u8::try_from(doors.len()).unwrap_or_default(),
@@ -223,7 +226,7 @@ impl BoxSandbox {
             ended: started.ended,
             control: Arc::clone(&control) as Arc<dyn crate::command::Control>,
             group,
-            whole_box: self.groups.clone().filter(|_| self.init_keeps_groups),
+            whole_box: self.groups.clone().filter(|_| self.walls == Walls::Guest),
             stdout: OutputStream::new(Receiver::from_owned_fd(ours.stdout)?, ExecEvent::Stdout, limit),
             stderr: OutputStream::new(Receiver::from_owned_fd(ours.stderr)?, ExecEvent::Stderr, limit),
             stdin,
@@ -242,6 +245,11 @@ impl BoxSandbox {
             process: control,
             held: None,
         })
+    }
+
+    /// Whether it would not end, or not with all it started, because its init ends.
+    fn must_be_killed(&self, groups: &SessionGroups) -> bool {
+        self.walls != Walls::Namespaces || groups.is_frozen()
     }
 
     fn groups(&self) -> Result<&SessionGroups> {
@@ -266,6 +274,10 @@ impl Sandbox for BoxSandbox {
         Ok(running)
     }
 
+    fn cgroup(&self) -> Option<PathBuf> {
+        self.groups.as_ref().map(|groups| groups.directory().to_owned())
+    }
+
     fn is_alive(&self) -> bool {
         !self.link.is_gone()
     }
@@ -283,13 +295,16 @@ impl Sandbox for BoxSandbox {
     }
 
     fn stop(&self) -> Result<()> {
-        *self.is_stopped.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.cancel();
         let tokio = tokio::runtime::Handle::current();
-        if let Some(groups) = &self.groups {
+        if let Some(groups) = &self.groups
+            && self.must_be_killed(groups)
+        {
+            // First, since a start may be waiting for an init that is frozen, and we for the start.
             let _ = groups.kill();
         }
         self.link.hang_up();
+        *self.is_stopped.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.supervisors.close();
         tokio.block_on(async {
             self.supervisors.wait().await;
@@ -305,6 +320,11 @@ impl Sandbox for BoxSandbox {
 impl Drop for BoxSandbox {
     fn drop(&mut self) {
         self.stop.cancel();
+        if let Some(groups) = &self.groups
+            && self.must_be_killed(groups)
+        {
+            let _ = groups.kill();
+        }
         self.link.hang_up();
     }
 }

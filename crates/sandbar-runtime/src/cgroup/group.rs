@@ -7,6 +7,7 @@ use std::{
         unix::fs::chown,
     },
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -19,10 +20,16 @@ use rustix::{
 /// long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long processes that are about to end may take before they are ended.
+const GRACE: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 pub(crate) struct Group {
     directory: PathBuf,
     handle: OwnedFd,
+    /// A killed group stays deadly: kernels (6.14 to at least 6.18) compare the number of kills of the group a process
+    /// is started in with that of its parent's group, and end it at birth when they differ.
+    was_killed: AtomicBool,
 }
 
 impl Group {
@@ -36,7 +43,7 @@ impl Group {
     pub(super) fn at(directory: PathBuf) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = openat(CWD, &directory, flags, Mode::empty())?;
-        Ok(Self { directory, handle })
+        Ok(Self { directory, handle, was_killed: AtomicBool::new(false) })
     }
 
     pub(super) fn child(&self, name: &str) -> io::Result<Self> {
@@ -81,6 +88,7 @@ impl Group {
 
     /// Ends every process in the group and below it. They may take a moment to be gone.
     pub(crate) fn kill(&self) -> io::Result<()> {
+        self.was_killed.store(true, Ordering::SeqCst);
         match fs::write(self.directory.join("cgroup.kill"), "1") {
             // Kernels before 5.14: one process at a time, until no new one appears.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.directory.exists() => {
@@ -144,13 +152,24 @@ impl Group {
 
     /// Ends everything in the group, waits until it is gone, and removes the group.
     pub(super) fn end(&self) -> io::Result<()> {
-        self.empty()?;
+        self.wait_for("populated 0", Self::kill)?;
         self.remove()
     }
 
-    /// Ends everything in the group and waits until it is gone.
+    /// Waits until nothing runs in the group; what does not end by itself soon is ended.
     pub(super) fn empty(&self) -> io::Result<()> {
-        self.wait_for("populated 0", Self::kill)
+        let grace = Instant::now() + GRACE;
+        self.wait_for(
+            "populated 0",
+            |group| {
+                if group.was_killed() || Instant::now() >= grace { group.kill() } else { Ok(()) }
+            },
+        )
+    }
+
+    /// Whether it must not be used again.
+    pub(super) fn was_killed(&self) -> bool {
+        self.was_killed.load(Ordering::SeqCst)
     }
 
     /// Removes an empty group with the empty groups below it; an error when something still runs in it.

@@ -3,9 +3,10 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::Path,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -32,10 +33,18 @@ pub(crate) struct SessionGroups {
     next: AtomicU64,
     /// Those of commands that may still have something running, and those that wait for the next command.
     commands: Mutex<Vec<Arc<CommandGroup>>>,
-    /// Of groups that were removed.
-    oom_kills: AtomicU64,
+    /// What groups that were removed have counted.
+    ended: Counts,
     /// What earlier sessions in these groups used, which the kernel goes on counting.
     before: SandboxStats,
+    is_frozen: AtomicBool,
+}
+
+/// What the kernel counts for the group of a command alone.
+#[derive(Debug, Default)]
+struct Counts {
+    oom_kills: AtomicU64,
+    refused_forks: AtomicU64,
 }
 
 impl SessionGroups {
@@ -55,8 +64,9 @@ impl SessionGroups {
             limits: Resources::default(),
             next: AtomicU64::new(1),
             commands: Mutex::default(),
-            oom_kills: AtomicU64::new(0),
+            ended: Counts::default(),
             before: SandboxStats::default(),
+            is_frozen: AtomicBool::new(false),
         };
         // CPU time is counted by the kernel anyway; its group is made when somebody asks for a limit.
         for beside in groups.beside.iter().filter(|beside| beside.controller != Controller::Cpu) {
@@ -92,6 +102,11 @@ impl SessionGroups {
         }
         let beside = self.beside.iter().find(|beside| beside.controller == controller);
         beside.map(|beside| Ok((beside.group()?, false))).transpose()
+    }
+
+    /// Where all of it is.
+    pub(crate) fn directory(&self) -> &Path {
+        self.unified.directory()
     }
 
     /// Where init is started. It must go to its [`room`](Self::room) before commands come: a group with controllers has
@@ -131,7 +146,7 @@ impl SessionGroups {
         };
         let is_plain = own == Resources::default();
         let mut commands = self.commands();
-        if is_plain && let Some(free) = commands.iter().find(|group| group.is_plain && is_free(group)) {
+        if is_plain && let Some(free) = commands.iter().find(|group| group.is_reusable() && is_free(group)) {
             free.begin();
             return Ok(Arc::clone(free));
         }
@@ -148,14 +163,15 @@ impl SessionGroups {
             if !is_free(group) {
                 return true;
             }
-            if group.is_plain && kept < spare {
+            if group.is_reusable() && kept < spare {
                 kept += 1;
                 return true;
             }
-            let kills = group.oom_kills_ever();
+            let (oom_kills, refused_forks) = (group.oom_kills_ever(), group.refused_forks());
             let removed = group.remove();
             if removed {
-                self.oom_kills.fetch_add(kills, Ordering::Relaxed);
+                self.ended.oom_kills.fetch_add(oom_kills, Ordering::Relaxed);
+                self.ended.refused_forks.fetch_add(refused_forks, Ordering::Relaxed);
             }
             !removed
         });
@@ -198,15 +214,23 @@ impl SessionGroups {
             }
         }
         let memory_inside = self.inside.contains(&Controller::Memory);
-        Ok(CommandGroup { unified, beside, memory_inside, is_plain, oom_kills_before: AtomicU64::new(0) })
+        let pids_inside = self.inside.contains(&Controller::Pids);
+        Ok(CommandGroup { unified, beside, memory_inside, pids_inside, is_plain, oom_kills_before: AtomicU64::new(0) })
     }
 
     pub(crate) fn freeze(&self) -> io::Result<()> {
+        self.is_frozen.store(true, Ordering::SeqCst);
         self.unified.freeze()
     }
 
     pub(crate) fn thaw(&self) -> io::Result<()> {
-        self.unified.thaw()
+        self.unified.thaw()?;
+        self.is_frozen.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.is_frozen.load(Ordering::SeqCst)
     }
 
     /// What the session uses and has used.
@@ -221,14 +245,19 @@ impl SessionGroups {
         }
     }
 
-    /// Ends everything in the session, and waits until it is gone.
+    /// Waits until everything in the session has ended, and ends what does not by itself.
     pub(crate) fn empty(&self) -> io::Result<()> {
         self.unified.empty()
     }
 
     /// As new, for another session.
     pub(super) fn reset(&mut self) -> io::Result<()> {
-        self.unified.thaw()?;
+        if self.unified.was_killed() {
+            return Err(io::Error::other("its groups were killed"));
+        }
+        if self.is_frozen() {
+            self.thaw()?;
+        }
         self.tidy(SPARE);
         self.limits = Resources::default();
         for controller in Controller::ALL {
@@ -254,14 +283,15 @@ impl SessionGroups {
             memory_peak: memory("memory.max_usage_in_bytes", "memory.peak"),
             // Init is not the session's.
             processes: pids.and_then(|group| group.number("pids.current")).map(|count| count.saturating_sub(1)),
-            refused_forks: pids.and_then(|group| group.keyed_number("pids.events", "max")),
-            oom_kills: self.place(Controller::Memory).ok().flatten().map(|_| self.all_oom_kills()),
+            refused_forks: pids.and_then(|group| group.keyed_number("pids.events", "max")).map(|own| {
+                let living: u64 = self.commands().iter().map(|group| group.refused_forks()).sum();
+                own + living + self.ended.refused_forks.load(Ordering::Relaxed)
+            }),
+            oom_kills: self.place(Controller::Memory).ok().flatten().map(|_| {
+                let living: u64 = self.commands().iter().map(|group| group.oom_kills_ever()).sum();
+                living + self.ended.oom_kills.load(Ordering::Relaxed) + self.init_oom_kills()
+            }),
         }
-    }
-
-    fn all_oom_kills(&self) -> u64 {
-        let living: u64 = self.commands().iter().map(|group| group.oom_kills_ever()).sum();
-        living + self.oom_kills.load(Ordering::Relaxed) + self.init_oom_kills()
     }
 
     /// Of processes in no command's group: init, and all of a box that is one thing to the host.
@@ -295,7 +325,7 @@ impl SessionGroups {
         self.beside.iter().filter_map(|beside| beside.made.get()).try_for_each(Group::remove)
     }
 
-    /// Ends everything without waiting.
+    /// Ends everything without waiting. The groups are of no use to another session then.
     pub(crate) fn kill(&self) -> io::Result<()> {
         self.unified.kill()
     }
@@ -344,6 +374,7 @@ pub(crate) struct CommandGroup {
     /// With the files processes enter through.
     beside: Vec<(Controller, OwnedFd, Group)>,
     memory_inside: bool,
+    pids_inside: bool,
     /// It has no limits of its own, so that any command can have it next.
     is_plain: bool,
     /// What earlier commands in this group lost.
@@ -354,6 +385,10 @@ impl CommandGroup {
     /// What the command writes itself into.
     pub(crate) fn doors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.beside.iter().map(|(_, door, _)| door.as_fd())
+    }
+
+    fn is_reusable(&self) -> bool {
+        self.is_plain && !self.unified.was_killed()
     }
 
     /// Another command gets it.
@@ -374,8 +409,24 @@ impl CommandGroup {
         if self.memory_inside {
             return self.unified.keyed_number("memory.events", "oom_kill").unwrap_or(0);
         }
-        let memory = self.beside.iter().find(|(controller, ..)| *controller == Controller::Memory);
-        memory.and_then(|(_, _, group)| group.keyed_number("memory.oom_control", "oom_kill")).unwrap_or(0)
+        self.beside(Controller::Memory)
+            .and_then(|group| group.keyed_number("memory.oom_control", "oom_kill"))
+            .unwrap_or(0)
+    }
+
+    /// How many forks of commands in this group a process limit has refused and the session's group has not counted.
+    fn refused_forks(&self) -> u64 {
+        let group = if self.pids_inside {
+            // Where this file is, events are counted by all groups above too.
+            Some(&self.unified).filter(|group| group.read("pids.events.local").is_err())
+        } else {
+            self.beside(Controller::Pids)
+        };
+        group.and_then(|group| group.keyed_number("pids.events", "max")).unwrap_or(0)
+    }
+
+    fn beside(&self, controller: Controller) -> Option<&Group> {
+        self.beside.iter().find(|(found, ..)| *found == controller).map(|(_, _, group)| group)
     }
 
     fn remove(&self) -> bool {

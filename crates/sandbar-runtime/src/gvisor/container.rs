@@ -15,7 +15,7 @@ use sandbar_core::{Error, Resources, Result, SessionId};
 
 use super::{
     bundle::{Bundle, PIPES},
-    guest::{EnterOrder, INIT_USER},
+    guest::EnterOrder,
     host_process::HostProcess,
     runsc::{Call, Runsc},
     tree::{self, OwnMounts},
@@ -166,9 +166,7 @@ impl Container {
 
     /// Where the host makes the named pipes of commands.
     pub(super) fn pipes(&self) -> PipeDirectory {
-        // An ordinary user cannot give files away.
-        let owner = rustix::process::geteuid().is_root().then_some(INIT_USER);
-        PipeDirectory::new(self.bundle.pipes(), PIPES, owner)
+        PipeDirectory::new(self.bundle.pipes(), PIPES)
     }
 
     /// Has `runsc` do something to the container.
@@ -183,6 +181,7 @@ impl Container {
     /// Ends it and removes every trace of it. Ending twice is fine.
     pub(super) fn end(&self) -> io::Result<()> {
         if let Some(groups) = &self.groups {
+            groups.kill()?;
             groups.empty()?;
         }
         self.end_processes()?;

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, InitLink},
+    boxed::{BoxSandbox, CommandStreams, InitLink, Walls},
     cgroup::HostGroups,
 };
 
@@ -124,7 +124,8 @@ impl Runtime for GvisorRuntime {
         let mut container = self.container_for(spec.root)?;
         let link = InitLink::open(container.enter(spec.resources, host_name(spec.session))?)?;
         let pipes = container.pipes();
-        let commands = BoxSandbox::in_guest(link, container.groups().cloned(), pipes);
+        let commands =
+            BoxSandbox::new(link, Walls::Guest, container.groups().cloned(), CommandStreams::Named(pipes), None);
         commands.prepare();
         Ok(Arc::new(self.sandbox(commands, container, spec)))
     }
@@ -138,7 +139,8 @@ impl Runtime for GvisorRuntime {
         let adopted: Vec<_> =
             record.with_pipes.iter().map(|&number| pipes.adopt(number)).collect::<io::Result<_>>().map_err(failed)?;
         let link = InitLink::resume(container.restore(&self.workshop.runsc, directory, spec.root)?)?;
-        let commands = BoxSandbox::in_guest(link, container.groups().cloned(), pipes);
+        let commands =
+            BoxSandbox::new(link, Walls::Guest, container.groups().cloned(), CommandStreams::Named(pipes), None);
         commands.take_over(record.next_command, adopted).map_err(failed)?;
         Ok(Arc::new(self.sandbox(commands, container, spec)))
     }

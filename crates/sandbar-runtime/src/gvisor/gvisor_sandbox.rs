@@ -104,6 +104,10 @@ impl Sandbox for GvisorSandbox {
         self.commands.exec(spec)
     }
 
+    fn cgroup(&self) -> Option<PathBuf> {
+        self.commands.cgroup()
+    }
+
     fn is_alive(&self) -> bool {
         // Without its gofer a container runs on and reaches no file.
         self.commands.is_alive() && self.inner().container.is_alive()
@@ -118,12 +122,11 @@ impl Sandbox for GvisorSandbox {
     }
 
     fn stats(&self) -> Result<SandboxStats> {
-        Ok(SandboxStats {
-            // What the host counts as processes are threads of the kernel in user space.
-            processes: None,
-            refused_forks: None,
-            ..self.commands.stats()?
-        })
+        // What the host counts as processes are threads of the kernel in user space. Inside, refusals are not counted, and
+        // nobody answers who is frozen.
+        let is_frozen = self.inner().is_frozen;
+        let processes = if is_frozen { None } else { self.commands.count_processes().ok() };
+        Ok(SandboxStats { processes, refused_forks: None, ..self.commands.stats()? })
     }
 
     fn checkpoint(&self, directory: &Path) -> Result<()> {

@@ -77,10 +77,10 @@ fn stand(container: &mut Container) -> Result<[UnixStream; 2]> {
 
 fn is_answered([_, events]: &[UnixStream; 2]) -> io::Result<()> {
     events.set_read_timeout(Some(PATIENCE))?;
-    send_frame(events.as_fd(), &Request::Ping.encode(), &[])?;
+    send_frame(events.as_fd(), &Request::Report.encode(), &[])?;
     let answer = Connection::new(events.try_clone()?.into()).wait()?.ok_or(io::ErrorKind::UnexpectedEof)?;
     match Event::decode(&answer)? {
-        Event::Pong => Ok(()),
+        Event::Report { .. } => Ok(()),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }

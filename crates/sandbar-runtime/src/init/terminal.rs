@@ -27,6 +27,8 @@ pub(super) struct Terminal {
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
     typed: Vec<u8>,
+    /// The line being typed has not ended.
+    in_line: bool,
     shown: Vec<u8>,
     /// Nobody holds the other side any more.
     hung_up: bool,
@@ -49,6 +51,7 @@ impl Terminal {
             stdin: Some(stdin),
             stdout: Some(stdout),
             typed: vec![],
+            in_line: false,
             shown: vec![],
             hung_up: false,
             tail: TAIL,
@@ -95,10 +98,12 @@ impl Terminal {
             && let Some(stdin) = &self.stdin
         {
             match fill(stdin.as_fd(), &mut self.typed) {
-                Moved::Some | Moved::NotNow => {}
+                Moved::Some => self.in_line = self.typed.last().is_some_and(|byte| !b"\n\r\x04".contains(byte)),
+                Moved::NotNow => {}
                 Moved::End => {
                     self.stdin = None;
-                    self.typed.push(END_OF_INPUT);
+                    // Within a line, the first one only ends the line.
+                    self.typed.extend_from_slice(if self.in_line { &[END_OF_INPUT; 2] } else { &[END_OF_INPUT] });
                 }
             }
         }

@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::{
     capabilities, landlock,
-    mounts::{self, BoxRoot, Nodes, Parts, Template},
+    mounts::{self, Nodes, Parts, Template, Users},
     namespaces, seccomp,
 };
 use crate::{
@@ -82,7 +82,7 @@ pub(super) fn run(order: &BoxOrder, template: Option<&Template>, mut handles: Ha
             let walled = order.mode == InitMode::Walled;
             let kill_switch = cgroup
                 .filter(|_| !walled)
-                .and_then(|group| openat(group, "cgroup.kill", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok());
+                .and_then(|own| openat(own, "cgroup.kill", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok());
             let below = root.filter(|_| order.root == RootPlace::Host);
             serve(sockets, InitSettings { mode: order.mode, below, kill_switch })
         }
@@ -135,27 +135,33 @@ fn wall(order: &BoxOrder, template: Option<&Template>, handles: &mut Handles) ->
     let ordinary = order.user == UserPlace::Caller;
     let own_template;
     let mut template = template;
-    if ordinary {
+    let limits = if ordinary {
         let (uid, gid) = handles.caller;
         namespaces::map_caller(uid, gid).map_err(at(c"map the user"))?;
         namespaces::raise_loopback().map_err(at(c"raise the loopback"))?;
+        let limits = namespaces::namespace_limits().map_err(at(c"find the limits of namespaces"))?;
+        // Before the template covers anything.
+        handles.root = Some(mounts::take(&order.path).map_err(at(c"find the tree"))?);
         own_template = mounts::build_template(Nodes::Bound).map_err(at(c"build the template"))?;
         template = Some(&own_template);
-    } else if let Some(network) = handles.network.take() {
-        namespaces::enter(network.as_fd(), libc::CLONE_NEWNET).map_err(at(c"enter the network"))?;
-    }
-    rustix::system::sethostname(order.hostname.as_bytes()).map_err(|errno| (c"set the host name", errno.into()))?;
-    let root = match (order.root, &handles.root) {
-        (RootPlace::Tree, Some(tree)) => BoxRoot::Tree(tree),
-        _ => BoxRoot::Directory(&order.path),
+        Some(limits)
+    } else {
+        if let Some(network) = handles.network.take() {
+            namespaces::enter(network.as_fd(), libc::CLONE_NEWNET).map_err(at(c"enter the network"))?;
+        }
+        None
     };
+    rustix::system::sethostname(order.hostname.as_bytes()).map_err(|errno| (c"set the host name", errno.into()))?;
+    let root = handles.root.as_ref().ok_or((c"find the tree", io::ErrorKind::NotFound.into()))?;
     let translated = handles.owners.as_ref().filter(|_| order.first_owner > 0);
     let owners = translated.map(|namespace| (namespace.as_fd(), order.first_owner));
     let template = template.ok_or_else(|| (c"find the template", io::Error::from_raw_os_error(libc::EPERM)))?;
-    mounts::assemble(template, &Parts { root, owners }).map_err(at(c"put the file system together"))?;
+    let users = if ordinary { Users::One } else { Users::Many };
+    mounts::assemble(template, &Parts { root, owners, users }).map_err(at(c"put the file system together"))?;
 
-    if ordinary {
-        namespaces::forbid_namespaces().map_err(at(c"forbid further namespaces"))?;
+    if let Some(limits) = limits {
+        // Only now, since mounts are put together in a namespace too.
+        namespaces::forbid_namespaces(&limits).map_err(at(c"forbid further namespaces"))?;
     } else if let Some(namespace) = handles.owners.take() {
         // The other namespaces belong to the host's own user namespace, in which the box has no say.
         namespaces::enter(namespace.as_fd(), libc::CLONE_NEWUSER).map_err(at(c"enter the user namespace"))?;

@@ -70,6 +70,10 @@ const HIDDEN: [&str; 17] = [
     "tty",
 ];
 
+/// A copy of a mount with everything mounted in it.
+const WHOLE: OpenTreeFlags =
+    OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC).union(OpenTreeFlags::AT_RECURSIVE);
+
 /// Shared memory a box may use, within its memory limit.
 const SHARED_MEMORY: &str = "size=50%";
 
@@ -174,31 +178,29 @@ pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
 /// What a box is put together from.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
-    pub(super) root: BoxRoot<'a>,
+    /// What becomes `/`: a detached mount.
+    pub(super) root: &'a OwnedFd,
     /// The user namespace of the box and who its root is on the host, where owners are translated.
     pub(super) owners: Option<(BorrowedFd<'a>, u32)>,
+    pub(super) users: Users,
 }
 
-/// What becomes `/`.
-#[derive(Debug)]
-pub(super) enum BoxRoot<'a> {
-    /// A detached mount.
-    Tree(&'a OwnedFd),
-    Directory(&'a CStr),
+/// Who there is in a box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Users {
+    Many,
+    /// The caller, who is root in it.
+    One,
 }
 
-impl BoxRoot<'_> {
-    fn attach(&self) -> io::Result<()> {
-        match self {
-            Self::Tree(tree) => Ok(move_mount(tree, "", CWD, ROOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?),
-            Self::Directory(path) => Ok(mount_bind_recursive(*path, ROOT)?),
-        }
-    }
+/// The tree at a path with everything mounted in it, as a mount of its own that is nowhere yet.
+pub(super) fn take(path: &CStr) -> io::Result<OwnedFd> {
+    Ok(open_tree(CWD, path, WHOLE)?)
 }
 
 /// Puts a walled box together in the template, and makes it the root. The template is gone afterwards.
 pub(super) fn assemble(template: &Template, parts: &Parts<'_>) -> io::Result<()> {
-    parts.root.attach()?;
+    move_mount(parts.root, "", CWD, ROOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     let root = openat(CWD, ROOT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let first = parts.owners.map(|(_, first)| first);
     let proc = mount_point(&root, "proc", first)?;
@@ -211,13 +213,18 @@ pub(super) fn assemble(template: &Template, parts: &Parts<'_>) -> io::Result<()>
     attach(&processes, &proc)?;
     hide(template, &processes, first.is_none())?;
 
-    let devices = clone(CWD, DEVICES)?;
+    // With the nodes an ordinary user has mounted.
+    let devices = open_tree(CWD, DEVICES, WHOLE)?;
     let shown = Attributes::READ_ONLY | Attributes::NO_SUID | Attributes::NO_EXEC;
     set_attributes(&devices, shown, parts.owners.map(|(namespace, _)| namespace))?;
     attach(&devices, &dev)?;
-    let group = (first.unwrap_or(0) + 5).to_string();
     let no_programs = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let terminals = file_system("devpts", &[("ptmxmode", "0666"), ("mode", "0620"), ("gid", &group)], no_programs)?;
+    let group = (first.unwrap_or(0) + 5).to_string();
+    let mut options = vec![("ptmxmode", "0666"), ("mode", "0620")];
+    if parts.users == Users::Many {
+        options.push(("gid", &group));
+    }
+    let terminals = file_system("devpts", &options, no_programs)?;
     attach(&terminals, &below(&devices, "pts")?)?;
     let memory = file_system("tmpfs", &[("mode", "1777"), SHARED_MEMORY.split_once('=').unwrap_or_default()], kinds)?;
     attach(&memory, &below(&devices, "shm")?)?;
@@ -226,7 +233,7 @@ pub(super) fn assemble(template: &Template, parts: &Parts<'_>) -> io::Result<()>
 
 /// Puts a tree without walls together: its files, the machine's processes and devices.
 pub(super) fn assemble_open(tree: &OwnedFd, devices: &OwnedFd) -> io::Result<()> {
-    BoxRoot::Tree(tree).attach()?;
+    move_mount(tree, "", CWD, ROOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     let root = openat(CWD, ROOT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let proc = mount_point(&root, "proc", None)?;
     let dev = mount_point(&root, "dev", None)?;

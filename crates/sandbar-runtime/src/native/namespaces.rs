@@ -7,6 +7,10 @@ use std::{
     ptr,
 };
 
+use rustix::{
+    fs::{CWD, Mode, OFlags, openat},
+    io::Errno,
+};
 use sandbar_core::OwnerMap;
 
 /// `libc` has it in a type too small for it.
@@ -63,7 +67,11 @@ pub(super) fn make_owners(first: u32) -> io::Result<OwnedFd> {
         drop(done_reader);
         let mut byte = [0];
         let ready = rustix::io::read(&wait_reader, &mut byte).is_ok_and(|count| count == 1);
-        let outcome = if ready { forbid_namespaces() } else { Err(io::ErrorKind::BrokenPipe.into()) };
+        let outcome = if ready {
+            namespace_limits().and_then(|limits| forbid_namespaces(&limits))
+        } else {
+            Err(io::ErrorKind::BrokenPipe.into())
+        };
         let errno = outcome.err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
         let _ = rustix::io::write(&done_writer, &errno.to_le_bytes());
         // The parent opens our namespace and then ends us.
@@ -92,13 +100,19 @@ pub(super) fn make_owners(first: u32) -> io::Result<OwnedFd> {
     made
 }
 
+/// Where the limits of user namespaces are set. Each sees its own.
+pub(super) fn namespace_limits() -> io::Result<OwnedFd> {
+    Ok(openat(CWD, "/proc/sys/user", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
 /// No namespaces in this user namespace, whatever flags a system call carries.
-pub(super) fn forbid_namespaces() -> io::Result<()> {
+pub(super) fn forbid_namespaces(limits: &OwnedFd) -> io::Result<()> {
     for kind in LIMITED {
-        match fs::write(format!("/proc/sys/user/max_{kind}_namespaces"), "0") {
+        let name = format!("max_{kind}_namespaces");
+        match openat(limits, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
             // A kernel without this kind.
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+            Err(Errno::NOENT) => {}
+            limit => drop(rustix::io::write(limit?, b"0")?),
         }
     }
     Ok(())

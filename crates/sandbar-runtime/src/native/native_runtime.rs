@@ -19,7 +19,7 @@ use sandbar_core::{Capability, Error, ErrorCode, NetworkAccess, OwnerMap, Resour
 use super::{landlock, owners::OwnerPool, spawner::Spawner};
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, InitLink, LinkSockets},
+    boxed::{BoxSandbox, CommandStreams, InitLink, LinkSockets, Walls},
     cgroup::{HostGroups, SessionLease},
     environment::text,
     protocol::{BoxOrder, InitMode, RootPlace, UserPlace},
@@ -126,7 +126,7 @@ impl NativeRuntime {
         drop(theirs);
         let link = InitLink::open(ours)?;
         groups.as_ref().map_or(Ok(()), |groups| groups.open_for_commands()).map_err(failed)?;
-        Ok(BoxSandbox::new(link, groups, owners.map(|map| map as _)))
+        Ok(BoxSandbox::new(link, Walls::Namespaces, groups.map(Arc::new), CommandStreams::Passed, owners))
     }
 }
 

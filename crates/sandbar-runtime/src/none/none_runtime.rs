@@ -15,7 +15,7 @@ use sandbar_core::{Capability, Error, NetworkAccess, OwnerMap, Resources, Result
 
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, InitLink, LinkSockets},
+    boxed::{BoxSandbox, CommandStreams, InitLink, LinkSockets, Walls},
     cgroup::HostGroups,
     native::spawner::Spawner,
     protocol::{BoxOrder, InitMode, RootPlace, UserPlace},
@@ -136,7 +136,7 @@ impl Runtime for NoneRuntime {
         drop(theirs);
         let link = InitLink::open(ours)?;
         groups.as_ref().map_or(Ok(()), |groups| groups.open_for_commands()).map_err(failed)?;
-        Ok(Arc::new(BoxSandbox::new(link, groups, None)))
+        Ok(Arc::new(BoxSandbox::new(link, Walls::None, groups.map(Arc::new), CommandStreams::Passed, None)))
     }
 
     fn close(&self) -> Result<()> {

@@ -25,8 +25,11 @@ const CHUNK: usize = 16 * 1024;
 /// More than any frame carries.
 const MOST_DESCRIPTORS: usize = 16;
 
-/// Sends one frame, waiting while the socket is full.
+/// Sends one frame, waiting while the socket is full. `E2BIG` when it is more than the other side takes.
 pub(crate) fn send_frame(socket: BorrowedFd<'_>, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    if body.len() > LARGEST {
+        return Err(Errno::TOOBIG.into());
+    }
     let length = u32::try_from(body.len()).map_err(|_| garbled())?.to_le_bytes();
     let total = length.len() + body.len();
     let mut sent = 0;

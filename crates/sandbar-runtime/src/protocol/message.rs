@@ -27,8 +27,8 @@ pub(crate) enum Request {
         number: u64,
         pipes: CString,
     },
-    /// Answered by `Pong` when everything before it has been done.
-    Ping,
+    /// Answered by an event of the same name when everything before it has been done.
+    Report,
 }
 
 /// A command to start. The answer is an [`ExecAnswer`].
@@ -83,7 +83,10 @@ pub(crate) enum Event {
         number: u64,
         ended: Ended,
     },
-    Pong,
+    Report {
+        /// How many there are in the box beside init.
+        processes: u64,
+    },
 }
 
 /// Init to the host, to an order.
@@ -202,7 +205,7 @@ impl Request {
                 writer.number(*number);
                 write_size(&mut writer, *size);
             }
-            Self::Ping => writer.byte(4),
+            Self::Report => writer.byte(4),
             Self::Prepare { number, pipes } => {
                 writer.byte(5);
                 writer.number(*number);
@@ -218,7 +221,7 @@ impl Request {
             1 => Self::Signal { number: reader.number()?, signal: reader.signed()? },
             2 => Self::Kill { number: reader.number()? },
             3 => Self::Resize { number: reader.number()?, size: read_size(&mut reader)? },
-            4 => Self::Ping,
+            4 => Self::Report,
             5 => Self::Prepare { number: reader.number()?, pipes: reader.text()? },
             _ => return Err(garbled()),
         })
@@ -308,7 +311,10 @@ impl Event {
                 writer.byte(kind);
                 writer.signed(value);
             }
-            Self::Pong => writer.byte(5),
+            Self::Report { processes } => {
+                writer.byte(5);
+                writer.number(*processes);
+            }
         }
         writer.finish()
     }
@@ -326,7 +332,7 @@ impl Event {
                     _ => return Err(garbled()),
                 },
             },
-            5 => Self::Pong,
+            5 => Self::Report { processes: reader.number()? },
             _ => return Err(garbled()),
         })
     }

@@ -1,12 +1,26 @@
 //! What every runtime keeps, checked on every runtime.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up has failed")]
 
-mod commands;
-mod ended;
+mod admission;
+mod crowds;
+mod death;
+mod environment;
+mod exit;
+mod freeze;
+mod lifetime;
+mod limits;
+mod ordinary_user;
+mod streams;
+mod terminal;
+mod test_box;
+mod trees;
+mod walls;
 mod world;
 
 /// Makes a test of each function for each runtime.
 macro_rules! on_every_runtime {
     ($($module:ident: $($name:ident),* $(,)?;)*) => {
+        on_every_runtime!(@runtime gvisor, Gvisor, $($module: $($name),*;)*);
         on_every_runtime!(@runtime native, Native, $($module: $($name),*;)*);
         on_every_runtime!(@runtime none, None, $($module: $($name),*;)*);
     };
@@ -23,25 +37,90 @@ macro_rules! on_every_runtime {
 }
 
 on_every_runtime! {
-    commands:
-        the_streams_of_a_command_come_separately_and_the_exit_comes_last,
-        stdin_is_read_to_its_end,
-        a_command_without_stdin_reads_end_of_file_at_once,
-        death_by_signal_is_told_and_signals_reach_the_group,
+    admission:
+        what_cannot_be_kept_is_refused_and_named,
+        limits_are_taken_where_they_can_be_kept;
+    crowds:
+        two_hundred_commands_run_at_once_in_one_box,
+        two_hundred_boxes_stand_at_once,
+        commands_of_many_callers_do_not_mix;
+    death:
+        a_box_whose_init_was_killed_is_not_alive_and_says_so,
+        a_box_that_died_is_replaced_by_a_new_one,
+        nothing_goes_on_running_when_the_host_is_killed;
+    environment:
         the_environment_is_exactly_the_defaults_and_what_was_given,
+        arguments_arrive_as_they_were_given,
         a_command_starts_in_the_workspace_or_where_it_is_told,
         the_session_s_tree_is_the_root_and_the_rest_of_the_host_is_not_mounted,
+        what_a_command_writes_belongs_to_root_on_disk,
         only_three_descriptors_reach_a_command,
-        an_unknown_command_is_not_found_and_a_plain_file_is_not_executable,
+        no_signal_is_blocked_or_ignored_and_the_mask_of_new_files_is_the_usual_one,
+        a_command_leads_a_session_of_its_own,
+        the_usual_places_are_there,
+        unusable_variables_are_refused_and_named;
+    exit:
+        every_exit_code_is_told,
+        death_by_signal_is_told,
+        signals_reach_the_group_of_a_command,
+        a_command_that_has_ended_takes_no_signal,
+        what_is_not_there_is_not_found,
+        what_is_no_program_is_not_executable,
+        arguments_that_are_too_long_are_refused_and_harm_nothing,
         a_program_is_searched_inside_the_session_and_a_script_needs_no_interpreter_line,
+        a_command_that_did_not_start_leaves_nothing;
+    freeze:
+        a_frozen_box_makes_no_progress_and_goes_on_after,
+        freezing_and_thawing_twice_is_fine,
+        a_command_started_in_a_frozen_box_runs_once_it_is_thawed,
+        a_frozen_box_can_be_stopped,
+        stopping_a_frozen_box_lets_go_of_those_who_wait_for_a_start,
+        a_command_in_a_frozen_box_can_be_killed;
+    lifetime:
         a_timeout_ends_the_command_with_its_daemons_and_keeps_its_output,
-        background_jobs_survive_their_command_and_die_with_the_sandbox,
+        a_command_that_is_in_time_is_not_timed_out,
         a_timeout_of_one_call_spares_the_background_jobs_of_another,
-        output_beyond_the_limit_is_dropped_and_told,
-        a_slow_reader_slows_the_command_down_and_loses_nothing,
         dropping_a_command_ends_all_of_it,
-        stopping_ends_running_commands_and_refuses_new_ones,
-        the_number_of_open_files_is_limited_when_asked,
-        what_cannot_be_kept_is_refused_and_named,
+        killing_a_command_ends_all_of_it_and_its_end_is_told,
+        background_jobs_survive_their_command_and_die_with_the_sandbox,
+        a_background_job_may_write_more_than_a_pipe_holds,
+        files_and_tmp_survive_between_calls,
+        stopping_ends_everything_and_refuses_new_commands,
+        a_sandbox_that_is_dropped_is_stopped,
+        a_session_can_have_a_new_sandbox_after_its_old_one,
         a_new_host_ends_what_an_earlier_one_of_its_name_left_running;
+    limits:
+        a_fork_bomb_is_held_inside_its_box,
+        a_memory_hog_is_killed_told_and_nobody_else_suffers,
+        a_limit_of_a_call_is_its_own,
+        forks_the_limit_of_a_call_refused_are_counted,
+        a_cpu_burner_gets_its_share_and_no_more,
+        a_call_may_have_less_cpu_than_its_session,
+        a_descriptor_leak_ends_at_its_own_limit,
+        the_figures_of_a_box_are_its_own;
+    streams:
+        the_streams_of_a_command_come_separately_and_the_exit_comes_last,
+        both_streams_flow_at_once,
+        every_byte_passes_unchanged_both_ways,
+        stdin_is_read_to_its_end,
+        a_large_stdin_arrives_whole,
+        a_command_without_stdin_reads_end_of_file_at_once,
+        a_command_that_does_not_read_its_stdin_ends_all_the_same,
+        a_hundred_megabytes_pass_in_bounded_memory,
+        output_beyond_the_limit_is_dropped_and_told,
+        a_flood_beyond_the_limit_neither_blocks_the_command_nor_hides_its_end,
+        a_slow_reader_slows_the_command_down_and_loses_nothing;
+    terminal:
+        all_three_streams_are_a_terminal_of_the_size_asked_for,
+        a_new_size_is_told_to_the_command,
+        a_command_without_a_terminal_has_no_size,
+        control_c_interrupts_what_runs_in_the_foreground,
+        a_shell_can_be_talked_to,
+        nothing_of_what_was_shown_is_lost_at_the_end,
+        a_terminal_nobody_looks_at_waits_and_loses_nothing,
+        a_command_that_floods_its_terminal_holds_nobody_up,
+        the_end_of_stdin_is_the_end_of_what_is_typed,
+        without_stdin_a_terminal_is_at_its_end_at_once,
+        dropping_a_command_ends_everything_on_its_terminal,
+        a_daemon_on_the_terminal_does_not_hold_up_the_end;
 }

@@ -8,7 +8,6 @@
 
 #[macro_use]
 mod case;
-#[path = "../conformance/ended.rs"]
 mod ended;
 mod world;
 

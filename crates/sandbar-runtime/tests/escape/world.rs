@@ -119,12 +119,12 @@ fn fill_base(root: &Path) {
     Intruder::find().place(root);
 }
 
-/// LEAD: mount with `owners`, once the storage can.
 fn open_sandbox(runtime: &dyn Runtime, storage: &dyn Storage, session: &SessionId) -> Arc<dyn Sandbox> {
-    let owners = None;
-    let root = storage.mount(session).unwrap();
+    let owners = runtime.owners().unwrap();
+    let mounted = storage.mount_as(session, owners.as_deref()).unwrap();
+    let owners = owners.filter(|_| mounted.translated);
     // A runtime that cannot keep a session off the network refuses to try.
     let network = (runtime.kind() != RuntimeKind::None).then_some(NetworkAccess::None);
-    let spec = SandboxSpec { session, root: &root, owners, resources: &Resources::default(), network };
+    let spec = SandboxSpec { session, root: &mounted.root, owners, resources: &Resources::default(), network };
     runtime.open_sandbox(&spec).unwrap()
 }

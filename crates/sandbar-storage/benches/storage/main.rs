@@ -14,6 +14,7 @@ use sandbar_storage::{ForkPoint, Storage, VolumeSpec};
 use sandbar_testing::{
     Backend, StorageFixture,
     measure::{Report, alternate, middle, milliseconds},
+    owner_map,
 };
 
 const FEW: usize = 10;
@@ -30,6 +31,7 @@ fn main() {
         let fixture = StorageFixture::with_size(backend, 6144);
         size_independence(&fixture, backend, &mut report);
         creation(&fixture, backend, &mut report);
+        translation(&fixture, backend, &mut report);
         rollback(&fixture, backend, &mut report);
         if backend == Backend::BtrfsImage {
             snapshot_against_ioctl(&fixture, &mut report);
@@ -128,6 +130,30 @@ fn creation(fixture: &StorageFixture, backend: Backend, report: &mut Report) {
         middle(&raw),
         None,
     );
+}
+
+/// A mount with translated owners over one with those on disk.
+fn translation(fixture: &StorageFixture, backend: Backend, report: &mut Report) {
+    let storage = &*fixture.storage;
+    let volume = fixture.volume("owners");
+    let owners = owner_map(1_000_000);
+    if !storage.mount_as(&volume, Some(&owners)).unwrap().translated {
+        return storage.delete(&volume).unwrap();
+    }
+    let mount = |owners| {
+        storage.unmount(&volume).unwrap();
+        let started = Instant::now();
+        storage.mount_as(&volume, owners).unwrap();
+        milliseconds(started)
+    };
+    let (plain, translated) = alternate(ROUNDS * 3, |_| mount(None), |_| mount(Some(&owners)));
+    report.ratio(
+        format!("{backend:?}: mount with translated owners ÷ with those on disk"),
+        middle(&translated),
+        middle(&plain),
+        None,
+    );
+    storage.delete(&volume).unwrap();
 }
 
 fn rollback(fixture: &StorageFixture, backend: Backend, report: &mut Report) {

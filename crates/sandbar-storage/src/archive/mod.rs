@@ -9,6 +9,7 @@
 
 mod compression;
 mod entry;
+mod owners;
 mod pax;
 mod reader;
 mod sparse;

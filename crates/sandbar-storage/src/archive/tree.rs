@@ -103,7 +103,7 @@ impl<W: Write> ArchiveWriter<W> {
         let stat = EntryStat::of(directory).map_err(|errno| failure(place, errno))?;
         if let Some(mut entry) = ArchiveEntry::from_stat(place.to_vec(), &stat, Vec::new) {
             entry.xattrs = attributes(&Place::Open(directory.as_fd())).map_err(|errno| failure(place, errno))?;
-            self.append(&entry, &mut std::io::empty())?;
+            self.append_found(entry, &mut std::io::empty())?;
         }
         Ok(stat)
     }
@@ -125,7 +125,7 @@ impl<W: Write> ArchiveWriter<W> {
         if !self.linked_before(&mut entry, stat) {
             entry.xattrs = attributes(&Place::Named(directory, name)).map_err(|errno| failure(place, errno))?;
         }
-        self.append(&entry, &mut std::io::empty())
+        self.append_found(entry, &mut std::io::empty())
     }
 
     fn append_file(&mut self, directory: BorrowedFd<'_>, name: &CStr, place: &[u8]) -> Result<()> {
@@ -142,7 +142,7 @@ impl<W: Write> ArchiveWriter<W> {
             return Err(Error::internal(format!("`{}` changed while it was read", place.escape_ascii())));
         };
         if self.linked_before(&mut entry, &stat) {
-            return self.append(&entry, &mut std::io::empty());
+            return self.append_found(entry, &mut std::io::empty());
         }
         entry.xattrs = attributes(&Place::Open(file.as_fd())).map_err(|errno| failure(place, errno))?;
         if stat.allocated < stat.size {
@@ -151,7 +151,14 @@ impl<W: Write> ArchiveWriter<W> {
         let whole = [Segment { offset: 0, length: entry.size }];
         let segments = entry.segments.clone();
         let segments = segments.as_deref().unwrap_or(&whole);
-        self.append(&entry, &mut SegmentReader { file: &file, segments, done: 0 })
+        self.append_found(entry, &mut SegmentReader { file: &file, segments, done: 0 })
+    }
+
+    fn append_found(&mut self, mut entry: ArchiveEntry, data: &mut dyn Read) -> Result<()> {
+        if let Some(owners) = &self.owners {
+            entry.translate_owners(&|owner| owners.inside(owner));
+        }
+        self.append(&entry, data)
     }
 
     /// Turns the entry into a hard link when its inode is in the archive already.

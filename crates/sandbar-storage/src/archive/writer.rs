@@ -3,9 +3,10 @@
 use std::{
     collections::HashMap,
     io::{Read, Write},
+    sync::Arc,
 };
 
-use sandbar_core::{Error, Result};
+use sandbar_core::{Error, OwnerMap, Result};
 use tar::{EntryType, Header};
 
 use super::{
@@ -35,11 +36,20 @@ pub struct ArchiveWriter<W> {
     /// Names under which files with several links are already in the archive.
     pub(super) linked: HashMap<Identity, Vec<u8>>,
     pub(super) summary: WriteSummary,
+    /// The map of the mount that trees are read through.
+    pub(super) owners: Option<Arc<OwnerMap>>,
 }
 
 impl<W: Write> ArchiveWriter<W> {
     pub fn new(stream: W) -> Self {
-        Self { stream, linked: HashMap::new(), summary: WriteSummary::default() }
+        Self { stream, linked: HashMap::new(), summary: WriteSummary::default(), owners: None }
+    }
+
+    /// Trees are read through a mount that translates owners: the archive gets those inside.
+    #[must_use]
+    pub fn with_owners(mut self, owners: Option<Arc<OwnerMap>>) -> Self {
+        self.owners = owners;
+        self
     }
 
     pub fn summary(&self) -> WriteSummary {

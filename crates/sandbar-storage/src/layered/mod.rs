@@ -10,6 +10,7 @@
 //! Invariant: `volumes/<id>` and `volumes/<id>/snapshots/<name>` appear and disappear by one rename or one ioctl.
 
 mod bases;
+mod closer;
 mod layout;
 mod mounts;
 mod primitives;

@@ -1,56 +1,127 @@
 //! Showing a volume's tree, and hiding it again.
 
-use std::{os::fd::AsFd, path::PathBuf};
+use std::{
+    collections::HashMap,
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+    sync::MutexGuard,
+};
 
-use sandbar_core::{Error, Result, SessionId};
+use rustix::mount::MountAttrFlags;
+use sandbar_core::{Error, ErrorCode, OwnerMap, Result, SessionId};
 
-use super::{LayeredStorage, Primitives, layout::make_directory, volumes::layer_parts};
-use crate::overlay::{Overlay, detach, mount_overlay, open_mount_point};
+use super::{
+    LayeredStorage, Primitives,
+    layout::{VolumeRecord, make_directory},
+    volumes::layer_parts,
+};
+use crate::{
+    Mounted,
+    mount_attributes::Extent,
+    mount_clone::{MountClone, bind},
+    overlay::{Overlay, detach, mount_overlay, open_mount_point},
+    translation::{LiveMount, translate_where_possible},
+};
 
 impl<P: Primitives> LayeredStorage<P> {
-    pub(super) fn mount_volume(&self, volume: &SessionId) -> Result<PathBuf> {
+    pub(super) fn mount_volume(&self, volume: &SessionId, owners: Option<&OwnerMap>) -> Result<Mounted> {
         let record = self.record(volume)?;
-        let live = self.layout.live(volume);
-        if !record.layered {
-            return Ok(layer_parts(&live, 0).0);
-        }
         let root = self.layout.mount_point(volume);
-        let mut mounted = self.mounted.lock().map_err(|_| Error::internal("the mount table is poisoned"))?;
-        if mounted.contains(volume) {
-            return Ok(root);
-        }
-        let base = self.read_base(&record.base)?;
-        make_directory(&root)?;
-        for (number, layer) in base.layers.iter().enumerate() {
-            let (upper, work) = layer_parts(&live, number);
-            let lower = self.layer_directory(&base.name, layer);
-            let overlay = Overlay { lower: &lower, upper: &upper, work: &work };
-            let attempt =
-                open_mount_point(&root, &layer.mount_point).and_then(|target| mount_overlay(overlay, target.as_fd()));
-            if let Err(error) = attempt {
-                detach(&root)?;
-                return Err(error);
+        let mut mounted = self.mounted()?;
+        match mounted.get(volume) {
+            Some(live) if live.is_for(owners) => return Ok(Mounted { root, translated: live.translated }),
+            Some(_) => {
+                self.hide(volume)?;
+                mounted.remove(volume);
             }
+            None => {}
         }
-        mounted.insert(volume.clone());
-        Ok(root)
+        make_directory(&root)?;
+        let show = |owners: Option<&OwnerMap>| {
+            if record.layered {
+                self.show_layers(volume, &record, &root, owners)
+            } else {
+                bind(&self.flat_root(volume), &root, owners)
+            }
+        };
+        let translated = match translate_where_possible(owners, show, || detach(&root)) {
+            Ok(translated) => translated,
+            // An ordinary user mounts nothing. A volume that is no overlay can be used where it lies.
+            Err(error) if !record.layered && error.code() == ErrorCode::PermissionDenied => {
+                remove_mount_point(&root)?;
+                return Ok(Mounted { root: self.flat_root(volume), translated: false });
+            }
+            Err(error) => return Err(error),
+        };
+        mounted.insert(volume.clone(), LiveMount::new(owners, translated));
+        Ok(Mounted { root, translated })
     }
 
-    pub(super) fn unmount_volume(&self, volume: &SessionId) -> Result<()> {
-        let mut mounted = self.mounted.lock().map_err(|_| Error::internal("the mount table is poisoned"))?;
-        if mounted.remove(volume) {
-            let root = self.layout.mount_point(volume);
-            detach(&root)?;
-            std::fs::remove_dir(&root).map_err(|error| Error::io(format!("remove `{}`", root.display()), error))?;
+    /// Where a volume that is no overlay has its files.
+    fn flat_root(&self, volume: &SessionId) -> PathBuf {
+        layer_parts(&self.layout.live(volume), 0).0
+    }
+
+    fn show_layers(
+        &self,
+        volume: &SessionId,
+        record: &VolumeRecord,
+        root: &Path,
+        owners: Option<&OwnerMap>,
+    ) -> Result<()> {
+        let base = self.read_base(&record.base)?;
+        let mut clones = Vec::new();
+        let live = layer_path(self.layout.live(volume), owners, &mut clones)?;
+        for (number, layer) in base.layers.iter().enumerate() {
+            // Both through one mount: an overlay moves files from the one to the other.
+            let (upper, work) = layer_parts(&live, number);
+            let lower = layer_path(self.layer_directory(&base.name, layer), owners, &mut clones)?;
+            let overlay = Overlay { lower: &lower, upper: &upper, work: &work };
+            let target = open_mount_point(root, &layer.mount_point)?;
+            mount_overlay(overlay, target.as_fd())?;
+        }
+        for clone in clones {
+            self.closer.close(clone);
         }
         Ok(())
     }
 
+    pub(super) fn unmount_volume(&self, volume: &SessionId) -> Result<()> {
+        let mut mounted = self.mounted()?;
+        if mounted.contains_key(volume) {
+            self.hide(volume)?;
+            mounted.remove(volume);
+            remove_mount_point(&self.layout.mount_point(volume))?;
+        }
+        Ok(())
+    }
+
+    fn hide(&self, volume: &SessionId) -> Result<()> {
+        detach(&self.layout.mount_point(volume))
+    }
+
     pub(super) fn unmount_all(&self) -> Result<()> {
-        let volumes: Vec<SessionId> = match self.mounted.lock() {
-            Ok(mounted) => mounted.iter().cloned().collect(),
-            Err(_) => return Err(Error::internal("the mount table is poisoned")),
-        };
+        let volumes: Vec<SessionId> = self.mounted()?.keys().cloned().collect();
         volumes.iter().try_for_each(|volume| self.unmount_volume(volume))
     }
+
+    fn mounted(&self) -> Result<MutexGuard<'_, HashMap<SessionId, LiveMount>>> {
+        self.mounted.lock().map_err(|_| Error::internal("the mount table is poisoned"))
+    }
+}
+
+/// A directory of an overlay: as it is, or through a copy of its mount that translates owners. An overlay itself cannot
+/// translate, and shows owners as its layers do.
+fn layer_path(directory: PathBuf, owners: Option<&OwnerMap>, clones: &mut Vec<MountClone>) -> Result<PathBuf> {
+    if owners.is_none() {
+        return Ok(directory);
+    }
+    let clone = MountClone::of(&directory, Extent::Alone, MountAttrFlags::empty(), owners)?;
+    let path = clone.path();
+    clones.push(clone);
+    Ok(path)
+}
+
+fn remove_mount_point(root: &Path) -> Result<()> {
+    std::fs::remove_dir(root).map_err(|error| Error::io(format!("remove `{}`", root.display()), error))
 }

@@ -1,21 +1,26 @@
 //! The store itself: opening, and the `Storage` contract dispatched to one file per concern.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     os::fd::AsFd,
     path::PathBuf,
     sync::{Arc, Mutex},
 };
 
-use sandbar_core::{BaseName, ByteCount, Capability, LaterSnapshots, Result, SessionId, SnapshotName, StorageKind};
+use sandbar_core::{
+    BaseName, ByteCount, Capability, LaterSnapshots, OwnerMap, Result, SessionId, SnapshotName, StorageKind,
+};
 
 use super::{
     Layout, Primitives,
+    closer::Closer,
     reaper::{Reaper, empty},
 };
 use crate::{
-    BaseRecord, ForkPoint, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView, Usage, VolumeSpec,
+    BaseRecord, ForkPoint, Mounted, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView, Usage,
+    VolumeSpec,
     overlay::{Overlay, detach, mount_overlay, open_mount_point},
+    translation::LiveMount,
 };
 
 /// A layered store over one set of primitives.
@@ -25,7 +30,8 @@ pub(crate) struct LayeredStorage<P: Primitives> {
     pub(super) layout: Layout,
     pub(super) facts: StorageFacts,
     pub(super) reaper: Reaper,
-    pub(super) mounted: Mutex<HashSet<SessionId>>,
+    pub(super) closer: Closer,
+    pub(super) mounted: Mutex<HashMap<SessionId, LiveMount>>,
 }
 
 impl<P: Primitives> LayeredStorage<P> {
@@ -37,7 +43,7 @@ impl<P: Primitives> LayeredStorage<P> {
         let primitives = Arc::new(primitives);
         let reaper = Reaper::start(Arc::clone(&primitives), layout.clone())?;
         reaper.wake();
-        Ok(Self { primitives, layout, facts, reaper, mounted: Mutex::new(HashSet::new()) })
+        Ok(Self { primitives, layout, facts, reaper, closer: Closer::start()?, mounted: Mutex::default() })
     }
 
     pub(super) fn is_layered(&self) -> bool {
@@ -131,8 +137,8 @@ impl<P: Primitives> Storage for LayeredStorage<P> {
         self.roll_back(volume, name, later)
     }
 
-    fn mount(&self, volume: &SessionId) -> Result<PathBuf> {
-        self.mount_volume(volume)
+    fn mount_as(&self, volume: &SessionId, owners: Option<&OwnerMap>) -> Result<Mounted> {
+        self.mount_volume(volume, owners)
     }
 
     fn unmount(&self, volume: &SessionId) -> Result<()> {
@@ -170,6 +176,7 @@ impl<P: Primitives> Storage for LayeredStorage<P> {
 
     fn close(&self) -> Result<()> {
         self.unmount_all()?;
+        self.closer.stop();
         self.reaper.stop();
         self.primitives.close()
     }

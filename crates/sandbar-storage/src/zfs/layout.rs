@@ -100,6 +100,11 @@ impl Layout {
         self.sessions_directory.join(volume)
     }
 
+    /// Where a volume is shown with translated owners. No volume has such a name.
+    pub(super) fn translated_directory(&self, volume: &SessionId) -> PathBuf {
+        self.sessions_directory.join(".translated").join(volume)
+    }
+
     /// Takes the name of a session's dataset apart. `None` when we did not make it.
     pub(super) fn parse(&self, dataset: &str) -> Option<(SessionId, Part)> {
         let name = dataset.strip_prefix(&self.sessions)?.strip_prefix('/')?;

@@ -2,13 +2,17 @@
 
 use std::{
     ffi::OsString,
-    fs,
-    os::unix::ffi::OsStringExt,
+    fs, io,
+    os::{fd::AsFd as _, unix::ffi::OsStringExt},
     path::{Path, PathBuf},
 };
 
-use rustix::fs::statvfs;
-use sandbar_core::{Error, Result, SessionId};
+use rustix::{
+    fs::{CWD, Mode, OFlags, openat, statvfs},
+    io::Errno,
+    mount::{UnmountFlags, unmount},
+};
+use sandbar_core::{Error, OwnerMap, Result, SessionId};
 
 use super::{
     ZfsStorage,
@@ -18,7 +22,14 @@ use super::{
     namespace,
     store::lock,
 };
-use crate::{LayerDirectory, overlay::detach};
+use crate::{
+    BaseRecord, LayerDirectory, Mounted,
+    layered::make_directory,
+    mount_attributes::{Extent, HARMLESS, MountAttributes},
+    mount_clone::bind,
+    overlay::detach,
+    translation::{LiveMount, translate_where_possible},
+};
 
 /// Enough for hundreds of files closed at once, and done in a few milliseconds.
 const QUESTIONS: usize = 32;
@@ -101,25 +112,46 @@ fn unescape(field: &[u8]) -> OsString {
 }
 
 impl ZfsStorage {
-    pub(super) fn mount_volume(&self, volume: &SessionId) -> Result<PathBuf> {
+    pub(super) fn mount_volume(&self, volume: &SessionId, owners: Option<&OwnerMap>) -> Result<Mounted> {
         let live = self.catalog().live(volume)?;
-        let base = self.read_base(&live.mark.base)?;
         let directory = self.layout.volume_directory(volume);
-        self.show(&live.dataset, &directory)?;
-        let root = directory.join("rootfs");
-        let table = MountTable::read()?;
-        for layer in &base.layers {
-            let LayerDirectory::Host(source) = &layer.directory else { continue };
-            let target = root.join(layer.mount_point.strip_prefix("/").unwrap_or(&layer.mount_point));
-            if table.at(&target).is_some() {
-                continue;
-            }
-            if let Err(error) = lend(source, &root, &layer.mount_point) {
-                take_back(&directory)?;
-                return Err(error);
-            }
+        let (own, place) = (directory.join("rootfs"), self.layout.translated_directory(volume));
+        let root = |translated| if translated { place.clone() } else { own.clone() };
+        let before = lock(&self.mounted).get(volume).copied();
+        if let Some(LiveMount { translated, .. }) = before.filter(|before| before.is_for(owners))
+            && MountTable::read()?.shows(&live.dataset, &directory)
+        {
+            return Ok(Mounted { root: root(translated), translated });
         }
-        Ok(root)
+        let base = self.read_base(&live.mark.base)?;
+        self.undress(volume)?;
+        self.show(&live.dataset, &directory)?;
+        make_harmless(&directory)?;
+        if owners.is_some() {
+            // A place of its own: the dataset's mount shows the owners on disk, as views need them.
+            make_directory(&place)?;
+        }
+        let mount = |owners: Option<&OwnerMap>| match owners {
+            None => lend_all(&base, &own, owners),
+            Some(_) => bind(&own, &place, owners).and_then(|()| lend_all(&base, &place, owners)),
+        };
+        let translated = translate_where_possible(owners, mount, || self.undress(volume))?;
+        lock(&self.mounted).insert(volume.clone(), LiveMount::new(owners, translated));
+        Ok(Mounted { root: root(translated), translated })
+    }
+
+    /// Takes away what is mounted over a volume's own dataset, and the view with translated owners.
+    fn undress(&self, volume: &SessionId) -> Result<()> {
+        lock(&self.mounted).remove(volume);
+        take_back(&self.layout.volume_directory(volume))?;
+        let place = self.layout.translated_directory(volume);
+        detach(&place)?;
+        match fs::remove_dir(&place) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io(format!("remove `{}`", place.display()), error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Mounts a dataset at its mount point, unless it is there.
@@ -149,6 +181,7 @@ impl ZfsStorage {
     }
 
     pub(super) fn unmount_volume(&self, volume: &SessionId) -> Result<()> {
+        self.undress(volume)?;
         self.unmount_at(&self.layout.volume_directory(volume))
     }
 
@@ -158,7 +191,12 @@ impl ZfsStorage {
     /// goes away, and that is what a detached one does: it stays mounted until the file is closed.
     pub(super) fn unmount_for_good(&self, volume: &SessionId) -> Result<bool> {
         let directory = self.layout.volume_directory(volume);
-        take_back(&directory)?;
+        let is_in_use = is_in_use(&self.layout.translated_directory(volume))?;
+        self.undress(volume)?;
+        if is_in_use {
+            detach(&directory)?;
+            return Ok(false);
+        }
         while let Some(mount) = MountTable::read()?.at(&directory).filter(|mount| mount.is_zfs()) {
             match hide(&self.tools, &mount.source, Patience::Little) {
                 Ok(()) => {}
@@ -197,19 +235,19 @@ impl ZfsStorage {
         }
         drop(surgery);
         let table = MountTable::read()?;
-        let volumes = volumes.iter().map(|volume| self.layout.volume_directory(volume));
+        let is_mounted = |directory: &Path| table.at(directory).is_some();
+        for volume in volumes.iter().filter(|volume| is_mounted(&self.layout.volume_directory(volume))) {
+            self.unmount_volume(volume)?;
+        }
         let bases = bases.iter().map(|base| self.layout.base_directory(base));
-        volumes
-            .chain(bases)
-            .filter(|directory| table.at(directory).is_some())
-            .try_for_each(|place| self.unmount_at(&place))
+        bases.filter(|directory| is_mounted(directory)).try_for_each(|directory| self.unmount_at(&directory))
     }
 
     /// The empty directory a volume was mounted on.
     pub(super) fn remove_mount_point(&self, volume: &SessionId) {
         let directory = self.layout.volume_directory(volume);
         match fs::remove_dir(&directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::debug!(%error, directory = %directory.display(), "left a mount point behind");
             }
             _ => {}
@@ -255,6 +293,33 @@ fn await_releases(mount_point: &Path) {
     }
 }
 
+/// Device nodes of a session open nothing, and setuid bits raise nobody.
+fn make_harmless(directory: &Path) -> Result<()> {
+    let complain = |errno: Errno| Error::io(format!("make `{}` harmless", directory.display()), errno.into());
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = openat(CWD, directory, flags, Mode::empty()).map_err(complain)?;
+    let attributes = MountAttributes { flags: HARMLESS, owners: None, private: false };
+    attributes.apply(root.as_fd(), Extent::Alone).map_err(complain)
+}
+
+/// Shows what the machine lends to a base.
+fn lend_all(base: &BaseRecord, root: &Path, owners: Option<&OwnerMap>) -> Result<()> {
+    base.layers.iter().try_for_each(|layer| match &layer.directory {
+        LayerDirectory::Own => Ok(()),
+        LayerDirectory::Host(source) => lend(source, root, &layer.mount_point, owners),
+    })
+}
+
+/// Whether a file is open through what is mounted at `place`, which is gone afterwards when none is.
+fn is_in_use(place: &Path) -> Result<bool> {
+    take_back(place)?;
+    match unmount(place, UnmountFlags::NOFOLLOW) {
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(false),
+        Err(Errno::BUSY) => Ok(true),
+        Err(errno) => Err(Error::io(format!("unmount `{}`", place.display()), errno.into())),
+    }
+}
+
 /// Takes away everything mounted below a directory.
 fn take_back(directory: &Path) -> Result<()> {
     MountTable::read()?.below(directory).try_for_each(|mount| detach(&mount.target))
@@ -292,5 +357,29 @@ mod tests {
         let table = MountTable::parse(TABLE);
         let below: Vec<_> = table.below("/tank/sessions/c".as_ref()).map(|mount| mount.target.clone()).collect();
         assert_eq!(below, [PathBuf::from("/tank/sessions/c/rootfs/usr")]);
+    }
+
+    #[test]
+    fn a_translated_view_is_in_use_while_a_file_in_it_is_open() {
+        sandbar_testing::private_mounts();
+        let scratch = sandbar_testing::tree::scratch();
+        let (tree, place) = (scratch.path().join("tree"), scratch.path().join("place"));
+        fs::create_dir(&tree).unwrap();
+        fs::create_dir(&place).unwrap();
+        fs::write(tree.join("file"), "x").unwrap();
+        let owners = sandbar_testing::owner_map(1_000_000);
+        let before = is_in_use(&place);
+        let bound = bind(&tree, &place, Some(&owners));
+        let open = fs::File::open(place.join("file"));
+        let during = is_in_use(&place);
+        let owner = open.and_then(|file| file.metadata()).map(|file| std::os::unix::fs::MetadataExt::uid(&file));
+        let after = is_in_use(&place);
+        let is_gone = !place.join("file").exists();
+        // Before anything can fail: the directory is removed with the test, and must not hold a mount then.
+        detach(&place).unwrap();
+        bound.unwrap();
+        assert_eq!(owner.unwrap(), 1_000_000);
+        assert_eq!([before, during, after].map(|outcome| outcome.unwrap()), [false, true, false]);
+        assert!(is_gone);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -10,7 +9,9 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use sandbar_core::{BaseName, ByteCount, Capability, LaterSnapshots, Result, SessionId, SnapshotName, StorageKind};
+use sandbar_core::{
+    BaseName, ByteCount, Capability, LaterSnapshots, OwnerMap, Result, SessionId, SnapshotName, StorageKind,
+};
 
 use super::{
     catalog::{self, Catalog},
@@ -21,8 +22,8 @@ use super::{
     namespace,
 };
 use crate::{
-    BaseRecord, ForkPoint, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView, Usage, VolumeSpec,
-    ZfsConfig,
+    BaseRecord, ForkPoint, Mounted, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView, Usage,
+    VolumeSpec, ZfsConfig, translation::LiveMount,
 };
 
 /// Volumes on a ZFS pool.
@@ -36,6 +37,7 @@ pub struct ZfsStorage {
     pub(super) surgery: Mutex<()>,
     /// Held while a dataset is looked for in the mount table and mounted.
     pub(super) mounting: Mutex<()>,
+    pub(super) mounted: Mutex<HashMap<SessionId, LiveMount>>,
     pub(super) records: Mutex<HashMap<BaseName, Arc<BaseRecord>>>,
     /// When each view was last handed out, by dataset.
     pub(super) views: Mutex<HashMap<String, Instant>>,
@@ -73,6 +75,7 @@ impl ZfsStorage {
             catalog: Mutex::default(),
             surgery: Mutex::default(),
             mounting: Mutex::default(),
+            mounted: Mutex::default(),
             records: Mutex::default(),
             views: Mutex::default(),
             reserve_is_spent: AtomicBool::new(false),
@@ -179,8 +182,8 @@ impl Storage for ZfsStorage {
         self.roll_back(volume, name, later)
     }
 
-    fn mount(&self, volume: &SessionId) -> Result<PathBuf> {
-        self.mount_volume(volume)
+    fn mount_as(&self, volume: &SessionId, owners: Option<&OwnerMap>) -> Result<Mounted> {
+        self.mount_volume(volume, owners)
     }
 
     fn unmount(&self, volume: &SessionId) -> Result<()> {

@@ -10,6 +10,7 @@ mod content;
 mod difference;
 mod forks;
 mod limits;
+mod owners;
 mod recovery;
 mod rollback;
 mod snapshots;
@@ -109,6 +110,16 @@ conformance! {
         a_quota_survives_rollback,
         a_full_pool_is_storage_full_and_deleting_works,
         space_is_reported;
+    owners:
+        owners_on_disk_are_those_inside_whatever_the_map,
+        a_pack_has_the_owners_on_disk,
+        a_base_file_changed_by_a_sandbox_keeps_its_owner,
+        a_tree_is_the_same_under_every_map,
+        an_archive_read_and_unpacked_through_maps_keeps_every_owner,
+        mounting_with_other_owners_takes_the_place_of_the_old_mount,
+        the_hosts_root_makes_files_only_as_somebody_of_the_map,
+        what_the_machine_lends_is_translated_and_harmless,
+        device_nodes_and_setuid_bits_do_nothing;
     recovery:
         a_reopened_storage_knows_everything,
         half_made_things_are_removed_on_open,

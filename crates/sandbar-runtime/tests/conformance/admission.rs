@@ -1,0 +1,48 @@
+//! What a runtime promises, and what it refuses to promise.
+
+use sandbar_core::{ByteCount, ErrorCode, NetworkAccess, Resources, RuntimeKind};
+
+use crate::world::World;
+
+pub(crate) fn what_cannot_be_kept_is_refused_and_named(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let runtime = world.runtime();
+        assert_eq!(runtime.kind(), kind);
+        assert!(runtime.isolation().starts_with(kind.as_str()), "{}", runtime.isolation());
+        let plain = Resources::default();
+        runtime.admit(&plain, None).unwrap();
+        runtime.admit(&Resources { open_files: Some(10), ..plain.clone() }, None).unwrap();
+        let (kept, refused) = match kind {
+            // It cannot keep anything off the network.
+            RuntimeKind::None => (NetworkAccess::Full, NetworkAccess::None),
+            // They have no network to give.
+            RuntimeKind::Native | RuntimeKind::Gvisor => (NetworkAccess::None, NetworkAccess::Full),
+        };
+        runtime.admit(&plain, Some(kept)).unwrap();
+        let error = runtime.admit(&plain, Some(refused)).unwrap_err();
+        assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("network")));
+        assert!(error.hint().is_some());
+    });
+}
+
+pub(crate) fn limits_are_taken_where_they_can_be_kept(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let runtime = world.runtime();
+        let plain = Resources::default();
+        let wishes = [
+            ("resources.cpus", Resources { cpus: Some(0.5), ..plain.clone() }),
+            ("resources.memory", Resources { memory: Some(ByteCount::mib(64)), ..plain.clone() }),
+            ("resources.pids", Resources { pids: Some(10), ..plain }),
+        ];
+        for (field, wish) in wishes {
+            match (runtime.facts().limits.reason(), runtime.admit(&wish, None)) {
+                (None, answer) => answer.unwrap(),
+                (Some(reason), answer) => {
+                    let error = answer.unwrap_err();
+                    assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some(field)));
+                    assert!(error.to_string().contains(reason), "{error}");
+                }
+            }
+        }
+    });
+}

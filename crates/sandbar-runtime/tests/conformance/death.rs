@@ -1,0 +1,120 @@
+//! What is left when a box or its host dies.
+
+use std::{
+    io::Read,
+    process::{Child, Command, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sandbar_core::{ErrorCode, Resources, RuntimeKind};
+use sandbar_runtime::ExecSpec;
+
+use crate::{
+    test_box::{Ended, processes_in},
+    world::{World, fresh_name, open_runtime, shell},
+};
+
+pub(crate) fn a_box_whose_init_was_killed_is_not_alive_and_says_so(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        assert!(world.is_alive());
+        let command = world.start(ExecSpec::new(["sleep", "4747.1"])).await.unwrap();
+        let init = world.init_on_host();
+        assert!(!init.is_empty());
+        for pid in init {
+            kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+        }
+        let ended = Ended::of(command).await;
+        assert_eq!((ended.status.signal, ended.status.timed_out), (Some(9), false));
+        World::wait_for("the box to be gone", async || !world.is_alive()).await;
+        let error = world.start(ExecSpec::new(["true"])).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unavailable);
+        assert!(error.hint().is_some());
+        world.stop().await;
+        assert!(world.on_host().is_empty());
+    });
+}
+
+pub(crate) fn a_box_that_died_is_replaced_by_a_new_one(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let first = world.open_box("two", &Resources::default());
+        for pid in first.init_on_host() {
+            kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+        }
+        World::wait_for("the box to be gone", async || !first.is_alive()).await;
+        first.stop().await;
+        let second = world.open_box("two", &Resources::default());
+        assert_eq!(second.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+        second.stop().await;
+    });
+}
+
+/// Set for the process that plays the host: the name it goes by.
+const HOST: &str = "SANDBAR_TEST_HOST";
+
+/// This test again, as a process of its own that can be killed.
+struct HostProcess {
+    process: Child,
+    kind: RuntimeKind,
+    name: String,
+}
+
+impl HostProcess {
+    fn start(kind: RuntimeKind, test: &str) -> Self {
+        let name = fresh_name();
+        let process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &format!("{kind}::death::{test}"), "--nocapture"])
+            .env(HOST, &name)
+            // It stays until this closes, so that it does not outlive us.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { process, kind, name }
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        processes_in(&format!("/{}/", self.name))
+    }
+}
+
+impl Drop for HostProcess {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        // The next host of the name removes the groups; what was mounted went with the process.
+        drop(open_runtime(self.kind, &self.name));
+        let _ = std::fs::remove_dir(format!("/var/tmp/{}", self.name));
+    }
+}
+
+pub(crate) fn nothing_goes_on_running_when_the_host_is_killed(kind: RuntimeKind) {
+    if let Ok(name) = std::env::var(HOST) {
+        return World::run_named(kind, &name, &Resources::default(), async |world| {
+            world.finish(shell("setsid -f sleep 4747.2; nohup sleep 4747.3 >/dev/null 2>&1 &")).await;
+            let other = world.open_box("two", &Resources::default());
+            let _running = [
+                world.start(shell("trap '' TERM HUP; sleep 4747.4; sleep 4747.5")).await.unwrap(),
+                other.start(ExecSpec::new(["sleep", "4747.6"])).await.unwrap(),
+            ];
+            tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0])).await.unwrap().unwrap();
+        });
+    }
+    let mut host = HostProcess::start(kind, "nothing_goes_on_running_when_the_host_is_killed");
+    let seen = |host: &HostProcess| match kind {
+        // Another kernel's processes: both boxes stand, and have had time to begin when this one is last.
+        RuntimeKind::Gvisor => !processes_in(&format!("/{}/box-2/", host.name)).is_empty(),
+        RuntimeKind::Native | RuntimeKind::None => ["4747.2", "4747.3", "4747.4", "4747.6"].iter().all(|number| {
+            let sleeper = format!("sleep\0{number}");
+            host.processes().iter().any(|pid| {
+                std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(&sleeper))
+            })
+        }),
+    };
+    let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    tokio.block_on(async {
+        World::wait_for("the host's commands to run", async || seen(&host)).await;
+        host.process.kill().unwrap();
+        World::wait_for("everything to end", async || host.processes().is_empty()).await;
+        drop(host);
+    });
+}

@@ -1,0 +1,108 @@
+//! Stopping the clock of a box.
+
+use std::fs;
+
+use sandbar_core::{ErrorCode, Resources, RuntimeKind};
+use sandbar_runtime::ExecSpec;
+
+use crate::{
+    test_box::{Ended, TestBox},
+    world::{World, shell},
+};
+
+/// Counts as fast as it can, into a file the host sees.
+const COUNTER: &str = "setsid sh -c 'while :; do echo >> /workspace/count; done' >/dev/null 2>&1 &";
+
+fn count(test_box: &TestBox) -> u64 {
+    fs::metadata(test_box.path_inside("workspace/count")).map_or(0, |count| count.len())
+}
+
+async fn wait_until_it_counts(test_box: &TestBox) {
+    let before = count(test_box);
+    World::wait_for("the count to go on", async || count(test_box) > before + 100).await;
+}
+
+pub(crate) fn a_frozen_box_makes_no_progress_and_goes_on_after(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let neighbour = world.open_box("two", &Resources::default());
+        world.finish(shell(COUNTER)).await;
+        for _ in 0..3 {
+            wait_until_it_counts(world).await;
+            world.freeze().await;
+            let (frozen, used) = (count(world), world.stats().await.cpu_time);
+            // Others have all the time they need meanwhile.
+            for _ in 0..20 {
+                assert_eq!(neighbour.finish(shell("seq 1 2000 | wc -l")).await.stdout, "2000\n");
+            }
+            assert_eq!((count(world), world.stats().await.cpu_time), (frozen, used));
+            world.thaw().await;
+        }
+        wait_until_it_counts(world).await;
+        neighbour.stop().await;
+    });
+}
+
+pub(crate) fn freezing_and_thawing_twice_is_fine(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        world.thaw().await;
+        world.finish(shell(COUNTER)).await;
+        world.freeze().await;
+        world.freeze().await;
+        world.thaw().await;
+        wait_until_it_counts(world).await;
+        world.thaw().await;
+        assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+    });
+}
+
+pub(crate) fn a_command_started_in_a_frozen_box_runs_once_it_is_thawed(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        world.freeze().await;
+        let test_box = TestBox::clone(world);
+        let finishing = tokio::spawn(async move { test_box.finish(shell("echo > ran; echo done")).await });
+        let neighbour = world.open_box("two", &Resources::default());
+        assert_eq!(neighbour.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        neighbour.stop().await;
+        assert!(!world.path_inside("workspace/ran").exists());
+        world.thaw().await;
+        assert_eq!(finishing.await.unwrap().stdout, "done\n");
+    });
+}
+
+pub(crate) fn a_frozen_box_can_be_stopped(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let command = world.start(shell("trap '' TERM; while :; do :; done")).await.unwrap();
+        world.freeze().await;
+        world.stop().await;
+        assert_eq!(Ended::of(command).await.status.signal, Some(9));
+        assert!(world.on_host().is_empty());
+    });
+}
+
+pub(crate) fn stopping_a_frozen_box_lets_go_of_those_who_wait_for_a_start(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        world.freeze().await;
+        let test_box = TestBox::clone(world);
+        let starting = tokio::spawn(async move { test_box.start(ExecSpec::new(["true"])).await });
+        // It has time to begin meanwhile: then it waits for init, which stands still.
+        let neighbour = world.open_box("two", &Resources::default());
+        for _ in 0..20 {
+            assert_eq!(neighbour.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        }
+        neighbour.stop().await;
+        world.stop().await;
+        let code = starting.await.unwrap().unwrap_err().code();
+        assert!(matches!(code, ErrorCode::Unavailable | ErrorCode::InvalidState), "{code:?}");
+        assert!(world.on_host().is_empty());
+    });
+}
+
+pub(crate) fn a_command_in_a_frozen_box_can_be_killed(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let command = world.start(ExecSpec::new(["sleep", "4949.1"])).await.unwrap();
+        world.freeze().await;
+        command.kill();
+        world.thaw().await;
+        assert_eq!(Ended::of(command).await.status.signal, Some(9));
+    });
+}

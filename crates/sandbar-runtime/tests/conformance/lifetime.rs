@@ -1,0 +1,167 @@
+//! How long things live: with their command, with their sandbox, and not longer.
+
+use std::{fs, time::Duration};
+
+use sandbar_core::{ErrorCode, Resources, RuntimeKind};
+use sandbar_runtime::ExecSpec;
+
+use crate::{
+    test_box::{Ended, TestBox, processes_in},
+    world::{World, open_runtime, shell},
+};
+
+/// Leaves daemons of every kind, and stays.
+const DAEMONS: &str = "setsid sh -c 'sh -c \"exec sleep 4242.1\" & ' & setsid -f sleep 4242.2; nohup sleep 4242.3 >/dev/null 2>&1 & \
+     (trap '' HUP TERM INT; sleep 4242.4 & ) & perl -e 'fork and exit; setpgrp; fork and exit; exec qw(sleep 4242.5)'; \
+     sleep 4242.6";
+const NUMBERS: [&str; 6] = ["4242.1", "4242.2", "4242.3", "4242.4", "4242.5", "4242.6"];
+
+async fn wait_for_daemons(test_box: &TestBox) {
+    for number in NUMBERS {
+        // The shell's own command line holds the numbers, so daemons are told by their program.
+        test_box.wait_until_runs(&format!("sleep\0{number}")).await;
+    }
+}
+
+async fn assert_no_daemons(test_box: &TestBox) {
+    for number in NUMBERS {
+        test_box.wait_until_gone(&format!("sleep\0{number}")).await;
+    }
+}
+
+pub(crate) fn a_timeout_ends_the_command_with_its_daemons_and_keeps_its_output(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let mut spec = shell(&format!("echo begun; {DAEMONS}"));
+        spec.resources.wall_time = Some(Duration::from_secs(1));
+        let command = world.start(spec).await.unwrap();
+        let ended = Ended::of(command).await;
+        assert!(ended.status.timed_out);
+        assert_eq!((ended.status.code, ended.status.signal), (None, Some(9)));
+        assert_eq!(ended.stdout, "begun\n");
+        assert_no_daemons(world).await;
+        assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+    });
+}
+
+pub(crate) fn a_command_that_is_in_time_is_not_timed_out(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let mut spec = ExecSpec::new(["true"]);
+        spec.resources.wall_time = Some(Duration::from_mins(1));
+        let status = world.finish(spec).await.status;
+        assert!(!status.timed_out && status.code == Some(0) && status.duration < Duration::from_mins(1));
+    });
+}
+
+pub(crate) fn a_timeout_of_one_call_spares_the_background_jobs_of_another(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        world.finish(shell("sleep 4343.1 &")).await;
+        let mut spec = ExecSpec::new(["sleep", "4343.2"]);
+        spec.resources.wall_time = Some(Duration::from_millis(50));
+        assert!(world.finish(spec).await.status.timed_out);
+        assert_eq!(world.count("sleep\x004343.1").await, 1);
+        world.stop().await;
+        assert_eq!(world.count("4343.1").await, 0);
+    });
+}
+
+pub(crate) fn dropping_a_command_ends_all_of_it(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let command = world.start(shell(DAEMONS)).await.unwrap();
+        wait_for_daemons(world).await;
+        drop(command);
+        assert_no_daemons(world).await;
+    });
+}
+
+pub(crate) fn killing_a_command_ends_all_of_it_and_its_end_is_told(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let command = world.start(shell(&format!("echo begun; {DAEMONS}"))).await.unwrap();
+        wait_for_daemons(world).await;
+        command.kill();
+        let ended = Ended::of(command).await;
+        assert_eq!((ended.stdout.as_str(), ended.status.signal), ("begun\n", Some(9)));
+        assert!(!ended.status.timed_out);
+        assert_no_daemons(world).await;
+    });
+}
+
+pub(crate) fn background_jobs_survive_their_command_and_die_with_the_sandbox(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let script = "setsid sh -c 'while :; do echo tick; date >> /workspace/log; sleep 0.01; done' & echo started";
+        let ended = world.finish(shell(script)).await;
+        assert!(ended.stdout.contains("started\n"));
+        assert_eq!(ended.status.code, Some(0));
+        let log = world.path_inside("workspace/log");
+        let size = || fs::metadata(&log).map_or(0, |log| log.len());
+        // Nobody reads what it writes, and still it goes on, also beside other commands.
+        assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        let before = size();
+        World::wait_for("the job to go on", async || size() > before + 100).await;
+        world.stop().await;
+        let after = size();
+        assert!(world.on_host().is_empty());
+        assert_eq!(size(), after);
+    });
+}
+
+pub(crate) fn a_background_job_may_write_more_than_a_pipe_holds(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let script = "setsid sh -c 'head -c 1000000 /dev/zero; echo through > /workspace/flag' & echo started";
+        assert_eq!(world.finish(shell(script)).await.status.code, Some(0));
+        let flag = world.path_inside("workspace/flag");
+        World::wait_for("the job to be through", async || flag.exists()).await;
+    });
+}
+
+pub(crate) fn files_and_tmp_survive_between_calls(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        world.finish(shell("echo one > /tmp/kept; echo two > /workspace/kept")).await;
+        assert_eq!(world.finish(ExecSpec::new(["cat", "/tmp/kept", "/workspace/kept"])).await.stdout, "one\ntwo\n");
+    });
+}
+
+pub(crate) fn stopping_ends_everything_and_refuses_new_commands(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let command = world.start(shell(DAEMONS)).await.unwrap();
+        wait_for_daemons(world).await;
+        world.stop().await;
+        assert_eq!(Ended::of(command).await.status.signal, Some(9));
+        assert!(world.on_host().is_empty());
+        assert_eq!(world.start(ExecSpec::new(["true"])).await.unwrap_err().code(), ErrorCode::InvalidState);
+        world.stop().await;
+    });
+}
+
+pub(crate) fn a_sandbox_that_is_dropped_is_stopped(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let other = world.open_box("two", &Resources::default());
+        other.finish(shell("setsid -f sleep 4444.1 >/dev/null 2>&1")).await;
+        other.wait_until_runs("sleep\x004444.1").await;
+        let group = other.group().to_owned();
+        tokio::task::spawn_blocking(move || drop(other)).await.unwrap();
+        assert!(processes_in(&group).is_empty());
+        assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+    });
+}
+
+pub(crate) fn a_session_can_have_a_new_sandbox_after_its_old_one(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        for _ in 0..3 {
+            let again = world.open_box("two", &Resources::default());
+            assert_eq!(again.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+            again.stop().await;
+        }
+    });
+}
+
+pub(crate) fn a_new_host_ends_what_an_earlier_one_of_its_name_left_running(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        world.finish(shell("setsid -f sleep 4646.1")).await;
+        world.wait_until_runs("sleep\x004646.1").await;
+        // As after a crash: the first runtime has not been told to stop.
+        let name = world.name().to_owned();
+        let again = tokio::task::spawn_blocking(move || open_runtime(kind, &name)).await.unwrap();
+        assert!(world.on_host().is_empty());
+        drop(again);
+    });
+}

@@ -1,0 +1,201 @@
+//! What a box may use: held inside it, told as what it was, and no neighbour suffers.
+
+use std::time::Duration;
+
+use sandbar_core::{ByteCount, ErrorCode, Resources, RuntimeKind};
+use sandbar_runtime::{ExecSpec, RunningCommand};
+
+use crate::{
+    test_box::{Ended, TestBox},
+    world::{World, shell},
+};
+
+/// Holds on to as much memory as is named.
+fn hog(size: &str) -> ExecSpec {
+    shell(&format!("exec dd if=/dev/zero of=/dev/null bs={size} count=1 2>/dev/null"))
+}
+
+/// Has as many children as it can, up to forty, and tells how many.
+const PARENT: &str = r"
+    my @children;
+    while (@children < 40) {
+        my $child = fork; last unless defined $child;
+        if (!$child) { sleep 1000; exit }
+        push @children, $child;
+    }
+    print scalar(@children); kill 9, @children;
+";
+
+fn limited(spec: ExecSpec, resources: Resources) -> ExecSpec {
+    ExecSpec { resources, ..spec }
+}
+
+fn pids(pids: u64) -> Resources {
+    Resources { pids: Some(pids), ..Resources::default() }
+}
+
+fn memory(mib: u64) -> Resources {
+    Resources { memory: Some(ByteCount::mib(mib)), ..Resources::default() }
+}
+
+/// Runs a good number of commands, one after the other.
+async fn goes_on(neighbour: &TestBox) {
+    for _ in 0..30 {
+        assert_eq!(neighbour.finish(shell("echo fine | cat")).await.stdout, "fine\n");
+    }
+}
+
+pub(crate) fn a_fork_bomb_is_held_inside_its_box(kind: RuntimeKind) {
+    let limits = Resources { cpus: Some(0.5), ..pids(40) };
+    World::run_limited(kind, &limits, async |world| {
+        let neighbour = world.open_box("two", &Resources::default());
+        let bomb = world.start(ExecSpec::new(["perl", "-e", "fork while 1"])).await.unwrap();
+        World::wait_for("the bomb to fill its box", async || world.stats().await.processes == Some(40)).await;
+        World::wait_for("forks to be refused", async || world.stats().await.refused_forks > Some(0)).await;
+        let error = world.start(ExecSpec::new(["true"])).await.unwrap_err();
+        assert_eq!((error.code(), error.field()), (ErrorCode::Unavailable, Some("resources.pids")));
+        assert!(error.hint().is_some());
+        goes_on(&neighbour).await;
+        assert_eq!(neighbour.stats().await.refused_forks, Some(0));
+        assert_eq!(world.stats().await.processes, Some(40), "it went on all the time");
+        bomb.kill();
+        assert_eq!(Ended::of(bomb).await.status.signal, Some(9));
+        // The box itself has not suffered.
+        World::wait_for("room for a command", async || world.start(ExecSpec::new(["true"])).await.is_ok()).await;
+        neighbour.stop().await;
+    });
+}
+
+pub(crate) fn a_memory_hog_is_killed_told_and_nobody_else_suffers(kind: RuntimeKind) {
+    World::run_limited(kind, &memory(64), async |world| {
+        let neighbour = world.open_box("two", &Resources::default());
+        let modest = world.start(ExecSpec::new(["sleep", "5050.1"])).await.unwrap();
+        let status = world.finish(hog("300M")).await.status;
+        assert!(status.oom_killed);
+        assert_eq!((status.code, status.signal, status.timed_out), (None, Some(9), false));
+        goes_on(&neighbour).await;
+        let others = neighbour.stats().await;
+        assert_eq!(others.oom_kills, Some(0));
+        neighbour.stop().await;
+        if kind == RuntimeKind::Gvisor {
+            // All of the box is one process to the machine's kernel.
+            return;
+        }
+        // A child counts as its command's.
+        let ended =
+            world.finish(shell("dd if=/dev/zero of=/dev/null bs=300M count=1 2>/dev/null; echo survived")).await;
+        assert_eq!((ended.stdout.as_str(), ended.status.code), ("survived\n", Some(0)));
+        assert!(ended.status.oom_killed);
+        // And nobody is told of what happened to somebody else.
+        assert!(!world.finish(ExecSpec::new(["true"])).await.status.oom_killed);
+        assert_eq!(world.count("sleep\x005050.1").await, 1);
+        modest.kill();
+        let status = Ended::of(modest).await.status;
+        assert_eq!((status.oom_killed, status.signal), (false, Some(9)));
+        let figures = world.stats().await;
+        assert_eq!(figures.oom_kills, Some(2));
+        assert!(figures.memory_peak.is_some_and(|peak| peak <= ByteCount::mib(64)), "{figures:?}");
+    });
+}
+
+pub(crate) fn a_limit_of_a_call_is_its_own(kind: RuntimeKind) {
+    World::run_limited(kind, &Resources { memory: Some(ByteCount::mib(512)), ..pids(20) }, async |world| {
+        let parent = || ExecSpec::new(["perl", "-e", PARENT]);
+        // The parent is a process too.
+        assert_eq!(world.finish(parent()).await.stdout, "19");
+        assert_eq!(world.finish(limited(parent(), pids(5))).await.stdout, "4");
+        // One field says nothing about another.
+        assert_eq!(world.finish(limited(parent(), memory(64))).await.stdout, "19");
+        assert_eq!(world.finish(limited(hog("100M"), pids(5))).await.status.code, Some(0));
+        let status = world.finish(limited(hog("300M"), memory(64))).await.status;
+        assert!(status.oom_killed && status.signal == Some(9));
+        let status = world.finish(hog("300M")).await.status;
+        assert_eq!((status.oom_killed, status.code), (false, Some(0)));
+    });
+}
+
+pub(crate) fn forks_the_limit_of_a_call_refused_are_counted(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let parent = limited(ExecSpec::new(["perl", "-e", PARENT]), pids(5));
+        assert_eq!(world.finish(parent).await.stdout, "4");
+        assert!(world.stats().await.refused_forks > Some(0));
+    });
+}
+
+/// Two processes that do nothing but burn, for a while.
+fn burner(cpus: Option<f64>) -> ExecSpec {
+    let resources = Resources { cpus, wall_time: Some(Duration::from_millis(1500)), ..Resources::default() };
+    limited(shell("while :; do :; done & while :; do :; done"), resources)
+}
+
+/// The CPU time a box used while a command ran, as a share of that time.
+async fn share(test_box: &TestBox, command: RunningCommand) -> f64 {
+    let before = test_box.stats().await.cpu_time.unwrap();
+    let status = Ended::of(command).await.status;
+    assert!(status.timed_out && status.signal == Some(9));
+    let after = test_box.stats().await.cpu_time.unwrap();
+    (after.as_secs_f64() - before.as_secs_f64()) / status.duration.as_secs_f64()
+}
+
+pub(crate) fn a_cpu_burner_gets_its_share_and_no_more(kind: RuntimeKind) {
+    let limits = Resources { cpus: Some(0.2), ..Resources::default() };
+    World::run_limited(kind, &limits, async |world| {
+        let neighbour = world.open_box("two", &Resources::default());
+        let burning = world.start(burner(None)).await.unwrap();
+        let other = neighbour.clone();
+        let neighbour_goes_on = tokio::spawn(async move { goes_on(&other).await });
+        let used = share(world, burning).await;
+        // A burner that is not held takes one or two cores.
+        assert!(used < 0.5, "{used}");
+        neighbour_goes_on.await.unwrap();
+        neighbour.stop().await;
+    });
+}
+
+pub(crate) fn a_call_may_have_less_cpu_than_its_session(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let burning = world.start(burner(Some(0.2))).await.unwrap();
+        let used = share(world, burning).await;
+        assert!(used < 0.5, "{used}");
+    });
+}
+
+/// Opens files until it cannot, tells how many and why, and holds them until its input ends.
+const LEAK: &str = r#"
+    my @open; while (open(my $file, "<", "/dev/null")) { push @open, $file }
+    $| = 1; print scalar(@open), " $!\n"; <STDIN>;
+"#;
+
+pub(crate) fn a_descriptor_leak_ends_at_its_own_limit(kind: RuntimeKind) {
+    use sandbar_runtime::{ExecEvent, StdinMode};
+    World::run(kind, async |world| {
+        let limits = Resources { open_files: Some(64), ..Resources::default() };
+        let leak = ExecSpec { stdin: StdinMode::Piped, ..ExecSpec::new(["perl", "-e", LEAK]) };
+        let mut leaking = world.start(limited(leak, limits.clone())).await.unwrap();
+        // Three descriptors are its streams.
+        let told = leaking.next_event().await;
+        assert_eq!(told, Some(ExecEvent::Stdout("61 Too many open files\n".into())));
+        goes_on(world).await;
+        assert_eq!(world.finish(limited(shell("ulimit -n; ulimit -Hn"), limits)).await.stdout, "64\n64\n");
+        let unlimited: u64 = world.finish(shell("ulimit -n")).await.stdout.trim().parse().unwrap();
+        assert!(unlimited > 64);
+        leaking.stdin().unwrap().close();
+        assert_eq!(Ended::of(leaking).await.status.code, Some(0));
+    });
+}
+
+pub(crate) fn the_figures_of_a_box_are_its_own(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let before = world.stats().await;
+        assert_eq!((before.processes, before.refused_forks, before.oom_kills), (Some(0), Some(0), Some(0)));
+        let sleepers = world.start(shell("sleep 5151.1 & sleep 5151.2")).await.unwrap();
+        world.wait_until_runs("sleep\x005151.2").await;
+        let during = world.stats().await;
+        assert_eq!(during.processes, Some(3));
+        assert!(during.memory > Some(ByteCount(0)) && during.memory_peak >= during.memory, "{during:?}");
+        assert!(during.cpu_time > before.cpu_time);
+        sleepers.kill();
+        Ended::of(sleepers).await;
+        World::wait_for("the box to be empty", async || world.stats().await.processes == Some(0)).await;
+    });
+}

@@ -1,0 +1,138 @@
+//! What somebody who is not root gets.
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::Path,
+    process::Command,
+    time::Duration,
+};
+
+use sandbar_core::{NetworkAccess, Resources, RuntimeKind, SessionId};
+use sandbar_runtime::{ExecSpec, Runtime, SandboxSpec, TerminalSize};
+
+use crate::{
+    test_box::TestBox,
+    trees::{Tree, Trees},
+    world::{fresh_name, open_runtime, shell},
+};
+
+const USER: u32 = 12345;
+
+/// Runs this test again as an ordinary user, in a root of that user's. Copies of the programs are needed because an
+/// ordinary user cannot reach where they were built.
+fn again_as_user(test: &str) {
+    let trees = Trees::new(&fresh_name());
+    let own = std::env::current_exe().unwrap();
+    let stand_in = own.ancestors().map(|place| place.join("sandbar-box")).find(|path| path.is_file()).unwrap();
+    let programs = trees.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    for program in [&own, &stand_in] {
+        let copy = programs.join(program.file_name().unwrap());
+        fs::copy(program, &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let tree = trees.plant(None);
+    tree.give_to(USER);
+    // Anywhere must do, also where a box is put together.
+    let place = Path::new("/tmp");
+    rustix::mount::mount_bind_recursive(&tree.path, place).unwrap();
+    let output = Command::new(programs.join(own.file_name().unwrap()))
+        .args(["--exact", &format!("ordinary_user::{test}"), "--nocapture"])
+        .current_dir(place)
+        .uid(USER)
+        .gid(USER)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "the test ran as the user");
+}
+
+/// Runs a test on a box over the working directory.
+fn in_a_box(kind: RuntimeKind, test: impl AsyncFnOnce(&dyn Runtime, &TestBox)) {
+    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    tokio.block_on(async {
+        let name = fresh_name();
+        let runtime = open_runtime(kind, &name);
+        let session = SessionId::new("one").unwrap();
+        let tree = Tree::at(std::env::current_dir().unwrap());
+        let owners = runtime.owners().unwrap();
+        assert!(owners.is_none(), "an ordinary user has one owner to give");
+        let limits = Resources::default();
+        let spec = SandboxSpec { session: &session, root: &tree.path, owners, resources: &limits, network: None };
+        let sandbox = runtime.open_sandbox(&spec).unwrap();
+        let test_box = TestBox::new(kind, sandbox, tree);
+        test(&*runtime, &test_box).await;
+        test_box.stop().await;
+    });
+    tokio.shutdown_background();
+}
+
+/// Commands, streams, terminals and time-outs work as for root.
+async fn assert_commands_work(test_box: &TestBox) {
+    let ended = test_box.finish(shell("pwd; echo to-err >&2; echo x > made; exit 7")).await;
+    assert_eq!((ended.stderr.as_str(), ended.status.code), ("to-err\n", Some(7)));
+    assert!(test_box.path_inside("workspace/made").exists());
+    let mut spec = shell("stty size");
+    spec.terminal = Some(TerminalSize { rows: 12, columns: 34 });
+    assert_eq!(test_box.finish(spec).await.stdout, "12 34\r\n");
+    let mut spec = ExecSpec::new(["sleep", "1000"]);
+    spec.resources.wall_time = Some(Duration::from_millis(50));
+    assert!(test_box.finish(spec).await.status.timed_out);
+    let error = test_box.start(ExecSpec::new(["no-such-program"])).await.unwrap_err();
+    assert_eq!(error.field(), Some("argv"));
+}
+
+/// Without groups, what cannot be kept is said and refused.
+fn assert_says_what_is_missing(runtime: &dyn Runtime) {
+    let isolation = runtime.isolation();
+    assert!(isolation.contains("not limited") && isolation.contains("nothing can be frozen"), "{isolation}");
+    assert!(runtime.facts().pause.reason().is_some() && runtime.facts().limits.reason().is_some());
+    let pids = Resources { pids: Some(5), ..Resources::default() };
+    assert_eq!(runtime.admit(&pids, None).unwrap_err().field(), Some("resources.pids"));
+}
+
+#[test]
+fn native_boxes_have_the_caller_as_their_only_user_and_every_other_wall() {
+    if rustix::process::geteuid().is_root() {
+        return again_as_user("native_boxes_have_the_caller_as_their_only_user_and_every_other_wall");
+    }
+    in_a_box(RuntimeKind::Native, async |runtime, test_box| {
+        assert!(runtime.isolation().contains("the caller as the only user"), "{}", runtime.isolation());
+        assert_says_what_is_missing(runtime);
+        assert_commands_work(test_box).await;
+        let script = "id -u; cat /proc/self/uid_map; grep -E 'Cap(Prm|Eff|Bnd)|NoNewPrivs|Seccomp:' /proc/self/status; \
+                      echo /proc/[0-9]*; uname -n; pwd; ls /";
+        let seen = test_box.finish(shell(script)).await.stdout;
+        let words: Vec<&str> = seen.split_whitespace().collect();
+        let zero = "0000000000000000";
+        let expected = ["0", "0", "12345", "1", "CapPrm:", zero, "CapEff:", zero, "CapBnd:", zero];
+        assert_eq!(words[..10], expected);
+        assert_eq!(words[10..15], ["NoNewPrivs:", "1", "Seccomp:", "2", "/proc/1"]);
+        let root =
+            ["one", "/workspace", "bin", "dev", "lib", "lib64", "proc", "sbin", "tmp", "usr", "var", "workspace"];
+        assert_eq!(words[words.len() - root.len()..], root);
+        let ended = test_box.finish(shell("mount -t tmpfs none /tmp || unshare --user true || touch /dev/new")).await;
+        assert_ne!(ended.status.code, Some(0));
+    });
+}
+
+#[test]
+fn without_isolation_commands_run_on_the_host_s_files_in_the_session_s_directory() {
+    if rustix::process::geteuid().is_root() {
+        return again_as_user("without_isolation_commands_run_on_the_host_s_files_in_the_session_s_directory");
+    }
+    in_a_box(RuntimeKind::None, async |runtime, test_box| {
+        assert!(runtime.isolation().contains("on the host's own files"), "{}", runtime.isolation());
+        assert_says_what_is_missing(runtime);
+        runtime.admit(&Resources::default(), Some(NetworkAccess::Full)).unwrap();
+        assert_commands_work(test_box).await;
+        let here = std::env::current_dir().unwrap().join("workspace");
+        let seen = test_box.finish(shell("pwd; id -u")).await.stdout;
+        assert_eq!(seen, format!("{}\n{USER}\n", here.display()));
+        // A working directory cannot lead out of the session.
+        std::os::unix::fs::symlink("/../../..", here.join("out")).unwrap();
+        let spec = ExecSpec { cwd: Some("out".into()), ..ExecSpec::new(["pwd", "-P"]) };
+        assert_eq!(Path::new(test_box.finish(spec).await.stdout.trim()), here.parent().unwrap());
+    });
+}

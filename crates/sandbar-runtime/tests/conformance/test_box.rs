@@ -1,0 +1,154 @@
+//! A box under test, and what came out of it.
+
+use std::{path::PathBuf, sync::Arc};
+
+use sandbar_core::{Result, RuntimeKind};
+use sandbar_runtime::{ExecEvent, ExecSpec, ExitStatus, RunningCommand, Sandbox, SandboxStats};
+
+use crate::{trees::Tree, world::World};
+
+/// Clones stand for the same box.
+#[derive(Clone, Debug)]
+pub(crate) struct TestBox {
+    sandbox: Arc<dyn Sandbox>,
+    kind: RuntimeKind,
+    /// What the groups of its processes are called on the host.
+    group: String,
+    tree: Arc<Tree>,
+}
+
+impl TestBox {
+    pub(crate) fn new(kind: RuntimeKind, sandbox: Arc<dyn Sandbox>, tree: Tree) -> Self {
+        // An ordinary user's boxes have none; nothing is found there.
+        let place = sandbox.cgroup().unwrap_or_else(|| PathBuf::from("/no/such/group"));
+        let mut names = place.iter().rev().map(|name| name.to_str().unwrap());
+        let (own, host) = (names.next().unwrap(), names.next().unwrap());
+        Self { sandbox, kind, group: format!("/{host}/{own}/"), tree: Arc::new(tree) }
+    }
+
+    /// What the groups of its processes are called on the host.
+    pub(crate) fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// Its files, with the owners they have on disk.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.tree.on_disk()
+    }
+
+    pub(crate) fn path_inside(&self, path: &str) -> PathBuf {
+        self.root().join(path)
+    }
+
+    pub(crate) async fn start(&self, spec: ExecSpec) -> Result<RunningCommand> {
+        self.ask(move |sandbox| sandbox.exec(spec)).await
+    }
+
+    pub(crate) async fn finish(&self, spec: ExecSpec) -> Ended {
+        Ended::of(self.start(spec).await.unwrap()).await
+    }
+
+    pub(crate) async fn freeze(&self) {
+        self.ask(|sandbox| sandbox.freeze()).await.unwrap();
+    }
+
+    pub(crate) async fn thaw(&self) {
+        self.ask(|sandbox| sandbox.thaw()).await.unwrap();
+    }
+
+    pub(crate) async fn stats(&self) -> SandboxStats {
+        self.ask(|sandbox| sandbox.stats()).await.unwrap()
+    }
+
+    pub(crate) async fn stop(&self) {
+        self.ask(|sandbox| sandbox.stop()).await.unwrap();
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.sandbox.is_alive()
+    }
+
+    /// Calls of a sandbox block.
+    async fn ask<T: Send + 'static>(&self, question: impl FnOnce(&dyn Sandbox) -> T + Send + 'static) -> T {
+        let sandbox = Arc::clone(&self.sandbox);
+        tokio::task::spawn_blocking(move || question(&*sandbox)).await.unwrap()
+    }
+
+    /// How many living processes of this box have `text` in their command line, whose words are parted by NUL.
+    pub(crate) async fn count(&self, text: &str) -> usize {
+        if self.kind == RuntimeKind::Gvisor && self.is_alive() {
+            // Another kernel's processes: only those inside can see them.
+            let ended = self.finish(ExecSpec::new(["sh", "-c", "cat /proc/[0-9]*/cmdline"])).await;
+            return ended.stdout.matches(text).count();
+        }
+        let has_text = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.windows(text.len()).any(|window| window == text.as_bytes())
+        };
+        self.on_host().into_iter().filter(has_text).count()
+    }
+
+    pub(crate) async fn wait_until_runs(&self, text: &str) {
+        World::wait_for(text, async || self.count(text).await > 0).await;
+    }
+
+    pub(crate) async fn wait_until_gone(&self, text: &str) {
+        World::wait_for(text, async || self.count(text).await == 0).await;
+    }
+
+    /// The processes of this box as the host sees them, its init too.
+    pub(crate) fn on_host(&self) -> Vec<u32> {
+        processes_in(&self.group)
+    }
+
+    /// Its init, or what stands for it on the host.
+    pub(crate) fn init_on_host(&self) -> Vec<u32> {
+        processes_in(&format!("{}init", self.group))
+    }
+}
+
+/// Living processes of this machine in the groups whose path contains `group`.
+pub(crate) fn processes_in(group: &str) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| {
+            let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+            let unified = groups.lines().find(|line| line.starts_with("0::")).unwrap_or_default();
+            // Only processes that are past their end can be in a group that was removed.
+            unified.contains(group) && !unified.ends_with(" (deleted)") && !is_zombie(*pid)
+        })
+        .collect()
+}
+
+fn is_zombie(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// A command from its start to its end.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) status: ExitStatus,
+}
+
+impl Ended {
+    pub(crate) async fn of(mut command: RunningCommand) -> Self {
+        let (mut stdout, mut stderr, mut status) = (Vec::new(), Vec::new(), None);
+        while let Some(event) = command.next_event().await {
+            assert!(status.is_none(), "an event came after the exit");
+            match event {
+                ExecEvent::Stdout(bytes) => stdout.extend_from_slice(&bytes),
+                ExecEvent::Stderr(bytes) => stderr.extend_from_slice(&bytes),
+                ExecEvent::Exited(exit) => status = Some(exit),
+            }
+        }
+        Self {
+            stdout: String::from_utf8(stdout).unwrap(),
+            stderr: String::from_utf8(stderr).unwrap(),
+            status: status.expect("an exit"),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Making files for a sandbox from outside of it.
+
+#![expect(unsafe_code, reason = "rustix has no `setfsuid`")]
+
+use std::marker::PhantomData;
+
+use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
+use sandbar_core::{Error, ErrorCode, OwnerMap, Result};
+
+/// While it lives, what the calling thread makes belongs to the root user of a sandbox.
+///
+/// A mount that translates owners has no place for those outside its map: what the host's own root makes there is
+/// refused with `EOVERFLOW`. The thread keeps its capabilities, so that it reaches everything as before.
+///
+/// The kernel takes a change of this kind as a reason to write no core dumps of the process from then on.
+#[derive(Debug)]
+pub struct ActingOwner {
+    user: u32,
+    group: u32,
+    capabilities: CapabilitySets,
+    /// What it changes belongs to the thread, and so does what undoes it.
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl ActingOwner {
+    pub fn root_of(owners: &OwnerMap) -> Result<Self> {
+        let failed = |errno: rustix::io::Errno| Error::io("act as the root user of a sandbox", errno.into());
+        let capabilities = capabilities(None).map_err(failed)?;
+        let root = owners.on_host(0);
+        let (group, user) = (set_group(root), set_user(root));
+        // Undoes everything when one of the steps below fails.
+        let acting = Self { user, group, capabilities, of_this_thread: PhantomData };
+        if (set_group(UNCHANGED), set_user(UNCHANGED)) != (root, root) {
+            return Err(Error::new(ErrorCode::PermissionDenied, "this process may not act as the users of a sandbox")
+                .with_hint("run it as root, with CAP_SETUID and CAP_SETGID"));
+        }
+        // The kernel took away those that reach the files of others.
+        set_capabilities(None, capabilities).map_err(failed)?;
+        Ok(acting)
+    }
+}
+
+impl Drop for ActingOwner {
+    fn drop(&mut self) {
+        set_user(self.user);
+        set_group(self.group);
+        if let Err(errno) = set_capabilities(None, self.capabilities) {
+            tracing::error!(%errno, "could not take back a thread's capabilities");
+        }
+    }
+}
+
+/// No user has this number: setting it changes nothing and tells the one there is.
+const UNCHANGED: u32 = u32::MAX;
+
+/// Sets whom the thread's files belong to; returns whom they belonged to before. A refusal changes nothing.
+fn set_user(user: u32) -> u32 {
+    // SAFETY: only numbers are passed. It concerns the calling thread alone, unlike `setuid`.
+    unsafe { libc::setfsuid(user) }.cast_unsigned()
+}
+
+fn set_group(group: u32) -> u32 {
+    // SAFETY: as in `set_user`.
+    unsafe { libc::setfsgid(group) }.cast_unsigned()
+}
