@@ -18,7 +18,9 @@ use tokio::{
     sync::{oneshot, watch},
 };
 
-use crate::protocol::{Connection, Ended, Event, ExecAnswer, ExecOrder, Incoming, Request, Stage, send_frame};
+use crate::protocol::{
+    Connection, Ended, Event, ExecAnswer, ExecOrder, Incoming, PrepareOrder, Request, Stage, send_frame,
+};
 
 /// How long a box may take to stand.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -134,6 +136,17 @@ impl InitLink {
                 Some(libc::E2BIG) => Ok(Err((Stage::Exec, error))),
                 _ => Err(Error::io("talk to the sandbox", error)),
             },
+        }
+    }
+
+    /// Tells init about a command that will come, unless an order is under way. `make` does the host's part, and says
+    /// nothing when there is nothing to do.
+    pub(crate) fn prepare(&self, make: impl FnOnce() -> io::Result<Option<PrepareOrder>>) -> io::Result<()> {
+        // Under the lock, so that the command itself cannot come first.
+        let Ok(orders) = self.orders.try_lock() else { return Ok(()) };
+        match make()? {
+            Some(order) => orders.send(&order.encode(), &[]),
+            None => Ok(()),
         }
     }
 

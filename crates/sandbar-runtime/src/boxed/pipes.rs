@@ -17,7 +17,7 @@ use rustix::{
 
 use crate::{
     StdinMode,
-    protocol::{Request, Streams},
+    protocol::{PrepareOrder, Streams},
 };
 
 /// How streams reach the commands of a box.
@@ -47,17 +47,17 @@ impl CommandStreams {
         }
     }
 
-    /// Makes the pipes of the next command; returns what to tell init about it. `None` when there is nothing to prepare.
-    pub(super) fn prepare(&self, next: impl FnOnce() -> u64) -> io::Result<Option<Request>> {
+    /// Makes the pipes of the next command; returns what to tell init. `None` when there is nothing to prepare.
+    pub(super) fn prepare(&self, next: impl FnOnce() -> u64) -> io::Result<Option<PrepareOrder>> {
         let Self::Named(directory) = self else { return Ok(None) };
         let mut prepared = lock(&directory.prepared);
         if prepared.is_some() {
             return Ok(None);
         }
         let ends = NamedEnds::open(directory.make(next())?)?;
-        let request = Request::Prepare { number: ends.named.number, pipes: ends.named.inside.clone() };
+        let order = PrepareOrder { number: ends.named.number, pipes: ends.named.inside.clone() };
         *prepared = Some(ends);
-        Ok(Some(request))
+        Ok(Some(order))
     }
 
     /// See [`PipeDirectory::hold`].

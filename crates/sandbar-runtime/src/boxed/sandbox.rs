@@ -137,10 +137,7 @@ impl BoxSandbox {
 
     /// Does ahead what can be done for the next command. When it cannot, that command does it, and tells why.
     pub(crate) fn prepare(&self) {
-        let prepared = self.streams.prepare(|| self.next_number());
-        if let Ok(Some(request)) = prepared {
-            let _ = self.link.tell(&request);
-        }
+        let _ = self.link.prepare(|| self.streams.prepare(|| self.next_number()));
     }
 
     /// Removes the groups of commands that have ended, when they have become many; after the caller has its answer.
@@ -163,6 +160,7 @@ impl BoxSandbox {
     fn start(&self, spec: &ExecSpec, invocation: Invocation, cwd: &str) -> Result<RunningCommand> {
         let io_failed = |error: io::Error| Error::io(format!("start `{}`", spec.argv[0].escape_debug()), error);
         let group = self.command_group(spec).map_err(io_failed)?;
+        let directory = text("cwd", cwd)?;
         let owner = self.owners.as_ref().map(|owners| owners.first());
         let (number, pipes) = self.streams.make(spec.stdin, owner, || self.next_number()).map_err(io_failed)?;
         let doors: Vec<BorrowedFd<'_>> = group.iter().flat_map(|group| group.doors()).collect();
@@ -171,7 +169,7 @@ impl BoxSandbox {
             argv: invocation.argv,
             envp: invocation.envp,
             candidates: invocation.candidates,
-            cwd: text("cwd", cwd)?,
+            cwd: directory,
             open_files: spec.resources.open_files,
             terminal: spec.terminal,
             streams: pipes.place(),
@@ -350,7 +348,8 @@ fn explain((stage, cause): Refusal, program: &str, cwd: &str) -> Error {
             Error::invalid("argv", format!("command `{program}` is not executable"))
                 .with_hint("give it execute permission, and make sure it is a program for this machine")
         }
-        (Stage::Exec, Some(libc::E2BIG)) => {
+        // Some kernels complain about the name of an argument instead.
+        (Stage::Exec, Some(libc::E2BIG | libc::ENAMETOOLONG)) => {
             Error::invalid("argv", format!("arguments and environment of `{program}` are too long"))
                 .with_hint("pass the data through stdin or a file")
         }

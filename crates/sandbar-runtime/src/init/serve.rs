@@ -19,12 +19,14 @@ use super::{
     clone::ChildStack,
     groups::OwnGroups,
     start::{Launch, NotStarted, start},
-    terminal::Terminal,
+    terminal::{Terminal, TerminalKeeper},
+    terminal_signals::kernel_sends_them,
 };
 use crate::{
     process_tree,
     protocol::{
-        Ended, Event, ExecAnswer, ExecOrder, GroupPlace, Incoming, InitMode, Request, Stage, Streams, send_frame,
+        Ended, Event, ExecAnswer, ExecOrder, GroupPlace, Incoming, InitMode, Order, PrepareOrder, Request, Stage,
+        Streams, send_frame,
     },
 };
 
@@ -55,7 +57,9 @@ struct Init {
     groups: Option<OwnGroups>,
     /// Groups of ours that may still have somebody in them.
     left: Vec<u64>,
-    prepared: Option<Prepared>,
+    prepared: HashMap<u64, Prepared>,
+    /// Found out when the first terminal is made.
+    kernel_knows_terminals: Option<bool>,
     stack: ChildStack,
 }
 
@@ -75,7 +79,8 @@ pub(crate) fn serve(sockets: InitSockets, settings: InitSettings) -> ! {
         numbers: HashMap::new(),
         groups: None,
         left: Vec::new(),
-        prepared: None,
+        prepared: HashMap::new(),
+        kernel_knows_terminals: None,
         stack: ChildStack::new(),
     };
     let code = match init.run() {
@@ -106,7 +111,7 @@ impl Init {
                     return Ok(());
                 }
                 while let Some(body) = requests.next_frame()? {
-                    self.act(Request::decode(&body)?)?;
+                    self.act(&Request::decode(&body)?)?;
                 }
             }
             if ready.orders {
@@ -114,7 +119,10 @@ impl Init {
                     return Ok(());
                 }
                 while let Some(body) = orders.next_frame()? {
-                    self.obey(&ExecOrder::decode(&body)?, &mut orders)?;
+                    match Order::decode(&body)? {
+                        Order::Exec(order) => self.obey(&order, &mut orders)?,
+                        Order::Prepare(order) => self.prepare(&order),
+                    }
                 }
             }
             if ready.signals {
@@ -164,8 +172,8 @@ impl Init {
         send_frame(self.sockets.orders.as_fd(), &answer.encode(), &[])
     }
 
-    fn act(&mut self, request: Request) -> io::Result<()> {
-        match request {
+    fn act(&self, request: &Request) -> io::Result<()> {
+        match *request {
             Request::Signal { number, signal } => {
                 let target = self.commands.get(&number).filter(|command| command.ended.is_none());
                 if let Some(pid) = target.and_then(|command| Pid::from_raw(command.pid))
@@ -181,13 +189,16 @@ impl Init {
                     let _ = terminal.resize(size);
                 }
             }
-            Request::Prepare { number, pipes } => {
-                // Without it the command finds everything out for itself.
-                self.prepared = Prepared::make(number, &pipes, self.groups.as_ref()).ok();
-            }
             Request::Report => self.tell(&Event::Report { processes: count_processes() })?,
         }
         Ok(())
+    }
+
+    fn prepare(&mut self, order: &PrepareOrder) {
+        // When it cannot be done now, the command tells why.
+        if let Ok(prepared) = Prepared::make(order.number, &order.pipes, self.groups.as_ref()) {
+            self.prepared.insert(order.number, prepared);
+        }
     }
 
     fn kill(&self, number: u64) {
@@ -205,7 +216,7 @@ impl Init {
             (Streams::Passed, Some(streams)) => streams,
             (Streams::Passed, None) => return Err(preparing(Errno::BADF.into())),
             (Streams::Named { pipes, reads }, _) => {
-                let prepared = match self.prepared.take_if(|prepared| prepared.number == order.number) {
+                let prepared = match self.prepared.remove(&order.number) {
                     Some(prepared) => prepared,
                     None => Prepared::make(order.number, pipes, self.groups.as_ref()).map_err(preparing)?,
                 };
@@ -224,18 +235,25 @@ impl Init {
             }
             None => None,
         };
+        let mut listener = None;
         let (terminal, streams) = match order.terminal {
             Some(size) => {
-                let (terminal, slave) = Terminal::open(size, stdin, stdout).map_err(preparing)?;
-                (Some(terminal), vec![slave])
+                let keeper = self.terminal_keeper();
+                let made = Terminal::open(size, stdin, stdout, keeper).map_err(preparing)?;
+                listener = made.listener;
+                // A kernel that does not know terminals does not know the end of what is typed either.
+                let nothing_typed = !order.reads() && keeper == TerminalKeeper::Init;
+                let first = if nothing_typed { Some(nothing_to_read().map_err(preparing)?) } else { None };
+                (Some(made.terminal), first.into_iter().chain([made.slave]).collect())
             }
             None => (None, vec![stdin, stdout, stderr]),
         };
-        let stream = |number: usize| streams.get(number).unwrap_or(&streams[0]).as_fd();
+        let stream = |number: usize| streams.get(number).unwrap_or(&streams[streams.len() - 1]).as_fd();
         let launch = Launch {
             order,
             streams: [stream(0), stream(1), stream(2)],
             has_terminal: terminal.is_some(),
+            signal_listener: listener.as_ref().map(AsFd::as_fd),
             cgroup: group.as_ref().map(AsFd::as_fd),
             attach: &attach,
             directory,
@@ -245,6 +263,14 @@ impl Init {
         self.numbers.insert(pid, order.number);
         self.commands.insert(order.number, Command { pid, terminal, ended: None });
         Ok(pid)
+    }
+
+    fn terminal_keeper(&mut self) -> TerminalKeeper {
+        if self.settings.mode != InitMode::Guest {
+            return TerminalKeeper::Linux;
+        }
+        let kernel_knows = *self.kernel_knows_terminals.get_or_insert_with(|| kernel_sends_them().unwrap_or(true));
+        if kernel_knows { TerminalKeeper::Guest } else { TerminalKeeper::Init }
     }
 
     /// Waits for everyone who has ended, orphans too.
@@ -339,7 +365,6 @@ impl Passed {
 
 /// What a command needs and could be had before it came.
 struct Prepared {
-    number: u64,
     streams: [OwnedFd; 3],
     /// The file it enters its group through, where init keeps the groups.
     door: Option<OwnedFd>,
@@ -349,7 +374,7 @@ impl Prepared {
     fn make(number: u64, pipes: &CStr, groups: Option<&OwnGroups>) -> io::Result<Self> {
         let streams = open_named(pipes)?;
         let door = groups.map(|groups| groups.make(number)).transpose()?;
-        Ok(Self { number, streams, door })
+        Ok(Self { streams, door })
     }
 }
 

@@ -22,13 +22,23 @@ pub(crate) enum Request {
         number: u64,
         size: TerminalSize,
     },
-    /// The command of this number will come, with its pipes in this directory. What can be done for it now is done now.
-    Prepare {
-        number: u64,
-        pipes: CString,
-    },
     /// Answered by an event of the same name when everything before it has been done.
     Report,
+}
+
+/// The host to init, about commands to start.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Exec(ExecOrder),
+    Prepare(PrepareOrder),
+}
+
+/// A command that will come. What can be done for it now is done now; there is no answer.
+#[derive(Debug)]
+pub(crate) struct PrepareOrder {
+    pub(crate) number: u64,
+    /// The directory of its pipes.
+    pub(crate) pipes: CString,
 }
 
 /// A command to start. The answer is an [`ExecAnswer`].
@@ -206,11 +216,6 @@ impl Request {
                 write_size(&mut writer, *size);
             }
             Self::Report => writer.byte(4),
-            Self::Prepare { number, pipes } => {
-                writer.byte(5);
-                writer.number(*number);
-                writer.text(pipes);
-            }
         }
         writer.finish()
     }
@@ -222,15 +227,41 @@ impl Request {
             2 => Self::Kill { number: reader.number()? },
             3 => Self::Resize { number: reader.number()?, size: read_size(&mut reader)? },
             4 => Self::Report,
-            5 => Self::Prepare { number: reader.number()?, pipes: reader.text()? },
             _ => return Err(garbled()),
         })
     }
 }
 
-impl ExecOrder {
+impl Order {
+    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
+        let mut reader = Reader::new(body);
+        Ok(match reader.byte()? {
+            0 => Self::Exec(ExecOrder::read(&mut reader)?),
+            1 => Self::Prepare(PrepareOrder { number: reader.number()?, pipes: reader.text()? }),
+            _ => return Err(garbled()),
+        })
+    }
+}
+
+impl PrepareOrder {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
+        writer.byte(1);
+        writer.number(self.number);
+        writer.text(&self.pipes);
+        writer.finish()
+    }
+}
+
+impl ExecOrder {
+    /// Whether there may be something to read.
+    pub(crate) const fn reads(&self) -> bool {
+        !matches!(self.streams, Streams::Named { reads: false, .. })
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.byte(0);
         writer.number(self.number);
         writer.texts(&self.argv);
         writer.texts(&self.envp);
@@ -255,8 +286,7 @@ impl ExecOrder {
         writer.finish()
     }
 
-    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
-        let reader = &mut Reader::new(body);
+    fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
         Ok(Self {
             number: reader.number()?,
             argv: reader.texts()?,
