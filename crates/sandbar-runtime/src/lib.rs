@@ -11,6 +11,7 @@ mod boxed;
 mod cgroup;
 mod command;
 mod environment;
+mod gvisor;
 mod init;
 mod native;
 mod none;
@@ -22,6 +23,7 @@ mod runtime;
 mod supervise;
 
 pub use command::{RunningCommand, StdinHandle};
+pub use gvisor::{GvisorRuntime, GvisorSettings};
 pub use native::NativeRuntime;
 pub use none::NoneRuntime;
 pub use role::run_role;

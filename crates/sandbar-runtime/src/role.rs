@@ -9,11 +9,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use crate::{
-    init::{InitSettings, InitSockets, serve},
-    native::serve_spawner,
-    protocol::InitMode,
-};
+use crate::{gvisor::run_guest, init::InitSockets, native::serve_spawner};
 
 /// Names the binary is started under.
 pub(crate) const SPAWNER: &str = "sandbar-spawner";
@@ -35,10 +31,7 @@ pub fn run_role() {
             exit(i32::from(outcome.is_err()));
         }
         Some(INIT) => match (take_socket(0), take_socket(1)) {
-            (Ok(orders), Ok(events)) => {
-                let settings = InitSettings { mode: InitMode::Guest, below: None, kill_switch: None };
-                serve(InitSockets { orders, events }, settings)
-            }
+            (Ok(orders), Ok(events)) => run_guest(InitSockets { orders, events }),
             _ => exit(1),
         },
         _ => {}

@@ -39,6 +39,14 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     /// A sandbox over a mounted tree. At most one lives for a session at a time.
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>>;
 
+    /// A sandbox in which everything runs that ran when [`checkpoint`](Sandbox::checkpoint) wrote `directory`. The tree
+    /// must be as it was then, and so must the wishes about the network; limits may differ. Nobody waits for the commands
+    /// that run in it: what they write is dropped.
+    fn restore_sandbox(&self, spec: &SandboxSpec<'_>, directory: &Path) -> Result<Arc<dyn Sandbox>> {
+        let _ = (spec, directory);
+        Err(cannot_checkpoint())
+    }
+
     /// Ends the helpers of the runtime. Sandboxes have been stopped before.
     fn close(&self) -> Result<()> {
         Ok(())
@@ -99,8 +107,7 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     /// opened from there. It goes on running.
     fn checkpoint(&self, directory: &Path) -> Result<()> {
         let _ = directory;
-        Err(Error::new(ErrorCode::InvalidState, "this runtime cannot write running processes to disk")
-            .with_hint("see the capability `checkpoint`"))
+        Err(cannot_checkpoint())
     }
 
     /// Ends everything that runs here and lets go of the root. Afterwards `exec` is refused. Stopping twice is fine.
@@ -118,6 +125,11 @@ pub struct SandboxStats {
     pub refused_forks: Option<u64>,
     /// Processes the kernel killed because the memory limit was reached.
     pub oom_kills: Option<u64>,
+}
+
+fn cannot_checkpoint() -> Error {
+    Error::new(ErrorCode::InvalidState, "this runtime cannot write running processes to disk")
+        .with_hint("see the capability `checkpoint`")
 }
 
 /// Refuses limits that cannot be kept here.

@@ -11,7 +11,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{ExecEvent, ExitStatus, cgroup::CommandGroup, command::Control, output::OutputStream, protocol::Ended};
+use crate::{
+    ExecEvent, ExitStatus,
+    boxed::NamedPipes,
+    cgroup::{CommandGroup, SessionLease},
+    command::Control,
+    output::OutputStream,
+    protocol::Ended,
+};
 
 /// What a supervisor looks after.
 pub(crate) struct Supervisor {
@@ -19,11 +26,15 @@ pub(crate) struct Supervisor {
     pub(crate) ended: oneshot::Receiver<Ended>,
     pub(crate) control: Arc<dyn Control>,
     pub(crate) group: Option<Arc<CommandGroup>>,
+    /// The groups of the whole box, where a command has none of its own.
+    pub(crate) whole_box: Option<Arc<SessionLease>>,
     pub(crate) stdout: OutputStream,
     pub(crate) stderr: OutputStream,
     pub(crate) stdin: Option<(StdinPipe, mpsc::Receiver<Bytes>)>,
     pub(crate) events: mpsc::Sender<ExecEvent>,
     pub(crate) exit: oneshot::Sender<ExitStatus>,
+    /// Their names are needed as long as the command has the pipes: a box that moves opens them again.
+    pub(crate) named_pipes: Option<NamedPipes>,
     pub(crate) wall_time: Option<Duration>,
     /// The sandbox is being stopped.
     pub(crate) stop: CancellationToken,
@@ -46,7 +57,21 @@ impl Drop for KillOnDrop {
 impl Supervisor {
     /// Runs until the command has exited and the last writer of its streams is gone, or the sandbox is stopped.
     pub(crate) async fn run(self) {
-        let Self { mut ended, control, group, mut stdout, mut stderr, stdin, events, exit, wall_time, stop } = self;
+        let Self {
+            mut ended,
+            control,
+            group,
+            whole_box,
+            mut stdout,
+            mut stderr,
+            stdin,
+            events,
+            exit,
+            named_pipes,
+            wall_time,
+            stop,
+        } = self;
+        let _named_pipes = named_pipes;
         let mut guard = KillOnDrop { control: Arc::clone(&control), armed: true };
         let started = Instant::now();
         let deadline = wall_time.and_then(|limit| started.checked_add(limit));
@@ -86,9 +111,12 @@ impl Supervisor {
             Ok(Ended::Code(code)) => status.code = Some(code),
             Ok(Ended::Signal(signal)) => status.signal = Some(signal),
             // The whole box is gone, and the kernel ends boxes that way.
-            Err(_) => status.signal = Some(libc::SIGKILL),
+            Err(_) => {
+                status.signal = Some(libc::SIGKILL);
+                status.oom_killed = whole_box.is_some_and(|groups| groups.stats().oom_kills > Some(0));
+            }
         }
-        status.oom_killed = group.is_some_and(|group| group.oom_kills() > 0);
+        status.oom_killed |= group.is_some_and(|group| group.oom_kills() > 0);
         status.truncated |= stdout.truncated || stderr.truncated;
         status.duration = started.elapsed();
         // The reader may be gone; the command has ended all the same.

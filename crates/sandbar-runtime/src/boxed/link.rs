@@ -1,7 +1,7 @@
 //! The host's end of the conversation with an init.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     io,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
@@ -18,7 +18,9 @@ use tokio::{
     sync::{oneshot, watch},
 };
 
-use crate::protocol::{Connection, Ended, Event, ExecAnswer, ExecOrder, Incoming, Request, Stage, send_frame};
+use crate::protocol::{
+    Connection, Ended, Event, ExecAnswer, ExecOrder, Incoming, PrepareOrder, Request, Stage, send_frame,
+};
 
 /// How long a box may take to stand.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,7 +40,10 @@ pub(crate) struct StartedCommand {
 pub(crate) struct InitLink {
     /// One order at a time: init starts commands one after the other.
     orders: Mutex<Connection>,
-    events: Arc<OwnedFd>,
+    /// Another one after the box has moved.
+    events: Mutex<Arc<OwnedFd>>,
+    /// Held by who asks for a report.
+    asking: Mutex<()>,
     state: Arc<Mutex<State>>,
     gone: watch::Receiver<bool>,
 }
@@ -46,6 +51,12 @@ pub(crate) struct InitLink {
 #[derive(Debug, Default)]
 struct State {
     running: HashMap<u64, oneshot::Sender<Ended>>,
+    /// Those who wait for a report, in the order they asked.
+    reports: VecDeque<oneshot::Sender<u64>>,
+    /// While the box moves: requests to be sent when it has arrived.
+    held_back: Option<Vec<Vec<u8>>>,
+    /// While the box moves: the socket events come through from then on.
+    successor: Option<oneshot::Receiver<OwnedFd>>,
     is_gone: bool,
     /// The step of its set-up that failed, and the kernel's reason.
     broken: Option<(String, i32)>,
@@ -67,30 +78,33 @@ impl LinkSockets {
 
 impl InitLink {
     /// Waits until the box stands, then listens. Must be called inside a tokio runtime, on a thread that may block.
-    pub(crate) fn open([orders, events]: [UnixStream; 2]) -> Result<Self> {
-        events.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        let mut connection = Connection::new(events.try_clone().map_err(failed)?.into());
-        let body = connection.wait().map_err(failed)?;
-        let body = body.ok_or_else(|| Error::internal("the sandbox ended while it was set up"))?;
-        match Event::decode(&body).map_err(failed)? {
-            Event::Ready => Self::begin([orders, events]),
-            Event::Broken { step, errno } => Err(broken(&step.to_string_lossy(), errno)),
-            Event::Exited { .. } => Err(Error::internal("the sandbox began with an end")),
-        }
+    pub(crate) fn open(sockets: [UnixStream; 2]) -> Result<Self> {
+        wait_until_ready(&sockets)?;
+        Self::begin(sockets)
+    }
+
+    /// Goes on with an init that has been serving before.
+    pub(crate) fn resume(sockets: [UnixStream; 2]) -> Result<Self> {
+        let link = Self::begin(sockets)?;
+        link.settle()?;
+        Ok(link)
     }
 
     /// Listens at once: commands may be ordered while the box is still being set up, and tell when it could not be. Must
     /// be called inside a tokio runtime.
     pub(crate) fn begin([orders, events]: [UnixStream; 2]) -> Result<Self> {
+        let failed = |error: io::Error| Error::io("listen to the sandbox", error);
         let events = OwnedFd::from(events);
-        rustix::io::ioctl_fionbio(&events, true).map_err(|errno| failed(errno.into()))?;
+        let readable = register(events.try_clone().map_err(failed)?).map_err(failed)?;
         let state = Arc::new(Mutex::new(State::default()));
         let (gone_sender, gone) = watch::channel(false);
-        // SAFETY: an `OwnedFd` keeps the same descriptor open until it is dropped with the registration.
-        let readable =
-            unsafe { AsyncFd::register_with_interest(events.try_clone().map_err(failed)?, Interest::READABLE) };
-        tokio::spawn(listen(readable.map_err(|error| failed(error.into()))?, Arc::clone(&state), gone_sender));
-        Ok(Self { orders: Mutex::new(Connection::new(orders.into())), events: Arc::new(events), state, gone })
+        tokio::spawn(listen(readable, Arc::clone(&state), gone_sender));
+        let orders = Mutex::new(Connection::new(orders.into()));
+        Ok(Self { orders, events: Mutex::new(Arc::new(events)), asking: Mutex::default(), state, gone })
+    }
+
+    fn events(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Starts a command and waits until it runs. On a thread that may block.
@@ -135,12 +149,100 @@ impl InitLink {
         lock(&self.state).reason()
     }
 
+    /// Tells init about a command that will come, unless an order is under way. `make` does the host's part, and says
+    /// nothing when there is nothing to do.
+    pub(crate) fn prepare(&self, make: impl FnOnce() -> io::Result<Option<PrepareOrder>>) -> io::Result<()> {
+        // Under the lock, so that the command itself cannot come first.
+        let Ok(orders) = self.orders.try_lock() else { return Ok(()) };
+        match make()? {
+            Some(order) => orders.send(&order.encode(), &[]),
+            None => Ok(()),
+        }
+    }
+
     /// Sends a request that has no answer.
     pub(crate) fn tell(&self, request: &Request) -> Result<()> {
-        if self.is_gone() {
-            return Err(lock(&self.state).reason());
+        let frame = request.encode();
+        let mut state = lock(&self.state);
+        if state.is_gone {
+            return Err(state.reason());
         }
-        send_frame(self.events.as_fd(), &request.encode(), &[]).map_err(|error| Error::io("talk to the sandbox", error))
+        if let Some(held_back) = &mut state.held_back {
+            held_back.push(frame);
+            return Ok(());
+        }
+        drop(state);
+        self.send(&frame)
+    }
+
+    fn send(&self, frame: &[u8]) -> Result<()> {
+        send_frame(self.events().as_fd(), frame, &[]).map_err(|error| Error::io("talk to the sandbox", error))
+    }
+
+    /// How many processes there are beside init; answered when init has done everything it was asked for before.
+    pub(crate) fn count_processes(&self) -> Result<u64> {
+        let (sender, report) = oneshot::channel();
+        self.ask_for_report(sender, Self::tell)?;
+        wait_for_report(report)
+    }
+
+    /// Waits until init has done everything it was asked for, also while nobody else may ask it for anything.
+    fn settle(&self) -> Result<()> {
+        let (sender, report) = oneshot::channel();
+        self.ask_for_report(sender, |link, request| link.send(&request.encode()))?;
+        wait_for_report(report).map(drop)
+    }
+
+    /// Asks in the order in which the answers are waited for.
+    fn ask_for_report(
+        &self,
+        sender: oneshot::Sender<u64>,
+        ask: impl FnOnce(&Self, &Request) -> Result<()>,
+    ) -> Result<()> {
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        lock(&self.state).reports.push_back(sender);
+        ask(self, &Request::Report).inspect_err(|_| drop(lock(&self.state).reports.pop_back()))
+    }
+
+    /// Has the box move: `transfer` ends it where it is and returns the sockets it is reached through from then on. What
+    /// runs in it goes on, and what was asked of it before has been done. On a thread that may block.
+    pub(crate) fn relocate(&self, transfer: impl FnOnce() -> Result<[UnixStream; 2]>) -> Result<()> {
+        // Who has it has no order under way.
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        lock(&self.state).held_back = Some(Vec::new());
+        let outcome = self.settle().and_then(|()| self.hand_over(transfer));
+        let outcome = outcome.and_then(|socket| {
+            *orders = Connection::new(socket.into());
+            self.settle()
+        });
+        let held_back = lock(&self.state).held_back.take().unwrap_or_default();
+        for frame in held_back {
+            // Who sent it was told that it was sent; when nobody is there any more, everything has ended.
+            let _ = self.send(&frame);
+        }
+        outcome
+    }
+
+    /// Returns the new socket for orders.
+    fn hand_over(&self, transfer: impl FnOnce() -> Result<[UnixStream; 2]>) -> Result<UnixStream> {
+        let (sender, successor) = oneshot::channel();
+        lock(&self.state).successor = Some(successor);
+        let arrived = transfer().and_then(|[orders, events]| {
+            let ours = events.try_clone().map_err(|error| Error::io("listen to the sandbox", error))?;
+            Ok((orders, OwnedFd::from(events), OwnedFd::from(ours)))
+        });
+        match arrived {
+            Ok((orders, events, ours)) => {
+                *self.events.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(ours);
+                let _ = sender.send(events);
+                Ok(orders)
+            }
+            Err(error) => {
+                // Either the box never left, or the listener finds the sender dropped.
+                lock(&self.state).successor = None;
+                Err(error)
+            }
+        }
     }
 
     /// Whether the command was started and has not ended.
@@ -154,7 +256,7 @@ impl InitLink {
 
     /// Tells init that nobody is there any more, upon which it ends everything.
     pub(crate) fn hang_up(&self) {
-        let _ = rustix::net::shutdown(&self.events, rustix::net::Shutdown::Write);
+        let _ = rustix::net::shutdown(self.events(), rustix::net::Shutdown::Write);
     }
 
     /// Waits until init has ended.
@@ -164,23 +266,74 @@ impl InitLink {
     }
 }
 
+fn wait_for_report(report: oneshot::Receiver<u64>) -> Result<u64> {
+    let waiting = async { tokio::time::timeout(PATIENCE, report).await };
+    match tokio::runtime::Handle::current().block_on(waiting) {
+        Ok(Ok(processes)) => Ok(processes),
+        Ok(Err(_)) => Err(gone()),
+        Err(_) => Err(Error::new(ErrorCode::Timeout, "the sandbox does not answer")),
+    }
+}
+
+/// Waits until the box stands.
+pub(crate) fn wait_until_ready([_, events]: &[UnixStream; 2]) -> Result<()> {
+    let failed = |error: io::Error| Error::io("set up the sandbox", error);
+    events.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    let mut connection = Connection::new(events.try_clone().map_err(failed)?.into());
+    let body = connection.wait().map_err(failed)?;
+    let body = body.ok_or_else(|| Error::internal("the sandbox ended while it was set up"))?;
+    match Event::decode(&body).map_err(failed)? {
+        Event::Ready => Ok(()),
+        Event::Broken { step, errno } => Err(broken(&step.to_string_lossy(), errno)),
+        Event::Exited { .. } | Event::Report { .. } => Err(Error::internal("the sandbox began with something else")),
+    }
+}
+
 impl Drop for InitLink {
     fn drop(&mut self) {
         // The listener holds the socket too.
-        let _ = rustix::net::shutdown(&self.events, rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(self.events(), rustix::net::Shutdown::Both);
     }
 }
 
 /// Hands events to those who wait for them until init is gone.
-async fn listen(socket: AsyncFd<OwnedFd>, state: Arc<Mutex<State>>, gone: watch::Sender<bool>) {
+async fn listen(mut socket: AsyncFd<OwnedFd>, state: Arc<Mutex<State>>, gone: watch::Sender<bool>) {
+    // Kept when the box moves: a frame may begin before and end after.
     let mut incoming = Incoming::default();
-    if let Err(error) = hear(&socket, &mut incoming, &state).await {
-        tracing::warn!(%error, "lost the conversation with a sandbox");
+    loop {
+        let next = match hear(&socket, &mut incoming, &state).await {
+            Ok(()) => next_socket(&state).await,
+            Err(error) => Err(error),
+        };
+        match next {
+            Ok(Some(next)) => socket = next,
+            Ok(None) => break,
+            Err(error) => {
+                tracing::warn!(%error, "lost the conversation with a sandbox");
+                break;
+            }
+        }
     }
     let mut state = lock(&state);
     state.is_gone = true;
+    state.reports.clear();
     state.running.clear();
     let _ = gone.send(true);
+}
+
+/// Where events come through after the last socket has ended; `None` when the box has not moved but ended.
+async fn next_socket(state: &Mutex<State>) -> io::Result<Option<AsyncFd<OwnedFd>>> {
+    let successor = lock(state).successor.take();
+    match successor {
+        Some(successor) => successor.await.ok().map(register).transpose(),
+        None => Ok(None),
+    }
+}
+
+fn register(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    // SAFETY: an `OwnedFd` keeps the same descriptor open until it is dropped with the registration.
+    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }.map_err(Into::into)
 }
 
 async fn hear(socket: &AsyncFd<OwnedFd>, incoming: &mut Incoming, state: &Mutex<State>) -> io::Result<()> {
@@ -200,6 +353,11 @@ async fn hear(socket: &AsyncFd<OwnedFd>, incoming: &mut Incoming, state: &Mutex<
                         let _ = waiting.send(ended);
                     }
                 }
+                Event::Report { processes } => {
+                    if let Some(waiting) = state.reports.pop_front() {
+                        let _ = waiting.send(processes);
+                    }
+                }
                 Event::Ready => {}
                 Event::Broken { step, errno } => state.broken = Some((step.to_string_lossy().into_owned(), errno)),
             }
@@ -216,16 +374,16 @@ impl State {
     fn reason(&self) -> Error {
         match &self.broken {
             Some((step, errno)) => broken(step, *errno),
-            None => Error::new(ErrorCode::Unavailable, "the sandbox has ended unexpectedly")
-                .with_hint("try again: a new one is started"),
+            None => gone(),
         }
     }
 }
 
-fn broken(step: &str, errno: i32) -> Error {
-    Error::io(format!("set up the sandbox: {step}"), io::Error::from_raw_os_error(errno))
+fn gone() -> Error {
+    Error::new(ErrorCode::Unavailable, "the sandbox has ended unexpectedly")
+        .with_hint("try again: a new one is started")
 }
 
-fn failed(error: io::Error) -> Error {
-    Error::io("set up the sandbox", error)
+fn broken(step: &str, errno: i32) -> Error {
+    Error::io(format!("set up the sandbox: {step}"), io::Error::from_raw_os_error(errno))
 }

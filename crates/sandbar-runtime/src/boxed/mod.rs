@@ -2,7 +2,9 @@
 
 mod command_control;
 mod link;
+mod pipes;
 mod sandbox;
 
-pub(crate) use link::{InitLink, LinkSockets};
-pub(crate) use sandbox::{BoxSandbox, CommandStreams, Walls};
+pub(crate) use link::{InitLink, LinkSockets, wait_until_ready};
+pub(crate) use pipes::{CommandStreams, NamedPipes, PipeDirectory};
+pub(crate) use sandbox::{BoxSandbox, RunningNumbers, Walls};

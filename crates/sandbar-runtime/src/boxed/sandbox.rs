@@ -1,20 +1,18 @@
 //! Commands in a box, through its init.
 
 use std::{
-    fs::File,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::{Path, PathBuf},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    path::PathBuf,
     sync::{
         Arc, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use rustix::{
-    fs::{CWD, FileType, Gid, Mode, OFlags, Uid, mknodat, openat},
-    pipe::{PipeFlags, pipe_with},
-};
 use sandbar_core::{ByteCount, Error, ErrorCode, OwnerMap, Result};
 use tokio::{
     net::unix::pipe::{Receiver, Sender},
@@ -26,26 +24,27 @@ use super::{
     InitLink,
     command_control::CommandControl,
     link::{Refusal, StartedCommand},
+    pipes::{AdoptedPipes, CommandStreams, OurEnds},
 };
 use crate::{
-    ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle, StdinMode,
+    ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle,
     cgroup::{CommandGroup, SessionGroups, SessionLease},
     environment::{Invocation, text},
     output::OutputStream,
-    protocol::{ExecOrder, GroupPlace, Stage, Streams},
+    protocol::{ExecOrder, GroupPlace, Stage},
     supervise::Supervisor,
 };
 
 const DEFAULT_DIRECTORY: &str = "/workspace";
 const DEFAULT_OUTPUT: ByteCount = ByteCount::mib(10);
 
-/// How streams reach the commands of a box.
+/// Which commands a box has.
 #[derive(Debug)]
-pub(crate) enum CommandStreams {
-    /// As descriptors.
-    Passed,
-    /// As named pipes in a directory both sides see.
-    Named { on_host: PathBuf, inside: String },
+pub(crate) struct RunningNumbers {
+    /// What the next one is called.
+    pub(crate) next: u64,
+    /// Those that still have their pipes.
+    pub(crate) with_pipes: Vec<u64>,
 }
 
 /// What is around a box.
@@ -96,6 +95,51 @@ impl BoxSandbox {
         }
     }
 
+    /// Has the box move. `transfer` ends it where it is and returns the sockets it is reached through from then on; see
+    /// [`InitLink::relocate`].
+    pub(crate) fn relocate(&self, transfer: impl FnOnce(&RunningNumbers) -> Result<[UnixStream; 2]>) -> Result<()> {
+        self.link.relocate(|| {
+            let held = self.streams.hold().map_err(|error| Error::io("hold the pipes of a session", error))?;
+            let numbers = RunningNumbers { next: self.next.load(Ordering::Relaxed), with_pipes: self.streams.named() };
+            let outcome = transfer(&numbers);
+            drop(held);
+            outcome
+        })
+    }
+
+    /// Goes on where another sandbox was: commands that ran there run here, with nobody who waits for them.
+    pub(crate) fn take_over(&self, next: u64, pipes: Vec<AdoptedPipes>) -> io::Result<()> {
+        self.next.fetch_max(next, Ordering::Relaxed);
+        for AdoptedPipes { outputs: [stdout, stderr], holder, named } in pipes {
+            drop(holder);
+            let mut stdout = OutputStream::new(Receiver::from_owned_fd(stdout)?, ExecEvent::Stdout, 0);
+            let mut stderr = OutputStream::new(Receiver::from_owned_fd(stderr)?, ExecEvent::Stderr, 0);
+            let stop = self.stop.clone();
+            self.supervisors.spawn(async move {
+                let _named = named;
+                tokio::select! {
+                    () = async { tokio::join!(stdout.discard(), stderr.discard()); } => {}
+                    () = stop.cancelled() => {}
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// How many processes there are, where only init can count them.
+    pub(crate) fn count_processes(&self) -> Result<u64> {
+        self.link.count_processes()
+    }
+
+    fn next_number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Does ahead what can be done for the next command. When it cannot, that command does it, and tells why.
+    pub(crate) fn prepare(&self) {
+        let _ = self.link.prepare(|| self.streams.prepare(|| self.next_number()));
+    }
+
     /// Removes the groups of commands that have ended, when they have become many; after the caller has its answer.
     fn tidy(&self) {
         const MANY: u64 = 64;
@@ -115,20 +159,17 @@ impl BoxSandbox {
 
     fn start(&self, spec: &ExecSpec, invocation: Invocation, cwd: &str) -> Result<RunningCommand> {
         let io_failed = |error: io::Error| Error::io(format!("start `{}`", spec.argv[0].escape_debug()), error);
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
         let group = self.command_group(spec).map_err(io_failed)?;
-        let pipes = match &self.streams {
-            CommandStreams::Passed => Pipes::passed(spec.stdin, self.owners.as_ref().map(|owners| owners.first())),
-            CommandStreams::Named { on_host, inside } => Pipes::named(spec.stdin, on_host, inside, number),
-        };
-        let pipes = pipes.map_err(io_failed)?;
+        let directory = text("cwd", cwd)?;
+        let owner = self.owners.as_ref().map(|owners| owners.first());
+        let (number, pipes) = self.streams.make(spec.stdin, owner, || self.next_number()).map_err(io_failed)?;
         let doors: Vec<BorrowedFd<'_>> = group.iter().flat_map(|group| group.doors()).collect();
         let order = ExecOrder {
             number,
             argv: invocation.argv,
             envp: invocation.envp,
             candidates: invocation.candidates,
-            cwd: text("cwd", cwd)?,
+            cwd: directory,
             open_files: spec.resources.open_files,
             terminal: spec.terminal,
             streams: pipes.place(),
@@ -139,13 +180,8 @@ impl BoxSandbox {
             },
             attach: u8::try_from(doors.len()).unwrap_or_default(),
         };
-        let descriptors: Vec<BorrowedFd<'_>> = pipes
-            .theirs
-            .iter()
-            .map(AsFd::as_fd)
-            .chain(group.as_ref().map(|group| group.as_fd()))
-            .chain(doors)
-            .collect();
+        let descriptors: Vec<BorrowedFd<'_>> =
+            pipes.theirs().chain(group.as_ref().map(|group| group.as_fd())).chain(doors).collect();
         let outcome = self.link.exec(&order, &descriptors);
         drop(descriptors);
         let ours = pipes.into_ours();
@@ -188,11 +224,13 @@ impl BoxSandbox {
             ended: started.ended,
             control: Arc::clone(&control) as Arc<dyn crate::command::Control>,
             group,
+            whole_box: self.groups.clone().filter(|_| self.walls == Walls::Guest),
             stdout: OutputStream::new(Receiver::from_owned_fd(ours.stdout)?, ExecEvent::Stdout, limit),
             stderr: OutputStream::new(Receiver::from_owned_fd(ours.stderr)?, ExecEvent::Stderr, limit),
             stdin,
             events: event_sender,
             exit: exit_sender,
+            named_pipes: ours.named,
             wall_time: spec.resources.wall_time,
             stop: self.stop.clone(),
         };
@@ -229,6 +267,7 @@ impl Sandbox for BoxSandbox {
         let invocation = Invocation::prepare(&spec.argv, &spec.env)?;
         let cwd = absolute(spec.cwd.as_deref().unwrap_or(DEFAULT_DIRECTORY));
         let running = self.start(&spec, invocation, &cwd)?;
+        self.prepare();
         self.tidy();
         Ok(running)
     }
@@ -288,98 +327,6 @@ impl Drop for BoxSandbox {
     }
 }
 
-/// The pipes of a command: the ends it gets, and those we keep.
-struct Pipes {
-    theirs: Vec<OwnedFd>,
-    ours: OurEnds,
-    named: Option<NamedPipes>,
-}
-
-struct OurEnds {
-    stdin: Option<OwnedFd>,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-}
-
-impl Pipes {
-    /// `owner` is root in the box: it may open its streams again by name, as in `> /dev/stderr`.
-    fn passed(stdin: StdinMode, owner: Option<u32>) -> io::Result<Self> {
-        let pipe = || {
-            let ends = pipe_with(PipeFlags::CLOEXEC)?;
-            if let Some(owner) = owner {
-                rustix::fs::fchown(&ends.0, Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)))?;
-            }
-            io::Result::Ok(ends)
-        };
-        let (stdin_reader, stdin_writer) = match stdin {
-            StdinMode::Null => (OwnedFd::from(File::open("/dev/null")?), None),
-            StdinMode::Piped => pipe().map(|(reader, writer)| (reader, Some(writer)))?,
-        };
-        let (stdout, stdout_writer) = pipe()?;
-        let (stderr, stderr_writer) = pipe()?;
-        Ok(Self {
-            theirs: vec![stdin_reader, stdout_writer, stderr_writer],
-            ours: OurEnds { stdin: stdin_writer, stdout, stderr },
-            named: None,
-        })
-    }
-
-    /// Our ends are open before the box opens its own, so that neither side waits for the other.
-    fn named(stdin: StdinMode, on_host: &Path, inside: &str, number: u64) -> io::Result<Self> {
-        let named = NamedPipes::make(on_host.join(number.to_string()), format!("{inside}/{number}"))?;
-        let open = |name: &str, flags| openat(CWD, named.on_host.join(name), flags | OFlags::CLOEXEC, Mode::empty());
-        let read = OFlags::RDONLY | OFlags::NONBLOCK;
-        // Open for both, since nobody reads yet; our own reading end does no harm.
-        let stdin_writer = open("in", OFlags::RDWR | OFlags::NONBLOCK)?;
-        let ours = OurEnds {
-            stdin: (stdin == StdinMode::Piped).then_some(stdin_writer),
-            stdout: open("out", read)?,
-            stderr: open("err", read)?,
-        };
-        Ok(Self { theirs: Vec::new(), ours, named: Some(named) })
-    }
-
-    fn place(&self) -> Streams {
-        match &self.named {
-            Some(named) => Streams::Named(named.inside.clone()),
-            None => Streams::Passed,
-        }
-    }
-
-    /// The command has its ends, or never will: names are not needed any more.
-    fn into_ours(self) -> OurEnds {
-        self.ours
-    }
-}
-
-/// Three named pipes in a directory of their own, removed when dropped.
-struct NamedPipes {
-    on_host: PathBuf,
-    inside: std::ffi::CString,
-}
-
-impl NamedPipes {
-    const NAMES: [&str; 3] = ["in", "out", "err"];
-
-    fn make(on_host: PathBuf, inside: String) -> io::Result<Self> {
-        std::fs::create_dir(&on_host)?;
-        let made = Self { on_host, inside: std::ffi::CString::new(inside).unwrap_or_default() };
-        for name in Self::NAMES {
-            mknodat(CWD, made.on_host.join(name), FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
-        }
-        Ok(made)
-    }
-}
-
-impl Drop for NamedPipes {
-    fn drop(&mut self) {
-        for name in Self::NAMES {
-            let _ = std::fs::remove_file(self.on_host.join(name));
-        }
-        let _ = std::fs::remove_dir(&self.on_host);
-    }
-}
-
 /// The path as seen from the root of the session.
 fn absolute(cwd: &str) -> String {
     if cwd.starts_with('/') { cwd.to_owned() } else { format!("{DEFAULT_DIRECTORY}/{cwd}") }
@@ -401,7 +348,8 @@ fn explain((stage, cause): Refusal, program: &str, cwd: &str) -> Error {
             Error::invalid("argv", format!("command `{program}` is not executable"))
                 .with_hint("give it execute permission, and make sure it is a program for this machine")
         }
-        (Stage::Exec, Some(libc::E2BIG)) => {
+        // Some kernels complain about the name of an argument instead.
+        (Stage::Exec, Some(libc::E2BIG | libc::ENAMETOOLONG)) => {
             Error::invalid("argv", format!("arguments and environment of `{program}` are too long"))
                 .with_hint("pass the data through stdin or a file")
         }

@@ -128,6 +128,11 @@ impl SessionGroups {
         if self.has_rooms() { self.init.door().map(Some) } else { Ok(None) }
     }
 
+    /// Where processes go that bring a kernel of their own: to them the host starts no commands beside init.
+    pub(crate) fn guest_door(&self) -> io::Result<OwnedFd> {
+        self.init.door()
+    }
+
     /// Init is in its room.
     pub(crate) fn open_for_commands(&self) -> io::Result<()> {
         self.inside
@@ -305,9 +310,34 @@ impl SessionGroups {
             }),
             oom_kills: self.place(Controller::Memory).ok().flatten().map(|_| {
                 let living: u64 = self.commands().iter().map(|group| group.oom_kills_ever()).sum();
-                living + self.ended.oom_kills.load(Ordering::Relaxed)
+                living + self.ended.oom_kills.load(Ordering::Relaxed) + self.init_oom_kills()
             }),
         }
+    }
+
+    /// Of processes in no command's group: init, and all of a box that is one thing to the host.
+    fn init_oom_kills(&self) -> u64 {
+        let count = match self.place(Controller::Memory) {
+            Ok(Some((_, true))) => self.init.keyed_number("memory.events", "oom_kill"),
+            Ok(Some((group, false))) => group.keyed_number("memory.oom_control", "oom_kill"),
+            _ => None,
+        };
+        count.unwrap_or(0)
+    }
+
+    /// Puts what already runs in the session into the groups that were made after it was started.
+    pub(crate) fn gather(&self) -> io::Result<()> {
+        let doors = self.doors()?;
+        for pid in self.init.read("cgroup.procs")?.lines() {
+            for door in &doors {
+                match rustix::io::write(door, pid.as_bytes()) {
+                    // It has just ended.
+                    Ok(_) | Err(rustix::io::Errno::SRCH) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Ends everything in the session and removes its groups.

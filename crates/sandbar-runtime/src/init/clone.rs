@@ -15,11 +15,13 @@ const STACK: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct ChildStack {
     memory: Box<[u128]>,
+    /// This kernel has no `clone3`, and need not be asked again.
+    is_old: bool,
 }
 
 impl ChildStack {
     pub(super) fn new() -> Self {
-        Self { memory: vec![0; STACK / size_of::<u128>()].into_boxed_slice() }
+        Self { memory: vec![0; STACK / size_of::<u128>()].into_boxed_slice(), is_old: false }
     }
 }
 
@@ -49,11 +51,14 @@ pub(super) unsafe fn run_child<T>(
         arguments.cgroup = u64::try_from(cgroup).unwrap_or_default();
     }
     let (entry, argument) = (entry as usize, argument as usize);
-    // SAFETY: the arguments are valid, the stack is large and unused, and the rest is the caller's promise.
-    let mut outcome = unsafe {
-        raw(libc::SYS_clone3, [ptr::from_mut(&mut arguments) as usize, size_of::<libc::clone_args>()], entry, argument)
-    };
-    if outcome == -c_long::from(libc::ENOSYS) && cgroup.is_none() {
+    let mut outcome = -c_long::from(libc::ENOSYS);
+    if !stack.is_old {
+        let call = [ptr::from_mut(&mut arguments) as usize, size_of::<libc::clone_args>()];
+        // SAFETY: the arguments are valid, the stack is large and unused, and the rest is the caller's promise.
+        outcome = unsafe { raw(libc::SYS_clone3, call, entry, argument) };
+        stack.is_old = outcome == -c_long::from(libc::ENOSYS);
+    }
+    if stack.is_old && cgroup.is_none() {
         let top = base as usize + size;
         let flags = usize::try_from(flags).unwrap_or_default() | libc::SIGCHLD as usize;
         // SAFETY: as above; this older call takes the top of the stack.

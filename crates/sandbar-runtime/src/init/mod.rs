@@ -8,5 +8,6 @@ mod groups;
 mod serve;
 mod start;
 mod terminal;
+mod terminal_signals;
 
 pub(crate) use serve::{InitSettings, InitSockets, serve};

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    ffi::CStr,
+    ffi::{CStr, OsStr},
     io,
     os::fd::{AsFd, FromRawFd, OwnedFd},
     ptr,
@@ -19,12 +19,14 @@ use super::{
     clone::ChildStack,
     groups::OwnGroups,
     start::{Launch, NotStarted, start},
-    terminal::Terminal,
+    terminal::{Terminal, TerminalKeeper},
+    terminal_signals::kernel_sends_them,
 };
 use crate::{
     process_tree,
     protocol::{
-        Ended, Event, ExecAnswer, ExecOrder, GroupPlace, Incoming, InitMode, Request, Stage, Streams, send_frame,
+        Ended, Event, ExecAnswer, ExecOrder, GroupPlace, Incoming, InitMode, Order, PrepareOrder, Request, Stage,
+        Streams, send_frame,
     },
 };
 
@@ -55,6 +57,9 @@ struct Init {
     groups: Option<OwnGroups>,
     /// Groups of ours that may still have somebody in them.
     left: Vec<u64>,
+    prepared: HashMap<u64, Prepared>,
+    /// Found out when the first terminal is made.
+    kernel_knows_terminals: Option<bool>,
     stack: ChildStack,
 }
 
@@ -74,6 +79,8 @@ pub(crate) fn serve(sockets: InitSockets, settings: InitSettings) -> ! {
         numbers: HashMap::new(),
         groups: None,
         left: Vec::new(),
+        prepared: HashMap::new(),
+        kernel_knows_terminals: None,
         stack: ChildStack::new(),
     };
     let code = match init.run() {
@@ -99,20 +106,23 @@ impl Init {
         let (mut orders, mut requests) = (Incoming::default(), Incoming::default());
         loop {
             let ready = self.wait(&signals)?;
-            if ready.orders {
-                if !receive(&self.sockets.orders, &mut orders)? {
-                    return Ok(());
-                }
-                while let Some(body) = orders.next_frame()? {
-                    self.obey(&ExecOrder::decode(&body)?, &mut orders)?;
-                }
-            }
             if ready.requests {
                 if !receive(&self.sockets.events, &mut requests)? {
                     return Ok(());
                 }
                 while let Some(body) = requests.next_frame()? {
-                    self.act(&Request::decode(&body)?);
+                    self.act(&Request::decode(&body)?)?;
+                }
+            }
+            if ready.orders {
+                if !receive(&self.sockets.orders, &mut orders)? {
+                    return Ok(());
+                }
+                while let Some(body) = orders.next_frame()? {
+                    match Order::decode(&body)? {
+                        Order::Exec(order) => self.obey(&order, &mut orders)?,
+                        Order::Prepare(order) => self.prepare(&order),
+                    }
                 }
             }
             if ready.signals {
@@ -162,7 +172,7 @@ impl Init {
         send_frame(self.sockets.orders.as_fd(), &answer.encode(), &[])
     }
 
-    fn act(&self, request: &Request) {
+    fn act(&self, request: &Request) -> io::Result<()> {
         match *request {
             Request::Signal { number, signal } => {
                 let target = self.commands.get(&number).filter(|command| command.ended.is_none());
@@ -179,6 +189,15 @@ impl Init {
                     let _ = terminal.resize(size);
                 }
             }
+            Request::Report => self.tell(&Event::Report { processes: count_processes() })?,
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self, order: &PrepareOrder) {
+        // When it cannot be done now, the command tells why.
+        if let Ok(prepared) = Prepared::make(order.number, &order.pipes, self.groups.as_ref()) {
+            self.prepared.insert(order.number, prepared);
         }
     }
 
@@ -194,13 +213,20 @@ impl Init {
         let preparing = |cause: io::Error| NotStarted { stage: Stage::Prepare, cause };
         let Passed { streams, group, mut attach } = passed;
         let [stdin, stdout, stderr] = match (&order.streams, streams) {
-            (Streams::Named(directory), _) => open_named(directory).map_err(preparing)?,
             (Streams::Passed, Some(streams)) => streams,
             (Streams::Passed, None) => return Err(preparing(Errno::BADF.into())),
+            (Streams::Named { pipes, reads }, _) => {
+                let prepared = match self.prepared.remove(&order.number) {
+                    Some(prepared) => prepared,
+                    None => Prepared::make(order.number, pipes, self.groups.as_ref()).map_err(preparing)?,
+                };
+                attach.extend(prepared.door);
+                let [stdin, stdout, stderr] = prepared.streams;
+                [if *reads { stdin } else { nothing_to_read().map_err(preparing)? }, stdout, stderr]
+            }
         };
         if let (GroupPlace::Own, Some(groups)) = (order.group, &self.groups) {
             self.left.retain(|&number| !groups.forget(number));
-            attach.push(groups.make(order.number).map_err(preparing)?);
             self.left.push(order.number);
         }
         let directory = match &self.settings.below {
@@ -209,27 +235,42 @@ impl Init {
             }
             None => None,
         };
+        let mut listener = None;
         let (terminal, streams) = match order.terminal {
             Some(size) => {
-                let (terminal, slave) = Terminal::open(size, stdin, stdout).map_err(preparing)?;
-                (Some(terminal), vec![slave])
+                let keeper = self.terminal_keeper();
+                let made = Terminal::open(size, stdin, stdout, keeper).map_err(preparing)?;
+                listener = made.listener;
+                // A kernel that does not know terminals does not know the end of what is typed either.
+                let nothing_typed = !order.reads() && keeper == TerminalKeeper::Init;
+                let first = if nothing_typed { Some(nothing_to_read().map_err(preparing)?) } else { None };
+                (Some(made.terminal), first.into_iter().chain([made.slave]).collect())
             }
             None => (None, vec![stdin, stdout, stderr]),
         };
-        let stream = |number: usize| streams.get(number).unwrap_or(&streams[0]).as_fd();
+        let stream = |number: usize| streams.get(number).unwrap_or(&streams[streams.len() - 1]).as_fd();
         let launch = Launch {
             order,
             streams: [stream(0), stream(1), stream(2)],
             has_terminal: terminal.is_some(),
+            signal_listener: listener.as_ref().map(AsFd::as_fd),
             cgroup: group.as_ref().map(AsFd::as_fd),
             attach: &attach,
             directory,
-            drop_capabilities: self.settings.mode == InitMode::Guest,
+            become_root: self.settings.mode == InitMode::Guest,
         };
         let pid = start(&mut self.stack, &launch)?;
         self.numbers.insert(pid, order.number);
         self.commands.insert(order.number, Command { pid, terminal, ended: None });
         Ok(pid)
+    }
+
+    fn terminal_keeper(&mut self) -> TerminalKeeper {
+        if self.settings.mode != InitMode::Guest {
+            return TerminalKeeper::Linux;
+        }
+        let kernel_knows = *self.kernel_knows_terminals.get_or_insert_with(|| kernel_sends_them().unwrap_or(true));
+        if kernel_knows { TerminalKeeper::Guest } else { TerminalKeeper::Init }
     }
 
     /// Waits for everyone who has ended, orphans too.
@@ -314,12 +355,39 @@ impl Passed {
     fn take(order: &ExecOrder, incoming: &mut Incoming) -> io::Result<Self> {
         let streams = match order.streams {
             Streams::Passed => Some([incoming.descriptor()?, incoming.descriptor()?, incoming.descriptor()?]),
-            Streams::Named(_) => None,
+            Streams::Named { .. } => None,
         };
         let group = if order.group == GroupPlace::Passed { Some(incoming.descriptor()?) } else { None };
         let attach = (0..order.attach).map(|_| incoming.descriptor()).collect::<io::Result<_>>()?;
         Ok(Self { streams, group, attach })
     }
+}
+
+/// What a command needs and could be had before it came.
+struct Prepared {
+    streams: [OwnedFd; 3],
+    /// The file it enters its group through, where init keeps the groups.
+    door: Option<OwnedFd>,
+}
+
+impl Prepared {
+    fn make(number: u64, pipes: &CStr, groups: Option<&OwnGroups>) -> io::Result<Self> {
+        let streams = open_named(pipes)?;
+        let door = groups.map(|groups| groups.make(number)).transpose()?;
+        Ok(Self { streams, door })
+    }
+}
+
+/// What `/proc` shows, but for ourselves.
+fn count_processes() -> u64 {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_process = |name: &OsStr| name.to_str().is_some_and(|name| name.parse::<u32>().is_ok());
+    let count = entries.filter(|entry| is_process(&entry.file_name())).count();
+    u64::try_from(count).unwrap_or(u64::MAX).saturating_sub(1)
+}
+
+fn nothing_to_read() -> io::Result<OwnedFd> {
+    Ok(openat(CWD, "/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// The pipes `in`, `out` and `err`. The host has the other ends open already, so that nothing waits here.

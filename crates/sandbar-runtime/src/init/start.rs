@@ -7,7 +7,10 @@ use std::{
     ptr,
 };
 
-use super::clone::{ChildStack, run_child};
+use super::{
+    clone::{ChildStack, run_child},
+    terminal_signals::leave_behind,
+};
 use crate::protocol::{ExecOrder, Stage};
 
 const SHELL: &CStr = c"/bin/sh";
@@ -19,12 +22,15 @@ pub(super) struct Launch<'a> {
     /// stdin, stdout, stderr. With a terminal, three times the same.
     pub(super) streams: [BorrowedFd<'a>; 3],
     pub(super) has_terminal: bool,
+    /// For the process that passes signals on, where the kernel does not.
+    pub(super) signal_listener: Option<BorrowedFd<'a>>,
     pub(super) cgroup: Option<BorrowedFd<'a>>,
     /// `cgroup.procs` files the command writes itself into.
     pub(super) attach: &'a [OwnedFd],
     /// Entered instead of the order's directory.
     pub(super) directory: Option<OwnedFd>,
-    pub(super) drop_capabilities: bool,
+    /// Init is somebody else.
+    pub(super) become_root: bool,
 }
 
 /// Why a command did not start.
@@ -39,11 +45,12 @@ pub(super) struct NotStarted {
 struct Plan {
     streams: [RawFd; 3],
     has_terminal: bool,
+    signal_listener: RawFd,
     attach: Vec<RawFd>,
     directory: Option<*const c_char>,
     directory_handle: RawFd,
     open_files: Option<u64>,
-    drop_capabilities: bool,
+    become_root: bool,
     candidates: Vec<*const c_char>,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
@@ -63,11 +70,12 @@ pub(super) fn start(stack: &mut ChildStack, launch: &Launch<'_>) -> Result<i32, 
     let mut plan = Plan {
         streams: launch.streams.map(|stream| stream.as_raw_fd()),
         has_terminal: launch.has_terminal,
+        signal_listener: launch.signal_listener.map_or(-1, |listener| listener.as_raw_fd()),
         attach: launch.attach.iter().map(AsRawFd::as_raw_fd).collect(),
         directory: if launch.directory.is_some() { None } else { Some(order.cwd.as_ptr()) },
         directory_handle: launch.directory.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         open_files: order.open_files,
-        drop_capabilities: launch.drop_capabilities,
+        become_root: launch.become_root,
         candidates: order.candidates.iter().map(|text| text.as_ptr()).collect(),
         shell_argv: [SHELL.as_ptr(), ptr::null()].into_iter().chain(argv.iter().skip(1).copied()).collect(),
         argv,
@@ -115,7 +123,8 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Stage> {
             check(libc::dup2(stream, number))?;
         }
         if plan.has_terminal {
-            check(libc::ioctl(0, libc::TIOCSCTTY, 0))?;
+            // The last of its streams: where nothing can be read, the first is none.
+            check(libc::ioctl(2, libc::TIOCSCTTY, 0))?;
         }
         libc::umask(0o022);
         if let Some(limit) = plan.open_files {
@@ -125,8 +134,15 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Stage> {
             limits.rlim_cur = limits.rlim_max;
             check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits))?;
         }
-        if plan.drop_capabilities && crate::native::capabilities::drop_all().is_err() {
-            return Err(Stage::Prepare);
+        if plan.become_root {
+            // Raw, so that only this process changes and not all the library thinks there are.
+            let outcomes = [libc::syscall(libc::SYS_setresgid, 0, 0, 0), libc::syscall(libc::SYS_setresuid, 0, 0, 0)];
+            if outcomes != [0, 0] {
+                return Err(Stage::Prepare);
+            }
+        }
+        if plan.signal_listener >= 0 && !leave_behind(plan.signal_listener) {
+            return Err(Stage::Fork);
         }
         let moved = match plan.directory {
             Some(path) => libc::chdir(path),

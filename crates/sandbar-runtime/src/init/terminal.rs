@@ -14,11 +14,25 @@ use rustix::{
 };
 use sandbar_core::TerminalSize;
 
+use super::terminal_signals::TerminalSignals;
+
 const CHUNK: usize = 8 * 1024;
 /// What a terminal takes for the end of input.
 const END_OF_INPUT: u8 = 4;
 /// More than a terminal holds. What comes later is from jobs in the background, whose end is not waited for.
 const TAIL: usize = 64 * 1024;
+/// Terminals of another kernel may hold as much as they like.
+const GUEST_TAIL: usize = 64 * 1024 * 1024;
+
+/// Who sees to what a terminal does beside moving bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TerminalKeeper {
+    Linux,
+    /// Another kernel that knows how.
+    Guest,
+    /// Init, since the kernel does not.
+    Init,
+}
 
 /// The master side of a terminal, and what is on its way.
 #[derive(Debug)]
@@ -34,11 +48,27 @@ pub(super) struct Terminal {
     hung_up: bool,
     /// Bytes the command may still show after its end.
     tail: usize,
+    /// Where the kernel does not send them.
+    signals: Option<TerminalSignals>,
+}
+
+/// A terminal that has been made.
+pub(super) struct NewTerminal {
+    pub(super) terminal: Terminal,
+    /// The side the command gets.
+    pub(super) slave: OwnedFd,
+    /// What the process in the session listens to that passes signals on.
+    pub(super) listener: Option<OwnedFd>,
 }
 
 impl Terminal {
-    /// Makes a terminal; returns it with the side the command gets.
-    pub(super) fn open(size: TerminalSize, stdin: OwnedFd, stdout: OwnedFd) -> io::Result<(Self, OwnedFd)> {
+    /// `keeper` says who has to see to what a terminal does.
+    pub(super) fn open(
+        size: TerminalSize,
+        stdin: OwnedFd,
+        stdout: OwnedFd,
+        keeper: TerminalKeeper,
+    ) -> io::Result<NewTerminal> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         unlockpt(&master)?;
         let name = ptsname(&master, Vec::new())?;
@@ -46,7 +76,7 @@ impl Terminal {
         for end in [&master, &stdin, &stdout] {
             fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
         }
-        let terminal = Self {
+        let mut terminal = Self {
             master,
             stdin: Some(stdin),
             stdout: Some(stdout),
@@ -54,15 +84,25 @@ impl Terminal {
             in_line: false,
             shown: vec![],
             hung_up: false,
-            tail: TAIL,
+            tail: if keeper == TerminalKeeper::Linux { TAIL } else { GUEST_TAIL },
+            signals: None,
         };
         terminal.resize(size)?;
-        Ok((terminal, slave))
+        let mut listener = None;
+        if keeper == TerminalKeeper::Init {
+            let (signals, other_end) = TerminalSignals::open()?;
+            (terminal.signals, listener) = (Some(signals), Some(other_end));
+        }
+        Ok(NewTerminal { terminal, slave, listener })
     }
 
     pub(super) fn resize(&self, size: TerminalSize) -> io::Result<()> {
         let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
-        Ok(tcsetwinsize(&self.master, size)?)
+        tcsetwinsize(&self.master, size)?;
+        if let Some(signals) = &self.signals {
+            signals.send(libc::SIGWINCH);
+        }
+        Ok(())
     }
 
     /// What to wait for before [`step`](Self::step) can do something.
@@ -98,7 +138,12 @@ impl Terminal {
             && let Some(stdin) = &self.stdin
         {
             match fill(stdin.as_fd(), &mut self.typed) {
-                Moved::Some => self.in_line = self.typed.last().is_some_and(|byte| !b"\n\r\x04".contains(byte)),
+                Moved::Some => {
+                    self.in_line = self.typed.last().is_some_and(|byte| !b"\n\r\x04".contains(byte));
+                    if let Some(signals) = &self.signals {
+                        signals.take_keys(&self.master, &mut self.typed, &mut self.shown);
+                    }
+                }
                 Moved::NotNow => {}
                 Moved::End => {
                     self.stdin = None;

@@ -21,13 +21,13 @@ struct Sets {
 
 const VERSION_3: u32 = 0x2008_0522;
 
-/// Empties every set and forbids gaining anything by `exec`. Async-signal-safe.
-pub(crate) fn drop_all() -> io::Result<()> {
-    // SAFETY: system calls with numbers and local memory of the size the kernel expects.
+/// Lets no program this process or its children execute have any capability, while the process keeps its own.
+pub(crate) fn drop_for_programs() -> io::Result<()> {
+    // SAFETY: system calls with numbers only.
     unsafe {
         for capability in 0..=MOST {
             if libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) != 0 {
-                // Beyond the last one this kernel knows, or already without the right to drop: checked below.
+                // Beyond the last one this kernel knows, or already without the right to drop.
                 break;
             }
         }
@@ -35,11 +35,39 @@ pub(crate) fn drop_all() -> io::Result<()> {
         if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 {
             return Err(io::Error::last_os_error());
         }
-        let header = Header { version: VERSION_3, pid: 0 };
-        let none = [Sets { effective: 0, permitted: 0, inheritable: 0 }; 2];
-        if libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
     }
     Ok(())
+}
+
+/// Empties every set and forbids gaining anything by `exec`.
+pub(crate) fn drop_all() -> io::Result<()> {
+    drop_for_programs()?;
+    set([Sets { effective: 0, permitted: 0, inheritable: 0 }; 2])
+}
+
+/// Becomes another user and group with the capabilities there are.
+pub(crate) fn keep_as(user: u32) -> io::Result<()> {
+    let header = Header { version: VERSION_3, pid: 0 };
+    let mut sets = [Sets { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    // SAFETY: system calls with numbers, and with local memory of the size the kernel expects. The caller has one thread,
+    // which is all the raw calls change.
+    let outcomes = unsafe {
+        [
+            libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()),
+            libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0).into(),
+            libc::syscall(libc::SYS_setresgid, user, user, user),
+            libc::syscall(libc::SYS_setresuid, user, user, user),
+        ]
+    };
+    if outcomes.iter().any(|&outcome| outcome != 0) {
+        return Err(io::Error::last_os_error());
+    }
+    set(sets)
+}
+
+fn set(sets: [Sets; 2]) -> io::Result<()> {
+    let header = Header { version: VERSION_3, pid: 0 };
+    // SAFETY: a system call with local memory of the size the kernel expects.
+    let outcome = unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -22,6 +22,23 @@ pub(crate) enum Request {
         number: u64,
         size: TerminalSize,
     },
+    /// Answered by an event of the same name when everything before it has been done.
+    Report,
+}
+
+/// The host to init, about commands to start.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Exec(ExecOrder),
+    Prepare(PrepareOrder),
+}
+
+/// A command that will come. What can be done for it now is done now; there is no answer.
+#[derive(Debug)]
+pub(crate) struct PrepareOrder {
+    pub(crate) number: u64,
+    /// The directory of its pipes.
+    pub(crate) pipes: CString,
 }
 
 /// A command to start. The answer is an [`ExecAnswer`].
@@ -47,8 +64,8 @@ pub(crate) struct ExecOrder {
 pub(crate) enum Streams {
     /// Three descriptors come along.
     Passed,
-    /// Pipes `in`, `out` and `err` in this directory.
-    Named(CString),
+    /// Pipes `in`, `out` and `err` in this directory; without `reads` there is nothing to read.
+    Named { pipes: CString, reads: bool },
 }
 
 /// How the processes of a command are kept together.
@@ -75,6 +92,10 @@ pub(crate) enum Event {
     Exited {
         number: u64,
         ended: Ended,
+    },
+    Report {
+        /// How many there are in the box beside init.
+        processes: u64,
     },
 }
 
@@ -195,6 +216,7 @@ impl Request {
                 writer.number(*number);
                 write_size(&mut writer, *size);
             }
+            Self::Report => writer.byte(4),
         }
         writer.finish()
     }
@@ -205,14 +227,42 @@ impl Request {
             1 => Self::Signal { number: reader.number()?, signal: reader.signed()? },
             2 => Self::Kill { number: reader.number()? },
             3 => Self::Resize { number: reader.number()?, size: read_size(&mut reader)? },
+            4 => Self::Report,
             _ => return Err(garbled()),
         })
     }
 }
 
-impl ExecOrder {
+impl Order {
+    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
+        let mut reader = Reader::new(body);
+        Ok(match reader.byte()? {
+            0 => Self::Exec(ExecOrder::read(&mut reader)?),
+            1 => Self::Prepare(PrepareOrder { number: reader.number()?, pipes: reader.text()? }),
+            _ => return Err(garbled()),
+        })
+    }
+}
+
+impl PrepareOrder {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
+        writer.byte(1);
+        writer.number(self.number);
+        writer.text(&self.pipes);
+        writer.finish()
+    }
+}
+
+impl ExecOrder {
+    /// Whether there may be something to read.
+    pub(crate) const fn reads(&self) -> bool {
+        !matches!(self.streams, Streams::Named { reads: false, .. })
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.byte(0);
         writer.number(self.number);
         writer.texts(&self.argv);
         writer.texts(&self.envp);
@@ -222,9 +272,10 @@ impl ExecOrder {
         writer.optional(self.terminal, write_size);
         match &self.streams {
             Streams::Passed => writer.byte(0),
-            Streams::Named(directory) => {
+            Streams::Named { pipes, reads } => {
                 writer.byte(1);
-                writer.text(directory);
+                writer.text(pipes);
+                writer.byte(u8::from(*reads));
             }
         }
         writer.byte(match self.group {
@@ -236,8 +287,7 @@ impl ExecOrder {
         writer.finish()
     }
 
-    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
-        let reader = &mut Reader::new(body);
+    fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
         Ok(Self {
             number: reader.number()?,
             argv: reader.texts()?,
@@ -248,7 +298,7 @@ impl ExecOrder {
             terminal: reader.optional(read_size)?,
             streams: match reader.byte()? {
                 0 => Streams::Passed,
-                1 => Streams::Named(reader.text()?),
+                1 => Streams::Named { pipes: reader.text()?, reads: reader.byte()? != 0 },
                 _ => return Err(garbled()),
             },
             group: match reader.byte()? {
@@ -292,6 +342,10 @@ impl Event {
                 writer.byte(kind);
                 writer.signed(value);
             }
+            Self::Report { processes } => {
+                writer.byte(5);
+                writer.number(*processes);
+            }
         }
         writer.finish()
     }
@@ -309,6 +363,7 @@ impl Event {
                     _ => return Err(garbled()),
                 },
             },
+            5 => Self::Report { processes: reader.number()? },
             _ => return Err(garbled()),
         })
     }

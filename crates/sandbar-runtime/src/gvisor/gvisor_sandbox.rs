@@ -1,0 +1,145 @@
+//! Commands of one session in a container.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sandbar_core::{Error, Resources, Result};
+
+use super::{
+    checkpoint::CheckpointRecord,
+    container::{Container, Workshop},
+};
+use crate::{ExecSpec, RunningCommand, Sandbox, SandboxStats, boxed::BoxSandbox, cgroup::SessionLease};
+
+#[derive(Debug)]
+pub(super) struct GvisorSandbox {
+    commands: BoxSandbox,
+    groups: Option<Arc<SessionLease>>,
+    inner: Mutex<Inner>,
+    workshop: Arc<Workshop>,
+    /// The mounted tree of the session.
+    root: PathBuf,
+    limits: Resources,
+}
+
+#[derive(Debug)]
+struct Inner {
+    container: Container,
+    is_frozen: bool,
+}
+
+impl GvisorSandbox {
+    pub(super) fn new(
+        commands: BoxSandbox,
+        container: Container,
+        workshop: Arc<Workshop>,
+        root: &Path,
+        limits: &Resources,
+    ) -> Self {
+        Self {
+            commands,
+            groups: container.groups().cloned(),
+            inner: Mutex::new(Inner { container, is_frozen: false }),
+            workshop,
+            root: root.to_owned(),
+            limits: limits.clone(),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The host sees one thing, the container, and cannot limit a command in it.
+    fn refuse_own_limits(&self, wishes: &Resources) -> Result<()> {
+        let differing = [
+            ("resources.cpus", wishes.cpus.is_some() && wishes.cpus != self.limits.cpus),
+            ("resources.memory", wishes.memory.is_some() && wishes.memory != self.limits.memory),
+            ("resources.pids", wishes.pids.is_some() && wishes.pids != self.limits.pids),
+        ];
+        match differing.into_iter().find(|(_, differs)| *differs) {
+            Some((field, _)) => {
+                Err(Error::invalid(field, "runtime `gvisor` limits sessions as a whole, not single commands")
+                    .with_hint("set it for the session, or use runtime `native`"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The cgroups stop the kernel in user space too, in a hundredth of the time `runsc` takes.
+    fn set_frozen(&self, inner: &mut Inner, frozen: bool) -> Result<()> {
+        if inner.is_frozen == frozen {
+            return Ok(());
+        }
+        match (&self.groups, frozen) {
+            (Some(_), true) => self.commands.freeze()?,
+            (Some(_), false) => self.commands.thaw()?,
+            (None, true) => inner.container.call(&self.workshop.runsc, "pause")?,
+            (None, false) => inner.container.call(&self.workshop.runsc, "resume")?,
+        }
+        inner.is_frozen = frozen;
+        Ok(())
+    }
+
+    /// This `runsc` ends what it has written, and its own way to go on afterwards loses the sockets and pipes of the
+    /// container; so the box is started from its image here, while its commands and who talks to them notice nothing.
+    fn save(&self, container: &mut Container, directory: &Path) -> Result<()> {
+        let runsc = &self.workshop.runsc;
+        fs::create_dir_all(directory).map_err(|error| Error::io(format!("make `{}`", directory.display()), error))?;
+        self.commands.relocate(|numbers| {
+            let record = CheckpointRecord::new(&runsc.version, numbers);
+            record.write(directory).map_err(|error| Error::io("describe a checkpoint", error))?;
+            container.save(runsc, directory)?;
+            container.restore(runsc, directory, &self.root)
+        })
+    }
+}
+
+impl Sandbox for GvisorSandbox {
+    fn exec(&self, spec: ExecSpec) -> Result<RunningCommand> {
+        self.refuse_own_limits(&spec.resources)?;
+        self.commands.exec(spec)
+    }
+
+    fn cgroup(&self) -> Option<PathBuf> {
+        self.commands.cgroup()
+    }
+
+    fn is_alive(&self) -> bool {
+        // Without its gofer a container runs on and reaches no file.
+        self.commands.is_alive() && self.inner().container.is_alive()
+    }
+
+    fn freeze(&self) -> Result<()> {
+        self.set_frozen(&mut self.inner(), true)
+    }
+
+    fn thaw(&self) -> Result<()> {
+        self.set_frozen(&mut self.inner(), false)
+    }
+
+    fn stats(&self) -> Result<SandboxStats> {
+        // What the host counts as processes are threads of the kernel in user space. Inside, refusals are not counted, and
+        // nobody answers who is frozen.
+        let is_frozen = self.inner().is_frozen;
+        let processes = if is_frozen { None } else { self.commands.count_processes().ok() };
+        Ok(SandboxStats { processes, refused_forks: None, ..self.commands.stats()? })
+    }
+
+    fn checkpoint(&self, directory: &Path) -> Result<()> {
+        let mut inner = self.inner();
+        let was_frozen = inner.is_frozen;
+        self.set_frozen(&mut inner, false)?;
+        let saved = self.save(&mut inner.container, directory);
+        self.set_frozen(&mut inner, was_frozen)?;
+        saved
+    }
+
+    fn stop(&self) -> Result<()> {
+        self.commands.stop()?;
+        self.inner().container.end().map_err(|error| Error::io("end a container", error))
+    }
+}
