@@ -18,10 +18,13 @@ mod tools;
 
 macro_rules! on_every_host {
     ($($module:ident: $($case:ident),* $(,)?;)*) => {
+        on_every_host!(@host btrfs_gvisor, BtrfsImage, Gvisor, $($module: $($case),*;)*);
         on_every_host!(@host btrfs_native, BtrfsImage, Native, $($module: $($case),*;)*);
         on_every_host!(@host btrfs_none, BtrfsImage, None, $($module: $($case),*;)*);
+        on_every_host!(@host local_disk_gvisor, LocalDiskExt4, Gvisor, $($module: $($case),*;)*);
         on_every_host!(@host local_disk_native, LocalDiskExt4, Native, $($module: $($case),*;)*);
         on_every_host!(@host local_disk_none, LocalDiskExt4, None, $($module: $($case),*;)*);
+        on_every_host!(@host zfs_gvisor, Zfs, Gvisor, $($module: $($case),*;)*);
         on_every_host!(@host zfs_native, Zfs, Native, $($module: $($case),*;)*);
         on_every_host!(@host zfs_none, Zfs, None, $($module: $($case),*;)*);
     };

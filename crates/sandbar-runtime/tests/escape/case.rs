@@ -41,12 +41,11 @@ macro_rules! attempts {
     };
 }
 
-/// LEAD: switch the suite on here, with these two lines, once `world::open_runtime` can open them:
-///   `on_runtime! { native, sandbar_core::RuntimeKind::Native, $($tests)+ }`
-///   `on_runtime! { gvisor, sandbar_core::RuntimeKind::Gvisor, $($tests)+ }`
+/// The tests of a table on every runtime that isolates.
 macro_rules! on_every_runtime {
     ($($tests:tt)+) => {
         on_runtime! { native, sandbar_core::RuntimeKind::Native, $($tests)+ }
+        on_runtime! { gvisor, sandbar_core::RuntimeKind::Gvisor, $($tests)+ }
     };
 }
 
