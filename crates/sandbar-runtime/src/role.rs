@@ -21,6 +21,7 @@ static KNOWS_ROLES: AtomicBool = AtomicBool::new(false);
 
 /// To be called first in `main`, before any thread or descriptor exists: when this process was started as a spawner or an
 /// init, it never returns.
+#[expect(clippy::exit, reason = "in these roles there is nothing to return to")]
 pub fn run_role() {
     KNOWS_ROLES.store(true, Ordering::Relaxed);
     let Some(name) = std::env::args_os().next() else { return };

@@ -42,7 +42,7 @@ impl Inner {
         env.extend(spec.env);
         spec.env = env;
         spec.resources = spec.resources.or(&record.resources).or(&self.config.default_resources);
-        let mut command = session.sandbox(self, &record)?.exec(spec)?;
+        let mut command = session.sandbox(self, record)?.exec(spec)?;
         command.hold(ActiveCommand::count(&self.active_commands));
         Ok(command)
     }

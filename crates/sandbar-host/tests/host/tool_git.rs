@@ -97,8 +97,15 @@ pub(crate) fn nothing_of_a_hostile_repository_runs_on_the_host(fixture: &mut Hos
         };
         fixture.done(&id, "bash", json!({"cmd": "mkdir -p /var/tmp"})).await;
         fixture.done(&id, "bash", json!({"cmd": TRAPS, "env": {"MARK": mark}})).await;
-        let marks_inside =
-            async || fixture.done(&id, "bash", json!({"cmd": format!("ls {mark}-* 2>/dev/null; true")})).await;
+        let marks_inside = async || {
+            fixture
+                .done(
+                    &id,
+                    "bash",
+                    json!({"cmd": format!("for mark in {mark}-*; do test -e $mark && echo $mark; done; true")}),
+                )
+                .await
+        };
 
         // Tools in the host's process read the same repository, and set nothing off, not even inside.
         fixture.done(&id, "bash", json!({"cmd": format!("rm -f {mark}-*")})).await;

@@ -64,7 +64,8 @@ fn serve(mut socket: UnixStream) -> ! {
         let took = if what[0] == b'e' { exec() } else { new_box() };
         socket.write_all(&took.to_le_bytes()).unwrap();
     }
-    std::process::exit(0)
+    // SAFETY: ends the measuring process without running what belongs to the other one.
+    unsafe { libc::_exit(0) }
 }
 
 fn exec() -> f64 {

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot run should stop")]
 
 mod floor;
+mod gvisor;
 mod rivals;
 mod subject;
 
@@ -45,5 +46,6 @@ fn main() {
         "KiB",
         Some(300.0),
     );
+    gvisor::measure(subject.tokio(), subject.root(), scratch.path(), &mut report);
     report.print();
 }

@@ -55,6 +55,10 @@ impl Subject {
         Self { tokio, runtime, live, root }
     }
 
+    pub(crate) fn tokio(&self) -> &tokio::runtime::Runtime {
+        &self.tokio
+    }
+
     pub(crate) fn root(&self) -> &Path {
         self.root.directory.path()
     }
@@ -120,8 +124,8 @@ async fn open_box(runtime: &Arc<NativeRuntime>, root: &Path, name: &str) -> Arc<
     .unwrap()
 }
 
-async fn run(sandbox: &Arc<dyn Sandbox>, mut spec: ExecSpec) -> Vec<u8> {
-    spec.resources = Resources { pids: Some(1024), memory: Some(ByteCount::gib(1)), ..Resources::default() };
+/// Runs a command to its end and returns what it wrote.
+pub(crate) async fn run(sandbox: &Arc<dyn Sandbox>, spec: ExecSpec) -> Vec<u8> {
     let sandbox = Arc::clone(sandbox);
     let mut command = tokio::task::spawn_blocking(move || sandbox.exec(spec)).await.unwrap().unwrap();
     let mut output = Vec::new();

@@ -7,6 +7,7 @@
 mod box_setup;
 pub(crate) mod capabilities;
 pub(crate) mod landlock;
+pub(crate) mod launch;
 mod mount_attributes;
 mod mounts;
 mod namespaces;
@@ -18,4 +19,5 @@ mod spawner_process;
 mod syscalls;
 
 pub use native_runtime::NativeRuntime;
+pub(crate) use native_runtime::detached;
 pub(crate) use spawner_process::serve as serve_spawner;

@@ -25,6 +25,9 @@ pub(super) const WALLED: u64 = libc::CLONE_NEWNS as u64
     | libc::CLONE_NEWUTS as u64
     | CLONE_NEWTIME;
 
+/// `IFF_UP` and `IFF_RUNNING`, in the type the request has for them.
+const UP_AND_RUNNING: libc::c_short = 0x41;
+
 /// Kinds of namespaces a box must not make more of, as `/proc/sys/user` names their limits.
 const LIMITED: [&str; 8] = ["user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time"];
 
@@ -150,7 +153,7 @@ pub(super) fn raise_loopback() -> io::Result<()> {
         for (to, from) in request.ifr_name.iter_mut().zip(c"lo".to_bytes()) {
             *to = from.cast_signed();
         }
-        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        request.ifr_ifru.ifru_flags = UP_AND_RUNNING;
         if libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) != 0 {
             return Err(io::Error::last_os_error());
         }

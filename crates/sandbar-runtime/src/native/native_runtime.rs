@@ -1,9 +1,10 @@
 //! What this machine lets native boxes have.
 
 use std::{
+    ffi::CString,
     io,
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::Path,
@@ -16,13 +17,18 @@ use rustix::{
 };
 use sandbar_core::{Capability, Error, ErrorCode, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind, SessionId};
 
-use super::{landlock, owners::OwnerPool, spawner::Spawner};
+use super::{
+    landlock,
+    launch::{Launch, launch},
+    owners::OwnerPool,
+    spawner::Spawner,
+};
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, CommandStreams, InitLink, LinkSockets, Walls},
+    boxed::{BoxSandbox, CommandStreams, Walls},
     cgroup::{HostGroups, SessionLease},
     environment::text,
-    protocol::{BoxOrder, InitMode, RootPlace, UserPlace},
+    protocol::{InitMode, RootPlace, UserPlace},
 };
 
 /// Runs commands in boxes made of Linux namespaces.
@@ -97,43 +103,19 @@ impl NativeRuntime {
         };
         let first_owner = owners.as_ref().map_or(0, |map| map.first());
         let groups = self.session_groups(spec, first_owner)?;
-        let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
         let tree = if owners.is_some() { Some(detached(spec.root).map_err(failed)?) } else { None };
-        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.init_doors()).map_err(failed)?;
-        let entrance = groups.as_ref().map(|groups| groups.entrance()).transpose().map_err(failed)?;
-        let room = groups.as_ref().and_then(|groups| groups.room().transpose()).transpose().map_err(failed)?;
-        let order = BoxOrder {
+        let wanted = Launch {
             mode: InitMode::Walled,
             root: if tree.is_some() { RootPlace::Tree } else { RootPlace::Directory },
+            root_handle: tree,
+            path: CString::new(spec.root.as_os_str().as_bytes()).unwrap_or_default(),
             user,
-            group: groups.is_some(),
-            room: room.is_some(),
-            attach: u8::try_from(doors.len()).unwrap_or_default(),
-            hostname: text("session_id", host_name(spec.session))?,
+            owners: owners.as_ref().map(|map| map.as_fd()),
             first_owner,
-            path: std::ffi::CString::new(spec.root.as_os_str().as_bytes()).unwrap_or_default(),
+            devices: None,
+            hostname: text("session_id", host_name(spec.session))?,
         };
-        let descriptors: Vec<BorrowedFd<'_>> = theirs
-            .iter()
-            .map(AsFd::as_fd)
-            .chain(tree.as_ref().map(AsFd::as_fd))
-            .chain(owners.as_ref().map(|map| map.as_fd()))
-            .chain(entrance)
-            .chain(room.as_ref().map(AsFd::as_fd))
-            .chain(doors.iter().map(AsFd::as_fd))
-            .collect();
-        self.spawner.make_box(order, &descriptors).map_err(failed)?;
-        drop(descriptors);
-        drop(theirs);
-        let link = match &groups {
-            // Init must have gone to its room first.
-            Some(groups) if groups.has_rooms() => {
-                let link = InitLink::open(ours)?;
-                groups.open_for_commands().map_err(failed)?;
-                link
-            }
-            _ => InitLink::begin(ours)?,
-        };
+        let link = launch(&self.spawner, spec.session, groups.as_deref(), wanted)?;
         Ok(BoxSandbox::new(link, Walls::Namespaces, groups.map(Arc::new), CommandStreams::Passed, owners))
     }
 }
@@ -186,7 +168,7 @@ impl Drop for NativeRuntime {
 }
 
 /// The tree at `root` with everything mounted in it, as a mount of its own that is nowhere yet.
-fn detached(root: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn detached(root: &Path) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     Ok(open_tree(CWD, root, flags)?)
 }

@@ -25,7 +25,7 @@ const ARCHITECTURE: u32 = 0xC000_00B7;
 
 const ALLOW: u32 = 0x7FFF_0000;
 const fn errno(number: i32) -> u32 {
-    0x0005_0000 | number as u32
+    0x0005_0000 | number.cast_unsigned()
 }
 
 /// Offsets in what the kernel shows a filter.
@@ -40,6 +40,7 @@ const JUMP_IF_EQUAL: u16 = 0x15;
 const JUMP_IF_GREATER_OR_EQUAL: u16 = 0x35;
 const JUMP_IF_ANY_BIT: u16 = 0x45;
 const RETURN: u16 = 0x06;
+const JUMP: u16 = 0x05;
 
 /// What happens to a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,10 @@ struct Check {
     matching: u32,
     otherwise: u32,
 }
+
+/// `TIOCSTI` and `TIOCLINUX`, in the width a filter compares.
+const TYPE_INTO: u32 = 0x5412;
+const CONSOLE: u32 = 0x541C;
 
 /// System calls that depend on an argument.
 const CHECKS: [Check; 6] = [
@@ -99,7 +104,7 @@ const CHECKS: [Check; 6] = [
     Check {
         call: libc::SYS_ioctl,
         argument: 1,
-        values: &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32],
+        values: &[TYPE_INTO, CONSOLE],
         by_bits: false,
         matching: errno(libc::EPERM),
         otherwise: ALLOW,
@@ -181,14 +186,12 @@ fn search(ranges: &[(u32, Verdict)], filter: &mut Vec<libc::sock_filter>) {
     let (low, high) = ranges.split_at(ranges.len() / 2);
     let mut below = Vec::new();
     search(low, &mut below);
-    let over = u8::try_from(below.len());
-    match over {
-        Ok(over) => filter.push(step(JUMP_IF_GREATER_OR_EQUAL, over, 0, high[0].0)),
-        Err(_) => {
-            // Conditional jumps reach 255 steps; further ones take a plain jump.
-            filter.push(step(JUMP_IF_GREATER_OR_EQUAL, 0, 1, high[0].0));
-            filter.push(step(0x05, 0, 0, u32::try_from(below.len()).unwrap_or_default()));
-        }
+    if let Ok(over) = u8::try_from(below.len()) {
+        filter.push(step(JUMP_IF_GREATER_OR_EQUAL, over, 0, high[0].0));
+    } else {
+        // Conditional jumps reach 255 steps; further ones take a plain jump.
+        filter.push(step(JUMP_IF_GREATER_OR_EQUAL, 0, 1, high[0].0));
+        filter.push(step(JUMP, 0, 0, u32::try_from(below.len()).unwrap_or_default()));
     }
     filter.append(&mut below);
     search(high, filter);
@@ -239,7 +242,7 @@ mod tests {
                     continue;
                 }
                 RETURN => return k,
-                0x05 => {
+                JUMP => {
                     at += k as usize;
                     continue;
                 }
@@ -282,7 +285,7 @@ mod tests {
         for family in [libc::AF_PACKET, libc::AF_VSOCK, libc::AF_ALG] {
             assert_eq!(call(libc::SYS_socket, [family as u32, 0]), errno(libc::EAFNOSUPPORT));
         }
-        assert_eq!(call(libc::SYS_ioctl, [0, libc::TIOCSTI as u32]), no);
+        assert_eq!(call(libc::SYS_ioctl, [0, TYPE_INTO]), no);
         assert_eq!(call(libc::SYS_ioctl, [0, libc::TIOCGWINSZ as u32]), ALLOW);
         assert_eq!(call(libc::SYS_personality, [0x0040_0000, 0]), no);
     }

@@ -1,24 +1,20 @@
 //! What this machine lets the runtime without isolation do.
 
-use std::{
-    io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::Path,
-    sync::Arc,
-};
+use std::{ffi::CString, io, path::Path, sync::Arc};
 
-use rustix::{
-    fs::{CWD, Mode, OFlags, openat},
-    mount::{OpenTreeFlags, open_tree},
-};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use sandbar_core::{Capability, Error, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind};
 
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, CommandStreams, InitLink, LinkSockets, Walls},
+    boxed::{BoxSandbox, CommandStreams, Walls},
     cgroup::HostGroups,
-    native::spawner::Spawner,
-    protocol::{BoxOrder, InitMode, RootPlace, UserPlace},
+    native::{
+        detached,
+        launch::{Launch, launch},
+        spawner::Spawner,
+    },
+    protocol::{InitMode, RootPlace, UserPlace},
 };
 
 /// Runs commands without isolation.
@@ -101,50 +97,27 @@ impl Runtime for NoneRuntime {
             }
             None => None,
         };
-        let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
         let own_tree = self.spawner.limited.is_none();
         let (root, devices) = if own_tree {
-            (tree(spec.root).map_err(failed)?, Some(tree(Path::new("/dev")).map_err(failed)?))
+            (detached(spec.root).map_err(failed)?, Some(detached(Path::new("/dev")).map_err(failed)?))
         } else {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             (openat(CWD, spec.root, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?, None)
         };
-        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.init_doors()).map_err(failed)?;
-        let entrance = groups.as_ref().map(|groups| groups.entrance()).transpose().map_err(failed)?;
-        let room = groups.as_ref().and_then(|groups| groups.room().transpose()).transpose().map_err(failed)?;
-        let order = BoxOrder {
+        let wanted = Launch {
             mode: InitMode::Open,
             root: if own_tree { RootPlace::Tree } else { RootPlace::Host },
+            root_handle: Some(root),
+            path: CString::default(),
             user: UserPlace::Host,
-            group: groups.is_some(),
-            room: room.is_some(),
-            attach: u8::try_from(doors.len()).unwrap_or_default(),
-            hostname: c"".to_owned(),
+            owners: None,
             first_owner: 0,
-            path: c"".to_owned(),
+            devices,
+            hostname: CString::default(),
         };
-        let descriptors: Vec<BorrowedFd<'_>> = theirs
-            .iter()
-            .map(AsFd::as_fd)
-            .chain([root.as_fd()])
-            .chain(entrance)
-            .chain(room.as_ref().map(AsFd::as_fd))
-            .chain(doors.iter().map(AsFd::as_fd))
-            .chain(devices.as_ref().map(AsFd::as_fd))
-            .collect();
-        self.spawner.make_box(order, &descriptors).map_err(failed)?;
-        drop(descriptors);
-        drop(theirs);
-        let link = match &groups {
-            // Init must have gone to its room first.
-            Some(groups) if groups.has_rooms() => {
-                let link = InitLink::open(ours)?;
-                groups.open_for_commands().map_err(failed)?;
-                link
-            }
-            _ => InitLink::begin(ours)?,
-        };
-        Ok(Arc::new(BoxSandbox::new(link, Walls::None, groups.map(Arc::new), CommandStreams::Passed, None)))
+        let link = launch(&self.spawner, spec.session, groups.as_deref(), wanted)?;
+        let groups = groups.map(Arc::new);
+        Ok(Arc::new(BoxSandbox::new(link, Walls::None, groups, CommandStreams::Passed, None)))
     }
 
     fn close(&self) -> Result<()> {
@@ -162,10 +135,4 @@ impl Drop for NoneRuntime {
             tracing::warn!(error = error.chain(), "could not clean up after the runtime");
         }
     }
-}
-
-/// What is mounted at `place`, with everything below, as a mount of its own that is nowhere yet.
-fn tree(place: &Path) -> io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    Ok(open_tree(CWD, place, flags)?)
 }
