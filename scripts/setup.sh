@@ -24,6 +24,11 @@ test_needs=(
     "zstd zstd"
     "skopeo skopeo"
     "umoci umoci"
+    "runsc runsc"
+    "bwrap bubblewrap"
+    "crun crun"
+    "git git"
+    "perl perl"
     "python3 python3-venv"
 )
 

@@ -277,16 +277,16 @@ mod tests {
         let no = errno(libc::EPERM);
         assert_eq!(call(libc::SYS_clone, [libc::SIGCHLD as u32, 0]), ALLOW);
         for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWNET, libc::CLONE_NEWPID] {
-            assert_eq!(call(libc::SYS_clone, [flag as u32 | libc::SIGCHLD as u32, 0]), no);
-            assert_eq!(call(libc::SYS_unshare, [flag as u32, 0]), no);
+            assert_eq!(call(libc::SYS_clone, [(flag | libc::SIGCHLD).cast_unsigned(), 0]), no);
+            assert_eq!(call(libc::SYS_unshare, [flag.cast_unsigned(), 0]), no);
         }
         assert_eq!(call(libc::SYS_unshare, [libc::CLONE_FILES as u32, 0]), ALLOW);
         assert_eq!(call(libc::SYS_socket, [libc::AF_INET6 as u32, 0]), ALLOW);
         for family in [libc::AF_PACKET, libc::AF_VSOCK, libc::AF_ALG] {
-            assert_eq!(call(libc::SYS_socket, [family as u32, 0]), errno(libc::EAFNOSUPPORT));
+            assert_eq!(call(libc::SYS_socket, [family.cast_unsigned(), 0]), errno(libc::EAFNOSUPPORT));
         }
         assert_eq!(call(libc::SYS_ioctl, [0, TYPE_INTO]), no);
-        assert_eq!(call(libc::SYS_ioctl, [0, libc::TIOCGWINSZ as u32]), ALLOW);
+        assert_eq!(call(libc::SYS_ioctl, [0, 0x5413]), ALLOW);
         assert_eq!(call(libc::SYS_personality, [0x0040_0000, 0]), no);
     }
 
