@@ -3,7 +3,8 @@
 //! [`Client`] mirrors the host's operations in the vocabulary of `sandbar-core`, and its errors are the host's own:
 //! code, field and hint as they were raised there. [`RemoteCommand`] is a command that runs on the other side.
 //!
-//! Invariant: only calls that change nothing are repeated, and only when the server could not be reached.
+//! Invariant: only calls that change nothing, or are done once however often they are made, are repeated, and only when
+//! the server could not be reached.
 
 mod bases;
 mod client;
@@ -14,8 +15,10 @@ mod host;
 mod retry;
 mod sessions;
 mod snapshots;
+mod tools;
 mod upload;
 
 pub use bases::ImportProgress;
 pub use client::{Client, WireProtocol};
 pub use exec::{RemoteCommand, RemoteControl, RemoteStdin};
+pub use tools::RemoteTool;

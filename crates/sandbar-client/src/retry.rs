@@ -12,7 +12,7 @@ use crate::Client;
 const BACK_OFF: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(200), Duration::from_millis(800)];
 
 impl Client {
-    /// Makes a call that changes nothing, again when the server could not be reached.
+    /// Makes a call that changes nothing, or is done once however often it is made, again when the server could not be reached.
     pub(crate) async fn repeat<T, F>(&self, call: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T, ConnectError>>,

@@ -22,6 +22,7 @@ mod page;
 mod resources;
 mod session;
 mod snapshot;
+mod tool;
 
 pub use base::BaseInfo;
 pub use byte_count::ByteCount;
@@ -38,3 +39,6 @@ pub use page::{Page, PageRequest, SessionFilter};
 pub use resources::Resources;
 pub use session::{Labels, NetworkAccess, SessionInfo, SessionSpec, SessionState};
 pub use snapshot::{LaterSnapshots, SnapshotInfo, SnapshotKind};
+pub use tool::{
+    ContentBlock, ToolCallId, ToolEvent, ToolInfo, ToolParams, ToolProgress, ToolRequest, ToolResponse, ToolTier,
+};

@@ -25,9 +25,9 @@ impl OwnerMap {
         self.first
     }
 
-    /// Who `inside` is on the host. An owner beyond the range has no counterpart and becomes nobody.
+    /// Who `inside` is on the host. One the sandbox has no room for is its nobody.
     pub const fn on_host(&self, inside: u32) -> u32 {
-        if inside < Self::COUNT { self.first + inside } else { NOBODY }
+        self.first + if inside < Self::COUNT { inside } else { NOBODY }
     }
 
     /// Who `on_host` is inside. An owner outside the range is nobody there.
@@ -36,7 +36,7 @@ impl OwnerMap {
     }
 }
 
-/// What the kernel shows for owners it cannot translate.
+/// What the kernel shows for owners it cannot translate, and who that is inside.
 const NOBODY: u32 = 65_534;
 
 /// The user namespace that holds the map.
@@ -55,6 +55,6 @@ mod tests {
         let map = OwnerMap::new(1_000_000, std::fs::File::open("/dev/null").unwrap().into());
         assert_eq!((map.on_host(0), map.on_host(33)), (1_000_000, 1_000_033));
         assert_eq!((map.inside(1_000_033), map.inside(0), map.inside(1_065_536)), (33, 65_534, 65_534));
-        assert_eq!(map.on_host(70_000), 65_534);
+        assert_eq!(map.on_host(70_000), 1_065_534);
     }
 }

@@ -34,6 +34,11 @@ pub struct HostConfig {
     pub max_snapshots_per_session: usize,
     /// Limits where neither session nor call says anything.
     pub default_resources: Resources,
+    /// The longest a tool call may take.
+    #[serde(with = "duration_text")]
+    pub tool_timeout: Duration,
+    /// Take a snapshot after every tool call that succeeds.
+    pub per_tool_snapshots: bool,
     /// Share of the pool that is taken when the host says it is degraded.
     pub pool_space_warn_threshold: f64,
     /// Share of the pool that is taken when the host refuses new sessions.
@@ -62,6 +67,8 @@ impl Default for HostConfig {
             snapshot_prefix: "turn".into(),
             max_snapshots_per_session: 0,
             default_resources: Resources { pids: Some(1024), output: Some(ByteCount::mib(10)), ..Resources::default() },
+            tool_timeout: Duration::from_mins(5),
+            per_tool_snapshots: false,
             pool_space_warn_threshold: 0.85,
             pool_space_crit_threshold: 0.95,
             health_check_interval: Duration::from_secs(30),
@@ -89,6 +96,9 @@ impl HostConfig {
         }
         if self.health_check_interval.is_zero() {
             return Err(Error::invalid("health_check_interval", "the interval is zero").with_hint("use `30s`"));
+        }
+        if self.tool_timeout.is_zero() {
+            return Err(Error::invalid("tool_timeout", "the time of a tool call is zero").with_hint("use `5m`"));
         }
         self.default_resources.validate()
     }
@@ -188,6 +198,7 @@ mod tests {
             (HostConfig { snapshot_prefix: "../x".into(), ..HostConfig::default() }, "snapshot_prefix"),
             (HostConfig { pool_space_warn_threshold: 0.99, ..HostConfig::default() }, "pool_space_crit_threshold"),
             (HostConfig { health_check_interval: Duration::ZERO, ..HostConfig::default() }, "health_check_interval"),
+            (HostConfig { tool_timeout: Duration::ZERO, ..HostConfig::default() }, "tool_timeout"),
         ];
         for (config, field) in bad {
             assert_eq!(config.validate().unwrap_err().field(), Some(field));

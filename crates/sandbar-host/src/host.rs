@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use sandbar_core::{Capabilities, Capability, Error, ErrorCode, Result, SessionId};
@@ -113,6 +113,11 @@ impl Host {
         format!("{} — {} ({reason})", runtime.kind(), boundary(&**runtime))
     }
 
+    /// What verbs work on.
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
     /// Runs a verb to its end on a thread of its own. Dropping the returned future does not stop it.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
@@ -180,6 +185,7 @@ impl Inner {
                 Slot::Reserved => None,
             })
             .collect();
+        drain(&sessions, inner.config.shutdown_timeout);
         let mut owners = Vec::new();
         for session in sessions {
             match session.stop() {
@@ -280,4 +286,21 @@ impl Drop for Reservation {
             slots.remove(id);
         }
     }
+}
+
+/// Waits for tool calls that are under way, and ends those that take too long.
+fn drain(sessions: &[Arc<Session>], patience: Duration) {
+    let drained = async || {
+        for session in sessions {
+            session.calls.drained().await;
+        }
+    };
+    tokio::runtime::Handle::current().block_on(async {
+        if tokio::time::timeout(patience, drained()).await.is_err() {
+            for session in sessions {
+                session.calls.cancel();
+            }
+            drained().await;
+        }
+    });
 }

@@ -25,4 +25,4 @@ pub use host::Host;
 pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
 pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};
-pub use session::{FileWriter, TreeReader, TreeWriter};
+pub use session::{FileWriter, ToolExecution, TreeReader, TreeWriter};

@@ -20,6 +20,7 @@ mod router;
 mod service;
 mod sessions;
 mod snapshots;
+mod tools;
 
 pub use access::AccessToken;
 pub use listener::{RunningServer, ServerConfig, serve};

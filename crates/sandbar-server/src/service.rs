@@ -151,6 +151,30 @@ impl v1::SandboxService for Service {
         in_stream(self.run_command(requests).await)
     }
 
+    async fn list_tools(
+        &self,
+        _: RequestContext,
+        _request: ServiceRequest<'_, v1::ListToolsRequest>,
+    ) -> ServiceResult<v1::ListToolsResponse> {
+        self.all_tools()
+    }
+
+    async fn execute_tool(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::ExecuteToolRequest>,
+    ) -> ServiceResult<v1::ExecuteToolResponse> {
+        self.call_tool(request.to_owned_message()).await
+    }
+
+    async fn execute_tool_stream(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::ExecuteToolRequest>,
+    ) -> ServiceResult<ServiceStream<v1::ExecuteToolStreamResponse>> {
+        in_stream(self.follow_tool(request.to_owned_message()).await)
+    }
+
     async fn read_file(
         &self,
         _: RequestContext,

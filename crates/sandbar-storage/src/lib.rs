@@ -23,6 +23,7 @@ mod mount_clone;
 mod open;
 mod overlay;
 pub mod pack;
+pub mod session_tree;
 mod storage;
 mod translation;
 mod tree_copy;
@@ -38,6 +39,7 @@ pub use diff::DiffEntry;
 pub use errors::snapshot_not_found;
 pub use import::{ImportProgress, ImportSource, import_base};
 pub use open::{OpenedStorage, StorageConfig, ZfsConfig, open};
+pub use session_tree::{Draft, SessionTree};
 
 pub use storage::{
     BaseLayer, BaseRecord, BaseSource, ForkPoint, LayerDirectory, Mounted, Space, StagedBase, Storage, StorageFacts,

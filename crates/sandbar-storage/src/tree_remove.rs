@@ -38,7 +38,11 @@ pub(crate) fn remove_at(directory: impl AsFd, name: &CStr) -> Result<(), Errno> 
         Ok(stat) if stat.mount_root => return Err(Errno::BUSY),
         Ok(_) => {}
     }
-    empty(open_anyway(&directory, name)?)?;
+    // Somebody else may be removing the same: a host that is just ending, say.
+    match open_anyway(&directory, name) {
+        Err(Errno::NOENT) => return Ok(()),
+        opened => empty(opened?)?,
+    }
     gone(fs::unlinkat(directory, name, AtFlags::REMOVEDIR))
 }
 
@@ -69,7 +73,10 @@ fn empty(root: OwnedFd) -> Result<(), Errno> {
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
             Err(errno) => return Err(errno),
         }
-        let directory = open_anyway(current, &name)?;
+        let directory = match open_anyway(current, &name) {
+            Err(Errno::NOENT) => continue,
+            opened => opened?,
+        };
         let stat = EntryStat::of(&directory)?;
         if stat.mount_root {
             return Err(Errno::BUSY);

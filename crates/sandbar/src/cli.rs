@@ -4,7 +4,8 @@ use clap::{Arg, Command};
 
 use crate::{
     command::{
-        base, cp, diff, doctor, exec, fork, inspect, ls, new, rm, rollback, run, shell, snapshot, snapshots, turn, up,
+        base, cp, diff, doctor, exec, fork, inspect, ls, new, rm, rollback, run, shell, snapshot, snapshots, tool,
+        turn, up,
     },
     env_vars,
 };
@@ -78,6 +79,7 @@ pub(crate) fn define() -> Command {
             fork::define(),
             diff::define(),
             turn::define(),
+            tool::define(),
             base::define(),
         ])
 }

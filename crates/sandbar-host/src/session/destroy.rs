@@ -21,11 +21,15 @@ impl Inner {
     /// Destroys a session. When the storage fails, the session stays `destroying` and the janitor tries again.
     pub(crate) fn destroy(&self, id: &SessionId) -> Result<()> {
         let session = self.session(id)?;
-        let entry = match session.gate.enter_exclusive(Closing::Destroying, self.config.shutdown_timeout) {
-            Ok(entry) => entry,
-            // Somebody else has destroyed it while this caller waited.
-            Err(error) if error.code() == ErrorCode::SessionNotFound => return Ok(()),
-            Err(error) => return Err(error),
+        let entry = loop {
+            match session.gate.enter_exclusive(Closing::Destroying, self.config.shutdown_timeout) {
+                Ok(entry) => break entry,
+                // Somebody else has destroyed it while this caller waited.
+                Err(error) if error.code() == ErrorCode::SessionNotFound => return Ok(()),
+                // Tools had their time; what is left of them is ended.
+                Err(error) if error.code() == ErrorCode::ToolsInFlight && session.calls.cancel() => {}
+                Err(error) => return Err(error),
+            }
         };
         let intent = self.state.intend(&Intent::Destroy { session: id.clone() })?;
         let outcome = self.state.set_state(id, SessionState::Destroying).and_then(|()| {

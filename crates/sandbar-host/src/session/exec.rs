@@ -8,7 +8,8 @@ use std::sync::{
 use sandbar_core::{ExecSpec, Result, SessionId};
 use sandbar_runtime::RunningCommand;
 
-use crate::{Host, host::Inner};
+use super::Session;
+use crate::{Host, host::Inner, state::SessionRecord};
 
 impl Host {
     /// Starts a command. Dropping what is returned ends it, with everything it started.
@@ -19,12 +20,22 @@ impl Host {
 }
 
 impl Inner {
-    fn exec(&self, id: &SessionId, mut spec: ExecSpec) -> Result<RunningCommand> {
+    fn exec(&self, id: &SessionId, spec: ExecSpec) -> Result<RunningCommand> {
         spec.validate()?;
         self.runtime.admit(&spec.resources, None)?;
         let session = self.session(id)?;
         let _entry = session.gate.enter_shared()?;
         let record = self.usable(id)?;
+        self.start_command(&session, &record, spec)
+    }
+
+    /// Starts a command in a session the caller has entered.
+    pub(super) fn start_command(
+        &self,
+        session: &Session,
+        record: &SessionRecord,
+        mut spec: ExecSpec,
+    ) -> Result<RunningCommand> {
         // What a call says counts before what the session says, and that before what the image asks for.
         let mut env = self.storage.base(&record.base)?.env;
         env.extend(record.env.clone());

@@ -1,7 +1,6 @@
 //! One session, and a file for each thing that can be done with it.
 
 mod bases;
-mod confined;
 mod create;
 mod destroy;
 mod diff;
@@ -12,16 +11,20 @@ mod list;
 mod rollback;
 mod root;
 mod snapshot;
+mod tools;
 mod trees;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sandbar_core::{Error, ErrorCode, OwnerMap, Result, SessionId, SessionState};
 use sandbar_runtime::{Sandbox, SandboxSpec};
+use sandbar_storage::{Draft, SessionTree};
 
 pub use files::FileWriter;
-use files::{Draft, SharedDraft};
+use files::SharedDraft;
 use root::Root;
+use tools::ToolCalls;
+pub use tools::ToolExecution;
 pub use trees::{TreeReader, TreeWriter};
 
 use crate::{
@@ -38,6 +41,8 @@ pub(crate) struct Session {
     /// Orders calls to the storage that change this volume.
     storage_order: Mutex<()>,
     live: Mutex<Live>,
+    /// Tool calls under way.
+    pub(crate) calls: ToolCalls,
 }
 
 /// What exists only while the host runs.
@@ -51,7 +56,14 @@ struct Live {
 
 impl Session {
     pub(crate) fn new(id: SessionId) -> Arc<Self> {
-        Arc::new(Self { gate: Gate::new(id.clone()), id, storage_order: Mutex::default(), live: Mutex::default() })
+        let gate = Gate::new(id.clone());
+        Arc::new(Self {
+            id,
+            gate,
+            storage_order: Mutex::default(),
+            live: Mutex::default(),
+            calls: ToolCalls::default(),
+        })
     }
 
     /// Waits for its turn to change the volume.
@@ -74,6 +86,12 @@ impl Session {
         Ok(root)
     }
 
+    /// The mounted tree, to reach files in.
+    fn tree(&self, inner: &Inner) -> Result<SessionTree> {
+        let root = self.root(inner)?;
+        SessionTree::open(&root.path, root.owners)
+    }
+
     /// Keeps an eye on a file that is being written.
     fn remember_draft(&self, draft: &SharedDraft) {
         let mut live = self.live();
@@ -86,7 +104,11 @@ impl Session {
         let root = self.root(inner)?;
         let mut live = self.live();
         if let Some(sandbox) = &live.sandbox {
-            return Ok(Arc::clone(sandbox));
+            if sandbox.is_alive() {
+                return Ok(Arc::clone(sandbox));
+            }
+            tracing::warn!(session = %self.id, "the sandbox had died; it is replaced");
+            sandbox.stop()?;
         }
         let sandbox = inner.runtime.open_sandbox(&SandboxSpec {
             session: &self.id,

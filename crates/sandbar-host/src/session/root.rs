@@ -2,13 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use sandbar_core::{FileStat, OwnerMap, Result, SessionId};
+use sandbar_core::{OwnerMap, Result, SessionId};
 use sandbar_storage::ActingOwner;
 
 use crate::host::Inner;
-
-/// Nobody, inside a sandbox.
-const NOBODY: u32 = 65_534;
 
 /// A session's tree in the mount namespace of the host.
 #[derive(Clone, Debug)]
@@ -31,19 +28,8 @@ impl Root {
         self.owners.as_deref().map(ActingOwner::root_of).transpose()
     }
 
-    /// Who an owner in the tree is inside.
-    pub(super) fn inside(&self, shown: u32) -> u32 {
-        self.owners.as_ref().map_or(shown, |owners| owners.inside(shown))
-    }
-
     /// Who somebody inside is in the tree. One the sandbox has no room for is nobody there.
     pub(super) fn shown(&self, inside: u32) -> u32 {
-        let known = |inside| if inside < OwnerMap::COUNT { inside } else { NOBODY };
-        self.owners.as_ref().map_or(inside, |owners| owners.on_host(known(inside)))
-    }
-
-    /// A file of the tree as it is seen inside.
-    pub(super) fn seen_inside(&self, stat: FileStat) -> FileStat {
-        FileStat { uid: self.inside(stat.uid), gid: self.inside(stat.gid), ..stat }
+        self.owners.as_ref().map_or(inside, |owners| owners.on_host(inside))
     }
 }

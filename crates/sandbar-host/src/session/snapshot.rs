@@ -65,7 +65,7 @@ impl Inner {
         }
     }
 
-    fn take_snapshot(
+    pub(super) fn take_snapshot(
         &self,
         session: &Session,
         name: &SnapshotName,

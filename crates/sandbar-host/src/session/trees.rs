@@ -9,10 +9,12 @@ use std::{
 use bytes::{Buf as _, Bytes, BytesMut};
 use rustix::fs::OFlags;
 use sandbar_core::{Error, Result, SessionId, TreeSummary};
-use sandbar_storage::archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, UnpackOptions, Unpacker, decompress};
+use sandbar_storage::{
+    archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, UnpackOptions, Unpacker, decompress},
+    session_tree::absolute,
+};
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use super::confined::{Tree, absolute};
 use crate::{Host, host::blocking};
 
 /// Bytes handed over at a time, and how many such pieces wait for a slow reader.
@@ -32,7 +34,7 @@ impl Host {
                 let entry = session.gate.enter_shared()?;
                 inner.usable(&id)?;
                 let root = session.root(inner)?;
-                let tree = Tree::open(&root.path)?;
+                let tree = session.tree(inner)?;
                 tree.reach(&path, OFlags::PATH | OFlags::NOFOLLOW)?;
                 let parent = tree.directory(path.parent().unwrap_or(Path::new("/")))?;
                 Ok((entry, parent, root.owners))
@@ -68,9 +70,7 @@ impl Host {
                 let entry = session.gate.enter_shared()?;
                 inner.usable(&id)?;
                 let root = session.root(inner)?;
-                let _acting = root.act()?;
-                let directory = Tree::open(&root.path)?.make_directories(&path)?;
-                Ok((entry, root, directory))
+                Ok((entry, root, session.tree(inner)?.make_directories(&path)?))
             })
             .await?;
         let (sender, receiver) = mpsc::channel(WAITING);

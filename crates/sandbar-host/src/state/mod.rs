@@ -1,8 +1,9 @@
-//! What the host remembers: sessions, snapshots and intents, in SQLite.
+//! What the host remembers: sessions, snapshots, intents and answers of tool calls, in SQLite.
 
 mod intents;
 mod records;
 mod schema;
+mod tool_calls;
 
 use std::{
     path::Path,

@@ -4,7 +4,8 @@ use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_sqlite::Database;
 
 /// Each step takes a database from the version of its index to the next. Steps are never changed, only added.
-const STEPS: [&str; 1] = ["
+const STEPS: [&str; 2] = [
+    "
     CREATE TABLE session (
         id TEXT PRIMARY KEY,
         state TEXT NOT NULL,
@@ -37,7 +38,22 @@ const STEPS: [&str; 1] = ["
         made INTEGER NOT NULL
     ) STRICT;
     PRAGMA user_version = 1;
-"];
+",
+    "
+    CREATE TABLE tool_call (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        session TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+        call TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        made INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        answer TEXT NOT NULL,
+        UNIQUE (session, call)
+    ) STRICT;
+    CREATE INDEX tool_call_by_age ON tool_call (session, number, size);
+    PRAGMA user_version = 2;
+",
+];
 
 /// Brings the tables up to date. A database from a newer program is refused.
 pub(super) fn migrate(database: &mut Database) -> Result<()> {
@@ -55,4 +71,39 @@ pub(super) fn migrate(database: &mut Database) -> Result<()> {
         database.transaction(|database| database.execute_batch(step))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_of_an_older_version_keeps_what_it_holds() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        for version in 1..STEPS.len() {
+            let _ = std::fs::remove_file(&path);
+            let mut old = Database::open(&path).unwrap();
+            for step in &STEPS[..version] {
+                old.execute_batch(step).unwrap();
+            }
+            old.execute("INSERT INTO intent (what, made) VALUES ('{}', 7)", &[]).unwrap();
+            drop(old);
+            let mut database = Database::open(&path).unwrap();
+            migrate(&mut database).unwrap();
+            let now = database.query_optional("PRAGMA user_version", &[], |row| row.integer(0)).unwrap();
+            assert_eq!(now, i64::try_from(STEPS.len()).ok());
+            let kept = database.query_optional("SELECT made FROM intent", &[], |row| row.integer(0)).unwrap();
+            assert_eq!(kept, Some(7));
+            database.execute("SELECT number FROM tool_call", &[]).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_database_of_a_newer_version_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut database = Database::open(&directory.path().join("state.db")).unwrap();
+        database.execute_batch("PRAGMA user_version = 1000").unwrap();
+        assert_eq!(migrate(&mut database).unwrap_err().code(), ErrorCode::InvalidState);
+    }
 }

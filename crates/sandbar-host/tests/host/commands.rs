@@ -45,10 +45,15 @@ pub(crate) fn a_command_has_the_environment_of_base_session_and_call(fixture: &m
 pub(crate) fn background_jobs_end_with_the_session(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.machine("s").await;
-        let (output, _) = fixture.shell(&id, "setsid sleep 1000 >/dev/null 2>&1 & echo $!").await;
-        let pid: i32 = output.trim().parse().unwrap();
-        let alive = || std::path::Path::new(&format!("/proc/{pid}")).exists();
-        assert!(alive(), "the job ended with the command that started it");
+        // A number no other test sleeps for, since a sandbox may count its processes by itself.
+        let number = format!("1000.{}", std::process::id());
+        fixture.shell(&id, &format!("setsid sleep {number} >/dev/null 2>&1 &")).await;
+        let alive = || {
+            let processes = std::fs::read_dir("/proc").unwrap().flatten();
+            let mut lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+            lines.any(|line| line == format!("sleep\0{number}\0").as_bytes())
+        };
+        sandbar_testing::eventually("the job to start", alive);
         fixture.host.destroy_session(&id).await.unwrap();
         sandbar_testing::eventually("the job to end", || !alive());
     })

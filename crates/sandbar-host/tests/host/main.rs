@@ -11,6 +11,10 @@ mod forks;
 mod recovery;
 mod sessions;
 mod snapshots;
+mod tool_calls;
+mod tool_commands;
+mod tool_git;
+mod tools;
 
 macro_rules! on_every_host {
     ($($module:ident: $($case:ident),* $(,)?;)*) => {
@@ -74,4 +78,23 @@ on_every_host! {
         what_was_half_made_is_undone_at_start,
         what_was_half_removed_is_finished_at_start,
         a_session_without_its_volume_has_failed_and_can_be_destroyed;
+    tool_commands:
+        every_tool_sees_the_same_paths,
+        a_shell_command_tells_what_it_says_and_how_it_ended,
+        progress_is_whole_characters_and_output_is_bounded,
+        jobs_and_temporary_files_outlive_a_call,
+        a_persistent_shell_goes_on_where_it_ended,
+        code_runs_where_its_interpreter_is,
+        no_call_takes_longer_than_the_host_allows,
+        bad_calls_are_refused_and_the_field_is_named;
+    tool_calls:
+        a_repeated_call_is_answered_and_not_done_again,
+        callers_of_one_call_share_it,
+        a_call_nobody_waits_for_is_ended_and_forgotten,
+        a_session_with_a_tool_at_work_is_drained_first_and_destroyed_in_the_end,
+        a_stopping_host_waits_for_tools_and_then_ends_them,
+        every_successful_call_leaves_a_snapshot_when_asked;
+    tool_git:
+        a_repository_is_worked_with_from_clone_to_push,
+        nothing_of_a_hostile_repository_runs_on_the_host;
 }

@@ -4,8 +4,10 @@ mod base;
 mod exec;
 mod file;
 mod host;
+mod json;
 mod scalar;
 mod session;
 mod snapshot;
+mod tool;
 
 pub use file::{pack_path, unpack_path};

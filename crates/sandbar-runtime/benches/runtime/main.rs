@@ -21,6 +21,7 @@ fn main() {
     // Before the first thread: the floor is what a small process with one thread can do.
     let mut floor = floor::Floor::start();
     let subject = subject::Subject::open();
+    let scratch = tempfile::tempdir().unwrap();
     let mut report = Report::default();
 
     let (raw, ours) = alternate(ROUNDS, |_| floor.exec(), |_| subject.exec());
@@ -33,7 +34,7 @@ fn main() {
         middle(&raw),
         Some(1.3),
     );
-    for (name, rival) in rivals::all(subject.root()) {
+    for (name, rival) in rivals::all(subject.root(), scratch.path()) {
         let (theirs, ours) = alternate(ROUNDS / 4, |_| rival.run(), |_| subject.first_output());
         report.ratio(format!("native: new box to first output ÷ {name}"), middle(&ours), middle(&theirs), Some(1.0));
     }

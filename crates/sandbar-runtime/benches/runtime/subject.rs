@@ -87,7 +87,10 @@ impl Subject {
         self.tokio.block_on(async {
             let mut boxes = Vec::new();
             for number in 0..count {
-                boxes.push(open_box(&self.runtime, self.root(), &format!("idle-{number}")).await);
+                let sandbox = open_box(&self.runtime, self.root(), &format!("idle-{number}")).await;
+                // A box stands when its first command has run.
+                run(&sandbox, ExecSpec::new(["/usr/bin/true"])).await;
+                boxes.push(sandbox);
             }
             let inits = processes_below(&format!("sandbar-bench-{}", std::process::id()), "/box-");
             assert_eq!(inits.len(), count + 1, "one is the live box");

@@ -58,6 +58,8 @@ struct State {
     /// While the box moves: the socket events come through from then on.
     successor: Option<oneshot::Receiver<OwnedFd>>,
     is_gone: bool,
+    /// The step of its set-up that failed, and the kernel's reason.
+    broken: Option<(String, i32)>,
 }
 
 /// The two sockets between host and init: the host's ends and init's.
@@ -78,17 +80,19 @@ impl InitLink {
     /// Waits until the box stands, then listens. Must be called inside a tokio runtime, on a thread that may block.
     pub(crate) fn open(sockets: [UnixStream; 2]) -> Result<Self> {
         wait_until_ready(&sockets)?;
-        Self::listen_on(sockets)
+        Self::begin(sockets)
     }
 
     /// Goes on with an init that has been serving before.
     pub(crate) fn resume(sockets: [UnixStream; 2]) -> Result<Self> {
-        let link = Self::listen_on(sockets)?;
+        let link = Self::begin(sockets)?;
         link.settle()?;
         Ok(link)
     }
 
-    fn listen_on([orders, events]: [UnixStream; 2]) -> Result<Self> {
+    /// Listens at once: commands may be ordered while the box is still being set up, and tell when it could not be. Must
+    /// be called inside a tokio runtime.
+    pub(crate) fn begin([orders, events]: [UnixStream; 2]) -> Result<Self> {
         let failed = |error: io::Error| Error::io("listen to the sandbox", error);
         let events = OwnedFd::from(events);
         let readable = register(events.try_clone().map_err(failed)?).map_err(failed)?;
@@ -115,7 +119,7 @@ impl InitLink {
         {
             let mut state = lock(&self.state);
             if state.is_gone {
-                return Err(gone());
+                return Err(state.reason());
             }
             state.running.insert(number, end_sender);
         }
@@ -130,13 +134,19 @@ impl InitLink {
         lock(&self.state).running.remove(&number);
         match answer {
             Ok(Some(ExecAnswer::NotStarted { stage, errno })) => Ok(Err((stage, io::Error::from_raw_os_error(errno)))),
-            Ok(_) => Err(gone()),
+            Ok(_) => Err(self.wait_for_reason()),
             Err(error) => match error.raw_os_error() {
-                Some(libc::EPIPE | libc::ECONNRESET) => Err(gone()),
+                Some(libc::EPIPE | libc::ECONNRESET) => Err(self.wait_for_reason()),
                 Some(libc::E2BIG) => Ok(Err((Stage::Exec, error))),
                 _ => Err(Error::io("talk to the sandbox", error)),
             },
         }
+    }
+
+    /// Why there is no answer: the listener hears it at the same moment as we do.
+    fn wait_for_reason(&self) -> Error {
+        tokio::runtime::Handle::current().block_on(self.ended());
+        lock(&self.state).reason()
     }
 
     /// Tells init about a command that will come, unless an order is under way. `make` does the host's part, and says
@@ -155,7 +165,7 @@ impl InitLink {
         let frame = request.encode();
         let mut state = lock(&self.state);
         if state.is_gone {
-            return Err(gone());
+            return Err(state.reason());
         }
         if let Some(held_back) = &mut state.held_back {
             held_back.push(frame);
@@ -274,10 +284,7 @@ pub(crate) fn wait_until_ready([_, events]: &[UnixStream; 2]) -> Result<()> {
     let body = body.ok_or_else(|| Error::internal("the sandbox ended while it was set up"))?;
     match Event::decode(&body).map_err(failed)? {
         Event::Ready => Ok(()),
-        Event::Broken { step, errno } => {
-            let cause = io::Error::from_raw_os_error(errno);
-            Err(Error::io(format!("set up the sandbox: {}", step.to_string_lossy()), cause))
-        }
+        Event::Broken { step, errno } => Err(broken(&step.to_string_lossy(), errno)),
         Event::Exited { .. } | Event::Report { .. } => Err(Error::internal("the sandbox began with something else")),
     }
 }
@@ -352,10 +359,7 @@ async fn hear(socket: &AsyncFd<OwnedFd>, incoming: &mut Incoming, state: &Mutex<
                     }
                 }
                 Event::Ready => {}
-                Event::Broken { step, errno } => {
-                    let cause = io::Error::from_raw_os_error(errno);
-                    return Err(io::Error::other(format!("{}: {cause}", step.to_string_lossy())));
-                }
+                Event::Broken { step, errno } => state.broken = Some((step.to_string_lossy().into_owned(), errno)),
             }
         }
     }
@@ -365,7 +369,21 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl State {
+    /// Why nothing can be asked of the box.
+    fn reason(&self) -> Error {
+        match &self.broken {
+            Some((step, errno)) => broken(step, *errno),
+            None => gone(),
+        }
+    }
+}
+
 fn gone() -> Error {
     Error::new(ErrorCode::Unavailable, "the sandbox has ended unexpectedly")
         .with_hint("try again: a new one is started")
+}
+
+fn broken(step: &str, errno: i32) -> Error {
+    Error::io(format!("set up the sandbox: {step}"), io::Error::from_raw_os_error(errno))
 }

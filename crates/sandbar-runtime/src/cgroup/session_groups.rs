@@ -118,8 +118,18 @@ impl SessionGroups {
         Ok(self.unified.as_fd())
     }
 
-    /// Where init lives.
-    pub(crate) fn room(&self) -> io::Result<OwnedFd> {
+    /// Whether init lives in a group of its own: only where groups have controllers.
+    pub(crate) fn has_rooms(&self) -> bool {
+        !self.inside.is_empty()
+    }
+
+    /// Where init lives, when not where it is started.
+    pub(crate) fn room(&self) -> io::Result<Option<OwnedFd>> {
+        if self.has_rooms() { self.init.door().map(Some) } else { Ok(None) }
+    }
+
+    /// Where processes go that bring a kernel of their own: to them the host starts no commands beside init.
+    pub(crate) fn guest_door(&self) -> io::Result<OwnedFd> {
         self.init.door()
     }
 
@@ -130,9 +140,20 @@ impl SessionGroups {
             .try_for_each(|controller| self.unified.write("cgroup.subtree_control", format!("+{}", controller.name())))
     }
 
-    /// What init writes itself into beside that.
+    /// What a process that shares every limit writes itself into beside that.
     pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
         self.beside.iter().filter_map(|beside| beside.made.get()).map(Group::door).collect()
+    }
+
+    /// What init writes itself into beside that. Where memory is limited it stays outside: memory that is in no process,
+    /// as files in a tmpfs are, would otherwise be its end as often as that of the command which filled it. Commands go
+    /// into groups of their own then.
+    pub(crate) fn init_doors(&self) -> io::Result<Vec<OwnedFd>> {
+        if self.limits.memory.is_none() {
+            return self.doors();
+        }
+        let others = self.beside.iter().filter(|beside| beside.controller != Controller::Memory);
+        others.filter_map(|beside| beside.made.get()).map(Group::door).collect()
     }
 
     /// A group for a command with these limits: one that has become free, or a new one. Making groups costs more than the

@@ -209,7 +209,7 @@ impl Drop for Container {
 /// Everything a process writes itself into to be the container's.
 fn doors(groups: &SessionGroups) -> io::Result<Vec<OwnedFd>> {
     let mut doors = groups.doors()?;
-    doors.push(groups.room()?);
+    doors.push(groups.guest_door()?);
     Ok(doors)
 }
 

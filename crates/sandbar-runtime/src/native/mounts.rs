@@ -19,10 +19,10 @@ use rustix::{
     io::Errno,
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-        UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, mount_bind_recursive, mount_change,
-        mount_remount, move_mount, open_tree, unmount,
+        UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount, mount_bind, mount_bind_recursive,
+        mount_change, mount_remount, move_mount, open_tree, unmount,
     },
-    process::{chdir, pivot_root},
+    process::{chdir, fchdir, pivot_root},
 };
 
 use super::mount_attributes::{Attributes, set_attributes};
@@ -88,9 +88,7 @@ pub(super) enum Nodes {
 /// Leaves the host's mount namespace, builds the template and makes it the root.
 pub(super) fn enter_template() -> io::Result<Template> {
     super::namespaces::unshare(libc::CLONE_NEWNS)?;
-    let template = build_template(Nodes::Made)?;
-    pivot_into(".")?;
-    Ok(template)
+    build_template(Nodes::Made)
 }
 
 /// What the template knows about this kernel's `/proc`.
@@ -132,7 +130,7 @@ fn find_hidden() -> io::Result<Vec<Hidden>> {
     Ok(found)
 }
 
-/// Builds a template in a file system of its own and makes that the working directory.
+/// Builds a template in a file system of its own and makes that the root.
 pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let devices = openat(CWD, "/dev", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -172,7 +170,9 @@ pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
         let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
         mount_remount(cover, flags, c"")?;
     }
-    Ok(Template { hidden: find_hidden()? })
+    let template = Template { hidden: find_hidden()? };
+    pivot_into(".")?;
+    Ok(template)
 }
 
 /// What a box is put together from.
@@ -246,10 +246,13 @@ pub(super) fn assemble_open(tree: &OwnedFd, devices: &OwnedFd) -> io::Result<()>
 
 /// Covers what `/proc` tells about the machine and makes its switches read-only. Nobody is there to see it yet.
 fn hide(template: &Template, processes: &OwnedFd, is_root_on_disk: bool) -> io::Result<()> {
+    // From inside, so that every cover is one system call.
+    fchdir(processes)?;
     for hidden in template.hidden.iter().filter(|hidden| is_root_on_disk || !hidden.for_root) {
-        let cover = clone(CWD, if hidden.is_directory { EMPTY } else { COVER })?;
-        move_mount(&cover, "", processes, hidden.name.as_os_str(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+        let cover = if hidden.is_directory { EMPTY } else { COVER };
+        mount_bind(format!("/{cover}"), hidden.name.as_os_str())?;
     }
+    chdir("/")?;
     let switches = openat(processes, "sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let shown = clone(processes.as_fd(), "sys")?;
     set_attributes(

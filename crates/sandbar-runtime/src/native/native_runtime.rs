@@ -99,14 +99,15 @@ impl NativeRuntime {
         let groups = self.session_groups(spec, first_owner)?;
         let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
         let tree = if owners.is_some() { Some(detached(spec.root).map_err(failed)?) } else { None };
-        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.doors()).map_err(failed)?;
+        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.init_doors()).map_err(failed)?;
         let entrance = groups.as_ref().map(|groups| groups.entrance()).transpose().map_err(failed)?;
-        let room = groups.as_ref().map(|groups| groups.room()).transpose().map_err(failed)?;
+        let room = groups.as_ref().and_then(|groups| groups.room().transpose()).transpose().map_err(failed)?;
         let order = BoxOrder {
             mode: InitMode::Walled,
             root: if tree.is_some() { RootPlace::Tree } else { RootPlace::Directory },
             user,
             group: groups.is_some(),
+            room: room.is_some(),
             attach: u8::try_from(doors.len()).unwrap_or_default(),
             hostname: text("session_id", host_name(spec.session))?,
             first_owner,
@@ -124,8 +125,15 @@ impl NativeRuntime {
         self.spawner.make_box(order, &descriptors).map_err(failed)?;
         drop(descriptors);
         drop(theirs);
-        let link = InitLink::open(ours)?;
-        groups.as_ref().map_or(Ok(()), |groups| groups.open_for_commands()).map_err(failed)?;
+        let link = match &groups {
+            // Init must have gone to its room first.
+            Some(groups) if groups.has_rooms() => {
+                let link = InitLink::open(ours)?;
+                groups.open_for_commands().map_err(failed)?;
+                link
+            }
+            _ => InitLink::begin(ours)?,
+        };
         Ok(BoxSandbox::new(link, Walls::Namespaces, groups.map(Arc::new), CommandStreams::Passed, owners))
     }
 }

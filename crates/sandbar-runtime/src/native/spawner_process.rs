@@ -92,7 +92,7 @@ impl Spawner {
         let root = next(order.root != RootPlace::Directory)?;
         let owners = next(order.user == UserPlace::Passed)?;
         let cgroup = next(order.group)?;
-        let room = next(order.group)?;
+        let room = next(order.room)?;
         let attach = (0..order.attach).map(|_| next(true)).filter_map(Result::transpose).collect::<io::Result<_>>()?;
         let devices = next(order.mode == InitMode::Open && order.root == RootPlace::Tree)?;
         Ok(Handles { sockets, root, owners, cgroup, room, attach, devices, network: None, caller: self.caller })

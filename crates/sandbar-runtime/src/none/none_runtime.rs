@@ -109,14 +109,15 @@ impl Runtime for NoneRuntime {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             (openat(CWD, spec.root, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?, None)
         };
-        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.doors()).map_err(failed)?;
+        let doors = groups.as_ref().map_or_else(|| Ok(Vec::new()), |groups| groups.init_doors()).map_err(failed)?;
         let entrance = groups.as_ref().map(|groups| groups.entrance()).transpose().map_err(failed)?;
-        let room = groups.as_ref().map(|groups| groups.room()).transpose().map_err(failed)?;
+        let room = groups.as_ref().and_then(|groups| groups.room().transpose()).transpose().map_err(failed)?;
         let order = BoxOrder {
             mode: InitMode::Open,
             root: if own_tree { RootPlace::Tree } else { RootPlace::Host },
             user: UserPlace::Host,
             group: groups.is_some(),
+            room: room.is_some(),
             attach: u8::try_from(doors.len()).unwrap_or_default(),
             hostname: c"".to_owned(),
             first_owner: 0,
@@ -134,8 +135,15 @@ impl Runtime for NoneRuntime {
         self.spawner.make_box(order, &descriptors).map_err(failed)?;
         drop(descriptors);
         drop(theirs);
-        let link = InitLink::open(ours)?;
-        groups.as_ref().map_or(Ok(()), |groups| groups.open_for_commands()).map_err(failed)?;
+        let link = match &groups {
+            // Init must have gone to its room first.
+            Some(groups) if groups.has_rooms() => {
+                let link = InitLink::open(ours)?;
+                groups.open_for_commands().map_err(failed)?;
+                link
+            }
+            _ => InitLink::begin(ours)?,
+        };
         Ok(Arc::new(BoxSandbox::new(link, Walls::None, groups.map(Arc::new), CommandStreams::Passed, None)))
     }
 

@@ -141,6 +141,7 @@ pub(crate) struct BoxOrder {
     pub(crate) root: RootPlace,
     pub(crate) user: UserPlace,
     pub(crate) group: bool,
+    pub(crate) room: bool,
     pub(crate) attach: u8,
     pub(crate) hostname: CString,
     /// The owner on the host that is root in the box.
@@ -165,7 +166,7 @@ pub(crate) enum InitMode {
 pub(crate) enum RootPlace {
     /// A detached mount.
     Tree,
-    /// The directory at `path`, to bind.
+    /// The directory at `path`, with everything mounted in it.
     Directory,
     /// The host's own root; the descriptor is the directory paths of the session start at.
     Host,
@@ -463,6 +464,7 @@ impl BoxOrder {
             UserPlace::Caller => 2,
         });
         writer.byte(u8::from(self.group));
+        writer.byte(u8::from(self.room));
         writer.byte(self.attach);
         writer.text(&self.hostname);
         writer.number(self.first_owner.into());
@@ -490,6 +492,7 @@ impl BoxOrder {
                 _ => return Err(garbled()),
             },
             group: reader.byte()? != 0,
+            room: reader.byte()? != 0,
             attach: reader.byte()?,
             hostname: reader.text()?,
             first_owner: u32::try_from(reader.number()?).map_err(|_| garbled())?,

@@ -18,6 +18,8 @@ pub(crate) fn a_box_whose_init_was_killed_is_not_alive_and_says_so(kind: Runtime
     World::run(kind, async |world| {
         assert!(world.is_alive());
         let command = world.start(ExecSpec::new(["sleep", "4747.1"])).await.unwrap();
+        // A box may still be set up when it can be used already.
+        world.finish(ExecSpec::new(["true"])).await;
         let init = world.init_on_host();
         assert!(!init.is_empty());
         for pid in init {
@@ -37,6 +39,7 @@ pub(crate) fn a_box_whose_init_was_killed_is_not_alive_and_says_so(kind: Runtime
 pub(crate) fn a_box_that_died_is_replaced_by_a_new_one(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let first = world.open_box("two", &Resources::default());
+        first.finish(ExecSpec::new(["true"])).await;
         for pid in first.init_on_host() {
             kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
         }

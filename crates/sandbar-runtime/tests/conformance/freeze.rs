@@ -1,6 +1,6 @@
 //! Stopping the clock of a box.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use sandbar_core::{ErrorCode, Resources, RuntimeKind};
 use sandbar_runtime::ExecSpec;
@@ -34,7 +34,10 @@ pub(crate) fn a_frozen_box_makes_no_progress_and_goes_on_after(kind: RuntimeKind
             for _ in 0..20 {
                 assert_eq!(neighbour.finish(shell("seq 1 2000 | wc -l")).await.stdout, "2000\n");
             }
-            assert_eq!((count(world), world.stats().await.cpu_time), (frozen, used));
+            assert_eq!(count(world), frozen);
+            // The kernel may still have been counting what it took to stand still.
+            let more = world.stats().await.cpu_time.unwrap().saturating_sub(used.unwrap());
+            assert!(more < Duration::from_millis(5), "{more:?}");
             world.thaw().await;
         }
         wait_until_it_counts(world).await;
@@ -104,5 +107,17 @@ pub(crate) fn a_command_in_a_frozen_box_can_be_killed(kind: RuntimeKind) {
         command.kill();
         world.thaw().await;
         assert_eq!(Ended::of(command).await.status.signal, Some(9));
+    });
+}
+
+pub(crate) fn a_box_after_a_frozen_one_is_not_frozen(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let first = world.open_box("two", &Resources::default());
+        first.freeze().await;
+        first.stop().await;
+        tokio::task::spawn_blocking(move || drop(first)).await.unwrap();
+        let second = world.open_box("three", &Resources::default());
+        assert_eq!(second.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+        second.stop().await;
     });
 }

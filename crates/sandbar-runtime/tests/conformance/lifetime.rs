@@ -85,6 +85,19 @@ pub(crate) fn killing_a_command_ends_all_of_it_and_its_end_is_told(kind: Runtime
     });
 }
 
+pub(crate) fn killing_a_command_that_has_ended_harms_no_other(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let mut ended = world.start(ExecSpec::new(["true"])).await.unwrap();
+        while ended.next_event().await.is_some() {}
+        let running = world.start(ExecSpec::new(["sleep", "4343.3"])).await.unwrap();
+        ended.kill();
+        drop(ended);
+        assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        assert_eq!(world.count("sleep\x004343.3").await, 1);
+        drop(running);
+    });
+}
+
 pub(crate) fn background_jobs_survive_their_command_and_die_with_the_sandbox(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let script = "setsid sh -c 'while :; do echo tick; date >> /workspace/log; sleep 0.01; done' & echo started";

@@ -38,6 +38,10 @@ fn memory(mib: u64) -> Resources {
     Resources { memory: Some(ByteCount::mib(mib)), ..Resources::default() }
 }
 
+async fn wait_until_empty(test_box: &TestBox) {
+    World::wait_for("the box to be empty", async || test_box.stats().await.processes == Some(0)).await;
+}
+
 /// Runs a good number of commands, one after the other.
 async fn goes_on(neighbour: &TestBox) {
     for _ in 0..30 {
@@ -110,19 +114,23 @@ async fn is_refused(test_box: &TestBox, wish: Resources, field: &str) {
 
 pub(crate) fn a_limit_of_a_call_is_its_own(kind: RuntimeKind) {
     World::run_limited(kind, &Resources { memory: Some(ByteCount::mib(512)), ..pids(20) }, async |world| {
-        let parent = || ExecSpec::new(["perl", "-e", PARENT]);
+        let children = async |limits: Resources| {
+            // Those of the last one count until init has seen their end.
+            wait_until_empty(world).await;
+            world.finish(limited(ExecSpec::new(["perl", "-e", PARENT]), limits)).await.stdout
+        };
         // The parent is a process too.
-        assert_eq!(world.finish(parent()).await.stdout, "19");
+        assert_eq!(children(Resources::default()).await, "19");
         if kind == RuntimeKind::Gvisor {
             is_refused(world, pids(5), "resources.pids").await;
             is_refused(world, memory(64), "resources.memory").await;
             // What it is anyway is no wish.
-            assert_eq!(world.finish(limited(parent(), pids(20))).await.stdout, "19");
+            assert_eq!(children(pids(20)).await, "19");
             return;
         }
-        assert_eq!(world.finish(limited(parent(), pids(5))).await.stdout, "4");
+        assert_eq!(children(pids(5)).await, "4");
         // One field says nothing about another.
-        assert_eq!(world.finish(limited(parent(), memory(64))).await.stdout, "19");
+        assert_eq!(children(memory(64)).await, "19");
         assert_eq!(world.finish(limited(hog("100M"), pids(5))).await.status.code, Some(0));
         let status = world.finish(limited(hog("300M"), memory(64))).await.status;
         assert!(status.oom_killed && status.signal == Some(9));
@@ -221,6 +229,26 @@ pub(crate) fn the_figures_of_a_box_are_its_own(kind: RuntimeKind) {
         assert!(during.cpu_time > before.cpu_time);
         sleepers.kill();
         Ended::of(sleepers).await;
-        World::wait_for("the box to be empty", async || world.stats().await.processes == Some(0)).await;
+        wait_until_empty(world).await;
+    });
+}
+
+pub(crate) fn a_box_inherits_nothing_of_the_one_before_it(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let tight = Resources { cpus: Some(0.5), ..Resources { memory: Some(ByteCount::mib(64)), ..pids(5) } };
+        let first = world.open_box("two", &tight);
+        assert_eq!(first.finish(ExecSpec::new(["perl", "-e", PARENT])).await.stdout, "4");
+        assert!(first.finish(hog("300M")).await.status.oom_killed);
+        first.stop().await;
+        // What it was made of is free for others now.
+        tokio::task::spawn_blocking(move || drop(first)).await.unwrap();
+        let second = world.open_box("three", &Resources::default());
+        let figures = second.stats().await;
+        assert_eq!((figures.processes, figures.refused_forks, figures.oom_kills), (Some(0), Some(0), Some(0)));
+        assert!(figures.memory_peak < Some(ByteCount::mib(64)), "{figures:?}");
+        assert_eq!(second.finish(ExecSpec::new(["perl", "-e", PARENT])).await.stdout, "40");
+        let status = second.finish(hog("300M")).await.status;
+        assert_eq!((status.code, status.oom_killed), (Some(0), false));
+        second.stop().await;
     });
 }

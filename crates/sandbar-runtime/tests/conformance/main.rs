@@ -75,13 +75,15 @@ on_every_runtime! {
         a_command_started_in_a_frozen_box_runs_once_it_is_thawed,
         a_frozen_box_can_be_stopped,
         stopping_a_frozen_box_lets_go_of_those_who_wait_for_a_start,
-        a_command_in_a_frozen_box_can_be_killed;
+        a_command_in_a_frozen_box_can_be_killed,
+        a_box_after_a_frozen_one_is_not_frozen;
     lifetime:
         a_timeout_ends_the_command_with_its_daemons_and_keeps_its_output,
         a_command_that_is_in_time_is_not_timed_out,
         a_timeout_of_one_call_spares_the_background_jobs_of_another,
         dropping_a_command_ends_all_of_it,
         killing_a_command_ends_all_of_it_and_its_end_is_told,
+        killing_a_command_that_has_ended_harms_no_other,
         background_jobs_survive_their_command_and_die_with_the_sandbox,
         a_background_job_may_write_more_than_a_pipe_holds,
         files_and_tmp_survive_between_calls,
@@ -97,7 +99,8 @@ on_every_runtime! {
         a_cpu_burner_gets_its_share_and_no_more,
         a_call_may_have_less_cpu_than_its_session,
         a_descriptor_leak_ends_at_its_own_limit,
-        the_figures_of_a_box_are_its_own;
+        the_figures_of_a_box_are_its_own,
+        a_box_inherits_nothing_of_the_one_before_it;
     streams:
         the_streams_of_a_command_come_separately_and_the_exit_comes_last,
         both_streams_flow_at_once,

@@ -109,7 +109,8 @@ pub(crate) fn control_c_interrupts_what_runs_in_the_foreground(kind: RuntimeKind
         let (shown, status) = typist.finish().await;
         assert_eq!((shown.as_str(), status.signal), ("^C", Some(2)));
 
-        let mut typist = Typist::start(world, shell("trap 'echo caught; exit 5' INT; echo ready; cat")).await;
+        let script = "trap 'echo caught; exit 5' INT; sleep 4848.8 & echo ready; wait";
+        let mut typist = Typist::start(world, shell(script)).await;
         typist.sees("ready\r\n").await;
         typist.types("\x03").await;
         let (shown, status) = typist.finish().await;

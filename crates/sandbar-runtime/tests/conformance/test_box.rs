@@ -103,7 +103,11 @@ impl TestBox {
 
     /// Its init, or what stands for it on the host.
     pub(crate) fn init_on_host(&self) -> Vec<u32> {
-        processes_in(&format!("{}init", self.group))
+        let is_init = |pid: &u32| {
+            let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+            groups.lines().any(|line| line.starts_with("0::") && !line.contains("/exec-"))
+        };
+        self.on_host().into_iter().filter(is_init).collect()
     }
 }
 
@@ -114,16 +118,20 @@ pub(crate) fn processes_in(group: &str) -> Vec<u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
         .filter(|pid| {
             let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-            let unified = groups.lines().find(|line| line.starts_with("0::")).unwrap_or_default();
-            // Only processes that are past their end can be in a group that was removed.
-            unified.contains(group) && !unified.ends_with(" (deleted)") && !is_zombie(*pid)
+            groups.lines().any(|line| format!("{line}/").contains(group)) && !is_past_its_end(*pid)
         })
         .collect()
 }
 
-fn is_zombie(pid: u32) -> bool {
+/// Whether it runs no more and the kernel only takes it apart. Until then it is listed in its groups, which may be empty
+/// already.
+fn is_past_its_end(pid: u32) -> bool {
+    const EXITING: u32 = 4;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with(['Z', 'X']))
+    // State, parent, group, session, terminal, its foreground group, flags.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let flags = fields.get(6).and_then(|flags| flags.parse::<u32>().ok());
+    flags.is_none_or(|flags| flags & EXITING != 0)
 }
 
 /// A command from its start to its end.

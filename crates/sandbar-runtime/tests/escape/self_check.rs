@@ -63,7 +63,6 @@ const OPEN_WITHOUT_ISOLATION: &[&str] = &[
     "capabilities",
     "no-new-privileges",
     "seccomp-filter",
-    "set-user-id",
     "attribute-trusted",
     "bpf-map",
 ];

@@ -10,4 +10,5 @@ mod raw;
 mod reflection;
 mod refusals;
 mod shutdown;
+mod tools;
 mod world;

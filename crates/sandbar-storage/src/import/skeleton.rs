@@ -20,11 +20,10 @@ struct Needed {
     owner: u32,
 }
 
-/// `/workspace` belongs to the ordinary user: work happens there, and a directory everybody may write to invites
-/// mistakes.
+/// `/workspace` belongs to root, as whom commands run: without capabilities, root may write only to what is its own.
 const NEEDED: [Needed; 8] = [
     Needed { path: "tmp", mode: 0o1777, owner: 0 },
-    Needed { path: "workspace", mode: 0o755, owner: USER },
+    Needed { path: "workspace", mode: 0o755, owner: 0 },
     Needed { path: "proc", mode: 0o555, owner: 0 },
     Needed { path: "sys", mode: 0o555, owner: 0 },
     Needed { path: "dev", mode: 0o755, owner: 0 },

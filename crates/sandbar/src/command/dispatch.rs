@@ -21,6 +21,7 @@ use super::{
     shell::{self, ShellArgs},
     snapshot::{self, SnapshotArgs},
     snapshots::{self, SnapshotsArgs},
+    tool::{self, ToolArgs},
     turn::{self, TurnArgs},
     up::{self, UpArgs},
 };
@@ -58,6 +59,7 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "fork" => with_client!(url, fork::execute, ForkArgs::read(&mut given)?),
         "diff" => with_client!(url, diff::execute, DiffArgs::read(&mut given)?),
         "turn" => with_client!(url, turn::execute, TurnArgs::read(&mut given)?),
+        "tool" => with_client!(url, tool::execute, ToolArgs::read(&mut given)?),
         "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
     }

@@ -16,6 +16,7 @@ pub(crate) mod run;
 pub(crate) mod shell;
 pub(crate) mod snapshot;
 pub(crate) mod snapshots;
+pub(crate) mod tool;
 pub(crate) mod turn;
 pub(crate) mod up;
 

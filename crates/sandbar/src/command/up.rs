@@ -57,6 +57,8 @@ Keys of the configuration file (and SANDBAR_<KEY> variables):
   snapshot_prefix            \"turn\"
   max_snapshots_per_session  0, unlimited
   default_resources          { pids = 1024, output = \"10M\" }; also cpus, memory, open_files, wall_time
+  tool_timeout               \"5m\"
+  per_tool_snapshots         false
   pool_space_warn_threshold  0.85
   pool_space_crit_threshold  0.95
   health_check_interval      \"30s\"

@@ -9,5 +9,6 @@ mod offline;
 mod sandboxes;
 mod snapshots;
 mod terminal;
+mod tools;
 mod up;
 mod world;

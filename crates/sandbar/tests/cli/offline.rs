@@ -4,7 +4,7 @@ use sandbar_testing::tree::scratch;
 
 use crate::world::{Said, alone, alone_command, binary};
 
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 18] = [
     "up",
     "doctor",
     "new",
@@ -21,6 +21,7 @@ const VERBS: [&str; 17] = [
     "fork",
     "diff",
     "turn",
+    "tool",
     "base",
 ];
 
@@ -76,6 +77,8 @@ fn wrong_usage_ends_with_two_and_says_what_to_do() {
         vec!["fork", "box", "-n", "1001"],
         vec!["diff", "box"],
         vec!["turn", ""],
+        vec!["tool", "box"],
+        vec!["tool", "box", "bash", "--params", "cmd"],
         vec!["base", "import", "name"],
         vec!["base", "rm"],
         vec!["up", "--listen", "nowhere"],
@@ -113,6 +116,7 @@ fn every_verb_that_needs_a_host_says_how_to_start_one() {
         vec!["fork", "box"],
         vec!["diff", "box", "snap"],
         vec!["turn", "box"],
+        vec!["tool", "box", "list_dir"],
         vec!["base", "ls"],
         vec!["base", "import", "name", "host"],
         vec!["base", "rm", "name"],

@@ -1,63 +1,68 @@
-//! Paths of a session, reached by descriptors. Nothing here can lead out of the session's tree: every name goes through
-//! `openat2` with the tree's root as `/`, so `..`, links and races end inside.
+//! Ways into the tree.
 
 use std::{
     ffi::OsStr,
-    os::fd::OwnedFd,
+    fs::File,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, readlinkat},
     io::Errno,
 };
-use sandbar_core::{Error, ErrorCode, Result};
-use sandbar_storage::open_confined;
+use sandbar_core::{Error, ErrorCode, OwnerMap, Result};
+
+use crate::{ActingOwner, open_confined};
 
 /// Where relative paths start.
-const WORKING_DIRECTORY: &str = "/workspace";
+pub const WORKING_DIRECTORY: &str = "/workspace";
 
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;
 
 /// The mounted tree of a session.
-#[derive(Debug)]
-pub(super) struct Tree {
-    root: OwnedFd,
+#[derive(Clone, Debug)]
+pub struct SessionTree {
+    root: Arc<OwnedFd>,
+    owners: Option<Arc<OwnerMap>>,
 }
 
 /// A place for a file: its directory, its name there, and what is there now.
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) directory: OwnedFd,
-    pub(super) name: PathBuf,
-    pub(super) existing: Option<Stat>,
+pub struct Place {
+    pub directory: OwnedFd,
+    pub name: PathBuf,
+    pub existing: Option<Stat>,
 }
 
-impl Tree {
-    pub(super) fn open(root: &Path) -> Result<Self> {
+impl SessionTree {
+    /// The tree at `root`; `owners` are those it was mounted with.
+    pub fn open(root: &Path, owners: Option<Arc<OwnerMap>>) -> Result<Self> {
         openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map(|root| Self { root })
+            .map(|root| Self { root: Arc::new(root), owners })
             .map_err(|errno| Error::io(format!("open the tree at `{}`", root.display()), errno.into()))
     }
 
     /// Opens what `path` names; `flags` decide whether a link at its end is followed.
-    pub(super) fn reach(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
-        self.raw(path, flags).map_err(|errno| failure(path, errno))
-    }
-
-    fn raw(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    pub fn reach(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
         let below = path.strip_prefix("/").unwrap_or(path);
         let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
-        open_confined(&self.root, below, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
+        open_confined(&*self.root, below, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
+            .map_err(|errno| failure(path, errno))
     }
 
-    pub(super) fn directory(&self, path: &Path) -> Result<OwnedFd> {
+    pub fn directory(&self, path: &Path) -> Result<OwnedFd> {
         self.reach(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
     /// Opens a directory, making it and those above it when they are missing.
-    pub(super) fn make_directories(&self, path: &Path) -> Result<OwnedFd> {
+    pub fn make_directories(&self, path: &Path) -> Result<OwnedFd> {
+        let _acting = self.act()?;
         let mut so_far = PathBuf::from("/");
         for component in path.components() {
             match component {
@@ -77,8 +82,28 @@ impl Tree {
         self.directory(path)
     }
 
+    /// While it lives, what the calling thread makes belongs to the root user of the sandbox.
+    pub(super) fn act(&self) -> Result<Option<ActingOwner>> {
+        self.owners.as_deref().map(ActingOwner::root_of).transpose()
+    }
+
+    /// Who an owner of the mounted tree is inside the sandbox.
+    pub(super) fn inside(&self, owner: u32) -> u32 {
+        self.owners.as_ref().map_or(owner, |owners| owners.inside(owner))
+    }
+
+    /// Who can own a file in the mounted tree as this one does: itself, or nobody where it has no counterpart inside.
+    pub(super) fn kept(&self, owner: u32) -> u32 {
+        self.owners.as_ref().map_or(owner, |owners| owners.on_host(owners.inside(owner)))
+    }
+
     /// Where a file named `path` would be written: the end of the links at its end, as a shell's `>` has it.
-    pub(super) fn place(&self, path: &Path, create_directories: bool) -> Result<Place> {
+    pub fn place(&self, path: &Path, create_directories: bool) -> Result<Place> {
+        let text = path.as_os_str().as_bytes();
+        // `file_name` overlooks these ends.
+        if text.ends_with(b"/") || text.ends_with(b"/.") {
+            return Err(is_a_directory(path));
+        }
         let mut current = path.to_owned();
         for _ in 0..MOST_LINKS {
             let (Some(parent), Some(name)) = (current.parent(), current.file_name()) else {
@@ -93,26 +118,38 @@ impl Tree {
                 };
             match existing.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
                 Some(FileType::Symlink) => {
-                    let target = readlinkat(&directory, name, Vec::new()).map_err(|errno| failure(path, errno))?;
-                    let target: &OsStr = std::os::unix::ffi::OsStrExt::from_bytes(target.as_bytes());
-                    current = parent.join(target);
+                    match readlinkat(&directory, name, Vec::new()) {
+                        Ok(target) => current = parent.join(OsStr::from_bytes(target.as_bytes())),
+                        // It was a link a moment ago: looked at again.
+                        Err(Errno::NOENT | Errno::INVAL) => {}
+                        Err(errno) => return Err(failure(path, errno)),
+                    }
                 }
                 Some(FileType::Directory) => return Err(is_a_directory(path)),
                 Some(FileType::RegularFile) | None => {
                     return Ok(Place { directory, name: PathBuf::from(name), existing });
                 }
-                Some(_) => {
-                    return Err(Error::invalid("path", format!("`{}` is not a regular file", path.display()))
-                        .with_hint("write to it from a command in the session"));
-                }
+                Some(_) => return Err(not_regular(path, "write to it from a command in the session")),
             }
         }
         Err(failure(path, Errno::LOOP))
     }
 }
 
+/// Opens the regular file `found` refers to, for reading. It was looked at before it is opened: opening a device or a
+/// pipe can have effects. `None`: it is something else.
+pub fn open_regular(found: &OwnedFd) -> rustix::io::Result<Option<(File, Stat)>> {
+    let stat = fstat(found)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = openat(CWD, format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty())?;
+    Ok(Some((file.into(), stat)))
+}
+
 /// The absolute path a caller means.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
+pub fn absolute(path: &Path) -> Result<PathBuf> {
     if path.as_os_str().is_empty() {
         return Err(Error::invalid("path", "the path is empty").with_hint("give a path inside the session"));
     }
@@ -126,8 +163,12 @@ pub(super) fn is_a_directory(path: &Path) -> Error {
     Error::invalid("path", format!("`{}` is a directory", path.display())).with_hint("name a file in it")
 }
 
+pub(super) fn not_regular(path: &Path, hint: &str) -> Error {
+    Error::invalid("path", format!("`{}` is not a regular file", path.display())).with_hint(hint)
+}
+
 /// What the kernel's refusal means to a caller.
-pub(super) fn failure(path: &Path, errno: Errno) -> Error {
+pub fn failure(path: &Path, errno: Errno) -> Error {
     let shown = path.display();
     match errno {
         Errno::NOENT | Errno::NOTDIR => {

@@ -1,0 +1,123 @@
+//! The ignore files of one directory.
+
+use std::{
+    io::Read as _,
+    os::fd::{AsFd, BorrowedFd},
+    path::{Path, PathBuf},
+};
+
+use ignore::{
+    Match,
+    gitignore::{Gitignore, GitignoreBuilder},
+};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
+use sandbar_storage::{SessionTree, session_tree::open_regular};
+
+/// More of an ignore file than this is not read.
+const LARGEST: u64 = 1 << 20;
+
+/// What the ignore files of one directory say. Only their text is read; no git configuration is, and nothing is run.
+#[derive(Debug)]
+pub(super) struct IgnoreLevel {
+    ripgrep: Gitignore,
+    ignore: Gitignore,
+    git_ignore: Gitignore,
+    git_exclude: Gitignore,
+    /// The directory is the top of a repository: ignore files of git above it do not count.
+    pub(super) is_repository: bool,
+}
+
+/// What the levels together say, the deepest first.
+#[derive(Debug)]
+pub(super) struct Verdicts<'a> {
+    /// In the order in which one outranks the next.
+    found: [Match<&'a ignore::gitignore::Glob>; 4],
+}
+
+impl<'a> Verdicts<'a> {
+    pub(super) fn new() -> Self {
+        Self { found: [Match::None, Match::None, Match::None, Match::None] }
+    }
+
+    /// Asks the next level up. `git` says whether ignore files of git count.
+    pub(super) fn ask(&mut self, level: &'a IgnoreLevel, path: &Path, is_directory: bool, git: bool) {
+        let matchers =
+            [(&level.ripgrep, true), (&level.ignore, true), (&level.git_ignore, git), (&level.git_exclude, git)];
+        for (found, (matcher, counts)) in self.found.iter_mut().zip(matchers) {
+            if counts && found.is_none() {
+                *found = matcher.matched(path, is_directory);
+            }
+        }
+    }
+
+    pub(super) fn decide(self) -> Match<&'a ignore::gitignore::Glob> {
+        self.found.into_iter().fold(Match::None, Match::or)
+    }
+}
+
+impl IgnoreLevel {
+    /// Reads the ignore files in `directory`, which is `path` in the session.
+    pub(super) fn read(tree: &SessionTree, directory: BorrowedFd<'_>, path: &Path) -> Self {
+        let is_there = |name: &str| statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let has_git = is_there(".git");
+        let rules = |name: &str| parse(path, read_named(directory, name));
+        Self {
+            ripgrep: rules(".rgignore"),
+            ignore: rules(".ignore"),
+            git_ignore: rules(".gitignore"),
+            git_exclude: if has_git { parse(path, read_exclude(tree, path)) } else { Gitignore::empty() },
+            is_repository: has_git || is_there(".jj"),
+        }
+    }
+}
+
+fn parse(directory: &Path, text: Option<String>) -> Gitignore {
+    let Some(text) = text else { return Gitignore::empty() };
+    let mut builder = GitignoreBuilder::new(directory);
+    for line in text.trim_start_matches('\u{feff}').lines() {
+        // A line that is no pattern ignores nothing, as in git.
+        let _ = builder.add_line(None, line);
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+/// The text of a file in a directory. Links do not count, as in git; neither does anything that cannot be read.
+fn read_named(directory: BorrowedFd<'_>, name: &str) -> Option<String> {
+    let found = openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    read_text(&found)
+}
+
+fn read_text(found: &std::os::fd::OwnedFd) -> Option<String> {
+    let (file, _) = open_regular(found).ok()??;
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// `info/exclude` of the repository whose top is `top`. In a worktree `.git` is a file that says where the rest is.
+fn read_exclude(tree: &SessionTree, top: &Path) -> Option<String> {
+    let read = |path: &Path| read_text(&tree.reach(path, OFlags::PATH).ok()?);
+    let git = top.join(".git");
+    let git = match read(&git) {
+        None => git,
+        Some(pointer) => {
+            let private = top.join(pointer.strip_prefix("gitdir:")?.trim());
+            match read(&private.join("commondir")) {
+                Some(common) => private.join(common.trim()),
+                None => private,
+            }
+        }
+    };
+    read(&git.join("info/exclude"))
+}
+
+/// Where an open directory is, in the session; `None` when it has just gone.
+pub(super) fn real_path(tree: &SessionTree, directory: impl AsFd) -> Option<PathBuf> {
+    let path = |fd: BorrowedFd<'_>| {
+        use std::os::fd::AsRawFd as _;
+        std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
+    };
+    let root = tree.directory(Path::new("/")).ok()?;
+    let below = path(directory.as_fd())?.strip_prefix(path(root.as_fd())?).ok()?.to_owned();
+    Some(Path::new("/").join(below))
+}

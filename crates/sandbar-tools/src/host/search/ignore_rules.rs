@@ -1,0 +1,78 @@
+//! Whether an entry counts: ignore files from here up to the root, patterns of the caller, hidden names.
+//!
+//! The order of precedence is ripgrep's. Its own walker opens paths by name and would follow a link that a session puts
+//! in the way, so only its matchers are used, on texts read through descriptors.
+
+use std::{
+    os::fd::BorrowedFd,
+    path::{Path, PathBuf},
+};
+
+use ignore::{Match, overrides::Override};
+use rustix::fs::FileType;
+use sandbar_core::Result;
+use sandbar_storage::{SessionTree, session_tree::WalkEntry};
+
+use super::ignore_level::{IgnoreLevel, Verdicts, real_path};
+
+/// What counts in one search.
+#[derive(Debug)]
+pub(in crate::host) struct IgnoreRules {
+    /// Where the search began, without links.
+    start: PathBuf,
+    /// The directories from the root of the session to where the search is.
+    levels: Vec<IgnoreLevel>,
+    overrides: Override,
+    /// Hidden entries count like others.
+    pub(in crate::host) hidden: bool,
+}
+
+impl IgnoreRules {
+    /// Rules for a search that begins in the directory `start`. `overrides` outrank every ignore file.
+    pub(in crate::host) fn new(tree: &SessionTree, start: &Path, overrides: Override) -> Result<Self> {
+        let start = real_path(tree, tree.directory(start)?).unwrap_or_else(|| start.to_owned());
+        let mut above: Vec<&Path> = start.ancestors().skip(1).collect();
+        above.reverse();
+        let levels = above
+            .into_iter()
+            .filter_map(|directory| {
+                let opened = tree.directory(directory).ok()?;
+                Some(IgnoreLevel::read(tree, std::os::fd::AsFd::as_fd(&opened), directory))
+            })
+            .collect();
+        Ok(Self { start, levels, overrides, hidden: false })
+    }
+
+    /// Goes into a directory; `path` is below where the search began.
+    pub(in crate::host) fn enter(&mut self, tree: &SessionTree, directory: BorrowedFd<'_>, path: &Path) {
+        self.levels.push(IgnoreLevel::read(tree, directory, &self.start.join(path)));
+    }
+
+    pub(in crate::host) fn leave(&mut self) {
+        self.levels.pop();
+    }
+
+    /// Whether an entry is left out of the search.
+    pub(in crate::host) fn ignores(&self, entry: &WalkEntry<'_>) -> bool {
+        let is_directory = entry.kind == FileType::Directory;
+        let by_caller = self.overrides.matched(entry.path, is_directory);
+        if !by_caller.is_none() {
+            return by_caller.is_ignore();
+        }
+        match self.by_files(&self.start.join(entry.path), is_directory) {
+            Match::Ignore(_) => true,
+            Match::Whitelist(_) => false,
+            Match::None => !self.hidden && entry.name.to_bytes().starts_with(b"."),
+        }
+    }
+
+    fn by_files(&self, path: &Path, is_directory: bool) -> Match<&ignore::gitignore::Glob> {
+        let mut git = self.levels.iter().any(|level| level.is_repository);
+        let mut verdicts = Verdicts::new();
+        for level in self.levels.iter().rev() {
+            verdicts.ask(level, path, is_directory, git);
+            git &= !level.is_repository;
+        }
+        verdicts.decide()
+    }
+}

@@ -1,0 +1,6 @@
+//! Finding files: which ones count, in the way of ripgrep.
+
+mod ignore_level;
+mod ignore_rules;
+
+pub(super) use ignore_rules::IgnoreRules;

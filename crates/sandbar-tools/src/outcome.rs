@@ -1,0 +1,38 @@
+//! What a tool came to, before it is made an answer.
+
+use sandbar_core::{ContentBlock, Error};
+
+/// What a tool came to.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other, and the contract names them")]
+pub(crate) struct Outcome {
+    pub(crate) content: String,
+    pub(crate) blocks: Vec<ContentBlock>,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) is_error: bool,
+    pub(crate) timed_out: bool,
+    pub(crate) oom_killed: bool,
+    pub(crate) truncated: bool,
+}
+
+impl Outcome {
+    /// An answer in words.
+    pub(crate) fn text(content: impl Into<String>) -> Self {
+        Self { content: content.into(), ..Self::default() }
+    }
+
+    /// A failure in words.
+    pub(crate) fn failed(content: impl Into<String>) -> Self {
+        Self { content: content.into(), is_error: true, ..Self::default() }
+    }
+
+    /// A failure, as an error tells it.
+    pub(crate) fn of_error(error: &Error) -> Self {
+        let mut content = error.chain();
+        if let Some(hint) = error.hint() {
+            content.push_str("\nhint: ");
+            content.push_str(hint);
+        }
+        Self::failed(content)
+    }
+}

@@ -1,0 +1,132 @@
+//! `sandbar tool`.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    process::ExitCode,
+};
+
+use clap::{Arg, ArgMatches, Command};
+use sandbar_client::Client;
+use sandbar_core::{Error, Resources, SessionId, ToolCallId, ToolEvent, ToolParams, ToolProgress, ToolRequest};
+
+use crate::{
+    arguments::{id, json, option, optional, required},
+    failure::{Failure, Outcome, exit},
+    output, parse,
+    view::ToolView,
+};
+
+#[derive(Debug)]
+pub(crate) struct ToolArgs {
+    id: SessionId,
+    request: ToolRequest,
+    json: bool,
+}
+
+pub(crate) fn define() -> Command {
+    Command::new("tool")
+        .about("Call a built-in tool in a sandbox")
+        .long_about(
+            "\
+Call a built-in tool in a sandbox: read_file, write_file, edit_file, grep, glob, list_dir, bash, run_code and git_*.
+
+What the tool says comes out while it works. The exit code is 0 when the tool succeeded and 1 when it did not. With
+--call-id a call that is repeated is not done again: it joins the one under way, or gets its answer.",
+        )
+        .after_help(
+            "\
+Examples:
+  sandbar tool build-42 list_dir
+  sandbar tool build-42 grep --params '{\"pattern\": \"TODO\", \"include\": \"*.rs\"}'
+  sandbar tool build-42 bash --params '{\"cmd\": \"make test\", \"timeout_ms\": 60000}' --json
+  jq -n --rawfile content main.rs '{path: \"main.rs\", $content}' | sandbar tool build-42 write_file --params -",
+        )
+        .arg(id())
+        .arg(Arg::new("name").value_name("NAME").required(true).help("The tool"))
+        .args([
+            option("params", "JSON", "Its parameters, as a JSON object; - reads them from stdin").short('p'),
+            option("call-id", "ID", "A name for this call; a random one when left out")
+                .value_parser(parse::word::<ToolCallId>),
+            json(),
+        ])
+}
+
+impl ToolArgs {
+    pub(crate) fn read(matches: &mut ArgMatches) -> Outcome<Self> {
+        let call = match optional(matches, "call-id") {
+            Some(call) => call,
+            None => ToolCallId::new(SessionId::random().as_str())?,
+        };
+        let params = match optional::<String>(matches, "params").as_deref() {
+            None => ToolParams::new(),
+            Some("-") => {
+                let mut text = String::new();
+                io::stdin().read_to_string(&mut text).map_err(|error| Error::io("read the parameters", error))?;
+                parse_params(&text)?
+            }
+            Some(text) => parse_params(text)?,
+        };
+        let request = ToolRequest { tool: required(matches, "name")?, call, params, resources: Resources::default() };
+        Ok(Self { id: required(matches, "id")?, request, json: matches.get_flag("json") })
+    }
+}
+
+fn parse_params(text: &str) -> Outcome<ToolParams> {
+    serde_json::from_str(text).map_err(|error| {
+        Failure::Usage(
+            Error::invalid("params", "the parameters are not a JSON object")
+                .with_source(error)
+                .with_hint("write them as `{\"path\": \"notes.txt\"}`"),
+        )
+    })
+}
+
+pub(crate) async fn execute(args: ToolArgs, client: &Client) -> Outcome {
+    let mut tool = client.execute_tool_stream(&args.id, &args.request).await?;
+    let mut told = String::new();
+    while let Some(event) = tool.next_event().await? {
+        let answer = match event {
+            ToolEvent::Progress(progress) => {
+                if !args.json {
+                    show(&progress)?;
+                    told.push_str(&progress.content);
+                }
+                continue;
+            }
+            ToolEvent::Finished(answer) => answer,
+        };
+        if args.json {
+            output::json(&ToolView::from(&answer))?;
+        } else {
+            // What was told while the tool worked is not told again.
+            let rest = match answer.content.strip_prefix(&told) {
+                Some(rest) => rest,
+                None if answer.truncated => "",
+                None => &answer.content,
+            };
+            show(&ToolProgress { content: ended(rest), is_error: answer.is_error })?;
+        }
+        return Ok(ExitCode::from(if answer.is_error { exit::FAILED } else { 0 }));
+    }
+    Err(Error::internal("the host gave no answer").into())
+}
+
+/// Writes text as it is: errors are talk.
+fn show(progress: &ToolProgress) -> Outcome<()> {
+    let bytes = progress.content.as_bytes();
+    let written = if progress.is_error {
+        io::stderr().write_all(bytes)
+    } else {
+        io::stdout().write_all(bytes).and_then(|()| io::stdout().flush())
+    };
+    written.map_err(Failure::writing)
+}
+
+/// The text with an end of line, when there is any.
+fn ended(text: &str) -> String {
+    match text {
+        "" => String::new(),
+        text if text.ends_with('\n') => text.to_owned(),
+        text => format!("{text}\n"),
+    }
+}
