@@ -24,6 +24,7 @@ test_needs=(
     "zstd zstd"
     "skopeo skopeo"
     "umoci umoci"
+    "runsc runsc"
     "python3 python3-venv"
 )
 

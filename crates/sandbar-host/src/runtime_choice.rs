@@ -6,7 +6,7 @@
 use std::{path::Path, sync::Arc};
 
 use sandbar_core::{Error, ErrorCode, Result, RuntimeKind};
-use sandbar_runtime::{NativeRuntime, NoneRuntime, Runtime, RuntimeFacts};
+use sandbar_runtime::{GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, RuntimeFacts};
 
 use crate::{HostConfig, RuntimeChoice};
 
@@ -18,12 +18,14 @@ struct Offer {
 
 const OFFERS: [Offer; 3] = [
     Offer { kind: RuntimeKind::Native, open: |_, name| Ok(Arc::new(NativeRuntime::open(name)?)) },
-    Offer { kind: RuntimeKind::Gvisor, open: |_, _| Err(not_in_this_release()) },
+    Offer { kind: RuntimeKind::Gvisor, open: |config, name| Ok(Arc::new(GvisorRuntime::open(&gvisor(config, name))?)) },
     Offer { kind: RuntimeKind::None, open: |_, name| Ok(Arc::new(NoneRuntime::open(name)?)) },
 ];
 
-fn not_in_this_release() -> Error {
-    Error::new(ErrorCode::InvalidState, "it comes with a later release").with_hint("give `--runtime none`")
+/// What gVisor keeps while it runs lies with the host's data. Who only tries it may not have any.
+fn gvisor(config: &HostConfig, name: &str) -> GvisorSettings {
+    let place = if config.data_dir.is_dir() { config.data_dir.clone() } else { std::env::temp_dir() };
+    GvisorSettings::new(name, place.join(name))
 }
 
 /// An opened runtime, and why it is this one.

@@ -47,6 +47,7 @@ macro_rules! attempts {
 macro_rules! on_every_runtime {
     ($($tests:tt)+) => {
         on_runtime! { native, sandbar_core::RuntimeKind::Native, $($tests)+ }
+        on_runtime! { gvisor, sandbar_core::RuntimeKind::Gvisor, $($tests)+ }
     };
 }
 

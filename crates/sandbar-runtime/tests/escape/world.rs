@@ -7,7 +7,9 @@ use std::{
 };
 
 use sandbar_core::{BaseName, NetworkAccess, Resources, RuntimeKind, SessionId, StorageKind};
-use sandbar_runtime::{ExecSpec, NativeRuntime, NoneRuntime, Runtime, Sandbox, SandboxSpec};
+use sandbar_runtime::{
+    ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, Sandbox, SandboxSpec,
+};
 use sandbar_storage::{Storage, StorageConfig, VolumeSpec};
 use sandbar_testing::{Bait, FileSystem, Image, Intruder, commit_base, tree};
 use tokio::runtime::Handle;
@@ -20,7 +22,10 @@ fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
     match kind {
         RuntimeKind::None => Arc::new(NoneRuntime::open(name).unwrap()),
         RuntimeKind::Native => Arc::new(NativeRuntime::open(name).unwrap()),
-        RuntimeKind::Gvisor => panic!("runtime `{}` is not there yet", kind.as_str()),
+        RuntimeKind::Gvisor => {
+            let settings = GvisorSettings::new(name, format!("/var/tmp/{name}-containers"));
+            Arc::new(GvisorRuntime::open(&settings).unwrap())
+        }
     }
 }
 
