@@ -23,7 +23,7 @@ use crate::protocol::{
 };
 
 /// How long a box may take to stand.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A command that could not start: what it was doing, and the kernel's reason.
 pub(crate) type Refusal = (Stage, io::Error);

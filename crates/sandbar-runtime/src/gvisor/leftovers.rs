@@ -12,7 +12,7 @@ use super::{bundle::Bundle, host_process::HostProcess, probe};
 pub(super) fn clear(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        let outcome = if probe::is_ours(&path) { probe::remove(&path) } else { end(Bundle::left_at(path.clone())) };
+        let outcome = if probe::is_ours(&path) { probe::remove(&path) } else { end(&Bundle::left_at(path.clone())) };
         if let Err(error) = outcome {
             tracing::warn!(directory = %path.display(), %error, "could not remove what an earlier host left");
         }
@@ -20,7 +20,7 @@ pub(super) fn clear(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn end(bundle: Bundle) -> io::Result<()> {
+fn end(bundle: &Bundle) -> io::Result<()> {
     for process in bundle.processes().into_iter().filter_map(HostProcess::find) {
         tracing::info!(pid = process.pid(), "ending a container an earlier host left running");
         process.end()?;

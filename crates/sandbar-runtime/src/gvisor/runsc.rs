@@ -23,7 +23,7 @@ use sandbar_core::{Error, ErrorCode, Result};
 use super::tree::OwnMounts;
 
 /// Far more than any call takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Where it may be when it is not on the `PATH`.
 const USUAL_PLACES: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/usr/sbin"];

@@ -159,10 +159,10 @@ impl Terminal {
 
     fn take_shown(&mut self) {
         loop {
-            if let Some(stdout) = &self.stdout {
-                if matches!(drain(stdout.as_fd(), &mut self.shown), Moved::End) {
-                    self.stdout = None;
-                }
+            if let Some(stdout) = &self.stdout
+                && matches!(drain(stdout.as_fd(), &mut self.shown), Moved::End)
+            {
+                self.stdout = None;
             }
             if self.stdout.is_none() {
                 // Nobody looks: the command may go on writing.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sandbar_core::{ErrorCode, Resources, RuntimeKind, SessionId};
-use sandbar_runtime::{ExecEvent, ExecSpec, GvisorRuntime, GvisorSettings, Runtime, SandboxSpec, StdinMode};
+use sandbar_runtime::{ExecEvent, ExecSpec, GvisorRuntime, GvisorSettings, SandboxSpec, StdinMode};
 
 use crate::{
     test_box::{Ended, processes_in},
