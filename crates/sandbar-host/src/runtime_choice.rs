@@ -18,14 +18,14 @@ struct Offer {
 
 const OFFERS: [Offer; 3] = [
     Offer { kind: RuntimeKind::Native, open: |_, name| Ok(Arc::new(NativeRuntime::open(name)?)) },
-    Offer { kind: RuntimeKind::Gvisor, open: open_gvisor },
+    Offer { kind: RuntimeKind::Gvisor, open: |config, name| Ok(Arc::new(GvisorRuntime::open(&gvisor(config, name))?)) },
     Offer { kind: RuntimeKind::None, open: |_, name| Ok(Arc::new(NoneRuntime::open(name)?)) },
 ];
 
-fn open_gvisor(config: &HostConfig, name: &str) -> Result<Arc<dyn Runtime>> {
-    // Below a name nobody else has, so that a look at this machine does not disturb a host that runs on the same data.
-    let directory = config.data_dir.join("gvisor").join(name);
-    Ok(Arc::new(GvisorRuntime::open(&GvisorSettings::new(name, directory))?))
+/// What gVisor keeps while it runs lies with the host's data. Who only tries it may not have any.
+fn gvisor(config: &HostConfig, name: &str) -> GvisorSettings {
+    let place = if config.data_dir.is_dir() { config.data_dir.clone() } else { std::env::temp_dir() };
+    GvisorSettings::new(name, place.join(name))
 }
 
 /// An opened runtime, and why it is this one.

@@ -50,6 +50,15 @@ pub(super) struct Container {
     gofer: Option<usize>,
 }
 
+/// With the last container goes the directory that held them, and the one around it unless the host keeps more there.
+impl Drop for Workshop {
+    fn drop(&mut self) {
+        for directory in self.directory.ancestors().take(2) {
+            let _ = fs::remove_dir(directory);
+        }
+    }
+}
+
 impl Workshop {
     /// Starts a container that waits for its tree, or with the tree in place.
     pub(super) fn start(&self, tree: Option<&Path>) -> Result<Container> {

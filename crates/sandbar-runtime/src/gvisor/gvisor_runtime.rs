@@ -1,8 +1,7 @@
 //! What this machine and its `runsc` let gVisor boxes have.
 
 use std::{
-    fs,
-    io::{self, ErrorKind},
+    fs, io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -149,20 +148,10 @@ impl Runtime for GvisorRuntime {
         if let Some(pool) = &self.pool {
             pool.close();
         }
-        let failed = |error: io::Error| Error::io("clean up after the containers", error);
-        if let Some(groups) = &self.workshop.groups {
-            groups.end().map_err(failed)?;
+        match &self.workshop.groups {
+            Some(groups) => groups.end().map_err(|error| Error::io("remove the host's cgroups", error)),
+            None => Ok(()),
         }
-        // Ours, unless the host keeps something else beside it.
-        for directory in self.workshop.directory.ancestors().take(2) {
-            match fs::remove_dir(directory) {
-                Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
-                    return Err(failed(error));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
     }
 }
 

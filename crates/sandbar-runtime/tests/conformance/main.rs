@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up has failed")]
 
 mod admission;
+mod containers;
 mod crowds;
 mod death;
 mod environment;

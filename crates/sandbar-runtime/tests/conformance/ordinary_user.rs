@@ -14,7 +14,7 @@ use sandbar_runtime::{ExecSpec, Runtime, SandboxSpec, TerminalSize};
 use crate::{
     test_box::TestBox,
     trees::{Tree, Trees},
-    world::{fresh_name, open_runtime, shell},
+    world::{World, fresh_name, open_runtime, shell},
 };
 
 const USER: u32 = 12345;
@@ -73,7 +73,7 @@ async fn assert_commands_work(test_box: &TestBox) {
     let ended = test_box.finish(shell("pwd; echo to-err >&2; echo x > made; exit 7")).await;
     assert_eq!((ended.stderr.as_str(), ended.status.code), ("to-err\n", Some(7)));
     assert!(test_box.path_inside("workspace/made").exists());
-    let mut spec = shell("stty size");
+    let mut spec = shell("stty size <&1");
     spec.terminal = Some(TerminalSize { rows: 12, columns: 34 });
     assert_eq!(test_box.finish(spec).await.stdout, "12 34\r\n");
     let mut spec = ExecSpec::new(["sleep", "1000"]);
@@ -134,5 +134,28 @@ fn without_isolation_commands_run_on_the_host_s_files_in_the_session_s_directory
         std::os::unix::fs::symlink("/../../..", here.join("out")).unwrap();
         let spec = ExecSpec { cwd: Some("out".into()), ..ExecSpec::new(["pwd", "-P"]) };
         assert_eq!(Path::new(test_box.finish(spec).await.stdout.trim()), here.parent().unwrap());
+    });
+}
+
+#[test]
+fn gvisor_boxes_have_a_kernel_of_their_own_also_for_an_ordinary_user() {
+    if rustix::process::geteuid().is_root() {
+        return again_as_user("gvisor_boxes_have_a_kernel_of_their_own_also_for_an_ordinary_user");
+    }
+    in_a_box(RuntimeKind::Gvisor, async |runtime, test_box| {
+        assert_commands_work(test_box).await;
+        assert!(runtime.isolation().contains("not limited"), "{}", runtime.isolation());
+        assert!(runtime.facts().limits.reason().is_some());
+        let written = test_box.path_inside("workspace/count");
+        test_box.finish(shell("setsid sh -c 'while :; do echo >> count; done' >/dev/null 2>&1 &")).await;
+        let size = || fs::metadata(&written).map_or(0, |count| count.len());
+        World::wait_for("the count to begin", async || size() > 0).await;
+        // Without groups, gVisor itself stops the clock.
+        test_box.freeze().await;
+        let then = size();
+        assert!(test_box.stats().await.processes.is_none());
+        assert_eq!(size(), then);
+        test_box.thaw().await;
+        World::wait_for("the count to go on", async || size() > then).await;
     });
 }

@@ -1,6 +1,9 @@
 //! A box under test, and what came out of it.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use sandbar_core::{Result, RuntimeKind};
 use sandbar_runtime::{ExecEvent, ExecSpec, ExitStatus, RunningCommand, Sandbox, SandboxStats};
@@ -36,6 +39,11 @@ impl TestBox {
         self.tree.on_disk()
     }
 
+    /// Where its tree is mounted.
+    pub(crate) fn mounted(&self) -> &Path {
+        &self.tree.path
+    }
+
     pub(crate) fn path_inside(&self, path: &str) -> PathBuf {
         self.root().join(path)
     }
@@ -62,6 +70,11 @@ impl TestBox {
 
     pub(crate) async fn stop(&self) {
         self.ask(|sandbox| sandbox.stop()).await.unwrap();
+    }
+
+    pub(crate) async fn checkpoint(&self, directory: &Path) -> Result<()> {
+        let directory = directory.to_owned();
+        self.ask(move |sandbox| sandbox.checkpoint(&directory)).await
     }
 
     pub(crate) fn is_alive(&self) -> bool {

@@ -1,11 +1,14 @@
 //! A runtime of the test's own, and a box in it.
 
-use std::{ops::Deref, sync::Arc, time::Duration};
+use std::{ops::Deref, path::Path, sync::Arc, time::Duration};
 
-use sandbar_core::{Resources, RuntimeKind, SessionId};
+use sandbar_core::{Resources, Result, RuntimeKind, SessionId};
 use sandbar_runtime::{ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, SandboxSpec};
 
-use crate::{test_box::TestBox, trees::Trees};
+use crate::{
+    test_box::TestBox,
+    trees::{Tree, Trees},
+};
 
 /// Longer than any test takes; one that hangs fails here, and cleans up.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -94,6 +97,25 @@ impl World {
 
     pub(crate) fn open_box_with(&self, session: &str, limits: &Resources, owners: Owners) -> TestBox {
         open_box(&*self.runtime, &self.trees, session, limits, owners)
+    }
+
+    /// A box over the root of the first one, started from a checkpoint.
+    pub(crate) async fn restore_box(&self, image: &Path) -> Result<TestBox> {
+        let (runtime, image) = (Arc::clone(&self.runtime), image.to_owned());
+        let tree = Tree::at(self.first.mounted().to_owned());
+        let restoring = move || {
+            let (session, limits) = (SessionId::new("one").unwrap(), Resources::default());
+            let spec =
+                SandboxSpec { session: &session, root: &tree.path, owners: None, resources: &limits, network: None };
+            let sandbox = runtime.restore_sandbox(&spec, &image)?;
+            Ok(TestBox::new(runtime.kind(), sandbox, tree))
+        };
+        tokio::task::spawn_blocking(restoring).await.unwrap()
+    }
+
+    /// A root nobody uses yet.
+    pub(crate) fn plant(&self) -> Tree {
+        self.trees.plant(None)
     }
 
     /// Returns as soon as the condition holds.

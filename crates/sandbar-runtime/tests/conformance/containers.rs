@@ -1,0 +1,204 @@
+//! What only gVisor's containers do.
+
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use sandbar_core::{ErrorCode, Resources, RuntimeKind, SessionId};
+use sandbar_runtime::{ExecEvent, ExecSpec, GvisorRuntime, GvisorSettings, SandboxSpec, StdinMode};
+
+use crate::{
+    test_box::{Ended, processes_in},
+    world::{World, shell},
+};
+
+fn run(test: impl AsyncFnOnce(&World)) {
+    World::run(RuntimeKind::Gvisor, test);
+}
+
+/// A directory for a checkpoint, with the names a checkpoint has.
+struct Image {
+    path: PathBuf,
+}
+
+impl Image {
+    fn of(world: &World, number: u32) -> Self {
+        Self { path: Path::new("/var/tmp").join(format!("{}-image-{number}", world.name())) }
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        for name in ["checkpoint.img", "sandbox.json"] {
+            let _ = fs::remove_file(self.path.join(name));
+        }
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// Counts as fast as it can.
+const COUNTER: &str = "i=0; while :; do i=$((i + 1)); echo $i > count.new; mv count.new count; done &";
+
+fn count(world: &World) -> u64 {
+    let text = fs::read_to_string(world.path_inside("workspace/count")).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+#[test]
+fn a_checkpoint_leaves_everything_running_and_nobody_notices() {
+    run(async |world| {
+        world.finish(shell(COUNTER)).await;
+        World::wait_for("the count to begin", async || count(world) > 10).await;
+        let mut talking = world.start(ExecSpec { stdin: StdinMode::Piped, ..ExecSpec::new(["cat"]) }).await.unwrap();
+        let stdin = talking.stdin().unwrap();
+        for round in 0..2 {
+            stdin.write(format!("before {round}\n").into()).await.unwrap();
+            assert_eq!(talking.next_event().await, Some(ExecEvent::Stdout(format!("before {round}\n").into())));
+            let image = Image::of(world, round);
+            world.checkpoint(&image.path).await.unwrap();
+            let then = count(world);
+            World::wait_for("the count to go on", async || count(world) > then + 10).await;
+            stdin.write(format!("after {round}\n").into()).await.unwrap();
+            assert_eq!(talking.next_event().await, Some(ExecEvent::Stdout(format!("after {round}\n").into())));
+            assert_eq!(world.finish(shell("echo new")).await.stdout, "new\n");
+        }
+        stdin.close();
+        assert_eq!(Ended::of(talking).await.status.code, Some(0));
+    });
+}
+
+#[test]
+fn a_sandbox_starts_from_a_checkpoint_with_everything_that_ran() {
+    run(async |world| {
+        let image = Image::of(world, 0);
+        world.finish(shell(COUNTER)).await;
+        // It writes more than a pipe holds, before and after.
+        world.finish(shell("setsid sh -c 'while :; do head -c 8192 /dev/zero; echo >> ticks; done' & true")).await;
+        World::wait_for("the count to begin", async || count(world) > 10).await;
+        world.checkpoint(&image.path).await.unwrap();
+        world.stop().await;
+        let then = count(world);
+        let restored = world.restore_box(&image.path).await.unwrap();
+        World::wait_for("the count to go on", async || count(world) != then).await;
+        let ticks = || fs::metadata(world.path_inside("workspace/ticks")).map_or(0, |ticks| ticks.len());
+        let before = ticks();
+        World::wait_for("the writer to go on", async || ticks() > before + 30).await;
+        assert_eq!(restored.finish(shell("echo here; hostname")).await.stdout, "here\none\n");
+        assert_eq!(restored.count("sleep\0").await, 0);
+        restored.stop().await;
+        assert!(restored.on_host().is_empty());
+        fs::write(image.path.join("sandbox.json"), "{}").unwrap();
+        assert!(world.restore_box(&image.path).await.is_err());
+    });
+}
+
+#[test]
+fn a_checkpoint_of_a_frozen_box_leaves_it_frozen() {
+    run(async |world| {
+        let image = Image::of(world, 0);
+        world.finish(shell(COUNTER)).await;
+        World::wait_for("the count to begin", async || count(world) > 10).await;
+        world.freeze().await;
+        world.checkpoint(&image.path).await.unwrap();
+        let (then, used) = (count(world), world.stats().await.cpu_time);
+        assert_eq!((count(world), world.stats().await.cpu_time), (then, used));
+        world.thaw().await;
+        World::wait_for("the count to go on", async || count(world) > then + 10).await;
+    });
+}
+
+#[test]
+fn files_the_host_changes_are_seen_at_once_and_the_other_way_round() {
+    run(async |world| {
+        let file = world.path_inside("workspace/file");
+        for text in ["first", "second, and longer", "3"] {
+            fs::write(&file, text).unwrap();
+            assert_eq!(world.finish(shell("cat file")).await.stdout, text);
+            world.finish(shell("echo inside > file")).await;
+            assert_eq!(fs::read_to_string(&file).unwrap(), "inside\n");
+        }
+        fs::remove_file(&file).unwrap();
+        assert_eq!(world.finish(shell("test -e file")).await.status.code, Some(1));
+        // Also by one who keeps it open.
+        fs::write(&file, "begin\n").unwrap();
+        let script = "exec 5< file; read line <&5; echo $line; read wait; read line <&5; echo $line";
+        let mut command = world.start(ExecSpec { stdin: StdinMode::Piped, ..shell(script) }).await.unwrap();
+        assert_eq!(command.next_event().await, Some(ExecEvent::Stdout("begin\n".into())));
+        fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b"more\n").unwrap();
+        command.stdin().unwrap().write("go\n".into()).await.unwrap();
+        assert_eq!(command.next_event().await, Some(ExecEvent::Stdout("more\n".into())));
+    });
+}
+
+#[test]
+fn commands_cannot_touch_init_nor_find_what_is_ours() {
+    run(async |world| {
+        let script = "kill -9 1 2>/dev/null || echo refused; echo /.sandbar* /proc/1/root/* /proc/1/cwd/*; \
+                      unshare -U true 2>/dev/null || echo no namespaces; grep -c 'Cap.*0000000000000000' /proc/self/status";
+        let expected = "refused\n/.sandbar* /proc/1/root/* /proc/1/cwd/*\nno namespaces\n4\n";
+        assert_eq!(world.finish(shell(script)).await.stdout, expected);
+        let ended = world.finish(shell("sleep 5252.1 & kill -9 -1; wait; echo done")).await;
+        assert_eq!(ended.stdout, "done\n");
+        assert!(world.is_alive());
+        assert_eq!(world.finish(shell("echo here")).await.stdout, "here\n");
+    });
+}
+
+#[test]
+fn a_session_cannot_choose_where_its_container_mounts() {
+    run(async |world| {
+        let other = world.plant();
+        symlink("/workspace", other.path.join("proc")).unwrap();
+        let session = SessionId::new("two").unwrap();
+        let limits = Resources::default();
+        let spec =
+            SandboxSpec { session: &session, root: &other.path, owners: None, resources: &limits, network: None };
+        let error = world.runtime().open_sandbox(&spec).unwrap_err();
+        assert!(error.message().contains("put the file system together"), "{error}");
+        assert!(fs::read_dir(other.path.join("workspace")).unwrap().next().is_none());
+    });
+}
+
+#[test]
+fn a_new_box_is_one_that_waited_and_the_next_one_waits_already() {
+    run(async |world| {
+        let group = format!("/{}/", world.name());
+        let waiting = || processes_in(&group).iter().filter(|&&pid| is_container(pid)).count();
+        for number in 0..3 {
+            // The first box and one that waits.
+            World::wait_for("a container to wait", async || waiting() == 2).await;
+            let test_box = world.open_box(&format!("box-{number}"), &Resources::default());
+            assert_eq!(test_box.finish(shell("hostname")).await.stdout, format!("box-{number}\n"));
+            test_box.stop().await;
+        }
+    });
+}
+
+/// Whether this is the kernel of a container.
+fn is_container(pid: u32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"runsc-sandbox"))
+}
+
+#[test]
+fn without_runsc_it_is_said_what_to_do() {
+    let settings = GvisorSettings {
+        runsc: Some("/no/such/runsc".into()),
+        ..GvisorSettings::new("sandbar-test-none", "/var/tmp/sandbar-test-none")
+    };
+    let error = GvisorRuntime::open(&settings).unwrap_err();
+    assert_eq!((error.code(), error.field()), (ErrorCode::Unavailable, Some("container_runtime")));
+    assert!(error.message().contains("/no/such/runsc") && error.hint().is_some());
+    assert!(!Path::new("/var/tmp/sandbar-test-none").exists());
+}
+
+#[test]
+fn what_this_machine_can_do_is_found_out_by_trying() {
+    run(async |world| {
+        let facts = world.runtime().facts();
+        assert!(facts.pause.is_yes() && facts.limits.is_yes() && facts.checkpoint.is_yes(), "{facts:?}");
+        assert!(world.runtime().isolation().starts_with("gvisor: a kernel of its own"));
+    });
+}
