@@ -73,9 +73,17 @@ impl HostGroups {
         Err(reason)
     }
 
-    /// Puts a process of the host's into a group of its own here, which also shows that it can be done.
-    pub(crate) fn adopt(&self, pid: u32) -> io::Result<()> {
-        self.unified.child("spawner")?.write("cgroup.procs", pid.to_string())
+    /// Puts a process of the host's into a group of its own here, which also shows that it can be done. The error is the
+    /// reason why cgroups cannot be used.
+    pub(crate) fn adopting(self, pid: u32) -> Result<Self, String> {
+        let adopted = self.unified.child("spawner").and_then(|group| group.write("cgroup.procs", pid.to_string()));
+        match adopted {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                let _ = self.end();
+                Err(format!("processes cannot be put into cgroups: {error}"))
+            }
+        }
     }
 
     /// Whether CPU, memory and process counts can all be limited.

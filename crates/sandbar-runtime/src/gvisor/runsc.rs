@@ -25,8 +25,8 @@ use super::tree::OwnMounts;
 /// Far more than any call takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Where it may be when it is not on the `PATH`.
-const USUAL_PLACES: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/usr/sbin"];
+/// Where it is looked for when there is no `PATH`.
+const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/usr/sbin";
 
 #[derive(Debug)]
 pub(super) struct Runsc {
@@ -151,9 +151,8 @@ fn last_line(text: &str) -> &str {
 }
 
 fn search() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let places = std::env::split_paths(&path).chain(USUAL_PLACES.map(PathBuf::from));
-    places
+    let path = std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into());
+    std::env::split_paths(&path)
         .map(|place| place.join("runsc"))
         .find(|program| program.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0))
 }

@@ -48,13 +48,7 @@ impl NativeRuntime {
     pub fn open(name: &str) -> Result<Self> {
         let groups = HostGroups::open(name);
         let spawner = Arc::new(Spawner::start().map_err(|error| Error::io("start the spawner", error))?);
-        let groups = groups.and_then(|groups| match groups.adopt(spawner.pid()) {
-            Ok(()) => Ok(groups),
-            Err(error) => {
-                let _ = groups.end();
-                Err(format!("processes cannot be put into cgroups: {error}"))
-            }
-        });
+        let groups = groups.and_then(|groups| groups.adopting(spawner.pid()));
         let ordinary = !rustix::process::geteuid().is_root();
         if let (Some(error), false) = (&spawner.limited, ordinary) {
             return Err(Error::new(ErrorCode::Unavailable, format!("native boxes cannot be made: {error}"))

@@ -32,13 +32,7 @@ impl NoneRuntime {
     pub fn open(name: &str) -> Result<Self> {
         let groups = HostGroups::open(name);
         let spawner = Spawner::start().map_err(|error| Error::io("start the spawner", error))?;
-        let groups = groups.and_then(|groups| match groups.adopt(spawner.pid()) {
-            Ok(()) => Ok(groups),
-            Err(error) => {
-                let _ = groups.end();
-                Err(format!("processes cannot be put into cgroups: {error}"))
-            }
-        });
+        let groups = groups.and_then(|groups| groups.adopting(spawner.pid()));
         let mut isolation = match &spawner.limited {
             None => "none: commands see the session's files as `/`".to_owned(),
             Some(error) => format!(

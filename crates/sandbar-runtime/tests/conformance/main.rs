@@ -5,6 +5,8 @@ mod admission;
 mod containers;
 mod crowds;
 mod death;
+#[path = "../support/ended.rs"]
+mod ended;
 mod environment;
 mod exit;
 mod freeze;

@@ -6,9 +6,10 @@ use std::{
 };
 
 use sandbar_core::{Result, RuntimeKind};
-use sandbar_runtime::{ExecEvent, ExecSpec, ExitStatus, RunningCommand, Sandbox, SandboxStats};
+use sandbar_runtime::{ExecSpec, RunningCommand, Sandbox, SandboxStats};
 
 use crate::{trees::Tree, world::World};
+pub(crate) use crate::ended::Ended;
 
 /// Clones stand for the same box.
 #[derive(Clone, Debug)]
@@ -145,31 +146,4 @@ fn is_past_its_end(pid: u32) -> bool {
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let flags = fields.get(6).and_then(|flags| flags.parse::<u32>().ok());
     flags.is_none_or(|flags| flags & EXITING != 0)
-}
-
-/// A command from its start to its end.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-    pub(crate) status: ExitStatus,
-}
-
-impl Ended {
-    pub(crate) async fn of(mut command: RunningCommand) -> Self {
-        let (mut stdout, mut stderr, mut status) = (Vec::new(), Vec::new(), None);
-        while let Some(event) = command.next_event().await {
-            assert!(status.is_none(), "an event came after the exit");
-            match event {
-                ExecEvent::Stdout(bytes) => stdout.extend_from_slice(&bytes),
-                ExecEvent::Stderr(bytes) => stderr.extend_from_slice(&bytes),
-                ExecEvent::Exited(exit) => status = Some(exit),
-            }
-        }
-        Self {
-            stdout: String::from_utf8(stdout).unwrap(),
-            stderr: String::from_utf8(stderr).unwrap(),
-            status: status.expect("an exit"),
-        }
-    }
 }

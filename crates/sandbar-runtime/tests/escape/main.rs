@@ -8,6 +8,7 @@
 
 #[macro_use]
 mod case;
+#[path = "../support/ended.rs"]
 mod ended;
 mod world;
 

@@ -2,6 +2,7 @@
 
 use sandbar_runtime::{ExecEvent, ExitStatus, RunningCommand};
 
+#[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
