@@ -1,6 +1,6 @@
 use std::pin::Pin;
 
-use sandbar_core::{ExecSpec, LaterSnapshots, RuntimeKind};
+use sandbar_core::{BaseName, ByteCount, ErrorCode, ExecSpec, LaterSnapshots, RuntimeKind};
 use sandbar_host::RuntimeChoice;
 
 use crate::fixture::{HostFixture, snap, spec};
@@ -75,5 +75,31 @@ pub(crate) fn a_command_runs_after_rollback(fixture: &mut HostFixture) -> Case<'
         fixture.shell(&id, "echo after > file; setsid sleep 1000 >/dev/null 2>&1 &").await;
         fixture.host.rollback_session(&id, &snap("s"), LaterSnapshots::Drop).await.unwrap();
         assert_eq!(fixture.shell(&id, "cat file").await.0, "before\n");
+    })
+}
+
+pub(crate) fn a_disk_filler_is_held_by_its_quota_and_its_neighbour_goes_on(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let mut filler = spec("filler");
+        filler.base = BaseName::new("host").unwrap();
+        filler.quota = Some(ByteCount::mib(48));
+        if !fixture.host.capabilities().quota.is_yes() {
+            // What cannot be kept is refused, with the reason.
+            let error = fixture.host.create_session(filler).await.unwrap_err();
+            assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("quota")));
+            return;
+        }
+        let filler = fixture.make(filler).await.id;
+        let neighbour = fixture.machine("neighbour").await;
+        let (said, code) = fixture.shell(&filler, "head -c 200M /dev/zero > full 2> /tmp/why; echo $?").await;
+        assert_eq!((said.as_str(), code), ("1\n", Some(0)));
+        let (told, _) = fixture.shell(&filler, "grep -ciE 'no space|quota' /tmp/why; true").await;
+        assert!(
+            told == "1\n" || told == "0\n" && fixture.read(&filler, "/tmp/why").await.as_deref() == Some(""),
+            "{told}"
+        );
+        assert_eq!(fixture.shell(&neighbour, "head -c 1M /dev/zero > fine; wc -c < fine").await.0, "1048576\n");
+        // What frees space works all the same.
+        assert_eq!(fixture.shell(&filler, "rm full; echo free").await.0, "free\n");
     })
 }

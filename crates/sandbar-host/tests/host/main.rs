@@ -55,6 +55,7 @@ on_every_host! {
         a_command_sees_the_session_as_its_root,
         a_command_has_the_environment_of_base_session_and_call,
         background_jobs_end_with_the_session,
+        a_disk_filler_is_held_by_its_quota_and_its_neighbour_goes_on,
         a_command_runs_after_rollback;
     snapshots:
         rollback_restores_files_and_drops_later_snapshots,

@@ -8,8 +8,8 @@ use std::{
 use sandbar_core::{Result, RuntimeKind};
 use sandbar_runtime::{ExecSpec, RunningCommand, Sandbox, SandboxStats};
 
-use crate::{trees::Tree, world::World};
 pub(crate) use crate::ended::Ended;
+use crate::{trees::Tree, world::World};
 
 /// Clones stand for the same box.
 #[derive(Clone, Debug)]
