@@ -103,10 +103,11 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
 
     fn stats(&self) -> Result<SandboxStats>;
 
-    /// Writes everything that runs here into `directory`, so that a sandbox can be
-    /// opened from there. It goes on running.
-    fn checkpoint(&self, directory: &Path) -> Result<()> {
-        let _ = directory;
+    /// Writes everything that runs here into `directory`, which is new, so that a sandbox can be opened from there. It
+    /// goes on running afterwards; `meanwhile` is called before, when everything is written and nothing runs: a copy of
+    /// the tree made then is the one [`restore_sandbox`](Runtime::restore_sandbox) needs.
+    fn checkpoint(&self, directory: &Path, meanwhile: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        let _ = (directory, meanwhile);
         Err(cannot_checkpoint())
     }
 

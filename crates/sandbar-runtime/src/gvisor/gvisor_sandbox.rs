@@ -86,15 +86,23 @@ impl GvisorSandbox {
 
     /// This `runsc` ends what it has written, and its own way to go on afterwards loses the sockets and pipes of the
     /// container; so the box is started from its image here, while its commands and who talks to them notice nothing.
-    fn save(&self, container: &mut Container, directory: &Path) -> Result<()> {
+    fn save(
+        &self,
+        container: &mut Container,
+        directory: &Path,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         let runsc = &self.workshop.runsc;
         fs::create_dir_all(directory).map_err(|error| Error::io(format!("make `{}`", directory.display()), error))?;
+        let mut copied = Ok(());
         self.commands.relocate(|numbers| {
             let record = CheckpointRecord::new(&runsc.version, numbers);
             record.write(directory).map_err(|error| Error::io("describe a checkpoint", error))?;
             container.save(runsc, directory)?;
+            copied = meanwhile();
             container.restore(runsc, directory, &self.root)
-        })
+        })?;
+        copied
     }
 }
 
@@ -129,11 +137,11 @@ impl Sandbox for GvisorSandbox {
         Ok(SandboxStats { processes, refused_forks: None, ..self.commands.stats()? })
     }
 
-    fn checkpoint(&self, directory: &Path) -> Result<()> {
+    fn checkpoint(&self, directory: &Path, meanwhile: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let mut inner = self.inner();
         let was_frozen = inner.is_frozen;
         self.set_frozen(&mut inner, false)?;
-        let saved = self.save(&mut inner.container, directory);
+        let saved = self.save(&mut inner.container, directory, meanwhile);
         self.set_frozen(&mut inner, was_frozen)?;
         saved
     }

@@ -73,9 +73,13 @@ impl TestBox {
         self.ask(|sandbox| sandbox.stop()).await.unwrap();
     }
 
-    pub(crate) async fn checkpoint(&self, directory: &Path) -> Result<()> {
+    pub(crate) async fn checkpoint(
+        &self,
+        directory: &Path,
+        mut meanwhile: impl FnMut() -> Result<()> + Send + 'static,
+    ) -> Result<()> {
         let directory = directory.to_owned();
-        self.ask(move |sandbox| sandbox.checkpoint(&directory)).await
+        self.ask(move |sandbox| sandbox.checkpoint(&directory, &mut meanwhile)).await
     }
 
     pub(crate) fn is_alive(&self) -> bool {
