@@ -102,7 +102,7 @@ fn every_base_has_the_directories_a_sandbox_needs_and_keeps_its_own() {
     let mode = |path: &str| fs::symlink_metadata(store.rootfs().join(path)).unwrap().mode() & 0o7777;
     assert_eq!(mode("tmp"), 0o700, "what the source has is not overwritten");
     assert_eq!((mode("workspace"), mode("root"), mode("proc")), (0o755, 0o700, 0o555));
-    assert_eq!(fs::metadata(store.rootfs().join("workspace")).unwrap().uid(), 1000);
+    assert_eq!(fs::metadata(store.rootfs().join("workspace")).unwrap().uid(), 0);
     assert_eq!(mode("") & 0o555, 0o555);
 }
 
