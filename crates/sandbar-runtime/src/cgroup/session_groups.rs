@@ -88,9 +88,12 @@ impl SessionGroups {
         Ok(())
     }
 
-    /// Lets this owner start processes in the session's groups.
+    /// Lets this owner start processes in the session's groups, those of an earlier session's commands too.
     pub(crate) fn delegate(&mut self, owner: u32) -> io::Result<()> {
         self.unified.delegate(owner)?;
+        if self.owner != Some(owner) {
+            self.commands().iter().try_for_each(|group| group.unified.delegate(owner))?;
+        }
         self.owner = Some(owner);
         Ok(())
     }
@@ -167,13 +170,19 @@ impl SessionGroups {
         };
         let is_plain = own == Resources::default();
         let mut commands = self.commands();
-        if is_plain && let Some(free) = commands.iter().find(|group| group.is_reusable() && is_free(group)) {
+        if is_plain && let Some(free) = commands.iter().find(|group| self.suits(group) && is_free(group)) {
             free.begin();
             return Ok(Arc::clone(free));
         }
         let group = Arc::new(self.make_command(&own, is_plain)?);
         commands.push(Arc::clone(&group));
         Ok(group)
+    }
+
+    /// Whether a command without limits of its own may have it. Where memory is limited, init is outside of the limit and
+    /// only a group that counts memory puts the command under it; one from a session without a limit does not.
+    fn suits(&self, group: &CommandGroup) -> bool {
+        group.is_reusable() && (self.limits.memory.is_none() || group.counts_memory())
     }
 
     /// Removes groups that have become free, but for a few.
@@ -410,6 +419,10 @@ impl CommandGroup {
 
     fn is_reusable(&self) -> bool {
         self.is_plain && !self.unified.was_killed()
+    }
+
+    fn counts_memory(&self) -> bool {
+        self.memory_inside || self.beside(Controller::Memory).is_some()
     }
 
     /// Another command gets it.

@@ -36,6 +36,23 @@ pub(crate) fn a_box_whose_init_was_killed_is_not_alive_and_says_so(kind: Runtime
     });
 }
 
+/// What boxes leave is used again, and not always by one with the same owners.
+pub(crate) fn new_boxes_work_in_the_place_of_several_old_ones(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        for round in 0..2 {
+            let boxes: Vec<_> =
+                (0..3).map(|number| world.open_box(&format!("box-{round}-{number}"), &Resources::default())).collect();
+            for test_box in &boxes {
+                assert_eq!(test_box.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+            }
+            for test_box in boxes {
+                test_box.stop().await;
+                tokio::task::spawn_blocking(move || drop(test_box)).await.unwrap();
+            }
+        }
+    });
+}
+
 pub(crate) fn a_box_that_died_is_replaced_by_a_new_one(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let first = world.open_box("two", &Resources::default());

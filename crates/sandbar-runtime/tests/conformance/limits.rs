@@ -239,6 +239,18 @@ pub(crate) fn the_figures_of_a_box_are_its_own(kind: RuntimeKind) {
     });
 }
 
+pub(crate) fn a_limit_holds_where_a_box_without_one_was_before(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let first = world.open_box("two", &Resources::default());
+        assert_eq!(first.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        first.stop().await;
+        tokio::task::spawn_blocking(move || drop(first)).await.unwrap();
+        let second = world.open_box("three", &memory(64));
+        assert!(second.finish(hog("300M")).await.status.oom_killed);
+        second.stop().await;
+    });
+}
+
 pub(crate) fn a_box_inherits_nothing_of_the_one_before_it(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let tight = Resources { cpus: Some(0.5), ..Resources { memory: Some(ByteCount::mib(64)), ..pids(5) } };

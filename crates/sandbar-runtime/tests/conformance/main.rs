@@ -49,6 +49,7 @@ on_every_runtime! {
         commands_of_many_callers_do_not_mix;
     death:
         a_box_whose_init_was_killed_is_not_alive_and_says_so,
+        new_boxes_work_in_the_place_of_several_old_ones,
         a_box_that_died_is_replaced_by_a_new_one,
         nothing_goes_on_running_when_the_host_is_killed;
     environment:
@@ -103,6 +104,7 @@ on_every_runtime! {
         a_call_may_have_less_cpu_than_its_session,
         a_descriptor_leak_ends_at_its_own_limit,
         the_figures_of_a_box_are_its_own,
+        a_limit_holds_where_a_box_without_one_was_before,
         a_box_inherits_nothing_of_the_one_before_it;
     streams:
         the_streams_of_a_command_come_separately_and_the_exit_comes_last,
