@@ -127,7 +127,6 @@ on_every_runtime! {
         nothing_of_what_was_shown_is_lost_at_the_end,
         a_terminal_nobody_looks_at_waits_and_loses_nothing,
         a_command_that_floods_its_terminal_holds_nobody_up,
-        the_end_of_stdin_is_the_end_of_what_is_typed,
         without_stdin_a_terminal_is_at_its_end_at_once,
         dropping_a_command_ends_everything_on_its_terminal,
         a_daemon_on_the_terminal_does_not_hold_up_the_end;

@@ -184,11 +184,18 @@ pub(crate) fn a_command_that_floods_its_terminal_holds_nobody_up(kind: RuntimeKi
     });
 }
 
-pub(crate) fn the_end_of_stdin_is_the_end_of_what_is_typed(kind: RuntimeKind) {
-    if kind == RuntimeKind::Gvisor {
-        // It takes the key for the end of input for nothing when a line is empty, and has no other way to tell it.
-        return;
-    }
+// Not on gVisor: it takes the key for the end of input for nothing when a line is empty, and has no other way to tell it.
+#[test]
+fn the_end_of_stdin_is_the_end_of_what_is_typed_on_native() {
+    the_end_of_stdin_is_the_end_of_what_is_typed(RuntimeKind::Native);
+}
+
+#[test]
+fn the_end_of_stdin_is_the_end_of_what_is_typed_on_none() {
+    the_end_of_stdin_is_the_end_of_what_is_typed(RuntimeKind::None);
+}
+
+fn the_end_of_stdin_is_the_end_of_what_is_typed(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let nothing: &[&'static str] = &[];
         for (typed, expected) in [
