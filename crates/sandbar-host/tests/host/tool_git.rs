@@ -83,6 +83,8 @@ printf '[core]\n\tfsmonitor = /workspace/trap-include\n' > evil-config
 git config include.path ../evil-config
 echo needle > file
 echo needle > file.log
+# Another size, so that git sees a change and does not take the old content for granted.
+echo changed > './-odd name'
 "#;
 
 pub(crate) fn nothing_of_a_hostile_repository_runs_on_the_host(fixture: &mut HostFixture) -> Case<'_> {
