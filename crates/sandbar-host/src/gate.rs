@@ -10,7 +10,9 @@ use sandbar_core::{Error, ErrorCode, Result, SessionId};
 /// Why a gate is shut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closing {
+    Pausing,
     RollingBack,
+    Hibernating,
     Destroying,
 }
 
@@ -79,6 +81,14 @@ impl Gate {
         }
         match state.exclusive {
             None => Ok(()),
+            Some(Closing::Pausing) => {
+                Err(Error::new(ErrorCode::SessionPaused, format!("session `{session}` is being paused"))
+                    .with_hint("try again when it is resumed"))
+            }
+            Some(Closing::Hibernating) => {
+                Err(Error::new(ErrorCode::SessionPaused, format!("session `{session}` is being put away or brought back"))
+                    .with_hint("try again when that is done"))
+            }
             Some(Closing::RollingBack) => {
                 Err(Error::new(ErrorCode::RollbackInProgress, format!("session `{session}` is being rolled back"))
                     .with_hint("try again when it is done"))
