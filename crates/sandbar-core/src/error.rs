@@ -13,6 +13,7 @@ pub enum ErrorCode {
     SessionPaused,
     SessionDestroying,
     ProcessNotFound,
+    ProcessReadyTimeout,
     RollbackInProgress,
     InvalidState,
     MaxSessionsReached,
@@ -34,12 +35,13 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code, in the order of the reference page.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::SessionNotFound,
         Self::SessionExists,
         Self::SessionPaused,
         Self::SessionDestroying,
         Self::ProcessNotFound,
+        Self::ProcessReadyTimeout,
         Self::RollbackInProgress,
         Self::InvalidState,
         Self::MaxSessionsReached,
@@ -67,6 +69,7 @@ impl ErrorCode {
             Self::SessionPaused => "SessionPaused",
             Self::SessionDestroying => "SessionDestroying",
             Self::ProcessNotFound => "ProcessNotFound",
+            Self::ProcessReadyTimeout => "ProcessReadyTimeout",
             Self::RollbackInProgress => "RollbackInProgress",
             Self::InvalidState => "InvalidState",
             Self::MaxSessionsReached => "MaxSessionsReached",
@@ -109,7 +112,7 @@ impl ErrorCode {
             | Self::SnapshotsNotAvailable => "failed_precondition",
             Self::MaxSessionsReached | Self::StorageFull => "resource_exhausted",
             Self::InvalidArgument => "invalid_argument",
-            Self::Timeout => "deadline_exceeded",
+            Self::Timeout | Self::ProcessReadyTimeout => "deadline_exceeded",
             Self::Unavailable => "unavailable",
             Self::Unauthenticated => "unauthenticated",
             Self::PermissionDenied => "permission_denied",

@@ -43,5 +43,9 @@ pub struct Health {
     /// Sessions, in all states.
     pub sessions: u64,
     pub active_commands: u64,
+    /// Tool calls under way.
+    pub active_tools: u64,
+    /// What went wrong lately that was not the caller's fault, oldest first, with its time.
+    pub recent_errors: Vec<String>,
     pub uptime: Duration,
 }

@@ -38,7 +38,7 @@ pub use owner_map::OwnerMap;
 pub use page::{Page, PageRequest, SessionFilter};
 pub use resources::Resources;
 pub use session::{Labels, NetworkAccess, SessionInfo, SessionSpec, SessionState};
-pub use snapshot::{LaterSnapshots, SnapshotInfo, SnapshotKind};
+pub use snapshot::{LaterSnapshots, Quiesce, SnapshotInfo, SnapshotKind};
 pub use tool::{
     ContentBlock, ToolCallId, ToolEvent, ToolInfo, ToolParams, ToolProgress, ToolRequest, ToolResponse, ToolTier,
 };

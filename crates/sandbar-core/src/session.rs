@@ -58,6 +58,8 @@ pub struct SessionSpec {
     pub env: BTreeMap<String, String>,
     /// Time to live, from creation.
     pub time_to_live: Option<Duration>,
+    /// Paused by itself when nobody used it for so long; `None` takes the host's default.
+    pub idle_timeout: Option<Duration>,
 }
 
 impl SessionSpec {
@@ -71,6 +73,7 @@ impl SessionSpec {
             network: None,
             env: BTreeMap::new(),
             time_to_live: None,
+            idle_timeout: None,
         }
     }
 
@@ -99,6 +102,10 @@ impl SessionSpec {
         if self.time_to_live.is_some_and(|ttl| ttl.is_zero()) {
             return Err(Error::invalid("timeout", "the time to live is zero").with_hint("leave it out for no limit"));
         }
+        if self.idle_timeout.is_some_and(|idle| idle.is_zero()) {
+            return Err(Error::invalid("idle_timeout", "the idle time is zero")
+                .with_hint("leave it out for the host's default"));
+        }
         Ok(())
     }
 }
@@ -109,20 +116,25 @@ impl SessionSpec {
 pub enum SessionState {
     Creating,
     Active,
+    /// Everything in it is frozen.
     Paused,
+    /// Its volume lies in the object store and takes no space here.
+    Hibernated,
     Destroying,
     /// Its storage is really broken; destroy is what is left.
     Failed,
 }
 
 impl SessionState {
-    pub const ALL: [Self; 5] = [Self::Creating, Self::Active, Self::Paused, Self::Destroying, Self::Failed];
+    pub const ALL: [Self; 6] =
+        [Self::Creating, Self::Active, Self::Paused, Self::Hibernated, Self::Destroying, Self::Failed];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Creating => "creating",
             Self::Active => "active",
             Self::Paused => "paused",
+            Self::Hibernated => "hibernated",
             Self::Destroying => "destroying",
             Self::Failed => "failed",
         }
@@ -141,7 +153,7 @@ impl FromStr for SessionState {
     fn from_str(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
             Error::invalid("state", format!("session state `{}` is unknown", text.escape_debug()))
-                .with_hint("use creating, active, paused, destroying or failed")
+                .with_hint("use creating, active, paused, hibernated, destroying or failed")
         })
     }
 }
@@ -157,6 +169,8 @@ pub struct SessionInfo {
     pub runtime: RuntimeKind,
     pub created: Timestamp,
     pub expires: Option<Timestamp>,
+    /// It is paused by itself when nobody used it for so long.
+    pub idle_timeout: Option<Duration>,
     pub quota: Option<ByteCount>,
     /// Bytes the session holds beyond its base.
     pub space_used: ByteCount,

@@ -64,3 +64,14 @@ pub enum LaterSnapshots {
     Keep,
     Drop,
 }
+
+/// Whether what runs in a session is frozen while its volume is copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Quiesce {
+    /// Only where the storage would otherwise mix several moments. What runs meanwhile is caught as a crash would catch
+    /// it.
+    #[default]
+    WhereNeeded,
+    /// Always; refused where nothing can be frozen.
+    Always,
+}

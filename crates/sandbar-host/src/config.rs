@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostConfig {
+    /// Host part of the addresses exposed ports are given out with.
+    pub advertise_addr: String,
     /// Where the state database lies, and the storage unless `sessions_root_dir` says otherwise.
     pub data_dir: PathBuf,
     pub storage_backend: StorageChoice,
@@ -32,6 +34,8 @@ pub struct HostConfig {
     pub snapshot_prefix: String,
     /// Turn and tool snapshots beyond this are pruned, oldest first; 0 is no limit.
     pub max_snapshots_per_session: usize,
+    /// As many of them are left to a session when the pool is nearly full, however many are allowed otherwise.
+    pub pressure_snapshots_per_session: usize,
     /// Limits where neither session nor call says anything.
     pub default_resources: Resources,
     /// The longest a tool call may take.
@@ -46,6 +50,19 @@ pub struct HostConfig {
     /// How often expired sessions are looked for and failed deletions are tried again.
     #[serde(with = "duration_text")]
     pub health_check_interval: Duration,
+    /// Start the box of a session when the session is made, and not when something first runs in it.
+    pub start_boxes_at_once: bool,
+    /// How long pause, rollback and destroy wait for tools that are under way.
+    #[serde(with = "duration_text")]
+    pub pause_drain_timeout: Duration,
+    /// Sessions that ask for nothing else are paused when nobody used them for so long; zero is never.
+    #[serde(with = "duration_text")]
+    pub default_idle_timeout: Duration,
+    /// Where hibernated sessions are kept: a directory, or `s3://bucket`; `<data_dir>/packs` when absent.
+    pub object_store: Option<String>,
+    /// How long the audit log of a destroyed session is kept; zero is for ever.
+    #[serde(with = "duration_text")]
+    pub audit_retention: Duration,
     /// How long a stopping host waits for what is under way.
     #[serde(with = "duration_text")]
     pub shutdown_timeout: Duration,
@@ -54,6 +71,7 @@ pub struct HostConfig {
 impl Default for HostConfig {
     fn default() -> Self {
         Self {
+            advertise_addr: "127.0.0.1".into(),
             data_dir: PathBuf::from("/var/lib/sandbar"),
             storage_backend: StorageChoice::Auto,
             container_runtime: RuntimeChoice::Auto,
@@ -66,12 +84,18 @@ impl Default for HostConfig {
             default_session_quota: ByteCount(0),
             snapshot_prefix: "turn".into(),
             max_snapshots_per_session: 0,
+            pressure_snapshots_per_session: 10,
             default_resources: Resources { pids: Some(1024), output: Some(ByteCount::mib(10)), ..Resources::default() },
             tool_timeout: Duration::from_mins(5),
             per_tool_snapshots: false,
             pool_space_warn_threshold: 0.85,
             pool_space_crit_threshold: 0.95,
             health_check_interval: Duration::from_secs(30),
+            start_boxes_at_once: false,
+            pause_drain_timeout: Duration::from_secs(30),
+            default_idle_timeout: Duration::ZERO,
+            object_store: None,
+            audit_retention: Duration::from_hours(30 * 24),
             shutdown_timeout: Duration::from_secs(30),
         }
     }
@@ -100,7 +124,16 @@ impl HostConfig {
         if self.tool_timeout.is_zero() {
             return Err(Error::invalid("tool_timeout", "the time of a tool call is zero").with_hint("use `5m`"));
         }
+        if self.advertise_addr.is_empty() || self.advertise_addr.contains(char::is_whitespace) {
+            return Err(Error::invalid("advertise_addr", format!("`{}` is no address", self.advertise_addr))
+                .with_hint("give a host name or an IP address clients reach this machine at"));
+        }
         self.default_resources.validate()
+    }
+
+    /// The idle time of sessions that ask for none.
+    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
+        Some(self.default_idle_timeout).filter(|idle| !idle.is_zero())
     }
 
     /// What the storage is told.
@@ -199,6 +232,7 @@ mod tests {
             (HostConfig { pool_space_warn_threshold: 0.99, ..HostConfig::default() }, "pool_space_crit_threshold"),
             (HostConfig { health_check_interval: Duration::ZERO, ..HostConfig::default() }, "health_check_interval"),
             (HostConfig { tool_timeout: Duration::ZERO, ..HostConfig::default() }, "tool_timeout"),
+            (HostConfig { advertise_addr: String::new(), ..HostConfig::default() }, "advertise_addr"),
         ];
         for (config, field) in bad {
             assert_eq!(config.validate().unwrap_err().field(), Some(field));

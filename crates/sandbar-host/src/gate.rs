@@ -85,10 +85,11 @@ impl Gate {
                 Err(Error::new(ErrorCode::SessionPaused, format!("session `{session}` is being paused"))
                     .with_hint("try again when it is resumed"))
             }
-            Some(Closing::Hibernating) => {
-                Err(Error::new(ErrorCode::SessionPaused, format!("session `{session}` is being put away or brought back"))
-                    .with_hint("try again when that is done"))
-            }
+            Some(Closing::Hibernating) => Err(Error::new(
+                ErrorCode::SessionPaused,
+                format!("session `{session}` is being put away or brought back"),
+            )
+            .with_hint("try again when that is done")),
             Some(Closing::RollingBack) => {
                 Err(Error::new(ErrorCode::RollbackInProgress, format!("session `{session}` is being rolled back"))
                     .with_hint("try again when it is done"))

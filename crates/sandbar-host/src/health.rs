@@ -4,12 +4,16 @@ use std::sync::atomic::Ordering;
 
 use sandbar_core::{ByteCount, Error, ErrorCode, Health, HealthStatus, Result};
 
-use crate::{Host, host::Inner};
+use crate::{
+    Host,
+    host::Inner,
+    verb::{Call, Verb},
+};
 
 impl Host {
     /// Asks the storage how it is. A storage that does not answer is unhealthy, not an error.
     pub async fn health(&self) -> Health {
-        let outcome = self.run(|inner| Ok(inner.health())).await;
+        let outcome = self.run(Call::of(Verb::HealthCheck), |inner| Ok(inner.health())).await;
         outcome.unwrap_or_else(|error| Health {
             status: HealthStatus::Unhealthy,
             reasons: vec![error.chain()],
@@ -18,6 +22,8 @@ impl Host {
             space_available: ByteCount(0),
             sessions: 0,
             active_commands: 0,
+            active_tools: 0,
+            recent_errors: Vec::new(),
             uptime: std::time::Duration::ZERO,
         })
     }
@@ -33,6 +39,8 @@ impl Inner {
             space_available: ByteCount(0),
             sessions: self.session_count() as u64,
             active_commands: self.active_commands.load(Ordering::Relaxed),
+            active_tools: self.active_tools(),
+            recent_errors: self.incidents.list(),
             uptime: self.started.elapsed(),
         };
         let mut worsen = |status: HealthStatus, reason: String| {

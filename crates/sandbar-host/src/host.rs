@@ -12,16 +12,19 @@ use std::{
 use sandbar_core::{Capabilities, Capability, Error, ErrorCode, Result, SessionId};
 use sandbar_runtime::Runtime;
 use sandbar_storage::{OpenedStorage, Storage};
+use tokio::sync::Notify;
 
 use crate::{
     HostConfig,
     data_directory::DataDirectory,
     gate::not_found,
+    incidents::Incidents,
     janitor::Janitor,
     recovery,
     runtime_choice::{OpenedRuntime, boundary, open_runtime},
     session::Session,
     state::StateStore,
+    verb::{Call, Verb},
 };
 
 /// Sessions on this machine. Methods may be called from any task, and run to their end when the caller goes away.
@@ -29,6 +32,14 @@ use crate::{
 pub struct Host {
     inner: Arc<Inner>,
     janitor: Janitor,
+}
+
+/// What a host is built on.
+#[expect(missing_debug_implementations, reason = "closures have nothing to show")]
+pub struct HostParts {
+    pub open_storage: Box<dyn FnOnce() -> Result<OpenedStorage> + Send>,
+    /// Puts something between the host and the runtime its configuration names.
+    pub wrap_runtime: Box<dyn FnOnce(Arc<dyn Runtime>) -> Arc<dyn Runtime> + Send>,
 }
 
 /// What verbs work on.
@@ -44,6 +55,9 @@ pub(crate) struct Inner {
     /// Held while the `host` base is made, so that it is made once.
     pub(crate) host_base: Mutex<()>,
     pub(crate) active_commands: Arc<AtomicU64>,
+    pub(crate) incidents: Incidents,
+    /// Told when a session was made that may be due before the janitor looks again.
+    pub(crate) something_due: Notify,
     pub(crate) started: Instant,
     stopping: AtomicBool,
     _directory: DataDirectory,
@@ -61,16 +75,17 @@ impl Host {
     /// Opens the data directory, finishes or undoes what an earlier host was about to do, and takes over its sessions.
     pub async fn start(config: HostConfig) -> Result<Arc<Self>> {
         let storage = config.storage();
-        Self::start_with(config, move || sandbar_storage::open(&storage)).await
+        let parts = HostParts {
+            open_storage: Box::new(move || sandbar_storage::open(&storage)),
+            wrap_runtime: Box::new(|runtime| runtime),
+        };
+        Self::start_with(config, parts).await
     }
 
-    /// As [`start`](Self::start), over a storage of the caller's own.
-    pub async fn start_with(
-        config: HostConfig,
-        open_storage: impl FnOnce() -> Result<OpenedStorage> + Send + 'static,
-    ) -> Result<Arc<Self>> {
+    /// As [`start`](Self::start), over parts of the caller's own.
+    pub async fn start_with(config: HostConfig, parts: HostParts) -> Result<Arc<Self>> {
         config.validate()?;
-        let inner = blocking(move || Inner::open(config, open_storage)).await?;
+        let inner = blocking(move || Inner::open(config, parts)).await?;
         let janitor = Janitor::start(Arc::clone(&inner));
         Ok(Arc::new(Self { inner, janitor }))
     }
@@ -78,7 +93,7 @@ impl Host {
     /// Refuses new work, ends what runs, lets go of the storage. It deletes nothing.
     pub async fn shutdown(&self) -> Result<()> {
         self.janitor.stop().await;
-        self.run(Inner::close).await
+        self.run(Call::of(Verb::Shutdown), Inner::close).await
     }
 
     /// What this host can do, with reasons for what it cannot.
@@ -121,10 +136,18 @@ impl Host {
     /// Runs a verb to its end on a thread of its own. Dropping the returned future does not stop it.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
+        call: Call,
         work: impl FnOnce(&Arc<Inner>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let inner = Arc::clone(&self.inner);
-        blocking(move || work(&inner)).await
+        blocking(move || {
+            let outcome = work(&inner);
+            if let Err(error) = &outcome {
+                inner.incidents.note(&call, error);
+            }
+            outcome
+        })
+        .await
     }
 }
 
@@ -136,7 +159,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
 }
 
 impl Inner {
-    fn open(config: HostConfig, open_storage: impl FnOnce() -> Result<OpenedStorage>) -> Result<Arc<Self>> {
+    fn open(config: HostConfig, parts: HostParts) -> Result<Arc<Self>> {
         let directory = DataDirectory::open(&config.data_dir)?;
         let state = StateStore::open(&directory.state_database()).map_err(|error| match error.code() {
             ErrorCode::PermissionDenied | ErrorCode::StorageFull => error
@@ -146,7 +169,8 @@ impl Inner {
         })?;
         // Before the storage, so that nothing an earlier host left running holds on to it.
         let OpenedRuntime { runtime, reason: runtime_reason } = open_runtime(&config)?;
-        let opened = open_storage()?;
+        let runtime = (parts.wrap_runtime)(runtime);
+        let opened = (parts.open_storage)()?;
         let inner = Arc::new(Self {
             storage: opened.storage,
             storage_reason: opened.reason,
@@ -156,6 +180,8 @@ impl Inner {
             sessions: Mutex::default(),
             host_base: Mutex::new(()),
             active_commands: Arc::default(),
+            incidents: Incidents::default(),
+            something_due: Notify::new(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             _directory: directory,
@@ -213,8 +239,13 @@ impl Inner {
         Ok(())
     }
 
-    /// The session of this name.
+    /// The session of this name, which is used now.
     pub(crate) fn session(&self, id: &SessionId) -> Result<Arc<Session>> {
+        self.session_unused(id).inspect(|session| session.activity.touch())
+    }
+
+    /// The session of this name, for those whose interest is no use of it.
+    pub(crate) fn session_unused(&self, id: &SessionId) -> Result<Arc<Session>> {
         self.admit()?;
         match self.slots().get(id) {
             Some(Slot::Ready(session)) => Ok(Arc::clone(session)),
@@ -223,6 +254,15 @@ impl Inner {
             }
             None => Err(not_found(id)),
         }
+    }
+
+    /// How many tool calls are under way.
+    pub(crate) fn active_tools(&self) -> u64 {
+        let ready = |slot: &Slot| match slot {
+            Slot::Ready(session) => session.calls.count() as u64,
+            Slot::Reserved => 0,
+        };
+        self.slots().values().map(ready).sum()
     }
 
     /// How many names are taken.
@@ -276,6 +316,8 @@ impl Reservation {
             let session = Session::new(id.clone());
             slots.insert(id, Slot::Ready(session));
         }
+        drop(slots);
+        self.inner.something_due.notify_one();
     }
 }
 

@@ -1,14 +1,24 @@
-//! What happens by itself: sessions whose time is up are destroyed, deletions that failed are tried again.
+//! What happens by itself: sessions whose time is up are destroyed, idle ones are paused, deletions that failed are tried
+//! again, and snapshots are pruned harder when space runs out.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use jiff::Timestamp;
-use sandbar_core::{Result, SessionId, SessionState};
+use sandbar_core::{ErrorCode, Result, SessionId, SessionState};
 use tokio::{sync::Notify, task::JoinHandle};
 
-use crate::host::{Inner, blocking};
+use crate::{
+    host::{Inner, blocking},
+    state::SessionRecord,
+};
 
-/// A task that wakes up now and then. It is stopped and joined before the host lets go.
+/// The least time between two rounds.
+const BREATH: Duration = Duration::from_millis(10);
+
+/// A task that wakes up when something is due, and now and then. It is stopped and joined before the host lets go.
 #[derive(Debug)]
 pub(crate) struct Janitor {
     stop: Arc<Notify>,
@@ -20,16 +30,17 @@ impl Janitor {
         let stop = Arc::new(Notify::new());
         let stopped = Arc::clone(&stop);
         let task = tokio::spawn(async move {
-            let mut interval = tokio::time::interval(inner.config.health_check_interval);
-            interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            let interval = inner.config.health_check_interval;
             loop {
+                let host = Arc::clone(&inner);
+                let next = blocking(move || sweep(&host)).await.unwrap_or_else(|error| {
+                    tracing::warn!(error = error.chain(), "the janitor could not finish its round");
+                    interval
+                });
                 tokio::select! {
                     () = stopped.notified() => return,
-                    _ = interval.tick() => {}
-                }
-                let host = Arc::clone(&inner);
-                if let Err(error) = blocking(move || sweep(&host)).await {
-                    tracing::warn!(error = error.chain(), "the janitor could not finish its round");
+                    () = inner.something_due.notified() => {}
+                    () = tokio::time::sleep(next.clamp(BREATH, interval.max(BREATH))) => {}
                 }
             }
         });
@@ -47,23 +58,76 @@ impl Janitor {
     }
 }
 
-/// Destroys what is due.
-fn sweep(inner: &Arc<Inner>) -> Result<()> {
-    let now = Timestamp::now();
-    let due: Vec<SessionId> = inner
-        .state
-        .sessions()?
-        .into_iter()
-        .filter(|session| {
-            session.state == SessionState::Destroying || session.expires.is_some_and(|expires| expires <= now)
-        })
-        .map(|session| session.id)
-        .collect();
-    for id in due {
-        // One that somebody else destroys in this moment is gone all the same.
-        match inner.destroy(&id) {
-            Ok(()) => tracing::info!(session = %id, "destroyed: its time was up, or it was half destroyed"),
-            Err(error) => tracing::warn!(session = %id, error = error.chain(), "could not destroy a session"),
+/// Does what is due, and says when the next thing may be.
+fn sweep(inner: &Arc<Inner>) -> Result<Duration> {
+    let mut next = inner.config.health_check_interval;
+    for session in inner.state.sessions()? {
+        let (due, later) = what_is_due(inner, &session);
+        match due {
+            Some(Due::Destroy) => destroy(inner, &session.id),
+            Some(Due::Pause) => pause(inner, &session.id),
+            None => {}
+        }
+        next = later.map_or(next, |later| next.min(later));
+    }
+    relieve_pressure(inner)?;
+    Ok(next)
+}
+
+enum Due {
+    Destroy,
+    Pause,
+}
+
+/// What is to be done with a session now, or when it may be.
+fn what_is_due(inner: &Inner, session: &SessionRecord) -> (Option<Due>, Option<Duration>) {
+    if session.state == SessionState::Destroying {
+        return (Some(Due::Destroy), None);
+    }
+    let until_expiry = session.expires.map(|expires| Timestamp::now().duration_until(expires));
+    if until_expiry.is_some_and(|left| !left.is_positive()) {
+        return (Some(Due::Destroy), None);
+    }
+    let until_expiry = until_expiry.and_then(|left| Duration::try_from(left).ok());
+    let idle_limit = session.idle_timeout.filter(|_| session.state == SessionState::Active);
+    let Some((limit, Ok(live))) = idle_limit.map(|limit| (limit, inner.session_unused(&session.id))) else {
+        return (None, until_expiry);
+    };
+    let idle = live.activity.idle_for();
+    if idle >= limit {
+        return (Some(Due::Pause), until_expiry);
+    }
+    let until_idle = limit.saturating_sub(idle);
+    (None, Some(until_expiry.map_or(until_idle, |left| left.min(until_idle))))
+}
+
+fn destroy(inner: &Arc<Inner>, id: &SessionId) {
+    // One that somebody else destroys in this moment is gone all the same.
+    match inner.destroy(id) {
+        Ok(()) => tracing::info!(session = %id, "destroyed: its time was up, or it was half destroyed"),
+        Err(error) => tracing::warn!(session = %id, error = error.chain(), "could not destroy a session"),
+    }
+}
+
+fn pause(inner: &Inner, id: &SessionId) {
+    match inner.pause_when_idle(id) {
+        Ok(true) => tracing::info!(session = %id, "paused: nobody used it"),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(session = %id, error = error.chain(), "could not pause an idle session"),
+    }
+}
+
+/// Prunes harder while the pool is nearly full.
+fn relieve_pressure(inner: &Inner) -> Result<()> {
+    if inner.storage.space()?.used_share() < inner.config.pool_space_warn_threshold {
+        return Ok(());
+    }
+    for session in inner.state.sessions()? {
+        match inner.prune_harder(&session.id) {
+            Ok(()) => {}
+            // It is away, gone, or somebody works on it alone; the next round comes.
+            Err(error) if error.code() != ErrorCode::Internal => {}
+            Err(error) => tracing::warn!(session = %session.id, error = error.chain(), "could not prune"),
         }
     }
     Ok(())

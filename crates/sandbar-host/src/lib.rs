@@ -14,14 +14,16 @@ mod data_directory;
 mod gate;
 mod health;
 mod host;
+mod incidents;
 mod janitor;
 mod recovery;
 mod runtime_choice;
 mod session;
 mod state;
+mod verb;
 
 pub use config::{HostConfig, RuntimeChoice, StorageChoice};
-pub use host::Host;
+pub use host::{Host, HostParts};
 pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
 pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};

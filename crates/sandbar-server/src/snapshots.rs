@@ -1,7 +1,7 @@
 //! Snapshots, rollback and diff.
 
 use connectrpc::{ConnectError, Response, ServiceResult, ServiceStream};
-use sandbar_core::{LaterSnapshots, SessionId, SnapshotName};
+use sandbar_core::{LaterSnapshots, Quiesce, SessionId, SnapshotName};
 use sandbar_proto::v1;
 
 use crate::{
@@ -23,7 +23,7 @@ impl Service {
     ) -> ServiceResult<v1::CreateSnapshotResponse> {
         let id = SessionId::new(request.session_id).map_err(failed)?;
         let name = if request.name.is_empty() { None } else { Some(snapshot_name("name", request.name)?) };
-        let snapshot = self.host.create_snapshot(&id, name).await.map_err(failed_in(&id))?;
+        let snapshot = self.host.create_snapshot(&id, name, Quiesce::WhereNeeded).await.map_err(failed_in(&id))?;
         Response::ok(v1::CreateSnapshotResponse { snapshot: v1::Snapshot::from(snapshot).into(), ..Default::default() })
     }
 

@@ -3,11 +3,14 @@
 use sandbar_core::{BaseName, Result};
 use sandbar_storage::{BaseRecord, ImportProgress, ImportSource, import_base};
 
-use crate::Host;
+use crate::{
+    Host,
+    verb::{Call, Verb},
+};
 
 impl Host {
     pub async fn list_bases(&self) -> Result<Vec<BaseRecord>> {
-        self.run(|inner| inner.storage.bases()).await
+        self.run(Call::of(Verb::ListBases), |inner| inner.storage.bases()).await
     }
 
     /// Makes a base. One that fails leaves nothing behind.
@@ -18,7 +21,8 @@ impl Host {
         progress: impl Fn(ImportProgress) + Send + Sync + 'static,
     ) -> Result<BaseRecord> {
         let (name, source) = (name.clone(), source.clone());
-        self.run(move |inner| {
+        let call = Call::of(Verb::ImportBase).with("base", name.as_str());
+        self.run(call, move |inner| {
             inner.admit()?;
             inner.require_space()?;
             import_base(&*inner.storage, &name, &source, &progress)
@@ -29,6 +33,7 @@ impl Host {
     /// Removes a base no session stands on.
     pub async fn delete_base(&self, name: &BaseName) -> Result<()> {
         let name = name.clone();
-        self.run(move |inner| inner.storage.delete_base(&name)).await
+        let call = Call::of(Verb::DeleteBase).with("base", name.as_str());
+        self.run(call, move |inner| inner.storage.delete_base(&name)).await
     }
 }

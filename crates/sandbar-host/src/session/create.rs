@@ -10,6 +10,7 @@ use crate::{
     Host,
     host::Inner,
     state::{Intent, SessionRecord},
+    verb::{Call, Verb},
 };
 
 /// The base every host has: this machine's own programs.
@@ -17,8 +18,10 @@ const HOST_BASE: &str = "host";
 
 impl Host {
     /// Makes a session. One that fails leaves nothing behind.
-    pub async fn create_session(&self, spec: SessionSpec) -> Result<SessionInfo> {
-        self.run(move |inner| inner.create(&spec)).await
+    pub async fn create_session(&self, mut spec: SessionSpec) -> Result<SessionInfo> {
+        let id = spec.id.get_or_insert_with(SessionId::random);
+        let call = Call::on(id, Verb::CreateSession).with("base", spec.base.as_str());
+        self.run(call, move |inner| inner.create(&spec)).await
     }
 }
 
@@ -47,6 +50,12 @@ impl Inner {
             return Err(error);
         }
         reservation.keep();
+        if self.config.start_boxes_at_once {
+            // A box that cannot start now is tried again by whatever needs it first, which is told why it cannot.
+            if let Err(error) = self.session(&record.id).and_then(|session| session.sandbox(self, &record)) {
+                tracing::warn!(session = %record.id, error = error.chain(), "could not start the box at once");
+            }
+        }
         self.info(record)
     }
 
@@ -70,6 +79,8 @@ impl Inner {
             quota: spec.quota.or(default_quota),
             created,
             expires,
+            idle_timeout: spec.idle_timeout.or(self.config.idle_timeout()),
+            pack: None,
             turns: 0,
             parent: None,
             head: None,

@@ -7,13 +7,14 @@ use crate::{
     gate::Closing,
     host::Inner,
     state::{self, Intent},
+    verb::{Call, Verb},
 };
 
 impl Host {
     /// Ends what runs in the session and removes its volume, snapshots and records. Two callers at once both succeed.
     pub async fn destroy_session(&self, id: &SessionId) -> Result<()> {
-        let id = id.clone();
-        self.run(move |inner| inner.destroy(&id)).await
+        let target = id.clone();
+        self.run(Call::on(id, Verb::DestroySession), move |inner| inner.destroy(&target)).await
     }
 }
 
@@ -22,7 +23,7 @@ impl Inner {
     pub(crate) fn destroy(&self, id: &SessionId) -> Result<()> {
         let session = self.session(id)?;
         let entry = loop {
-            match session.gate.enter_exclusive(Closing::Destroying, self.config.shutdown_timeout) {
+            match session.gate.enter_exclusive(Closing::Destroying, self.config.pause_drain_timeout) {
                 Ok(entry) => break entry,
                 // Somebody else has destroyed it while this caller waited.
                 Err(error) if error.code() == ErrorCode::SessionNotFound => return Ok(()),

@@ -3,17 +3,20 @@
 use sandbar_core::{Change, Result, SessionId, SnapshotName};
 use sandbar_storage::{ForkPoint, diff};
 
-use crate::Host;
+use crate::{
+    Host,
+    verb::{Call, Verb},
+};
 
 impl Host {
     /// Files that differ between two snapshots, or between a snapshot and now. Entries of which only the time differs
     /// are left out.
     pub async fn diff(&self, id: &SessionId, from: &SnapshotName, to: Option<&SnapshotName>) -> Result<Vec<Change>> {
         let (id, from, to) = (id.clone(), from.clone(), to.cloned());
-        self.run(move |inner| {
+        self.run(Call::on(&id, Verb::Diff), move |inner| {
             let session = inner.session(&id)?;
             let _entry = session.gate.enter_shared()?;
-            inner.usable(&id)?;
+            inner.present(&id)?;
             inner.require_snapshot(&id, &from)?;
             if let Some(to) = &to {
                 inner.require_snapshot(&id, to)?;

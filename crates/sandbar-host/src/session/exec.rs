@@ -9,13 +9,19 @@ use sandbar_core::{ExecSpec, Result, SessionId};
 use sandbar_runtime::RunningCommand;
 
 use super::Session;
-use crate::{Host, host::Inner, state::SessionRecord};
+use crate::{
+    Host,
+    host::Inner,
+    state::SessionRecord,
+    verb::{Call, Verb},
+};
 
 impl Host {
     /// Starts a command. Dropping what is returned ends it, with everything it started.
     pub async fn exec(&self, id: &SessionId, spec: ExecSpec) -> Result<RunningCommand> {
-        let id = id.clone();
-        self.run(move |inner| inner.exec(&id, spec)).await
+        let target = id.clone();
+        let call = Call::on(id, Verb::Exec).with("argv", spec.argv.clone());
+        self.run(call, move |inner| inner.exec(&target, spec)).await
     }
 }
 
@@ -25,7 +31,7 @@ impl Inner {
         self.runtime.admit(&spec.resources, None)?;
         let session = self.session(id)?;
         let _entry = session.gate.enter_shared()?;
-        let record = self.usable(id)?;
+        let record = self.active(id)?;
         self.start_command(&session, &record, spec)
     }
 
@@ -43,7 +49,7 @@ impl Inner {
         spec.env = env;
         spec.resources = spec.resources.or(&record.resources).or(&self.config.default_resources);
         let mut command = session.sandbox(self, record)?.exec(spec)?;
-        command.hold(ActiveCommand::count(&self.active_commands));
+        command.hold((ActiveCommand::count(&self.active_commands), session.activity.hold()));
         Ok(command)
     }
 }

@@ -14,42 +14,45 @@ use super::Session;
 use crate::{
     Host,
     host::{Inner, blocking},
+    verb::{Call, Verb},
 };
 
 impl Host {
     /// Opens a file for reading, following links inside the session.
     pub async fn open_file(&self, id: &SessionId, path: &Path) -> Result<(File, FileStat)> {
-        self.with_tree(id, path, SessionTree::open_file).await
+        self.with_tree(Verb::ReadFile, id, path, SessionTree::open_file).await
     }
 
     /// What is at `path`; a link is not followed.
     pub async fn stat(&self, id: &SessionId, path: &Path) -> Result<FileStat> {
-        self.with_tree(id, path, SessionTree::stat).await
+        self.with_tree(Verb::Stat, id, path, SessionTree::stat).await
     }
 
     /// Entries below a directory, `depth` levels of them, sorted by path. Links are not followed.
     pub async fn list_dir(&self, id: &SessionId, path: &Path, depth: u32) -> Result<Vec<FileStat>> {
-        self.with_tree(id, path, move |tree, path| Ok(tree.list(path, depth, usize::MAX)?.entries)).await
+        self.with_tree(Verb::ListDir, id, path, move |tree, path| Ok(tree.list(path, depth, usize::MAX)?.entries)).await
     }
 
     /// Starts writing a file. Nothing is seen of it until it is committed; dropped, it changes nothing.
     pub async fn write_file(&self, id: &SessionId, path: &Path, options: WriteOptions) -> Result<FileWriter> {
         let (id, path) = (id.clone(), absolute(path)?);
-        self.run(move |inner| FileWriter::start(inner, &id, &path, options)).await
+        let call = Call::on(&id, Verb::WriteFile).with("path", path.to_string_lossy());
+        self.run(call, move |inner| FileWriter::start(inner, &id, &path, options)).await
     }
 
     /// Runs `work` on the mounted tree of a session.
     pub(super) async fn with_tree<T: Send + 'static>(
         &self,
+        verb: Verb,
         id: &SessionId,
         path: &Path,
         work: impl FnOnce(&SessionTree, &Path) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (id, path) = (id.clone(), absolute(path)?);
-        self.run(move |inner| {
+        self.run(Call::on(&id, verb), move |inner| {
             let session = inner.session(&id)?;
             let _entry = session.gate.enter_shared()?;
-            inner.usable(&id)?;
+            inner.present(&id)?;
             work(&session.tree(inner)?, &path)
         })
         .await
@@ -71,7 +74,7 @@ impl FileWriter {
     fn start(inner: &Arc<Inner>, id: &SessionId, path: &Path, options: WriteOptions) -> Result<Self> {
         let session = inner.session(id)?;
         let _entry = session.gate.enter_shared()?;
-        inner.usable(id)?;
+        inner.active(id)?;
         let draft = session.tree(inner)?.draft(path, options)?;
         let draft = Arc::new(Mutex::new(Some(draft)));
         session.remember_draft(&draft);
@@ -96,6 +99,7 @@ impl FileWriter {
         blocking(move || {
             let _entry = self.session.gate.enter_shared()?;
             self.inner.admit()?;
+            self.inner.active(&self.session.id)?;
             let Some(draft) = lock(&self.draft).take() else { return Err(taken_away(&self.session.id)) };
             draft.commit()
         })

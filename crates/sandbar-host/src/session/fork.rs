@@ -10,13 +10,17 @@ use crate::{
     Host,
     host::Inner,
     state::{Intent, SessionRecord},
+    verb::{Call, Verb},
 };
 
 impl Host {
     /// Makes copies of a session as it was at a snapshot, or as it is now: all of them, or none. The source is untouched.
     pub async fn fork_session(&self, id: &SessionId, request: ForkRequest) -> Result<Vec<SessionInfo>> {
-        let id = id.clone();
-        self.run(move |inner| inner.fork(&id, &request)).await
+        let target = id.clone();
+        let call = Call::on(id, Verb::ForkSession)
+            .with("from", request.from.as_ref().map(|name| name.to_string()))
+            .with("count", request.count);
+        self.run(call, move |inner| inner.fork(&target, &request)).await
     }
 }
 
@@ -25,7 +29,7 @@ impl Inner {
         let ids = fork_ids(request)?;
         let session = self.session(id)?;
         let _entry = session.gate.enter_shared()?;
-        let source = self.usable(id)?;
+        let source = self.present(id)?;
         if let Some(name) = &request.from {
             self.require_snapshot(id, name)?;
         }
@@ -35,15 +39,18 @@ impl Inner {
         let point = request.from.clone().map_or(ForkPoint::Now, ForkPoint::Snapshot);
         let intent = self.state.intend(&Intent::Create { sessions: ids.clone() })?;
         let order = session.order_storage();
-        let made = records
-            .iter()
-            .try_for_each(|record| self.storage.fork(id, &point, &record.id, record.quota))
-            .and_then(|()| {
-                self.state.transaction(|database| {
-                    records.iter().try_for_each(|record| record.insert(database))?;
-                    intent.clear(database)
-                })
-            });
+        let copy = || records.iter().try_for_each(|record| self.storage.fork(id, &point, &record.id, record.quota));
+        let copied = match &point {
+            ForkPoint::Snapshot(_) => copy(),
+            // Copies of one moment are the same moment.
+            ForkPoint::Now => self.in_one_moment(&session, &source, self.best_quiesce(), copy),
+        };
+        let made = copied.and_then(|()| {
+            self.state.transaction(|database| {
+                records.iter().try_for_each(|record| record.insert(database))?;
+                intent.clear(database)
+            })
+        });
         drop(order);
         if let Err(error) = made {
             let undone = ids.iter().try_for_each(|fork| self.storage.delete(fork));

@@ -4,18 +4,24 @@ use sandbar_core::{
     ByteCount, Error, ErrorCode, Page, PageRequest, Result, SessionFilter, SessionId, SessionInfo, SessionState,
 };
 
-use crate::{Host, host::Inner, state::SessionRecord};
+use crate::{
+    Host,
+    host::Inner,
+    state::SessionRecord,
+    verb::{Call, Verb},
+};
 
 impl Host {
     pub async fn get_session(&self, id: &SessionId) -> Result<SessionInfo> {
-        let id = id.clone();
-        self.run(move |inner| inner.record(&id).and_then(|record| inner.info(record))).await
+        let target = id.clone();
+        let call = Call::on(id, Verb::GetSession);
+        self.run(call, move |inner| inner.record(&target).and_then(|record| inner.info(record))).await
     }
 
     /// Sessions that match, oldest first.
     pub async fn list_sessions(&self, filter: &SessionFilter, page: &PageRequest) -> Result<Page<SessionInfo>> {
         let (filter, page) = (filter.clone(), page.clone());
-        self.run(move |inner| inner.list(&filter, &page)).await
+        self.run(Call::of(Verb::ListSessions), move |inner| inner.list(&filter, &page)).await
     }
 }
 
@@ -57,7 +63,7 @@ impl Inner {
     /// What callers are told of a session.
     pub(super) fn info(&self, record: SessionRecord) -> Result<SessionInfo> {
         let space_used = match record.state {
-            SessionState::Failed | SessionState::Destroying => ByteCount(0),
+            SessionState::Failed | SessionState::Destroying | SessionState::Hibernated => ByteCount(0),
             _ => self.storage.usage(&record.id)?.used,
         };
         Ok(SessionInfo {
@@ -72,6 +78,7 @@ impl Inner {
             labels: record.labels,
             created: record.created,
             expires: record.expires,
+            idle_timeout: record.idle_timeout,
             quota: record.quota,
             parent: record.parent,
         })

@@ -1,5 +1,6 @@
 //! One session, and a file for each thing that can be done with it.
 
+mod activity;
 mod bases;
 mod create;
 mod destroy;
@@ -8,6 +9,7 @@ mod exec;
 mod files;
 mod fork;
 mod list;
+mod pause;
 mod rollback;
 mod root;
 mod snapshot;
@@ -20,6 +22,7 @@ use sandbar_core::{Error, ErrorCode, OwnerMap, Result, SessionId, SessionState};
 use sandbar_runtime::{Sandbox, SandboxSpec};
 use sandbar_storage::{Draft, SessionTree};
 
+use activity::Activity;
 pub use files::FileWriter;
 use files::SharedDraft;
 use root::Root;
@@ -40,7 +43,11 @@ pub(crate) struct Session {
     pub(crate) gate: Arc<Gate>,
     /// Orders calls to the storage that change this volume.
     storage_order: Mutex<()>,
+    /// Held while the box is frozen for a moment, so that nobody else thaws it meanwhile.
+    freezing_order: Mutex<()>,
     live: Mutex<Live>,
+    /// When it was last used.
+    pub(crate) activity: Arc<Activity>,
     /// Tool calls under way.
     pub(crate) calls: ToolCalls,
 }
@@ -61,7 +68,9 @@ impl Session {
             id,
             gate,
             storage_order: Mutex::default(),
+            freezing_order: Mutex::default(),
             live: Mutex::default(),
+            activity: Activity::new(),
             calls: ToolCalls::default(),
         })
     }
@@ -69,6 +78,16 @@ impl Session {
     /// Waits for its turn to change the volume.
     pub(crate) fn order_storage(&self) -> MutexGuard<'_, ()> {
         self.storage_order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for its turn to freeze the box for a moment.
+    fn order_freezing(&self) -> MutexGuard<'_, ()> {
+        self.freezing_order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sandbox, if one runs.
+    fn live_sandbox(&self) -> Option<Arc<dyn Sandbox>> {
+        self.live().sandbox.clone().filter(|sandbox| sandbox.is_alive())
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {
@@ -143,11 +162,25 @@ impl Inner {
         self.state.session(id)?.ok_or_else(|| not_found(id))
     }
 
-    /// The record of a session that can be used.
-    fn usable(&self, id: &SessionId) -> Result<SessionRecord> {
+    /// The record of a session whose clock runs: commands may start, files may change.
+    fn active(&self, id: &SessionId) -> Result<SessionRecord> {
+        let record = self.present(id)?;
+        if record.state == SessionState::Paused {
+            return Err(Error::new(ErrorCode::SessionPaused, format!("session `{id}` is paused"))
+                .with_hint(format!("let it go on with `sandbar resume {id}`")));
+        }
+        Ok(record)
+    }
+
+    /// The record of a session whose volume is here: it may be looked at, snapshotted, rolled back and forked.
+    fn present(&self, id: &SessionId) -> Result<SessionRecord> {
         let record = self.record(id)?;
         match record.state {
             SessionState::Active | SessionState::Paused => Ok(record),
+            SessionState::Hibernated => {
+                Err(Error::new(ErrorCode::SessionPaused, format!("session `{id}` is hibernated"))
+                    .with_hint(format!("bring it back with `sandbar wake {id}`")))
+            }
             SessionState::Failed => {
                 Err(Error::new(ErrorCode::InvalidState, format!("session `{id}` has failed: its volume is gone"))
                     .with_hint(format!("destroy it with `sandbar rm {id}`")))

@@ -2,7 +2,14 @@
 
 use sandbar_core::{LaterSnapshots, Result, SessionId, SessionInfo, SnapshotName};
 
-use crate::{Host, gate::Closing, host::Inner, recovery, state::Intent};
+use crate::{
+    Host,
+    gate::Closing,
+    host::Inner,
+    recovery,
+    state::Intent,
+    verb::{Call, Verb},
+};
 
 impl Host {
     /// Puts a session back to a snapshot. What runs in it is ended first; later snapshots are dropped or kept. The
@@ -14,7 +21,8 @@ impl Host {
         later: LaterSnapshots,
     ) -> Result<SessionInfo> {
         let (id, name) = (id.clone(), name.clone());
-        self.run(move |inner| inner.roll_back(&id, &name, later)).await
+        let call = Call::on(&id, Verb::RollbackSession).with("snapshot", name.as_str());
+        self.run(call, move |inner| inner.roll_back(&id, &name, later)).await
     }
 }
 
@@ -23,8 +31,8 @@ impl Inner {
         let session = self.session(id)?;
         // Checked before anybody is disturbed, and again when nobody else can change it.
         self.require_snapshot(id, name)?;
-        let _entry = session.gate.enter_exclusive(Closing::RollingBack, self.config.shutdown_timeout)?;
-        self.usable(id)?;
+        let _entry = session.gate.enter_exclusive(Closing::RollingBack, self.config.pause_drain_timeout)?;
+        self.present(id)?;
         self.require_snapshot(id, name)?;
         if later == LaterSnapshots::Keep
             && let Some(reason) = self.storage.facts().keep_later.reason()

@@ -1,47 +1,57 @@
 //! Snapshots of a session: by name, and one after every turn.
 
 use jiff::{Timestamp, tz::TimeZone};
-use sandbar_core::{Error, ErrorCode, Result, SessionId, SnapshotInfo, SnapshotKind, SnapshotName};
+use sandbar_core::{Error, ErrorCode, Quiesce, Result, SessionId, SnapshotInfo, SnapshotKind, SnapshotName};
 
 use super::Session;
 use crate::{
     Host,
     host::Inner,
     state::{self, Intent},
+    verb::{Call, Verb},
 };
 
 impl Host {
     /// Takes a snapshot that is never pruned. Without a name it gets one made of the time.
-    pub async fn create_snapshot(&self, id: &SessionId, name: Option<SnapshotName>) -> Result<SnapshotInfo> {
+    pub async fn create_snapshot(
+        &self,
+        id: &SessionId,
+        name: Option<SnapshotName>,
+        quiesce: Quiesce,
+    ) -> Result<SnapshotInfo> {
         let id = id.clone();
-        self.run(move |inner| {
+        let name = name.map_or_else(generated_name, Ok)?;
+        let call = Call::on(&id, Verb::CreateSnapshot).with("snapshot", name.as_str());
+        self.run(call, move |inner| {
             let session = inner.session(&id)?;
             let _entry = session.gate.enter_shared()?;
-            let name = name.map_or_else(generated_name, Ok)?;
-            inner.usable(&id)?;
-            inner.take_snapshot(&session, &name, SnapshotKind::Named, None)
+            inner.present(&id)?;
+            inner.take_snapshot(&session, &name, SnapshotKind::Named, None, quiesce)
         })
         .await
     }
 
     /// Ends a turn: the next number, and a snapshot of that name. Numbers never repeat.
     pub async fn turn_complete(&self, id: &SessionId) -> Result<SnapshotInfo> {
-        let id = id.clone();
-        self.run(move |inner| inner.complete_turn(&id)).await
+        let target = id.clone();
+        self.run(Call::on(id, Verb::TurnComplete), move |inner| inner.complete_turn(&target)).await
     }
 
     /// Oldest first.
     pub async fn list_snapshots(&self, id: &SessionId) -> Result<Vec<SnapshotInfo>> {
-        let id = id.clone();
-        self.run(move |inner| inner.record(&id).and_then(|_| inner.state.snapshots(&id))).await
+        let target = id.clone();
+        let call = Call::on(id, Verb::ListSnapshots);
+        self.run(call, move |inner| inner.record(&target).and_then(|_| inner.state.snapshots(&target))).await
     }
 
     /// Removes a snapshot. Forks made from it stay.
     pub async fn delete_snapshot(&self, id: &SessionId, name: &SnapshotName) -> Result<()> {
         let (id, name) = (id.clone(), name.clone());
-        self.run(move |inner| {
+        let call = Call::on(&id, Verb::DeleteSnapshot).with("snapshot", name.as_str());
+        self.run(call, move |inner| {
             let session = inner.session(&id)?;
             let _entry = session.gate.enter_shared()?;
+            inner.present(&id)?;
             inner.require_snapshot(&id, &name)?;
             inner.remove_snapshot(&session, &name)
         })
@@ -53,11 +63,11 @@ impl Inner {
     fn complete_turn(&self, id: &SessionId) -> Result<SnapshotInfo> {
         let session = self.session(id)?;
         let _entry = session.gate.enter_shared()?;
-        let mut turn = self.usable(id)?.turns;
+        let mut turn = self.active(id)?.turns;
         loop {
             turn += 1;
             let name = SnapshotName::new(format!("{}-{turn:04}", self.config.snapshot_prefix))?;
-            match self.take_snapshot(&session, &name, SnapshotKind::Turn, Some(turn)) {
+            match self.take_snapshot(&session, &name, SnapshotKind::Turn, Some(turn), Quiesce::WhereNeeded) {
                 // Another caller took this number, or somebody has given a snapshot of their own this name.
                 Err(error) if error.code() == ErrorCode::SnapshotExists => {}
                 outcome => return outcome,
@@ -71,10 +81,11 @@ impl Inner {
         name: &SnapshotName,
         kind: SnapshotKind,
         turn: Option<u64>,
+        quiesce: Quiesce,
     ) -> Result<SnapshotInfo> {
         let id = &session.id;
         let order = session.order_storage();
-        let record = self.usable(id)?;
+        let record = self.present(id)?;
         if turn.is_some_and(|turn| turn <= record.turns) || self.find_snapshot(id, name)?.is_some() {
             return Err(Error::new(
                 ErrorCode::SnapshotExists,
@@ -84,7 +95,8 @@ impl Inner {
             .with_hint("choose another name"));
         }
         let intent = self.state.intend(&Intent::Snapshot { session: id.clone(), name: name.clone() })?;
-        let made = self.storage.snapshot(id, name).and_then(|stored| {
+        let stored = self.in_one_moment(session, &record, quiesce, || self.storage.snapshot(id, name));
+        let made = stored.and_then(|stored| {
             let info = SnapshotInfo {
                 name: name.clone(),
                 kind,
@@ -104,7 +116,7 @@ impl Inner {
         match made {
             Ok(info) => {
                 drop(order);
-                self.prune(session);
+                self.prune(session, self.config.max_snapshots_per_session);
                 Ok(info)
             }
             Err(error) => {
@@ -135,10 +147,20 @@ impl Inner {
         })
     }
 
-    /// Removes the oldest turn and tool snapshots beyond the limit. What cannot be removed is reported and tried again
-    /// after the next snapshot.
-    fn prune(&self, session: &Session) {
-        let limit = self.config.max_snapshots_per_session;
+    /// Leaves a session fewer snapshots than it may have, because the pool is nearly full.
+    pub(crate) fn prune_harder(&self, id: &SessionId) -> Result<()> {
+        let session = self.session_unused(id)?;
+        let _entry = session.gate.enter_shared()?;
+        self.present(id)?;
+        let allowed = self.config.max_snapshots_per_session;
+        let left = self.config.pressure_snapshots_per_session;
+        self.prune(&session, if allowed == 0 { left } else { allowed.min(left) });
+        Ok(())
+    }
+
+    /// Removes the oldest turn and tool snapshots beyond the limit; zero is none. What cannot be removed is reported and
+    /// tried again after the next snapshot.
+    fn prune(&self, session: &Session, limit: usize) {
         if limit == 0 {
             return;
         }

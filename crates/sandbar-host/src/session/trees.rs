@@ -15,7 +15,11 @@ use sandbar_storage::{
 };
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use crate::{Host, host::blocking};
+use crate::{
+    Host,
+    host::blocking,
+    verb::{Call, Verb},
+};
 
 /// Bytes handed over at a time, and how many such pieces wait for a slow reader.
 const PIECE: usize = 256 << 10;
@@ -29,10 +33,11 @@ impl Host {
         // Found before anything is sent, so that a path that does not exist is an error and not a broken stream.
         let opened = {
             let (id, path) = (id.clone(), path.clone());
-            self.run(move |inner| {
+            let call = Call::on(&id, Verb::ExportTree).with("path", path.to_string_lossy());
+            self.run(call, move |inner| {
                 let session = inner.session(&id)?;
                 let entry = session.gate.enter_shared()?;
-                inner.usable(&id)?;
+                inner.present(&id)?;
                 let root = session.root(inner)?;
                 let tree = session.tree(inner)?;
                 tree.reach(&path, OFlags::PATH | OFlags::NOFOLLOW)?;
@@ -64,11 +69,12 @@ impl Host {
     /// it, is an error; what came before it stays.
     pub async fn import_tree(&self, id: &SessionId, path: &Path) -> Result<TreeWriter> {
         let (id, path) = (id.clone(), absolute(path)?);
+        let call = Call::on(&id, Verb::ImportTree).with("path", path.to_string_lossy());
         let (entry, root, directory) = self
-            .run(move |inner| {
+            .run(call, move |inner| {
                 let session = inner.session(&id)?;
                 let entry = session.gate.enter_shared()?;
-                inner.usable(&id)?;
+                inner.active(&id)?;
                 let root = session.root(inner)?;
                 Ok((entry, root, session.tree(inner)?.make_directories(&path)?))
             })

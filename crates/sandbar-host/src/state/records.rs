@@ -1,6 +1,6 @@
 //! Rows of sessions and snapshots.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use sandbar_core::{
@@ -24,18 +24,21 @@ pub(crate) struct SessionRecord {
     pub(crate) quota: Option<ByteCount>,
     pub(crate) created: Timestamp,
     pub(crate) expires: Option<Timestamp>,
+    pub(crate) idle_timeout: Option<Duration>,
     /// Turns completed, ever. It never goes back.
     pub(crate) turns: u64,
     pub(crate) parent: Option<(SessionId, Option<SnapshotName>)>,
     /// The snapshot the volume stands on.
     pub(crate) head: Option<SnapshotName>,
+    /// Where its volume lies in the object store, while it is hibernated.
+    pub(crate) pack: Option<String>,
 }
 
 /// The statements that read whole sessions, in the column order of `read_session`.
 const ONE: &str = "SELECT id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot FROM session WHERE id = ?1";
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack FROM session WHERE id = ?1";
 const ALL: &str = "SELECT id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot FROM session ORDER BY created, id";
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack FROM session ORDER BY created, id";
 
 fn time(nanoseconds: i64) -> Result<Timestamp> {
     Timestamp::from_nanosecond(nanoseconds.into())
@@ -67,6 +70,8 @@ fn read_session(row: &Row<'_>) -> Result<SessionRecord> {
         turns: unsigned(row.integer(10)?),
         parent: row.optional_text(11)?.map(SessionId::new).transpose()?.map(|session| (session, parent_snapshot)),
         head: row.optional_text(13)?.map(SnapshotName::new).transpose()?,
+        idle_timeout: row.optional_integer(14)?.map(|millis| Duration::from_millis(unsigned(millis))),
+        pack: row.optional_text(15)?,
     })
 }
 
@@ -74,8 +79,8 @@ impl SessionRecord {
     /// Adds the session, inside a transaction.
     pub(crate) fn insert(&self, database: &mut Database) -> Result<()> {
         let sql = "INSERT INTO session (id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
         let (parent, parent_snapshot) = match &self.parent {
             Some((session, snapshot)) => (Some(session.as_str()), snapshot.as_ref().map(SnapshotName::as_str)),
             None => (None, None),
@@ -95,6 +100,8 @@ impl SessionRecord {
             parent.into(),
             parent_snapshot.into(),
             self.head.as_ref().map(SnapshotName::as_str).into(),
+            self.idle_timeout.map_or(Value::Null, |idle| integer(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX))),
+            self.pack.as_deref().into(),
         ];
         database.execute(sql, &values).map(|_| ())
     }

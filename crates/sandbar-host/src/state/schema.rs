@@ -4,7 +4,7 @@ use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_sqlite::Database;
 
 /// Each step takes a database from the version of its index to the next. Steps are never changed, only added.
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     "
     CREATE TABLE session (
         id TEXT PRIMARY KEY,
@@ -53,6 +53,30 @@ const STEPS: [&str; 2] = [
     CREATE INDEX tool_call_by_age ON tool_call (session, number, size);
     PRAGMA user_version = 2;
 ",
+    "
+    ALTER TABLE session ADD COLUMN idle_timeout INTEGER;
+    ALTER TABLE session ADD COLUMN pack TEXT;
+    CREATE TABLE process (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        session TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+        id TEXT NOT NULL,
+        spec TEXT NOT NULL,
+        state TEXT NOT NULL,
+        UNIQUE (session, id)
+    ) STRICT;
+    CREATE TABLE audit (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        session TEXT NOT NULL,
+        made INTEGER NOT NULL,
+        who TEXT NOT NULL,
+        what TEXT NOT NULL,
+        outcome TEXT NOT NULL,
+        detail TEXT NOT NULL,
+        chain TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX audit_by_session ON audit (session, number);
+    PRAGMA user_version = 3;
+",
 ];
 
 /// Brings the tables up to date. A database from a newer program is refused.
@@ -95,7 +119,9 @@ mod tests {
             assert_eq!(now, i64::try_from(STEPS.len()).ok());
             let kept = database.query_optional("SELECT made FROM intent", &[], |row| row.integer(0)).unwrap();
             assert_eq!(kept, Some(7));
-            database.execute("SELECT number FROM tool_call", &[]).unwrap();
+            for sql in ["SELECT number FROM tool_call", "SELECT number FROM process", "SELECT number FROM audit"] {
+                database.execute(sql, &[]).unwrap();
+            }
         }
     }
 

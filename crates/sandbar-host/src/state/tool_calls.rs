@@ -183,6 +183,8 @@ mod tests {
             quota: None,
             created: Timestamp::now(),
             expires: None,
+            idle_timeout: None,
+            pack: None,
             turns: 0,
             parent: None,
             head: None,

@@ -6,10 +6,10 @@ use std::sync::{
 };
 
 use sandbar_core::{
-    BaseName, ByteCount, Error, ErrorCode, ForkRequest, LaterSnapshots, OwnerMap, Result, RuntimeKind, SessionId,
-    SessionState, SnapshotName, StorageKind,
+    BaseName, ByteCount, Error, ErrorCode, ForkRequest, LaterSnapshots, OwnerMap, Quiesce, Result, RuntimeKind,
+    SessionId, SessionState, SnapshotName, StorageKind,
 };
-use sandbar_host::{Host, HostConfig, RuntimeChoice};
+use sandbar_host::{Host, HostConfig, HostParts, RuntimeChoice};
 use sandbar_storage::{
     BaseRecord, ForkPoint, Mounted, OpenedStorage, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView,
     Usage, VolumeSpec,
@@ -150,7 +150,8 @@ fn with_faults<F: Future<Output = ()>>(case: impl FnOnce(Arc<Host>, Arc<Faulty>)
             ..HostConfig::default()
         };
         let opened = OpenedStorage { storage: Arc::clone(&faulty) as Arc<dyn Storage>, reason: "test".into() };
-        let host = Host::start_with(config, move || Ok(opened)).await.unwrap();
+        let parts = HostParts { open_storage: Box::new(move || Ok(opened)), wrap_runtime: Box::new(|runtime| runtime) };
+        let host = Host::start_with(config, parts).await.unwrap();
         case(Arc::clone(&host), faulty).await;
         host.shutdown().await.unwrap();
     });
@@ -189,11 +190,11 @@ fn a_snapshot_that_fails_leaves_none_and_its_name_is_free() {
         let id = host.create_session(spec("s")).await.unwrap().id;
         for when in [When::Before, When::After] {
             faulty.arm("snapshot", when, 1);
-            host.create_snapshot(&id, Some(snap("x"))).await.unwrap_err();
+            host.create_snapshot(&id, Some(snap("x")), Quiesce::WhereNeeded).await.unwrap_err();
             assert!(host.list_snapshots(&id).await.unwrap().is_empty());
             assert!(faulty.real.snapshots(&id).unwrap().is_empty());
         }
-        host.create_snapshot(&id, Some(snap("x"))).await.unwrap();
+        host.create_snapshot(&id, Some(snap("x")), Quiesce::WhereNeeded).await.unwrap();
         faulty.arm("delete_snapshot", When::Before, 1);
         host.delete_snapshot(&id, &snap("x")).await.unwrap_err();
         assert_eq!(host.list_snapshots(&id).await.unwrap().len(), 1);
@@ -206,7 +207,7 @@ fn a_rollback_that_fails_leaves_the_session_active() {
     with_faults(|host, faulty| async move {
         let id = host.create_session(spec("s")).await.unwrap().id;
         for name in ["one", "two"] {
-            host.create_snapshot(&id, Some(snap(name))).await.unwrap();
+            host.create_snapshot(&id, Some(snap(name)), Quiesce::WhereNeeded).await.unwrap();
         }
         faulty.arm("rollback", When::Before, 1);
         host.rollback_session(&id, &snap("one"), LaterSnapshots::Drop).await.unwrap_err();

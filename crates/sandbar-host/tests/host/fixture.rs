@@ -2,7 +2,7 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sandbar_core::{
-    BaseName, ExecEvent, ExecSpec, RuntimeKind, SessionId, SessionInfo, SessionSpec, SnapshotName, StorageKind,
+    BaseName, ExecEvent, ExecSpec, Quiesce, RuntimeKind, SessionId, SessionInfo, SessionSpec, SnapshotName, StorageKind,
 };
 use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
 use sandbar_storage::archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, EntryKind};
@@ -62,6 +62,18 @@ impl HostFixture {
         drop(old);
         let placeholder = std::mem::replace(&mut self.host, Host::start(config).await.unwrap());
         placeholder.shutdown().await.unwrap();
+    }
+
+    /// Waits until `look` sees something.
+    pub(crate) async fn eventually<T>(&self, what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(seen) = look().await {
+                return seen;
+            }
+            assert!(std::time::Instant::now() < deadline, "waited too long until {what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// A session over the small base of the fixture.
@@ -148,7 +160,7 @@ impl HostFixture {
     }
 
     pub(crate) async fn snapshot(&self, id: &SessionId, name: &str) {
-        self.host.create_snapshot(id, Some(snap(name))).await.unwrap();
+        self.host.create_snapshot(id, Some(snap(name)), Quiesce::WhereNeeded).await.unwrap();
     }
 
     pub(crate) async fn snapshot_names(&self, id: &SessionId) -> Vec<String> {

@@ -8,6 +8,7 @@ mod faults;
 mod files;
 mod fixture;
 mod forks;
+mod pause;
 mod recovery;
 mod sessions;
 mod snapshots;
@@ -77,6 +78,14 @@ on_every_host! {
         a_dropped_writer_changes_nothing,
         a_writer_notices_a_rollback,
         a_tree_goes_out_and_comes_back;
+    pause:
+        a_paused_session_makes_no_progress_and_goes_on_when_resumed,
+        a_paused_session_can_be_looked_at_and_not_changed,
+        a_paused_session_is_rolled_back_forked_and_destroyed,
+        a_pause_waits_for_tools_and_gives_up_in_the_end,
+        an_idle_session_is_paused_by_itself,
+        a_paused_session_is_still_paused_after_a_restart,
+        a_quiesced_snapshot_is_one_moment;
     recovery:
         a_restarted_host_knows_its_sessions,
         what_was_half_made_is_undone_at_start,

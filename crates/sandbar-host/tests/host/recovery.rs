@@ -1,6 +1,6 @@
 use std::pin::Pin;
 
-use sandbar_core::{ErrorCode, LaterSnapshots, SessionState};
+use sandbar_core::{ErrorCode, LaterSnapshots, Quiesce, SessionState};
 use sandbar_sqlite::Database;
 use sandbar_storage::{ForkPoint, VolumeSpec};
 
@@ -111,7 +111,7 @@ pub(crate) fn a_session_without_its_volume_has_failed_and_can_be_destroyed(fixtu
         let id = fixture.session("s").await;
         meanwhile(fixture, |storage, _| storage.delete(&"s".parse().unwrap()).unwrap()).await;
         assert_eq!(fixture.host.get_session(&id).await.unwrap().state, SessionState::Failed);
-        let error = fixture.host.create_snapshot(&id, None).await.unwrap_err();
+        let error = fixture.host.create_snapshot(&id, None, Quiesce::WhereNeeded).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidState);
         fixture.host.destroy_session(&id).await.unwrap();
         fixture.session("s").await;

@@ -92,7 +92,7 @@ pub(crate) fn a_session_with_a_tool_at_work_is_drained_first_and_destroyed_in_th
     fixture: &mut HostFixture,
 ) -> Case<'_> {
     Box::pin(async {
-        let config = HostConfig { shutdown_timeout: Duration::from_millis(200), ..fixture.config.clone() };
+        let config = HostConfig { pause_drain_timeout: Duration::from_millis(200), ..fixture.config.clone() };
         fixture.restart_with(config).await;
         let id = fixture.machine("s").await;
         fixture.snapshot(&id, "s").await;

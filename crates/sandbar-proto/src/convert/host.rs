@@ -20,6 +20,8 @@ impl From<Health> for v1::HealthCheckResponse {
             space_available: health.space_available.get(),
             sessions: health.sessions,
             active_commands: health.active_commands,
+            active_tools: health.active_tools,
+            recent_errors: health.recent_errors,
             uptime: pack_duration(health.uptime),
             ..Default::default()
         }
@@ -43,6 +45,8 @@ impl TryFrom<v1::HealthCheckResponse> for Health {
             space_available: ByteCount(wire.space_available),
             sessions: wire.sessions,
             active_commands: wire.active_commands,
+            active_tools: wire.active_tools,
+            recent_errors: wire.recent_errors,
             uptime: unpack_duration("uptime", wire.uptime)?.unwrap_or_default(),
         })
     }
@@ -114,6 +118,8 @@ mod tests {
                 space_available: ByteCount(3),
                 sessions: 2,
                 active_commands: 1,
+                active_tools: 4,
+                recent_errors: vec!["a while ago".into()],
                 uptime: Duration::from_secs(9),
             };
             assert_eq!(Health::try_from(v1::HealthCheckResponse::from(sent.clone())).unwrap(), sent);

@@ -14,6 +14,7 @@ impl From<SessionState> for v1::SessionState {
             SessionState::Creating => Self::Creating,
             SessionState::Active => Self::Active,
             SessionState::Paused => Self::Paused,
+            SessionState::Hibernated => Self::Hibernated,
             SessionState::Destroying => Self::Destroying,
             SessionState::Failed => Self::Failed,
         }
@@ -27,6 +28,7 @@ fn unpack_state(state: v1::SessionState) -> Option<SessionState> {
         v1::SessionState::SESSION_STATE_CREATING => Some(SessionState::Creating),
         v1::SessionState::SESSION_STATE_ACTIVE => Some(SessionState::Active),
         v1::SessionState::SESSION_STATE_PAUSED => Some(SessionState::Paused),
+        v1::SessionState::SESSION_STATE_HIBERNATED => Some(SessionState::Hibernated),
         v1::SessionState::SESSION_STATE_DESTROYING => Some(SessionState::Destroying),
         v1::SessionState::SESSION_STATE_FAILED => Some(SessionState::Failed),
     }
@@ -74,6 +76,7 @@ impl From<SessionInfo> for v1::Session {
             container_runtime: session.runtime.as_str().to_owned(),
             created: pack_time(session.created),
             expires: session.expires.map_or_else(Default::default, pack_time),
+            idle_timeout: session.idle_timeout.map_or_else(Default::default, pack_duration),
             quota: session.quota.map(ByteCount::get),
             space_used: session.space_used.get(),
             turn_count: session.turn_count,
@@ -104,6 +107,7 @@ impl TryFrom<v1::Session> for SessionInfo {
             runtime: wire.container_runtime.parse()?,
             created: unpack_time("created", wire.created)?,
             expires: unpack_optional_time("expires", wire.expires)?,
+            idle_timeout: unpack_duration("idle_timeout", wire.idle_timeout)?,
             quota: wire.quota.map(ByteCount),
             space_used: ByteCount(wire.space_used),
             turn_count: wire.turn_count,
@@ -137,6 +141,7 @@ impl From<SessionSpec> for v1::CreateSessionRequest {
             network: network.into(),
             env: spec.env,
             timeout: spec.time_to_live.map_or_else(Default::default, pack_duration),
+            idle_timeout: spec.idle_timeout.map_or_else(Default::default, pack_duration),
             ..Default::default()
         }
     }
@@ -163,6 +168,7 @@ impl TryFrom<v1::CreateSessionRequest> for SessionSpec {
             network,
             env: wire.env,
             time_to_live: unpack_duration("timeout", wire.timeout)?,
+            idle_timeout: unpack_duration("idle_timeout", wire.idle_timeout)?,
         };
         spec.validate()?;
         Ok(spec)
@@ -260,6 +266,7 @@ mod tests {
             runtime: RuntimeKind::None,
             created: Timestamp::new(1_700_000_000, 123_456_789).unwrap(),
             expires: Some(Timestamp::new(1_800_000_000, 0).unwrap()),
+            idle_timeout: Some(Duration::from_secs(90)),
             quota: Some(ByteCount::gib(2)),
             space_used: ByteCount(17),
             turn_count: 4,
@@ -292,6 +299,7 @@ mod tests {
         spec.network = Some(NetworkAccess::Full);
         spec.env.insert("A".into(), "1".into());
         spec.time_to_live = Some(Duration::from_mins(1));
+        spec.idle_timeout = Some(Duration::from_secs(7));
         assert_eq!(SessionSpec::try_from(v1::CreateSessionRequest::from(spec.clone())).unwrap(), spec);
     }
 

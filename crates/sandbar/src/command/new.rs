@@ -23,10 +23,11 @@ pub(crate) struct SandboxOptions {
     memory: Option<ByteCount>,
     network: Option<NetworkAccess>,
     ttl: Option<Duration>,
+    idle: Option<Duration>,
 }
 
 impl SandboxOptions {
-    pub(crate) fn define() -> [Arg; 8] {
+    pub(crate) fn define() -> [Arg; 9] {
         [
             option("base", "NAME", "The base to start from; `sandbar base ls` lists them")
                 .default_value("host")
@@ -40,6 +41,8 @@ impl SandboxOptions {
             option("network", "ACCESS", "What it may reach: none or full. A wish the runtime cannot keep is refused")
                 .value_parser(parse::word::<NetworkAccess>),
             option("ttl", "TIME", "Destroy it by itself after this time: 30m, 1h").value_parser(parse::duration),
+            option("idle", "TIME", "Pause it by itself when nobody used it for this time")
+                .value_parser(parse::duration),
         ]
     }
 
@@ -53,6 +56,7 @@ impl SandboxOptions {
             memory: optional(matches, "memory"),
             network: optional(matches, "network"),
             ttl: optional(matches, "ttl"),
+            idle: optional(matches, "idle"),
         })
     }
 
@@ -66,6 +70,7 @@ impl SandboxOptions {
             network: self.network,
             env: self.env.into_iter().collect(),
             time_to_live: self.ttl,
+            idle_timeout: self.idle,
         }
     }
 }

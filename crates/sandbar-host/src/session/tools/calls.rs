@@ -90,6 +90,11 @@ impl ToolCalls {
         !under_way.is_empty()
     }
 
+    /// How many are under way.
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.under_way).len()
+    }
+
     /// Waits until nothing is under way. Nothing new may come meanwhile.
     pub(crate) async fn drained(&self) {
         self.tasks.close();

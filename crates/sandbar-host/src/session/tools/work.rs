@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use jiff::{Timestamp, tz::TimeZone};
 use sandbar_core::{
-    Error, ErrorCode, Resources, Result, SessionState, SnapshotKind, SnapshotName, ToolCallId, ToolProgress,
-    ToolResponse,
+    ErrorCode, Quiesce, Resources, Result, SnapshotKind, SnapshotName, ToolCallId, ToolProgress, ToolResponse,
 };
 use sandbar_tools::{PreparedCall, ToolContext};
 use tokio::sync::mpsc;
@@ -109,11 +108,7 @@ impl Begun {
     ) -> Result<Self> {
         inner.admit()?;
         let entry = session.gate.enter_shared()?;
-        let record = inner.usable(&session.id)?;
-        if record.state == SessionState::Paused {
-            return Err(Error::new(ErrorCode::SessionPaused, format!("session `{}` is paused", session.id))
-                .with_hint("resume it first"));
-        }
+        let record = inner.active(&session.id)?;
         let tree = session.tree(inner)?;
         let resources = resources.or(&record.resources).or(&inner.config.default_resources);
         let runner = SessionRunner { inner: Arc::clone(inner), session: Arc::clone(session), record: Arc::new(record) };
@@ -148,7 +143,7 @@ fn with_snapshot(inner: &Inner, session: &Session, call: &ToolCallId, mut respon
 fn take_snapshot(inner: &Inner, session: &Session, call: &ToolCallId) -> Result<SnapshotName> {
     loop {
         let name = snapshot_name(call, Timestamp::now())?;
-        match inner.take_snapshot(session, &name, SnapshotKind::Tool, None) {
+        match inner.take_snapshot(session, &name, SnapshotKind::Tool, None, Quiesce::WhereNeeded) {
             // Another call with much the same name, in the same microsecond.
             Err(error) if error.code() == ErrorCode::SnapshotExists => {}
             outcome => return outcome.map(|snapshot| snapshot.name),

@@ -1,0 +1,153 @@
+//! Stopping the clock of a session, and starting it again.
+
+use sandbar_core::{Error, ErrorCode, Quiesce, Result, SessionId, SessionInfo, SessionState};
+
+use super::Session;
+use crate::{
+    Host,
+    gate::Closing,
+    host::Inner,
+    state::SessionRecord,
+    verb::{Call, Verb},
+};
+
+impl Host {
+    /// Freezes everything that runs in a session, once its tool calls are done. Nothing is ended: what runs goes on where
+    /// it was when the session is resumed.
+    pub async fn pause_session(&self, id: &SessionId) -> Result<SessionInfo> {
+        let target = id.clone();
+        self.run(Call::on(id, Verb::PauseSession), move |inner| inner.pause(&target)).await
+    }
+
+    /// Lets a paused session go on.
+    pub async fn resume_session(&self, id: &SessionId) -> Result<SessionInfo> {
+        let target = id.clone();
+        self.run(Call::on(id, Verb::ResumeSession), move |inner| inner.resume(&target)).await
+    }
+}
+
+impl Inner {
+    fn pause(&self, id: &SessionId) -> Result<SessionInfo> {
+        let session = self.session(id)?;
+        // Before anybody is disturbed, and again when nobody else can change it.
+        self.active(id)?;
+        self.require_pause()?;
+        let _entry = session.gate.enter_exclusive(Closing::Pausing, self.config.pause_drain_timeout)?;
+        let record = self.active(id)?;
+        self.freeze(&session)?;
+        self.info(SessionRecord { state: SessionState::Paused, ..record })
+    }
+
+    /// Pauses a session nobody has used for its idle time. `false`: somebody uses it.
+    pub(crate) fn pause_when_idle(&self, id: &SessionId) -> Result<bool> {
+        let session = self.session_unused(id)?;
+        let is_idle = |record: &SessionRecord| {
+            record.state == SessionState::Active
+                && record.idle_timeout.is_some_and(|limit| session.activity.idle_for() >= limit)
+        };
+        if !is_idle(&self.record(id)?) {
+            return Ok(false);
+        }
+        self.require_pause()?;
+        let Ok(_entry) = session.gate.enter_exclusive(Closing::Pausing, std::time::Duration::ZERO) else {
+            return Ok(false);
+        };
+        if !is_idle(&self.record(id)?) {
+            return Ok(false);
+        }
+        self.freeze(&session)?;
+        Ok(true)
+    }
+
+    /// Freezes a session the caller has to itself, and remembers that.
+    fn freeze(&self, session: &Session) -> Result<()> {
+        let sandbox = session.live_sandbox();
+        if let Some(sandbox) = &sandbox {
+            sandbox.freeze()?;
+        }
+        self.state.set_state(&session.id, SessionState::Paused).inspect_err(|_| {
+            if let Some(Err(error)) = sandbox.map(|sandbox| sandbox.thaw()) {
+                tracing::error!(session = %session.id, error = error.chain(), "could not thaw a session that was not paused");
+            }
+        })
+    }
+
+    fn resume(&self, id: &SessionId) -> Result<SessionInfo> {
+        let session = self.session(id)?;
+        self.paused(id)?;
+        let _entry = session.gate.enter_exclusive(Closing::Pausing, self.config.pause_drain_timeout)?;
+        let record = self.paused(id)?;
+        let sandbox = session.live_sandbox();
+        if let Some(sandbox) = &sandbox {
+            sandbox.thaw()?;
+        }
+        self.state.set_state(id, SessionState::Active).inspect_err(|_| {
+            if let Some(Err(error)) = sandbox.map(|sandbox| sandbox.freeze()) {
+                tracing::error!(session = %id, error = error.chain(), "could not freeze a session that was not resumed");
+            }
+        })?;
+        self.info(SessionRecord { state: SessionState::Active, ..record })
+    }
+
+    /// The record of a session that is paused.
+    fn paused(&self, id: &SessionId) -> Result<SessionRecord> {
+        let record = self.record(id)?;
+        if record.state == SessionState::Paused {
+            return Ok(record);
+        }
+        let error = Error::new(ErrorCode::InvalidState, format!("session `{id}` is {}, not paused", record.state));
+        Err(match record.state {
+            SessionState::Hibernated => error.with_hint(format!("bring it back with `sandbar wake {id}`")),
+            _ => error,
+        })
+    }
+
+    /// Refuses where nothing can be frozen.
+    fn require_pause(&self) -> Result<()> {
+        match self.runtime.facts().pause.reason() {
+            None => Ok(()),
+            Some(reason) => {
+                Err(Error::new(ErrorCode::InvalidState, format!("sessions cannot be paused here: {reason}"))
+                    .with_hint("see the capability `pause`"))
+            }
+        }
+    }
+
+    /// Freezes where that is possible.
+    pub(super) fn best_quiesce(&self) -> Quiesce {
+        if self.require_pause().is_ok() { Quiesce::Always } else { Quiesce::WhereNeeded }
+    }
+
+    /// Takes a copy of the volume: with the box frozen where that was asked for, or where the storage copies file by file
+    /// and would otherwise mix several moments.
+    pub(super) fn in_one_moment<T>(
+        &self,
+        session: &Session,
+        record: &SessionRecord,
+        quiesce: Quiesce,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let needed = self.storage.facts().constant_time_snapshots.reason().is_some();
+        match quiesce {
+            Quiesce::Always => self.quiesced(session, record, work),
+            Quiesce::WhereNeeded if needed && self.require_pause().is_ok() => self.quiesced(session, record, work),
+            Quiesce::WhereNeeded => work(),
+        }
+    }
+
+    /// Runs `work` while nothing in the session runs, so that it sees one moment. A session without a sandbox, or one that
+    /// is frozen already, needs nothing for that.
+    fn quiesced<T>(&self, session: &Session, record: &SessionRecord, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let sandbox = session.live_sandbox().filter(|_| record.state == SessionState::Active);
+        let Some(sandbox) = sandbox else { return work() };
+        self.require_pause()?;
+        let _turn = session.order_freezing();
+        sandbox.freeze()?;
+        let outcome = work();
+        // What was done is done, whatever becomes of the thaw.
+        if let Err(error) = sandbox.thaw() {
+            tracing::error!(session = %session.id, error = error.chain(), "could not thaw a session");
+        }
+        outcome
+    }
+}

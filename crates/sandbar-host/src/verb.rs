@@ -1,0 +1,85 @@
+//! What can be asked of a host, by name: for the audit log, the metrics and the spans.
+
+use sandbar_core::SessionId;
+use serde_json::{Map, Value};
+
+macro_rules! verbs {
+    ($($name:ident $text:literal $record:ident,)*) => {
+        /// Something a host is asked to do. The names are those of the wire API.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum Verb {
+            $($name,)*
+        }
+
+        impl Verb {
+            pub(crate) const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+
+            /// Whether it changes something or runs something, and so belongs into the audit log.
+            pub(crate) const fn is_audited(self) -> bool {
+                match self {
+                    $(Self::$name => verbs!(@$record),)*
+                }
+            }
+        }
+    };
+    (@audited) => { true };
+    (@silent) => { false };
+}
+
+verbs! {
+    CreateSession "create_session" audited,
+    GetSession "get_session" silent,
+    ListSessions "list_sessions" silent,
+    DestroySession "destroy_session" audited,
+    ForkSession "fork_session" audited,
+    PauseSession "pause_session" audited,
+    ResumeSession "resume_session" audited,
+    TurnComplete "turn_complete" audited,
+    CreateSnapshot "create_snapshot" audited,
+    ListSnapshots "list_snapshots" silent,
+    DeleteSnapshot "delete_snapshot" audited,
+    RollbackSession "rollback_session" audited,
+    Diff "diff" silent,
+    Exec "exec" audited,
+    ReadFile "read_file" silent,
+    WriteFile "write_file" audited,
+    Stat "stat" silent,
+    ListDir "list_dir" silent,
+    ExportTree "export_tree" audited,
+    ImportTree "import_tree" audited,
+    ListBases "list_bases" silent,
+    ImportBase "import_base" audited,
+    DeleteBase "delete_base" audited,
+    HealthCheck "health_check" silent,
+    Shutdown "shutdown" audited,
+}
+
+/// A verb with what it is asked of, and what people will want to know about it later.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) verb: Verb,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) detail: Map<String, Value>,
+}
+
+impl Call {
+    /// A call to the host itself.
+    pub(crate) fn of(verb: Verb) -> Self {
+        Self { verb, session: None, detail: Map::new() }
+    }
+
+    /// A call to a session.
+    pub(crate) fn on(session: &SessionId, verb: Verb) -> Self {
+        Self { session: Some(session.clone()), ..Self::of(verb) }
+    }
+
+    /// Adds a detail. Never a secret: no environment, no file content.
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.detail.insert(key.to_owned(), value.into());
+        self
+    }
+}
