@@ -7,11 +7,13 @@
 
 mod bait;
 mod condition;
+mod floor;
 mod image;
 pub mod measure;
 mod namespace;
 mod owners;
 mod pty;
+pub mod raw_storage;
 mod server;
 mod skip;
 mod storage_fixture;
@@ -20,6 +22,7 @@ mod zfs_pool;
 
 pub use bait::{Bait, HostState, Intruder};
 pub use condition::eventually;
+pub use floor::Floor;
 pub use image::{FileSystem, Image};
 pub use namespace::private_mounts;
 pub use owners::owner_map;
