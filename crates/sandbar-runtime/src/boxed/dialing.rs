@@ -8,13 +8,16 @@ use tokio::time::Instant;
 use super::BoxSandbox;
 use crate::{Dialed, protocol::Request};
 
+/// More than anybody waits, and no more than a clock can hold.
+const LONGEST: Duration = Duration::from_hours(24);
+
 /// On a thread that may block, inside a tokio runtime.
 pub(super) fn dial(sandbox: &BoxSandbox, port: u16, patience: Duration) -> Result<Dialed> {
     if port == 0 {
         return Err(Error::invalid("port", "there is no port 0").with_hint("use a number between 1 and 65535"));
     }
     let failed = |error: io::Error| Error::io(format!("connect to port {port} of the sandbox"), error);
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + patience.min(LONGEST);
     let link = &sandbox.link;
     let turn = link.turn_to_dial(deadline)?;
     let (mut pipes, answered) = {

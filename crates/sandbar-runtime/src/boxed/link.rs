@@ -114,7 +114,7 @@ impl InitLink {
         let state = Arc::new(Mutex::new(State::default()));
         let (gone_sender, gone) = watch::channel(false);
         tokio::spawn(listen(readable, Arc::clone(&state), gone_sender));
-        let orders = Mutex::new(Connection::new(orders.into()));
+        let orders = Mutex::new(Connection::to_box(orders.into()));
         Ok(Self {
             orders,
             events: Mutex::new(Arc::new(events)),
@@ -284,7 +284,7 @@ impl InitLink {
         lock(&self.state).held_back = Some(Vec::new());
         let outcome = self.settle().and_then(|()| self.hand_over(transfer));
         let outcome = outcome.and_then(|socket| {
-            *orders = Connection::new(socket.into());
+            *orders = Connection::to_box(socket.into());
             self.settle()
         });
         let held_back = lock(&self.state).held_back.take().unwrap_or_default();
@@ -351,7 +351,7 @@ fn wait_for_report(report: oneshot::Receiver<u64>) -> Result<u64> {
 pub(crate) fn wait_until_ready([_, events]: &[UnixStream; 2]) -> Result<()> {
     let failed = |error: io::Error| Error::io("set up the sandbox", error);
     events.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    let mut connection = Connection::new(events.try_clone().map_err(failed)?.into());
+    let mut connection = Connection::to_box(events.try_clone().map_err(failed)?.into());
     let body = connection.wait().map_err(failed)?;
     let body = body.ok_or_else(|| Error::internal("the sandbox ended while it was set up"))?;
     match Event::decode(&body).map_err(failed)? {
@@ -373,7 +373,7 @@ impl Drop for InitLink {
 /// Hands events to those who wait for them until init is gone.
 async fn listen(mut socket: AsyncFd<OwnedFd>, state: Arc<Mutex<State>>, gone: watch::Sender<bool>) {
     // Kept when the box moves: a frame may begin before and end after.
-    let mut incoming = Incoming::default();
+    let mut incoming = Incoming::from_box();
     loop {
         let next = match hear(&socket, &mut incoming, &state).await {
             Ok(()) => next_socket(&state).await,
