@@ -48,7 +48,7 @@ impl CommandStreams {
         }
     }
 
-    /// The two pipes of a connection into the box; `number` is a free one.
+    /// The pipes of a connection into the box; `number` is a free one.
     pub(super) fn for_connection(&self, number: u64) -> io::Result<ConnectionPipes> {
         match self {
             Self::Passed => ConnectionPipes::passed(),
