@@ -131,10 +131,32 @@ async fn exported(fixture: &HostFixture, id: &SessionId, path: &str) -> Entries 
     found
 }
 
+/// Writes until there is no room left, which is soon in a session with a quota.
+async fn fill_up(fixture: &HostFixture, id: &SessionId) {
+    let mut noise = blake3::Hasher::new().finalize_xof();
+    for round in 0..50 {
+        let mut piece = vec![0; 1 << 20];
+        noise.fill(&mut piece);
+        let path = format!("/workspace/noise-{round}");
+        let mut writer = fixture.host.write_file(id, path.as_ref(), WriteOptions::default()).await.unwrap();
+        let written = match writer.write(piece.into()).await {
+            Ok(()) => writer.commit().await.map(|_| ()),
+            failed => failed,
+        };
+        if let Err(error) = written {
+            assert_eq!(error.code(), ErrorCode::StorageFull, "{}", error.chain());
+            return;
+        }
+    }
+    panic!("the quota did not come back");
+}
+
 pub(crate) fn a_hibernated_session_comes_back_as_it_was(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let mut wanted = spec("s");
         wanted.labels.insert("kept".into(), "yes".into());
+        let limited = fixture.host.capabilities().quota.reason().is_none();
+        wanted.quota = limited.then_some(ByteCount::mib(8));
         let id = fixture.make(wanted).await.id;
         let mut writer = fixture.host.import_tree(&id, "/workspace".as_ref()).await.unwrap();
         writer.write(everything().into()).await.unwrap();
@@ -179,6 +201,9 @@ pub(crate) fn a_hibernated_session_comes_back_as_it_was(fixture: &mut HostFixtur
         hibernate(fixture, &id).await;
         wake(fixture, &id).await;
         assert_eq!(fixture.read(&id, "all/same-file").await.as_deref(), Some("content"));
+        if limited {
+            fill_up(fixture, &id).await;
+        }
     })
 }
 
@@ -314,10 +339,13 @@ pub(crate) fn a_failure_on_the_way_changes_nothing(fixture: &mut HostFixture) ->
             let mut bad = good.clone();
             bad[good.len() / 2] ^= 0x55;
             fs::write(&file, bad).unwrap();
-            fixture.host.wake_session(&id).await.unwrap_err();
+            let damaged = fixture.host.wake_session(&id).await.unwrap_err();
             fs::remove_file(&file).unwrap();
             let missing = fixture.host.wake_session(&id).await.unwrap_err();
-            assert_eq!(missing.code(), ErrorCode::FileNotFound, "{}", missing.chain());
+            for error in [damaged, missing] {
+                assert_eq!(error.code(), ErrorCode::InvalidState, "{}", error.chain());
+                assert!(error.hint().unwrap().contains("sandbar rm s"), "{}", error.chain());
+            }
             assert_eq!(state(fixture, &id).await, SessionState::Hibernated);
             fs::write(&file, good).unwrap();
         }
