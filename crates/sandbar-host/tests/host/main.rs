@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+mod audit;
 mod bad_input;
 mod commands;
 mod faults;
@@ -86,6 +87,12 @@ on_every_host! {
         an_idle_session_is_paused_by_itself,
         a_paused_session_is_still_paused_after_a_restart,
         a_quiesced_snapshot_is_one_moment;
+    audit:
+        what_happened_is_in_the_log_in_order_with_who_and_outcome,
+        the_log_survives_the_session_and_its_successor_goes_on,
+        tool_calls_are_in_the_log_and_no_secret_is,
+        what_the_host_does_by_itself_is_in_the_log,
+        metrics_count_what_was_done;
     recovery:
         a_restarted_host_knows_its_sessions,
         what_was_half_made_is_undone_at_start,
