@@ -47,7 +47,9 @@ verbs! {
     RollbackSession "rollback_session" audited,
     Diff "diff" silent,
     Exec "exec" audited,
+    ExecuteTool "execute_tool" audited,
     ReadFile "read_file" silent,
+    BeginWriteFile "begin_write_file" silent,
     WriteFile "write_file" audited,
     Stat "stat" silent,
     ListDir "list_dir" silent,
@@ -56,6 +58,8 @@ verbs! {
     ListBases "list_bases" silent,
     ImportBase "import_base" audited,
     DeleteBase "delete_base" audited,
+    Audit "audit" silent,
+    VerifyAudit "verify_audit" silent,
     HealthCheck "health_check" silent,
     Shutdown "shutdown" audited,
 }
