@@ -1,0 +1,333 @@
+//! One run: who exists, who holds what, and whose turn it is.
+
+use std::{
+    any::Any,
+    collections::HashMap,
+    fmt::Write,
+    panic::Location,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use crate::{
+    current::Current,
+    explorer::{Choice, ChoiceKind, Explorer, ThreadId},
+    pending::{Address, Pending},
+    schedule::Schedule,
+};
+
+/// A run that takes more steps is taken for one that never ends.
+const MOST_STEPS: usize = 20_000;
+
+/// One run of the code under test.
+pub(crate) struct Run {
+    state: Mutex<State>,
+}
+
+/// What is left of a run.
+pub(crate) struct Ended {
+    pub(crate) explorer: Box<dyn Explorer>,
+    pub(crate) failure: Option<String>,
+    pub(crate) schedule: Schedule,
+    pub(crate) steps: Vec<String>,
+}
+
+pub(crate) struct State {
+    pub(crate) threads: Vec<Thread>,
+    /// Whose turn it is. Everybody else waits.
+    pub(crate) running: ThreadId,
+    /// It only came to know the end of another thread: picking somebody else now interrupts nobody.
+    joined: bool,
+    /// Who holds which lock.
+    owners: HashMap<Address, ThreadId>,
+    /// How much time has passed.
+    pub(crate) clock: Duration,
+    /// Taken out when the run is over.
+    explorer: Option<Box<dyn Explorer>>,
+    schedule: Schedule,
+    steps: Vec<Step>,
+    /// From then on every thread unwinds.
+    failure: Option<String>,
+    pub(crate) handles: Vec<JoinHandle<()>>,
+}
+
+pub(crate) struct Thread {
+    pub(crate) pending: Pending,
+    at: &'static Location<'static>,
+    /// Notified when it is the thread's turn, or the run is given up.
+    pub(crate) turn: Arc<Condvar>,
+    /// It has not done anything yet that others see.
+    fresh: bool,
+    /// Its last wait ended because its patience did.
+    pub(crate) timed_out: bool,
+}
+
+struct Step {
+    thread: ThreadId,
+    what: Pending,
+    timed_out: bool,
+    at: &'static Location<'static>,
+}
+
+/// Runs `body` and all threads it starts, to the end of the last of them.
+pub(crate) fn execute(explorer: Box<dyn Explorer>, body: &dyn Fn()) -> Ended {
+    let run = Arc::new(Run { state: Mutex::new(State::new(explorer)) });
+    run.lock().add_thread(Location::caller());
+    Current::new(Arc::clone(&run), 0).run_to_the_end(body);
+    // Threads start threads; whoever started one has put it here before ending.
+    loop {
+        let Some(handle) = run.lock().handles.pop() else { break };
+        if let Err(panic) = handle.join() {
+            std::panic::resume_unwind(panic);
+        }
+    }
+    run.lock().end()
+}
+
+impl Run {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn new(explorer: Box<dyn Explorer>) -> Self {
+        Self {
+            threads: Vec::new(),
+            running: 0,
+            joined: false,
+            owners: HashMap::new(),
+            clock: Duration::ZERO,
+            explorer: Some(explorer),
+            schedule: Schedule::default(),
+            steps: Vec::new(),
+            failure: None,
+            handles: Vec::new(),
+        }
+    }
+
+    fn end(&mut self) -> Ended {
+        let Some(explorer) = self.explorer.take() else { unreachable!("a run ends once") };
+        Ended {
+            explorer,
+            failure: self.failure.take(),
+            schedule: std::mem::take(&mut self.schedule),
+            steps: self.steps.drain(..).map(Step::describe).collect(),
+        }
+    }
+
+    fn add_thread(&mut self, at: &'static Location<'static>) -> ThreadId {
+        let (pending, turn) = (Pending::Step("starts"), Arc::new(Condvar::new()));
+        self.threads.push(Thread { pending, at, turn, fresh: true, timed_out: false });
+        self.threads.len() - 1
+    }
+
+    pub(crate) fn spawn(&mut self, parent: ThreadId, at: &'static Location<'static>) -> ThreadId {
+        // From now on there is somebody who could have gone on instead.
+        self.threads[parent].fresh = false;
+        self.add_thread(at)
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Gives the run up: whoever waits is told, and unwinds.
+    pub(crate) fn fail(&mut self, what: String) {
+        self.failure.get_or_insert(what);
+        for thread in &self.threads {
+            thread.turn.notify_all();
+        }
+    }
+
+    /// Notes what a thread is about to do, and decides who goes on.
+    pub(crate) fn announce(&mut self, id: ThreadId, pending: Pending, at: &'static Location<'static>) {
+        let thread = &mut self.threads[id];
+        (thread.pending, thread.at) = (pending, at);
+        // Nobody sees what a thread does before its first step, so picking it includes that step where it is possible.
+        let first = std::mem::take(&mut thread.fresh);
+        if first && pending != Pending::Done && self.can_go_on(id) {
+            self.go_on(id);
+        } else {
+            self.decide();
+        }
+    }
+
+    /// Decides who goes on.
+    fn decide(&mut self) {
+        while !self.has_failed() {
+            // Nobody sees that a thread has come to know the end of another; its next step is what has to be decided.
+            if let Some(joining) = (0..self.threads.len()).find(|&id| self.can_join(id)) {
+                self.joined = true;
+                return self.go_on(joining);
+            }
+            let choices = self.choices();
+            self.joined = false;
+            if choices.is_empty() {
+                if self.threads.iter().any(|thread| thread.pending != Pending::Done) {
+                    let what = self.describe_deadlock();
+                    self.fail(what);
+                }
+                return;
+            }
+            let Some(choice) = self.choose(&choices) else { return };
+            if choice.kind == ChoiceKind::TimeOut {
+                self.time_out(choice.thread);
+            } else {
+                return self.go_on(choice.thread);
+            }
+        }
+    }
+
+    fn choose(&mut self, choices: &[Choice]) -> Option<Choice> {
+        if let [only] = choices {
+            return Some(*only);
+        }
+        match self.explorer.as_mut()?.choose(choices) {
+            Ok(place) => {
+                self.schedule.0.push(choices[place].thread);
+                Some(choices[place])
+            }
+            Err(what) => {
+                self.fail(what);
+                None
+            }
+        }
+    }
+
+    /// What can happen next: the thread that runs goes on, another does, or somebody's patience ends.
+    fn choices(&self) -> Vec<Choice> {
+        let can_go_on: Vec<ThreadId> = (0..self.threads.len()).filter(|&id| self.can_go_on(id)).collect();
+        let yields = |id: &ThreadId| self.threads[*id].pending == Pending::Yield;
+        // Those who let others go first go on when there are no others; the one that says so now comes last of all.
+        let mut eager: Vec<ThreadId> = can_go_on.iter().copied().filter(|id| !yields(id)).collect();
+        if eager.is_empty() {
+            eager = can_go_on.iter().copied().filter(|&id| id != self.running).collect();
+        }
+        if eager.is_empty() {
+            eager = can_go_on;
+        }
+        let goes_on = !self.joined && eager.contains(&self.running);
+        eager.sort_by_key(|&id| (id != self.running, id));
+        let anybody = !eager.is_empty();
+        let runs = eager.into_iter().map(|thread| Choice {
+            thread,
+            kind: ChoiceKind::Run,
+            preempts: goes_on && thread != self.running,
+        });
+        let timeouts = (0..self.threads.len())
+            .filter(|&id| matches!(self.threads[id].pending, Pending::Notification { deadline: Some(_), .. }))
+            .map(|thread| Choice { thread, kind: ChoiceKind::TimeOut, preempts: anybody });
+        runs.chain(timeouts).collect()
+    }
+
+    fn can_join(&self, id: ThreadId) -> bool {
+        matches!(self.threads[id].pending, Pending::Join(_)) && self.can_go_on(id)
+    }
+
+    fn can_go_on(&self, id: ThreadId) -> bool {
+        match self.threads[id].pending {
+            Pending::Step(_) | Pending::Yield => true,
+            Pending::Lock(lock) => !self.owners.contains_key(&lock),
+            Pending::Join(other) => self.threads[other].pending == Pending::Done,
+            Pending::Notification { .. } | Pending::Done => false,
+        }
+    }
+
+    fn go_on(&mut self, id: ThreadId) {
+        self.note_step(id, false);
+        if let Pending::Lock(lock) = self.threads[id].pending {
+            self.owners.insert(lock, id);
+        }
+        if self.running != id {
+            self.running = id;
+            self.threads[id].turn.notify_all();
+        }
+    }
+
+    fn time_out(&mut self, id: ThreadId) {
+        self.note_step(id, true);
+        let thread = &mut self.threads[id];
+        if let Pending::Notification { lock, deadline: Some(deadline), .. } = thread.pending {
+            thread.pending = Pending::Lock(lock);
+            thread.timed_out = true;
+            self.clock = self.clock.max(deadline);
+        }
+    }
+
+    fn note_step(&mut self, id: ThreadId, timed_out: bool) {
+        let Thread { pending, at, .. } = self.threads[id];
+        self.steps.push(Step { thread: id, what: pending, timed_out, at });
+        if self.steps.len() > MOST_STEPS {
+            self.fail(format!("it did not end within {MOST_STEPS} steps"));
+        }
+    }
+
+    pub(crate) fn release(&mut self, lock: Address) {
+        self.owners.remove(&lock);
+    }
+
+    pub(crate) fn notify_all(&mut self, condition: Address) {
+        for id in self.waiters(condition) {
+            self.notify(id);
+        }
+    }
+
+    /// Notifies one of those who wait; which one is a decision like any other.
+    pub(crate) fn notify_one(&mut self, condition: Address) {
+        let choices: Vec<Choice> = self
+            .waiters(condition)
+            .into_iter()
+            .map(|thread| Choice { thread, kind: ChoiceKind::Wake, preempts: false })
+            .collect();
+        if !choices.is_empty()
+            && let Some(choice) = self.choose(&choices)
+        {
+            self.notify(choice.thread);
+        }
+    }
+
+    fn waiters(&self, sought: Address) -> Vec<ThreadId> {
+        let waits =
+            |thread: &Thread| matches!(thread.pending, Pending::Notification { condition, .. } if condition == sought);
+        (0..self.threads.len()).filter(|&id| waits(&self.threads[id])).collect()
+    }
+
+    fn notify(&mut self, id: ThreadId) {
+        let thread = &mut self.threads[id];
+        if let Pending::Notification { lock, .. } = thread.pending {
+            thread.pending = Pending::Lock(lock);
+        }
+    }
+
+    fn describe_deadlock(&self) -> String {
+        let mut what = "nobody can go on:".to_owned();
+        for (id, thread) in self.threads.iter().enumerate() {
+            let waits = match thread.pending {
+                Pending::Done => continue,
+                Pending::Lock(lock) => match self.owners.get(&lock) {
+                    Some(owner) => format!("waits for a lock that thread {owner} holds"),
+                    None => thread.pending.describe(),
+                },
+                pending => pending.describe(),
+            };
+            // Writing to a string does not fail.
+            let _ = write!(what, "\n  thread {id} {waits}, at {}", thread.at);
+        }
+        what
+    }
+}
+
+impl Step {
+    fn describe(self) -> String {
+        let what = if self.timed_out { "has waited long enough".to_owned() } else { self.what.describe() };
+        format!("thread {} {what}, at {}", self.thread, self.at)
+    }
+}
+
+/// The text of a panic.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("something that is no text")
+}
