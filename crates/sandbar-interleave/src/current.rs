@@ -3,7 +3,7 @@
 use std::{
     cell::RefCell,
     panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind},
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     time::Duration,
 };
 
@@ -55,7 +55,7 @@ impl Current {
         let outer = CURRENT.replace(Some(self.clone()));
         assert!(outer.is_none(), "a run cannot be started inside another");
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            self.wait_for_turn(self.run.lock());
+            self.wait_for_turn();
             body();
         }));
         let mut state = self.run.lock();
@@ -65,7 +65,7 @@ impl Current {
             state.fail(format!("thread {} panicked: {}", self.id, panic_message(&*panic)));
         }
         state.announce(self.id, Pending::Done, Location::caller());
-        drop(state);
+        self.hand_over(state);
         CURRENT.set(None);
     }
 
@@ -76,13 +76,29 @@ impl Current {
         if !state.has_failed() {
             state.announce(self.id, pending, at);
         }
-        self.wait_for_turn(state)
+        self.hand_over(state);
+        self.wait_for_turn()
     }
 
-    fn wait_for_turn(&self, mut state: MutexGuard<'_, State>) -> Turn {
-        let turn = Arc::clone(&state.threads[self.id].turn);
+    /// Wakes whoever is to go on. Those who find it is not their turn sleep on.
+    fn hand_over(&self, state: MutexGuard<'_, State>) {
+        let next: Vec<std::thread::Thread> = if state.has_failed() {
+            state.threads.iter().filter_map(|thread| thread.handle.clone()).collect()
+        } else if state.running != self.id {
+            state.threads[state.running].handle.clone().into_iter().collect()
+        } else {
+            Vec::new()
+        };
+        drop(state);
+        next.iter().for_each(std::thread::Thread::unpark);
+    }
+
+    fn wait_for_turn(&self) -> Turn {
+        let mut state = self.run.lock();
         while state.running != self.id && !state.has_failed() {
-            state = turn.wait(state).unwrap_or_else(PoisonError::into_inner);
+            drop(state);
+            std::thread::park();
+            state = self.run.lock();
         }
         let failed = state.has_failed();
         drop(state);
@@ -138,7 +154,10 @@ impl Current {
         let id = state.spawn(self.id, at);
         let thread = Self { run: Arc::clone(&self.run), id };
         match std::thread::Builder::new().name(format!("thread {id} of a run")).spawn(|| thread.run_to_the_end(body)) {
-            Ok(handle) => state.handles.push(handle),
+            Ok(handle) => {
+                state.threads[id].handle = Some(handle.thread().clone());
+                state.handles.push(handle);
+            }
             Err(error) => panic!("cannot start a thread: {error}"),
         }
         id

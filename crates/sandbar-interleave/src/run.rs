@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
     fmt::Write,
     panic::Location,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
     time::Duration,
 };
@@ -55,8 +55,8 @@ pub(crate) struct State {
 pub(crate) struct Thread {
     pub(crate) pending: Pending,
     at: &'static Location<'static>,
-    /// Notified when it is the thread's turn, or the run is given up.
-    pub(crate) turn: Arc<Condvar>,
+    /// It is parked while it is not its turn.
+    pub(crate) handle: Option<std::thread::Thread>,
     /// It has not done anything yet that others see.
     fresh: bool,
     /// Its last wait ended because its patience did.
@@ -73,7 +73,8 @@ struct Step {
 /// Runs `body` and all threads it starts, to the end of the last of them.
 pub(crate) fn execute(explorer: Box<dyn Explorer>, body: &dyn Fn()) -> Ended {
     let run = Arc::new(Run { state: Mutex::new(State::new(explorer)) });
-    run.lock().add_thread(Location::caller());
+    let main = run.lock().add_thread(Location::caller());
+    run.lock().threads[main].handle = Some(std::thread::current());
     Current::new(Arc::clone(&run), 0).run_to_the_end(body);
     // Threads start threads; whoever started one has put it here before ending.
     loop {
@@ -118,8 +119,8 @@ impl State {
     }
 
     fn add_thread(&mut self, at: &'static Location<'static>) -> ThreadId {
-        let (pending, turn) = (Pending::Step("starts"), Arc::new(Condvar::new()));
-        self.threads.push(Thread { pending, at, turn, fresh: true, timed_out: false });
+        let pending = Pending::Step("starts");
+        self.threads.push(Thread { pending, at, handle: None, fresh: true, timed_out: false });
         self.threads.len() - 1
     }
 
@@ -133,12 +134,9 @@ impl State {
         self.failure.is_some()
     }
 
-    /// Gives the run up: whoever waits is told, and unwinds.
+    /// Gives the run up: whoever comes or waits unwinds.
     pub(crate) fn fail(&mut self, what: String) {
         self.failure.get_or_insert(what);
-        for thread in &self.threads {
-            thread.turn.notify_all();
-        }
     }
 
     /// Notes what a thread is about to do, and decides who goes on.
@@ -196,30 +194,27 @@ impl State {
         }
     }
 
-    /// What can happen next: the thread that runs goes on, another does, or somebody's patience ends.
+    /// What can happen next: the thread that runs goes on, another does, or somebody's patience ends. Those who let
+    /// others go first come last: after everybody else, after time has passed, and after others who do the same.
     fn choices(&self) -> Vec<Choice> {
-        let can_go_on: Vec<ThreadId> = (0..self.threads.len()).filter(|&id| self.can_go_on(id)).collect();
-        let yields = |id: &ThreadId| self.threads[*id].pending == Pending::Yield;
-        // Those who let others go first go on when there are no others; the one that says so now comes last of all.
-        let mut eager: Vec<ThreadId> = can_go_on.iter().copied().filter(|id| !yields(id)).collect();
-        if eager.is_empty() {
-            eager = can_go_on.iter().copied().filter(|&id| id != self.running).collect();
-        }
-        if eager.is_empty() {
-            eager = can_go_on;
+        let (yielding, mut eager): (Vec<ThreadId>, Vec<ThreadId>) = (0..self.threads.len())
+            .filter(|&id| self.can_go_on(id))
+            .partition(|&id| self.threads[id].pending == Pending::Yield);
+        let impatient: Vec<ThreadId> = (0..self.threads.len())
+            .filter(|&id| matches!(self.threads[id].pending, Pending::Notification { deadline: Some(_), .. }))
+            .collect();
+        if eager.is_empty() && impatient.is_empty() {
+            eager = yielding;
+            if eager.len() > 1 {
+                eager.retain(|&id| id != self.running);
+            }
         }
         let goes_on = !self.joined && eager.contains(&self.running);
-        eager.sort_by_key(|&id| (id != self.running, id));
         let anybody = !eager.is_empty();
-        let runs = eager.into_iter().map(|thread| Choice {
-            thread,
-            kind: ChoiceKind::Run,
-            preempts: goes_on && thread != self.running,
-        });
-        let timeouts = (0..self.threads.len())
-            .filter(|&id| matches!(self.threads[id].pending, Pending::Notification { deadline: Some(_), .. }))
-            .map(|thread| Choice { thread, kind: ChoiceKind::TimeOut, preempts: anybody });
-        runs.chain(timeouts).collect()
+        eager.sort_by_key(|&id| (id != self.running, id));
+        let run = |thread| Choice { thread, kind: ChoiceKind::Run, preempts: goes_on && thread != self.running };
+        let time_out = |thread| Choice { thread, kind: ChoiceKind::TimeOut, preempts: anybody };
+        eager.into_iter().map(run).chain(impatient.into_iter().map(time_out)).collect()
     }
 
     fn can_join(&self, id: ThreadId) -> bool {
@@ -240,10 +235,7 @@ impl State {
         if let Pending::Lock(lock) = self.threads[id].pending {
             self.owners.insert(lock, id);
         }
-        if self.running != id {
-            self.running = id;
-            self.threads[id].turn.notify_all();
-        }
+        self.running = id;
     }
 
     fn time_out(&mut self, id: ThreadId) {
@@ -257,8 +249,8 @@ impl State {
     }
 
     fn note_step(&mut self, id: ThreadId, timed_out: bool) {
-        let Thread { pending, at, .. } = self.threads[id];
-        self.steps.push(Step { thread: id, what: pending, timed_out, at });
+        let Thread { pending, at, .. } = &self.threads[id];
+        self.steps.push(Step { thread: id, what: *pending, timed_out, at });
         if self.steps.len() > MOST_STEPS {
             self.fail(format!("it did not end within {MOST_STEPS} steps"));
         }

@@ -108,6 +108,23 @@ fn a_loop_that_lets_others_go_first_ends() {
 }
 
 #[test]
+fn a_loop_that_lets_others_go_first_lets_time_pass_too() {
+    Exhaustive::default().check(|| {
+        let given_up = Arc::new(AtomicBool::new(false));
+        let waits = Arc::clone(&given_up);
+        let sleeper = thread::spawn(move || {
+            let (lock, condition) = (Mutex::new(()), Condvar::new());
+            drop(condition.wait_timeout(lock.lock().unwrap(), Duration::from_secs(1)).unwrap());
+            waits.store(true, SeqCst);
+        });
+        while !given_up.load(SeqCst) {
+            thread::yield_now();
+        }
+        sleeper.join();
+    });
+}
+
+#[test]
 fn code_that_is_not_the_same_each_time_is_a_failure() {
     let runs = StdMutex::new(0);
     let failure = Exhaustive::default()

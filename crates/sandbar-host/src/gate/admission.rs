@@ -86,7 +86,7 @@ impl Gate {
         let mut state = self.lock();
         if destroyer.is_some() {
             // It must not be refused because a rollback happens to run.
-            while state.exclusive.is_some() && !state.gone {
+            while state.exclusive.is_some() {
                 state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             self.refuse_when_gone(&state)?;

@@ -34,7 +34,7 @@ impl Drop for SharedEntry {
 pub(crate) struct ExclusiveEntry {
     gate: Arc<Gate>,
     gone: bool,
-    /// Dropped after the place itself: nobody slips in between this destroyer and the next.
+    /// Keeps everybody else out, when this is for destruction.
     _destroyer: Option<Destroyer>,
 }
 

@@ -14,4 +14,4 @@ mod sync;
 mod tests;
 
 pub(crate) use admission::{Closing, Gate, not_found};
-pub(crate) use entry::{ExclusiveEntry, SharedEntry};
+pub(crate) use entry::SharedEntry;

