@@ -36,44 +36,51 @@ fn fail_to_destroy(scene: &Scene) {
     }
 }
 
-fn tool(scene: &Scene) {
-    for _ in 0..2 {
-        let doomed = scene.doomed.load(SeqCst);
-        match scene.gate.enter_shared() {
-            Ok(_entry) => {
-                assert!(!doomed, "a tool was let in while somebody destroys the session");
-                scene.work_beside_others();
-            }
-            Err(refusal) => scene.note(&refusal),
+/// In a scene where the destroyer never fails, there is no way back from its first announcement.
+fn is_doomed(scene: &Scene) -> bool {
+    let state = scene.gate.lock();
+    state.destroyers > 0 || state.gone
+}
+
+fn expect_doom(refusal: &Error) {
+    assert!(matches!(refusal.code(), ErrorCode::SessionDestroying | ErrorCode::SessionNotFound), "{refusal}");
+}
+
+fn newcomer(scene: &Scene) {
+    let doomed = is_doomed(scene);
+    match scene.gate.enter_shared() {
+        Ok(_entry) => {
+            assert!(!doomed, "a tool was let in while somebody destroys the session");
+            scene.work_beside_others();
         }
+        Err(refusal) if doomed => expect_doom(&refusal),
+        Err(refusal) => scene.expect_refusal(&refusal),
     }
 }
 
+/// One that is inside while others come.
+fn tool(scene: &Scene) {
+    let _entry = scene.gate.enter_shared();
+    newcomer(scene);
+}
+
 fn roll_back(scene: &Scene) {
-    let doomed = scene.doomed.load(SeqCst);
+    let doomed = is_doomed(scene);
     match scene.gate.enter_exclusive(Closing::RollingBack, SOON) {
         Ok(_entry) => {
             assert!(!doomed, "a rollback was let in while somebody destroys the session");
             scene.work_alone();
         }
-        Err(refusal) => scene.note(&refusal),
-    }
-}
-
-impl Scene {
-    /// In a scene where the destroyer never fails, there is no way back from being destroyed.
-    fn note(&self, refusal: &Error) {
-        self.expect_refusal(refusal);
-        if refusal.code() == ErrorCode::SessionDestroying {
-            self.doomed.store(true, SeqCst);
-        }
+        Err(refusal) if doomed => expect_doom(&refusal),
+        Err(refusal) => scene.expect_refusal(&refusal),
     }
 }
 
 #[test]
-fn nobody_is_let_in_from_the_first_refusal_to_the_end_of_the_session() {
+fn nobody_is_let_in_once_a_destroyer_has_come_even_if_it_has_to_wait() {
     under_every_schedule(&[destroy, tool], Scene::assert_gone);
     under_every_schedule(&[destroy, roll_back], Scene::assert_gone);
+    under_every_schedule(&[destroy, roll_back, newcomer], Scene::assert_gone);
     under_every_schedule(&[destroy, roll_back, tool], Scene::assert_gone);
     under_many_schedules(&[destroy, roll_back, roll_back, tool, tool, tool], Scene::assert_gone);
 }

@@ -35,8 +35,6 @@ pub(super) struct Scene {
     /// Somebody was told that the session is being rolled back.
     pub(super) refused: AtomicBool,
     pub(super) rolled_back: AtomicBool,
-    /// Somebody was told that the session is being destroyed.
-    pub(super) doomed: AtomicBool,
     pub(super) destroyed: AtomicUsize,
     cancelled: Mutex<bool>,
     was_cancelled: Condvar,
@@ -54,7 +52,6 @@ impl Scene {
             acknowledged: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             rolled_back: AtomicBool::new(false),
-            doomed: AtomicBool::new(false),
             destroyed: AtomicUsize::new(0),
             cancelled: Mutex::new(false),
             was_cancelled: Condvar::new(),
