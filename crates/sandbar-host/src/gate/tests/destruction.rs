@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use sandbar_core::{Error, ErrorCode};
+use sandbar_interleave::thread;
 
 use super::{
-    FOREVER, SOON,
+    FOREVER, SOON, code,
     scene::{Scene, under_every_schedule, under_many_schedules},
 };
 use crate::gate::Closing;
@@ -83,6 +84,24 @@ fn nobody_is_let_in_once_a_destroyer_has_come_even_if_it_has_to_wait() {
     under_every_schedule(&[destroy, roll_back, newcomer], Scene::assert_gone);
     under_every_schedule(&[destroy, roll_back, tool], Scene::assert_gone);
     under_many_schedules(&[destroy, roll_back, roll_back, tool, tool, tool], Scene::assert_gone);
+}
+
+/// Stays inside until it is known that somebody wants to destroy the session.
+fn rollback_that_makes_a_destroyer_wait(scene: &Scene) {
+    let Ok(entry) = scene.gate.enter_exclusive(Closing::RollingBack, SOON) else { return };
+    while code(scene.gate.enter_shared()) != ErrorCode::SessionDestroying {
+        thread::yield_now();
+    }
+    assert_eq!(code(scene.gate.enter_exclusive(Closing::Pausing, SOON)), ErrorCode::SessionDestroying);
+    drop(entry);
+    expect_doom(&scene.gate.enter_shared().unwrap_err());
+    expect_doom(&scene.gate.enter_exclusive(Closing::Pausing, SOON).unwrap_err());
+}
+
+#[test]
+fn a_destroyer_that_waits_for_other_work_makes_itself_known_and_is_next() {
+    under_every_schedule(&[destroy, rollback_that_makes_a_destroyer_wait], Scene::assert_gone);
+    under_every_schedule(&[destroy, rollback_that_makes_a_destroyer_wait, newcomer], Scene::assert_gone);
 }
 
 #[test]
