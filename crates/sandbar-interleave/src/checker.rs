@@ -1,6 +1,7 @@
 //! The ways to explore.
 
 use crate::{
+    crew::Crew,
     exhaustive::DepthFirst,
     explorer::Explorer,
     failure::Failure,
@@ -81,11 +82,11 @@ pub fn replay(schedule: &str, body: impl Fn()) -> Result<(), Failure> {
 }
 
 fn explore(mut explorer: Box<dyn Explorer>, most: usize, body: &dyn Fn()) -> Result<usize, Failure> {
-    let mut schedules = 0;
+    let (mut schedules, mut crew) = (0, Crew::default());
     loop {
         schedules += 1;
-        let ended = run::execute(explorer, body);
-        explorer = ended.explorer;
+        let ended = run::execute(explorer, crew, body);
+        (explorer, crew) = (ended.explorer, ended.crew);
         if let Some(what) = ended.failure {
             return Err(Failure { what, schedule: ended.schedule, steps: ended.steps, schedules });
         }

@@ -4,6 +4,7 @@ use std::{
     cell::RefCell,
     panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind},
     sync::{Arc, MutexGuard},
+    thread::Thread,
     time::Duration,
 };
 
@@ -80,17 +81,23 @@ impl Current {
         self.wait_for_turn()
     }
 
-    /// Wakes whoever is to go on. Those who find it is not their turn sleep on.
-    fn hand_over(&self, state: MutexGuard<'_, State>) {
-        let next: Vec<std::thread::Thread> = if state.has_failed() {
-            state.threads.iter().filter_map(|thread| thread.handle.clone()).collect()
+    /// Starts or wakes whoever is to go on; everybody when the run is given up. Those whose turn it is not sleep on.
+    fn hand_over(&self, mut state: MutexGuard<'_, State>) {
+        let mut woken: Vec<Thread> = Vec::new();
+        if state.has_failed() {
+            woken.extend(state.threads.iter().filter_map(|thread| thread.handle.clone()));
         } else if state.running != self.id {
-            state.threads[state.running].handle.clone().into_iter().collect()
-        } else {
-            Vec::new()
-        };
+            let id = state.running;
+            if let Some(body) = state.threads[id].body.take() {
+                let next = Self { run: Arc::clone(&self.run), id };
+                let thread = state.crew.employ(Box::new(move || next.run_to_the_end(body)));
+                state.threads[id].handle = Some(thread);
+            } else {
+                woken.extend(state.threads[id].handle.clone());
+            }
+        }
         drop(state);
-        next.iter().for_each(std::thread::Thread::unpark);
+        woken.iter().for_each(Thread::unpark);
     }
 
     fn wait_for_turn(&self) -> Turn {
@@ -150,16 +157,6 @@ impl Current {
 
     /// Starts a thread of the same run. It goes on when it is picked.
     pub(crate) fn spawn(&self, body: impl FnOnce() + Send + 'static, at: &'static Location<'static>) -> ThreadId {
-        let mut state = self.run.lock();
-        let id = state.spawn(self.id, at);
-        let thread = Self { run: Arc::clone(&self.run), id };
-        match std::thread::Builder::new().name(format!("thread {id} of a run")).spawn(|| thread.run_to_the_end(body)) {
-            Ok(handle) => {
-                state.threads[id].handle = Some(handle.thread().clone());
-                state.handles.push(handle);
-            }
-            Err(error) => panic!("cannot start a thread: {error}"),
-        }
-        id
+        self.run.lock().spawn(self.id, Box::new(body), at)
     }
 }

@@ -15,6 +15,7 @@
 //! Outside of a run the types behave like those of the standard library, so that ordinary tests can use the same code.
 
 mod checker;
+mod crew;
 mod current;
 mod exhaustive;
 mod explorer;

@@ -6,11 +6,11 @@ use std::{
     fmt::Write,
     panic::Location,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::JoinHandle,
     time::Duration,
 };
 
 use crate::{
+    crew::Crew,
     current::Current,
     explorer::{Choice, ChoiceKind, Explorer, ThreadId},
     pending::{Address, Pending},
@@ -28,6 +28,7 @@ pub(crate) struct Run {
 /// What is left of a run.
 pub(crate) struct Ended {
     pub(crate) explorer: Box<dyn Explorer>,
+    pub(crate) crew: Crew,
     pub(crate) failure: Option<String>,
     pub(crate) schedule: Schedule,
     pub(crate) steps: Vec<String>,
@@ -49,13 +50,15 @@ pub(crate) struct State {
     steps: Vec<Step>,
     /// From then on every thread unwinds.
     failure: Option<String>,
-    pub(crate) handles: Vec<JoinHandle<()>>,
+    pub(crate) crew: Crew,
 }
 
 pub(crate) struct Thread {
     pub(crate) pending: Pending,
     at: &'static Location<'static>,
-    /// It is parked while it is not its turn.
+    /// What it does, until it is picked for the first time.
+    pub(crate) body: Option<Box<dyn FnOnce() + Send>>,
+    /// Who does it, from then on; parked while it is not its turn.
     pub(crate) handle: Option<std::thread::Thread>,
     /// It has not done anything yet that others see.
     fresh: bool,
@@ -71,18 +74,20 @@ struct Step {
 }
 
 /// Runs `body` and all threads it starts, to the end of the last of them.
-pub(crate) fn execute(explorer: Box<dyn Explorer>, body: &dyn Fn()) -> Ended {
-    let run = Arc::new(Run { state: Mutex::new(State::new(explorer)) });
+pub(crate) fn execute(explorer: Box<dyn Explorer>, crew: Crew, body: &dyn Fn()) -> Ended {
+    let run = Arc::new(Run { state: Mutex::new(State::new(explorer, crew)) });
     let main = run.lock().add_thread(Location::caller());
     run.lock().threads[main].handle = Some(std::thread::current());
     Current::new(Arc::clone(&run), 0).run_to_the_end(body);
-    // Threads start threads; whoever started one has put it here before ending.
+    // Threads start threads, but none that has ended.
     loop {
-        let Some(handle) = run.lock().handles.pop() else { break };
-        if let Err(panic) = handle.join() {
-            std::panic::resume_unwind(panic);
-        }
+        let Some(worker) = run.lock().crew.take_busy() else { break };
+        worker.wait();
+        run.lock().crew.take_back(worker);
     }
+    // Threads of a run that was given up may not have started; what they hold goes without the run being locked.
+    let threads = std::mem::take(&mut run.lock().threads);
+    drop(threads);
     run.lock().end()
 }
 
@@ -93,7 +98,7 @@ impl Run {
 }
 
 impl State {
-    fn new(explorer: Box<dyn Explorer>) -> Self {
+    fn new(explorer: Box<dyn Explorer>, crew: Crew) -> Self {
         Self {
             threads: Vec::new(),
             running: 0,
@@ -104,7 +109,7 @@ impl State {
             schedule: Schedule::default(),
             steps: Vec::new(),
             failure: None,
-            handles: Vec::new(),
+            crew,
         }
     }
 
@@ -112,6 +117,7 @@ impl State {
         let Some(explorer) = self.explorer.take() else { unreachable!("a run ends once") };
         Ended {
             explorer,
+            crew: std::mem::take(&mut self.crew),
             failure: self.failure.take(),
             schedule: std::mem::take(&mut self.schedule),
             steps: self.steps.drain(..).map(Step::describe).collect(),
@@ -120,14 +126,21 @@ impl State {
 
     fn add_thread(&mut self, at: &'static Location<'static>) -> ThreadId {
         let pending = Pending::Step("starts");
-        self.threads.push(Thread { pending, at, handle: None, fresh: true, timed_out: false });
+        self.threads.push(Thread { pending, at, body: None, handle: None, fresh: true, timed_out: false });
         self.threads.len() - 1
     }
 
-    pub(crate) fn spawn(&mut self, parent: ThreadId, at: &'static Location<'static>) -> ThreadId {
+    pub(crate) fn spawn(
+        &mut self,
+        parent: ThreadId,
+        body: Box<dyn FnOnce() + Send>,
+        at: &'static Location<'static>,
+    ) -> ThreadId {
         // From now on there is somebody who could have gone on instead.
         self.threads[parent].fresh = false;
-        self.add_thread(at)
+        let id = self.add_thread(at);
+        self.threads[id].body = Some(body);
+        id
     }
 
     pub(crate) fn has_failed(&self) -> bool {
