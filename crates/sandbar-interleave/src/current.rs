@@ -1,6 +1,7 @@
 //! The run a thread belongs to, seen from that thread.
 
 use std::{
+    any::Any,
     cell::RefCell,
     panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind},
     sync::{Arc, MutexGuard},
@@ -11,7 +12,7 @@ use std::{
 use crate::{
     explorer::ThreadId,
     pending::{Address, Pending},
-    run::{Run, State, panic_message},
+    run::{Run, State},
 };
 
 /// Whoever waits for longer than this waits without a limit.
@@ -159,4 +160,10 @@ impl Current {
     pub(crate) fn spawn(&self, body: impl FnOnce() + Send + 'static, at: &'static Location<'static>) -> ThreadId {
         self.run.lock().spawn(self.id, Box::new(body), at)
     }
+}
+
+/// The text of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("something that is no text")
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::schedule::Schedule;
+use crate::{pending::Step, schedule::Schedule};
 
 /// How many of the last steps a report shows.
 const STEPS_SHOWN: usize = 80;
@@ -12,7 +12,7 @@ const STEPS_SHOWN: usize = 80;
 pub struct Failure {
     pub(crate) what: String,
     pub(crate) schedule: Schedule,
-    pub(crate) steps: Vec<String>,
+    pub(crate) steps: Vec<Step>,
     /// How many schedules were tried, with this one.
     pub(crate) schedules: usize,
 }

@@ -1,6 +1,6 @@
 //! What a thread is about to do, or waits for.
 
-use std::time::Duration;
+use std::{fmt, panic::Location, time::Duration};
 
 use crate::explorer::ThreadId;
 
@@ -45,5 +45,22 @@ impl Pending {
             Self::Join(thread) => format!("waits for the end of thread {thread}"),
             Self::Done => "ends".to_owned(),
         }
+    }
+}
+
+/// Something a thread has done.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) thread: ThreadId,
+    pub(crate) what: Pending,
+    /// It did not do it any more: its patience had ended.
+    pub(crate) timed_out: bool,
+    pub(crate) at: &'static Location<'static>,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.timed_out { "has waited long enough".to_owned() } else { self.what.describe() };
+        write!(formatter, "thread {} {what}, at {}", self.thread, self.at)
     }
 }

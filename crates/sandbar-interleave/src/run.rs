@@ -1,7 +1,6 @@
 //! One run: who exists, who holds what, and whose turn it is.
 
 use std::{
-    any::Any,
     collections::HashMap,
     fmt::Write,
     panic::Location,
@@ -13,7 +12,7 @@ use crate::{
     crew::Crew,
     current::Current,
     explorer::{Choice, ChoiceKind, Explorer, ThreadId},
-    pending::{Address, Pending},
+    pending::{Address, Pending, Step},
     schedule::Schedule,
 };
 
@@ -31,7 +30,7 @@ pub(crate) struct Ended {
     pub(crate) crew: Crew,
     pub(crate) failure: Option<String>,
     pub(crate) schedule: Schedule,
-    pub(crate) steps: Vec<String>,
+    pub(crate) steps: Vec<Step>,
 }
 
 pub(crate) struct State {
@@ -64,13 +63,6 @@ pub(crate) struct Thread {
     fresh: bool,
     /// Its last wait ended because its patience did.
     pub(crate) timed_out: bool,
-}
-
-struct Step {
-    thread: ThreadId,
-    what: Pending,
-    timed_out: bool,
-    at: &'static Location<'static>,
 }
 
 /// Runs `body` and all threads it starts, to the end of the last of them.
@@ -120,7 +112,7 @@ impl State {
             crew: std::mem::take(&mut self.crew),
             failure: self.failure.take(),
             schedule: std::mem::take(&mut self.schedule),
-            steps: self.steps.drain(..).map(Step::describe).collect(),
+            steps: std::mem::take(&mut self.steps),
         }
     }
 
@@ -322,17 +314,4 @@ impl State {
         }
         what
     }
-}
-
-impl Step {
-    fn describe(self) -> String {
-        let what = if self.timed_out { "has waited long enough".to_owned() } else { self.what.describe() };
-        format!("thread {} {what}, at {}", self.thread, self.at)
-    }
-}
-
-/// The text of a panic.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("something that is no text")
 }
