@@ -5,6 +5,7 @@ use sandbar_core::{ErrorCode, Result, SessionId, SessionState};
 use crate::{
     Host,
     host::Inner,
+    process::StopReason,
     state::{self, Intent},
     verb::{Call, Verb},
 };
@@ -31,7 +32,7 @@ impl Inner {
         };
         let intent = self.state.intend(&Intent::Destroy { session: id.clone() })?;
         let outcome = self.state.set_state(id, SessionState::Destroying).and_then(|()| {
-            let _owners = session.stop()?;
+            let _owners = session.stop(StopReason::Destroyed)?;
             let _order = session.order_storage();
             self.delete_content(id)
         });

@@ -2,6 +2,7 @@
 
 mod audit;
 mod intents;
+mod processes;
 mod records;
 mod schema;
 mod tool_calls;
