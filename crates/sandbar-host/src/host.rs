@@ -43,10 +43,13 @@ pub struct Host {
 /// What a host is built on.
 #[expect(missing_debug_implementations, reason = "closures have nothing to show")]
 pub struct HostParts {
-    pub open_storage: Box<dyn FnOnce() -> Result<OpenedStorage> + Send>,
+    pub open_storage: OpenStorage,
     /// Puts something between the host and the runtime its configuration names.
-    pub wrap_runtime: Box<dyn FnOnce(Arc<dyn Runtime>) -> Arc<dyn Runtime> + Send>,
+    pub wrap_runtime: WrapRuntime,
 }
+
+pub type OpenStorage = Box<dyn FnOnce() -> Result<OpenedStorage> + Send>;
+pub type WrapRuntime = Box<dyn FnOnce(Arc<dyn Runtime>) -> Arc<dyn Runtime> + Send>;
 
 /// What verbs work on.
 #[derive(Debug)]
@@ -222,8 +225,18 @@ impl Inner {
             })
             .collect();
         let (asked, patience) = (Instant::now(), inner.config.shutdown_timeout);
+        let left = || patience.saturating_sub(asked.elapsed());
         drain(&sessions, patience);
-        let grace = GRACE.min(patience.saturating_sub(asked.elapsed()));
+        for session in &sessions {
+            if session.gate.wait_until_empty(left()) {
+                continue;
+            }
+            session.streams.cancel();
+            if !session.gate.wait_until_empty(GRACE) {
+                tracing::warn!(session = %session.id, "stopping while something is still under way in a session");
+            }
+        }
+        let grace = GRACE.min(left());
         process::stop_gently(&sessions, StopReason::HostStopped, grace);
         let mut owners = Vec::new();
         for session in sessions {
@@ -272,6 +285,11 @@ impl Inner {
     /// Whether there is a session of this name, however it is.
     pub(crate) fn has_session(&self, id: &SessionId) -> bool {
         matches!(self.slots().get(id), Some(Slot::Ready(_)))
+    }
+
+    /// Whether a session of this name is being made.
+    pub(crate) fn is_reserved(&self, id: &SessionId) -> bool {
+        matches!(self.slots().get(id), Some(Slot::Reserved))
     }
 
     /// How many tool calls are under way.

@@ -30,7 +30,7 @@ mod verb;
 
 pub use actor::acting_as;
 pub use config::{HostConfig, RuntimeChoice, StorageChoice};
-pub use host::{Host, HostParts};
+pub use host::{Host, HostParts, OpenStorage, WrapRuntime};
 pub use process::ProcessLogs;
 pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};

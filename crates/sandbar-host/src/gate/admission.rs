@@ -115,6 +115,20 @@ impl Gate {
         Ok(())
     }
 
+    /// Waits until nobody is inside; `false` when somebody stays. Whoever calls this keeps newcomers out by other means.
+    pub(crate) fn wait_until_empty(&self, patience: Duration) -> bool {
+        let begun = now();
+        let mut state = self.lock();
+        while state.shared > 0 || state.exclusive.is_some() {
+            let rest = patience.saturating_sub(now().duration_since(begun));
+            if rest.is_zero() {
+                return false;
+            }
+            state = self.left.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
     fn refuse_when_shut(&self, state: &State) -> Result<()> {
         self.refuse_when_gone(state)?;
         let session = &self.session;

@@ -23,7 +23,7 @@ impl Inner {
     pub(crate) fn destroy(&self, id: &SessionId) -> Result<()> {
         let session = self.session(id)?;
         // Tools have their time; what is left of them then is ended.
-        let entered = session.gate.enter_to_destroy(self.config.pause_drain_timeout, || session.calls.cancel());
+        let entered = session.gate.enter_to_destroy(self.config.pause_drain_timeout, || session.end_work());
         let entry = match entered {
             Ok(entry) => entry,
             // Somebody else has destroyed it while this caller waited.

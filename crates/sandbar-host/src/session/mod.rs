@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use sandbar_core::{Error, ErrorCode, OwnerMap, Result, SessionId, SessionState};
 use sandbar_runtime::{Sandbox, SandboxSpec};
 use sandbar_storage::{Draft, SessionTree};
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use activity::Activity;
 pub use files::FileWriter;
@@ -53,6 +54,8 @@ pub(crate) struct Session {
     pub(crate) activity: Arc<Activity>,
     /// Tool calls under way.
     pub(crate) calls: ToolCalls,
+    /// Cancelled when trees on their way in or out must not hold up the end of the session.
+    pub(crate) streams: CancellationToken,
     /// Long-running processes.
     pub(crate) processes: Processes,
 }
@@ -77,6 +80,7 @@ impl Session {
             live: Mutex::default(),
             activity: Activity::new(),
             calls: ToolCalls::default(),
+            streams: CancellationToken::new(),
             processes: Processes::default(),
         })
     }
@@ -115,6 +119,13 @@ impl Session {
     fn tree(&self, inner: &Inner) -> Result<SessionTree> {
         let root = self.root(inner)?;
         SessionTree::open(&root.path, root.owners)
+    }
+
+    /// Ends tool calls and streams that are under way; says whether there was anything to end.
+    fn end_work(&self) -> bool {
+        let streams = !self.streams.is_cancelled();
+        self.streams.cancel();
+        self.calls.cancel() || streams
     }
 
     /// Keeps an eye on a file that is being written.

@@ -14,6 +14,7 @@ use sandbar_storage::{
     session_tree::absolute,
 };
 use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     Host,
@@ -42,15 +43,15 @@ impl Host {
                 let tree = session.tree(inner)?;
                 tree.reach(&path, OFlags::PATH | OFlags::NOFOLLOW)?;
                 let parent = tree.directory(path.parent().unwrap_or(Path::new("/")))?;
-                Ok((entry, parent, root.owners))
+                Ok((entry, parent, root.owners, session.streams.clone()))
             })
             .await?
         };
-        let (entry, parent, owners) = opened;
+        let (entry, parent, owners, ended) = opened;
         let task = tokio::task::spawn_blocking(move || {
             let name = path.file_name().map_or_else(|| PathBuf::from("."), PathBuf::from);
             let archived_as = path.file_name().map(PathBuf::from).unwrap_or_default();
-            let pieces = PieceWriter { sender: sender.clone(), piece: BytesMut::new() };
+            let pieces = PieceWriter { sender: sender.clone(), piece: BytesMut::new(), ended };
             let mut writer = ArchiveWriter::new(pieces).with_owners(owners);
             let outcome = writer
                 .append_tree(parent.as_fd(), &name, &archived_as)
@@ -70,18 +71,19 @@ impl Host {
     pub async fn import_tree(&self, id: &SessionId, path: &Path) -> Result<TreeWriter> {
         let (id, path) = (id.clone(), absolute(path)?);
         let call = Call::on(&id, Verb::ImportTree).with("path", path.to_string_lossy());
-        let (entry, root, directory) = self
+        let (entry, root, directory, ended) = self
             .run(call, move |inner| {
                 let session = inner.session(&id)?;
                 let entry = session.gate.enter_shared()?;
                 inner.active(&id)?;
                 let root = session.root(inner)?;
-                Ok((entry, root, session.tree(inner)?.make_directories(&path)?))
+                let directory = session.tree(inner)?.make_directories(&path)?;
+                Ok((entry, root, directory, session.streams.clone()))
             })
             .await?;
         let (sender, receiver) = mpsc::channel(WAITING);
         let task = tokio::spawn(blocking(move || {
-            let mut pieces = PieceReader { receiver, piece: Bytes::new(), finished: false };
+            let mut pieces = PieceReader { receiver, piece: Bytes::new(), finished: false, ended };
             let _acting = root.act()?;
             let select = |entry: &mut ArchiveEntry| {
                 entry.translate_owners(&|owner| root.shown(owner));
@@ -151,12 +153,14 @@ impl TreeWriter {
 struct PieceWriter {
     sender: mpsc::Sender<Result<Bytes>>,
     piece: BytesMut,
+    ended: CancellationToken,
 }
 
 impl PieceWriter {
     fn send(&mut self) -> io::Result<()> {
         let piece = self.piece.split().freeze();
-        self.sender.blocking_send(Ok(piece)).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let sent = until(&self.ended, self.sender.send(Ok(piece))).ok_or_else(session_ended)?;
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
@@ -179,6 +183,7 @@ struct PieceReader {
     receiver: mpsc::Receiver<Option<Bytes>>,
     piece: Bytes,
     finished: bool,
+    ended: CancellationToken,
 }
 
 impl Read for PieceReader {
@@ -187,7 +192,7 @@ impl Read for PieceReader {
             if self.finished {
                 return Ok(0);
             }
-            match self.receiver.blocking_recv() {
+            match until(&self.ended, self.receiver.recv()).ok_or_else(session_ended)? {
                 Some(Some(piece)) => self.piece = piece,
                 Some(None) => self.finished = true,
                 None => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the stream was broken off")),
@@ -197,4 +202,19 @@ impl Read for PieceReader {
         self.piece.copy_to_slice(&mut buffer[..length]);
         Ok(length)
     }
+}
+
+/// Waits on a thread where blocking is fine; `None` when the session is ended meanwhile.
+fn until<T>(ended: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    tokio::runtime::Handle::current().block_on(async {
+        tokio::select! {
+            biased;
+            () = ended.cancelled() => None,
+            outcome = work => Some(outcome),
+        }
+    })
+}
+
+fn session_ended() -> io::Error {
+    io::Error::other("the session was destroyed, or the host stopped, while the tree was on its way")
 }

@@ -1,7 +1,9 @@
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use sandbar_core::{EntryType, ErrorCode, ForkRequest, LaterSnapshots, SessionId, WriteOptions};
+
+use sandbar_host::HostConfig;
 
 use crate::fixture::{HostFixture, snap};
 
@@ -161,5 +163,27 @@ pub(crate) fn a_tree_goes_out_and_comes_back(fixture: &mut HostFixture) -> Case<
         assert!(broken.finish().await.is_err());
         let missing = fixture.host.export_tree(&id, "no-such".as_ref()).await.unwrap_err();
         assert_eq!(missing.code(), ErrorCode::FileNotFound);
+    })
+}
+
+pub(crate) fn a_tree_nobody_reads_does_not_hold_up_the_end_of_its_session(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let config = HostConfig { pause_drain_timeout: Duration::from_millis(50), ..fixture.config.clone() };
+        fixture.restart_with(config).await;
+        let id = fixture.session("s").await;
+        // More than may wait for a slow reader.
+        fixture.write(&id, "/workspace/large", &"x".repeat(4 << 20)).await;
+        fixture.snapshot(&id, "s").await;
+        let mut out = fixture.host.export_tree(&id, "/workspace".as_ref()).await.unwrap();
+        let mut into = fixture.host.import_tree(&id, "/workspace".as_ref()).await.unwrap();
+        let busy = fixture.host.rollback_session(&id, &snap("s"), LaterSnapshots::Drop).await.unwrap_err();
+        assert_eq!(busy.code(), ErrorCode::ToolsInFlight);
+        fixture.host.destroy_session(&id).await.unwrap();
+        let mut last = None;
+        while let Some(piece) = out.next().await {
+            last = Some(piece);
+        }
+        assert!(last.unwrap().is_err(), "the stream ends as if it were whole");
+        assert!(into.write("more".into()).await.is_err());
     })
 }

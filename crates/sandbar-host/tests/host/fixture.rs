@@ -66,7 +66,7 @@ impl HostFixture {
 
     /// Waits until `look` sees something.
     pub(crate) async fn eventually<T>(&self, what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        let deadline = std::time::Instant::now() + Duration::from_mins(1);
         loop {
             if let Some(seen) = look().await {
                 return seen;

@@ -81,7 +81,8 @@ on_every_host! {
         links_lead_nowhere_outside,
         a_dropped_writer_changes_nothing,
         a_writer_notices_a_rollback,
-        a_tree_goes_out_and_comes_back;
+        a_tree_goes_out_and_comes_back,
+        a_tree_nobody_reads_does_not_hold_up_the_end_of_its_session;
     pause:
         a_paused_session_makes_no_progress_and_goes_on_when_resumed,
         a_paused_session_can_be_looked_at_and_not_changed,
