@@ -316,6 +316,20 @@ impl Supervisor {
     }
 }
 
+impl Drop for Supervisor {
+    /// Only reached with something left to do when it panicked, or was dropped with its host.
+    fn drop(&mut self) {
+        if self.process.has_exited() {
+            return;
+        }
+        self.process.logs.close();
+        self.process.info.send_modify(|info| {
+            (info.status, info.pid, info.address) = (ProcessStatus::Exited, None, None);
+            info.exit = Some(exited(ExitStatus::default(), Some("the host let go of it".to_owned())));
+        });
+    }
+}
+
 /// Signals after which a process is not started again, whatever its policy.
 fn asks_for_the_end(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGQUIT | SIGKILL | SIGTERM)

@@ -181,7 +181,8 @@ pub(crate) fn a_kill_takes_everything_the_process_started(fixture: &mut HostFixt
         let id = fixture.machine("s").await;
         let daemon = format!("setsid sh -c 'echo $$ > daemon; {ENDLESS}' & sleep 1000");
         let process = fixture.launch(&id, script(&daemon)).await;
-        let pid = fixture.eventually("the daemon runs", async || fixture.read(&id, "/workspace/daemon").await).await;
+        let told = async || fixture.read(&id, "/workspace/daemon").await.filter(|pid| pid.ends_with('\n'));
+        let pid = fixture.eventually("the daemon runs", told).await;
         let alive = format!("kill -0 {} 2>/dev/null", pid.trim());
         assert_eq!(fixture.shell(&id, &alive).await.1, Some(0));
         fixture.host.kill_process(&id, &process, SIGKILL).await.unwrap();
