@@ -8,6 +8,7 @@ mod faults;
 mod files;
 mod fixture;
 mod forks;
+mod host_config;
 mod pause;
 mod recovery;
 mod sessions;

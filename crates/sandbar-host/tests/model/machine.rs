@@ -1,0 +1,151 @@
+//! A real host that can be restarted, and the storage below it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex},
+};
+
+use sandbar_core::{BaseName, RuntimeKind};
+use sandbar_host::{Host, HostConfig, HostParts};
+use sandbar_storage::{ImportSource, Storage};
+use sandbar_testing::{Backend, StorageFixture};
+
+use crate::{
+    host_config::host_config,
+    model::{Rules, SEEDED, base_files},
+    outcome::EntryView,
+    shell::Action,
+};
+
+/// A host over a storage of its own.
+pub(crate) struct Machine {
+    host: Option<Arc<Host>>,
+    runtime: RuntimeKind,
+    config: HostConfig,
+    /// What the host opened, for a look behind its back.
+    opened: Arc<Mutex<Option<Arc<dyn Storage>>>>,
+    // Outlives the host: it holds the file system below.
+    _fixture: StorageFixture,
+}
+
+/// Limits a host is set up with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Limits {
+    pub(crate) sessions: usize,
+    pub(crate) snapshots: usize,
+    pub(crate) tool_snapshots: bool,
+}
+
+impl Machine {
+    /// A host with the base [`SEEDED`] beside the small one.
+    pub(crate) async fn start(fixture: StorageFixture, runtime: RuntimeKind, limits: Limits) -> Self {
+        // The fixture only lends its place; the host opens it by itself.
+        fixture.storage.close().unwrap();
+        let config = limits.apply(host_config(&fixture, runtime));
+        let tree = fixture.scratch().join("seeded");
+        lay_seeded_base(&tree);
+        let mut machine = Self { host: None, runtime, config, opened: Arc::default(), _fixture: fixture };
+        machine.begin().await;
+        let name = BaseName::new(SEEDED).unwrap();
+        machine.host().import_base(&name, &ImportSource::Directory(tree), |_| {}).await.unwrap();
+        machine
+    }
+
+    pub(crate) fn fixture(backend: Backend) -> StorageFixture {
+        StorageFixture::new(backend)
+    }
+
+    pub(crate) fn host(&self) -> &Arc<Host> {
+        self.host.as_ref().unwrap()
+    }
+
+    pub(crate) fn storage(&self) -> Arc<dyn Storage> {
+        self.opened.lock().unwrap().clone().unwrap()
+    }
+
+    /// What the model has to know of this host.
+    pub(crate) fn rules(&self) -> Rules {
+        let capabilities = self.host().capabilities();
+        Rules {
+            max_sessions: self.config.max_sessions,
+            max_snapshots: self.config.max_snapshots_per_session,
+            tool_snapshots: self.config.per_tool_snapshots,
+            can_pause: capabilities.pause.reason().is_none(),
+            can_keep_later: capabilities.keep_later.reason().is_none(),
+            programs_everywhere: self.runtime == RuntimeKind::None,
+        }
+    }
+
+    /// Sets the host up anew where it has other limits.
+    pub(crate) async fn limit(&mut self, limits: Limits) {
+        let config = limits.apply(self.config.clone());
+        if config != self.config {
+            self.config = config;
+            self.restart().await;
+        }
+    }
+
+    /// Stops the host and starts another on the same data.
+    pub(crate) async fn restart(&mut self) {
+        self.stop().await;
+        self.begin().await;
+    }
+
+    pub(crate) async fn stop(&mut self) {
+        // The old one lets go of its lock when it is dropped.
+        let host = self.host.take().unwrap();
+        host.shutdown().await.unwrap();
+        self.opened.lock().unwrap().take();
+    }
+
+    async fn begin(&mut self) {
+        let (storage, opened) = (self.config.storage(), Arc::clone(&self.opened));
+        let parts = HostParts {
+            open_storage: Box::new(move || {
+                let storage = sandbar_storage::open(&storage)?;
+                *opened.lock().unwrap() = Some(Arc::clone(&storage.storage));
+                Ok(storage)
+            }),
+            wrap_runtime: Box::new(|runtime| runtime),
+        };
+        self.host = Some(Host::start_with(self.config.clone(), parts).await.unwrap());
+    }
+}
+
+impl Limits {
+    fn apply(self, config: HostConfig) -> HostConfig {
+        HostConfig {
+            max_sessions: self.sessions,
+            max_snapshots_per_session: self.snapshots,
+            per_tool_snapshots: self.tool_snapshots,
+            ..config
+        }
+    }
+}
+
+/// A tree with the few programs commands need, and the files the model begins with.
+fn lay_seeded_base(root: &Path) {
+    for program in Action::PROGRAMS {
+        let program = PathBuf::from("/bin").join(program);
+        let listed = Command::new("ldd").arg(&program).output().unwrap();
+        let libraries = String::from_utf8(listed.stdout).unwrap();
+        let paths = libraries.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from);
+        for path in paths.chain([program]) {
+            let place = root.join(path.strip_prefix("/").unwrap());
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            fs::copy(path, place).unwrap();
+        }
+    }
+    let workspace = root.join("workspace");
+    fs::create_dir(&workspace).unwrap();
+    fs::create_dir(root.join("tmp")).unwrap();
+    for (path, entry) in base_files(SEEDED).entries() {
+        match entry {
+            EntryView::Directory { .. } => fs::create_dir(workspace.join(path)).unwrap(),
+            EntryView::File { content, .. } => fs::write(workspace.join(path), content).unwrap(),
+            EntryView::Link { target } => std::os::unix::fs::symlink(target, workspace.join(path)).unwrap(),
+        }
+    }
+}
