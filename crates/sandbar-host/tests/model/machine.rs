@@ -22,7 +22,6 @@ use crate::{
 /// A host over a storage of its own.
 pub(crate) struct Machine {
     host: Option<Arc<Host>>,
-    runtime: RuntimeKind,
     config: HostConfig,
     /// What the host opened, for a look behind its back.
     opened: Arc<Mutex<Option<Arc<dyn Storage>>>>,
@@ -46,7 +45,7 @@ impl Machine {
         let config = limits.apply(host_config(&fixture, runtime));
         let tree = fixture.scratch().join("seeded");
         lay_seeded_base(&tree);
-        let mut machine = Self { host: None, runtime, config, opened: Arc::default(), _fixture: fixture };
+        let mut machine = Self { host: None, config, opened: Arc::default(), _fixture: fixture };
         machine.begin().await;
         let name = BaseName::new(SEEDED).unwrap();
         machine.host().import_base(&name, &ImportSource::Directory(tree), |_| {}).await.unwrap();
@@ -74,7 +73,6 @@ impl Machine {
             tool_snapshots: self.config.per_tool_snapshots,
             can_pause: capabilities.pause.reason().is_none(),
             can_keep_later: capabilities.keep_later.reason().is_none(),
-            programs_everywhere: self.runtime == RuntimeKind::None,
         }
     }
 

@@ -22,8 +22,6 @@ pub(crate) struct Rules {
     pub(crate) tool_snapshots: bool,
     pub(crate) can_pause: bool,
     pub(crate) can_keep_later: bool,
-    /// Commands see the machine's programs, whatever the base has.
-    pub(crate) programs_everywhere: bool,
 }
 
 /// Sessions, oldest first.
@@ -100,9 +98,8 @@ impl Model {
             Operation::Stat { id, path } => self.session(id)?.files.stat(path).map(Outcome::Entry),
             Operation::ListDirectory { id, path } => self.session(id)?.files.list(path).map(Outcome::Entries),
             Operation::Exec { id, action } => {
-                let everywhere = self.rules.programs_everywhere;
                 let session = self.active(id)?;
-                if !everywhere && session.base != SEEDED {
+                if session.base != SEEDED {
                     return Err(Refusal::of(ErrorCode::FileNotFound, "argv"));
                 }
                 let output = session.files.act(action);
@@ -276,7 +273,7 @@ impl Model {
         }
         let rules = self.rules.clone();
         let session = self.active(id)?;
-        let content = session.run_tool(tool, rules.programs_everywhere);
+        let content = session.run_tool(tool);
         let is_error = content.is_none();
         let mut answer = ToolView { is_error, content, repeated: false, snapshot: None };
         if rules.tool_snapshots && !is_error {
@@ -375,7 +372,7 @@ impl Session {
     }
 
     /// What a tool says when it succeeds.
-    fn run_tool(&mut self, tool: &ToolUse, programs_everywhere: bool) -> Option<String> {
+    fn run_tool(&mut self, tool: &ToolUse) -> Option<String> {
         match tool {
             ToolUse::Unknown => None,
             ToolUse::WriteFile { path, content } => {
@@ -391,7 +388,7 @@ impl Session {
                 Some(format!("edited `{path}`: replaced once, at line {line}"))
             }
             ToolUse::Bash { action } => {
-                if self.base == SEEDED || programs_everywhere {
+                if self.base == SEEDED {
                     self.files.act(action)
                 } else {
                     None

@@ -1,6 +1,6 @@
 //! Shell commands that change files, with paths that cannot leave the session's working directory.
 
-/// Something a command does in `/workspace`. Paths are relative: a runtime without walls shows the machine's own tree.
+/// Something a command does in `/workspace`. Paths are relative: a runtime without walls may show the machine's own tree.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Append { path: &'static str, text: String },
