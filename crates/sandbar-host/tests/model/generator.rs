@@ -3,13 +3,13 @@
 use fastrand::Rng;
 
 use crate::{
-    model::{Model, SEEDED, SMALL, Session},
+    model::{BARE, Model, SEEDED, Session},
     operation::{Operation, ToolUse},
     shell::Action,
 };
 
 /// Few names, so that operations meet: files and directories, some of them in the base, some both at different times.
-const PATHS: [&str; 9] = ["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "f/g/h", "a/x"];
+const PATHS: [&str; 9] = ["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "f/g", "a/x"];
 /// Only shell commands touch this one: tools would follow it.
 const LINK: &str = "l";
 const WORDS: [&str; 4] = ["one", "two", "three", "four"];
@@ -23,25 +23,25 @@ const MODES: [u32; 3] = [0o700, 0o755, 0o740];
 type Choice = (u32, fn(&mut Generator<'_>) -> Operation);
 
 const CHOICES: [Choice; 20] = [
-    (10, |g| g.create()),
-    (4, |g| g.destroy()),
+    (6, |g| g.create()),
+    (3, |g| Operation::Destroy { id: g.id() }),
     (2, |g| Operation::Get { id: g.id() }),
     (3, |g| g.list()),
-    (14, |g| g.write()),
-    (4, |g| Operation::Read { id: g.id(), path: g.path() }),
+    (20, |g| g.write()),
+    (3, |g| g.of_file(|id, path| Operation::Read { id, path })),
     (2, |g| Operation::Stat { id: g.id(), path: g.path_or_link() }),
-    (2, |g| Operation::ListDirectory { id: g.id(), path: g.path() }),
-    (10, |g| Operation::Exec { id: g.id(), action: g.action() }),
-    (10, |g| g.tool()),
+    (2, |g| Operation::ListDirectory { id: g.id(), path: g.one_of(&["", "d", "d/e", "a"]) }),
+    (16, |g| Operation::Exec { id: g.id(), action: g.action() }),
+    (12, |g| g.tool()),
     (6, |g| Operation::CompleteTurn { id: g.id() }),
     (8, |g| g.take_snapshot()),
     (2, |g| Operation::ListSnapshots { id: g.id() }),
     (4, |g| g.of_snapshot(|id, name| Operation::DeleteSnapshot { id, name })),
-    (6, |g| g.diff()),
-    (7, |g| g.roll_back()),
-    (6, |g| g.fork()),
-    (4, |g| Operation::Pause { id: g.id() }),
-    (6, |g| Operation::Resume { id: g.id() }),
+    (9, |g| g.diff()),
+    (8, |g| g.roll_back()),
+    (5, |g| g.fork()),
+    (3, |g| Operation::Pause { id: g.id() }),
+    (3, |g| g.resume()),
     (1, |_| Operation::Restart),
 ];
 
@@ -53,7 +53,7 @@ pub(crate) struct Generator<'a> {
     pub(crate) step: usize,
 }
 
-impl Generator<'_> {
+impl<'a> Generator<'a> {
     pub(crate) fn next(&mut self) -> Operation {
         // Without a session there is little to do.
         if self.model.sessions().is_empty() && self.random.u8(..) > 20 {
@@ -74,14 +74,10 @@ impl Generator<'_> {
         let id = if self.once_in(4) { format!("?{}", self.step) } else { self.one_of(&IDS).to_owned() };
         let base = match self.random.u8(..20) {
             0 => "no-such-base",
-            1..=4 => SMALL,
+            1..=2 => BARE,
             _ => SEEDED,
         };
         Operation::Create { id, base, labels: self.labels() }
-    }
-
-    fn destroy(&mut self) -> Operation {
-        Operation::Destroy { id: self.id() }
     }
 
     fn list(&mut self) -> Operation {
@@ -105,18 +101,18 @@ impl Generator<'_> {
 
     fn tool(&mut self) -> Operation {
         let id = self.id();
-        let session = self.model.sessions().iter().find(|session| session.id == id);
-        let earlier: Vec<String> =
-            session.map(|session| session.call_names().into_iter().map(str::to_owned).collect()).unwrap_or_default();
-        let call = if !earlier.is_empty() && self.once_in(5) {
-            self.random.choice(earlier).unwrap_or_default()
-        } else {
-            format!("call/{}", self.step)
+        let earlier = self.session(&id).map(Session::call_names).unwrap_or_default();
+        let call = match self.random.choice(earlier) {
+            Some(call) if self.once_in(5) => call.to_owned(),
+            _ => format!("call/{}", self.step),
         };
         let tool = match self.random.u8(..20) {
             0 => ToolUse::Unknown,
             1..=6 => ToolUse::WriteFile { path: self.path(), content: self.text() },
-            7..=14 => ToolUse::EditFile { path: self.path(), old: self.one_of(&WORDS), new: self.one_of(&WORDS) },
+            7..=13 => {
+                let path = self.file_of(&id);
+                ToolUse::EditFile { path, old: self.one_of(&WORDS), new: self.one_of(&["one", "five", "six", ""]) }
+            }
             _ => ToolUse::Bash { action: self.action() },
         };
         Operation::Tool { id, call, tool, snapshot: format!("?{}", self.step) }
@@ -128,10 +124,14 @@ impl Generator<'_> {
     }
 
     fn diff(&mut self) -> Operation {
-        let id = self.id();
-        let from = self.snapshot_of(&id);
-        let to = self.once_in(2).then(|| self.snapshot_of(&id));
-        Operation::Diff { id, from, to }
+        let two = self.once_in(2);
+        let mut operation = self.of_snapshot(|id, from| Operation::Diff { id, from, to: None });
+        if let Operation::Diff { id, to, .. } = &mut operation
+            && two
+        {
+            *to = Some(self.snapshot_of(id));
+        }
+        operation
     }
 
     fn roll_back(&mut self) -> Operation {
@@ -139,8 +139,12 @@ impl Generator<'_> {
         self.of_snapshot(|id, name| Operation::RollBack { id, name, keep_later })
     }
 
+    fn resume(&mut self) -> Operation {
+        Operation::Resume { id: self.id_of(Session::is_paused) }
+    }
+
     fn fork(&mut self) -> Operation {
-        let id = self.id();
+        let id = self.id_with_snapshots();
         let from = self.random.bool().then(|| self.snapshot_of(&id));
         let count = self.one_of(&[1, 1, 1, 2, 2, 3]);
         let (count, ids) = match self.random.u8(..12) {
@@ -166,28 +170,64 @@ impl Generator<'_> {
         }
     }
 
-    /// A session: mostly one there is.
+    /// A session: mostly one there is, and most of all the oldest, so that it comes to something.
     fn id(&mut self) -> String {
-        match self.random.choice(self.model.sessions()) {
-            Some(session) if !self.once_in(12) => session.id.clone(),
+        let sessions = self.model.sessions();
+        match if self.random.bool() { sessions.first() } else { self.random.choice(sessions) } {
+            Some(session) if !self.once_in(14) => session.id.clone(),
             _ => self.one_of(&IDS).to_owned(),
         }
     }
 
+    /// A session: mostly one for which `fits` holds.
+    fn id_of(&mut self, fits: fn(&Session) -> bool) -> String {
+        let fitting: Vec<&Session> = self.model.sessions().iter().filter(|session| fits(session)).collect();
+        match self.random.choice(fitting) {
+            Some(session) if !self.once_in(5) => session.id.clone(),
+            _ => self.id(),
+        }
+    }
+
+    fn id_with_snapshots(&mut self) -> String {
+        self.id_of(|session| !session.snapshot_names().is_empty())
+    }
+
     /// A snapshot of a session: mostly one there is.
     fn snapshot_of(&mut self, id: &str) -> String {
-        let session = self.model.sessions().iter().find(|session| session.id == id);
-        let names = session.map(Session::snapshot_names).unwrap_or_default();
+        let names = self.session(id).map(Session::snapshot_names).unwrap_or_default();
         match self.random.choice(names) {
             Some(name) if !self.once_in(10) => name.to_owned(),
             _ => self.one_of(&NAMES).to_owned(),
         }
     }
 
+    /// Something with a snapshot; mostly one is taken first where there is none.
     fn of_snapshot(&mut self, make: impl FnOnce(String, String) -> Operation) -> Operation {
-        let id = self.id();
+        if self.model.sessions().iter().all(|session| session.snapshot_names().is_empty()) && !self.once_in(4) {
+            return self.take_snapshot();
+        }
+        let id = self.id_with_snapshots();
         let name = self.snapshot_of(&id);
         make(id, name)
+    }
+
+    /// A file of a session: mostly one there is.
+    fn file_of(&mut self, id: &str) -> &'static str {
+        let files = self.session(id).map(|session| PATHS.into_iter().filter(|path| session.has_file(path)).collect());
+        match self.random.choice(files.unwrap_or_else(Vec::new)) {
+            Some(path) if !self.once_in(4) => path,
+            _ => self.path(),
+        }
+    }
+
+    fn of_file(&mut self, make: impl FnOnce(String, &'static str) -> Operation) -> Operation {
+        let id = self.id();
+        let path = self.file_of(&id);
+        make(id, path)
+    }
+
+    fn session(&self, id: &str) -> Option<&'a Session> {
+        self.model.sessions().iter().find(|session| session.id == id)
     }
 
     fn labels(&mut self) -> Vec<(&'static str, &'static str)> {

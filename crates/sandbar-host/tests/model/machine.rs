@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::{Arc, Mutex},
 };
@@ -14,7 +14,7 @@ use sandbar_testing::{Backend, StorageFixture};
 
 use crate::{
     host_config::host_config,
-    model::{Rules, SEEDED, base_files},
+    model::{BARE, Rules, SEEDED, base_files},
     outcome::EntryView,
     shell::Action,
 };
@@ -38,17 +38,19 @@ pub(crate) struct Limits {
 }
 
 impl Machine {
-    /// A host with the base [`SEEDED`] beside the small one.
+    /// A host with the bases the model knows.
     pub(crate) async fn start(fixture: StorageFixture, runtime: RuntimeKind, limits: Limits) -> Self {
         // The fixture only lends its place; the host opens it by itself.
         fixture.storage.close().unwrap();
         let config = limits.apply(host_config(&fixture, runtime));
-        let tree = fixture.scratch().join("seeded");
-        lay_seeded_base(&tree);
+        let trees = [SEEDED, BARE].map(|base| (base, fixture.scratch().join(base)));
         let mut machine = Self { host: None, config, opened: Arc::default(), _fixture: fixture };
         machine.begin().await;
-        let name = BaseName::new(SEEDED).unwrap();
-        machine.host().import_base(&name, &ImportSource::Directory(tree), |_| {}).await.unwrap();
+        for (base, tree) in trees {
+            lay_base(&tree, base);
+            let name = BaseName::new(base).unwrap();
+            machine.host().import_base(&name, &ImportSource::Directory(tree), |_| {}).await.unwrap();
+        }
         machine
     }
 
@@ -123,27 +125,35 @@ impl Limits {
     }
 }
 
-/// A tree with the few programs commands need, and the files the model begins with.
-fn lay_seeded_base(root: &Path) {
-    for program in Action::PROGRAMS {
-        let program = PathBuf::from("/bin").join(program);
-        let listed = Command::new("ldd").arg(&program).output().unwrap();
-        let libraries = String::from_utf8(listed.stdout).unwrap();
-        let paths = libraries.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from);
-        for path in paths.chain([program]) {
-            let place = root.join(path.strip_prefix("/").unwrap());
-            fs::create_dir_all(place.parent().unwrap()).unwrap();
-            fs::copy(path, place).unwrap();
+/// Lays the tree of a base: the files the model begins with, the places every box mounts something at, and the few
+/// programs commands need unless it is bare.
+fn lay_base(root: &Path, base: &str) {
+    let programs: &[&str] = if base == BARE { &[] } else { &Action::PROGRAMS };
+    for program in programs {
+        lay_program(root, &Path::new("/bin").join(program));
+    }
+    // A box makes those that are missing, and then they are a difference.
+    for directory in ["dev", "proc", "sys", "tmp", "workspace"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    for (path, entry) in base_files(base).entries() {
+        let place = root.join("workspace").join(path);
+        match entry {
+            EntryView::Directory { .. } => fs::create_dir(place).unwrap(),
+            EntryView::File { content, .. } => fs::write(place, content).unwrap(),
+            EntryView::Link { target } => std::os::unix::fs::symlink(target, place).unwrap(),
         }
     }
-    let workspace = root.join("workspace");
-    fs::create_dir(&workspace).unwrap();
-    fs::create_dir(root.join("tmp")).unwrap();
-    for (path, entry) in base_files(SEEDED).entries() {
-        match entry {
-            EntryView::Directory { .. } => fs::create_dir(workspace.join(path)).unwrap(),
-            EntryView::File { content, .. } => fs::write(workspace.join(path), content).unwrap(),
-            EntryView::Link { target } => std::os::unix::fs::symlink(target, workspace.join(path)).unwrap(),
-        }
+}
+
+/// Copies a program and the libraries it needs.
+fn lay_program(root: &Path, program: &Path) {
+    let listed = Command::new("ldd").arg(program).output().unwrap();
+    let libraries = String::from_utf8(listed.stdout).unwrap();
+    let paths = libraries.split_whitespace().map(Path::new).filter(|path| path.is_absolute());
+    for path in paths.chain([program]) {
+        let place = root.join(path.strip_prefix("/").unwrap());
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::copy(path, place).unwrap();
     }
 }

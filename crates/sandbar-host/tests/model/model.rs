@@ -12,7 +12,7 @@ use crate::{
 
 /// The base with programs and a few files in `/workspace`, and the one with neither.
 pub(crate) const SEEDED: &str = "seeded";
-pub(crate) const SMALL: &str = "small";
+pub(crate) const BARE: &str = "bare";
 
 /// How the host was set up.
 #[derive(Clone, Debug)]
@@ -166,7 +166,7 @@ impl Model {
     fn create(&mut self, id: &str, base: &'static str, labels: &[(&str, &str)]) -> Answer {
         require_labels(labels)?;
         self.reserve(&[id])?;
-        if ![SEEDED, SMALL].contains(&base) {
+        if ![SEEDED, BARE].contains(&base) {
             return Err(Refusal::of(ErrorCode::BaseNotFound, "base_snapshot"));
         }
         let session = Session::new(id, base, collect(labels), base_files(base));
@@ -317,6 +317,14 @@ impl Session {
 
     pub(crate) fn snapshot_names(&self) -> Vec<&str> {
         self.snapshots.iter().map(|snapshot| snapshot.view.name.as_str()).collect()
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    pub(crate) fn has_file(&self, path: &str) -> bool {
+        self.files.read(path).is_ok()
     }
 
     pub(crate) fn call_names(&self) -> Vec<&str> {
