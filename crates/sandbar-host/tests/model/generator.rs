@@ -213,8 +213,9 @@ impl<'a> Generator<'a> {
 
     /// A file of a session: mostly one there is.
     fn file_of(&mut self, id: &str) -> &'static str {
-        let files = self.session(id).map(|session| PATHS.into_iter().filter(|path| session.has_file(path)).collect());
-        match self.random.choice(files.unwrap_or_else(Vec::new)) {
+        let files: Option<Vec<_>> =
+            self.session(id).map(|session| PATHS.into_iter().filter(|path| session.has_file(path)).collect());
+        match self.random.choice(files.unwrap_or_default()) {
             Some(path) if !self.once_in(4) => path,
             _ => self.path(),
         }
@@ -248,7 +249,7 @@ impl<'a> Generator<'a> {
 
     /// A few words, one a line.
     fn text(&mut self) -> String {
-        (0..self.random.usize(..4)).map(|_| format!("{}\n", self.one_of(&WORDS))).collect()
+        (0..self.random.usize(..4)).flat_map(|_| [self.one_of(&WORDS), "\n"]).collect()
     }
 
     fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {

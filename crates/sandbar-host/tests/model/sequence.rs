@@ -18,7 +18,7 @@ use crate::{
 const STEPS_BETWEEN_LOOKS: usize = 8;
 
 /// How long a failing sequence is cut down.
-const SHRINKING_TIME: Duration = Duration::from_secs(60);
+const SHRINKING_TIME: Duration = Duration::from_mins(1);
 
 /// Hosts are set up in these ways; the seed of a sequence says which one it runs on.
 const LIMITS: [Limits; 3] = [
@@ -112,7 +112,7 @@ async fn look(driver: &Driver<'_>, model: &Model) -> Result<(), String> {
     let mut what = "the state differs".to_owned();
     let mut part = |name: &str, expected: String, actual: String| {
         if expected != actual {
-            what.push_str(&format!("\n  {name}, expected: {expected}\n  {name},   actual: {actual}"));
+            what.extend(["\n  ", name, ", expected: ", &expected, "\n  ", name, ",   actual: ", &actual]);
         }
     };
     part("sessions", format!("{:?}", expected.sessions), format!("{:?}", actual.sessions));

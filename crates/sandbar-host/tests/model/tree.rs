@@ -150,16 +150,15 @@ impl Tree {
         if to.starts_with(from) || !self.is_directory(parent(to)) {
             return None;
         }
-        match self.0.get(to) {
-            None => {}
+        let fits = match self.0.get(to) {
+            None => true,
             Some(EntryView::Directory { .. }) => {
-                let empty = !self.0.keys().any(|path| path != to && path.starts_with(to));
-                if !is_directory || !empty {
-                    return None;
-                }
+                is_directory && !self.0.keys().any(|path| path != to && path.starts_with(to))
             }
-            Some(EntryView::File { .. } | EntryView::Link { .. }) if is_directory => return None,
-            Some(EntryView::File { .. } | EntryView::Link { .. }) => {}
+            Some(EntryView::File { .. } | EntryView::Link { .. }) => !is_directory,
+        };
+        if !fits {
+            return None;
         }
         let subtree: Vec<PathBuf> = self.0.keys().filter(|path| path.starts_with(from)).cloned().collect();
         for path in subtree {
