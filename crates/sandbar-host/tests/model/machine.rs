@@ -10,7 +10,7 @@ use std::{
 use sandbar_core::{BaseName, RuntimeKind};
 use sandbar_host::{Host, HostConfig, HostParts};
 use sandbar_storage::{ImportSource, Storage};
-use sandbar_testing::{Backend, StorageFixture};
+use sandbar_testing::StorageFixture;
 
 use crate::{
     host_config::host_config,
@@ -52,10 +52,6 @@ impl Machine {
             machine.host().import_base(&name, &ImportSource::Directory(tree), |_| {}).await.unwrap();
         }
         machine
-    }
-
-    pub(crate) fn fixture(backend: Backend) -> StorageFixture {
-        StorageFixture::new(backend)
     }
 
     pub(crate) fn host(&self) -> &Arc<Host> {

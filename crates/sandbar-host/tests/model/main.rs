@@ -32,11 +32,11 @@ macro_rules! on_every_pair {
 
 on_every_pair! {
     btrfs_gvisor: BtrfsImage, Gvisor, 3;
-    btrfs_native: BtrfsImage, Native, 40;
-    btrfs_none: BtrfsImage, None, 9;
+    btrfs_native: BtrfsImage, Native, 30;
+    btrfs_none: BtrfsImage, None, 12;
     local_disk_gvisor: LocalDiskExt4, Gvisor, 3;
-    local_disk_native: LocalDiskExt4, Native, 9;
-    local_disk_none: LocalDiskExt4, None, 9;
+    local_disk_native: LocalDiskExt4, Native, 12;
+    local_disk_none: LocalDiskExt4, None, 12;
     zfs_gvisor: Zfs, Gvisor, 3;
     zfs_native: Zfs, Native, 3;
     zfs_none: Zfs, None, 3;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use sandbar_core::RuntimeKind;
-use sandbar_testing::Backend;
+use sandbar_testing::{Backend, StorageFixture};
 
 use crate::{
     driver::Driver,
@@ -44,7 +44,8 @@ pub(crate) fn run(backend: Backend, runtime: RuntimeKind, sequences: u64) {
     let mut seeds: Vec<u64> = (0..sequences).map(|number| first.wrapping_add(number)).collect();
     // A host is set up anew as seldom as possible.
     seeds.sort_by_key(|seed| seed % 3);
-    let fixture = Machine::fixture(backend);
+    // Before any thread: it enters a mount namespace of its own.
+    let fixture = StorageFixture::new(backend);
     let executor = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
     executor.block_on(async {
         let mut machine = Machine::start(fixture, runtime, LIMITS[0]).await;
