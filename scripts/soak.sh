@@ -13,8 +13,9 @@ export SANDBAR_TEST_RUN="run-$$-$(date +%s)"
 before=$(mktemp)
 trap 'rm -f "$before"' EXIT
 
-# The binary that boxes are started from has to be there before the tests are.
-cargo build --package sandbar-runtime --package sandbar-host --tests
+# Boxes are started from a binary of this package.
+cargo build --package sandbar-runtime
+cargo nextest run --profile soak --package sandbar-host --test model --no-run
 scripts/leak-check.sh list >"$before"
 
 failed=0
