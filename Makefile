@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/sandbar/target
 CARGO ?= cargo
 
-.PHONY: help setup setup-tests tools build run test bench lint fmt deny machete
+.PHONY: help setup setup-tests tools build run test soak bench lint fmt deny machete
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ run: build ## Start a host here, in the foreground, and say what to type next
 
 test: setup-tests ## Run every test on real backends, then look for anything left behind
 	@scripts/test.sh
+
+soak: setup-tests ## The long runs: host and model over thousands of random sequences, about an hour
+	@scripts/soak.sh
 
 bench: setup-tests ## Measure this machine: one run, ratios to raw baselines
 	@$(CARGO) bench --workspace --bench '*'

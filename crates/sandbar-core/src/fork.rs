@@ -1,6 +1,6 @@
 //! Copies of a session.
 
-use crate::{Labels, SessionId, SnapshotName};
+use crate::{Labels, Result, SessionId, SnapshotName, session::validate_labels};
 
 /// A request for copies of a session; all are made, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,10 +17,31 @@ pub struct ForkRequest {
 
 impl ForkRequest {
     pub const MOST: usize = 1000;
+
+    /// Checks what the types alone cannot: label names.
+    pub fn validate(&self) -> Result<()> {
+        validate_labels(&self.labels)
+    }
 }
 
 impl Default for ForkRequest {
     fn default() -> Self {
         Self { from: None, count: 1, ids: Vec::new(), labels: Labels::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorCode;
+
+    #[test]
+    fn labels_of_copies_are_checked_like_those_of_new_sessions() {
+        let mut request = ForkRequest::default();
+        request.labels.insert("team".into(), "red".into());
+        request.validate().unwrap();
+        request.labels.insert(String::new(), "x".into());
+        let error = request.validate().unwrap_err();
+        assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("labels")));
     }
 }

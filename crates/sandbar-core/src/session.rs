@@ -10,6 +10,21 @@ use crate::{BaseName, ByteCount, Error, Resources, Result, RuntimeKind, SessionI
 /// Free-form tags of a session.
 pub type Labels = BTreeMap<String, String>;
 
+/// Checks the names and values of labels.
+pub(crate) fn validate_labels(labels: &Labels) -> Result<()> {
+    for (key, value) in labels {
+        if key.is_empty() || key.len() > 128 || key.contains(['=', '\0', '\n']) {
+            return Err(Error::invalid("labels", format!("label name `{}` is not usable", key.escape_debug()))
+                .with_hint("use 1 to 128 characters without `=`, newlines or NUL"));
+        }
+        if value.len() > 4096 || value.contains('\0') {
+            return Err(Error::invalid("labels", format!("the value of label `{key}` is not usable"))
+                .with_hint("use at most 4096 bytes without NUL"));
+        }
+    }
+    Ok(())
+}
+
 /// What a session may reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -79,16 +94,7 @@ impl SessionSpec {
 
     /// Checks what the types alone cannot: label and environment names.
     pub fn validate(&self) -> Result<()> {
-        for (key, value) in &self.labels {
-            if key.is_empty() || key.len() > 128 || key.contains(['=', '\0', '\n']) {
-                return Err(Error::invalid("labels", format!("label name `{}` is not usable", key.escape_debug()))
-                    .with_hint("use 1 to 128 characters without `=`, newlines or NUL"));
-            }
-            if value.len() > 4096 || value.contains('\0') {
-                return Err(Error::invalid("labels", format!("the value of label `{key}` is not usable"))
-                    .with_hint("use at most 4096 bytes without NUL"));
-            }
-        }
+        validate_labels(&self.labels)?;
         for (key, value) in &self.env {
             if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
                 return Err(Error::invalid("env", format!("variable `{}` is not usable", key.escape_debug()))

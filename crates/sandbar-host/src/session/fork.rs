@@ -28,6 +28,7 @@ impl Host {
 impl Inner {
     fn fork(self: &Arc<Self>, id: &SessionId, request: &ForkRequest) -> Result<Vec<SessionInfo>> {
         let ids = fork_ids(request)?;
+        request.validate()?;
         let session = self.session(id)?;
         let _entry = session.gate.enter_shared()?;
         let source = self.present(id)?;

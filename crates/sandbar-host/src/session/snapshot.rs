@@ -209,8 +209,21 @@ impl Inner {
 /// A name made of the time, with something random so that two in one second differ.
 fn generated_name() -> Result<SnapshotName> {
     let now = Timestamp::now().to_zoned(TimeZone::UTC);
-    let mut random = [0; 2];
+    let mut random = [0; 4];
     getrandom::fill(&mut random)
         .map_err(|error| Error::internal("ask the kernel for random bytes").with_source(error.to_string()))?;
-    SnapshotName::new(format!("snap-{}-{:04x}", now.strftime("%Y%m%d-%H%M%S"), u16::from_be_bytes(random)))
+    SnapshotName::new(format!("snap-{}-{:08x}", now.strftime("%Y%m%d-%H%M%S"), u32::from_be_bytes(random)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn generated_names_of_one_second_differ() {
+        let names: HashSet<SnapshotName> = (0..500).map(|_| generated_name().unwrap()).collect();
+        assert_eq!(names.len(), 500);
+    }
 }

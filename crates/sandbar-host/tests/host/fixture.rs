@@ -8,6 +8,8 @@ use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
 use sandbar_storage::archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, EntryKind};
 use sandbar_testing::{Backend, StorageFixture};
 
+use crate::host_config::host_config;
+
 /// A host over a storage of its own, in a mount namespace of its own.
 pub(crate) struct HostFixture {
     pub(crate) host: Arc<Host>,
@@ -26,17 +28,7 @@ impl HostFixture {
         storage.storage.close().unwrap();
         let executor = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
         executor.block_on(async {
-            let kind = storage.config.choice.unwrap();
-            let config = HostConfig {
-                data_dir: storage.scratch().join("data"),
-                storage_backend: StorageChoice::Named(kind),
-                container_runtime: RuntimeChoice::Named(runtime),
-                sessions_root_dir: Some(storage.config.directory.clone()),
-                pool_name: storage.config.zfs.as_ref().map(|zfs| zfs.pool.clone()),
-                pool_image_limit: storage.config.pool_image_limit,
-                shutdown_timeout: Duration::from_secs(10),
-                ..HostConfig::default()
-            };
+            let config = host_config(&storage, runtime);
             let host = Host::start(config.clone()).await.unwrap();
             let mut fixture = Self { host, config, storage };
             case(&mut fixture).await;

@@ -10,6 +10,7 @@ mod files;
 mod fixture;
 mod forks;
 mod hibernate;
+mod host_config;
 mod pause;
 mod process_ports;
 mod processes;
