@@ -9,8 +9,8 @@ use std::{
 use bytes::Bytes;
 use sandbar_core::{
     Aspect, BaseName, Change, EntryType, Error, ExecEvent, ExecSpec, FileStat, ForkRequest, LaterSnapshots,
-    PageRequest, Quiesce, Resources, Result, SessionFilter, SessionId, SessionInfo, SessionSpec, SnapshotInfo,
-    SnapshotName, ToolCallId, ToolRequest, ToolResponse, WriteOptions,
+    PageRequest, Quiesce, Resources, Result, SessionFilter, SessionId, SessionInfo, SessionSpec, SessionState,
+    SnapshotInfo, SnapshotName, ToolCallId, ToolRequest, ToolResponse, WriteOptions,
 };
 use serde_json::{Value, json};
 
@@ -53,7 +53,9 @@ impl<'a> Driver<'a> {
             let (id, symbol) = (info.id.clone(), self.symbol(info.id.as_str()));
             let snapshots = host.list_snapshots(&id).await?.iter().map(|info| self.snapshot(info)).collect();
             world.snapshots.insert(symbol.clone(), snapshots);
-            world.files.insert(symbol, self.list(&id, "", 10).await?.into_iter().collect());
+            if info.state != SessionState::Hibernated {
+                world.files.insert(symbol, self.list(&id, "", 10).await?.into_iter().collect());
+            }
             world.sessions.push(self.session(&info));
         }
         let storage = self.machine.storage();
@@ -154,6 +156,10 @@ impl<'a> Driver<'a> {
             }
             Operation::Pause { id } => Ok(Outcome::Session(self.session(&host.pause_session(&self.id(id)).await?))),
             Operation::Resume { id } => Ok(Outcome::Session(self.session(&host.resume_session(&self.id(id)).await?))),
+            Operation::Hibernate { id } => {
+                Ok(Outcome::Session(self.session(&host.hibernate_session(&self.id(id)).await?)))
+            }
+            Operation::Wake { id } => Ok(Outcome::Session(self.session(&host.wake_session(&self.id(id)).await?))),
             Operation::Restart => {
                 // What is held here would keep the old host from letting go.
                 drop(host);

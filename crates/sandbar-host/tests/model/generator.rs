@@ -22,7 +22,7 @@ const MODES: [u32; 3] = [0o700, 0o755, 0o740];
 /// One kind of step, how often it comes, and how it is made.
 type Choice = (u32, fn(&mut Generator<'_>) -> Operation);
 
-const CHOICES: [Choice; 20] = [
+const CHOICES: [Choice; 22] = [
     (6, |g| g.create()),
     (3, |g| Operation::Destroy { id: g.id() }),
     (2, |g| Operation::Get { id: g.id() }),
@@ -42,6 +42,8 @@ const CHOICES: [Choice; 20] = [
     (5, |g| g.fork()),
     (3, |g| Operation::Pause { id: g.id() }),
     (3, |g| g.resume()),
+    (2, |g| Operation::Hibernate { id: g.id() }),
+    (3, |g| Operation::Wake { id: g.id_of(Session::is_hibernated) }),
     (1, |_| Operation::Restart),
 ];
 

@@ -34,7 +34,7 @@ pub(crate) struct Model {
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) id: String,
-    paused: bool,
+    state: State,
     base: &'static str,
     labels: BTreeMap<String, String>,
     turns: u64,
@@ -46,6 +46,13 @@ pub(crate) struct Session {
     head: Option<String>,
     /// Answers of tool calls, by the name of the call.
     calls: BTreeMap<String, ToolView>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Active,
+    Paused,
+    Hibernated,
 }
 
 #[derive(Clone, Debug)]
@@ -94,9 +101,9 @@ impl Model {
                 self.active(id)?.files.write(path, content, *mode, *create_dirs)?;
                 Ok(Outcome::Done)
             }
-            Operation::Read { id, path } => Ok(Outcome::Content(self.session(id)?.files.read(path)?.to_owned())),
-            Operation::Stat { id, path } => self.session(id)?.files.stat(path).map(Outcome::Entry),
-            Operation::ListDirectory { id, path } => self.session(id)?.files.list(path).map(Outcome::Entries),
+            Operation::Read { id, path } => Ok(Outcome::Content(self.present(id)?.files.read(path)?.to_owned())),
+            Operation::Stat { id, path } => self.present(id)?.files.stat(path).map(Outcome::Entry),
+            Operation::ListDirectory { id, path } => self.present(id)?.files.list(path).map(Outcome::Entries),
             Operation::Exec { id, action } => {
                 let session = self.active(id)?;
                 if session.base != SEEDED {
@@ -109,7 +116,7 @@ impl Model {
             Operation::CompleteTurn { id } => self.complete_turn(id),
             Operation::TakeSnapshot { id, name } => {
                 let limit = self.rules.max_snapshots;
-                let session = self.session_mut(id)?;
+                let session = self.present(id)?;
                 if session.has_snapshot(name) {
                     return Err(Refusal::of(ErrorCode::SnapshotExists, "snapshot"));
                 }
@@ -117,13 +124,13 @@ impl Model {
             }
             Operation::ListSnapshots { id } => Ok(Outcome::Snapshots(self.session(id)?.snapshot_views())),
             Operation::DeleteSnapshot { id, name } => {
-                let session = self.session_mut(id)?;
+                let session = self.present(id)?;
                 session.snapshot(name)?;
                 session.remove_snapshot(name);
                 Ok(Outcome::Done)
             }
             Operation::Diff { id, from, to } => {
-                let session = self.session(id)?;
+                let session = self.present(id)?;
                 let from = &session.snapshot(from)?.files;
                 let to = to.as_ref().map_or(Ok(&session.files), |to| session.snapshot(to).map(|to| &to.files))?;
                 Ok(Outcome::Changes(from.diff(to)))
@@ -132,34 +139,43 @@ impl Model {
             Operation::Fork { id, from, count, ids, labels } => self.fork(id, from.as_deref(), *count, ids, labels),
             Operation::Pause { id } => {
                 let can_pause = self.rules.can_pause;
-                let session = self.active(id)?;
-                if !can_pause {
-                    return Err(Refusal::new(ErrorCode::InvalidState));
-                }
-                session.paused = true;
-                Ok(Outcome::Session(session.view()))
+                self.active(id)?;
+                if can_pause { self.enter(id, State::Paused) } else { Err(Refusal::new(ErrorCode::InvalidState)) }
             }
-            Operation::Resume { id } => {
-                let session = self.session_mut(id)?;
-                if !session.paused {
-                    return Err(Refusal::new(ErrorCode::InvalidState));
-                }
-                session.paused = false;
-                Ok(Outcome::Session(session.view()))
+            Operation::Resume { id } => self.leave(id, State::Paused),
+            Operation::Hibernate { id } => {
+                self.present(id)?;
+                self.enter(id, State::Hibernated)
             }
+            Operation::Wake { id } => self.leave(id, State::Hibernated),
             Operation::Restart => Ok(Outcome::Done),
         }
+    }
+
+    fn enter(&mut self, id: &str, state: State) -> Answer {
+        let session = self.session_mut(id)?;
+        session.state = state;
+        Ok(Outcome::Session(session.view()))
+    }
+
+    /// A session that comes back is active, whatever it was before.
+    fn leave(&mut self, id: &str, state: State) -> Answer {
+        if self.session(id)?.state != state {
+            return Err(Refusal::new(ErrorCode::InvalidState));
+        }
+        self.enter(id, State::Active)
     }
 
     /// Everything there is.
     pub(crate) fn world(&self) -> World {
         let each = || self.sessions.iter();
+        let here = || each().filter(|session| !session.is_hibernated());
         let names = |session: &Session| session.snapshots.iter().map(|snapshot| snapshot.view.name.clone()).collect();
         World {
             sessions: each().map(Session::view).collect(),
             snapshots: each().map(|session| (session.id.clone(), session.snapshot_views())).collect(),
-            files: each().map(|session| (session.id.clone(), session.files.entries().clone())).collect(),
-            volumes: each().map(|session| (session.id.clone(), names(session))).collect(),
+            files: here().map(|session| (session.id.clone(), session.files.entries().clone())).collect(),
+            volumes: here().map(|session| (session.id.clone(), names(session))).collect(),
         }
     }
 
@@ -183,7 +199,7 @@ impl Model {
             return Err(Refusal::invalid("ids"));
         }
         require_labels(labels)?;
-        let source = self.session(id)?;
+        let source = self.present(id)?;
         let files = from.map_or(Ok(&source.files), |from| source.snapshot(from).map(|from| &from.files))?.clone();
         let mut all_labels = source.labels.clone();
         all_labels.extend(collect(labels));
@@ -248,6 +264,9 @@ impl Model {
         let can_keep = self.rules.can_keep_later;
         let session = self.session_mut(id)?;
         let target = session.snapshot(name)?.files.clone();
+        if session.is_hibernated() {
+            return Err(Refusal::new(ErrorCode::SessionPaused));
+        }
         if keep_later && !can_keep {
             return Err(Refusal::invalid("keep_later"));
         }
@@ -292,10 +311,16 @@ impl Model {
         self.sessions.iter_mut().find(|session| session.id == id).ok_or_else(no_session)
     }
 
+    /// A session whose volume is here.
+    fn present(&mut self, id: &str) -> Result<&mut Session, Refusal> {
+        let session = self.session_mut(id)?;
+        if session.is_hibernated() { Err(Refusal::new(ErrorCode::SessionPaused)) } else { Ok(session) }
+    }
+
     /// A session whose clock runs.
     fn active(&mut self, id: &str) -> Result<&mut Session, Refusal> {
-        let session = self.session_mut(id)?;
-        if session.paused { Err(Refusal::new(ErrorCode::SessionPaused)) } else { Ok(session) }
+        let session = self.present(id)?;
+        if session.is_paused() { Err(Refusal::new(ErrorCode::SessionPaused)) } else { Ok(session) }
     }
 }
 
@@ -303,7 +328,7 @@ impl Session {
     fn new(id: &str, base: &'static str, labels: BTreeMap<String, String>, files: Tree) -> Self {
         Self {
             id: id.to_owned(),
-            paused: false,
+            state: State::Active,
             base,
             labels,
             turns: 0,
@@ -320,7 +345,11 @@ impl Session {
     }
 
     pub(crate) fn is_paused(&self) -> bool {
-        self.paused
+        self.state == State::Paused
+    }
+
+    pub(crate) fn is_hibernated(&self) -> bool {
+        self.state == State::Hibernated
     }
 
     pub(crate) fn has_file(&self, path: &str) -> bool {
@@ -334,7 +363,12 @@ impl Session {
     fn view(&self) -> SessionView {
         SessionView {
             id: self.id.clone(),
-            state: if self.paused { "paused" } else { "active" }.to_owned(),
+            state: match self.state {
+                State::Active => "active",
+                State::Paused => "paused",
+                State::Hibernated => "hibernated",
+            }
+            .to_owned(),
             base: self.base.to_owned(),
             labels: self.labels.clone(),
             turns: self.turns,

@@ -88,6 +88,12 @@ pub(crate) enum Operation {
     Resume {
         id: String,
     },
+    Hibernate {
+        id: String,
+    },
+    Wake {
+        id: String,
+    },
     Restart,
 }
 
