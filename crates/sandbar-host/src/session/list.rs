@@ -60,11 +60,23 @@ impl Inner {
         Ok(Page { items, next_token })
     }
 
+    /// Bytes of a session. A storage that cannot tell must not hide the session, nor undo what was just done with it.
+    fn space_used(&self, id: &SessionId) -> Result<ByteCount> {
+        match self.storage.usage(id) {
+            Ok(usage) => Ok(usage.used),
+            Err(error) if error.code() == ErrorCode::SessionNotFound => Err(error),
+            Err(error) => {
+                tracing::warn!(session = %id, error = error.chain(), "the storage cannot tell how large a session is");
+                Ok(ByteCount(0))
+            }
+        }
+    }
+
     /// What callers are told of a session.
     pub(super) fn info(&self, record: SessionRecord) -> Result<SessionInfo> {
         let space_used = match record.state {
             SessionState::Failed | SessionState::Destroying | SessionState::Hibernated => ByteCount(0),
-            _ => self.storage.usage(&record.id)?.used,
+            _ => self.space_used(&record.id)?,
         };
         Ok(SessionInfo {
             storage: self.storage.kind(),
