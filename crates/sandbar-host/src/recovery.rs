@@ -40,7 +40,7 @@ fn settle(inner: &Inner, id: IntentId, intent: &Intent) -> Result<()> {
         Intent::Rollback { session, name, keep_later } => {
             let later = if *keep_later { LaterSnapshots::Keep } else { LaterSnapshots::Drop };
             absent_is_fine(inner.storage.rollback(session, name, later))?;
-            record_rollback(inner, id, session, name)
+            record_rollback(inner, id, session, name, later)
         }
         Intent::DeleteSnapshot { session, name } => {
             absent_is_fine(inner.storage.delete_snapshot(session, name))?;
@@ -67,13 +67,28 @@ fn absent_is_fine(outcome: Result<()>) -> Result<()> {
 }
 
 /// Records that a volume stands on `name` now, and which snapshots are left.
-pub(crate) fn record_rollback(inner: &Inner, intent: IntentId, session: &SessionId, name: &SnapshotName) -> Result<()> {
-    let left = match inner.storage.snapshots(session) {
+pub(crate) fn record_rollback(
+    inner: &Inner,
+    intent: IntentId,
+    session: &SessionId,
+    name: &SnapshotName,
+    later: LaterSnapshots,
+) -> Result<()> {
+    let known = inner.state.snapshots(session)?;
+    let left: HashSet<SnapshotName> = match inner.storage.snapshots(session) {
         Ok(snapshots) => snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
         Err(error) if error.code() == ErrorCode::SessionNotFound => HashSet::new(),
-        Err(error) => return Err(error),
+        Err(error) => {
+            // The volume has gone back, so what is left is what must be; the next start compares.
+            tracing::warn!(%session, error = error.chain(), "could not ask which snapshots a rollback left");
+            let target = known.iter().position(|snapshot| snapshot.name == *name);
+            let kept = match (later, target) {
+                (LaterSnapshots::Drop, Some(target)) => &known[..=target],
+                _ => &known[..],
+            };
+            kept.iter().map(|snapshot| snapshot.name.clone()).collect()
+        }
     };
-    let known = inner.state.snapshots(session)?;
     inner.state.transaction(|database| {
         for snapshot in known.iter().filter(|snapshot| !left.contains(&snapshot.name)) {
             state::delete_snapshot(database, session, &snapshot.name)?;
@@ -93,9 +108,12 @@ fn reconcile_volumes(inner: &Inner) -> Result<()> {
         tracing::warn!(%volume, "removing a volume that no session knows");
         inner.storage.delete(volume)?;
     }
-    for (session, state) in sessions {
+    for (session, in_state) in sessions {
         if !volumes.contains(&session) {
-            if state != SessionState::Failed {
+            if in_state == SessionState::Destroying {
+                // The storage had done it, whatever it said.
+                inner.state.transaction(|database| state::delete_session(database, &session))?;
+            } else if in_state != SessionState::Failed {
                 tracing::error!(%session, "the volume of this session is gone");
                 inner.state.set_state(&session, SessionState::Failed)?;
             }
