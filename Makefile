@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/sandbar/target
 CARGO ?= cargo
 
-.PHONY: help setup setup-tests tools build run test bench lint fmt deny machete
+.PHONY: help setup setup-tests tools build run test chaos bench lint fmt deny machete
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ run: build ## Start a host here, in the foreground, and say what to type next
 
 test: setup-tests ## Run every test on real backends, then look for anything left behind
 	@scripts/test.sh
+
+chaos: setup-tests ## Kill a host under load 200 times on every storage; SANDBAR_CHAOS_ROUNDS and SANDBAR_CHAOS_SEED
+	@SANDBAR_CHAOS_ROUNDS=$${SANDBAR_CHAOS_ROUNDS:-200} \
+		$(CARGO) nextest run -p sandbar --test kill -E 'test(under_load)' --no-capture
 
 bench: setup-tests ## Measure this machine: one run, ratios to raw baselines
 	@$(CARGO) bench --workspace --bench '*'

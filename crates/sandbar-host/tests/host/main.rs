@@ -4,7 +4,6 @@
 
 mod bad_input;
 mod commands;
-mod faults;
 mod files;
 mod fixture;
 mod forks;
