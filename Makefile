@@ -33,7 +33,7 @@ test: setup-tests ## Run every test on real backends, then look for anything lef
 
 chaos: setup-tests ## Kill a host under load 200 times on every storage; SANDBAR_CHAOS_ROUNDS and SANDBAR_CHAOS_SEED
 	@SANDBAR_CHAOS_ROUNDS=$${SANDBAR_CHAOS_ROUNDS:-200} \
-		$(CARGO) nextest run -p sandbar --test kill -E 'test(under_load)' --no-capture
+		$(CARGO) nextest run --profile chaos -p sandbar --test kill -E 'test(under_load)' --no-capture
 
 bench: setup-tests ## Measure this machine: one run, ratios to raw baselines
 	@$(CARGO) bench --workspace --bench '*'

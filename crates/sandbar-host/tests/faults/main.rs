@@ -3,12 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+mod crowds;
 mod faulty_runtime;
 mod faulty_storage;
 mod fixture;
 mod operation;
+mod pressure;
+mod start;
 mod sweep;
 mod switchboard;
+mod undo;
 
 macro_rules! swept {
     ($($name:ident $operation:ident,)*) => {

@@ -1,265 +1,123 @@
-//! A storage that fails where it is told to.
+//! Single faults that once had an effect they must not have.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::time::Duration;
+
+use sandbar_core::{ErrorCode, LaterSnapshots, Quiesce, RuntimeKind, SessionFilter, SessionState};
+use sandbar_testing::Backend;
+
+use crate::{
+    fixture::{FaultyHost, snap, spec, with_faults},
+    sweep::agreement,
+    switchboard::Fault,
 };
 
-use sandbar_core::{
-    BaseName, ByteCount, Error, ErrorCode, ForkRequest, LaterSnapshots, OwnerMap, Quiesce, Result, RuntimeKind,
-    SessionId, SessionState, SnapshotName, StorageKind,
-};
-use sandbar_host::{Host, HostConfig, HostParts, RuntimeChoice};
-use sandbar_storage::{
-    BaseRecord, ForkPoint, Mounted, OpenedStorage, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView,
-    Usage, VolumeSpec,
-};
-use sandbar_testing::{Backend, StorageFixture};
-
-use crate::fixture::{snap, spec};
-
-/// When a call fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
-    /// Before it did anything.
-    Before,
-    /// After it did everything: the answer is a lie.
-    After,
+fn quick(case: impl AsyncFnOnce(&mut FaultyHost)) {
+    with_faults(Backend::LocalDiskExt4, RuntimeKind::None, case);
 }
 
-/// A real storage with one fault in it.
-#[derive(Debug)]
-struct Faulty {
-    real: Arc<dyn Storage>,
-    fault: Mutex<Option<(&'static str, When)>>,
-    faults_left: AtomicUsize,
+/// No janitor comes by while the case runs.
+async fn without_a_janitor(faulty: &mut FaultyHost) {
+    faulty.config.health_check_interval = Duration::from_hours(1);
+    faulty.restart().await;
 }
 
-impl Faulty {
-    /// The next `count` calls of `name` fail.
-    fn arm(&self, name: &'static str, when: When, count: usize) {
-        *self.fault.lock().unwrap() = Some((name, when));
-        self.faults_left.store(count, Ordering::SeqCst);
-    }
-
-    fn around<T>(&self, name: &'static str, call: impl FnOnce() -> Result<T>) -> Result<T> {
-        let fault = self.fault.lock().unwrap().filter(|(armed, _)| *armed == name);
-        let Some((_, when)) = fault else { return call() };
-        if self.faults_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err() {
-            return call();
-        }
-        if when == When::After {
-            call()?;
-        }
-        Err(Error::internal(format!("injected fault in {name}")))
-    }
-}
-
-impl Storage for Faulty {
-    fn kind(&self) -> StorageKind {
-        self.real.kind()
-    }
-    fn facts(&self) -> &StorageFacts {
-        self.real.facts()
-    }
-    fn bases(&self) -> Result<Vec<BaseRecord>> {
-        self.real.bases()
-    }
-    fn base(&self, name: &BaseName) -> Result<BaseRecord> {
-        self.real.base(name)
-    }
-    fn stage_base(&self, name: &BaseName) -> Result<StagedBase> {
-        self.real.stage_base(name)
-    }
-    fn commit_base(&self, staged: StagedBase, record: &BaseRecord) -> Result<()> {
-        self.real.commit_base(staged, record)
-    }
-    fn delete_base(&self, name: &BaseName) -> Result<()> {
-        self.real.delete_base(name)
-    }
-    fn create(&self, volume: &SessionId, spec: &VolumeSpec) -> Result<()> {
-        self.around("create", || self.real.create(volume, spec))
-    }
-    fn fork(&self, source: &SessionId, point: &ForkPoint, volume: &SessionId, quota: Option<ByteCount>) -> Result<()> {
-        self.around("fork", || self.real.fork(source, point, volume, quota))
-    }
-    fn delete(&self, volume: &SessionId) -> Result<()> {
-        self.around("delete", || self.real.delete(volume))
-    }
-    fn volumes(&self) -> Result<Vec<SessionId>> {
-        self.real.volumes()
-    }
-    fn snapshot(&self, volume: &SessionId, name: &SnapshotName) -> Result<StoredSnapshot> {
-        self.around("snapshot", || self.real.snapshot(volume, name))
-    }
-    fn snapshots(&self, volume: &SessionId) -> Result<Vec<StoredSnapshot>> {
-        self.real.snapshots(volume)
-    }
-    fn delete_snapshot(&self, volume: &SessionId, name: &SnapshotName) -> Result<()> {
-        self.around("delete_snapshot", || self.real.delete_snapshot(volume, name))
-    }
-    fn rollback(&self, volume: &SessionId, name: &SnapshotName, later: LaterSnapshots) -> Result<()> {
-        self.around("rollback", || self.real.rollback(volume, name, later))
-    }
-    fn mount_as(&self, volume: &SessionId, owners: Option<&OwnerMap>) -> Result<Mounted> {
-        self.real.mount_as(volume, owners)
-    }
-    fn unmount(&self, volume: &SessionId) -> Result<()> {
-        self.real.unmount(volume)
-    }
-    fn view(&self, volume: &SessionId, at: &ForkPoint) -> Result<TreeView> {
-        self.real.view(volume, at)
-    }
-    fn base_view(&self, base: &BaseName) -> Result<TreeView> {
-        self.real.base_view(base)
-    }
-    fn volume_base(&self, volume: &SessionId) -> Result<BaseName> {
-        self.real.volume_base(volume)
-    }
-    fn usage(&self, volume: &SessionId) -> Result<Usage> {
-        self.real.usage(volume)
-    }
-    fn set_quota(&self, volume: &SessionId, quota: Option<ByteCount>) -> Result<()> {
-        self.real.set_quota(volume, quota)
-    }
-    fn space(&self) -> Result<Space> {
-        self.real.space()
-    }
-    fn settle(&self) -> Result<()> {
-        self.real.settle()
-    }
-    fn close(&self) -> Result<()> {
-        self.real.close()
-    }
-}
-
-/// Runs `case` on a host over a faulty storage.
-fn with_faults<F: Future<Output = ()>>(case: impl FnOnce(Arc<Host>, Arc<Faulty>) -> F) {
-    let fixture = StorageFixture::new(Backend::LocalDiskExt4);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
-    runtime.block_on(async {
-        let faulty = Arc::new(Faulty {
-            real: Arc::clone(&fixture.storage),
-            fault: Mutex::default(),
-            faults_left: AtomicUsize::new(0),
-        });
-        let config = HostConfig {
-            data_dir: fixture.scratch().join("data"),
-            container_runtime: RuntimeChoice::Named(RuntimeKind::None),
-            health_check_interval: std::time::Duration::from_millis(20),
-            ..HostConfig::default()
-        };
-        let opened = OpenedStorage { storage: Arc::clone(&faulty) as Arc<dyn Storage>, reason: "test".into() };
-        let parts = HostParts { open_storage: Box::new(move || Ok(opened)), wrap_runtime: Box::new(|runtime| runtime) };
-        let host = Host::start_with(config, parts).await.unwrap();
-        case(Arc::clone(&host), faulty).await;
-        host.shutdown().await.unwrap();
+#[test]
+fn a_snapshot_that_was_removed_after_all_has_no_record() {
+    quick(async |faulty| {
+        let id = faulty.create("s").await;
+        faulty.host().create_snapshot(&id, Some(snap("one")), Quiesce::WhereNeeded).await.unwrap();
+        faulty.faults.arm(&[(("delete_snapshot", 0), Fault::Before)]);
+        faulty.host().delete_snapshot(&id, &snap("one")).await.unwrap_err();
+        assert_eq!(faulty.snapshot_names(&id).await, ["one"]);
+        faulty.faults.arm(&[(("delete_snapshot", 0), Fault::After)]);
+        faulty.host().delete_snapshot(&id, &snap("one")).await.unwrap();
+        assert!(faulty.snapshot_names(&id).await.is_empty());
     });
 }
 
 #[test]
-fn a_create_that_fails_leaves_nothing() {
-    with_faults(|host, faulty| async move {
-        for when in [When::Before, When::After] {
-            faulty.arm("create", when, 1);
-            host.create_session(spec("s")).await.unwrap_err();
-            assert!(faulty.real.volumes().unwrap().is_empty());
-            assert_eq!(host.get_session(&"s".parse().unwrap()).await.unwrap_err().code(), ErrorCode::SessionNotFound);
-        }
-        host.create_session(spec("s")).await.unwrap();
+fn a_session_whose_size_nobody_can_tell_is_made_and_listed() {
+    quick(async |faulty| {
+        faulty.faults.arm(&[(("usage", 0), Fault::Before), (("usage", 1), Fault::Before)]);
+        faulty.create("s").await;
+        let page = faulty.host().list_sessions(&SessionFilter::default(), &Default::default()).await.unwrap();
+        assert_eq!((page.items.len(), faulty.faults.fired()), (1, 2));
     });
 }
 
 #[test]
-fn a_fork_that_fails_half_way_leaves_none_of_its_copies() {
-    with_faults(|host, faulty| async move {
-        let source = host.create_session(spec("s")).await.unwrap().id;
-        for when in [When::Before, When::After] {
-            faulty.arm("fork", when, 1);
-            let request = ForkRequest { count: 3, ..ForkRequest::default() };
-            host.fork_session(&source, request).await.unwrap_err();
-            assert_eq!(faulty.real.volumes().unwrap(), std::slice::from_ref(&source));
-        }
-        assert_eq!(host.get_session(&source).await.unwrap().state, SessionState::Active);
-    });
-}
-
-#[test]
-fn a_snapshot_that_fails_leaves_none_and_its_name_is_free() {
-    with_faults(|host, faulty| async move {
-        let id = host.create_session(spec("s")).await.unwrap().id;
-        for when in [When::Before, When::After] {
-            faulty.arm("snapshot", when, 1);
-            host.create_snapshot(&id, Some(snap("x")), Quiesce::WhereNeeded).await.unwrap_err();
-            assert!(host.list_snapshots(&id).await.unwrap().is_empty());
-            assert!(faulty.real.snapshots(&id).unwrap().is_empty());
-        }
-        host.create_snapshot(&id, Some(snap("x")), Quiesce::WhereNeeded).await.unwrap();
-        faulty.arm("delete_snapshot", When::Before, 1);
-        host.delete_snapshot(&id, &snap("x")).await.unwrap_err();
-        assert_eq!(host.list_snapshots(&id).await.unwrap().len(), 1);
-        host.delete_snapshot(&id, &snap("x")).await.unwrap();
-    });
-}
-
-#[test]
-fn a_rollback_that_fails_leaves_the_session_active() {
-    with_faults(|host, faulty| async move {
-        let id = host.create_session(spec("s")).await.unwrap().id;
+fn a_rollback_is_not_done_again_over_later_work() {
+    quick(async |faulty| {
+        let id = faulty.create("s").await;
         for name in ["one", "two"] {
-            host.create_snapshot(&id, Some(snap(name)), Quiesce::WhereNeeded).await.unwrap();
+            faulty.write(&id, name).await.unwrap();
+            faulty.host().create_snapshot(&id, Some(snap(name)), Quiesce::WhereNeeded).await.unwrap();
         }
-        faulty.arm("rollback", When::Before, 1);
-        host.rollback_session(&id, &snap("one"), LaterSnapshots::Drop).await.unwrap_err();
-        assert_eq!(host.get_session(&id).await.unwrap().state, SessionState::Active);
-        assert_eq!(host.list_snapshots(&id).await.unwrap().len(), 2);
-        faulty.arm("rollback", When::After, 1);
-        host.rollback_session(&id, &snap("one"), LaterSnapshots::Drop).await.unwrap_err();
-        // The storage did drop the later one; the records say so, whatever the answer was.
-        assert_eq!(host.list_snapshots(&id).await.unwrap().len(), 1);
-        host.rollback_session(&id, &snap("one"), LaterSnapshots::Drop).await.unwrap();
+        faulty.faults.arm(&[(("snapshots", 0), Fault::Before)]);
+        faulty.host().rollback_session(&id, &snap("one"), LaterSnapshots::Drop).await.unwrap();
+        assert_eq!(faulty.faults.fired(), 1);
+        agreement(faulty).await.unwrap();
+        faulty.write(&id, "later").await.unwrap();
+        faulty.restart().await;
+        assert_eq!(faulty.read(&id).await, Ok(Some("later".into())));
     });
 }
 
 #[test]
-fn a_destroy_that_fails_is_reported_and_tried_again() {
-    with_faults(|host, faulty| async move {
-        let id = host.create_session(spec("s")).await.unwrap().id;
-        faulty.arm("delete", When::Before, 1);
-        host.destroy_session(&id).await.unwrap_err();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while host.get_session(&id).await.is_ok() {
-            assert!(std::time::Instant::now() < deadline, "the janitor never tried again");
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-        assert!(faulty.real.volumes().unwrap().is_empty());
+fn a_session_the_storage_had_deleted_does_not_come_back_as_failed() {
+    quick(async |faulty| {
+        without_a_janitor(faulty).await;
+        let id = faulty.create("s").await;
+        faulty.faults.arm(&[(("delete", 0), Fault::After)]);
+        faulty.host().destroy_session(&id).await.unwrap_err();
+        assert_eq!(faulty.host().get_session(&id).await.unwrap().state, SessionState::Destroying);
+        faulty.restart().await;
+        assert_eq!(faulty.host().get_session(&id).await.unwrap_err().code(), ErrorCode::SessionNotFound);
+        faulty.create("s").await;
     });
 }
 
 #[test]
-fn a_caller_that_goes_away_leaves_nothing_half_done() {
-    with_faults(|host, faulty| async move {
-        let id: SessionId = "s".parse().unwrap();
-        // Polled once, so that the work has begun, and dropped. A quick host is done by then; mostly it is not.
-        let mut create = Box::pin(host.create_session(spec("s")));
-        poll_once(create.as_mut()).await;
-        drop(create);
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        // A session that is still being created can be seen, but has no volume yet.
-        while host.get_session(&id).await.map_or(true, |session| session.state != SessionState::Active) {
-            assert!(std::time::Instant::now() < deadline, "it was never finished");
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-        assert_eq!(faulty.real.volumes().unwrap(), std::slice::from_ref(&id));
-        host.destroy_session(&id).await.unwrap();
+fn an_undo_that_fails_is_done_at_the_next_start() {
+    quick(async |faulty| {
+        let source = faulty.create("source").await;
+        faulty.faults.arm(&[(("create", 0), Fault::After), (("delete", 0), Fault::Before)]);
+        faulty.host().create_session(spec("s")).await.unwrap_err();
+        assert_eq!(faulty.faults.fired(), 2);
+        faulty.faults.arm(&[(("snapshot", 0), Fault::After), (("delete_snapshot", 0), Fault::Before)]);
+        faulty.host().create_snapshot(&source, Some(snap("x")), Quiesce::WhereNeeded).await.unwrap_err();
+        assert_eq!((faulty.faults.fired(), faulty.intents()), (2, 2));
+        faulty.restart().await;
+        agreement(faulty).await.unwrap();
+        faulty.create("s").await;
+        faulty.host().create_snapshot(&source, Some(snap("x")), Quiesce::WhereNeeded).await.unwrap();
     });
 }
 
-/// Polls a future once.
-async fn poll_once<F: Future + Unpin>(mut future: F) {
-    std::future::poll_fn(|context| {
-        let _ = std::pin::Pin::new(&mut future).poll(context);
-        std::task::Poll::Ready(())
-    })
-    .await;
+#[test]
+fn a_box_that_cannot_be_thawed_is_replaced() {
+    with_faults(Backend::BtrfsImage, RuntimeKind::Native, async |faulty| {
+        let id = faulty.create("s").await;
+        faulty.shell(&id, "true").await.unwrap();
+        faulty.faults.arm(&[(("sandbox thaw", 0), Fault::Before), (("sandbox thaw", 1), Fault::Before)]);
+        faulty.host().create_snapshot(&id, Some(snap("x")), Quiesce::Always).await.unwrap();
+        assert_eq!(faulty.faults.fired(), 2);
+        faulty.shell(&id, "true").await.unwrap();
+    });
+}
+
+#[test]
+fn a_mistyped_snapshot_changes_nothing_and_asks_the_storage_nothing() {
+    quick(async |faulty| {
+        without_a_janitor(faulty).await;
+        let id = faulty.create("s").await;
+        faulty.write(&id, "now").await.unwrap();
+        faulty.faults.listen();
+        let refused = faulty.host().rollback_session(&id, &snap("no-such"), LaterSnapshots::Drop).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::SnapshotNotFound);
+        let changing = ["rollback", "unmount", "delete_snapshot", "sandbox stop"];
+        assert!(faulty.faults.calls().iter().all(|call| !changing.contains(call)), "{:?}", faulty.faults.calls());
+        assert_eq!(faulty.host().get_session(&id).await.unwrap().state, SessionState::Active);
+        assert_eq!(faulty.read(&id).await, Ok(Some("now".into())));
+    });
 }
