@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use sandbar_core::{ErrorCode, LaterSnapshots, Quiesce, RuntimeKind, SessionFilter, SessionState};
+use sandbar_core::{ErrorCode, LaterSnapshots, Quiesce, RuntimeKind, SessionFilter, SessionId, SessionState};
 use sandbar_testing::Backend;
 
 use crate::{
-    fixture::{FaultyHost, snap, spec, with_faults},
+    fixture::{FaultyHost, settled, snap, spec, with_faults},
     sweep::agreement,
     switchboard::Fault,
 };
@@ -15,10 +15,25 @@ fn quick(case: impl AsyncFnOnce(&mut FaultyHost)) {
     with_faults(Backend::LocalDiskExt4, RuntimeKind::None, case);
 }
 
-/// No janitor comes by while the case runs.
-async fn without_a_janitor(faulty: &mut FaultyHost) {
+/// A session on a host whose janitor has just been by and does not come again.
+async fn after_the_janitor(faulty: &mut FaultyHost) -> SessionId {
+    // It asks for the space at the end of each round: one at the start, one when a session was made, which asks, too.
+    let rounds = async |faulty: &FaultyHost, asked: usize| {
+        settled(async || match faulty.faults.calls().iter().filter(|call| **call == "space").count() {
+            times if times >= asked => Ok(()),
+            times => Err(format!("the space was asked for {times} times")),
+        })
+        .await;
+        faulty.faults.listen();
+    };
     faulty.config.health_check_interval = Duration::from_hours(1);
-    faulty.restart().await;
+    faulty.stop().await.unwrap();
+    faulty.faults.listen();
+    faulty.start().await.unwrap();
+    rounds(faulty, 1).await;
+    let id = faulty.create("s").await;
+    rounds(faulty, 2).await;
+    id
 }
 
 #[test]
@@ -66,8 +81,7 @@ fn a_rollback_is_not_done_again_over_later_work() {
 #[test]
 fn a_session_the_storage_had_deleted_does_not_come_back_as_failed() {
     quick(async |faulty| {
-        without_a_janitor(faulty).await;
-        let id = faulty.create("s").await;
+        let id = after_the_janitor(faulty).await;
         faulty.faults.arm(&[(("delete", 0), Fault::After)]);
         faulty.host().destroy_session(&id).await.unwrap_err();
         assert_eq!(faulty.host().get_session(&id).await.unwrap().state, SessionState::Destroying);
@@ -109,8 +123,7 @@ fn a_box_that_cannot_be_thawed_is_replaced() {
 #[test]
 fn a_mistyped_snapshot_changes_nothing_and_asks_the_storage_nothing() {
     quick(async |faulty| {
-        without_a_janitor(faulty).await;
-        let id = faulty.create("s").await;
+        let id = after_the_janitor(faulty).await;
         faulty.write(&id, "now").await.unwrap();
         faulty.faults.listen();
         let refused = faulty.host().rollback_session(&id, &snap("no-such"), LaterSnapshots::Drop).await.unwrap_err();
