@@ -109,7 +109,8 @@ fn reconcile_volumes(inner: &Inner) -> Result<()> {
         inner.storage.delete(volume)?;
     }
     for (session, in_state) in sessions {
-        if !volumes.contains(&session) {
+        // Asked for by name as well: one listing that leaves out a volume is no loss.
+        if !volumes.contains(&session) && inner.storage.volume_base(&session).is_err() {
             if in_state == SessionState::Destroying {
                 // The storage had done it, whatever it said.
                 inner.state.transaction(|database| state::delete_session(database, &session))?;
@@ -118,6 +119,10 @@ fn reconcile_volumes(inner: &Inner) -> Result<()> {
                 inner.state.set_state(&session, SessionState::Failed)?;
             }
             continue;
+        }
+        if in_state == SessionState::Failed {
+            tracing::warn!(%session, "the volume of this session is back");
+            inner.state.set_state(&session, SessionState::Active)?;
         }
         reconcile_snapshots(inner, &session)?;
     }

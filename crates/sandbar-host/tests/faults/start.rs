@@ -69,7 +69,10 @@ fn a_start_with_a_fault_succeeds_or_the_next_one_does() {
         check(faulty, "undisturbed").await;
         for (position, name) in calls.iter().enumerate() {
             let place: Place = (*name, calls[..position].iter().filter(|earlier| *earlier == name).count());
-            for fault in [Fault::Before, Fault::After] {
+            for fault in [Fault::Before, Fault::After, Fault::Wrong] {
+                if fault == Fault::Wrong && *name != "volumes" {
+                    continue;
+                }
                 faulty.stop().await.unwrap();
                 leave_things_half_done(faulty);
                 faulty.faults.arm(&[(place, fault)]);
@@ -107,4 +110,21 @@ fn a_stop_with_a_fault_loses_nothing() {
             }
         });
     }
+}
+
+#[test]
+fn a_session_whose_volume_is_back_is_active_again() {
+    with_faults(Backend::LocalDiskExt4, RuntimeKind::None, async |faulty| {
+        let id = faulty.create("kept").await;
+        faulty.write(&id, "one").await.unwrap();
+        let gone = [(("volumes", 0), Fault::Wrong), (("volume_base", 0), Fault::Before)];
+        faulty.stop().await.unwrap();
+        faulty.faults.arm(&gone);
+        faulty.start().await.unwrap();
+        assert_eq!(faulty.host().get_session(&id).await.unwrap().state, SessionState::Failed);
+        faulty.faults.listen();
+        faulty.restart().await;
+        assert_eq!(faulty.host().get_session(&id).await.unwrap().state, SessionState::Active);
+        assert_eq!(faulty.read(&id).await, Ok(Some("one".into())));
+    });
 }
