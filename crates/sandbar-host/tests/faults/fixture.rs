@@ -51,10 +51,10 @@ pub(crate) fn with_faults(backend: Backend, runtime: RuntimeKind, case: impl Asy
         };
         let (faults, space, real) = (Arc::<Switchboard>::default(), Arc::default(), Arc::default());
         let _release = ReleaseAtTheEnd(Arc::clone(&faults));
-        let mut faulty = FaultyHost { host: None, config, faults, space, real, fixture };
-        faulty.start().await.unwrap();
-        case(&mut faulty).await;
-        faulty.stop().await.unwrap();
+        let mut host = FaultyHost { host: None, config, faults, space, real, fixture };
+        host.start().await.unwrap();
+        case(&mut host).await;
+        host.stop().await.unwrap();
     });
 }
 

@@ -124,9 +124,9 @@ impl Round<'_> {
         subject: &Subject,
         attempt: JoinHandle<Result<()>>,
     ) -> Option<Result<()>> {
-        settled(async || match faulty.faults.hangs() || attempt.is_finished() {
-            true => Ok(()),
-            false => Err(format!("{self}: it neither hangs nor ends")),
+        settled(async || {
+            let met = faulty.faults.hangs() || attempt.is_finished();
+            met.then_some(()).ok_or_else(|| format!("{self}: it neither hangs nor ends"))
         })
         .await;
         // The others are not to meet a fault that was not met.
@@ -142,11 +142,7 @@ impl Round<'_> {
         }
         faulty.faults.release();
         let outcome = attempt.await;
-        settled(async || match faulty.faults.hangs() {
-            true => Err(format!("{self}: it still hangs")),
-            false => Ok(()),
-        })
-        .await;
+        settled(async || (!faulty.faults.hangs()).then_some(()).ok_or_else(|| format!("{self}: it still hangs"))).await;
         if self.mishap.caller_goes_away { None } else { Some(outcome.unwrap()) }
     }
 

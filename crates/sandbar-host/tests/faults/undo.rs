@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use sandbar_core::{ErrorCode, LaterSnapshots, Quiesce, RuntimeKind, SessionFilter, SessionId, SessionState};
+use sandbar_core::{
+    ErrorCode, LaterSnapshots, PageRequest, Quiesce, RuntimeKind, SessionFilter, SessionId, SessionState,
+};
 use sandbar_testing::Backend;
 
 use crate::{
@@ -55,7 +57,7 @@ fn a_session_whose_size_nobody_can_tell_is_made_and_listed() {
     quick(async |faulty| {
         faulty.faults.arm(&[(("usage", 0), Fault::Before), (("usage", 1), Fault::Before)]);
         faulty.create("s").await;
-        let page = faulty.host().list_sessions(&SessionFilter::default(), &Default::default()).await.unwrap();
+        let page = faulty.host().list_sessions(&SessionFilter::default(), &PageRequest::default()).await.unwrap();
         assert_eq!((page.items.len(), faulty.faults.fired()), (1, 2));
     });
 }

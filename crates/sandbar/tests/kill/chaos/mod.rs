@@ -116,7 +116,7 @@ async fn under_load(world: &World, server: TestServer, slots: &Slots, seed: u64,
     // Answers that were sent before the kill still count; whoever waits longer waits for nothing.
     let ended = async {
         while let Some(ended) = clients.join_next().await {
-            ended.unwrap()
+            ended.unwrap();
         }
     };
     if tokio::time::timeout(LAST_ANSWERS, ended).await.is_err() {
