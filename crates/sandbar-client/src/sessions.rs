@@ -45,6 +45,34 @@ impl Client {
         self.once(self.rpc.destroy_session(request)).await.map(drop)
     }
 
+    /// Freezes what runs in a session.
+    pub async fn pause_session(&self, id: &SessionId) -> Result<SessionInfo> {
+        let request = v1::PauseSessionRequest { session_id: id.as_str().to_owned(), ..Default::default() };
+        let answer = self.once(self.rpc.pause_session(request)).await?.into_owned();
+        answer.session.into_option().ok_or_else(|| incomplete("session"))?.try_into()
+    }
+
+    /// Lets a paused session go on.
+    pub async fn resume_session(&self, id: &SessionId) -> Result<SessionInfo> {
+        let request = v1::ResumeSessionRequest { session_id: id.as_str().to_owned(), ..Default::default() };
+        let answer = self.once(self.rpc.resume_session(request)).await?.into_owned();
+        answer.session.into_option().ok_or_else(|| incomplete("session"))?.try_into()
+    }
+
+    /// Puts a session away into the object store.
+    pub async fn hibernate_session(&self, id: &SessionId) -> Result<SessionInfo> {
+        let request = v1::HibernateSessionRequest { session_id: id.as_str().to_owned(), ..Default::default() };
+        let answer = self.once(self.rpc.hibernate_session(request)).await?.into_owned();
+        answer.session.into_option().ok_or_else(|| incomplete("session"))?.try_into()
+    }
+
+    /// Brings a hibernated session back.
+    pub async fn wake_session(&self, id: &SessionId) -> Result<SessionInfo> {
+        let request = v1::WakeSessionRequest { session_id: id.as_str().to_owned(), ..Default::default() };
+        let answer = self.once(self.rpc.wake_session(request)).await?.into_owned();
+        answer.session.into_option().ok_or_else(|| incomplete("session"))?.try_into()
+    }
+
     pub async fn fork_session(&self, id: &SessionId, request: ForkRequest) -> Result<Vec<SessionInfo>> {
         let answer = self.once(self.rpc.fork_session(v1::ForkSessionRequest::new(id, request))).await?.into_owned();
         answer.sessions.into_iter().map(TryInto::try_into).collect()

@@ -1,16 +1,22 @@
 //! Snapshots, rollback and diff.
 
-use sandbar_core::{Change, LaterSnapshots, Result, SessionId, SessionInfo, SnapshotInfo, SnapshotName};
+use sandbar_core::{Change, LaterSnapshots, Quiesce, Result, SessionId, SessionInfo, SnapshotInfo, SnapshotName};
 use sandbar_proto::v1;
 
 use crate::{Client, client::incomplete};
 
 impl Client {
     /// Takes a snapshot; without a name the host makes one up.
-    pub async fn create_snapshot(&self, id: &SessionId, name: Option<&SnapshotName>) -> Result<SnapshotInfo> {
+    pub async fn create_snapshot(
+        &self,
+        id: &SessionId,
+        name: Option<&SnapshotName>,
+        quiesce: Quiesce,
+    ) -> Result<SnapshotInfo> {
         let request = v1::CreateSnapshotRequest {
             session_id: id.as_str().to_owned(),
             name: name.map(|name| name.as_str().to_owned()).unwrap_or_default(),
+            quiesce: quiesce == Quiesce::Always,
             ..Default::default()
         };
         let answer = self.once(self.rpc.create_snapshot(request)).await?.into_owned();

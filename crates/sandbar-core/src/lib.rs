@@ -6,6 +6,7 @@
 //!
 //! Invariant: nothing here does I/O, and a value that exists is valid. Parsing is the only way in.
 
+mod audit;
 mod base;
 mod byte_count;
 mod capability;
@@ -19,11 +20,13 @@ mod health;
 mod id;
 mod owner_map;
 mod page;
+mod process;
 mod resources;
 mod session;
 mod snapshot;
 mod tool;
 
+pub use audit::{Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict};
 pub use base::BaseInfo;
 pub use byte_count::ByteCount;
 pub use capability::{Capabilities, Capability, RuntimeKind, StorageKind};
@@ -33,9 +36,13 @@ pub use exec::{ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};
 pub use file::{FileStat, TreeSummary, WriteOptions};
 pub use fork::ForkRequest;
 pub use health::{Health, HealthStatus};
-pub use id::{BaseName, SessionId, SnapshotName};
+pub use id::{BaseName, ProcessId, SessionId, SnapshotName};
 pub use owner_map::OwnerMap;
 pub use page::{Page, PageRequest, SessionFilter};
+pub use process::{
+    LogChunk, LogQuery, LogStream, ProcessExit, ProcessInfo, ProcessSpec, ProcessStatus, Readiness, RestartPolicy,
+    WaitFor,
+};
 pub use resources::Resources;
 pub use session::{Labels, NetworkAccess, SessionInfo, SessionSpec, SessionState};
 pub use snapshot::{LaterSnapshots, Quiesce, SnapshotInfo, SnapshotKind};

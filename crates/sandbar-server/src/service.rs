@@ -47,6 +47,42 @@ impl v1::SandboxService for Service {
         self.remove_session(request.session_id).await
     }
 
+    async fn pause_session(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::PauseSessionRequest>,
+    ) -> ServiceResult<v1::PauseSessionResponse> {
+        let session = self.pause(request.session_id).await?;
+        Response::ok(v1::PauseSessionResponse { session: session.into(), ..Default::default() })
+    }
+
+    async fn resume_session(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::ResumeSessionRequest>,
+    ) -> ServiceResult<v1::ResumeSessionResponse> {
+        let session = self.resume(request.session_id).await?;
+        Response::ok(v1::ResumeSessionResponse { session: session.into(), ..Default::default() })
+    }
+
+    async fn hibernate_session(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::HibernateSessionRequest>,
+    ) -> ServiceResult<v1::HibernateSessionResponse> {
+        let session = self.hibernate(request.session_id).await?;
+        Response::ok(v1::HibernateSessionResponse { session: session.into(), ..Default::default() })
+    }
+
+    async fn wake_session(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::WakeSessionRequest>,
+    ) -> ServiceResult<v1::WakeSessionResponse> {
+        let session = self.wake(request.session_id).await?;
+        Response::ok(v1::WakeSessionResponse { session: session.into(), ..Default::default() })
+    }
+
     async fn fork_session(
         &self,
         _: RequestContext,

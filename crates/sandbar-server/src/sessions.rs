@@ -1,6 +1,6 @@
 //! Sessions.
 
-use connectrpc::{Response, ServiceResult};
+use connectrpc::{ConnectError, Response, ServiceResult};
 use sandbar_core::SessionId;
 use sandbar_proto::v1;
 
@@ -41,6 +41,26 @@ impl Service {
         let id = SessionId::new(id).map_err(failed)?;
         self.host.destroy_session(&id).await.map_err(failed_in(&id))?;
         Response::ok(v1::DestroySessionResponse::default())
+    }
+
+    pub(crate) async fn pause(&self, id: &str) -> Result<v1::Session, ConnectError> {
+        let id = SessionId::new(id).map_err(failed)?;
+        self.host.pause_session(&id).await.map(Into::into).map_err(failed_in(&id))
+    }
+
+    pub(crate) async fn resume(&self, id: &str) -> Result<v1::Session, ConnectError> {
+        let id = SessionId::new(id).map_err(failed)?;
+        self.host.resume_session(&id).await.map(Into::into).map_err(failed_in(&id))
+    }
+
+    pub(crate) async fn hibernate(&self, id: &str) -> Result<v1::Session, ConnectError> {
+        let id = SessionId::new(id).map_err(failed)?;
+        self.host.hibernate_session(&id).await.map(Into::into).map_err(failed_in(&id))
+    }
+
+    pub(crate) async fn wake(&self, id: &str) -> Result<v1::Session, ConnectError> {
+        let id = SessionId::new(id).map_err(failed)?;
+        self.host.wake_session(&id).await.map(Into::into).map_err(failed_in(&id))
     }
 
     pub(crate) async fn copy_session(&self, request: v1::ForkSessionRequest) -> ServiceResult<v1::ForkSessionResponse> {

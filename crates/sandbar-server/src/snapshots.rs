@@ -23,7 +23,8 @@ impl Service {
     ) -> ServiceResult<v1::CreateSnapshotResponse> {
         let id = SessionId::new(request.session_id).map_err(failed)?;
         let name = if request.name.is_empty() { None } else { Some(snapshot_name("name", request.name)?) };
-        let snapshot = self.host.create_snapshot(&id, name, Quiesce::WhereNeeded).await.map_err(failed_in(&id))?;
+        let quiesce = if request.quiesce { Quiesce::Always } else { Quiesce::WhereNeeded };
+        let snapshot = self.host.create_snapshot(&id, name, quiesce).await.map_err(failed_in(&id))?;
         Response::ok(v1::CreateSnapshotResponse { snapshot: v1::Snapshot::from(snapshot).into(), ..Default::default() })
     }
 

@@ -7,11 +7,14 @@
 
 mod bait;
 mod condition;
+mod floor;
 mod image;
 pub mod measure;
+mod moto_s3;
 mod namespace;
 mod owners;
 mod pty;
+pub mod raw_storage;
 mod server;
 mod skip;
 mod storage_fixture;
@@ -20,7 +23,9 @@ mod zfs_pool;
 
 pub use bait::{Bait, HostState, Intruder};
 pub use condition::eventually;
+pub use floor::Floor;
 pub use image::{FileSystem, Image};
+pub use moto_s3::MotoS3;
 pub use namespace::private_mounts;
 pub use owners::owner_map;
 pub use pty::{Pty, Seat};

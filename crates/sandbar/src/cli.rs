@@ -4,8 +4,8 @@ use clap::{Arg, Command};
 
 use crate::{
     command::{
-        base, cp, diff, doctor, exec, fork, inspect, ls, new, rm, rollback, run, shell, snapshot, snapshots, tool,
-        turn, up,
+        base, clock, cp, diff, doctor, exec, fork, inspect, ls, new, rm, rollback, run, shell, snapshot, snapshots,
+        tool, turn, up,
     },
     env_vars,
 };
@@ -73,6 +73,9 @@ pub(crate) fn define() -> Command {
             ls::define(),
             inspect::define(),
             rm::define(),
+        ])
+        .subcommands(clock::define())
+        .subcommands([
             snapshot::define(),
             snapshots::define(),
             rollback::define(),

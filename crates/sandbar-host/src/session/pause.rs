@@ -67,7 +67,10 @@ impl Inner {
         if let Some(sandbox) = &sandbox {
             freeze_or_leave(session, &**sandbox)?;
         }
+        let clock = &session.processes.clock;
+        clock.set_paused(true);
         self.state.set_state(&session.id, SessionState::Paused).inspect_err(|_| {
+            clock.set_paused(false);
             if let Some(sandbox) = &sandbox {
                 thaw_surely(session, &**sandbox);
             }
@@ -94,6 +97,7 @@ impl Inner {
                 refreeze(&session, &**sandbox);
             }
         })?;
+        session.processes.clock.set_paused(false);
         self.info(SessionRecord { state: SessionState::Active, ..record })
     }
 
@@ -150,6 +154,7 @@ impl Inner {
         let Some(sandbox) = sandbox else { return work() };
         self.require_pause()?;
         let _turn = session.order_freezing();
+        let _still = session.processes.clock.hold();
         freeze_or_leave(session, &*sandbox)?;
         let outcome = work();
         // What was done is done, whatever becomes of the thaw.

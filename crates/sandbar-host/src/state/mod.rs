@@ -1,6 +1,8 @@
-//! What the host remembers: sessions, snapshots, intents and answers of tool calls, in SQLite.
+//! What the host remembers: sessions, snapshots, intents, answers of tool calls and audit logs, in SQLite.
 
+mod audit;
 mod intents;
+mod processes;
 mod records;
 mod schema;
 mod tool_calls;
@@ -14,7 +16,9 @@ use sandbar_core::{Error, Result};
 use sandbar_sqlite::{Database, Value};
 
 pub(crate) use intents::{Intent, IntentId};
-pub(crate) use records::{SessionRecord, delete_session, delete_snapshot, insert_snapshot, set_head, set_turns};
+pub(crate) use records::{
+    SessionRecord, delete_session, delete_snapshot, insert_snapshot, set_head, set_pack, set_turns,
+};
 
 /// The state database. Calls are short and may be made from any thread.
 #[derive(Debug)]

@@ -3,10 +3,11 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use sandbar_core::{NetworkAccess, OwnerMap, Resources, Result, RuntimeKind};
-use sandbar_runtime::{ExecSpec, RunningCommand, Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats};
+use sandbar_runtime::{Dialed, ExecSpec, RunningCommand, Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats};
 
 use crate::switchboard::Switchboard;
 
@@ -60,6 +61,9 @@ struct FaultySandbox {
 impl Sandbox for FaultySandbox {
     fn exec(&self, spec: ExecSpec) -> Result<RunningCommand> {
         self.faults.around("sandbox exec", || self.real.exec(spec))
+    }
+    fn dial(&self, port: u16, patience: Duration) -> Result<Dialed> {
+        self.faults.around("sandbox dial", || self.real.dial(port, patience))
     }
     fn cgroup(&self) -> Option<PathBuf> {
         self.real.cgroup()

@@ -154,7 +154,9 @@ pub(crate) async fn observe(faulty: &FaultyHost, subject: &Subject) -> std::resu
         Ok(info) => {
             let present = matches!(info.state, SessionState::Active | SessionState::Paused);
             let content = if present { faulty.read(&subject.id).await? } else { None };
-            let snapshots = faulty.snapshot_names(&subject.id).await;
+            // The janitor may have finished it since.
+            let snapshots = faulty.host().list_snapshots(&subject.id).await.map_err(|error| error.chain())?;
+            let snapshots = snapshots.into_iter().map(|snapshot| snapshot.name.to_string()).collect();
             Ok(Seen { state: Some(info.state), content, snapshots, turns: info.turn_count, forks })
         }
     }

@@ -225,8 +225,13 @@ pub(crate) async fn agreement(faulty: &FaultyHost) -> std::result::Result<(), St
     }
     for session in sessions {
         let names = |of: Vec<SnapshotName>| of.into_iter().map(|name| name.to_string()).collect::<BTreeSet<_>>();
-        let stored = storage.snapshots(&session.id).unwrap().into_iter().map(|snapshot| snapshot.name).collect();
-        let recorded = faulty.host().list_snapshots(&session.id).await.unwrap();
+        let stored = storage
+            .snapshots(&session.id)
+            .map_err(|error| error.chain())?
+            .into_iter()
+            .map(|snapshot| snapshot.name)
+            .collect();
+        let recorded = faulty.host().list_snapshots(&session.id).await.map_err(|error| error.chain())?;
         let recorded = recorded.into_iter().map(|snapshot| snapshot.name).collect();
         let (stored, recorded) = (names(stored), names(recorded));
         if stored != recorded {

@@ -136,3 +136,26 @@ fn a_mistyped_snapshot_changes_nothing_and_asks_the_storage_nothing() {
         assert_eq!(faulty.read(&id).await, Ok(Some("now".into())));
     });
 }
+
+#[test]
+fn a_volume_that_cannot_be_deleted_is_freed_later() {
+    quick(async |faulty| {
+        let id = faulty.create("s").await;
+        faulty.host().create_snapshot(&id, Some(snap("one")), Quiesce::WhereNeeded).await.unwrap();
+        for fault in [Fault::Before, Fault::After] {
+            faulty.faults.arm(&[(("delete", 0), fault)]);
+            assert_eq!(faulty.host().hibernate_session(&id).await.unwrap().state, SessionState::Hibernated);
+            sandbar_testing::eventually("the janitor frees it", || faulty.real().volumes().unwrap().is_empty());
+            // What fails on the way back leaves it where it was.
+            for (call, fault) in [("create", Fault::Before), ("snapshot", Fault::Before), ("snapshot", Fault::After)] {
+                faulty.faults.arm(&[((call, 0), fault)]);
+                faulty.host().wake_session(&id).await.unwrap_err();
+                assert_eq!(faulty.host().get_session(&id).await.unwrap().state, SessionState::Hibernated);
+                assert!(faulty.real().volumes().unwrap().is_empty(), "{call}");
+            }
+            assert_eq!(faulty.host().wake_session(&id).await.unwrap().state, SessionState::Active);
+            assert_eq!(faulty.snapshot_names(&id).await.len(), 1);
+            assert_eq!(faulty.real().snapshots(&id).unwrap().len(), 1);
+        }
+    });
+}

@@ -5,12 +5,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot run should stop")]
 
-mod floor;
 mod gvisor;
 mod rivals;
 mod subject;
 
-use sandbar_testing::measure::{Report, alternate, middle};
+use sandbar_testing::{
+    Floor,
+    measure::{Report, alternate, middle},
+};
 
 const ROUNDS: usize = 200;
 
@@ -20,7 +22,7 @@ fn main() {
         return;
     }
     // Before the first thread: the floor is what a small process with one thread can do.
-    let mut floor = floor::Floor::start();
+    let mut floor = Floor::start();
     let subject = subject::Subject::open();
     let scratch = tempfile::tempdir().unwrap();
     let mut report = Report::default();

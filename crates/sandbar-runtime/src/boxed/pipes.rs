@@ -16,7 +16,8 @@ use rustix::{
 };
 
 use crate::{
-    StdinMode,
+    Dialed, StdinMode,
+    dialed::Lifelines,
     protocol::{PrepareOrder, Streams},
 };
 
@@ -44,6 +45,14 @@ impl CommandStreams {
                 let ends = prepared.map_or_else(|| NamedEnds::open(directory.make(next())?), Ok)?;
                 Ok((ends.named.number, Pipes::named(stdin, ends)))
             }
+        }
+    }
+
+    /// The pipes of a connection into the box; `number` is a free one.
+    pub(super) fn for_connection(&self, number: u64) -> io::Result<ConnectionPipes> {
+        match self {
+            Self::Passed => ConnectionPipes::passed(),
+            Self::Named(directory) => ConnectionPipes::named(directory.make_some(number, &NamedPipes::NAMES)?),
         }
     }
 
@@ -153,6 +162,44 @@ impl Pipes {
     }
 }
 
+/// The pipes of a connection into the box: the ends init gets, and those we keep.
+pub(super) struct ConnectionPipes {
+    theirs: Vec<OwnedFd>,
+    ours: Dialed,
+}
+
+impl ConnectionPipes {
+    fn passed() -> io::Result<Self> {
+        let pipe = || pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
+        let (input, writer) = pipe()?;
+        let (reader, output) = pipe()?;
+        Ok(Self { theirs: vec![input, output], ours: Dialed { reader, writer, lifelines: None } })
+    }
+
+    fn named(named: NamedPipes) -> io::Result<Self> {
+        // What we write to is open for both, since nobody reads yet.
+        let [writer, live] = [named.open("in", OFlags::RDWR)?, named.open("live", OFlags::RDWR)?];
+        let [reader, taking] = [named.open("out", OFlags::RDONLY)?, named.open("err", OFlags::RDONLY)?];
+        let lifelines = Lifelines { taking, live, named };
+        Ok(Self { theirs: Vec::new(), ours: Dialed { reader, writer, lifelines: Some(lifelines) } })
+    }
+
+    /// Where init finds its ends; `None` when they are passed.
+    pub(super) fn place(&self) -> Option<CString> {
+        self.ours.lifelines.as_ref().map(|lifelines| lifelines.named.inside.clone())
+    }
+
+    /// The ends to pass.
+    pub(super) fn theirs(&self) -> Vec<BorrowedFd<'_>> {
+        self.theirs.iter().map(AsFd::as_fd).collect()
+    }
+
+    /// Init has its ends, or will have.
+    pub(super) fn into_ours(self) -> Dialed {
+        self.ours
+    }
+}
+
 /// A directory both sides see, with a directory of pipes for each command.
 #[derive(Debug)]
 pub(crate) struct PipeDirectory {
@@ -172,7 +219,8 @@ impl PipeDirectory {
 
     /// Makes the pipes of a command that ran in a box elsewhere; nobody waits for what it writes.
     pub(crate) fn adopt(&self, number: u64) -> io::Result<AdoptedPipes> {
-        let named = self.make(number)?;
+        // Those of a connection, if it was one, are among them.
+        let named = self.make_some(number, &NamedPipes::NAMES)?;
         let holder = named.hold()?;
         let outputs = [named.open("out", OFlags::RDONLY)?, named.open("err", OFlags::RDONLY)?];
         Ok(AdoptedPipes { outputs, holder, named })
@@ -199,13 +247,17 @@ impl PipeDirectory {
         Ok(held)
     }
 
-    pub(super) fn make(&self, number: u64) -> io::Result<NamedPipes> {
+    fn make(&self, number: u64) -> io::Result<NamedPipes> {
+        self.make_some(number, &NamedPipes::OF_A_COMMAND)
+    }
+
+    fn make_some(&self, number: u64, names: &[&str]) -> io::Result<NamedPipes> {
         let on_host = self.on_host.join(number.to_string());
         fs::create_dir(&on_host)?;
         lock(&self.live).insert(number);
         let inside = CString::new(format!("{}/{number}", self.inside)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let made = NamedPipes { number, on_host, inside, live: Arc::clone(&self.live) };
-        for name in NamedPipes::NAMES {
+        for name in names {
             mknodat(CWD, made.on_host.join(name), FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
         }
         Ok(made)
@@ -230,7 +282,7 @@ impl NamedEnds {
     }
 }
 
-/// Three named pipes in a directory of their own, removed when dropped.
+/// Named pipes in a directory of their own, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct NamedPipes {
     number: u64,
@@ -240,14 +292,15 @@ pub(crate) struct NamedPipes {
 }
 
 impl NamedPipes {
-    const NAMES: [&str; 3] = ["in", "out", "err"];
+    const NAMES: [&str; 4] = ["in", "out", "err", "live"];
+    const OF_A_COMMAND: [&str; 3] = ["in", "out", "err"];
 
     fn open(&self, name: &str, access: OFlags) -> io::Result<OwnedFd> {
         open(&self.on_host.join(name), access)
     }
 
-    fn hold(&self) -> io::Result<[OwnedFd; 3]> {
-        Ok([self.open("in", OFlags::RDWR)?, self.open("out", OFlags::RDWR)?, self.open("err", OFlags::RDWR)?])
+    fn hold(&self) -> io::Result<Vec<OwnedFd>> {
+        Self::NAMES.iter().map(|name| self.open(name, OFlags::RDWR)).collect()
     }
 }
 
@@ -260,7 +313,7 @@ fn open(path: &Path, access: OFlags) -> io::Result<OwnedFd> {
 pub(crate) struct AdoptedPipes {
     pub(super) outputs: [OwnedFd; 2],
     /// Both ends, until the box has opened its own.
-    pub(super) holder: [OwnedFd; 3],
+    pub(super) holder: Vec<OwnedFd>,
     pub(super) named: NamedPipes,
 }
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use http::StatusCode;
 use sandbar_core::{
-    BaseName, ChangeKind, ErrorCode, ForkRequest, LaterSnapshots, SessionFilter, SessionId, SessionSpec, SessionState,
-    SnapshotName, WriteOptions,
+    BaseName, ChangeKind, ErrorCode, ForkRequest, LaterSnapshots, Quiesce, SessionFilter, SessionId, SessionSpec,
+    SessionState, SnapshotName, WriteOptions,
 };
 use serde_json::json;
 
@@ -67,7 +67,7 @@ fn a_session_lives_its_whole_life_over_every_protocol_of_the_client() {
             let file = Path::new("file");
             client.write_file(id, file, WriteOptions::default(), &b"one"[..]).await.unwrap();
             let clean = SnapshotName::new("clean").unwrap();
-            assert_eq!(client.create_snapshot(id, Some(&clean)).await.unwrap().name, clean);
+            assert_eq!(client.create_snapshot(id, Some(&clean), Quiesce::WhereNeeded).await.unwrap().name, clean);
             let ended = Ended::of(client.exec(id, shell("cat file; echo two > file")).await.unwrap()).await;
             assert_eq!((ended.text(), ended.status.code), ("one", Some(0)));
 

@@ -5,8 +5,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot run should stop")]
 
-mod raw;
-
 use std::{fs, path::Path, time::Instant};
 
 use sandbar_core::{LaterSnapshots, SessionId, SnapshotName};
@@ -14,7 +12,7 @@ use sandbar_storage::{ForkPoint, Storage, VolumeSpec};
 use sandbar_testing::{
     Backend, StorageFixture,
     measure::{Report, alternate, middle, milliseconds},
-    owner_map,
+    owner_map, raw_storage as raw,
 };
 
 const FEW: usize = 10;

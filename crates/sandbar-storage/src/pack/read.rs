@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{
     Storage, VolumeSpec,
-    archive::{ArchiveReader, Directories, Links, UnpackOptions, UnpackSummary, Unpacker, decompress},
+    archive::{ArchiveReader, Directories, Links, UnpackOptions, UnpackSummary, Unpacker, Zeros, decompress},
+    remove_tree,
 };
 
 /// What is packed under `prefix`.
@@ -105,12 +106,17 @@ fn apply_all(storage: &dyn Storage, objects: &Objects, manifest: PackManifest, v
             storage.snapshot(volume, &snapshot.name)?;
         }
     }
+    // The pack may be deleted next; then this is all there is.
+    let synced = File::open(&root).and_then(|root| Ok(rustix::fs::syncfs(root)?));
+    synced.map_err(|error| Error::io(format!("write `{}` to the disk", root.display()), error))?;
     Ok(unpacked)
 }
 
 fn apply(objects: &Objects, step: &PackStep, root: File) -> Result<UnpackSummary> {
     let (deleted, entries) = (objects.fetch(&step.deleted)?, objects.fetch(&step.entries)?);
-    let options = UnpackOptions { links: Links::Refuse, directories: Directories::Replace, ..UnpackOptions::CAREFUL };
+    // Not every file system says where the holes of a file are, and one may be larger than all there is room for.
+    let (directories, zeros) = (Directories::Replace, Zeros::Skip);
+    let options = UnpackOptions { links: Links::Refuse, directories, zeros, ..UnpackOptions::CAREFUL };
     let mut unpacker = Unpacker::new(root.into(), options);
     for path in BufReader::new(decompress(deleted)?).split(0) {
         unpacker.remove(&path.map_err(|error| Error::io("read the deleted paths of a pack", error))?)?;
@@ -124,5 +130,10 @@ pub fn delete_pack(target: &Target, prefix: &str) -> Result<()> {
     let objects = Objects::open(target, prefix)?;
     // Without a manifest there is no pack, whatever of the rest is left when this is cut short.
     objects.delete(manifest::NAME)?;
-    objects.delete_all()
+    objects.delete_all()?;
+    match target {
+        // Objects that were being written when their writer was killed are listed nowhere.
+        Target::Directory(directory) => remove_tree(&directory.join(objects.prefix())),
+        Target::S3(_) => Ok(()),
+    }
 }

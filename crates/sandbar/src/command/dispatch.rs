@@ -7,6 +7,7 @@ use sandbar_core::Error;
 
 use super::{
     base::{self, BaseCommand},
+    clock::{self, Clock, ClockArgs},
     cp::{self, CpArgs},
     diff::{self, DiffArgs},
     doctor::{self, DoctorArgs},
@@ -53,6 +54,10 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "ls" => with_client!(url, ls::execute, LsArgs::read(&mut given)),
         "inspect" => with_client!(url, inspect::execute, InspectArgs::read(&mut given)?),
         "rm" => with_client!(url, rm::execute, RmArgs::read(&mut given)),
+        "pause" => with_client!(url, clock::execute, ClockArgs::read(Clock::Pause, &mut given)),
+        "resume" => with_client!(url, clock::execute, ClockArgs::read(Clock::Resume, &mut given)),
+        "hibernate" => with_client!(url, clock::execute, ClockArgs::read(Clock::Hibernate, &mut given)),
+        "wake" => with_client!(url, clock::execute, ClockArgs::read(Clock::Wake, &mut given)),
         "snapshot" => with_client!(url, snapshot::execute, SnapshotArgs::read(&mut given)?),
         "snapshots" => with_client!(url, snapshots::execute, SnapshotsArgs::read(&mut given)?),
         "rollback" => with_client!(url, rollback::execute, RollbackArgs::read(&mut given)?),

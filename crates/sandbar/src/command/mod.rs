@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 pub(crate) mod base;
+pub(crate) mod clock;
 pub(crate) mod cp;
 pub(crate) mod diff;
 mod dispatch;

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 use sandbar_client::Client;
-use sandbar_core::{Result, SessionId, SnapshotName};
+use sandbar_core::{Quiesce, Result, SessionId, SnapshotName};
 
 use crate::{
-    arguments::{id, optional, required, snapshot},
+    arguments::{flag, id, optional, required, snapshot},
     failure::Outcome,
     output,
 };
@@ -16,6 +16,7 @@ use crate::{
 pub(crate) struct SnapshotArgs {
     id: SessionId,
     name: Option<SnapshotName>,
+    quiesce: bool,
 }
 
 pub(crate) fn define() -> Command {
@@ -26,7 +27,7 @@ pub(crate) fn define() -> Command {
 Take a snapshot of a sandbox and print its name.
 
 A named snapshot is never pruned. Taken while commands run it is crash-consistent: it holds what had reached the file
-system at that moment.",
+system at that moment. With --quiesce everything in the sandbox is frozen for that moment.",
         )
         .after_help(
             "\
@@ -34,17 +35,22 @@ Examples:
   sandbar snapshot build-42 before-upgrade
   name=$(sandbar snapshot build-42)",
         )
-        .args([id(), snapshot("name", "NAME", "Its name; a generated one when left out")])
+        .args([
+            id(),
+            snapshot("name", "NAME", "Its name; a generated one when left out"),
+            flag("quiesce", "Freeze what runs in the sandbox while the snapshot is taken"),
+        ])
 }
 
 impl SnapshotArgs {
     pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self { id: required(matches, "id")?, name: optional(matches, "name") })
+        Ok(Self { id: required(matches, "id")?, name: optional(matches, "name"), quiesce: matches.get_flag("quiesce") })
     }
 }
 
 pub(crate) async fn execute(args: SnapshotArgs, client: &Client) -> Outcome {
-    let snapshot = client.create_snapshot(&args.id, args.name.as_ref()).await?;
+    let quiesce = if args.quiesce { Quiesce::Always } else { Quiesce::WhereNeeded };
+    let snapshot = client.create_snapshot(&args.id, args.name.as_ref(), quiesce).await?;
     output::line(&snapshot.name)?;
     Ok(ExitCode::SUCCESS)
 }

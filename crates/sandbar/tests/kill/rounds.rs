@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sandbar_client::Client;
-use sandbar_core::{BaseName, ForkRequest, LaterSnapshots, Result, SessionId, SessionSpec, SnapshotName};
+use sandbar_core::{BaseName, ForkRequest, LaterSnapshots, Quiesce, Result, SessionId, SessionSpec, SnapshotName};
 use sandbar_testing::Backend;
 
 use crate::{
@@ -117,7 +117,7 @@ async fn prepare(client: &Client, oracle: &mut Oracle, operation: Operation, rou
     let mut expected = Expected::default();
     for step in ["one", "two"] {
         write(client, &id, step).await;
-        client.create_snapshot(&id, Some(&snapshot(step))).await.unwrap();
+        client.create_snapshot(&id, Some(&snapshot(step)), Quiesce::WhereNeeded).await.unwrap();
         expected.snapshots.push((step.into(), step.into()));
     }
     write(client, &id, "now").await;
@@ -139,7 +139,9 @@ fn fork_ids(round: u32) -> Vec<SessionId> {
 async fn act(client: &Client, operation: Operation, id: &SessionId, round: u32) -> Result<()> {
     match operation {
         Operation::Create => client.create_session(spec(id)).await.map(drop),
-        Operation::Snapshot => client.create_snapshot(id, Some(&snapshot("three"))).await.map(drop),
+        Operation::Snapshot => {
+            client.create_snapshot(id, Some(&snapshot("three")), Quiesce::WhereNeeded).await.map(drop)
+        }
         Operation::Rollback => client.rollback_session(id, &snapshot("one"), LaterSnapshots::Drop).await.map(drop),
         Operation::Fork => {
             let request = ForkRequest { count: FORKS, ids: fork_ids(round), ..ForkRequest::default() };
@@ -182,7 +184,7 @@ async fn settle(
                 write(client, id, "later").await;
                 client.rollback_session(id, &snapshot("three"), LaterSnapshots::Drop).await.unwrap();
             } else {
-                client.create_snapshot(id, Some(&snapshot("three"))).await.unwrap();
+                client.create_snapshot(id, Some(&snapshot("three")), Quiesce::WhereNeeded).await.unwrap();
             }
             assert_eq!(read(client, id).await, "now");
         }

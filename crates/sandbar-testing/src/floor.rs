@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use sandbar_testing::measure::milliseconds;
+use crate::measure::milliseconds;
 
 const TRUE: &CStr = c"/usr/bin/true";
 const ECHO: &CStr = c"/usr/bin/echo";
@@ -24,13 +24,14 @@ const NAMESPACES: i32 = libc::CLONE_NEWUSER
 const NEW_TIME: u64 = 0x80;
 
 /// A process that measures when it is asked to.
-pub(crate) struct Floor {
+#[derive(Debug)]
+pub struct Floor {
     socket: UnixStream,
 }
 
 impl Floor {
     /// Forks it; to be called before there are threads.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let (ours, theirs) = UnixStream::pair().unwrap();
         // SAFETY: the process has one thread yet.
         if unsafe { libc::fork() } == 0 {
@@ -41,12 +42,12 @@ impl Floor {
     }
 
     /// Milliseconds `vfork`, `exec` and `wait` take.
-    pub(crate) fn exec(&mut self) -> f64 {
+    pub fn exec(&mut self) -> f64 {
         self.ask(b'e')
     }
 
     /// Milliseconds until a program in fresh namespaces with a root of its own has said something and ended.
-    pub(crate) fn new_box(&mut self) -> f64 {
+    pub fn new_box(&mut self) -> f64 {
         self.ask(b'b')
     }
 

@@ -12,15 +12,28 @@ use rustix::mount::{
     fsmount, fsopen, move_mount, unmount,
 };
 
-use sandbar_testing::measure::milliseconds;
+use crate::measure::milliseconds;
 
 const CREATE: libc::Ioctl = 0x5000_940E;
 const DESTROY: libc::Ioctl = 0x5000_940F;
 const SNAPSHOT: libc::Ioctl = 0x5000_9417;
 const SPACE_INFO: libc::Ioctl = 0xC010_9414;
 
+/// Milliseconds an empty subvolume, an overlay over one, and the removal of both take: a session's volume, and nothing
+/// else.
+pub fn volume(pool: &Path, round: usize) -> f64 {
+    let name = format!("raw-volume-{round}");
+    let started = Instant::now();
+    create_subvolume(pool, &name);
+    let created = milliseconds(started);
+    let mounted = overlay_mount(&pool.join(&name), round);
+    let started = Instant::now();
+    destroy(pool, &name);
+    created + mounted + milliseconds(started)
+}
+
 /// Mounts an overlay over directories that are there already.
-pub(crate) fn overlay_mount(scratch: &Path, round: usize) -> f64 {
+pub fn overlay_mount(scratch: &Path, round: usize) -> f64 {
     let place = scratch.join(round.to_string());
     let [lower, upper, work, target] = ["lower", "upper", "work", "merged"].map(|part| place.join(part));
     for part in [&lower, &upper, &work, &target] {
@@ -56,16 +69,16 @@ fn call(directory: &File, request: libc::Ioctl, arguments: &[u8; 4096]) {
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
-pub(crate) fn create_subvolume(parent: &Path, name: &str) {
+pub fn create_subvolume(parent: &Path, name: &str) {
     call(&File::open(parent).unwrap(), CREATE, &arguments(0, 0, 8, name));
 }
 
-pub(crate) fn destroy(parent: &Path, name: &str) {
+pub fn destroy(parent: &Path, name: &str) {
     call(&File::open(parent).unwrap(), DESTROY, &arguments(0, 0, 8, name));
 }
 
 /// Takes and removes a read-only snapshot; the time is that of the first.
-pub(crate) fn snapshot(parent: &Path, source: &str, name: &str) -> f64 {
+pub fn snapshot(parent: &Path, source: &str, name: &str) -> f64 {
     const READ_ONLY: u64 = 2;
     let (directory, subvolume) = (File::open(parent).unwrap(), File::open(parent.join(source)).unwrap());
     let arguments = arguments(i64::from(subvolume.as_raw_fd()), READ_ONLY, 56, name);
@@ -77,7 +90,7 @@ pub(crate) fn snapshot(parent: &Path, source: &str, name: &str) -> f64 {
 }
 
 /// Bytes of data and metadata in use: `used` of every entry of `BTRFS_IOC_SPACE_INFO`.
-pub(crate) fn used_bytes(pool: &Path) -> u64 {
+pub fn used_bytes(pool: &Path) -> u64 {
     const SLOTS: usize = 16;
     // Two words of header, then flags, total and used for each kind of space.
     let mut arguments = [0u64; 2 + 3 * SLOTS];

@@ -1,0 +1,85 @@
+//! `sandbar pause`, `resume`, `hibernate` and `wake`: the same arguments, and one call each.
+
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+use sandbar_client::Client;
+use sandbar_core::{Result, SessionId, SessionInfo};
+
+use crate::{
+    arguments::{id, many},
+    failure::{Outcome, exit, say_error},
+    output,
+};
+
+/// Which of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Clock {
+    Pause,
+    Resume,
+    Hibernate,
+    Wake,
+}
+
+#[derive(Debug)]
+pub(crate) struct ClockArgs {
+    clock: Clock,
+    ids: Vec<SessionId>,
+}
+
+pub(crate) fn define() -> [Command; 4] {
+    [
+        Command::new("pause")
+            .about("Freeze sandboxes: what runs in them stands still and uses no CPU")
+            .after_help("Examples:\n  sandbar pause build-42")
+            .arg(id().num_args(1..).help("The sandboxes")),
+        Command::new("resume")
+            .about("Let paused sandboxes go on where they were")
+            .after_help("Examples:\n  sandbar resume build-42")
+            .arg(id().num_args(1..).help("The sandboxes")),
+        Command::new("hibernate")
+            .about("Put sandboxes away into the object store and free their space here")
+            .long_about(
+                "\
+Put sandboxes away into the object store and free their space here.
+
+What runs in them is ended. Files, snapshots and turn numbers are kept, and are there again after `sandbar wake`.",
+            )
+            .after_help("Examples:\n  sandbar hibernate build-42\n  sandbar wake build-42")
+            .arg(id().num_args(1..).help("The sandboxes")),
+        Command::new("wake")
+            .about("Bring hibernated sandboxes back")
+            .after_help("Examples:\n  sandbar wake build-42")
+            .arg(id().num_args(1..).help("The sandboxes")),
+    ]
+}
+
+impl ClockArgs {
+    pub(crate) fn read(clock: Clock, matches: &mut ArgMatches) -> Self {
+        Self { clock, ids: many(matches, "id") }
+    }
+}
+
+/// Does it to as many as it can and prints the ids it was done to.
+pub(crate) async fn execute(args: ClockArgs, client: &Client) -> Outcome {
+    let mut code = ExitCode::SUCCESS;
+    for id in &args.ids {
+        match turn(args.clock, id, client).await {
+            Ok(session) => output::line(&session.id)?,
+            Err(error) => {
+                say_error(&error);
+                code = ExitCode::from(exit::FAILED);
+            }
+        }
+    }
+    Ok(code)
+}
+
+async fn turn(clock: Clock, id: &SessionId, client: &Client) -> Result<SessionInfo> {
+    match clock {
+        Clock::Pause => client.pause_session(id).await,
+        Clock::Resume => client.resume_session(id).await,
+        Clock::Hibernate => client.hibernate_session(id).await,
+        Clock::Wake => client.wake_session(id).await,
+    }
+}
