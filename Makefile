@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/sandbar/target
 CARGO ?= cargo
 
-.PHONY: help setup setup-tests tools build run test soak bench lint fmt deny machete
+.PHONY: help setup setup-tests tools build run test soak chaos bench lint fmt deny machete
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ test: setup-tests ## Run every test on real backends, then look for anything lef
 
 soak: setup-tests ## The long runs: host and model over thousands of random sequences, about an hour
 	@scripts/soak.sh
+
+chaos: setup-tests ## Kill a host under load 200 times on every storage; SANDBAR_CHAOS_ROUNDS and SANDBAR_CHAOS_SEED
+	@SANDBAR_CHAOS_ROUNDS=$${SANDBAR_CHAOS_ROUNDS:-200} \
+		$(CARGO) nextest run --profile chaos -p sandbar --test kill -E 'test(under_load)' --no-capture
 
 bench: setup-tests ## Measure this machine: one run, ratios to raw baselines
 	@$(CARGO) bench --workspace --bench '*'

@@ -1,13 +1,13 @@
 //! After a crash: finish or undo what was intended, then make records and storage agree.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use sandbar_core::{ErrorCode, LaterSnapshots, Result, SessionId, SessionState, SnapshotName};
 
 use crate::{
     audit::Event,
     host::Inner,
-    state::{self, Intent, IntentId},
+    state::{self, Intent, IntentId, SessionRecord},
 };
 
 /// Brings state database and storage to agreement. Running it twice does nothing new.
@@ -43,7 +43,7 @@ fn settle(inner: &Inner, id: IntentId, intent: &Intent) -> Result<()> {
         Intent::Rollback { session, name, keep_later } => {
             let later = if *keep_later { LaterSnapshots::Keep } else { LaterSnapshots::Drop };
             absent_is_fine(inner.storage.rollback(session, name, later))?;
-            record_rollback(inner, id, session, name)?;
+            record_rollback(inner, id, session, name, later)?;
             record(inner, session, "finished a rollback", Some(name));
             Ok(())
         }
@@ -96,13 +96,28 @@ fn absent_is_fine(outcome: Result<()>) -> Result<()> {
 }
 
 /// Records that a volume stands on `name` now, and which snapshots are left.
-pub(crate) fn record_rollback(inner: &Inner, intent: IntentId, session: &SessionId, name: &SnapshotName) -> Result<()> {
-    let left = match inner.storage.snapshots(session) {
+pub(crate) fn record_rollback(
+    inner: &Inner,
+    intent: IntentId,
+    session: &SessionId,
+    name: &SnapshotName,
+    later: LaterSnapshots,
+) -> Result<()> {
+    let known = inner.state.snapshots(session)?;
+    let left: HashSet<SnapshotName> = match inner.storage.snapshots(session) {
         Ok(snapshots) => snapshots.into_iter().map(|snapshot| snapshot.name).collect(),
         Err(error) if error.code() == ErrorCode::SessionNotFound => HashSet::new(),
-        Err(error) => return Err(error),
+        Err(error) => {
+            // The volume has gone back, so what is left is what must be; the next start compares.
+            tracing::warn!(%session, error = error.chain(), "could not ask which snapshots a rollback left");
+            let target = known.iter().position(|snapshot| snapshot.name == *name);
+            let kept = match (later, target) {
+                (LaterSnapshots::Drop, Some(target)) => &known[..=target],
+                _ => &known[..],
+            };
+            kept.iter().map(|snapshot| snapshot.name.clone()).collect()
+        }
     };
-    let known = inner.state.snapshots(session)?;
     inner.state.transaction(|database| {
         for snapshot in known.iter().filter(|snapshot| !left.contains(&snapshot.name)) {
             state::delete_snapshot(database, session, &snapshot.name)?;
@@ -116,28 +131,37 @@ pub(crate) fn record_rollback(inner: &Inner, intent: IntentId, session: &Session
 /// Volumes nobody knows are removed; sessions whose volume is gone have failed.
 fn reconcile_volumes(inner: &Inner) -> Result<()> {
     let volumes: HashSet<SessionId> = inner.storage.volumes()?.into_iter().collect();
-    let sessions: HashMap<SessionId, SessionState> =
-        inner.state.sessions()?.into_iter().map(|session| (session.id, session.state)).collect();
-    for volume in volumes.iter().filter(|volume| !sessions.contains_key(*volume)) {
+    let sessions = inner.state.sessions()?;
+    let known: HashSet<&SessionId> = sessions.iter().map(|session| &session.id).collect();
+    for volume in volumes.iter().filter(|volume| !known.contains(volume)) {
         tracing::warn!(%volume, "removing a volume that no session knows");
         inner.storage.delete(volume)?;
     }
-    for (session, state) in sessions {
-        if state == SessionState::Hibernated {
+    for SessionRecord { id: session, state: in_state, pack, .. } in sessions {
+        if in_state == SessionState::Hibernated {
             if volumes.contains(&session) {
                 tracing::warn!(%session, "removing what is left of the volume of a hibernated session");
                 inner.storage.delete(&session)?;
             }
             continue;
         }
-        if !volumes.contains(&session) {
-            // Of one that is being destroyed, the rest goes too.
-            if !matches!(state, SessionState::Failed | SessionState::Destroying) {
+        // Asked for by name as well: one listing that leaves out a volume is no loss.
+        if !volumes.contains(&session) && inner.storage.volume_base(&session).is_err() {
+            if in_state == SessionState::Destroying {
+                // The storage had done it, whatever it said. A pack is left to the janitor.
+                if pack.is_none() {
+                    inner.state.transaction(|database| state::delete_session(database, &session))?;
+                }
+            } else if in_state != SessionState::Failed {
                 tracing::error!(%session, "the volume of this session is gone");
                 inner.state.set_state(&session, SessionState::Failed)?;
                 record(inner, &session, "the volume is gone: the session has failed", None);
             }
             continue;
+        }
+        if in_state == SessionState::Failed {
+            tracing::warn!(%session, "the volume of this session is back");
+            inner.state.set_state(&session, SessionState::Active)?;
         }
         reconcile_snapshots(inner, &session)?;
     }

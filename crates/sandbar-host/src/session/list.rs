@@ -42,22 +42,29 @@ impl Inner {
         records.truncate(size);
         let next_token =
             records.last().filter(|_| more).map(|last| format!("{}.{}", last.created.as_nanosecond(), last.id));
-        let items = records
-            .into_iter()
-            .filter_map(|record| match self.info(record) {
-                // Destroyed since the records were read.
-                Err(error) if error.code() == ErrorCode::SessionNotFound => None,
-                info => Some(info),
-            })
-            .collect::<Result<_>>()?;
+        let items = records.into_iter().map(|record| self.info(record)).collect::<Result<_>>()?;
         Ok(Page { items, next_token })
+    }
+
+    /// Bytes of a session. A storage that cannot tell must not hide the session, nor undo what was just done with it.
+    fn space_used(&self, id: &SessionId) -> ByteCount {
+        self.storage.usage(id).map_or_else(
+            |error| {
+                // One that was destroyed since its record was read holds nothing.
+                if error.code() != ErrorCode::SessionNotFound {
+                    tracing::warn!(session = %id, error = error.chain(), "the storage cannot tell how large a session is");
+                }
+                ByteCount(0)
+            },
+            |usage| usage.used,
+        )
     }
 
     /// What callers are told of a session.
     pub(super) fn info(&self, record: SessionRecord) -> Result<SessionInfo> {
         let space_used = match record.state {
             SessionState::Failed | SessionState::Destroying | SessionState::Hibernated => ByteCount(0),
-            _ => self.storage.usage(&record.id)?.used,
+            _ => self.space_used(&record.id),
         };
         Ok(SessionInfo {
             storage: self.storage.kind(),

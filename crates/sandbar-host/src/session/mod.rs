@@ -95,9 +95,9 @@ impl Session {
         self.freezing_order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sandbox, if one runs.
+    /// The sandbox, if there is one. It may have died.
     fn live_sandbox(&self) -> Option<Arc<dyn Sandbox>> {
-        self.live().sandbox.clone().filter(|sandbox| sandbox.is_alive())
+        self.live().sandbox.clone()
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {

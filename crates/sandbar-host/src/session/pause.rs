@@ -2,6 +2,8 @@
 
 use sandbar_core::{Error, ErrorCode, Quiesce, Result, SessionId, SessionInfo, SessionState};
 
+use sandbar_runtime::Sandbox;
+
 use super::Session;
 use crate::{
     Host,
@@ -63,14 +65,14 @@ impl Inner {
     fn freeze(&self, session: &Session) -> Result<()> {
         let sandbox = session.live_sandbox();
         if let Some(sandbox) = &sandbox {
-            sandbox.freeze()?;
+            freeze_or_leave(session, &**sandbox)?;
         }
         let clock = &session.processes.clock;
         clock.set_paused(true);
         self.state.set_state(&session.id, SessionState::Paused).inspect_err(|_| {
             clock.set_paused(false);
-            if let Some(Err(error)) = sandbox.map(|sandbox| sandbox.thaw()) {
-                tracing::error!(session = %session.id, error = error.chain(), "could not thaw a session that was not paused");
+            if let Some(sandbox) = &sandbox {
+                thaw_surely(session, &**sandbox);
             }
         })
     }
@@ -82,11 +84,17 @@ impl Inner {
         let record = self.paused(id)?;
         let sandbox = session.live_sandbox();
         if let Some(sandbox) = &sandbox {
-            sandbox.thaw()?;
+            // A session that stays paused makes no progress, however far the thaw came.
+            if let Err(error) = sandbox.thaw()
+                && sandbox.is_alive()
+            {
+                refreeze(&session, &**sandbox);
+                return Err(error);
+            }
         }
         self.state.set_state(id, SessionState::Active).inspect_err(|_| {
-            if let Some(Err(error)) = sandbox.map(|sandbox| sandbox.freeze()) {
-                tracing::error!(session = %id, error = error.chain(), "could not freeze a session that was not resumed");
+            if let Some(sandbox) = &sandbox {
+                refreeze(&session, &**sandbox);
             }
         })?;
         session.processes.clock.set_paused(false);
@@ -147,12 +155,43 @@ impl Inner {
         self.require_pause()?;
         let _turn = session.order_freezing();
         let _still = session.processes.clock.hold();
-        sandbox.freeze()?;
+        freeze_or_leave(session, &*sandbox)?;
         let outcome = work();
         // What was done is done, whatever becomes of the thaw.
-        if let Err(error) = sandbox.thaw() {
-            tracing::error!(session = %session.id, error = error.chain(), "could not thaw a session");
-        }
+        thaw_surely(session, &*sandbox);
         outcome
+    }
+}
+
+/// Freezes; one that fails may have come half way, and that is undone. A sandbox that has died needs no freezing.
+fn freeze_or_leave(session: &Session, sandbox: &dyn Sandbox) -> Result<()> {
+    match sandbox.freeze() {
+        Err(error) if sandbox.is_alive() => {
+            thaw_surely(session, sandbox);
+            Err(error)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Thaws an active session. One that stays frozen could not be used by anybody, so it is tried twice, and then the sandbox
+/// is given up: the next command gets a new one.
+fn thaw_surely(session: &Session, sandbox: &dyn Sandbox) {
+    let Err(first) = sandbox.thaw() else { return };
+    if !sandbox.is_alive() {
+        return;
+    }
+    tracing::warn!(session = %session.id, error = first.chain(), "could not thaw a session; trying again");
+    let Err(second) = sandbox.thaw() else { return };
+    tracing::error!(session = %session.id, error = second.chain(), "could not thaw a session; its sandbox is replaced");
+    if let Err(error) = sandbox.stop() {
+        tracing::error!(session = %session.id, error = error.chain(), "could not stop a sandbox that stays frozen");
+    }
+}
+
+/// Freezes a session that was not resumed after all.
+fn refreeze(session: &Session, sandbox: &dyn Sandbox) {
+    if let Err(error) = sandbox.freeze() {
+        tracing::error!(session = %session.id, error = error.chain(), "could not freeze a session that was not resumed");
     }
 }

@@ -56,7 +56,9 @@ impl Inner {
         drop(owners);
         // Also after a failure: the tree is either the old or the new one, but some later snapshots may be gone.
         match outcome {
-            Ok(()) => recovery::record_rollback(self, intent, id, name)?,
+            // Cleared also when it cannot be recorded: found at the next start, it would be done again, over later work.
+            Ok(()) => recovery::record_rollback(self, intent, id, name, later)
+                .or_else(|error| self.state.forget(intent).and(Err(error)))?,
             Err(error) => {
                 self.state.forget(intent)?;
                 recovery::reconcile_snapshots(self, id)?;

@@ -57,11 +57,12 @@ impl Host {
                 .append_tree(parent.as_fd(), &name, &archived_as)
                 .and_then(|()| writer.finish())
                 .and_then(|(mut pieces, _)| pieces.flush().map_err(|error| Error::io("send a tree", error)));
+            // Before the error is told: who does not read it must not hold up the session.
+            drop((entry, parent));
             if let Err(error) = outcome {
                 // Nobody listens any more when this fails.
                 let _ = sender.blocking_send(Err(error));
             }
-            drop(entry);
         });
         Ok(TreeReader { pieces: receiver, _task: task })
     }

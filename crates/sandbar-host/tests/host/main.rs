@@ -5,7 +5,6 @@
 mod audit;
 mod bad_input;
 mod commands;
-mod faults;
 mod files;
 mod fixture;
 mod forks;

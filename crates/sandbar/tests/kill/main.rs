@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+mod chaos;
 mod oracle;
 mod rounds;
 mod world;
@@ -29,3 +30,21 @@ macro_rules! killed_during {
 }
 
 killed_during!(create, snapshot, rollback, fork, destroy);
+
+macro_rules! killed_under_load {
+    ($($name:ident, $storage:ident, $runtime:ident, $rounds:literal;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                let (storage, runtime) = (sandbar_testing::Backend::$storage, sandbar_core::RuntimeKind::$runtime);
+                crate::chaos::chaos(storage, runtime, $rounds);
+            }
+        )*
+    };
+}
+
+killed_under_load! {
+    nothing_is_lost_and_nothing_leaks_under_load_on_btrfs_native, BtrfsImage, Native, 12;
+    nothing_is_lost_and_nothing_leaks_under_load_on_local_disk_none, LocalDiskExt4, None, 6;
+    nothing_is_lost_and_nothing_leaks_under_load_on_zfs_native, Zfs, Native, 4;
+}

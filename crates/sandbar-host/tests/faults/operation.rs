@@ -1,0 +1,163 @@
+//! What is done to a host while something is wrong.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sandbar_core::{
+    ErrorCode, ForkRequest, LaterSnapshots, Quiesce, Resources, Result, SessionId, SessionState, ToolCallId,
+    ToolRequest, WriteOptions,
+};
+use sandbar_host::Host;
+use serde_json::json;
+
+use crate::fixture::{FILE, FaultyHost, shell, snap, spec};
+
+/// One operation of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Create,
+    Fork,
+    ForkOfSnapshot,
+    Snapshot,
+    Turn,
+    DeleteSnapshot,
+    RollbackDrop,
+    RollbackKeep,
+    Diff,
+    /// The first command of a session: its tree is mounted and its sandbox opened.
+    FirstExec,
+    Exec,
+    Tool,
+    WriteFile,
+    Pause,
+    Resume,
+    Destroy,
+}
+
+/// Copies a fork makes.
+const COPIES: usize = 3;
+
+/// The session an operation is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) id: SessionId,
+    pub(crate) forks: Vec<SessionId>,
+}
+
+/// What there is of a subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// `None`: it does not exist.
+    pub(crate) state: Option<SessionState>,
+    content: Option<String>,
+    snapshots: Vec<String>,
+    turns: u64,
+    /// Contents of the forks there are.
+    forks: Vec<Option<String>>,
+}
+
+impl Operation {
+    /// A session with a history, ready for the operation.
+    pub(crate) async fn prepare(self, faulty: &FaultyHost, name: &str) -> Subject {
+        let id: SessionId = name.parse().unwrap();
+        let forks = (0..COPIES).map(|number| format!("{name}-fork-{number}").parse().unwrap()).collect();
+        if self == Self::Create {
+            return Subject { id, forks };
+        }
+        faulty.create(name).await;
+        for content in ["one", "two"] {
+            faulty.write(&id, content).await.unwrap();
+            faulty.host().create_snapshot(&id, Some(snap(content)), Quiesce::WhereNeeded).await.unwrap();
+        }
+        faulty.write(&id, "now").await.unwrap();
+        if self.is_on_a_fresh_session() {
+            // A copy was never mounted.
+            let cold: SessionId = format!("{name}-cold").parse().unwrap();
+            let request = ForkRequest { count: 1, ids: vec![cold.clone()], ..ForkRequest::default() };
+            faulty.host().fork_session(&id, request).await.unwrap();
+            faulty.host().destroy_session(&id).await.unwrap();
+            return Subject { id: cold, forks };
+        }
+        faulty.shell(&id, "true").await.unwrap();
+        if self == Self::Resume {
+            faulty.host().pause_session(&id).await.unwrap();
+        }
+        Subject { id, forks }
+    }
+
+    fn is_on_a_fresh_session(self) -> bool {
+        matches!(self, Self::FirstExec | Self::Tool | Self::WriteFile)
+    }
+
+    pub(crate) async fn perform(self, host: Arc<Host>, subject: Subject) -> Result<()> {
+        let Subject { id, forks } = subject;
+        match self {
+            Self::Create => host.create_session(spec(id.as_str())).await.map(drop),
+            Self::Fork | Self::ForkOfSnapshot => {
+                let from = (self == Self::ForkOfSnapshot).then(|| snap("one"));
+                let request = ForkRequest { from, count: COPIES, ids: forks, ..ForkRequest::default() };
+                host.fork_session(&id, request).await.map(drop)
+            }
+            Self::Snapshot => host.create_snapshot(&id, Some(snap("three")), Quiesce::Always).await.map(drop),
+            Self::Turn => host.turn_complete(&id).await.map(drop),
+            Self::DeleteSnapshot => host.delete_snapshot(&id, &snap("one")).await,
+            Self::RollbackDrop => host.rollback_session(&id, &snap("one"), LaterSnapshots::Drop).await.map(drop),
+            Self::RollbackKeep => host.rollback_session(&id, &snap("one"), LaterSnapshots::Keep).await.map(drop),
+            Self::Diff => {
+                let changes = host.diff(&id, &snap("one"), None).await?;
+                assert_eq!(changes.len(), 1, "{changes:?}");
+                Ok(())
+            }
+            Self::FirstExec | Self::Exec => shell(&host, &id, "printf after > g; mv g f").await,
+            Self::Tool => {
+                let params = json!({"cmd": "printf after > g; mv g f"});
+                let request = ToolRequest {
+                    tool: "bash".into(),
+                    call: ToolCallId::new("call").unwrap(),
+                    params: params.as_object().unwrap().clone(),
+                    resources: Resources::default(),
+                };
+                let answer = host.execute_tool(&id, request).await?;
+                assert!(!answer.is_error, "{}", answer.content);
+                Ok(())
+            }
+            Self::WriteFile => {
+                let mut writer = host.write_file(&id, FILE.as_ref(), WriteOptions::default()).await?;
+                writer.write(Bytes::from_static(b"after")).await?;
+                writer.commit().await
+            }
+            Self::Pause => host.pause_session(&id).await.map(drop),
+            Self::Resume => host.resume_session(&id).await.map(drop),
+            Self::Destroy => host.destroy_session(&id).await,
+        }
+    }
+
+    /// Whether a caller that goes away ends the operation, which otherwise runs to its end.
+    pub(crate) fn ends_with_its_caller(self) -> bool {
+        matches!(self, Self::FirstExec | Self::Exec | Self::Tool | Self::WriteFile)
+    }
+}
+
+/// Looks at a subject through the host; an error when somebody has it to himself or it is being made.
+pub(crate) async fn observe(faulty: &FaultyHost, subject: &Subject) -> std::result::Result<Seen, String> {
+    let mut forks = Vec::new();
+    for fork in &subject.forks {
+        if faulty.host().get_session(fork).await.is_ok() {
+            forks.push(faulty.read(fork).await?);
+        }
+    }
+    match faulty.host().get_session(&subject.id).await {
+        Err(error) => {
+            assert_eq!(error.code(), ErrorCode::SessionNotFound, "{}", error.chain());
+            Ok(Seen { state: None, content: None, snapshots: Vec::new(), turns: 0, forks })
+        }
+        Ok(info) => {
+            let present = matches!(info.state, SessionState::Active | SessionState::Paused);
+            let content = if present { faulty.read(&subject.id).await? } else { None };
+            // The janitor may have finished it since.
+            let snapshots = faulty.host().list_snapshots(&subject.id).await.map_err(|error| error.chain())?;
+            let snapshots = snapshots.into_iter().map(|snapshot| snapshot.name.to_string()).collect();
+            Ok(Seen { state: Some(info.state), content, snapshots, turns: info.turn_count, forks })
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a host could leave behind, seen from outside.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use sandbar_core::SessionId;
+use sandbar_sqlite::Database;
+use sandbar_testing::{TestServer, eventually};
+
+use super::book::Expected;
+use crate::world::World;
+
+/// How long what is dying may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a running host holds on this machine, counted. Taken right after the start, before any session is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Footprint {
+    mounts: usize,
+    loop_devices: usize,
+    processes: usize,
+    groups: usize,
+}
+
+impl Footprint {
+    pub(super) fn of(world: &World, server: &TestServer) -> Self {
+        let place = world.storage.scratch();
+        let text = place.to_string_lossy().into_owned();
+        let mounts = fs::read_to_string(format!("/proc/{}/mountinfo", server.pid())).unwrap();
+        Self {
+            mounts: mounts.lines().filter(|line| line.contains(&text)).count(),
+            loop_devices: loop_devices(place),
+            processes: processes(world).len(),
+            groups: groups(world),
+        }
+    }
+
+    /// Waits until a host that was just started holds no more than this. What an earlier one left dies in its own time.
+    pub(super) fn wait_for(&self, world: &World, server: &TestServer) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let now = Self::of(world, server);
+            if now == *self {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{now:?} instead of {self:?}: {:#?}", processes(world));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Loop devices over files below `place`.
+fn loop_devices(place: &Path) -> usize {
+    let devices = fs::read_dir("/sys/block").unwrap().filter_map(Result::ok);
+    let backing = |device: fs::DirEntry| fs::read_to_string(device.path().join("loop/backing_file")).ok();
+    devices.filter_map(backing).filter(|file| Path::new(file.trim()).starts_with(place)).count()
+}
+
+/// The cgroup of a host, named after its data directory as the host names it.
+fn group_name(world: &World) -> String {
+    let place = world.data_dir().canonicalize().unwrap();
+    format!("sandbar-{}", &blake3::hash(place.as_os_str().as_encoded_bytes()).to_hex()[..16])
+}
+
+/// Cgroups of the host, in every hierarchy.
+fn groups(world: &World) -> usize {
+    let name = group_name(world);
+    let mut found = 0;
+    let mut places = vec![Path::new("/sys/fs/cgroup").to_owned()];
+    while let Some(place) = places.pop() {
+        // Groups come and go while this looks; one that is gone is not there.
+        for entry in fs::read_dir(&place).into_iter().flatten().filter_map(Result::ok) {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                found += usize::from(entry.path().components().any(|part| part.as_os_str() == name.as_str()));
+                places.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// Processes of the host and of everything that runs in its sessions: those in its cgroups, those that name its data
+/// directory, those whose tree is in its storage. They are all that could keep a namespace or a port.
+fn processes(world: &World) -> Vec<String> {
+    let (group, place) = (group_name(world), world.storage.scratch().to_string_lossy().into_owned());
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
+        let path = entry.path();
+        let is_self = path.ends_with(std::process::id().to_string());
+        if is_self || !entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        let file = |name: &str| fs::read(path.join(name)).map(|text| String::from_utf8_lossy(&text).into_owned());
+        let link = |name: &str| fs::read_link(path.join(name)).map(|link| link.to_string_lossy().into_owned());
+        let signs = [file("environ"), file("cmdline"), link("root"), link("cwd")];
+        let ours = signs.into_iter().flatten().any(|sign| sign.contains(&place))
+            || file("cgroup").is_ok_and(|groups| groups.contains(&group));
+        if ours {
+            found.push(format!("{} {}", path.display(), file("cmdline").unwrap_or_default()));
+        }
+    }
+    found
+}
+
+/// After a host has stopped: only data is left, and it is the data of the sessions in the book.
+pub(super) fn assert_only_data_is_left(world: &World, sessions: &BTreeMap<&SessionId, &Expected>) {
+    eventually("its processes are gone", || processes(world).is_empty());
+    eventually("its cgroups are gone", || groups(world) == 0);
+    eventually("its loop devices are gone", || loop_devices(world.storage.scratch()) == world.own_loop_devices());
+    rows(world, sessions);
+    let storage = sandbar_storage::open(&world.storage.config).unwrap().storage;
+    assert_eq!(storage.volumes().unwrap().iter().collect::<Vec<_>>(), sessions.keys().copied().collect::<Vec<_>>());
+    for (id, expected) in sessions {
+        let mut stored: Vec<String> =
+            storage.snapshots(id).unwrap().into_iter().map(|snapshot| snapshot.name.to_string()).collect();
+        let mut known: Vec<String> = expected.snapshots.iter().map(|(name, _)| name.clone()).collect();
+        stored.sort();
+        known.sort();
+        assert_eq!(stored, known, "stored snapshots of {id}");
+    }
+    storage.close().unwrap();
+}
+
+/// The state database holds rows of the sessions in the book, and of nothing else.
+fn rows(world: &World, sessions: &BTreeMap<&SessionId, &Expected>) {
+    let mut database = Database::open(&world.data_dir().join("state.db")).unwrap();
+    let mut count = |sql| {
+        let rows = database.query_optional(sql, &[], |row| row.integer(0)).unwrap().unwrap();
+        usize::try_from(rows).unwrap()
+    };
+    assert_eq!(count("SELECT count(*) FROM intent"), 0, "intents");
+    assert_eq!(count("SELECT count(*) FROM session"), sessions.len(), "sessions");
+    let snapshots: usize = sessions.values().map(|expected| expected.snapshots.len()).sum();
+    assert_eq!(count("SELECT count(*) FROM snapshot"), snapshots, "snapshots");
+    let strays = "SELECT count(*) FROM tool_call WHERE session NOT IN (SELECT id FROM session)";
+    assert_eq!(count(strays), 0, "answers of tool calls of no session");
+    assert_eq!(count("SELECT count(*) FROM process"), 0, "processes");
+}

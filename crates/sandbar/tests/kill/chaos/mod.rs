@@ -1,0 +1,206 @@
+//! A mixed load on many sessions, and a host that is killed under it again and again.
+//!
+//! `SANDBAR_CHAOS_ROUNDS` sets the number of kills, `SANDBAR_CHAOS_SEED` repeats the choices of a run (where exactly a kill
+//! falls is up to the machine).
+
+mod book;
+mod dice;
+mod leaks;
+mod verb;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use sandbar_client::Client;
+use sandbar_core::{RuntimeKind, SessionId};
+use sandbar_testing::{Backend, TestServer};
+use tokio::{sync::Mutex, task::JoinSet};
+
+use self::{
+    book::{Expected, Slot, observed},
+    dice::{Dice, seed},
+    leaks::{Footprint, assert_only_data_is_left},
+    verb::{Verb, run},
+};
+use crate::world::World;
+
+/// Clients that work at once, each on sessions of its own.
+const CLIENTS: usize = 20;
+/// The latest a kill comes after the load has begun, in milliseconds: in the middle of the first thing everybody does, or
+/// when they have done some. The rounds take turns.
+const LATEST_KILL: [usize; 2] = [150, 600];
+/// Every so many rounds everything is looked at, and not only what was used.
+const THOROUGH: usize = 10;
+/// How long an answer of a host that was killed may still be on its way.
+const LAST_ANSWERS: Duration = Duration::from_millis(200);
+
+type Slots = Vec<Arc<Mutex<Slot>>>;
+
+/// Kills a host under load, `rounds` times unless the environment says otherwise.
+pub(crate) fn chaos(backend: Backend, runtime: RuntimeKind, rounds: usize) {
+    let rounds = std::env::var("SANDBAR_CHAOS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(rounds);
+    let seed = seed();
+    report(&format!("SANDBAR_CHAOS_SEED={seed}: {rounds} rounds on {backend:?} and {runtime}"));
+    let world = World::with_runtime(backend, runtime);
+    let executor = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
+    executor.block_on(async {
+        let slots: Slots = (0..CLIENTS).map(|_| Arc::default()).collect();
+        let mut dice = Dice::new(seed, u64::MAX);
+        let mut server = world.start();
+        let usual = Footprint::of(&world, &server);
+        fill(&world, &server, &slots, seed).await;
+        let mut open = 0;
+        for round in 0..rounds {
+            let delay = Duration::from_millis(dice.below(LATEST_KILL[round % LATEST_KILL.len()]).try_into().unwrap());
+            under_load(&world, server, &slots, seed, round, delay).await;
+            server = world.start();
+            usual.wait_for(&world, &server);
+            let client = world.client(&server).await;
+            open += settle(&client, &slots).await;
+            let all = round % THOROUGH == THOROUGH - 1 || round + 1 == rounds;
+            check(&client, &slots, all).await;
+            if all {
+                drop(client);
+                server = look_without_a_host(&world, server, &slots).await;
+                report(&format!("{} kills, {} acknowledged, {open} cut off", round + 1, acknowledged(&slots).await));
+            }
+        }
+        finish(&world, server, &slots).await;
+    });
+}
+
+/// How many operations were acknowledged so far.
+async fn acknowledged(slots: &Slots) -> u64 {
+    let mut sum = 0;
+    for slot in slots {
+        sum += slot.lock().await.acknowledged;
+    }
+    sum
+}
+
+/// For whoever looks at the output of a test that passed, or failed.
+#[expect(clippy::print_stdout, reason = "the test's own output")]
+fn report(line: &str) {
+    println!("{line}");
+}
+
+/// Gives every client a session to begin with.
+async fn fill(world: &World, server: &TestServer, slots: &Slots, seed: u64) {
+    let client = world.client(server).await;
+    for (who, slot) in slots.iter().enumerate() {
+        let mut slot = slot.lock().await;
+        let verb = Verb::choose(&mut Dice::new(seed, 0), &mut slot, who);
+        verb.perform(&client).await.unwrap();
+        verb.note(&mut slot);
+    }
+}
+
+/// Lets all clients work until the host is killed.
+async fn under_load(world: &World, server: TestServer, slots: &Slots, seed: u64, round: usize, delay: Duration) {
+    let killed = Arc::new(AtomicBool::new(false));
+    let mut clients = JoinSet::new();
+    for (who, slot) in slots.iter().enumerate() {
+        let client = world.client(&server).await;
+        let dice = Dice::new(seed, (round * CLIENTS + who + 1).try_into().unwrap());
+        clients.spawn(work(client, Arc::clone(slot), dice, who, Arc::clone(&killed)));
+    }
+    tokio::time::sleep(delay).await;
+    killed.store(true, Ordering::SeqCst);
+    tokio::task::spawn_blocking(move || server.stop_with(rustix::process::Signal::KILL)).await.unwrap();
+    // Answers that were sent before the kill still count; whoever waits longer waits for nothing.
+    let ended = async {
+        while let Some(ended) = clients.join_next().await {
+            ended.unwrap();
+        }
+    };
+    if tokio::time::timeout(LAST_ANSWERS, ended).await.is_err() {
+        clients.shutdown().await;
+    }
+}
+
+/// One client: one thing after the other, until the host does not answer.
+async fn work(client: Client, slot: Arc<Mutex<Slot>>, mut dice: Dice, who: usize, killed: Arc<AtomicBool>) {
+    let mut slot = slot.lock().await;
+    loop {
+        let verb = Verb::choose(&mut dice, &mut slot, who);
+        slot.pending = Some(verb.clone());
+        match verb.perform(&client).await {
+            Ok(()) => {
+                slot.pending = None;
+                slot.acknowledged += 1;
+                verb.note(&mut slot);
+            }
+            Err(error) => {
+                assert!(killed.load(Ordering::SeqCst), "{verb:?} failed on a healthy host: {}", error.chain());
+                return;
+            }
+        }
+    }
+}
+
+/// Finds out what became of everything that was cut off; how much that was.
+async fn settle(client: &Client, slots: &Slots) -> usize {
+    let mut open = 0;
+    for slot in slots {
+        let mut slot = slot.lock().await;
+        let cut_off = slot.pending.clone();
+        slot.settle(client).await;
+        // A session that something was cut off in is used at once.
+        if let Some(verb) = cut_off {
+            open += 1;
+            if slot.sessions.contains_key(verb.id()) {
+                run(client, verb.id(), "true").await.unwrap();
+            }
+        }
+    }
+    open
+}
+
+/// Everything acknowledged is there, and nothing else.
+async fn check(client: &Client, slots: &Slots, all: bool) {
+    let observed = observed(client).await;
+    let mut known = 0;
+    for slot in slots {
+        let mut slot = slot.lock().await;
+        slot.check(client, &observed, all).await;
+        known += slot.sessions.len();
+        if all {
+            for id in slot.sessions.keys() {
+                run(client, id, "true").await.unwrap();
+            }
+        }
+    }
+    assert_eq!(observed.len(), known, "sessions came from nowhere: {:?}", observed.keys());
+}
+
+/// Stops the host, looks at what it left, and starts it again.
+async fn look_without_a_host(world: &World, server: TestServer, slots: &Slots) -> TestServer {
+    let stopped = tokio::task::spawn_blocking(move || server.stop_with(rustix::process::Signal::TERM)).await.unwrap();
+    assert!(stopped.status.success(), "{}", stopped.said);
+    let mut books = Vec::new();
+    for slot in slots {
+        books.push(slot.lock().await);
+    }
+    let sessions: BTreeMap<&SessionId, &Expected> = books.iter().flat_map(|slot| &slot.sessions).collect();
+    assert_only_data_is_left(world, &sessions);
+    world.start()
+}
+
+/// Destroys everything; then nothing is left.
+async fn finish(world: &World, server: TestServer, slots: &Slots) {
+    let client = world.client(&server).await;
+    for slot in slots {
+        let mut slot = slot.lock().await;
+        for (id, _) in std::mem::take(&mut slot.sessions) {
+            client.destroy_session(&id).await.unwrap();
+        }
+    }
+    drop(client);
+    drop(look_without_a_host(world, server, slots).await);
+}
