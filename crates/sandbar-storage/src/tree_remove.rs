@@ -28,6 +28,21 @@ pub fn remove_tree(path: &Path) -> Result<()> {
 
 /// [`remove_tree`] of a name in an open directory.
 pub(crate) fn remove_at(directory: impl AsFd, name: &CStr) -> Result<(), Errno> {
+    // Somebody else may be removing the same, a host that is just ending, say: then a directory is gone while we are in
+    // it, and what is left has to be looked at again.
+    const TRIES: usize = 16;
+    let mut outcome = Ok(());
+    for _ in 0..TRIES {
+        outcome = try_remove_at(&directory, name);
+        if outcome != Err(Errno::NOENT) {
+            break;
+        }
+    }
+    outcome
+}
+
+/// `NOENT` when something was gone before we came to it.
+fn try_remove_at(directory: impl AsFd, name: &CStr) -> Result<(), Errno> {
     match EntryStat::at(&directory, name) {
         Err(Errno::NOENT) => return Ok(()),
         Err(errno) => return Err(errno),
@@ -38,11 +53,7 @@ pub(crate) fn remove_at(directory: impl AsFd, name: &CStr) -> Result<(), Errno> 
         Ok(stat) if stat.mount_root => return Err(Errno::BUSY),
         Ok(_) => {}
     }
-    // Somebody else may be removing the same: a host that is just ending, say.
-    match open_anyway(&directory, name) {
-        Err(Errno::NOENT) => return Ok(()),
-        opened => empty(opened?)?,
-    }
+    empty(open_anyway(&directory, name)?)?;
     gone(fs::unlinkat(directory, name, AtFlags::REMOVEDIR))
 }
 
