@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Resources, Result};
 
@@ -50,7 +51,8 @@ impl ExecSpec {
 }
 
 /// Where a command reads from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StdinMode {
     /// Nothing to read.
     #[default]
@@ -60,7 +62,7 @@ pub enum StdinMode {
 }
 
 /// Rows and columns of a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalSize {
     pub rows: u16,
     pub columns: u16,

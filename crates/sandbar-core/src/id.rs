@@ -109,19 +109,35 @@ name_type!(
     BaseName, "base_snapshot", "base name", 128
 );
 
+name_type!(
+    /// The name of a process inside one session.
+    ProcessId, "process_id", "process id", 128
+);
+
 impl SessionId {
     /// A fresh random id: 80 bits, so that ids made on different hosts do not meet.
     pub fn random() -> Self {
-        // Crockford's alphabet without vowels that spell words and without letters that look alike.
-        const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-        let mut bytes = [0u8; 16];
-        if getrandom::fill(&mut bytes).is_err() {
-            // The kernel's generator cannot fail after boot; a host without one cannot make ids at all.
-            std::process::abort();
-        }
-        let tail: String = bytes.iter().map(|byte| ALPHABET[usize::from(byte & 31)] as char).collect();
-        Self(format!("s{tail}"))
+        Self(format!("s{}", random_tail()))
     }
+}
+
+impl ProcessId {
+    /// A fresh random id.
+    pub fn random() -> Self {
+        Self(format!("p-{}", random_tail()))
+    }
+}
+
+/// Sixteen random characters, five bits each.
+fn random_tail() -> String {
+    // Crockford's alphabet without vowels that spell words and without letters that look alike.
+    const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    let mut bytes = [0u8; 16];
+    if getrandom::fill(&mut bytes).is_err() {
+        // The kernel's generator cannot fail after boot; a host without one cannot make ids at all.
+        std::process::abort();
+    }
+    bytes.iter().map(|byte| ALPHABET[usize::from(byte & 31)] as char).collect()
 }
 
 #[cfg(test)]
@@ -149,6 +165,7 @@ mod tests {
         for id in ids {
             SessionId::new(id.as_str()).unwrap();
         }
+        ProcessId::new(ProcessId::random().as_str()).unwrap();
     }
 
     proptest! {

@@ -19,6 +19,7 @@ mod health;
 mod id;
 mod owner_map;
 mod page;
+mod process;
 mod resources;
 mod session;
 mod snapshot;
@@ -33,9 +34,13 @@ pub use exec::{ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};
 pub use file::{FileStat, TreeSummary, WriteOptions};
 pub use fork::ForkRequest;
 pub use health::{Health, HealthStatus};
-pub use id::{BaseName, SessionId, SnapshotName};
+pub use id::{BaseName, ProcessId, SessionId, SnapshotName};
 pub use owner_map::OwnerMap;
 pub use page::{Page, PageRequest, SessionFilter};
+pub use process::{
+    LogChunk, LogQuery, LogStream, ProcessExit, ProcessInfo, ProcessSpec, ProcessStatus, Readiness, RestartPolicy,
+    WaitFor,
+};
 pub use resources::Resources;
 pub use session::{Labels, NetworkAccess, SessionInfo, SessionSpec, SessionState};
 pub use snapshot::{LaterSnapshots, Quiesce, SnapshotInfo, SnapshotKind};

@@ -10,6 +10,7 @@
 mod boxed;
 mod cgroup;
 mod command;
+mod dialed;
 mod environment;
 mod gvisor;
 mod init;
@@ -23,6 +24,7 @@ mod runtime;
 mod supervise;
 
 pub use command::{RunningCommand, StdinHandle};
+pub use dialed::{Dialed, DialedStream};
 pub use gvisor::{GvisorRuntime, GvisorSettings};
 pub use native::NativeRuntime;
 pub use none::NoneRuntime;

@@ -11,7 +11,7 @@ use sandbar_core::{
     ByteCount, Capability, Error, ErrorCode, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind, SessionId,
 };
 
-use crate::{ExecSpec, RunningCommand};
+use crate::{Dialed, ExecSpec, RunningCommand};
 
 /// A way to run commands over a mounted session root. Calls block; the host makes them on threads of their own, inside
 /// its tokio runtime.
@@ -85,9 +85,15 @@ pub struct RuntimeFacts {
 ///   directory `InvalidArgument` naming `cwd`.
 /// - A timeout, or dropping the [`RunningCommand`], ends the command with everything it started, daemons included.
 /// - What a finished command left in the background lives until the sandbox is stopped.
+/// - Connections end with the sandbox, and leave nothing in it when they are dropped.
 pub trait Sandbox: fmt::Debug + Send + Sync {
     /// Starts a command. `spec.env` is everything beyond the defaults of the runtime, `spec.resources` is final.
     fn exec(&self, spec: ExecSpec) -> Result<RunningCommand>;
+
+    /// Connects to a TCP port on the loopback of the sandbox, by IPv4 or else by IPv6. `Unavailable` when nobody listens
+    /// there, or the sandbox has died; `Timeout` when there is no answer within `patience`, as from a frozen one: then the
+    /// wish is forgotten, and nobody in there is bothered later.
+    fn dial(&self, port: u16, patience: Duration) -> Result<Dialed>;
 
     /// The cgroup its processes are in on the host, for people who want to look; `None` without cgroups.
     fn cgroup(&self) -> Option<PathBuf>;

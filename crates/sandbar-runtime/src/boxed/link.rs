@@ -15,7 +15,8 @@ use rustix::io::Errno;
 use sandbar_core::{Error, ErrorCode, Result};
 use tokio::{
     io::{Interest, unix::AsyncFd},
-    sync::{oneshot, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch},
+    time::{Instant, timeout_at},
 };
 
 use crate::protocol::{
@@ -24,6 +25,10 @@ use crate::protocol::{
 
 /// How long a box may take to stand.
 const PATIENCE: Duration = Duration::from_mins(1);
+
+/// So many connections may be asked for and not answered yet: fewer than the socket holds when nobody listens to it, as
+/// in a frozen box.
+const MOST_UNANSWERED: usize = 64;
 
 /// A command that could not start: what it was doing, and the kernel's reason.
 pub(crate) type Refusal = (Stage, io::Error);
@@ -44,6 +49,8 @@ pub(crate) struct InitLink {
     events: Mutex<Arc<OwnedFd>>,
     /// Held by who asks for a report.
     asking: Mutex<()>,
+    /// Whoever asks for a connection takes one; init's answer brings it back.
+    dialing: Arc<Semaphore>,
     state: Arc<Mutex<State>>,
     gone: watch::Receiver<bool>,
 }
@@ -53,6 +60,8 @@ struct State {
     running: HashMap<u64, oneshot::Sender<Ended>>,
     /// Those who wait for a report, in the order they asked.
     reports: VecDeque<oneshot::Sender<u64>>,
+    /// Connections init has been asked for and has not answered, also those nobody waits for any more.
+    dials: HashMap<u64, Dial>,
     /// While the box moves: requests to be sent when it has arrived.
     held_back: Option<Vec<Vec<u8>>>,
     /// While the box moves: the socket events come through from then on.
@@ -60,6 +69,12 @@ struct State {
     is_gone: bool,
     /// The step of its set-up that failed, and the kernel's reason.
     broken: Option<(String, i32)>,
+}
+
+#[derive(Debug)]
+struct Dial {
+    answer: oneshot::Sender<i32>,
+    _turn: OwnedSemaphorePermit,
 }
 
 /// The two sockets between host and init: the host's ends and init's.
@@ -99,8 +114,15 @@ impl InitLink {
         let state = Arc::new(Mutex::new(State::default()));
         let (gone_sender, gone) = watch::channel(false);
         tokio::spawn(listen(readable, Arc::clone(&state), gone_sender));
-        let orders = Mutex::new(Connection::new(orders.into()));
-        Ok(Self { orders, events: Mutex::new(Arc::new(events)), asking: Mutex::default(), state, gone })
+        let orders = Mutex::new(Connection::to_box(orders.into()));
+        Ok(Self {
+            orders,
+            events: Mutex::new(Arc::new(events)),
+            asking: Mutex::default(),
+            dialing: Arc::new(Semaphore::new(MOST_UNANSWERED)),
+            state,
+            gone,
+        })
     }
 
     fn events(&self) -> Arc<OwnedFd> {
@@ -162,6 +184,11 @@ impl InitLink {
 
     /// Sends a request that has no answer.
     pub(crate) fn tell(&self, request: &Request) -> Result<()> {
+        self.tell_with(request, &[])
+    }
+
+    /// Descriptors can only be sent to a box that never moves.
+    fn tell_with(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
         let frame = request.encode();
         let mut state = lock(&self.state);
         if state.is_gone {
@@ -172,11 +199,56 @@ impl InitLink {
             return Ok(());
         }
         drop(state);
-        self.send(&frame)
+        self.send(&frame, descriptors)
     }
 
-    fn send(&self, frame: &[u8]) -> Result<()> {
-        send_frame(self.events().as_fd(), frame, &[]).map_err(|error| Error::io("talk to the sandbox", error))
+    fn send(&self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        send_frame(self.events().as_fd(), frame, descriptors).map_err(|error| Error::io("talk to the sandbox", error))
+    }
+
+    /// Waits until a connection may be asked for.
+    pub(crate) fn turn_to_dial(&self, deadline: Instant) -> Result<OwnedSemaphorePermit> {
+        let waiting = async { timeout_at(deadline, Arc::clone(&self.dialing).acquire_owned()).await };
+        match tokio::runtime::Handle::current().block_on(waiting) {
+            Ok(Ok(turn)) => Ok(turn),
+            Ok(Err(_)) => Err(gone()),
+            Err(_) => Err(no_answer()),
+        }
+    }
+
+    /// Asks init for a connection. What comes is 0 when it stands, or the kernel's reason. Who does not want to wait any
+    /// longer drops the receiver: an answer that comes later is nobody's.
+    pub(crate) fn dial(
+        &self,
+        turn: OwnedSemaphorePermit,
+        number: u64,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<oneshot::Receiver<i32>> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut state = lock(&self.state);
+            if state.is_gone {
+                return Err(state.reason());
+            }
+            state.dials.insert(number, Dial { answer, _turn: turn });
+        }
+        match self.tell_with(request, descriptors) {
+            Ok(()) => Ok(answered),
+            Err(error) => {
+                lock(&self.state).dials.remove(&number);
+                Err(if self.is_gone() { lock(&self.state).reason() } else { error })
+            }
+        }
+    }
+
+    /// Waits for what init says to [`dial`](Self::dial).
+    pub(crate) fn wait_for_dialed(&self, answered: oneshot::Receiver<i32>, deadline: Instant) -> Result<i32> {
+        match tokio::runtime::Handle::current().block_on(async { timeout_at(deadline, answered).await }) {
+            Ok(Ok(errno)) => Ok(errno),
+            Ok(Err(_)) => Err(lock(&self.state).reason()),
+            Err(_) => Err(no_answer()),
+        }
     }
 
     /// How many processes there are beside init; answered when init has done everything it was asked for before.
@@ -189,7 +261,7 @@ impl InitLink {
     /// Waits until init has done everything it was asked for, also while nobody else may ask it for anything.
     fn settle(&self) -> Result<()> {
         let (sender, report) = oneshot::channel();
-        self.ask_for_report(sender, |link, request| link.send(&request.encode()))?;
+        self.ask_for_report(sender, |link, request| link.send(&request.encode(), &[]))?;
         wait_for_report(report).map(drop)
     }
 
@@ -212,13 +284,13 @@ impl InitLink {
         lock(&self.state).held_back = Some(Vec::new());
         let outcome = self.settle().and_then(|()| self.hand_over(transfer));
         let outcome = outcome.and_then(|socket| {
-            *orders = Connection::new(socket.into());
+            *orders = Connection::to_box(socket.into());
             self.settle()
         });
         let held_back = lock(&self.state).held_back.take().unwrap_or_default();
         for frame in held_back {
             // Who sent it was told that it was sent; when nobody is there any more, everything has ended.
-            let _ = self.send(&frame);
+            let _ = self.send(&frame, &[]);
         }
         outcome
     }
@@ -271,7 +343,7 @@ fn wait_for_report(report: oneshot::Receiver<u64>) -> Result<u64> {
     match tokio::runtime::Handle::current().block_on(waiting) {
         Ok(Ok(processes)) => Ok(processes),
         Ok(Err(_)) => Err(gone()),
-        Err(_) => Err(Error::new(ErrorCode::Timeout, "the sandbox does not answer")),
+        Err(_) => Err(no_answer()),
     }
 }
 
@@ -279,13 +351,15 @@ fn wait_for_report(report: oneshot::Receiver<u64>) -> Result<u64> {
 pub(crate) fn wait_until_ready([_, events]: &[UnixStream; 2]) -> Result<()> {
     let failed = |error: io::Error| Error::io("set up the sandbox", error);
     events.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    let mut connection = Connection::new(events.try_clone().map_err(failed)?.into());
+    let mut connection = Connection::to_box(events.try_clone().map_err(failed)?.into());
     let body = connection.wait().map_err(failed)?;
     let body = body.ok_or_else(|| Error::internal("the sandbox ended while it was set up"))?;
     match Event::decode(&body).map_err(failed)? {
         Event::Ready => Ok(()),
         Event::Broken { step, errno } => Err(broken(&step.to_string_lossy(), errno)),
-        Event::Exited { .. } | Event::Report { .. } => Err(Error::internal("the sandbox began with something else")),
+        Event::Exited { .. } | Event::Report { .. } | Event::Dialed { .. } => {
+            Err(Error::internal("the sandbox began with something else"))
+        }
     }
 }
 
@@ -299,7 +373,7 @@ impl Drop for InitLink {
 /// Hands events to those who wait for them until init is gone.
 async fn listen(mut socket: AsyncFd<OwnedFd>, state: Arc<Mutex<State>>, gone: watch::Sender<bool>) {
     // Kept when the box moves: a frame may begin before and end after.
-    let mut incoming = Incoming::default();
+    let mut incoming = Incoming::from_box();
     loop {
         let next = match hear(&socket, &mut incoming, &state).await {
             Ok(()) => next_socket(&state).await,
@@ -317,6 +391,7 @@ async fn listen(mut socket: AsyncFd<OwnedFd>, state: Arc<Mutex<State>>, gone: wa
     let mut state = lock(&state);
     state.is_gone = true;
     state.reports.clear();
+    state.dials.clear();
     state.running.clear();
     let _ = gone.send(true);
 }
@@ -358,6 +433,11 @@ async fn hear(socket: &AsyncFd<OwnedFd>, incoming: &mut Incoming, state: &Mutex<
                         let _ = waiting.send(processes);
                     }
                 }
+                Event::Dialed { number, errno } => {
+                    if let Some(waiting) = state.dials.remove(&number) {
+                        let _ = waiting.answer.send(errno);
+                    }
+                }
                 Event::Ready => {}
                 Event::Broken { step, errno } => state.broken = Some((step.to_string_lossy().into_owned(), errno)),
             }
@@ -382,6 +462,10 @@ impl State {
 fn gone() -> Error {
     Error::new(ErrorCode::Unavailable, "the sandbox has ended unexpectedly")
         .with_hint("try again: a new one is started")
+}
+
+fn no_answer() -> Error {
+    Error::new(ErrorCode::Timeout, "the sandbox does not answer")
 }
 
 fn broken(step: &str, errno: i32) -> Error {

@@ -1,6 +1,7 @@
 //! What the host's side of every box has in common: the conversation with its init, and commands through it.
 
 mod command_control;
+mod dialing;
 mod link;
 mod pipes;
 mod sandbox;

@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use crate::{
-    StdinMode,
+    Dialed, StdinMode,
     protocol::{PrepareOrder, Streams},
 };
 
@@ -44,6 +44,14 @@ impl CommandStreams {
                 let ends = prepared.map_or_else(|| NamedEnds::open(directory.make(next())?), Ok)?;
                 Ok((ends.named.number, Pipes::named(stdin, ends)))
             }
+        }
+    }
+
+    /// The two pipes of a connection into the box; `number` is a free one.
+    pub(super) fn for_connection(&self, number: u64) -> io::Result<ConnectionPipes> {
+        match self {
+            Self::Passed => ConnectionPipes::passed(),
+            Self::Named(directory) => ConnectionPipes::named(directory.make_some(number, &["in", "out"])?),
         }
     }
 
@@ -153,6 +161,54 @@ impl Pipes {
     }
 }
 
+/// The pipes of a connection into the box: the ends init gets, and those we keep.
+pub(super) struct ConnectionPipes {
+    theirs: Vec<OwnedFd>,
+    reader: OwnedFd,
+    /// Open for both where the pipes are named, since nobody reads yet.
+    writer: OwnedFd,
+    named: Option<NamedPipes>,
+}
+
+impl ConnectionPipes {
+    fn passed() -> io::Result<Self> {
+        let pipe = || pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
+        let (input, writer) = pipe()?;
+        let (reader, output) = pipe()?;
+        Ok(Self { theirs: vec![input, output], reader, writer, named: None })
+    }
+
+    fn named(named: NamedPipes) -> io::Result<Self> {
+        let (writer, reader) = (named.open("in", OFlags::RDWR)?, named.open("out", OFlags::RDONLY)?);
+        Ok(Self { theirs: Vec::new(), reader, writer, named: Some(named) })
+    }
+
+    /// Where init finds its ends; `None` when they are passed.
+    pub(super) fn place(&self) -> Option<CString> {
+        self.named.as_ref().map(|named| named.inside.clone())
+    }
+
+    /// The ends to pass.
+    pub(super) fn theirs(&self) -> Vec<BorrowedFd<'_>> {
+        self.theirs.iter().map(AsFd::as_fd).collect()
+    }
+
+    /// Init has been told where its ends are.
+    pub(super) fn sent(&mut self) {
+        self.theirs.clear();
+    }
+
+    /// Init has its ends, and the connection stands.
+    pub(super) fn into_dialed(self) -> io::Result<Dialed> {
+        let Self { reader, mut writer, named, .. } = self;
+        if let Some(named) = &named {
+            // Only for writing, so that the other side sees the end, and we notice when nobody reads any more.
+            writer = named.open("in", OFlags::WRONLY)?;
+        }
+        Ok(Dialed { reader, writer, named })
+    }
+}
+
 /// A directory both sides see, with a directory of pipes for each command.
 #[derive(Debug)]
 pub(crate) struct PipeDirectory {
@@ -199,13 +255,17 @@ impl PipeDirectory {
         Ok(held)
     }
 
-    pub(super) fn make(&self, number: u64) -> io::Result<NamedPipes> {
+    fn make(&self, number: u64) -> io::Result<NamedPipes> {
+        self.make_some(number, &NamedPipes::NAMES)
+    }
+
+    fn make_some(&self, number: u64, names: &[&str]) -> io::Result<NamedPipes> {
         let on_host = self.on_host.join(number.to_string());
         fs::create_dir(&on_host)?;
         lock(&self.live).insert(number);
         let inside = CString::new(format!("{}/{number}", self.inside)).map_err(|_| io::ErrorKind::InvalidInput)?;
         let made = NamedPipes { number, on_host, inside, live: Arc::clone(&self.live) };
-        for name in NamedPipes::NAMES {
+        for name in names {
             mknodat(CWD, made.on_host.join(name), FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
         }
         Ok(made)
@@ -230,7 +290,7 @@ impl NamedEnds {
     }
 }
 
-/// Three named pipes in a directory of their own, removed when dropped.
+/// Named pipes in a directory of their own, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct NamedPipes {
     number: u64,

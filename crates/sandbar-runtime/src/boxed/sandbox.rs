@@ -8,9 +8,10 @@ use std::{
     },
     path::PathBuf,
     sync::{
-        Arc, PoisonError, RwLock,
+        Arc, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use sandbar_core::{ByteCount, Error, ErrorCode, OwnerMap, Result};
@@ -23,11 +24,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     InitLink,
     command_control::CommandControl,
+    dialing::dial,
     link::{Refusal, StartedCommand},
     pipes::{AdoptedPipes, CommandStreams, OurEnds},
 };
 use crate::{
-    ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle,
+    Dialed, ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle,
     cgroup::{CommandGroup, SessionGroups, SessionLease},
     environment::{Invocation, text},
     output::OutputStream,
@@ -61,10 +63,10 @@ pub(crate) enum Walls {
 /// Commands of one session.
 #[derive(Debug)]
 pub(crate) struct BoxSandbox {
-    link: Arc<InitLink>,
+    pub(super) link: Arc<InitLink>,
     groups: Option<Arc<SessionLease>>,
     walls: Walls,
-    streams: CommandStreams,
+    pub(super) streams: CommandStreams,
     next: AtomicU64,
     /// Taken shared by every start, so that none slips through a stop.
     is_stopped: RwLock<bool>,
@@ -131,7 +133,16 @@ impl BoxSandbox {
         self.link.count_processes()
     }
 
-    fn next_number(&self) -> u64 {
+    /// Refuses what comes after a stop, and keeps a stop from coming between.
+    pub(super) fn not_stopped(&self) -> Result<RwLockReadGuard<'_, bool>> {
+        let is_stopped = self.is_stopped.read().unwrap_or_else(PoisonError::into_inner);
+        if *is_stopped {
+            return Err(Error::new(ErrorCode::InvalidState, "the sandbox has been stopped"));
+        }
+        Ok(is_stopped)
+    }
+
+    pub(super) fn next_number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -260,16 +271,17 @@ impl BoxSandbox {
 
 impl Sandbox for BoxSandbox {
     fn exec(&self, spec: ExecSpec) -> Result<RunningCommand> {
-        let is_stopped = self.is_stopped.read().unwrap_or_else(PoisonError::into_inner);
-        if *is_stopped {
-            return Err(Error::new(ErrorCode::InvalidState, "the sandbox has been stopped"));
-        }
+        let _not_stopped = self.not_stopped()?;
         let invocation = Invocation::prepare(&spec.argv, &spec.env)?;
         let cwd = absolute(spec.cwd.as_deref().unwrap_or(DEFAULT_DIRECTORY));
         let running = self.start(&spec, invocation, &cwd)?;
         self.prepare();
         self.tidy();
         Ok(running)
+    }
+
+    fn dial(&self, port: u16, patience: Duration) -> Result<Dialed> {
+        dial(self, port, patience)
     }
 
     fn cgroup(&self) -> Option<PathBuf> {

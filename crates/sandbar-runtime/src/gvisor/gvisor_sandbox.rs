@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use sandbar_core::{Error, Resources, Result};
@@ -12,7 +13,7 @@ use super::{
     checkpoint::CheckpointRecord,
     container::{Container, Workshop},
 };
-use crate::{ExecSpec, RunningCommand, Sandbox, SandboxStats, boxed::BoxSandbox, cgroup::SessionLease};
+use crate::{Dialed, ExecSpec, RunningCommand, Sandbox, SandboxStats, boxed::BoxSandbox, cgroup::SessionLease};
 
 #[derive(Debug)]
 pub(super) struct GvisorSandbox {
@@ -110,6 +111,10 @@ impl Sandbox for GvisorSandbox {
     fn exec(&self, spec: ExecSpec) -> Result<RunningCommand> {
         self.refuse_own_limits(&spec.resources)?;
         self.commands.exec(spec)
+    }
+
+    fn dial(&self, port: u16, patience: Duration) -> Result<Dialed> {
+        self.commands.dial(port, patience)
     }
 
     fn cgroup(&self) -> Option<PathBuf> {

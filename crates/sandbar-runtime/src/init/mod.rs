@@ -4,7 +4,10 @@
 //! namespace, everything in the box dies with it.
 
 mod clone;
+mod connect;
+mod connections;
 mod groups;
+mod relay;
 mod serve;
 mod start;
 mod terminal;

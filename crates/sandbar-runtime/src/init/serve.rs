@@ -17,6 +17,7 @@ use rustix::{
 
 use super::{
     clone::ChildStack,
+    connections::Connections,
     groups::OwnGroups,
     start::{Launch, NotStarted, start},
     terminal::{Terminal, TerminalKeeper},
@@ -58,6 +59,7 @@ struct Init {
     /// Groups of ours that may still have somebody in them.
     left: Vec<u64>,
     prepared: HashMap<u64, Prepared>,
+    connections: Connections,
     /// Found out when the first terminal is made.
     kernel_knows_terminals: Option<bool>,
     stack: ChildStack,
@@ -80,6 +82,7 @@ pub(crate) fn serve(sockets: InitSockets, settings: InitSettings) -> ! {
         groups: None,
         left: Vec::new(),
         prepared: HashMap::new(),
+        connections: Connections::new(),
         kernel_knows_terminals: None,
         stack: ChildStack::new(),
     };
@@ -111,7 +114,7 @@ impl Init {
                     return Ok(());
                 }
                 while let Some(body) = requests.next_frame()? {
-                    self.act(&Request::decode(&body)?)?;
+                    self.act(&Request::decode(&body)?, &mut requests)?;
                 }
             }
             if ready.orders {
@@ -133,13 +136,16 @@ impl Init {
                     terminal.step();
                 }
             }
+            for (number, errno) in self.connections.step(&ready.connections) {
+                self.tell(&Event::Dialed { number, errno })?;
+            }
             // Also without a signal: a child may have ended before its number was known.
             self.reap()?;
             self.tell_drained()?;
         }
     }
 
-    /// Waits until the host talks, a child ends, or a terminal has something to move.
+    /// Waits until the host talks, a child ends, or a terminal or a connection has something to move.
     fn wait(&self, signals: &OwnedFd) -> io::Result<Ready> {
         let sockets = &self.sockets;
         let mut waiting: Vec<PollFd<'_>> =
@@ -147,10 +153,12 @@ impl Init {
         waiting.extend(
             self.commands.values().filter_map(|command| command.terminal.as_ref()).flat_map(Terminal::interests),
         );
+        let connections = self.connections.join(&mut waiting);
         match poll(&mut waiting, None) {
             Ok(_) => {
                 let is = |index: usize| !waiting[index].revents().is_empty();
-                Ok(Ready { orders: is(0), requests: is(1), signals: is(2) })
+                let connections = connections.into_iter().map(|mut places| places.any(is)).collect();
+                Ok(Ready { orders: is(0), requests: is(1), signals: is(2), connections })
             }
             Err(Errno::INTR) => Ok(Ready::default()),
             Err(errno) => Err(errno.into()),
@@ -172,7 +180,7 @@ impl Init {
         send_frame(self.sockets.orders.as_fd(), &answer.encode(), &[])
     }
 
-    fn act(&self, request: &Request) -> io::Result<()> {
+    fn act(&mut self, request: &Request, incoming: &mut Incoming) -> io::Result<()> {
         match *request {
             Request::Signal { number, signal } => {
                 let target = self.commands.get(&number).filter(|command| command.ended.is_none());
@@ -190,6 +198,13 @@ impl Init {
                 }
             }
             Request::Report => self.tell(&Event::Report { processes: count_processes() })?,
+            Request::Dial { number, port, ref pipes } => {
+                let ends = match pipes {
+                    Some(directory) => open_ends(directory),
+                    None => Ok([incoming.descriptor()?, incoming.descriptor()?]),
+                };
+                self.connections.begin(number, port, ends);
+            }
         }
         Ok(())
     }
@@ -332,6 +347,8 @@ struct Ready {
     orders: bool,
     requests: bool,
     signals: bool,
+    /// In the order they joined.
+    connections: Vec<bool>,
 }
 
 /// Reads what is there; `false` when the host is gone.
@@ -395,6 +412,14 @@ fn open_named(directory: &CStr) -> io::Result<[OwnedFd; 3]> {
     let directory = openat(CWD, directory, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let open = |name: &str, flags| openat(&directory, name, flags | OFlags::CLOEXEC, Mode::empty());
     Ok([open("in", OFlags::RDONLY)?, open("out", OFlags::WRONLY)?, open("err", OFlags::WRONLY)?])
+}
+
+/// The pipes `in` and `out` of a connection. Nothing waits here when the host has given up meanwhile.
+fn open_ends(directory: &CStr) -> io::Result<[OwnedFd; 2]> {
+    let directory = openat(CWD, directory, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let open = |name: &str, access: OFlags| openat(&directory, name, access | flags, Mode::empty());
+    Ok([open("in", OFlags::RDONLY)?, open("out", OFlags::WRONLY)?])
 }
 
 fn open_below(root: &OwnedFd, path: &CStr) -> io::Result<OwnedFd> {

@@ -58,9 +58,16 @@ pub(crate) fn send_frame(socket: BorrowedFd<'_>, body: &[u8], descriptors: &[Bor
 pub(crate) struct Incoming {
     bytes: Vec<u8>,
     descriptors: VecDeque<OwnedFd>,
+    /// Descriptors are closed as they come.
+    refuses_descriptors: bool,
 }
 
 impl Incoming {
+    /// For what comes out of a box: nobody there has descriptors to send, and whoever tries must not fill our table.
+    pub(crate) fn from_box() -> Self {
+        Self { refuses_descriptors: true, ..Self::default() }
+    }
+
     /// Reads what is there. `false` at the end of the stream.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> rustix::io::Result<bool> {
         let filled = self.bytes.len();
@@ -71,7 +78,9 @@ impl Incoming {
             recvmsg(socket, &mut [IoSliceMut::new(&mut self.bytes[filled..])], &mut ancillary, RecvFlags::CMSG_CLOEXEC);
         self.bytes.truncate(filled + outcome.as_ref().map_or(0, |message| message.bytes));
         for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message
+                && !self.refuses_descriptors
+            {
                 self.descriptors.extend(descriptors);
             }
         }
@@ -109,6 +118,11 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(socket: OwnedFd) -> Self {
         Self { socket, incoming: Incoming::default() }
+    }
+
+    /// With the init of a box at the other end.
+    pub(crate) fn to_box(socket: OwnedFd) -> Self {
+        Self { socket, incoming: Incoming::from_box() }
     }
 
     pub(crate) fn send(&self, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -168,5 +182,18 @@ mod tests {
         assert!(connection.descriptor().is_err());
         sender.join().unwrap();
         assert!(connection.wait().unwrap().is_none());
+    }
+
+    #[test]
+    fn descriptors_a_box_sends_are_closed_at_once() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        send_frame(one.as_fd(), b"here", &[writer.as_fd(), writer.as_fd()]).unwrap();
+        drop(writer);
+        let mut connection = Connection::to_box(other.into());
+        assert_eq!(connection.wait().unwrap().unwrap(), b"here");
+        assert!(connection.descriptor().is_err());
+        // Nobody has the other end any more.
+        assert_eq!(std::io::read_to_string(reader).unwrap(), "");
     }
 }

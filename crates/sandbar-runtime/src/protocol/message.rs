@@ -24,6 +24,14 @@ pub(crate) enum Request {
     },
     /// Answered by an event of the same name when everything before it has been done.
     Report,
+    /// A connection to a port of the box. Answered by [`Event::Dialed`], once; until then and afterwards it is wanted as
+    /// long as somebody reads what comes out.
+    Dial {
+        number: u64,
+        port: u16,
+        /// The directory of the pipes `in` and `out`. `None`: these two come along as descriptors.
+        pipes: Option<CString>,
+    },
 }
 
 /// The host to init, about commands to start.
@@ -96,6 +104,11 @@ pub(crate) enum Event {
     Report {
         /// How many there are in the box beside init.
         processes: u64,
+    },
+    /// The connection of this number stands, or why not; `errno` is 0 when it stands.
+    Dialed {
+        number: u64,
+        errno: i32,
     },
 }
 
@@ -217,6 +230,12 @@ impl Request {
                 write_size(&mut writer, *size);
             }
             Self::Report => writer.byte(4),
+            Self::Dial { number, port, pipes } => {
+                writer.byte(5);
+                writer.number(*number);
+                writer.number((*port).into());
+                writer.optional(pipes.as_deref(), Writer::text);
+            }
         }
         writer.finish()
     }
@@ -228,6 +247,11 @@ impl Request {
             2 => Self::Kill { number: reader.number()? },
             3 => Self::Resize { number: reader.number()?, size: read_size(&mut reader)? },
             4 => Self::Report,
+            5 => Self::Dial {
+                number: reader.number()?,
+                port: u16::try_from(reader.number()?).map_err(|_| garbled())?,
+                pipes: reader.optional(Reader::text)?,
+            },
             _ => return Err(garbled()),
         })
     }
@@ -346,6 +370,11 @@ impl Event {
                 writer.byte(5);
                 writer.number(*processes);
             }
+            Self::Dialed { number, errno } => {
+                writer.byte(6);
+                writer.number(*number);
+                writer.signed(*errno);
+            }
         }
         writer.finish()
     }
@@ -364,6 +393,7 @@ impl Event {
                 },
             },
             5 => Self::Report { processes: reader.number()? },
+            6 => Self::Dialed { number: reader.number()?, errno: reader.signed()? },
             _ => return Err(garbled()),
         })
     }

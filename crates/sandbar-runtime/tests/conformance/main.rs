@@ -5,6 +5,7 @@ mod admission;
 mod containers;
 mod crowds;
 mod death;
+mod dial;
 #[path = "../support/ended.rs"]
 mod ended;
 mod environment;
@@ -52,6 +53,18 @@ on_every_runtime! {
         new_boxes_work_in_the_place_of_several_old_ones,
         a_box_that_died_is_replaced_by_a_new_one,
         nothing_goes_on_running_when_the_host_is_killed;
+    dial:
+        a_server_in_the_box_is_reached_and_every_byte_passes_both_ways,
+        nobody_listening_is_told,
+        fifty_connections_stand_at_once_and_do_not_mix,
+        a_server_on_the_newer_loopback_is_reached,
+        what_the_server_ends_is_at_its_end,
+        a_server_that_does_not_read_holds_nobody_up,
+        a_frozen_box_is_given_up_and_works_again_once_it_is_thawed,
+        a_frozen_box_is_asked_no_more_often_than_it_can_hear,
+        stopping_the_box_ends_its_connections,
+        a_box_that_died_or_was_stopped_is_told,
+        connections_that_are_dropped_leave_nothing;
     environment:
         the_environment_is_exactly_the_defaults_and_what_was_given,
         arguments_arrive_as_they_were_given,

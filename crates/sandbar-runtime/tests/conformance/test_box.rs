@@ -3,10 +3,11 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use sandbar_core::{Result, RuntimeKind};
-use sandbar_runtime::{ExecSpec, RunningCommand, Sandbox, SandboxStats};
+use sandbar_runtime::{Dialed, ExecSpec, RunningCommand, Sandbox, SandboxStats};
 
 pub(crate) use crate::ended::Ended;
 use crate::{trees::Tree, world::World};
@@ -55,6 +56,10 @@ impl TestBox {
 
     pub(crate) async fn finish(&self, spec: ExecSpec) -> Ended {
         Ended::of(self.start(spec).await.unwrap()).await
+    }
+
+    pub(crate) async fn dial(&self, port: u16, patience: Duration) -> Result<Dialed> {
+        self.ask(move |sandbox| sandbox.dial(port, patience)).await
     }
 
     pub(crate) async fn freeze(&self) {
