@@ -3,8 +3,10 @@
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use sandbar_core::{ByteCount, Error, Resources, Result, RuntimeKind, SnapshotName, StorageKind, duration_text};
-use sandbar_storage::{StorageConfig, ZfsConfig};
+use sandbar_storage::{StorageConfig, ZfsConfig, pack::Target};
 use serde::{Deserialize, Serialize};
+
+use crate::object_store;
 
 /// The configuration of a host. Unknown keys are refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,7 +60,8 @@ pub struct HostConfig {
     /// Sessions that ask for nothing else are paused when nobody used them for so long; zero is never.
     #[serde(with = "duration_text")]
     pub default_idle_timeout: Duration,
-    /// Where hibernated sessions are kept: a directory, or `s3://bucket`; `<data_dir>/packs` when absent.
+    /// Where hibernated sessions are kept: an absolute directory, or `s3://bucket?region=..&endpoint=..&allow_http=true`
+    /// with keys from the environment; `<data_dir>/packs` when absent.
     pub object_store: Option<String>,
     /// How long the audit log of a destroyed session is kept; zero is for ever.
     #[serde(with = "duration_text")]
@@ -128,7 +131,16 @@ impl HostConfig {
             return Err(Error::invalid("advertise_addr", format!("`{}` is no address", self.advertise_addr))
                 .with_hint("give a host name or an IP address clients reach this machine at"));
         }
+        self.object_store_target()?;
         self.default_resources.validate()
+    }
+
+    /// Where hibernated sessions are kept.
+    pub fn object_store_target(&self) -> Result<Target> {
+        match &self.object_store {
+            None => Ok(Target::Directory(self.data_dir.join("packs"))),
+            Some(text) => object_store::parse(text),
+        }
     }
 
     /// The idle time of sessions that ask for none.
@@ -233,6 +245,7 @@ mod tests {
             (HostConfig { health_check_interval: Duration::ZERO, ..HostConfig::default() }, "health_check_interval"),
             (HostConfig { tool_timeout: Duration::ZERO, ..HostConfig::default() }, "tool_timeout"),
             (HostConfig { advertise_addr: String::new(), ..HostConfig::default() }, "advertise_addr"),
+            (HostConfig { object_store: Some("packs".into()), ..HostConfig::default() }, "object_store"),
         ];
         for (config, field) in bad {
             assert_eq!(config.validate().unwrap_err().field(), Some(field));

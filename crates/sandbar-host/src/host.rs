@@ -11,7 +11,7 @@ use std::{
 
 use sandbar_core::{Capabilities, Capability, Error, ErrorCode, Result, SessionId};
 use sandbar_runtime::Runtime;
-use sandbar_storage::{OpenedStorage, Storage};
+use sandbar_storage::{OpenedStorage, Storage, pack::Target};
 use tokio::sync::Notify;
 
 use crate::{
@@ -54,6 +54,10 @@ pub(crate) struct Inner {
     sessions: Mutex<HashMap<SessionId, Slot>>,
     /// Held while the `host` base is made, so that it is made once.
     pub(crate) host_base: Mutex<()>,
+    /// Held while a base is deleted, and while a session goes from standing on one to being hibernated.
+    pub(crate) base_order: Mutex<()>,
+    /// Where hibernated sessions are.
+    pub(crate) packs: Target,
     pub(crate) active_commands: Arc<AtomicU64>,
     pub(crate) incidents: Incidents,
     /// Told when a session was made that may be due before the janitor looks again.
@@ -179,6 +183,8 @@ impl Inner {
             state,
             sessions: Mutex::default(),
             host_base: Mutex::new(()),
+            base_order: Mutex::new(()),
+            packs: config.object_store_target()?,
             active_commands: Arc::default(),
             incidents: Incidents::default(),
             something_due: Notify::new(),

@@ -71,6 +71,7 @@ fn sweep(inner: &Arc<Inner>) -> Result<Duration> {
         next = later.map_or(next, |later| next.min(later));
     }
     relieve_pressure(inner)?;
+    inner.finish_leftovers()?;
     Ok(next)
 }
 

@@ -16,6 +16,7 @@ mod health;
 mod host;
 mod incidents;
 mod janitor;
+mod object_store;
 mod recovery;
 mod runtime_choice;
 mod session;

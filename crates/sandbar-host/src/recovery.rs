@@ -51,11 +51,25 @@ fn settle(inner: &Inner, id: IntentId, intent: &Intent) -> Result<()> {
         }
         Intent::Destroy { session } => {
             inner.storage.delete(session)?;
+            let pack = inner.state.session(session)?.and_then(|record| record.pack);
             inner.state.transaction(|database| {
                 state::delete_session(database, session)?;
+                pack.map(|pack| Intent::DeletePack { pack }.insert(database)).transpose()?;
                 id.clear(database)
             })
         }
+        Intent::Hibernate { pack, .. } => inner.state.transaction(|database| {
+            Intent::DeletePack { pack: pack.clone() }.insert(database)?;
+            id.clear(database)
+        }),
+        Intent::FreeVolume { session } => {
+            if inner.is_hibernated(session)? {
+                inner.storage.delete(session)?;
+            }
+            inner.state.forget(id)
+        }
+        // An object store that does not answer must not keep the host from starting.
+        Intent::DeletePack { .. } => Ok(()),
     }
 }
 
@@ -94,8 +108,16 @@ fn reconcile_volumes(inner: &Inner) -> Result<()> {
         inner.storage.delete(volume)?;
     }
     for (session, state) in sessions {
+        if state == SessionState::Hibernated {
+            if volumes.contains(&session) {
+                tracing::warn!(%session, "removing what is left of the volume of a hibernated session");
+                inner.storage.delete(&session)?;
+            }
+            continue;
+        }
         if !volumes.contains(&session) {
-            if state != SessionState::Failed {
+            // Of one that is being destroyed, the rest goes too.
+            if !matches!(state, SessionState::Failed | SessionState::Destroying) {
                 tracing::error!(%session, "the volume of this session is gone");
                 inner.state.set_state(&session, SessionState::Failed)?;
             }

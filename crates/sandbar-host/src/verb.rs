@@ -38,6 +38,8 @@ verbs! {
     ForkSession "fork_session" audited,
     PauseSession "pause_session" audited,
     ResumeSession "resume_session" audited,
+    HibernateSession "hibernate_session" audited,
+    WakeSession "wake_session" audited,
     TurnComplete "turn_complete" audited,
     CreateSnapshot "create_snapshot" audited,
     ListSnapshots "list_snapshots" silent,

@@ -1,5 +1,7 @@
 //! Bases: what sessions start from.
 
+use std::sync::PoisonError;
+
 use sandbar_core::{BaseName, Result};
 use sandbar_storage::{BaseRecord, ImportProgress, ImportSource, import_base};
 
@@ -30,10 +32,15 @@ impl Host {
         .await
     }
 
-    /// Removes a base no session stands on.
+    /// Removes a base no session stands on, hibernated ones included.
     pub async fn delete_base(&self, name: &BaseName) -> Result<()> {
         let name = name.clone();
         let call = Call::of(Verb::DeleteBase).with("base", name.as_str());
-        self.run(call, move |inner| inner.storage.delete_base(&name)).await
+        self.run(call, move |inner| {
+            let _order = inner.base_order.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.require_unused_by_hibernated(&name)?;
+            inner.storage.delete_base(&name)
+        })
+        .await
     }
 }

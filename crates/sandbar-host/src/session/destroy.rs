@@ -36,7 +36,7 @@ impl Inner {
         let outcome = self.state.set_state(id, SessionState::Destroying).and_then(|()| {
             let _owners = session.stop()?;
             let _order = session.order_storage();
-            self.storage.delete(id)
+            self.delete_content(id)
         });
         if let Err(error) = outcome {
             // The state says what is left to do; a second intent for the same would only be in the way.

@@ -8,6 +8,7 @@ mod diff;
 mod exec;
 mod files;
 mod fork;
+mod hibernate;
 mod list;
 mod pause;
 mod rollback;

@@ -21,11 +21,27 @@ pub(crate) enum Intent {
     DeleteSnapshot { session: SessionId, name: SnapshotName },
     /// Finished when found.
     Destroy { session: SessionId },
+    /// Undone when found: the volume is still the session.
+    Hibernate { session: SessionId, pack: String },
+    /// Finished when found: a hibernated session has no volume here, neither an old one nor one half unpacked.
+    FreeVolume { session: SessionId },
+    /// Finished by the janitor: no session is in this pack.
+    DeletePack { pack: String },
 }
 
 impl Intent {
     pub(crate) fn rollback(session: &SessionId, name: &SnapshotName, later: LaterSnapshots) -> Self {
         Self::Rollback { session: session.clone(), name: name.clone(), keep_later: later == LaterSnapshots::Keep }
+    }
+
+    /// Writes the intent down inside a transaction, as what is left of another one.
+    pub(crate) fn insert(&self, database: &mut Database) -> Result<IntentId> {
+        let values = [to_json(self)?, Timestamp::now().as_second().into()];
+        let sql = "INSERT INTO intent (what, made) VALUES (?1, ?2) RETURNING id";
+        let rows = database.query(sql, &values, |row| row.integer(0))?;
+        rows.first()
+            .map(|id| IntentId(*id))
+            .ok_or_else(|| sandbar_core::Error::internal("the state database gave an intent no number"))
     }
 }
 
@@ -36,14 +52,7 @@ pub(crate) struct IntentId(i64);
 impl StateStore {
     /// Writes an intent down. Nothing of it may happen before this returns.
     pub(crate) fn intend(&self, intent: &Intent) -> Result<IntentId> {
-        let what = to_json(intent)?;
-        self.with(|database| {
-            let sql = "INSERT INTO intent (what, made) VALUES (?1, ?2) RETURNING id";
-            let rows = database.query(sql, &[what, Timestamp::now().as_second().into()], |row| row.integer(0))?;
-            rows.first()
-                .map(|id| IntentId(*id))
-                .ok_or_else(|| sandbar_core::Error::internal("the state database gave an intent no number"))
-        })
+        self.with(|database| intent.insert(database))
     }
 
     /// Clears an intent whose operation was undone. One that succeeded is cleared with its result, by

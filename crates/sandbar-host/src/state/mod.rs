@@ -14,7 +14,9 @@ use sandbar_core::{Error, Result};
 use sandbar_sqlite::{Database, Value};
 
 pub(crate) use intents::{Intent, IntentId};
-pub(crate) use records::{SessionRecord, delete_session, delete_snapshot, insert_snapshot, set_head, set_turns};
+pub(crate) use records::{
+    SessionRecord, delete_session, delete_snapshot, insert_snapshot, set_head, set_pack, set_turns,
+};
 
 /// The state database. Calls are short and may be made from any thread.
 #[derive(Debug)]

@@ -173,6 +173,12 @@ pub(crate) fn set_turns(database: &mut Database, id: &SessionId, turns: u64) -> 
     database.execute("UPDATE session SET turns = ?2 WHERE id = ?1", &[id.as_str().into(), integer(turns)]).map(|_| ())
 }
 
+/// Says where a session is: packed, or here. Inside a transaction.
+pub(crate) fn set_pack(database: &mut Database, id: &SessionId, state: SessionState, pack: Option<&str>) -> Result<()> {
+    let sql = "UPDATE session SET state = ?2, pack = ?3 WHERE id = ?1";
+    database.execute(sql, &[id.as_str().into(), state.as_str().into(), pack.into()]).map(|_| ())
+}
+
 /// Removes a snapshot; what stood on it stands on its parent now. Inside a transaction.
 pub(crate) fn delete_snapshot(database: &mut Database, id: &SessionId, name: &SnapshotName) -> Result<()> {
     let key: [Value; 2] = [id.as_str().into(), name.as_str().into()];

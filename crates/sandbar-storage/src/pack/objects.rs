@@ -44,6 +44,11 @@ impl Objects {
         Ok(Self { store: target.open()?, prefix: path, target: target.to_string(), runtime })
     }
 
+    /// The prefix as a relative path without `.` and `..`.
+    pub(super) fn prefix(&self) -> &str {
+        self.prefix.as_ref()
+    }
+
     /// For people: where this pack is.
     pub(super) fn place(&self) -> String {
         format!("`{}` in {}", self.prefix, self.target)

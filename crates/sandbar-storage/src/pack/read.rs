@@ -16,6 +16,7 @@ use super::{
 use crate::{
     Storage, VolumeSpec,
     archive::{ArchiveReader, Directories, Links, UnpackOptions, UnpackSummary, Unpacker, decompress},
+    remove_tree,
 };
 
 /// What is packed under `prefix`.
@@ -105,6 +106,9 @@ fn apply_all(storage: &dyn Storage, objects: &Objects, manifest: PackManifest, v
             storage.snapshot(volume, &snapshot.name)?;
         }
     }
+    // The pack may be deleted next; then this is all there is.
+    let synced = File::open(&root).and_then(|root| Ok(rustix::fs::syncfs(root)?));
+    synced.map_err(|error| Error::io(format!("write `{}` to the disk", root.display()), error))?;
     Ok(unpacked)
 }
 
@@ -124,5 +128,10 @@ pub fn delete_pack(target: &Target, prefix: &str) -> Result<()> {
     let objects = Objects::open(target, prefix)?;
     // Without a manifest there is no pack, whatever of the rest is left when this is cut short.
     objects.delete(manifest::NAME)?;
-    objects.delete_all()
+    objects.delete_all()?;
+    match target {
+        // Objects that were being written when their writer was killed are listed nowhere.
+        Target::Directory(directory) => remove_tree(&directory.join(objects.prefix())),
+        Target::S3(_) => Ok(()),
+    }
 }

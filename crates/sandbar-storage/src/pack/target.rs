@@ -1,6 +1,6 @@
 //! Where packs are kept.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, fs::DirBuilder, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc};
 
 use object_store::{
     ObjectStore,
@@ -12,7 +12,7 @@ use sandbar_core::{Error, Result};
 /// An object store.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A directory, made when it is missing.
+    /// A directory, made for its owner alone when it is missing.
     Directory(PathBuf),
     S3(S3Target),
 }
@@ -45,10 +45,14 @@ impl Target {
     pub(super) fn open(&self) -> Result<Arc<dyn ObjectStore>> {
         match self {
             Self::Directory(directory) => {
-                std::fs::create_dir_all(directory)
+                DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(directory)
                     .map_err(|error| Error::io(format!("make directory `{}`", directory.display()), error))?;
                 let store = LocalFileSystem::new_with_prefix(directory).map_err(|error| refused(self, error))?;
-                Ok(Arc::new(store.with_automatic_cleanup(true)))
+                // A pack may be all that is left of a volume: it is on the disk before anybody is told that it is there.
+                Ok(Arc::new(store.with_automatic_cleanup(true).with_fsync(true)))
             }
             Self::S3(s3) => Ok(Arc::new(s3.builder().build().map_err(|error| refused(self, error))?)),
         }

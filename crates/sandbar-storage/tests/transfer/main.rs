@@ -3,7 +3,6 @@
 
 mod archive;
 mod import;
-mod moto_s3;
 mod ordinary_user;
 mod pack;
 mod support;

@@ -14,11 +14,11 @@ use sandbar_storage::{
     pack::{PackManifest, Target, delete_pack, pack, read_manifest, unpack},
 };
 use sandbar_testing::{
-    Backend, StorageFixture,
+    Backend, MotoS3, StorageFixture,
     tree::{Entry, assert_same, one_of_everything, set_modified, set_xattr, tree},
 };
 
-use crate::{moto_s3::MotoS3, support::random_tree};
+use crate::support::random_tree;
 
 fn id(name: &str) -> SessionId {
     SessionId::new(name).unwrap()
@@ -342,6 +342,8 @@ fn a_damaged_pack_makes_no_volume() {
 fn a_pack_without_a_manifest_is_none() {
     let packed = Packed::new();
     fs::remove_file(packed.directory.join("manifest.json")).unwrap();
+    // An upload whose program was killed.
+    fs::write(packed.directory.join("000009.tar.zst#1"), "half").unwrap();
     assert_eq!(packed.unpack_fails().code(), ErrorCode::FileNotFound);
     assert_eq!(read_manifest(&packed.target, "some/prefix").unwrap_err().code(), ErrorCode::FileNotFound);
     delete_pack(&packed.target, "some/prefix").unwrap();

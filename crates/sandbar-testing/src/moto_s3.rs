@@ -10,18 +10,21 @@ use std::{
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 use sandbar_storage::pack::{S3Target, Target};
-use sandbar_testing::eventually;
+
+use crate::eventually;
 
 const BUCKET: &str = "packs";
+const REGION: &str = "us-east-1";
 
 /// A server with one empty bucket. It ends with the test.
-pub(crate) struct MotoS3 {
+#[derive(Debug)]
+pub struct MotoS3 {
     address: SocketAddr,
     server: Child,
 }
 
 impl MotoS3 {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         // moto wants to be told a port; the kernel knows a free one.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = Command::new(program());
@@ -39,10 +42,15 @@ impl MotoS3 {
         moto
     }
 
-    pub(crate) fn target(&self) -> Target {
+    /// What a host is told to keep its packs here. Keys are in the environment it is given.
+    pub fn location(&self) -> String {
+        format!("s3://{BUCKET}?region={REGION}&endpoint=http://{}&allow_http=true", self.address)
+    }
+
+    pub fn target(&self) -> Target {
         Target::S3(S3Target {
             bucket: BUCKET.into(),
-            region: Some("us-east-1".into()),
+            region: Some(REGION.into()),
             endpoint: Some(format!("http://{}", self.address)),
             access_key_id: Some("test-key".into()),
             secret_access_key: Some("test-secret".into()),
@@ -51,14 +59,14 @@ impl MotoS3 {
     }
 
     /// Names of the objects in the bucket.
-    pub(crate) fn keys(&self) -> Vec<String> {
+    pub fn keys(&self) -> Vec<String> {
         let listing = self.request("GET", "?list-type=2");
         let names = listing.split("<Key>").skip(1).filter_map(|rest| rest.split("</Key>").next());
         names.map(str::to_owned).collect()
     }
 
     /// Uploads that were begun and neither finished nor given up.
-    pub(crate) fn open_uploads(&self) -> usize {
+    pub fn open_uploads(&self) -> usize {
         self.request("GET", "?uploads").matches("<Upload>").count()
     }
 
