@@ -5,6 +5,8 @@ mod exec;
 mod file;
 mod host;
 mod json;
+mod log;
+mod process;
 mod scalar;
 mod session;
 mod snapshot;
