@@ -8,6 +8,7 @@ mod faults;
 mod files;
 mod fixture;
 mod forks;
+mod hibernate;
 mod pause;
 mod recovery;
 mod sessions;
@@ -86,6 +87,13 @@ on_every_host! {
         an_idle_session_is_paused_by_itself,
         a_paused_session_is_still_paused_after_a_restart,
         a_quiesced_snapshot_is_one_moment;
+    hibernate:
+        a_hibernated_session_comes_back_as_it_was,
+        a_hibernated_session_can_only_be_listed_woken_and_destroyed,
+        what_runs_is_ended_and_the_files_it_wrote_are_kept,
+        branches_of_the_past_come_back,
+        a_failure_on_the_way_changes_nothing,
+        what_was_half_put_away_is_undone_or_finished_at_start;
     recovery:
         a_restarted_host_knows_its_sessions,
         what_was_half_made_is_undone_at_start,

@@ -10,7 +10,10 @@ type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// Stops the host, lets `change` act on its storage and state as a host that was killed would have left them, and
 /// starts it again.
-async fn meanwhile(fixture: &mut HostFixture, change: impl FnOnce(&dyn sandbar_storage::Storage, &mut Database)) {
+pub(crate) async fn meanwhile(
+    fixture: &mut HostFixture,
+    change: impl FnOnce(&dyn sandbar_storage::Storage, &mut Database),
+) {
     fixture.host.shutdown().await.unwrap();
     {
         let storage = sandbar_storage::open(&fixture.config.storage()).unwrap().storage;
@@ -21,7 +24,7 @@ async fn meanwhile(fixture: &mut HostFixture, change: impl FnOnce(&dyn sandbar_s
     fixture.restart().await;
 }
 
-fn intend(database: &mut Database, what: &'static str) {
+pub(crate) fn intend(database: &mut Database, what: &'static str) {
     database.execute("INSERT INTO intent (what, made) VALUES (?1, 0)", &[what.into()]).unwrap();
 }
 
