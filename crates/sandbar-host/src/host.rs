@@ -20,12 +20,16 @@ use crate::{
     gate::not_found,
     incidents::Incidents,
     janitor::Janitor,
+    process::{self, StopReason},
     recovery,
     runtime_choice::{OpenedRuntime, boundary, open_runtime},
     session::Session,
     state::StateStore,
     verb::{Call, Verb},
 };
+
+/// How long processes have to end by themselves when the host stops, within its `shutdown_timeout`.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// Sessions on this machine. Methods may be called from any task, and run to their end when the caller goes away.
 #[derive(Debug)]
@@ -217,10 +221,13 @@ impl Inner {
                 Slot::Reserved => None,
             })
             .collect();
-        drain(&sessions, inner.config.shutdown_timeout);
+        let (asked, patience) = (Instant::now(), inner.config.shutdown_timeout);
+        drain(&sessions, patience);
+        let grace = GRACE.min(patience.saturating_sub(asked.elapsed()));
+        process::stop_gently(&sessions, StopReason::HostStopped, grace);
         let mut owners = Vec::new();
         for session in sessions {
-            match session.stop() {
+            match session.stop(StopReason::HostStopped) {
                 Ok(of_session) => owners.extend(of_session),
                 Err(error) => {
                     tracing::warn!(session = %session.id, error = error.chain(), "could not stop a session");

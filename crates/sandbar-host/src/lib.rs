@@ -17,6 +17,7 @@ mod host;
 mod incidents;
 mod janitor;
 mod object_store;
+mod process;
 mod recovery;
 mod runtime_choice;
 mod session;
@@ -25,6 +26,7 @@ mod verb;
 
 pub use config::{HostConfig, RuntimeChoice, StorageChoice};
 pub use host::{Host, HostParts};
+pub use process::ProcessLogs;
 pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
 pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};

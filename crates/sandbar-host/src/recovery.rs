@@ -15,6 +15,7 @@ pub(crate) fn recover(inner: &Inner) -> Result<()> {
         tracing::info!(?intent, "found an intent that was left");
         settle(inner, id, &intent)?;
     }
+    inner.state.end_processes("host restarted")?;
     reconcile_volumes(inner)
 }
 

@@ -6,6 +6,7 @@ use crate::{
     Host,
     gate::Closing,
     host::Inner,
+    process::StopReason,
     state::{self, Intent},
     verb::{Call, Verb},
 };
@@ -34,7 +35,7 @@ impl Inner {
         };
         let intent = self.state.intend(&Intent::Destroy { session: id.clone() })?;
         let outcome = self.state.set_state(id, SessionState::Destroying).and_then(|()| {
-            let _owners = session.stop()?;
+            let _owners = session.stop(StopReason::Destroyed)?;
             let _order = session.order_storage();
             self.delete_content(id)
         });

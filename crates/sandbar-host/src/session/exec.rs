@@ -1,8 +1,11 @@
 //! Running commands in a session.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use sandbar_core::{ExecSpec, Result, SessionId};
@@ -42,15 +45,23 @@ impl Inner {
         record: &SessionRecord,
         mut spec: ExecSpec,
     ) -> Result<RunningCommand> {
-        // What a call says counts before what the session says, and that before what the image asks for.
-        let mut env = self.storage.base(&record.base)?.env;
-        env.extend(record.env.clone());
-        env.extend(spec.env);
-        spec.env = env;
+        spec.env = self.environment(record, spec.env)?;
         spec.resources = spec.resources.or(&record.resources).or(&self.config.default_resources);
         let mut command = session.sandbox(self, record)?.exec(spec)?;
         command.hold((ActiveCommand::count(&self.active_commands), session.activity.hold()));
         Ok(command)
+    }
+
+    /// What a call says counts before what the session says, and that before what the image asks for.
+    pub(super) fn environment(
+        &self,
+        record: &SessionRecord,
+        of_call: BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>> {
+        let mut env = self.storage.base(&record.base)?.env;
+        env.extend(record.env.clone());
+        env.extend(of_call);
+        Ok(env)
     }
 }
 

@@ -11,6 +11,7 @@ mod fork;
 mod hibernate;
 mod list;
 mod pause;
+mod processes;
 mod rollback;
 mod root;
 mod snapshot;
@@ -23,7 +24,7 @@ use sandbar_core::{Error, ErrorCode, OwnerMap, Result, SessionId, SessionState};
 use sandbar_runtime::{Sandbox, SandboxSpec};
 use sandbar_storage::{Draft, SessionTree};
 
-use activity::Activity;
+pub(crate) use activity::Activity;
 pub use files::FileWriter;
 use files::SharedDraft;
 use root::Root;
@@ -34,6 +35,7 @@ pub use trees::{TreeReader, TreeWriter};
 use crate::{
     gate::{Gate, not_found},
     host::Inner,
+    process::{Manner, Processes, StopReason},
     state::SessionRecord,
 };
 
@@ -51,6 +53,8 @@ pub(crate) struct Session {
     pub(crate) activity: Arc<Activity>,
     /// Tool calls under way.
     pub(crate) calls: ToolCalls,
+    /// Long-running processes.
+    pub(crate) processes: Processes,
 }
 
 /// What exists only while the host runs.
@@ -73,6 +77,7 @@ impl Session {
             live: Mutex::default(),
             activity: Activity::new(),
             calls: ToolCalls::default(),
+            processes: Processes::default(),
         })
     }
 
@@ -144,7 +149,8 @@ impl Session {
     /// Ends what runs here and gives up files that are half written. The storage takes the tree away when it replaces or
     /// deletes it, or when the host stops; what is returned is kept until then, so that nobody else gets the same
     /// owners. When something cannot be ended, the sandbox stays, and stopping can be tried again.
-    pub(crate) fn stop(&self) -> Result<Option<Arc<OwnerMap>>> {
+    pub(crate) fn stop(&self, why: StopReason) -> Result<Option<Arc<OwnerMap>>> {
+        self.processes.stop(why, Manner::AtOnce);
         let mut live = self.live();
         for draft in live.drafts.drain(..).filter_map(|draft| draft.upgrade()) {
             files::lock(&draft).take();
@@ -153,7 +159,12 @@ impl Session {
             sandbox.stop()?;
         }
         live.sandbox = None;
-        Ok(live.root.take().and_then(|root| root.owners))
+        let owners = live.root.take().and_then(|root| root.owners);
+        drop(live);
+        self.processes.join();
+        // Whatever is launched here later does not begin with a clock that stands still.
+        self.processes.clock.set_paused(false);
+        Ok(owners)
     }
 }
 

@@ -65,7 +65,10 @@ impl Inner {
         if let Some(sandbox) = &sandbox {
             sandbox.freeze()?;
         }
+        let clock = &session.processes.clock;
+        clock.set_paused(true);
         self.state.set_state(&session.id, SessionState::Paused).inspect_err(|_| {
+            clock.set_paused(false);
             if let Some(Err(error)) = sandbox.map(|sandbox| sandbox.thaw()) {
                 tracing::error!(session = %session.id, error = error.chain(), "could not thaw a session that was not paused");
             }
@@ -86,6 +89,7 @@ impl Inner {
                 tracing::error!(session = %id, error = error.chain(), "could not freeze a session that was not resumed");
             }
         })?;
+        session.processes.clock.set_paused(false);
         self.info(SessionRecord { state: SessionState::Active, ..record })
     }
 
@@ -142,6 +146,7 @@ impl Inner {
         let Some(sandbox) = sandbox else { return work() };
         self.require_pause()?;
         let _turn = session.order_freezing();
+        let _still = session.processes.clock.hold();
         sandbox.freeze()?;
         let outcome = work();
         // What was done is done, whatever becomes of the thaw.

@@ -6,6 +6,7 @@ use crate::{
     Host,
     gate::Closing,
     host::Inner,
+    process::StopReason,
     recovery,
     state::Intent,
     verb::{Call, Verb},
@@ -43,7 +44,7 @@ impl Inner {
             )
             .with_hint("leave it out, and later snapshots are dropped"));
         }
-        let owners = session.stop()?;
+        let owners = session.stop(StopReason::RolledBack)?;
         let intent = self.state.intend(&Intent::rollback(id, name, later))?;
         let _order = session.order_storage();
         let outcome = self.storage.rollback(id, name, later);

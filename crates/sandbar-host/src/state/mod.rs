@@ -1,6 +1,7 @@
 //! What the host remembers: sessions, snapshots, intents and answers of tool calls, in SQLite.
 
 mod intents;
+mod processes;
 mod records;
 mod schema;
 mod tool_calls;

@@ -1,0 +1,193 @@
+//! An exposed port: what connects to the host reaches the process in its box.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use sandbar_core::{Error, Result};
+use sandbar_runtime::Sandbox;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Semaphore, watch},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{Clock, connection::connect};
+use crate::session::Activity;
+
+/// Connections of one process at a time. More wait to be accepted.
+const MOST_CONNECTIONS: usize = 512;
+
+/// Connections of one process that are being made at a time. Each takes a thread until its box answers.
+const MOST_DIALS: usize = 8;
+
+/// How long a box may take to accept a connection.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The wait after a connection could not be accepted, as when descriptors have run out.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// A port of the host that is open and not yet served.
+#[derive(Debug)]
+pub(crate) struct ExposedPort {
+    listener: TcpListener,
+    /// Port of the process.
+    inside: u16,
+    /// Where clients find it.
+    pub(crate) address: String,
+}
+
+impl ExposedPort {
+    /// Takes a free port of the address that clients are told: `localhost` is 127.0.0.1, an IP address must be one of
+    /// this machine, and a host name stands for every address of this machine. Must be called inside a tokio runtime.
+    pub(crate) fn open(advertised: &str, inside: u16) -> Result<Self> {
+        let listener = bind(advertised).map_err(|error| {
+            Error::io(format!("listen on `{advertised}` for an exposed port"), error)
+                .with_field("advertise_addr")
+                .with_hint("set `advertise_addr` to an address of this machine, or to a name it is known by")
+        })?;
+        let failed = |error| Error::io("listen for an exposed port", error);
+        let port = listener.local_addr().map_err(failed)?.port();
+        let address = match advertised.parse() {
+            Ok(address) => SocketAddr::new(address, port).to_string(),
+            Err(_) => format!("{advertised}:{port}"),
+        };
+        Ok(Self { listener: TcpListener::from_std(listener).map_err(failed)?, inside, address })
+    }
+
+    /// Serves connections until the proxy is closed or dropped. A connection is a use of the session.
+    pub(super) fn serve(self, clock: Arc<Clock>, activity: Arc<Activity>) -> Proxy {
+        let (target, tasks, closed) = (watch::Sender::new(None), TaskTracker::new(), CancellationToken::new());
+        let acceptor = Acceptor {
+            listener: self.listener,
+            inside: self.inside,
+            target: target.subscribe(),
+            clock,
+            activity,
+            tasks: tasks.clone(),
+            closed: closed.clone(),
+        };
+        tasks.spawn(acceptor.run());
+        Proxy { target, tasks, closed }
+    }
+}
+
+fn bind(advertised: &str) -> std::io::Result<std::net::TcpListener> {
+    let any_port = |address: IpAddr| std::net::TcpListener::bind((address, 0));
+    let listener = match advertised.parse() {
+        Ok(address) => any_port(address),
+        Err(_) if advertised == "localhost" => any_port(Ipv4Addr::LOCALHOST.into()),
+        // Takes IPv4 as well, where there is IPv6 at all.
+        Err(_) => any_port(Ipv6Addr::UNSPECIFIED.into()).or_else(|_| any_port(Ipv4Addr::UNSPECIFIED.into())),
+    }?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// A port that is served.
+#[derive(Debug)]
+pub(super) struct Proxy {
+    /// The box to connect to, while the process runs.
+    pub(super) target: watch::Sender<Option<Arc<dyn Sandbox>>>,
+    tasks: TaskTracker,
+    closed: CancellationToken,
+}
+
+impl Proxy {
+    /// Closes the port and every connection through it.
+    pub(super) async fn close(&self) {
+        self.closed.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.closed.cancel();
+    }
+}
+
+struct Acceptor {
+    listener: TcpListener,
+    inside: u16,
+    target: watch::Receiver<Option<Arc<dyn Sandbox>>>,
+    clock: Arc<Clock>,
+    activity: Arc<Activity>,
+    tasks: TaskTracker,
+    closed: CancellationToken,
+}
+
+impl Acceptor {
+    async fn run(self) {
+        let closed = self.closed.clone();
+        tokio::select! {
+            () = closed.cancelled() => {}
+            () = self.accept() => {}
+        }
+    }
+
+    async fn accept(self) {
+        let (connections, dials) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), Arc::new(Semaphore::new(MOST_DIALS)));
+        loop {
+            let Ok(place) = Arc::clone(&connections).acquire_owned().await else { return };
+            let client = match self.listener.accept().await {
+                Ok((client, _)) => client,
+                Err(error) => {
+                    tracing::warn!(%error, "could not accept a connection to an exposed port");
+                    tokio::time::sleep(BREATH).await;
+                    continue;
+                }
+            };
+            // Dropping the client closes the connection: nobody in there would answer.
+            let Some(sandbox) = self.target.borrow().clone().filter(|_| !self.clock.is_paused()) else { continue };
+            let (closed, in_use) = (self.closed.clone(), self.activity.hold());
+            let relayed = relay(client, sandbox, self.inside, Arc::clone(&dials));
+            self.tasks.spawn(async move {
+                let _until_done = (place, in_use);
+                tokio::select! {
+                    () = closed.cancelled() => {}
+                    () = relayed => {}
+                }
+            });
+        }
+    }
+}
+
+/// Moves bytes both ways until both sides have said all they have to say, or one is gone.
+async fn relay(mut client: TcpStream, sandbox: Arc<dyn Sandbox>, port: u16, dials: Arc<Semaphore>) {
+    let server = {
+        let Ok(_turn) = dials.acquire().await else { return };
+        connect(sandbox, port, PATIENCE).await
+    };
+    match server {
+        Ok(mut server) => {
+            let _ = client.set_nodelay(true);
+            // However it breaks, both connections are closed.
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+        }
+        Err(error) => tracing::debug!(port, error = error.chain(), "a client was turned away"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_address_is_what_clients_can_use() {
+        for (advertised, begins) in
+            [("127.0.0.1", "127.0.0.1:"), ("localhost", "localhost:"), ("box.example", "box.example:")]
+        {
+            let port = ExposedPort::open(advertised, 80).unwrap();
+            assert!(port.address.starts_with(begins), "{}", port.address);
+            let only_here = port.listener.local_addr().unwrap().ip().is_loopback();
+            assert_eq!(only_here, advertised != "box.example");
+        }
+        // An address for documentation, which nobody has.
+        let error = ExposedPort::open("192.0.2.1", 80).unwrap_err();
+        assert_eq!(error.field(), Some("advertise_addr"));
+    }
+}

@@ -1,0 +1,147 @@
+//! The processes of one session.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use sandbar_core::{Error, ErrorCode, ProcessId, ProcessInfo, ProcessStatus, Result};
+use sandbar_runtime::StdinHandle;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use super::{Clock, Launch, Manner, Order, Run, StopReason, logs::Logs};
+use crate::session::Session;
+
+/// Logs of processes that have exited may take so much memory; those of the oldest are dropped beyond it.
+const LOGS_OF_THE_DEAD: usize = 16 << 20;
+
+/// The processes this host has launched in a session.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    /// Oldest first, also those that have exited.
+    known: Mutex<Vec<Arc<Process>>>,
+    /// Those that own the processes.
+    pub(super) tasks: TaskTracker,
+    pub(crate) clock: Arc<Clock>,
+    /// Cancelled when the session is dropped by a host that was not shut down.
+    pub(super) abandoned: CancellationToken,
+    _abandon: DropGuard,
+}
+
+/// What is shared of one process.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) id: ProcessId,
+    pub(crate) info: watch::Sender<ProcessInfo>,
+    pub(crate) logs: Arc<Logs>,
+    /// Feeds the present run.
+    pub(super) stdin: Mutex<Option<StdinHandle>>,
+    pub(super) orders: mpsc::Sender<Order>,
+    /// Set when the session stops what runs in it.
+    pub(super) stop: watch::Sender<Option<(StopReason, Manner)>>,
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        let abandoned = CancellationToken::new();
+        let guard = abandoned.clone().drop_guard();
+        Self { known: Mutex::default(), tasks: TaskTracker::new(), clock: Clock::new(), abandoned, _abandon: guard }
+    }
+}
+
+impl Processes {
+    /// Takes a process that was started: from here on a task of its own looks after it.
+    pub(crate) fn supervise(&self, launch: Launch, run: Run) -> Arc<Process> {
+        let process = launch.begin(self, run);
+        self.lock().push(Arc::clone(&process));
+        process
+    }
+
+    pub(crate) fn find(&self, id: &ProcessId) -> Option<Arc<Process>> {
+        self.lock().iter().find(|process| process.id == *id).cloned()
+    }
+
+    /// Forgets processes that have exited, and the logs of the oldest of the others.
+    pub(crate) fn forget(&self, ids: &[ProcessId]) {
+        let mut known = self.lock();
+        known.retain(|process| !ids.contains(&process.id));
+        let mut held = 0;
+        for process in known.iter().rev().filter(|process| process.has_exited()) {
+            held += process.logs.size();
+            if held > LOGS_OF_THE_DEAD {
+                process.logs.clear();
+            }
+        }
+    }
+
+    /// Has every process end. None is started again.
+    pub(crate) fn stop(&self, why: StopReason, manner: Manner) {
+        for process in self.lock().iter().filter(|process| !process.has_exited()) {
+            process.stop(why, manner);
+        }
+    }
+
+    /// Waits until every process has ended, on a thread that may block. No new one may come meanwhile.
+    pub(crate) fn join(&self) {
+        if !self.tasks.is_empty() {
+            tokio::runtime::Handle::current().block_on(self.ended());
+        }
+    }
+
+    async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.tasks.reopen();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Process>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Process {
+    pub(crate) fn info(&self) -> ProcessInfo {
+        self.info.borrow().clone()
+    }
+
+    pub(crate) fn has_exited(&self) -> bool {
+        self.info.borrow().status == ProcessStatus::Exited
+    }
+
+    pub(crate) fn stop(&self, why: StopReason, manner: Manner) {
+        self.stop.send_replace(Some((why, manner)));
+    }
+
+    /// Has the task that owns the process do something, on a thread that may block. Nobody is left to do it once the
+    /// process has exited; then this is `None`.
+    pub(crate) fn order(&self, order: impl FnOnce(oneshot::Sender<Result<()>>) -> Order) -> Option<Result<()>> {
+        let (done, outcome) = oneshot::channel();
+        self.orders.blocking_send(order(done)).ok()?;
+        outcome.blocking_recv().ok()
+    }
+
+    /// What feeds the process.
+    pub(crate) fn stdin(&self) -> Result<StdinHandle> {
+        self.stdin.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
+            Error::new(ErrorCode::InvalidState, format!("process `{}` takes no input", self.id))
+                .with_hint("it has exited, waits to be started again, or was launched without `stdin`")
+        })
+    }
+}
+
+/// Asks the processes of sessions to end, and gives them some time. Those of a paused session cannot hear it.
+pub(crate) fn stop_gently(sessions: &[Arc<Session>], why: StopReason, patience: Duration) {
+    for session in sessions {
+        session.processes.stop(why, Manner::Gently);
+    }
+    let awake = sessions.iter().filter(|session| !session.processes.clock.is_paused());
+    let all = futures::future::join_all(awake.map(|session| session.processes.ended()));
+    let ended = tokio::runtime::Handle::current().block_on(async { tokio::time::timeout(patience, all).await });
+    if ended.is_err() {
+        tracing::info!("some processes did not end when they were asked to; they are killed");
+    }
+}
