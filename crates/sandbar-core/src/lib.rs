@@ -6,6 +6,7 @@
 //!
 //! Invariant: nothing here does I/O, and a value that exists is valid. Parsing is the only way in.
 
+mod audit;
 mod base;
 mod byte_count;
 mod capability;
@@ -25,6 +26,7 @@ mod session;
 mod snapshot;
 mod tool;
 
+pub use audit::{Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict};
 pub use base::BaseInfo;
 pub use byte_count::ByteCount;
 pub use capability::{Capabilities, Capability, RuntimeKind, StorageKind};

@@ -1,6 +1,6 @@
 //! Long listings, a page at a time.
 
-use crate::{Labels, SessionState};
+use crate::{Error, Labels, Result, SessionState};
 
 /// Which sessions to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,22 @@ pub struct PageRequest {
 impl PageRequest {
     pub const DEFAULT_SIZE: usize = 100;
     pub const LARGEST_SIZE: usize = 1000;
+
+    /// How many items the page may have.
+    pub fn checked_size(&self) -> Result<usize> {
+        match self.size {
+            0 => Ok(Self::DEFAULT_SIZE),
+            size if size <= Self::LARGEST_SIZE => Ok(size),
+            size => Err(Error::invalid("page_size", format!("a page of {size} entries is too large"))
+                .with_hint(format!("ask for at most {}", Self::LARGEST_SIZE))),
+        }
+    }
+
+    /// What is told about a token that is none of ours.
+    pub fn bad_token() -> Error {
+        Error::invalid("page_token", "this is not a page token of ours")
+            .with_hint("pass `next_page_token` of the page before, or nothing for the first page")
+    }
 }
 
 /// One page of a listing.

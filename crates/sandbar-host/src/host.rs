@@ -9,17 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sandbar_core::{Capabilities, Capability, Error, ErrorCode, Result, SessionId};
+use sandbar_core::{Actor, Capabilities, Capability, Error, ErrorCode, Result, SessionId};
 use sandbar_runtime::Runtime;
 use sandbar_storage::{OpenedStorage, Storage, pack::Target};
 use tokio::sync::Notify;
 
 use crate::{
     HostConfig,
+    actor::{acting_as, acting_as_here, current_actor},
     data_directory::DataDirectory,
     gate::not_found,
     incidents::Incidents,
     janitor::Janitor,
+    metrics::Metrics,
     process::{self, StopReason},
     recovery,
     runtime_choice::{OpenedRuntime, boundary, open_runtime},
@@ -64,6 +66,7 @@ pub(crate) struct Inner {
     pub(crate) packs: Target,
     pub(crate) active_commands: Arc<AtomicU64>,
     pub(crate) incidents: Incidents,
+    pub(crate) metrics: Metrics,
     /// Told when a session was made that may be due before the janitor looks again.
     pub(crate) something_due: Notify,
     pub(crate) started: Instant,
@@ -93,7 +96,8 @@ impl Host {
     /// As [`start`](Self::start), over parts of the caller's own.
     pub async fn start_with(config: HostConfig, parts: HostParts) -> Result<Arc<Self>> {
         config.validate()?;
-        let inner = blocking(move || Inner::open(config, parts)).await?;
+        // What is finished or undone now is the host's own doing.
+        let inner = acting_as(Actor::host(), blocking(move || Inner::open(config, parts))).await?;
         let janitor = Janitor::start(Arc::clone(&inner));
         Ok(Arc::new(Self { inner, janitor }))
     }
@@ -148,20 +152,14 @@ impl Host {
         work: impl FnOnce(&Arc<Inner>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let inner = Arc::clone(&self.inner);
-        blocking(move || {
-            let outcome = work(&inner);
-            if let Err(error) = &outcome {
-                inner.incidents.note(&call, error);
-            }
-            outcome
-        })
-        .await
+        blocking(move || inner.perform(call, work)).await
     }
 }
 
-/// Runs blocking work off the async threads.
+/// Runs blocking work off the async threads, for whoever acts now and in the span it is asked for in.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work)
+    let (actor, span) = (current_actor(), tracing::Span::current());
+    tokio::task::spawn_blocking(move || span.in_scope(|| acting_as_here(actor, work)))
         .await
         .unwrap_or_else(|error| Err(Error::internal("an operation panicked").with_source(error)))
 }
@@ -179,6 +177,7 @@ impl Inner {
         let OpenedRuntime { runtime, reason: runtime_reason } = open_runtime(&config)?;
         let runtime = (parts.wrap_runtime)(runtime);
         let opened = (parts.open_storage)()?;
+        let metrics = Metrics::new(opened.storage.kind(), runtime.kind());
         let inner = Arc::new(Self {
             storage: opened.storage,
             storage_reason: opened.reason,
@@ -191,6 +190,7 @@ impl Inner {
             packs: config.object_store_target()?,
             active_commands: Arc::default(),
             incidents: Incidents::default(),
+            metrics,
             something_due: Notify::new(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
@@ -267,6 +267,11 @@ impl Inner {
             }
             None => Err(not_found(id)),
         }
+    }
+
+    /// Whether there is a session of this name, however it is.
+    pub(crate) fn has_session(&self, id: &SessionId) -> bool {
+        matches!(self.slots().get(id), Some(Slot::Ready(_)))
     }
 
     /// How many tool calls are under way.

@@ -3,16 +3,19 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
-use sandbar_core::{ErrorCode, Result, SessionId, SessionState};
+use sandbar_core::{Actor, ErrorCode, Result, SessionId, SessionState};
 use tokio::{sync::Notify, task::JoinHandle};
 
 use crate::{
+    actor::acting_as,
+    audit::Event,
     host::{Inner, blocking},
     state::SessionRecord,
+    verb::Verb,
 };
 
 /// The least time between two rounds.
@@ -29,21 +32,29 @@ impl Janitor {
     pub(crate) fn start(inner: Arc<Inner>) -> Self {
         let stop = Arc::new(Notify::new());
         let stopped = Arc::clone(&stop);
-        let task = tokio::spawn(async move {
+        let task = tokio::spawn(acting_as(Actor::host(), async move {
             let interval = inner.config.health_check_interval;
+            let mut logs_cleaned = None;
             loop {
                 let host = Arc::clone(&inner);
                 let next = blocking(move || sweep(&host)).await.unwrap_or_else(|error| {
                     tracing::warn!(error = error.chain(), "the janitor could not finish its round");
                     interval
                 });
+                if logs_cleaned.is_none_or(|cleaned: Instant| cleaned.elapsed() >= interval) {
+                    let host = Arc::clone(&inner);
+                    if let Err(error) = blocking(move || remove_old_logs(&host)).await {
+                        tracing::warn!(error = error.chain(), "could not remove old audit logs");
+                    }
+                    logs_cleaned = Some(Instant::now());
+                }
                 tokio::select! {
                     () = stopped.notified() => return,
                     () = inner.something_due.notified() => {}
                     () = tokio::time::sleep(next.clamp(BREATH, interval.max(BREATH))) => {}
                 }
             }
-        });
+        }));
         Self { stop, task: Mutex::new(Some(task)) }
     }
 
@@ -64,7 +75,7 @@ fn sweep(inner: &Arc<Inner>) -> Result<Duration> {
     for session in inner.state.sessions()? {
         let (due, later) = what_is_due(inner, &session);
         match due {
-            Some(Due::Destroy) => destroy(inner, &session.id),
+            Some(Due::Destroy(why)) => destroy(inner, &session.id, why),
             Some(Due::Pause) => pause(inner, &session.id),
             None => {}
         }
@@ -76,18 +87,25 @@ fn sweep(inner: &Arc<Inner>) -> Result<Duration> {
 }
 
 enum Due {
-    Destroy,
+    Destroy(Why),
     Pause,
+}
+
+/// Why a session is destroyed by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Why {
+    Expired,
+    HalfDestroyed,
 }
 
 /// What is to be done with a session now, or when it may be.
 fn what_is_due(inner: &Inner, session: &SessionRecord) -> (Option<Due>, Option<Duration>) {
     if session.state == SessionState::Destroying {
-        return (Some(Due::Destroy), None);
+        return (Some(Due::Destroy(Why::HalfDestroyed)), None);
     }
     let until_expiry = session.expires.map(|expires| Timestamp::now().duration_until(expires));
     if until_expiry.is_some_and(|left| !left.is_positive()) {
-        return (Some(Due::Destroy), None);
+        return (Some(Due::Destroy(Why::Expired)), None);
     }
     let until_expiry = until_expiry.and_then(|left| Duration::try_from(left).ok());
     let idle_limit = session.idle_timeout.filter(|_| session.state == SessionState::Active);
@@ -102,17 +120,30 @@ fn what_is_due(inner: &Inner, session: &SessionRecord) -> (Option<Due>, Option<D
     (None, Some(until_expiry.map_or(until_idle, |left| left.min(until_idle))))
 }
 
-fn destroy(inner: &Arc<Inner>, id: &SessionId) {
+fn destroy(inner: &Arc<Inner>, id: &SessionId, why: Why) {
     // One that somebody else destroys in this moment is gone all the same.
     match inner.destroy(id) {
-        Ok(()) => tracing::info!(session = %id, "destroyed: its time was up, or it was half destroyed"),
+        Ok(()) => {
+            let reason = match why {
+                Why::Expired => "its time was up",
+                Why::HalfDestroyed => "it was half destroyed",
+            };
+            tracing::info!(session = %id, reason, "destroyed");
+            inner.metrics.sessions_expired.add(u64::from(why == Why::Expired));
+            inner.record_event(Event::new(id, Verb::DestroySession.as_str()).with("reason", reason));
+        }
+        // Only the log of the program tells of attempts that fail, or the audit log would grow with every round.
         Err(error) => tracing::warn!(session = %id, error = error.chain(), "could not destroy a session"),
     }
 }
 
 fn pause(inner: &Inner, id: &SessionId) {
     match inner.pause_when_idle(id) {
-        Ok(true) => tracing::info!(session = %id, "paused: nobody used it"),
+        Ok(true) => {
+            tracing::info!(session = %id, "paused: nobody used it");
+            inner.metrics.sessions_idle_paused.add(1);
+            inner.record_event(Event::new(id, Verb::PauseSession.as_str()).with("reason", "nobody used it"));
+        }
         Ok(false) => {}
         Err(error) => tracing::warn!(session = %id, error = error.chain(), "could not pause an idle session"),
     }
@@ -130,6 +161,20 @@ fn relieve_pressure(inner: &Inner) -> Result<()> {
             Err(error) if error.code() != ErrorCode::Internal => {}
             Err(error) => tracing::warn!(session = %session.id, error = error.chain(), "could not prune"),
         }
+    }
+    Ok(())
+}
+
+/// Removes audit logs of sessions that are no more, when their time is over.
+fn remove_old_logs(inner: &Inner) -> Result<()> {
+    let retention = inner.config.audit_retention;
+    // A time before all times is as good as for ever.
+    let Some(before) = Timestamp::now().checked_sub(retention).ok().filter(|_| !retention.is_zero()) else {
+        return Ok(());
+    };
+    let removed = inner.state.remove_old_audits(before)?;
+    if removed > 0 {
+        tracing::info!(removed, "removed audit logs of sessions that are no more");
     }
     Ok(())
 }

@@ -9,6 +9,8 @@
 //! Invariant: what was acknowledged is in the state database, and what is in the state database is in the storage. A
 //! caller that goes away in the middle changes nothing of that: operations run to their end on threads of their own.
 
+mod actor;
+mod audit;
 mod config;
 mod data_directory;
 mod gate;
@@ -16,7 +18,9 @@ mod health;
 mod host;
 mod incidents;
 mod janitor;
+mod metrics;
 mod object_store;
+mod perform;
 mod process;
 mod recovery;
 mod runtime_choice;
@@ -24,6 +28,7 @@ mod session;
 mod state;
 mod verb;
 
+pub use actor::acting_as;
 pub use config::{HostConfig, RuntimeChoice, StorageChoice};
 pub use host::{Host, HostParts};
 pub use process::ProcessLogs;

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use sandbar_core::{ErrorCode, LaterSnapshots, Result, SessionId, SessionState, SnapshotName};
 
 use crate::{
+    audit::Event,
     host::Inner,
     state::{self, Intent, IntentId},
 };
@@ -35,20 +36,25 @@ fn settle(inner: &Inner, id: IntentId, intent: &Intent) -> Result<()> {
             let known = inner.state.snapshots(session)?.iter().any(|snapshot| snapshot.name == *name);
             if !known && inner.state.session(session)?.is_some() {
                 absent_is_fine(inner.storage.delete_snapshot(session, name))?;
+                record(inner, session, "undid a snapshot that was half taken", Some(name));
             }
             inner.state.forget(id)
         }
         Intent::Rollback { session, name, keep_later } => {
             let later = if *keep_later { LaterSnapshots::Keep } else { LaterSnapshots::Drop };
             absent_is_fine(inner.storage.rollback(session, name, later))?;
-            record_rollback(inner, id, session, name)
+            record_rollback(inner, id, session, name)?;
+            record(inner, session, "finished a rollback", Some(name));
+            Ok(())
         }
         Intent::DeleteSnapshot { session, name } => {
             absent_is_fine(inner.storage.delete_snapshot(session, name))?;
             inner.state.transaction(|database| {
                 state::delete_snapshot(database, session, name)?;
                 id.clear(database)
-            })
+            })?;
+            record(inner, session, "finished the deletion of a snapshot", Some(name));
+            Ok(())
         }
         Intent::Destroy { session } => {
             inner.storage.delete(session)?;
@@ -57,7 +63,9 @@ fn settle(inner: &Inner, id: IntentId, intent: &Intent) -> Result<()> {
                 state::delete_session(database, session)?;
                 pack.map(|pack| Intent::DeletePack { pack }.insert(database)).transpose()?;
                 id.clear(database)
-            })
+            })?;
+            record(inner, session, "finished the destruction of the session", None);
+            Ok(())
         }
         Intent::Hibernate { pack, .. } => inner.state.transaction(|database| {
             Intent::DeletePack { pack: pack.clone() }.insert(database)?;
@@ -72,6 +80,12 @@ fn settle(inner: &Inner, id: IntentId, intent: &Intent) -> Result<()> {
         // An object store that does not answer must not keep the host from starting.
         Intent::DeletePack { .. } => Ok(()),
     }
+}
+
+/// Writes into the log of a session what was decided about it.
+fn record(inner: &Inner, session: &SessionId, decision: &'static str, snapshot: Option<&SnapshotName>) {
+    let event = Event::of_host(session, "recover").with("decision", decision);
+    inner.record_event(event.with("snapshot", snapshot.map(SnapshotName::as_str)));
 }
 
 fn absent_is_fine(outcome: Result<()>) -> Result<()> {
@@ -121,6 +135,7 @@ fn reconcile_volumes(inner: &Inner) -> Result<()> {
             if !matches!(state, SessionState::Failed | SessionState::Destroying) {
                 tracing::error!(%session, "the volume of this session is gone");
                 inner.state.set_state(&session, SessionState::Failed)?;
+                record(inner, &session, "the volume is gone: the session has failed", None);
             }
             continue;
         }
@@ -142,10 +157,14 @@ pub(crate) fn reconcile_snapshots(inner: &Inner, session: &SessionId) -> Result<
         inner.state.transaction(|database| {
             missing.iter().try_for_each(|name| state::delete_snapshot(database, session, name))
         })?;
+        for name in missing {
+            record(inner, session, "the snapshot is gone from the storage: forgot it", Some(name));
+        }
     }
     for name in stored.iter().filter(|name| !known.iter().any(|snapshot| snapshot.name == **name)) {
         tracing::warn!(%session, snapshot = %name, "removing a snapshot that no record knows");
         inner.storage.delete_snapshot(session, name)?;
+        record(inner, session, "removed a snapshot that no record knows", Some(name));
     }
     Ok(())
 }

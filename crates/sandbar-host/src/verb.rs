@@ -56,7 +56,9 @@ verbs! {
     WriteProcessStdin "write_process_stdin" audited,
     CloseProcessStdin "close_process_stdin" audited,
     ResizeProcess "resize_process" silent,
+    ExecuteTool "execute_tool" audited,
     ReadFile "read_file" silent,
+    BeginWriteFile "begin_write_file" silent,
     WriteFile "write_file" audited,
     Stat "stat" silent,
     ListDir "list_dir" silent,
@@ -65,6 +67,8 @@ verbs! {
     ListBases "list_bases" silent,
     ImportBase "import_base" audited,
     DeleteBase "delete_base" audited,
+    Audit "audit" silent,
+    VerifyAudit "verify_audit" silent,
     HealthCheck "health_check" silent,
     Shutdown "shutdown" audited,
 }

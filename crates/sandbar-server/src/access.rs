@@ -1,14 +1,15 @@
 //! Who may call.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, header},
+    http::{Extensions, HeaderMap, HeaderValue, header},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use sandbar_core::{Error, ErrorCode, Result};
+use sandbar_core::{Actor, Error, ErrorCode, Result};
+use sandbar_host::acting_as;
 use sandbar_proto::{API_VERSION, API_VERSION_HEADER, parse_api_version, to_connect};
 
 /// A secret that opens the API.
@@ -61,11 +62,12 @@ impl Gatekeeper {
         Self { expected: token.map(|token| Arc::new(blake3::hash(token.0.as_bytes()))) }
     }
 
-    fn check(&self, headers: &HeaderMap) -> Result<()> {
+    /// Who calls, when they may: a name that tells tokens apart and reveals nothing of them.
+    fn check(&self, headers: &HeaderMap) -> Result<String> {
         if let Some(version) = headers.get(API_VERSION_HEADER) {
             parse_api_version(version.to_str().unwrap_or_default())?;
         }
-        let Some(expected) = &self.expected else { return Ok(()) };
+        let Some(expected) = &self.expected else { return Ok("anonymous".into()) };
         let refuse = |message: &str| {
             Err(Error::new(ErrorCode::Unauthenticated, message).with_hint(
                 "send `authorization: Bearer TOKEN`; the CLI takes it from `SANDBAR_TOKEN` or the data directory",
@@ -77,7 +79,7 @@ impl Gatekeeper {
         let presented = header.as_bytes().split_first_chunk::<7>();
         match presented {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"Bearer ") && blake3::hash(token) == **expected => {
-                Ok(())
+                Ok(format!("token:{}", &expected.to_hex()[..8]))
             }
             _ => refuse("the access token is not the one of this host"),
         }
@@ -86,11 +88,23 @@ impl Gatekeeper {
 
 /// Lets a call through when it may pass, and answers in its own protocol when not.
 pub(crate) async fn guard(State(gatekeeper): State<Gatekeeper>, request: Request, next: Next) -> Response {
-    match gatekeeper.check(request.headers()) {
-        Ok(()) => next.run(request).await,
+    match gatekeeper.check(request.headers()).and_then(|caller| actor(&caller, request.extensions())) {
+        Ok(actor) => acting_as(actor, next.run(request)).await,
         Err(error) => {
             to_connect(&error, None).into_http_response(request.headers()).map(axum::body::Body::new).into_response()
         }
+    }
+}
+
+/// The address of whoever is at the other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
+
+/// What the audit log calls a caller.
+fn actor(caller: &str, extensions: &Extensions) -> Result<Actor> {
+    match extensions.get::<Peer>() {
+        Some(Peer(address)) => Actor::new(&format!("{caller}@{address}")),
+        None => Actor::new(caller),
     }
 }
 

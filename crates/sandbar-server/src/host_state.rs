@@ -1,14 +1,20 @@
-//! The host itself: health and capabilities, over RPC and for load balancers.
+//! The host itself: health and capabilities, over RPC, for load balancers and for monitoring.
 
 use std::sync::Arc;
 
-use axum::{extract::State, http::StatusCode};
+use axum::{
+    extract::State,
+    http::{HeaderName, StatusCode, header},
+};
 use connectrpc::{Response, ServiceResult};
 use sandbar_core::HealthStatus;
 use sandbar_host::Host;
 use sandbar_proto::v1;
 
 use crate::service::Service;
+
+/// Prometheus' text format.
+const METRICS_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Service {
     pub(crate) async fn check_health(&self) -> ServiceResult<v1::HealthCheckResponse> {
@@ -30,4 +36,9 @@ pub(crate) async fn readyz(State(host): State<Arc<Host>>) -> (StatusCode, String
     let status = host.health().await.status;
     let code = if status == HealthStatus::Unhealthy { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (code, format!("{status}\n"))
+}
+
+/// What monitoring reads.
+pub(crate) async fn metrics(State(host): State<Arc<Host>>) -> ([(HeaderName, &'static str); 1], String) {
+    ([(header::CONTENT_TYPE, METRICS_FORMAT)], host.metrics_text().await)
 }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto::Builder, graceful::GracefulShutdown},
@@ -18,7 +18,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    access::{AccessToken, Gatekeeper},
+    access::{AccessToken, Gatekeeper, Peer},
     router::router,
 };
 
@@ -109,8 +109,9 @@ async fn accept(listener: TcpListener, router: Router, shutdown: CancellationTok
             () = shutdown.cancelled() => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(converse(stream, router.clone(), graceful.watcher()));
+                Ok((stream, peer)) => {
+                    let router = router.clone().layer(Extension(Peer(peer.ip())));
+                    connections.spawn(converse(stream, router, graceful.watcher()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection");

@@ -12,7 +12,7 @@ use sandbar_proto::{FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES};
 use crate::{
     access::{Gatekeeper, guard, tell_version},
     failure::catch_panic,
-    host_state::{healthz, readyz},
+    host_state::{healthz, metrics, readyz},
     oversize::refuse_oversized,
     service::Service,
 };
@@ -26,6 +26,8 @@ pub(crate) fn router(host: Arc<Host>, gatekeeper: Gatekeeper) -> Result<Router> 
     let limits =
         Limits::default().with_max_message_size(MAX_MESSAGE_BYTES).with_max_request_body_size(MAX_MESSAGE_BYTES);
     let calls = Router::new()
+        .route("/metrics", get(metrics))
+        .with_state(host.clone())
         .fallback_service(ConnectRpcService::new(calls).with_limits(limits))
         .layer(middleware::from_fn(catch_panic))
         .layer(middleware::from_fn(refuse_oversized))

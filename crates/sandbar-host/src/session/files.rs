@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -36,8 +36,8 @@ impl Host {
     /// Starts writing a file. Nothing is seen of it until it is committed; dropped, it changes nothing.
     pub async fn write_file(&self, id: &SessionId, path: &Path, options: WriteOptions) -> Result<FileWriter> {
         let (id, path) = (id.clone(), absolute(path)?);
-        let call = Call::on(&id, Verb::WriteFile).with("path", path.to_string_lossy());
-        self.run(call, move |inner| FileWriter::start(inner, &id, &path, options)).await
+        let call = Call::on(&id, Verb::BeginWriteFile);
+        self.run(call, move |inner| FileWriter::start(inner, &id, path, options)).await
     }
 
     /// Runs `work` on the mounted tree of a session.
@@ -64,6 +64,7 @@ impl Host {
 pub struct FileWriter {
     session: Arc<Session>,
     inner: Arc<Inner>,
+    path: PathBuf,
     draft: SharedDraft,
 }
 
@@ -71,14 +72,14 @@ pub struct FileWriter {
 pub(super) type SharedDraft = Arc<Mutex<Option<Draft>>>;
 
 impl FileWriter {
-    fn start(inner: &Arc<Inner>, id: &SessionId, path: &Path, options: WriteOptions) -> Result<Self> {
+    fn start(inner: &Arc<Inner>, id: &SessionId, path: PathBuf, options: WriteOptions) -> Result<Self> {
         let session = inner.session(id)?;
         let _entry = session.gate.enter_shared()?;
         inner.active(id)?;
-        let draft = session.tree(inner)?.draft(path, options)?;
+        let draft = session.tree(inner)?.draft(&path, options)?;
         let draft = Arc::new(Mutex::new(Some(draft)));
         session.remember_draft(&draft);
-        Ok(Self { session, inner: Arc::clone(inner), draft })
+        Ok(Self { session, inner: Arc::clone(inner), path, draft })
     }
 
     /// Adds bytes.
@@ -96,12 +97,15 @@ impl FileWriter {
 
     /// Puts the file into its place in one step.
     pub async fn commit(self) -> Result<()> {
+        let call = Call::on(&self.session.id, Verb::WriteFile).with("path", self.path.to_string_lossy());
         blocking(move || {
-            let _entry = self.session.gate.enter_shared()?;
-            self.inner.admit()?;
-            self.inner.active(&self.session.id)?;
-            let Some(draft) = lock(&self.draft).take() else { return Err(taken_away(&self.session.id)) };
-            draft.commit()
+            self.inner.perform(call, |inner| {
+                let _entry = self.session.gate.enter_shared()?;
+                inner.admit()?;
+                inner.active(&self.session.id)?;
+                let Some(draft) = lock(&self.draft).take() else { return Err(taken_away(&self.session.id)) };
+                draft.commit()
+            })
         })
         .await
     }

@@ -8,6 +8,7 @@ use sandbar_storage::ForkPoint;
 
 use crate::{
     Host,
+    audit::{Event, note},
     host::Inner,
     state::{Intent, SessionRecord},
     verb::{Call, Verb},
@@ -60,6 +61,12 @@ impl Inner {
             return Err(error);
         }
         reservation.keep();
+        note("sessions", ids.iter().map(SessionId::as_str).collect::<Vec<_>>());
+        // The log of a copy begins with where it comes from.
+        for copy in &ids {
+            let made = Event::new(copy, Verb::CreateSession.as_str()).with("forked_from", id.as_str());
+            self.record_event(made.with("snapshot", request.from.as_ref().map(|name| name.as_str())));
+        }
         records.into_iter().map(|record| self.info(record)).collect()
     }
 }

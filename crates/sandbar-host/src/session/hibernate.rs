@@ -12,6 +12,7 @@ use crate::{
     Host,
     gate::Closing,
     host::Inner,
+    process::StopReason,
     state::{self, Intent, IntentId, SessionRecord},
     verb::{Call, Verb},
 };
@@ -41,7 +42,7 @@ impl Inner {
         self.require_object_store(&prefix)?;
         let _entry = session.gate.enter_exclusive(Closing::Hibernating, self.config.pause_drain_timeout)?;
         let record = self.present(id)?;
-        let owners = session.stop()?;
+        let owners = session.stop(StopReason::Hibernated)?;
         let _order = session.order_storage();
         self.storage.unmount(id)?;
         drop(owners);

@@ -1,7 +1,7 @@
 //! Looking at sessions.
 
 use sandbar_core::{
-    ByteCount, Error, ErrorCode, Page, PageRequest, Result, SessionFilter, SessionId, SessionInfo, SessionState,
+    ByteCount, ErrorCode, Page, PageRequest, Result, SessionFilter, SessionId, SessionInfo, SessionState,
 };
 
 use crate::{
@@ -27,14 +27,7 @@ impl Host {
 
 impl Inner {
     fn list(&self, filter: &SessionFilter, page: &PageRequest) -> Result<Page<SessionInfo>> {
-        let size = match page.size {
-            0 => PageRequest::DEFAULT_SIZE,
-            size if size <= PageRequest::LARGEST_SIZE => size,
-            size => {
-                return Err(Error::invalid("page_size", format!("a page of {size} sessions is too large"))
-                    .with_hint(format!("ask for at most {}", PageRequest::LARGEST_SIZE)));
-            }
-        };
+        let size = page.checked_size()?;
         let after = page.token.as_deref().map(parse_token).transpose()?;
         let matches = |record: &SessionRecord| {
             filter.state.is_none_or(|state| record.state == state)
@@ -87,8 +80,6 @@ impl Inner {
 
 /// A token is the age and id of the last session of a page.
 fn parse_token(token: &str) -> Result<(i128, SessionId)> {
-    token.split_once('.').and_then(|(age, id)| Some((age.parse().ok()?, SessionId::new(id).ok()?))).ok_or_else(|| {
-        Error::invalid("page_token", "this is not a page token of ours")
-            .with_hint("pass `next_page_token` of the page before, or nothing for the first page")
-    })
+    let parts = token.split_once('.');
+    parts.and_then(|(age, id)| Some((age.parse().ok()?, SessionId::new(id).ok()?))).ok_or_else(PageRequest::bad_token)
 }

@@ -6,6 +6,7 @@ use sandbar_core::{Error, ErrorCode, Quiesce, Result, SessionId, SnapshotInfo, S
 use super::Session;
 use crate::{
     Host,
+    audit::{Event, note},
     host::Inner,
     state::{self, Intent},
     verb::{Call, Verb},
@@ -70,7 +71,10 @@ impl Inner {
             match self.take_snapshot(&session, &name, SnapshotKind::Turn, Some(turn), Quiesce::WhereNeeded) {
                 // Another caller took this number, or somebody has given a snapshot of their own this name.
                 Err(error) if error.code() == ErrorCode::SnapshotExists => {}
-                outcome => return outcome,
+                outcome => {
+                    note("snapshot", name.as_str());
+                    return outcome;
+                }
             }
         }
     }
@@ -174,8 +178,15 @@ impl Inner {
         let excess = snapshots.len().saturating_sub(limit);
         let prunable = snapshots.iter().filter(|snapshot| snapshot.kind != SnapshotKind::Named);
         for snapshot in prunable.take(excess) {
-            if let Err(error) = self.remove_snapshot(session, &snapshot.name) {
-                tracing::warn!(session = %session.id, snapshot = %snapshot.name, error = error.chain(), "could not prune");
+            match self.remove_snapshot(session, &snapshot.name) {
+                Ok(()) => {
+                    self.metrics.snapshots_pruned.add(1);
+                    let pruned = Event::of_host(&session.id, "prune_snapshot");
+                    self.record_event(pruned.with("snapshot", snapshot.name.as_str()));
+                }
+                Err(error) => {
+                    tracing::warn!(session = %session.id, snapshot = %snapshot.name, error = error.chain(), "could not prune");
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
-//! What the host remembers: sessions, snapshots, intents and answers of tool calls, in SQLite.
+//! What the host remembers: sessions, snapshots, intents, answers of tool calls and audit logs, in SQLite.
 
+mod audit;
 mod intents;
 mod processes;
 mod records;

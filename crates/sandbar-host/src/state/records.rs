@@ -40,16 +40,16 @@ const ONE: &str = "SELECT id, state, base, labels, resources, env, network, quot
 const ALL: &str = "SELECT id, state, base, labels, resources, env, network, quota, created, expires, turns, \
                    parent_session, parent_snapshot, head_snapshot, idle_timeout, pack FROM session ORDER BY created, id";
 
-fn time(nanoseconds: i64) -> Result<Timestamp> {
+pub(super) fn time(nanoseconds: i64) -> Result<Timestamp> {
     Timestamp::from_nanosecond(nanoseconds.into())
         .map_err(|error| Error::internal("a time in the state database is out of range").with_source(error))
 }
 
-fn nanoseconds(time: Timestamp) -> Value {
-    Value::Integer(i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX))
+pub(super) fn nanoseconds(time: Timestamp) -> i64 {
+    i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX)
 }
 
-fn integer(number: u64) -> Value {
+pub(super) fn integer(number: u64) -> Value {
     Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
@@ -94,8 +94,8 @@ impl SessionRecord {
             to_json(&self.env)?,
             self.network.map(NetworkAccess::as_str).into(),
             self.quota.map_or(Value::Null, |quota| integer(quota.get())),
-            nanoseconds(self.created),
-            self.expires.map_or(Value::Null, nanoseconds),
+            nanoseconds(self.created).into(),
+            self.expires.map_or(Value::Null, |expires| nanoseconds(expires).into()),
             integer(self.turns),
             parent.into(),
             parent_snapshot.into(),
@@ -115,6 +115,13 @@ impl StateStore {
     /// Every session, oldest first.
     pub(crate) fn sessions(&self) -> Result<Vec<SessionRecord>> {
         self.with(|database| database.query(ALL, &[], read_session))
+    }
+
+    /// How many sessions there are in each state.
+    pub(crate) fn session_counts(&self) -> Result<BTreeMap<String, u64>> {
+        let sql = "SELECT state, count(*) FROM session GROUP BY state";
+        let counts = self.with(|database| database.query(sql, &[], |row| Ok((row.text(0)?, row.integer(1)?))))?;
+        Ok(counts.into_iter().map(|(state, count)| (state, u64::try_from(count).unwrap_or(0))).collect())
     }
 
     pub(crate) fn set_state(&self, id: &SessionId, state: SessionState) -> Result<()> {
@@ -157,7 +164,7 @@ pub(crate) fn insert_snapshot(database: &mut Database, id: &SessionId, snapshot:
         id.as_str().into(),
         snapshot.name.as_str().into(),
         snapshot.kind.as_str().into(),
-        nanoseconds(snapshot.created),
+        nanoseconds(snapshot.created).into(),
         snapshot.parent.as_ref().map(SnapshotName::as_str).into(),
     ];
     database.execute(sql, &values)?;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+mod audit;
 mod bad_input;
 mod commands;
 mod faults;
@@ -94,6 +95,12 @@ on_every_host! {
         branches_of_the_past_come_back,
         a_failure_on_the_way_changes_nothing,
         what_was_half_put_away_is_undone_or_finished_at_start;
+    audit:
+        what_happened_is_in_the_log_in_order_with_who_and_outcome,
+        the_log_survives_the_session_and_its_successor_goes_on,
+        tool_calls_are_in_the_log_and_no_secret_is,
+        what_the_host_does_by_itself_is_in_the_log,
+        metrics_count_what_was_done;
     recovery:
         a_restarted_host_knows_its_sessions,
         what_was_half_made_is_undone_at_start,

@@ -3,6 +3,7 @@
 mod calls;
 mod execution;
 mod runner;
+mod trace;
 mod work;
 
 pub(crate) use calls::ToolCalls;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use sandbar_core::{Result, SessionId, ToolInfo, ToolRequest, ToolResponse};
 use sandbar_tools::PreparedCall;
 
-use self::{calls::Found, work::Work};
+use self::{calls::Found, trace::Trace, work::Work};
 use crate::Host;
 
 impl Host {
@@ -34,6 +35,24 @@ impl Host {
     }
 
     async fn begin_tool(&self, id: &SessionId, request: ToolRequest, listen: bool) -> Result<ToolExecution> {
+        let inner = self.inner();
+        let trace = Trace::begin(inner, id, &request);
+        match self.begin_traced(id, request, &trace, listen).await {
+            Err(error) => {
+                trace.failed(&error).await;
+                Err(error)
+            }
+            begun => begun,
+        }
+    }
+
+    async fn begin_traced(
+        &self,
+        id: &SessionId,
+        request: ToolRequest,
+        trace: &Trace,
+        listen: bool,
+    ) -> Result<ToolExecution> {
         let ToolRequest { tool, call, params, resources } = request;
         let prepared = PreparedCall::new(&tool, params)?;
         let inner = self.inner();
@@ -48,8 +67,8 @@ impl Host {
                 Found::Ending(call) => call.ended().await,
                 Found::Added(execution, entry) => {
                     if let Some(prepared) = prepared.take() {
-                        let inner = Arc::clone(inner);
-                        Work { inner, session: Arc::clone(&session), tool, prepared, resources }.start(entry);
+                        let (inner, trace) = (Arc::clone(inner), trace.clone());
+                        Work { inner, session: Arc::clone(&session), tool, prepared, resources, trace }.start(entry);
                     }
                     return Ok(execution);
                 }

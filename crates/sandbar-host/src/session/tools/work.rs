@@ -9,9 +9,11 @@ use sandbar_core::{
 use sandbar_tools::{PreparedCall, ToolContext};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
-use super::{calls::Entry, runner::SessionRunner};
+use super::{calls::Entry, runner::SessionRunner, trace::Trace};
 use crate::{
+    actor::{acting_as, current_actor},
     gate::SharedEntry,
     host::{Inner, blocking},
     session::Session,
@@ -31,20 +33,25 @@ pub(super) struct Work {
     pub(super) tool: String,
     pub(super) prepared: PreparedCall,
     pub(super) resources: Resources,
+    pub(super) trace: Trace,
 }
 
 impl Work {
     /// Does it on a task of its own.
     pub(super) fn start(self, entry: Entry) {
-        let tasks = entry.tasks.clone();
-        tasks.spawn(async move {
+        let (tasks, trace) = (entry.tasks.clone(), self.trace.clone());
+        let work = async move {
             let answer = self.answer(&entry).await;
+            if let Err(error) = &answer {
+                trace.failed(error).await;
+            }
             entry.end(answer);
-        });
+        };
+        tasks.spawn(acting_as(current_actor(), work).in_current_span());
     }
 
     async fn answer(self, entry: &Entry) -> Result<ToolResponse> {
-        let Self { inner, session, tool, prepared, resources } = self;
+        let Self { inner, session, tool, prepared, resources, trace } = self;
         let call = entry.id.clone();
         let (progress, mut told) = mpsc::channel(PROGRESS_QUEUE);
         let begun = {
@@ -83,6 +90,7 @@ impl Work {
                 // The work is done, and its answer is good; only a repeated call would be done again.
                 tracing::error!(session = %session.id, %call, error = error.chain(), "could not keep the answer of a tool call");
             }
+            trace.answered(&response);
             drop(inside);
             Ok(response)
         })

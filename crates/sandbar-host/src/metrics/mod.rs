@@ -1,0 +1,98 @@
+//! What a host counts and measures, and how monitoring reads it.
+//!
+//! [`Metrics`] holds what has to be counted while it happens. What can be asked for is asked for when somebody reads
+//! (`scrape.rs`). The text is that of Prometheus, version 0.0.4.
+
+mod exposition;
+mod instruments;
+#[cfg(test)]
+mod parser;
+mod scrape;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sandbar_core::{RuntimeKind, StorageKind};
+
+use self::{
+    exposition::Exposition,
+    instruments::{Counter, Family, Histogram},
+};
+use crate::verb::Verb;
+
+/// The label of tools that do not exist: callers must not be able to make up labels.
+const UNKNOWN_TOOL: &str = "unknown";
+
+/// Counters and histograms of one host. Cheap enough for every call.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    storage: StorageKind,
+    runtime: RuntimeKind,
+    started: Timestamp,
+    operations: Family<2, Counter>,
+    operation_seconds: Family<3, Histogram>,
+    tool_calls: Family<2, Counter>,
+    tool_seconds: Family<3, Histogram>,
+    pub(crate) snapshots_pruned: Counter,
+    pub(crate) sessions_expired: Counter,
+    pub(crate) sessions_idle_paused: Counter,
+    pub(crate) audit_failures: Counter,
+}
+
+impl Metrics {
+    pub(crate) fn new(storage: StorageKind, runtime: RuntimeKind) -> Self {
+        Self {
+            storage,
+            runtime,
+            started: Timestamp::now(),
+            operations: Family::new(["operation", "outcome"]),
+            operation_seconds: Family::new(["operation", "storage", "runtime"]),
+            tool_calls: Family::new(["tool", "outcome"]),
+            tool_seconds: Family::new(["tool", "storage", "runtime"]),
+            snapshots_pruned: Counter::default(),
+            sessions_expired: Counter::default(),
+            sessions_idle_paused: Counter::default(),
+            audit_failures: Counter::default(),
+        }
+    }
+
+    /// Something was asked for, and this came of it.
+    pub(crate) fn operation(&self, verb: Verb, outcome: &'static str, took: Duration) {
+        self.operations.with([verb.as_str(), outcome], |counter| counter.add(1));
+        let labels = [verb.as_str(), self.storage.as_str(), self.runtime.as_str()];
+        self.operation_seconds.with(labels, |histogram| histogram.observe(took));
+    }
+
+    /// A tool was called, and this came of it.
+    pub(crate) fn tool_call(&self, tool: &str, outcome: &'static str, took: Duration) {
+        let known = sandbar_tools::list_tools().iter().find(|info| info.name == tool);
+        let tool = known.map_or(UNKNOWN_TOOL, |info| info.name.as_str());
+        self.tool_calls.with([tool, outcome], |counter| counter.add(1));
+        let labels = [tool, self.storage.as_str(), self.runtime.as_str()];
+        self.tool_seconds.with(labels, |histogram| histogram.observe(took));
+    }
+
+    /// Everything that was counted.
+    fn write(&self, text: &mut Exposition) {
+        self.operations.write(text, "sandbar_operations_total", "Calls to the host, by name and outcome.");
+        self.operation_seconds.write(text, "sandbar_operation_seconds", "How long calls to the host took.");
+        self.tool_calls.write(text, "sandbar_tool_calls_total", "Tool calls that were done, by tool and outcome.");
+        self.tool_seconds.write(text, "sandbar_tool_seconds", "How long tool calls took.");
+        for (name, help, counter) in [
+            ("sandbar_snapshots_pruned_total", "Snapshots removed to keep within the limit.", &self.snapshots_pruned),
+            ("sandbar_sessions_expired_total", "Sessions destroyed because their time was up.", &self.sessions_expired),
+            (
+                "sandbar_sessions_idle_paused_total",
+                "Sessions paused because nobody used them.",
+                &self.sessions_idle_paused,
+            ),
+            (
+                "sandbar_audit_failures_total",
+                "Entries that could not be written to an audit log.",
+                &self.audit_failures,
+            ),
+        ] {
+            text.counter(name, help, counter.value());
+        }
+    }
+}

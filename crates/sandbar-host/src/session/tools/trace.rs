@@ -1,0 +1,62 @@
+//! What a tool call leaves in the audit log and the metrics.
+
+use std::{sync::Arc, time::Instant};
+
+use sandbar_core::{AuditEntry, Error, SessionId, ToolRequest, ToolResponse};
+
+use crate::{
+    audit::Event,
+    host::{Inner, blocking},
+    verb::{Call, Verb},
+};
+
+/// Parameters that say what a call was about. Content is never among them.
+const TOLD: [&str; 3] = ["path", "cwd", "cmd"];
+
+/// What is known of a call before it is done.
+#[derive(Clone, Debug)]
+pub(super) struct Trace {
+    inner: Arc<Inner>,
+    tool: String,
+    event: Event,
+    begun: Instant,
+}
+
+impl Trace {
+    pub(super) fn begin(inner: &Arc<Inner>, session: &SessionId, request: &ToolRequest) -> Self {
+        let event = Event::new(session, Verb::ExecuteTool.as_str())
+            .with("tool", request.tool.as_str())
+            .with("call", request.call.as_str());
+        let told = TOLD.iter().filter_map(|key| Some((*key, request.params.get(*key)?.as_str()?)));
+        let event = told.fold(event, |event, (key, value)| event.with(key, value));
+        Self { inner: Arc::clone(inner), tool: request.tool.clone(), event, begun: Instant::now() }
+    }
+
+    /// It was done, and this is the answer.
+    pub(super) fn answered(self, response: &ToolResponse) {
+        let outcome = if response.is_error { AuditEntry::FAILED } else { AuditEntry::OK };
+        self.inner.metrics.tool_call(&self.tool, outcome, response.duration);
+        let milliseconds = u64::try_from(response.duration.as_millis()).unwrap_or(u64::MAX);
+        let event = self.event.outcome(outcome).with("duration_ms", milliseconds).with("exit_code", response.exit_code);
+        let event = event.with("snapshot", response.snapshot_id.as_ref().map(|name| name.as_str()));
+        self.inner.record_event(event);
+    }
+
+    /// There is no answer.
+    pub(super) async fn failed(self, error: &Error) {
+        let Self { inner, tool, event, begun } = self;
+        let outcome = error.code().as_str();
+        inner.metrics.tool_call(&tool, outcome, begun.elapsed());
+        inner.incidents.note(&Call::on(&event.session, Verb::ExecuteTool), error);
+        // As with other calls: none to sessions that do not exist.
+        if inner.has_session(&event.session) {
+            let recorded = blocking(move || {
+                inner.record_event(event.outcome(outcome));
+                Ok(())
+            });
+            if let Err(error) = recorded.await {
+                tracing::error!(error = error.chain(), "could not record a tool call");
+            }
+        }
+    }
+}
