@@ -11,6 +11,8 @@ mod fixture;
 mod forks;
 mod hibernate;
 mod pause;
+mod process_ports;
+mod processes;
 mod recovery;
 mod sessions;
 mod snapshots;
@@ -101,6 +103,20 @@ on_every_host! {
         tool_calls_are_in_the_log_and_no_secret_is,
         what_the_host_does_by_itself_is_in_the_log,
         metrics_count_what_was_done;
+    processes:
+        a_process_runs_until_it_is_killed_and_says_how_it_ended,
+        what_cannot_be_done_with_processes_is_refused,
+        a_process_that_is_never_ready_is_stopped_and_says_so,
+        logs_are_kept_bounded_and_followed,
+        a_kill_takes_everything_the_process_started,
+        a_process_is_started_again_as_its_policy_says,
+        a_process_is_typed_to,
+        a_rollback_stops_processes,
+        a_paused_session_freezes_its_processes,
+        a_host_says_what_became_of_processes_when_it_was_away;
+    process_ports:
+        a_process_is_running_only_when_its_probe_passes,
+        an_exposed_port_lives_as_long_as_its_process;
     recovery:
         a_restarted_host_knows_its_sessions,
         what_was_half_made_is_undone_at_start,
@@ -126,3 +142,14 @@ on_every_host! {
         a_repository_is_worked_with_from_clone_to_push,
         nothing_of_a_hostile_repository_runs_on_the_host;
 }
+
+// Only these runtimes give a session a network of its own, and the storage has no part in that.
+on_every_host!(@host own_network_gvisor, BtrfsImage, Gvisor, process_ports:
+    two_sessions_listen_on_one_port_and_are_reached_apart;
+);
+on_every_host!(@host own_network_native, BtrfsImage, Native, process_ports:
+    two_sessions_listen_on_one_port_and_are_reached_apart;
+);
+
+// It takes a hundred processes, and is the same everywhere.
+on_every_host!(@host once, LocalDiskExt4, Native, processes: the_oldest_processes_are_forgotten_in_the_end;);

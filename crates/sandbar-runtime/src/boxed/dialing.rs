@@ -20,18 +20,17 @@ pub(super) fn dial(sandbox: &BoxSandbox, port: u16, patience: Duration) -> Resul
     let deadline = Instant::now() + patience.min(LONGEST);
     let link = &sandbox.link;
     let turn = link.turn_to_dial(deadline)?;
-    let (mut pipes, answered) = {
+    let (dialed, answered) = {
         // Until the pipes are made and init is told, and no longer: a stop need not wait for the answer.
         let _not_stopped = sandbox.not_stopped()?;
         let number = sandbox.next_number();
         let pipes = sandbox.streams.for_connection(number).map_err(failed)?;
         let request = Request::Dial { number, port, pipes: pipes.place() };
         let answered = link.dial(turn, number, &request, &pipes.theirs())?;
-        (pipes, answered)
+        (pipes.into_ours(), answered)
     };
-    pipes.sent();
     match link.wait_for_dialed(answered, deadline)? {
-        0 => pipes.into_dialed().map_err(failed),
+        0 => Ok(dialed),
         libc::ECONNREFUSED => {
             Err(Error::new(ErrorCode::Unavailable, format!("nobody listens on port {port} in the sandbox"))
                 .with_field("port")

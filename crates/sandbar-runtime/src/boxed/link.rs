@@ -203,7 +203,10 @@ impl InitLink {
     }
 
     fn send(&self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-        send_frame(self.events().as_fd(), frame, descriptors).map_err(|error| Error::io("talk to the sandbox", error))
+        send_frame(self.events().as_fd(), frame, descriptors).map_err(|error| match error.raw_os_error() {
+            Some(libc::EPIPE | libc::ECONNRESET) => gone(),
+            _ => Error::io("talk to the sandbox", error),
+        })
     }
 
     /// Waits until a connection may be asked for.
@@ -237,7 +240,7 @@ impl InitLink {
             Ok(()) => Ok(answered),
             Err(error) => {
                 lock(&self.state).dials.remove(&number);
-                Err(if self.is_gone() { lock(&self.state).reason() } else { error })
+                Err(error)
             }
         }
     }

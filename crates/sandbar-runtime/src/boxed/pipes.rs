@@ -17,6 +17,7 @@ use rustix::{
 
 use crate::{
     Dialed, StdinMode,
+    dialed::Lifelines,
     protocol::{PrepareOrder, Streams},
 };
 
@@ -47,11 +48,11 @@ impl CommandStreams {
         }
     }
 
-    /// The two pipes of a connection into the box; `number` is a free one.
+    /// The pipes of a connection into the box; `number` is a free one.
     pub(super) fn for_connection(&self, number: u64) -> io::Result<ConnectionPipes> {
         match self {
             Self::Passed => ConnectionPipes::passed(),
-            Self::Named(directory) => ConnectionPipes::named(directory.make_some(number, &["in", "out"])?),
+            Self::Named(directory) => ConnectionPipes::named(directory.make_some(number, &NamedPipes::NAMES)?),
         }
     }
 
@@ -164,10 +165,7 @@ impl Pipes {
 /// The pipes of a connection into the box: the ends init gets, and those we keep.
 pub(super) struct ConnectionPipes {
     theirs: Vec<OwnedFd>,
-    reader: OwnedFd,
-    /// Open for both where the pipes are named, since nobody reads yet.
-    writer: OwnedFd,
-    named: Option<NamedPipes>,
+    ours: Dialed,
 }
 
 impl ConnectionPipes {
@@ -175,17 +173,20 @@ impl ConnectionPipes {
         let pipe = || pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
         let (input, writer) = pipe()?;
         let (reader, output) = pipe()?;
-        Ok(Self { theirs: vec![input, output], reader, writer, named: None })
+        Ok(Self { theirs: vec![input, output], ours: Dialed { reader, writer, lifelines: None } })
     }
 
     fn named(named: NamedPipes) -> io::Result<Self> {
-        let (writer, reader) = (named.open("in", OFlags::RDWR)?, named.open("out", OFlags::RDONLY)?);
-        Ok(Self { theirs: Vec::new(), reader, writer, named: Some(named) })
+        // What we write to is open for both, since nobody reads yet.
+        let [writer, live] = [named.open("in", OFlags::RDWR)?, named.open("live", OFlags::RDWR)?];
+        let [reader, taking] = [named.open("out", OFlags::RDONLY)?, named.open("err", OFlags::RDONLY)?];
+        let lifelines = Lifelines { taking, live, named };
+        Ok(Self { theirs: Vec::new(), ours: Dialed { reader, writer, lifelines: Some(lifelines) } })
     }
 
     /// Where init finds its ends; `None` when they are passed.
     pub(super) fn place(&self) -> Option<CString> {
-        self.named.as_ref().map(|named| named.inside.clone())
+        self.ours.lifelines.as_ref().map(|lifelines| lifelines.named.inside.clone())
     }
 
     /// The ends to pass.
@@ -193,19 +194,9 @@ impl ConnectionPipes {
         self.theirs.iter().map(AsFd::as_fd).collect()
     }
 
-    /// Init has been told where its ends are.
-    pub(super) fn sent(&mut self) {
-        self.theirs.clear();
-    }
-
-    /// Init has its ends, and the connection stands.
-    pub(super) fn into_dialed(self) -> io::Result<Dialed> {
-        let Self { reader, mut writer, named, .. } = self;
-        if let Some(named) = &named {
-            // Only for writing, so that the other side sees the end, and we notice when nobody reads any more.
-            writer = named.open("in", OFlags::WRONLY)?;
-        }
-        Ok(Dialed { reader, writer, named })
+    /// Init has its ends, or will have.
+    pub(super) fn into_ours(self) -> Dialed {
+        self.ours
     }
 }
 
@@ -228,7 +219,8 @@ impl PipeDirectory {
 
     /// Makes the pipes of a command that ran in a box elsewhere; nobody waits for what it writes.
     pub(crate) fn adopt(&self, number: u64) -> io::Result<AdoptedPipes> {
-        let named = self.make(number)?;
+        // Those of a connection, if it was one, are among them.
+        let named = self.make_some(number, &NamedPipes::NAMES)?;
         let holder = named.hold()?;
         let outputs = [named.open("out", OFlags::RDONLY)?, named.open("err", OFlags::RDONLY)?];
         Ok(AdoptedPipes { outputs, holder, named })
@@ -256,7 +248,7 @@ impl PipeDirectory {
     }
 
     fn make(&self, number: u64) -> io::Result<NamedPipes> {
-        self.make_some(number, &NamedPipes::NAMES)
+        self.make_some(number, &NamedPipes::OF_A_COMMAND)
     }
 
     fn make_some(&self, number: u64, names: &[&str]) -> io::Result<NamedPipes> {
@@ -300,14 +292,15 @@ pub(crate) struct NamedPipes {
 }
 
 impl NamedPipes {
-    const NAMES: [&str; 3] = ["in", "out", "err"];
+    const NAMES: [&str; 4] = ["in", "out", "err", "live"];
+    const OF_A_COMMAND: [&str; 3] = ["in", "out", "err"];
 
     fn open(&self, name: &str, access: OFlags) -> io::Result<OwnedFd> {
         open(&self.on_host.join(name), access)
     }
 
-    fn hold(&self) -> io::Result<[OwnedFd; 3]> {
-        Ok([self.open("in", OFlags::RDWR)?, self.open("out", OFlags::RDWR)?, self.open("err", OFlags::RDWR)?])
+    fn hold(&self) -> io::Result<Vec<OwnedFd>> {
+        Self::NAMES.iter().map(|name| self.open(name, OFlags::RDWR)).collect()
     }
 }
 
@@ -320,7 +313,7 @@ fn open(path: &Path, access: OFlags) -> io::Result<OwnedFd> {
 pub(crate) struct AdoptedPipes {
     pub(super) outputs: [OwnedFd; 2],
     /// Both ends, until the box has opened its own.
-    pub(super) holder: [OwnedFd; 3],
+    pub(super) holder: Vec<OwnedFd>,
     pub(super) named: NamedPipes,
 }
 

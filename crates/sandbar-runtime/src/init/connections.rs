@@ -4,16 +4,16 @@
 //! them and the socket. So nothing of the box ever comes to the host but bytes, and it is the same where descriptors cannot
 //! be passed. A connection ends by itself when the host lets go of its pipes.
 
-use std::{io, ops::Range, os::fd::OwnedFd};
+use std::{io, ops::Range};
 
 use rustix::{
-    event::{PollFd, PollFlags},
+    event::PollFd,
     process::{Resource, getrlimit},
 };
 
 use super::{
     connect::{Attempt, Progress},
-    relay::{Relay, nobody_reads},
+    relay::{Ends, Relay},
 };
 
 /// More at once are refused, however many descriptors init may have.
@@ -34,14 +34,14 @@ pub(super) struct Connections {
 
 #[derive(Debug)]
 enum Connection {
-    Beginning { number: u64, attempt: Attempt, ends: [OwnedFd; 2] },
+    Beginning { number: u64, attempt: Attempt, ends: Ends },
     Standing(Relay),
 }
 
 impl Connections {
     pub(super) fn new() -> Self {
-        // Each takes three descriptors, and commands need some too.
-        let most = getrlimit(Resource::Nofile).current.map_or(MOST, |limit| (limit / 4).min(MOST));
+        // Each takes up to five descriptors, and commands need some too.
+        let most = getrlimit(Resource::Nofile).current.map_or(MOST, |limit| (limit / 6).min(MOST));
         Self {
             list: Vec::new(),
             answers: Vec::new(),
@@ -51,18 +51,18 @@ impl Connections {
     }
 
     /// Begins to connect. The answer comes with a later [`step`](Self::step).
-    pub(super) fn begin(&mut self, number: u64, port: u16, ends: io::Result<[OwnedFd; 2]>) {
+    pub(super) fn begin(&mut self, number: u64, port: u16, ends: io::Result<Ends>) {
         match ends.and_then(|ends| self.try_begin(number, port, ends)) {
             Ok(connection) => self.list.push(connection),
             Err(error) => self.answers.push((number, error.raw_os_error().unwrap_or(libc::EIO))),
         }
     }
 
-    fn try_begin(&mut self, number: u64, port: u16, ends: [OwnedFd; 2]) -> io::Result<Connection> {
+    fn try_begin(&mut self, number: u64, port: u16, ends: Ends) -> io::Result<Connection> {
         if self.list.len() >= self.most {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
-        if nobody_reads(&ends[1]) {
+        if ends.is_forsaken() {
             // The host has given up while we were frozen: whoever listens need not be bothered.
             return Err(io::Error::from_raw_os_error(libc::ECANCELED));
         }
@@ -84,7 +84,7 @@ impl Connections {
                 match connection {
                     Connection::Beginning { attempt, ends, .. } => {
                         waiting.extend(attempt.interest());
-                        waiting.push(PollFd::new(&ends[1], PollFlags::empty()));
+                        waiting.extend(ends.end_of_reader());
                     }
                     Connection::Standing(relay) => waiting.extend(relay.interests()),
                 }
@@ -119,7 +119,7 @@ impl Connection {
     fn step(self, scratch: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Option<Self> {
         match self {
             Self::Standing(mut relay) => relay.step(scratch).then_some(Self::Standing(relay)),
-            Self::Beginning { number, ends, .. } if nobody_reads(&ends[1]) => {
+            Self::Beginning { number, ends, .. } if ends.is_forsaken() => {
                 answers.push((number, libc::ECANCELED));
                 None
             }

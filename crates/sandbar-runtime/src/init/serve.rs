@@ -19,6 +19,7 @@ use super::{
     clone::ChildStack,
     connections::Connections,
     groups::OwnGroups,
+    relay::Ends,
     start::{Launch, NotStarted, start},
     terminal::{Terminal, TerminalKeeper},
     terminal_signals::kernel_sends_them,
@@ -201,7 +202,7 @@ impl Init {
             Request::Dial { number, port, ref pipes } => {
                 let ends = match pipes {
                     Some(directory) => open_ends(directory),
-                    None => Ok([incoming.descriptor()?, incoming.descriptor()?]),
+                    None => Ok(Ends::passed(incoming.descriptor()?, incoming.descriptor()?)),
                 };
                 self.connections.begin(number, port, ends);
             }
@@ -414,12 +415,17 @@ fn open_named(directory: &CStr) -> io::Result<[OwnedFd; 3]> {
     Ok([open("in", OFlags::RDONLY)?, open("out", OFlags::WRONLY)?, open("err", OFlags::WRONLY)?])
 }
 
-/// The pipes `in` and `out` of a connection. Nothing waits here when the host has given up meanwhile.
-fn open_ends(directory: &CStr) -> io::Result<[OwnedFd; 2]> {
+/// The pipes of a connection. Nothing waits here when the host has given up meanwhile.
+fn open_ends(directory: &CStr) -> io::Result<Ends> {
     let directory = openat(CWD, directory, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
     let open = |name: &str, access: OFlags| openat(&directory, name, access | flags, Mode::empty());
-    Ok([open("in", OFlags::RDONLY)?, open("out", OFlags::WRONLY)?])
+    Ok(Ends {
+        input: open("in", OFlags::RDONLY)?,
+        output: open("out", OFlags::WRONLY)?,
+        taking: Some(open("err", OFlags::WRONLY)?),
+        live: Some(open("live", OFlags::RDONLY)?),
+    })
 }
 
 fn open_below(root: &OwnedFd, path: &CStr) -> io::Result<OwnedFd> {

@@ -29,7 +29,9 @@ pub(crate) enum Request {
     Dial {
         number: u64,
         port: u16,
-        /// The directory of the pipes `in` and `out`. `None`: these two come along as descriptors.
+        /// The directory of its pipes. `in` and `out` carry bytes. That the other side is gone does not show on pipes with
+        /// names, since the gofer of the container may hold an end for reading; so `live` is held by the host as long as it
+        /// reads, and `err` by init as long as it takes what comes in. `None`: `in` and `out` come along as descriptors.
         pipes: Option<CString>,
     },
 }

@@ -9,8 +9,10 @@ use std::{
 
 use sandbar_core::{ErrorCode, Resources, RuntimeKind, SessionId};
 use sandbar_runtime::{ExecEvent, ExecSpec, GvisorRuntime, GvisorSettings, SandboxSpec, StdinMode};
+use tokio::io::AsyncWriteExt;
 
 use crate::{
+    dial::{Server, connect, read_all, talk},
     test_box::{Ended, processes_in},
     world::{World, shell},
 };
@@ -100,6 +102,27 @@ fn a_sandbox_starts_from_a_checkpoint_with_everything_that_ran() {
         assert!(restored.on_host().is_empty());
         fs::write(image.path.join("sandbox.json"), "{}").unwrap();
         assert!(world.restore_box(&image.path).await.is_err());
+    });
+}
+
+#[test]
+fn a_connection_outlives_a_checkpoint_and_ends_where_the_box_starts_anew() {
+    run(async |world| {
+        let image = Image::of(world, 0);
+        let server = Server::echo(world).await;
+        let mut stream = connect(world, server.port).await;
+        talk(&mut stream, "before").await;
+        world.checkpoint(&image.path, || Ok(())).await.unwrap();
+        talk(&mut stream, "after").await;
+        talk(&mut connect(world, server.port).await, "anew").await;
+        stream.shutdown().await.unwrap();
+        assert!(read_all(&mut stream).await.is_empty());
+        world.stop().await;
+        let restored = world.restore_box(&image.path).await.unwrap();
+        talk(&mut connect(&restored, server.port).await, "restored").await;
+        // Only the one who listens is left: who served the connection has seen its end.
+        World::wait_for("the connection to end", async || restored.count("perl\0").await == 1).await;
+        restored.stop().await;
     });
 }
 

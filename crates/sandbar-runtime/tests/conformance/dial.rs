@@ -7,7 +7,10 @@ use sandbar_core::{ErrorCode, Resources, RuntimeKind};
 use sandbar_runtime::{DialedStream, ExecEvent, ExecSpec, RunningCommand};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::{test_box::TestBox, world::World};
+use crate::{
+    test_box::{Ended, TestBox},
+    world::World,
+};
 
 /// Longer than any answer takes.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -26,7 +29,9 @@ const LISTEN: &str = r#"
 
 /// Sends back what it gets, to everybody at once, after a word of greeting.
 const ECHO: &str = r"
-    while (accept(my $peer, $server)) {
+    for (;;) {
+        # One kernel interrupts it when it is written to disk.
+        accept(my $peer, $server) or next;
         if (!fork) {
             close $server; syswrite($peer, $ARGV[2]);
             while (my $count = sysread($peer, my $bytes, 65536)) {
@@ -39,10 +44,10 @@ const ECHO: &str = r"
     }
 ";
 
-struct Server {
-    port: u16,
+pub(crate) struct Server {
+    pub(crate) port: u16,
     /// Ends when it is dropped.
-    _command: RunningCommand,
+    command: RunningCommand,
 }
 
 impl Server {
@@ -53,27 +58,27 @@ impl Server {
         let mut command = test_box.start(ExecSpec::new(argv)).await.unwrap();
         let Some(ExecEvent::Stdout(told)) = command.next_event().await else { panic!("the server tells its port") };
         let port = std::str::from_utf8(&told).unwrap().trim().parse().unwrap();
-        (port > 0).then_some(Self { port, _command: command })
+        (port > 0).then_some(Self { port, command })
     }
 
-    async fn echo(test_box: &TestBox) -> Self {
+    pub(crate) async fn echo(test_box: &TestBox) -> Self {
         Self::start(test_box, ECHO, ["4", "0", ""]).await.unwrap()
     }
 }
 
-async fn connect(test_box: &TestBox, port: u16) -> DialedStream {
+pub(crate) async fn connect(test_box: &TestBox, port: u16) -> DialedStream {
     test_box.dial(port, PATIENCE).await.unwrap().into_stream().unwrap()
 }
 
 /// Says something and hears it.
-async fn talk(stream: &mut DialedStream, word: &str) {
+pub(crate) async fn talk(stream: &mut DialedStream, word: &str) {
     stream.write_all(word.as_bytes()).await.unwrap();
     let mut heard = vec![0; word.len()];
     stream.read_exact(&mut heard).await.unwrap();
     assert_eq!(heard, word.as_bytes());
 }
 
-async fn read_all(stream: &mut DialedStream) -> Vec<u8> {
+pub(crate) async fn read_all(stream: &mut DialedStream) -> Vec<u8> {
     let mut heard = Vec::new();
     stream.read_to_end(&mut heard).await.unwrap();
     heard
@@ -285,16 +290,28 @@ pub(crate) fn a_box_that_died_or_was_stopped_is_told(kind: RuntimeKind) {
     });
 }
 
-/// Descriptors of this process, which is the host here, that belong to pipes.
-fn pipes_of_the_host() -> usize {
-    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    targets.filter(|target| is_pipe(&target.to_string_lossy())).count()
+/// How many descriptors of a process lead to something that contains one of these.
+fn descriptors(process: &str, wanted: &[&str]) -> usize {
+    // It may end while we look.
+    let entries = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let targets = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.filter(|target| wanted.iter().any(|part| target.to_string_lossy().contains(part))).count()
 }
 
-/// Also one with a name.
-fn is_pipe(target: &str) -> bool {
-    target.starts_with("pipe:") || target.ends_with("/in") || target.ends_with("/out")
+/// Whether this is the kernel of a container.
+fn is_kernel(process: &str) -> bool {
+    std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| line.starts_with(b"runsc-sandbox"))
+}
+
+/// How many connections the box holds.
+fn connections_of(kind: RuntimeKind, test_box: &TestBox) -> usize {
+    let init = test_box.init_on_host().into_iter().map(|pid| pid.to_string());
+    match kind {
+        // The kernel in user space holds a named pipe for each. Its gofer remembers names that are gone, up to a limit.
+        RuntimeKind::Gvisor => init.filter(|pid| is_kernel(pid)).map(|pid| descriptors(&pid, &["/live"])).sum(),
+        // Beside the two sockets to the host.
+        RuntimeKind::Native | RuntimeKind::None => init.map(|pid| descriptors(&pid, &["socket:"])).sum::<usize>() - 2,
+    }
 }
 
 pub(crate) fn connections_that_are_dropped_leave_nothing(kind: RuntimeKind) {
@@ -303,30 +320,41 @@ pub(crate) fn connections_that_are_dropped_leave_nothing(kind: RuntimeKind) {
         let script = "while (accept(my $peer, $server)) { push @peers, $peer }";
         let server = Server::start(world, script, ["4", "0", ""]).await.unwrap();
         drop(connect(world, server.port).await);
-        let (before, processes) = (pipes_of_the_host(), world.stats().await.processes);
-        for round in 0..5 {
+        let pipes = || descriptors("self", &["pipe:", "/in", "/out", "/err", "/live"]);
+        let (before, processes) = (pipes(), world.stats().await.processes);
+        for round in 0..3 {
             let mut streams = Vec::new();
-            for _ in 0..100 {
+            for _ in 0..60 {
                 let mut stream = connect(world, server.port).await;
-                if round % 2 == 0 {
-                    stream.write_all(b"something nobody reads").await.unwrap();
+                match round {
+                    0 => stream.write_all(b"something nobody reads").await.unwrap(),
+                    1 => stream.shutdown().await.unwrap(),
+                    _ => {}
                 }
                 streams.push(stream);
             }
+            assert!(connections_of(kind, world) >= 60);
+            assert_eq!(world.stats().await.processes, processes);
             drop(streams);
-            assert_eq!(pipes_of_the_host(), before);
+            assert_eq!(pipes(), before);
+            World::wait_for("the box to let go", async || connections_of(kind, world) == 0).await;
         }
         assert_eq!(world.stats().await.processes, processes);
-        if kind != RuntimeKind::Gvisor {
-            let [init] = world.init_on_host()[..] else { panic!("one init") };
-            let sockets = || {
-                let descriptors = std::fs::read_dir(format!("/proc/{init}/fd")).unwrap().flatten();
-                let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-                targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
-            };
-            // The two to the host.
-            World::wait_for("init to let go", async || sockets() == 2).await;
-        }
+    });
+}
+
+pub(crate) fn a_server_that_talks_on_is_told_that_nobody_listens(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let script = "accept(my $peer, $server); 1 while syswrite($peer, 'on and on')";
+        let server = Server::start(world, script, ["4", "0", ""]).await.unwrap();
+        let mut stream = connect(world, server.port).await;
+        stream.shutdown().await.unwrap();
+        let mut heard = vec![0; 1 << 20];
+        stream.read_exact(&mut heard).await.unwrap();
+        drop(stream);
+        // By a signal, or because it cannot write any more.
+        let status = Ended::of(server.command).await.status;
+        assert!(status.signal == Some(Signal::PIPE.as_raw()) || status.code == Some(0), "{status:?}");
     });
 }
 

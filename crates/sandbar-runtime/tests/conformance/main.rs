@@ -59,6 +59,7 @@ on_every_runtime! {
         fifty_connections_stand_at_once_and_do_not_mix,
         a_server_on_the_newer_loopback_is_reached,
         what_the_server_ends_is_at_its_end,
+        a_server_that_talks_on_is_told_that_nobody_listens,
         a_server_that_does_not_read_holds_nobody_up,
         a_frozen_box_is_given_up_and_works_again_once_it_is_thawed,
         a_frozen_box_is_asked_no_more_often_than_it_can_hear,

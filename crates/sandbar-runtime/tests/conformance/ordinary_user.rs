@@ -12,6 +12,7 @@ use sandbar_core::{NetworkAccess, Resources, RuntimeKind, SessionId};
 use sandbar_runtime::{ExecSpec, Runtime, SandboxSpec, TerminalSize};
 
 use crate::{
+    dial::{Server, connect, talk},
     test_box::TestBox,
     trees::{Tree, Trees},
     world::{World, fresh_name, open_runtime, shell},
@@ -68,7 +69,7 @@ fn in_a_box(kind: RuntimeKind, test: impl AsyncFnOnce(&dyn Runtime, &TestBox)) {
     tokio.shutdown_background();
 }
 
-/// Commands, streams, terminals and time-outs work as for root.
+/// Commands, streams, terminals, time-outs and connections work as for root.
 async fn assert_commands_work(test_box: &TestBox) {
     let ended = test_box.finish(shell("pwd; echo to-err >&2; echo x > made; exit 7")).await;
     assert_eq!((ended.stderr.as_str(), ended.status.code), ("to-err\n", Some(7)));
@@ -81,6 +82,8 @@ async fn assert_commands_work(test_box: &TestBox) {
     assert!(test_box.finish(spec).await.status.timed_out);
     let error = test_box.start(ExecSpec::new(["no-such-program"])).await.unwrap_err();
     assert_eq!(error.field(), Some("argv"));
+    let server = Server::echo(test_box).await;
+    talk(&mut connect(test_box, server.port).await, "hello").await;
 }
 
 /// Without groups, what cannot be kept is said and refused.
