@@ -91,6 +91,8 @@ impl Inner {
         let session = self.session(id)?;
         self.hibernated(id)?;
         self.require_space()?;
+        // However long it takes, the session is not idle then.
+        let _use = session.activity.hold();
         let _entry = session.gate.enter_exclusive(Closing::Hibernating, self.config.pause_drain_timeout)?;
         let (record, prefix) = self.hibernated(id)?;
         let _order = session.order_storage();
@@ -118,7 +120,7 @@ impl Inner {
         // What could not be deleted when the session was put away.
         self.storage.delete(id)?;
         // The bound comes last: a session that fitted once is never kept out by it.
-        let unpacked = unpack(&*self.storage, &self.packs, prefix, id, None)?;
+        let unpacked = unpack(&*self.storage, &self.packs, prefix, id, None).map_err(|error| unusable(id, error))?;
         if unpacked.omitted > 0 {
             tracing::warn!(session = %id, omitted = unpacked.omitted, notes = ?unpacked.notes, "not all could be kept");
         }
@@ -226,6 +228,18 @@ impl Inner {
         if let Err(error) = delete_pack(&self.packs, prefix).and_then(|()| self.state.forget(intent)) {
             tracing::warn!(pack = prefix, error = error.chain(), "could not delete a pack nobody needs");
         }
+    }
+}
+
+/// A pack that is damaged or gone is nothing the caller can have meant.
+fn unusable(id: &SessionId, error: Error) -> Error {
+    match error.code() {
+        ErrorCode::FileNotFound | ErrorCode::InvalidArgument => {
+            Error::new(ErrorCode::InvalidState, format!("the pack of session `{id}` cannot be used"))
+                .with_hint(format!("put it back from a copy of the object store, or give up with `sandbar rm {id}`"))
+                .with_source(error)
+        }
+        _ => error,
     }
 }
 

@@ -222,6 +222,29 @@ fn a_rollback_that_fails_leaves_the_session_active() {
 }
 
 #[test]
+fn a_volume_that_cannot_be_deleted_is_freed_later() {
+    with_faults(|host, faulty| async move {
+        let id = host.create_session(spec("s")).await.unwrap().id;
+        host.create_snapshot(&id, Some(snap("one")), Quiesce::WhereNeeded).await.unwrap();
+        for when in [When::Before, When::After] {
+            faulty.arm("delete", when, 1);
+            assert_eq!(host.hibernate_session(&id).await.unwrap().state, SessionState::Hibernated);
+            sandbar_testing::eventually("the janitor frees it", || faulty.real.volumes().unwrap().is_empty());
+            // What fails on the way back leaves it where it was.
+            for (call, when) in [("create", When::Before), ("snapshot", When::Before), ("snapshot", When::After)] {
+                faulty.arm(call, when, 1);
+                host.wake_session(&id).await.unwrap_err();
+                assert_eq!(host.get_session(&id).await.unwrap().state, SessionState::Hibernated);
+                assert!(faulty.real.volumes().unwrap().is_empty(), "{call}");
+            }
+            assert_eq!(host.wake_session(&id).await.unwrap().state, SessionState::Active);
+            assert_eq!(host.list_snapshots(&id).await.unwrap().len(), 1);
+            assert_eq!(faulty.real.snapshots(&id).unwrap().len(), 1);
+        }
+    });
+}
+
+#[test]
 fn a_destroy_that_fails_is_reported_and_tried_again() {
     with_faults(|host, faulty| async move {
         let id = host.create_session(spec("s")).await.unwrap().id;

@@ -21,5 +21,5 @@ mod writer;
 pub use compression::{Compression, decompress};
 pub use entry::{ArchiveEntry, EntryKind, Segment};
 pub use reader::ArchiveReader;
-pub use unpack::{Directories, Limits, Links, UnpackOptions, UnpackSummary, Unpacker, Whiteouts};
+pub use unpack::{Directories, Limits, Links, UnpackOptions, UnpackSummary, Unpacker, Whiteouts, Zeros};
 pub use writer::{ArchiveWriter, WriteSummary};

@@ -51,6 +51,14 @@ pub enum Whiteouts {
     Oci,
 }
 
+/// What to do with stretches of zeros in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zeros {
+    Write,
+    /// Leave holes there.
+    Skip,
+}
+
 /// What an archive may hold at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -69,6 +77,7 @@ pub struct UnpackOptions<'a> {
     pub links: Links,
     pub directories: Directories,
     pub whiteouts: Whiteouts,
+    pub zeros: Zeros,
     pub limits: Limits,
     /// Whose everything becomes; `None` keeps the owners in the archive, as far as the caller may set them.
     pub owner: Option<(u32, u32)>,
@@ -85,6 +94,7 @@ impl UnpackOptions<'_> {
         links: Links::Refuse,
         directories: Directories::Keep,
         whiteouts: Whiteouts::Ordinary,
+        zeros: Zeros::Write,
         limits: Limits::NONE,
         owner: None,
         progress: &|_, _| {},
@@ -98,6 +108,7 @@ impl fmt::Debug for UnpackOptions<'_> {
             .field("links", &self.links)
             .field("directories", &self.directories)
             .field("whiteouts", &self.whiteouts)
+            .field("zeros", &self.zeros)
             .field("limits", &self.limits)
             .field("owner", &self.owner)
             .finish_non_exhaustive()
@@ -268,14 +279,17 @@ impl<'a> Unpacker<'a> {
             while done < segment.length {
                 let wanted = usize::try_from(segment.length - done).unwrap_or(usize::MAX).min(buffer.len());
                 let got = archive.read_data(&mut buffer[..wanted])?;
-                write_all_at(&file, &buffer[..got], segment.offset + done).map_err(|errno| failure(entry, errno))?;
+                let data = &buffer[..got];
+                if self.options.zeros == Zeros::Write || data.iter().any(|byte| *byte != 0) {
+                    write_all_at(&file, data, segment.offset + done).map_err(|errno| failure(entry, errno))?;
+                }
                 done += got as u64;
                 self.summary.bytes += got as u64;
                 (self.options.progress)(self.summary.entries, self.summary.bytes);
             }
         }
         self.summary.bytes = before + entry.size;
-        if entry.segments.is_some() {
+        if entry.segments.is_some() || self.options.zeros == Zeros::Skip {
             fs::ftruncate(&file, entry.size).map_err(|errno| failure(entry, errno))?;
         }
         self.restore_open(entry, file.as_fd())

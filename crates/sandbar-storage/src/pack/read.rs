@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Storage, VolumeSpec,
-    archive::{ArchiveReader, Directories, Links, UnpackOptions, UnpackSummary, Unpacker, decompress},
+    archive::{ArchiveReader, Directories, Links, UnpackOptions, UnpackSummary, Unpacker, Zeros, decompress},
     remove_tree,
 };
 
@@ -114,7 +114,9 @@ fn apply_all(storage: &dyn Storage, objects: &Objects, manifest: PackManifest, v
 
 fn apply(objects: &Objects, step: &PackStep, root: File) -> Result<UnpackSummary> {
     let (deleted, entries) = (objects.fetch(&step.deleted)?, objects.fetch(&step.entries)?);
-    let options = UnpackOptions { links: Links::Refuse, directories: Directories::Replace, ..UnpackOptions::CAREFUL };
+    // Not every file system says where the holes of a file are, and one may be larger than all there is room for.
+    let (directories, zeros) = (Directories::Replace, Zeros::Skip);
+    let options = UnpackOptions { links: Links::Refuse, directories, zeros, ..UnpackOptions::CAREFUL };
     let mut unpacker = Unpacker::new(root.into(), options);
     for path in BufReader::new(decompress(deleted)?).split(0) {
         unpacker.remove(&path.map_err(|error| Error::io("read the deleted paths of a pack", error))?)?;
