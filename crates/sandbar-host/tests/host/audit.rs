@@ -17,10 +17,15 @@ use crate::{
 type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl HostFixture {
-    /// The whole log of a session, which must be as it was written.
-    async fn log(&self, id: &SessionId) -> Vec<AuditEntry> {
+    /// The whole log of a session, as it is now.
+    async fn entries(&self, id: &SessionId) -> Vec<AuditEntry> {
         let page = PageRequest { size: PageRequest::LARGEST_SIZE, token: None };
-        let log = self.host.audit(id, AuditQuery { page, ..AuditQuery::default() }).await.unwrap().items;
+        self.host.audit(id, AuditQuery { page, ..AuditQuery::default() }).await.unwrap().items
+    }
+
+    /// The whole log of a session to which nothing happens meanwhile. It must be as it was written.
+    async fn log(&self, id: &SessionId) -> Vec<AuditEntry> {
+        let log = self.entries(id).await;
         let head = log.last().map(|entry| entry.chain.clone());
         let intact = AuditVerdict::Intact { entries: log.len() as u64, head };
         assert_eq!(self.host.verify_audit(id).await.unwrap(), intact);
@@ -201,7 +206,7 @@ pub(crate) fn what_the_host_does_by_itself_is_in_the_log(fixture: &mut HostFixtu
         let short = fixture.make(short).await.id;
         let ended = fixture
             .eventually("it is destroyed", async || {
-                fixture.log(&short).await.into_iter().find(|entry| entry.what == "destroy_session")
+                fixture.entries(&short).await.into_iter().find(|entry| entry.what == "destroy_session")
             })
             .await;
         assert_eq!((ended.who.as_str(), &ended.detail["reason"]), ("host", &json!("its time was up")));

@@ -18,7 +18,7 @@ fn nothing_but_the_health_paths_is_answered_without_the_token() {
         for path in ["/healthz", "/readyz"] {
             assert_eq!(get(world.address, path).await.status, StatusCode::OK, "{path}");
         }
-        for path in ["/", "/openapi.json", "/sandbar.v1.SandboxService/ListBases", "/healthz/x"] {
+        for path in ["/", "/metrics", "/openapi.json", "/sandbar.v1.SandboxService/ListBases", "/healthz/x"] {
             assert_eq!(get(world.address, path).await.status, StatusCode::UNAUTHORIZED, "{path}");
         }
         for wrong in [None, Some("Bearer wrong"), Some("Bearer "), Some("")] {

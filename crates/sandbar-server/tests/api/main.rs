@@ -6,6 +6,7 @@ mod access;
 mod exec;
 mod files;
 mod lifecycle;
+mod monitoring;
 mod raw;
 mod reflection;
 mod refusals;
