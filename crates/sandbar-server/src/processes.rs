@@ -2,7 +2,7 @@
 
 use connectrpc::{ConnectError, Response, ServiceResult, ServiceStream};
 use futures::stream;
-use sandbar_core::{Error, ProcessId, SessionId, TerminalSize};
+use sandbar_core::{Error, ErrorCode, ProcessId, SessionId, TerminalSize};
 use sandbar_proto::v1;
 
 use crate::{
@@ -51,7 +51,10 @@ impl Service {
         request: v1::WaitProcessRequest,
     ) -> ServiceResult<v1::WaitProcessResponse> {
         let (id, process, wait_for) = request.unpack().map_err(failed)?;
-        let process = self.host.wait_process(&id, &process, wait_for).await.map_err(failed_in(&id))?;
+        let process = tokio::select! {
+            process = self.host.wait_process(&id, &process, wait_for) => process.map_err(failed_in(&id))?,
+            () = self.shutdown.cancelled() => return Err(stopping(&id)),
+        };
         Response::ok(v1::WaitProcessResponse { process: v1::Process::from(process).into(), ..Default::default() })
     }
 
@@ -62,9 +65,17 @@ impl Service {
     ) -> ServiceResult<ServiceStream<v1::ProcessLogsResponse>> {
         let (id, process, query) = request.unpack().map_err(failed)?;
         let logs = self.host.process_logs(&id, &process, query).await.map_err(failed_in(&id))?;
-        let chunks = stream::unfold(logs, |mut logs| async move {
-            let chunk = logs.next().await?;
-            Some((Ok(v1::ProcessLogsResponse::from(chunk)), logs))
+        let reader = (logs, self.shutdown.clone());
+        let chunks = stream::unfold(Some(reader), move |reader| {
+            let id = id.clone();
+            async move {
+                let (mut logs, shutdown) = reader?;
+                tokio::select! {
+                    biased;
+                    chunk = logs.next() => Some((Ok(v1::ProcessLogsResponse::from(chunk?)), Some((logs, shutdown)))),
+                    () = shutdown.cancelled() => Some((Err(stopping(&id)), None)),
+                }
+            }
         });
         Ok(Response::new(Box::pin(chunks)))
     }
@@ -91,6 +102,11 @@ impl Service {
         }
         Response::ok(v1::SendProcessInputResponse::default())
     }
+}
+
+/// Who waits for a process could wait for ever; who stops a server does not want to.
+fn stopping(id: &SessionId) -> ConnectError {
+    failed_in(id)(Error::new(ErrorCode::Unavailable, "this host is stopping").with_hint("ask again when it is back"))
 }
 
 fn names(session: String, process: String) -> Result<(SessionId, ProcessId), ConnectError> {

@@ -6,11 +6,14 @@ use connectrpc::{InboundStream, RequestContext, Response, ServiceRequest, Servic
 use futures::stream;
 use sandbar_host::Host;
 use sandbar_proto::v1;
+use tokio_util::sync::CancellationToken;
 
 /// The host behind `sandbar.v1.SandboxService`.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) host: Arc<Host>,
+    /// Cancelled when the server begins to stop: whoever waits for something that may never come is sent away.
+    pub(crate) shutdown: CancellationToken,
 }
 
 #[expect(refining_impl_trait, reason = "the trait leaves the body's type open; here it is always the owned message")]
