@@ -85,12 +85,12 @@ fn a_server_is_launched_reached_followed_and_killed() {
         .spawn()
         .unwrap();
     let mut stderr = BufReader::new(follower.stderr.take().unwrap()).lines();
-    let until = |lines: &mut dyn Iterator<Item = std::io::Result<String>>, wanted: &str| {
-        assert!(lines.any(|line| line.unwrap() == wanted), "{wanted:?} did not come");
+    let mut wait_for = |wanted: &str| {
+        assert!(stderr.any(|line| line.unwrap() == wanted), "{wanted:?} did not come");
     };
-    until(&mut stderr, "asked for /one");
+    wait_for("asked for /one");
     fetch(&address, "/two");
-    until(&mut stderr, "asked for /two");
+    wait_for("asked for /two");
 
     assert_eq!(world.run(["kill", "box", &process]).data(), said.stdout);
     // The follower ends with the process.
