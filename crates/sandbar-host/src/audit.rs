@@ -86,7 +86,8 @@ impl Inner {
         event.detail.retain(|_, value| !value.is_null());
         event.detail.values_mut().for_each(shorten);
         if let Err(error) = self.state.append_audit(&event) {
-            tracing::error!(session = %event.session, what = event.what, error = error.chain(), "could not write the audit log");
+            let error = Error::internal("could not write the audit log").with_source(error);
+            tracing::error!(session = %event.session, what = event.what, error = error.chain(), "something is missing in the audit log");
             self.metrics.audit_failures.add(1);
             self.incidents.note(&Call::on(&event.session, Verb::Audit), &error);
         }

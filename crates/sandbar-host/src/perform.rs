@@ -17,8 +17,8 @@ impl Inner {
         let _span = tracing::debug_span!("verb", verb = call.verb.as_str(), session).entered();
         let begun = Instant::now();
         let (outcome, notes) = with_notes(|| work(self));
-        let word = outcome_word(&outcome);
-        self.metrics.operation(call.verb, word, begun.elapsed());
+        let name = outcome_name(&outcome);
+        self.metrics.operation(call.verb, name, begun.elapsed());
         if let Err(error) = &outcome {
             self.incidents.note(&call, error);
         }
@@ -28,14 +28,14 @@ impl Inner {
             && (outcome.is_ok() || self.has_session(&session))
         {
             detail.extend(notes);
-            self.record_event(Event { detail, ..Event::new(&session, verb.as_str()).outcome(word) });
+            self.record_event(Event { detail, ..Event::new(&session, verb.as_str()).outcome(name) });
         }
         outcome
     }
 }
 
 /// An outcome in one word, for the audit log and the metrics.
-pub(crate) fn outcome_word<T>(outcome: &Result<T>) -> &'static str {
+fn outcome_name<T>(outcome: &Result<T>) -> &'static str {
     match outcome {
         Ok(_) => AuditEntry::OK,
         Err(error) => error.code().as_str(),

@@ -11,36 +11,44 @@ pub(crate) fn while_idle() -> f64 {
     (used() - before) / WATCHED.as_secs_f64()
 }
 
-/// Milliseconds used so far by this process and its descendants that live.
+/// Milliseconds used so far by this process and its descendants, those of their threads that live.
+#[expect(clippy::cast_precision_loss, reason = "a few minutes of nanoseconds")]
 fn used() -> f64 {
-    let table: HashMap<u32, (u32, u64)> = fs::read_dir("/proc")
+    let parents: HashMap<u32, u32> = fs::read_dir("/proc")
         .unwrap()
         .flatten()
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
-            Some((pid, parse(&fs::read_to_string(entry.path().join("stat")).ok()?)?))
+            Some((pid, parent(&fs::read_to_string(entry.path().join("stat")).ok()?)?))
         })
         .collect();
     let own = std::process::id();
-    let ours = |mut pid: u32| {
+    let is_ours = |mut pid: u32| {
         while pid != own {
-            match table.get(&pid) {
-                Some((parent, _)) => pid = *parent,
+            match parents.get(&pid) {
+                Some(parent) => pid = *parent,
                 None => return false,
             }
         }
         true
     };
-    let ticks: u64 = table.iter().filter(|(pid, _)| ours(**pid)).map(|(_, (_, ticks))| ticks).sum();
-    #[expect(clippy::cast_precision_loss, reason = "a few minutes of ticks")]
-    let ticks = ticks as f64;
-    ticks * 1000.0 / f64::from(u32::try_from(rustix::param::clock_ticks_per_second()).unwrap())
+    let nanoseconds: u64 = parents.keys().filter(|pid| is_ours(**pid)).map(|pid| on_cpu(*pid)).sum();
+    nanoseconds as f64 / 1e6
 }
 
-/// Parent and ticks, from `/proc/PID/stat`.
-fn parse(stat: &str) -> Option<(u32, u64)> {
+/// Nanoseconds its threads have had a processor.
+fn on_cpu(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads
+        .filter_map(|thread| {
+            let schedule = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            schedule.split_whitespace().next()?.parse::<u64>().ok()
+        })
+        .sum()
+}
+
+/// The parent, from `/proc/PID/stat`.
+fn parent(stat: &str) -> Option<u32> {
     // The name in brackets may hold anything; what counts comes after it.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    Some((u32::try_from(number(1)?).ok()?, number(11)? + number(12)?))
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

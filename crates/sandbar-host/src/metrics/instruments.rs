@@ -42,8 +42,8 @@ pub(super) const BOUNDS: [Duration; 17] = [
     Duration::from_secs(1),
     Duration::from_secs(5),
     Duration::from_secs(30),
-    Duration::from_secs(120),
-    Duration::from_secs(600),
+    Duration::from_mins(2),
+    Duration::from_mins(10),
 ];
 
 /// How often something took how long.
@@ -99,17 +99,20 @@ impl Instrument for Histogram {
 /// new one stays for ever.
 #[derive(Debug)]
 pub(super) struct Family<const N: usize, I> {
-    labels: [&'static str; N],
-    series: RwLock<BTreeMap<[&'static str; N], Arc<I>>>,
+    labels: Words<N>,
+    series: RwLock<BTreeMap<Words<N>, Arc<I>>>,
 }
 
+/// Names of labels, or a value for each.
+type Words<const N: usize> = [&'static str; N];
+
 impl<const N: usize, I: Instrument> Family<N, I> {
-    pub(super) fn new(labels: [&'static str; N]) -> Self {
+    pub(super) fn new(labels: Words<N>) -> Self {
         Self { labels, series: RwLock::default() }
     }
 
     /// Does something with the instrument that has these labels.
-    pub(super) fn with(&self, values: [&'static str; N], act: impl FnOnce(&I)) {
+    pub(super) fn with(&self, values: Words<N>, act: impl FnOnce(&I)) {
         let known = self.series.read().unwrap_or_else(PoisonError::into_inner).get(&values).cloned();
         let instrument = known.unwrap_or_else(|| {
             Arc::clone(self.series.write().unwrap_or_else(PoisonError::into_inner).entry(values).or_default())

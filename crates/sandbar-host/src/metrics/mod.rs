@@ -57,19 +57,19 @@ impl Metrics {
     }
 
     /// Something was asked for, and this came of it.
-    pub(crate) fn operation(&self, verb: Verb, outcome: &'static str, took: Duration) {
+    pub(crate) fn operation(&self, verb: Verb, outcome: &'static str, duration: Duration) {
         self.operations.with([verb.as_str(), outcome], |counter| counter.add(1));
         let labels = [verb.as_str(), self.storage.as_str(), self.runtime.as_str()];
-        self.operation_seconds.with(labels, |histogram| histogram.observe(took));
+        self.operation_seconds.with(labels, |histogram| histogram.observe(duration));
     }
 
     /// A tool was called, and this came of it.
-    pub(crate) fn tool_call(&self, tool: &str, outcome: &'static str, took: Duration) {
+    pub(crate) fn tool_call(&self, tool: &str, outcome: &'static str, duration: Duration) {
         let known = sandbar_tools::list_tools().iter().find(|info| info.name == tool);
         let tool = known.map_or(UNKNOWN_TOOL, |info| info.name.as_str());
         self.tool_calls.with([tool, outcome], |counter| counter.add(1));
         let labels = [tool, self.storage.as_str(), self.runtime.as_str()];
-        self.tool_seconds.with(labels, |histogram| histogram.observe(took));
+        self.tool_seconds.with(labels, |histogram| histogram.observe(duration));
     }
 
     /// Everything that was counted.

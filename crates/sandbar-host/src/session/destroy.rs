@@ -4,7 +4,6 @@ use sandbar_core::{ErrorCode, Result, SessionId, SessionState};
 
 use crate::{
     Host,
-    gate::Closing,
     host::Inner,
     process::StopReason,
     state::{self, Intent},
@@ -23,15 +22,13 @@ impl Inner {
     /// Destroys a session. When the storage fails, the session stays `destroying` and the janitor tries again.
     pub(crate) fn destroy(&self, id: &SessionId) -> Result<()> {
         let session = self.session(id)?;
-        let entry = loop {
-            match session.gate.enter_exclusive(Closing::Destroying, self.config.pause_drain_timeout) {
-                Ok(entry) => break entry,
-                // Somebody else has destroyed it while this caller waited.
-                Err(error) if error.code() == ErrorCode::SessionNotFound => return Ok(()),
-                // Tools had their time; what is left of them is ended.
-                Err(error) if error.code() == ErrorCode::ToolsInFlight && session.calls.cancel() => {}
-                Err(error) => return Err(error),
-            }
+        // Tools have their time; what is left of them then is ended.
+        let entered = session.gate.enter_to_destroy(self.config.pause_drain_timeout, || session.calls.cancel());
+        let entry = match entered {
+            Ok(entry) => entry,
+            // Somebody else has destroyed it while this caller waited.
+            Err(error) if error.code() == ErrorCode::SessionNotFound => return Ok(()),
+            Err(error) => return Err(error),
         };
         let intent = self.state.intend(&Intent::Destroy { session: id.clone() })?;
         let outcome = self.state.set_state(id, SessionState::Destroying).and_then(|()| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use sandbar_core::{Error, ForkRequest, Result, SessionId, SessionInfo, SessionState};
+use sandbar_core::{Error, ForkRequest, Result, SessionId, SessionInfo, SessionState, SnapshotName};
 use sandbar_storage::ForkPoint;
 
 use crate::{
@@ -19,7 +19,7 @@ impl Host {
     pub async fn fork_session(&self, id: &SessionId, request: ForkRequest) -> Result<Vec<SessionInfo>> {
         let target = id.clone();
         let call = Call::on(id, Verb::ForkSession)
-            .with("from", request.from.as_ref().map(|name| name.to_string()))
+            .with("from", request.from.as_ref().map(SnapshotName::as_str))
             .with("count", request.count);
         self.run(call, move |inner| inner.fork(&target, &request)).await
     }
@@ -65,7 +65,7 @@ impl Inner {
         // The log of a copy begins with where it comes from.
         for copy in &ids {
             let made = Event::new(copy, Verb::CreateSession.as_str()).with("forked_from", id.as_str());
-            self.record_event(made.with("snapshot", request.from.as_ref().map(|name| name.as_str())));
+            self.record_event(made.with("snapshot", request.from.as_ref().map(SnapshotName::as_str)));
         }
         records.into_iter().map(|record| self.info(record)).collect()
     }

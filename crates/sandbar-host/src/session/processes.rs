@@ -1,6 +1,6 @@
 //! Launching processes in a session, and what can be done with them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -91,7 +91,7 @@ impl Host {
             })
             .await?;
         let info = match &found {
-            Found::Past(info) => info.clone(),
+            Found::Past(info) => (**info).clone(),
             Found::Ours(process) => {
                 let is_done = |info: &ProcessInfo| match what {
                     WaitFor::Ready => info.status != ProcessStatus::Starting,
@@ -163,14 +163,14 @@ fn on(session: &SessionId, verb: Verb, process: &ProcessId) -> Call {
 enum Found {
     Ours(Arc<Process>),
     /// An earlier host ran it.
-    Past(ProcessInfo),
+    Past(Box<ProcessInfo>),
 }
 
 impl Found {
     fn info(&self) -> ProcessInfo {
         match self {
             Self::Ours(process) => process.info(),
-            Self::Past(info) => info.clone(),
+            Self::Past(info) => (**info).clone(),
         }
     }
 
@@ -227,15 +227,15 @@ impl Inner {
             exit: None,
             restarts: 0,
         };
+        if let Err(error) = self.forget_old_processes(&session) {
+            tracing::warn!(session = %id, error = error.chain(), "could not forget old processes");
+        }
         self.state.insert_process(&info, &spec)?;
         let launch =
             Launch { host: Arc::downgrade(self), session: Arc::clone(&session), spec, info: info.clone(), port };
         let process = session.processes.supervise(launch, run);
         // A host that began to stop meanwhile may have looked for its processes before this one was there.
         self.admit().inspect_err(|_| process.stop(StopReason::HostStopped, Manner::AtOnce))?;
-        if let Err(error) = self.forget_old_processes(&session) {
-            tracing::warn!(session = %id, error = error.chain(), "could not forget old processes");
-        }
         Ok(info)
     }
 
@@ -269,13 +269,10 @@ impl Inner {
         if let Some(process) = session.processes.find(id) {
             return Ok(Found::Ours(process));
         }
-        let mut stored: HashMap<ProcessId, ProcessInfo> = HashMap::new();
-        let mut names = Vec::new();
-        for info in self.state.processes(&session.id)? {
-            names.push(info.id.to_string());
-            stored.insert(info.id.clone(), info);
-        }
-        stored.remove(id).map(Found::Past).ok_or_else(|| {
+        let stored = self.state.processes(&session.id)?;
+        let names: Vec<&str> = stored.iter().map(|info| info.id.as_str()).collect();
+        let found = stored.iter().find(|info| info.id == *id);
+        found.map(|info| Found::Past(Box::new(info.clone()))).ok_or_else(|| {
             let hint = match names.len() {
                 0 => "it has none".to_owned(),
                 count => {

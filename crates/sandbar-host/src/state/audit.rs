@@ -101,7 +101,8 @@ impl StateStore {
         let Value::Text(detail) = to_json(&event.detail)? else {
             return Err(sandbar_core::Error::internal("details are not text"));
         };
-        self.transaction(|database| {
+        // No transaction: one statement writes, and nobody else has the database meanwhile.
+        self.with(|database| {
             let sql = "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'audit'), \
                        (SELECT chain FROM audit WHERE session = ?1 ORDER BY number DESC LIMIT 1)";
             let last = database.query_optional(sql, &[event.session.as_str().into()], |row| {

@@ -4,9 +4,11 @@ use std::{pin::Pin, time::Duration};
 
 use sandbar_core::{
     Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict, ErrorCode, ExecSpec, ForkRequest, LaterSnapshots,
-    PageRequest, Quiesce, SessionId,
+    PageRequest, Quiesce, RuntimeKind, SessionId,
 };
 use sandbar_host::{HostConfig, acting_as};
+use sandbar_sqlite::Database;
+use sandbar_testing::Backend;
 use serde_json::{Value, json};
 
 use crate::{
@@ -143,13 +145,13 @@ pub(crate) fn tool_calls_are_in_the_log_and_no_secret_is(fixture: &mut HostFixtu
         wanted.base = "host".parse().unwrap();
         wanted.env.insert("TOKEN".into(), SECRET.into());
         let id = fixture.make(wanted).await.id;
-        let long = format!("true {}", "x".repeat(2000));
+        let lengthy = format!("true {}", "x".repeat(2000));
         for request in [
             named("1", "write_file", json!({"path": "f", "content": SECRET})),
             named("2", "bash", json!({"cmd": "exit 3", "env": {"PASSWORD": SECRET}})),
             named("3", "read_file", json!({"path": "f"})),
             named("4", "read_file", json!({"path": "missing"})),
-            named("5", "bash", json!({"cmd": long})),
+            named("5", "bash", json!({"cmd": lengthy})),
         ] {
             fixture.host.execute_tool(&id, request).await.unwrap();
         }
@@ -249,4 +251,49 @@ pub(crate) fn metrics_count_what_was_done(fixture: &mut HostFixture) -> Case<'_>
         assert!(0.0 < left && left <= total);
         assert!(fixture.metric("sandbar_process_start_time_seconds").await > 1.7e9);
     })
+}
+
+/// Somebody else at the state database.
+fn state_database(fixture: &HostFixture) -> Database {
+    Database::open(&fixture.config.data_dir.join("state.db")).unwrap()
+}
+
+fn a_log_that_cannot_be_written(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.session("s").await;
+        let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END";
+        state_database(fixture).execute_batch(refuse).unwrap();
+        fixture.snapshot(&id, "a").await;
+        fixture.done(&id, "list_dir", json!({})).await;
+        assert_eq!(fixture.snapshot_names(&id).await, ["a"]);
+        assert!((fixture.metric("sandbar_audit_failures_total").await - 2.0).abs() < f64::EPSILON);
+        let errors = fixture.host.health().await.recent_errors;
+        assert!(errors.iter().any(|error| error.contains("on `s`: could not write the audit log")), "{errors:?}");
+        state_database(fixture).execute_batch("DROP TRIGGER refuse").unwrap();
+        fixture.snapshot(&id, "b").await;
+        assert_eq!(fixture.log(&id).await.len(), 2);
+    })
+}
+
+#[test]
+fn a_log_that_cannot_be_written_undoes_nothing_and_is_reported() {
+    HostFixture::run(Backend::LocalDiskExt4, RuntimeKind::None, a_log_that_cannot_be_written);
+}
+
+fn a_log_that_was_changed(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.session("s").await;
+        fixture.snapshot(&id, "a").await;
+        let number = fixture.log(&id).await[1].number;
+        let change = "UPDATE audit SET who = 'somebody-else' WHERE what = 'create_snapshot'";
+        state_database(fixture).execute_batch(change).unwrap();
+        fixture.snapshot(&id, "b").await;
+        fixture.restart().await;
+        assert_eq!(fixture.host.verify_audit(&id).await.unwrap(), AuditVerdict::Broken { number });
+    })
+}
+
+#[test]
+fn a_log_that_was_changed_behind_the_hosts_back_is_found() {
+    HostFixture::run(Backend::LocalDiskExt4, RuntimeKind::None, a_log_that_was_changed);
 }

@@ -151,5 +151,9 @@ on_every_host!(@host own_network_native, BtrfsImage, Native, process_ports:
     two_sessions_listen_on_one_port_and_are_reached_apart;
 );
 
-// It takes a hundred processes, and is the same everywhere.
-on_every_host!(@host once, LocalDiskExt4, Native, processes: the_oldest_processes_are_forgotten_in_the_end;);
+// What is the same everywhere, or needs processes the host can see.
+on_every_host!(@host once, LocalDiskExt4, Native, processes:
+    a_process_comes_back_in_a_new_box_when_its_box_has_died,
+    a_process_keeps_no_session_awake_and_is_in_no_fork,
+    the_oldest_processes_are_forgotten_in_the_end;
+);

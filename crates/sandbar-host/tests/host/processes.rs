@@ -3,12 +3,12 @@
 use std::{pin::Pin, time::Duration};
 
 use sandbar_core::{
-    ErrorCode, LaterSnapshots, LogQuery, LogStream, ProcessId, ProcessInfo, ProcessSpec, ProcessStatus, Readiness,
-    RestartPolicy, SessionId, StdinMode, TerminalSize, WaitFor,
+    ErrorCode, ForkRequest, LaterSnapshots, LogQuery, LogStream, ProcessId, ProcessInfo, ProcessSpec, ProcessStatus,
+    Readiness, RestartPolicy, SessionId, SessionState, StdinMode, TerminalSize, WaitFor,
 };
 
 use crate::{
-    fixture::{HostFixture, snap},
+    fixture::{HostFixture, snap, spec},
     recovery::meanwhile,
 };
 
@@ -311,8 +311,8 @@ pub(crate) fn a_host_says_what_became_of_processes_when_it_was_away(fixture: &mu
         let stopped = fixture.launch(&id, spec).await;
         fixture.ready(&id, &stopped).await;
         meanwhile(fixture, |_, database| {
-            let rude = r#"INSERT INTO process (session, id, spec, state) SELECT session, 'p-rude', spec,
-                json_set(state, '$.id', 'p-rude', '$.status', 'running', '$.pid', 7, '$.exit', null) FROM process"#;
+            let rude = r"INSERT INTO process (session, id, spec, state) SELECT session, 'p-rude', spec,
+                json_set(state, '$.id', 'p-rude', '$.status', 'running', '$.pid', 7, '$.exit', null) FROM process";
             database.execute(rude, &[]).unwrap();
         })
         .await;
@@ -343,5 +343,57 @@ pub(crate) fn the_oldest_processes_are_forgotten_in_the_end(fixture: &mut HostFi
         assert_eq!((kept.len(), &kept[0].id), (102, &endless));
         let error = fixture.host.get_process_status(&id, &first).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::ProcessNotFound);
+    })
+}
+
+pub(crate) fn a_process_comes_back_in_a_new_box_when_its_box_has_died(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let (endless, twice) = (["sleep", "87654.3"], RestartPolicy::OnFailure { at_most: 1 });
+        let restarted = ProcessSpec { restart: twice, ..ProcessSpec::new(endless) };
+        let restarted = fixture.launch(&id, restarted).await;
+        let ended = fixture.launch(&id, script(ENDLESS)).await;
+        for process in [&restarted, &ended] {
+            fixture.ready(&id, process).await;
+        }
+        kill_the_parent_of("sleep\x0087654.3\0");
+        assert_eq!(reason(&fixture.exited(&id, &ended).await), Some("the box died"));
+        let status = async || fixture.host.get_process_status(&id, &restarted).await.unwrap();
+        let is_back = async || Some(status().await).filter(|info| info.restarts == 1 && info.pid.is_some());
+        let info = fixture.eventually("it is back", is_back).await;
+        assert_eq!(reason(&info), Some("the box died"));
+    })
+}
+
+/// Ends the init of the box in which a command with these arguments runs, as seen from the host.
+fn kill_the_parent_of(arguments: &str) {
+    let pids = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        (std::fs::read(entry.path().join("cmdline")).ok()? == arguments.as_bytes()).then_some(pid)
+    });
+    let [pid] = pids.collect::<Vec<_>>()[..] else { panic!("one such command runs") };
+    let of = |pid: i32, field: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        status.lines().find_map(|line| line.strip_prefix(field)).unwrap().trim().to_owned()
+    };
+    let parent = of(pid, "PPid:").parse().unwrap();
+    // It is the first process of a namespace, and so nobody else's.
+    assert_eq!(of(parent, "NSpid:").split_whitespace().skip(1).collect::<Vec<_>>(), ["1"]);
+    rustix::process::kill_process(rustix::process::Pid::from_raw(parent).unwrap(), rustix::process::Signal::KILL)
+        .unwrap();
+}
+
+pub(crate) fn a_process_keeps_no_session_awake_and_is_in_no_fork(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let mut idle = spec("idle");
+        idle.base = "host".parse().unwrap();
+        idle.idle_timeout = Some(Duration::from_secs(1));
+        let id = fixture.make(idle).await.id;
+        let process = fixture.launch(&id, script(ENDLESS)).await;
+        let fork = fixture.host.fork_session(&id, ForkRequest::default()).await.unwrap().remove(0).id;
+        assert_eq!(fixture.host.list_processes(&fork).await.unwrap(), []);
+        let state = async || fixture.host.get_session(&id).await.unwrap().state;
+        fixture.eventually("it is paused", async || (state().await == SessionState::Paused).then_some(())).await;
+        assert_eq!(fixture.status(&id, &process).await, ProcessStatus::Running);
     })
 }

@@ -23,6 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long processes that are about to end may take before they are ended.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// The time between two looks at a group, which doubles from the one to the other.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
 #[derive(Debug)]
 pub(crate) struct Group {
     directory: PathBuf,
@@ -118,6 +122,8 @@ impl Group {
     /// Repeats `act` until the group's events show `state`, or the group is gone.
     fn wait_for(&self, state: &str, act: impl Fn(&Self) -> io::Result<()>) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
+        // The kernel tells of a change at most every ten milliseconds; a box that lived shorter is looked after sooner.
+        let mut pause = SHORTEST_PAUSE;
         loop {
             // Opened before the check, so that a change after it wakes the poll.
             let events = match fs::File::open(self.directory.join("cgroup.events")) {
@@ -134,8 +140,9 @@ impl Group {
             if Instant::now() >= deadline {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, format!("it does not become `{state}`")));
             }
-            let pause = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-            poll(&mut [PollFd::new(&events, PollFlags::PRI)], Some(&pause))?;
+            let patience = Timespec { tv_sec: 0, tv_nsec: pause.as_nanos().try_into().unwrap_or(i64::MAX) };
+            poll(&mut [PollFd::new(&events, PollFlags::PRI)], Some(&patience))?;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use sandbar_core::{AuditEntry, Error, SessionId, ToolRequest, ToolResponse};
+use sandbar_core::{AuditEntry, Error, SessionId, SnapshotName, ToolRequest, ToolResponse};
 
 use crate::{
     audit::Event,
@@ -38,7 +38,7 @@ impl Trace {
         self.inner.metrics.tool_call(&self.tool, outcome, response.duration);
         let milliseconds = u64::try_from(response.duration.as_millis()).unwrap_or(u64::MAX);
         let event = self.event.outcome(outcome).with("duration_ms", milliseconds).with("exit_code", response.exit_code);
-        let event = event.with("snapshot", response.snapshot_id.as_ref().map(|name| name.as_str()));
+        let event = event.with("snapshot", response.snapshot_id.as_ref().map(SnapshotName::as_str));
         self.inner.record_event(event);
     }
 

@@ -1,0 +1,8 @@
+//! What threads share: the part of `std::sync` that is needed, with the same signatures.
+
+pub mod atomic;
+mod condvar;
+mod mutex;
+
+pub use condvar::{Condvar, WaitTimeoutResult};
+pub use mutex::{Mutex, MutexGuard};
