@@ -6,12 +6,14 @@
 //! Invariant: only calls that change nothing, or are done once however often they are made, are repeated, and only when
 //! the server could not be reached.
 
+mod audit;
 mod bases;
 mod client;
 mod conversation;
 mod exec;
 mod files;
 mod host;
+mod processes;
 mod retry;
 mod sessions;
 mod snapshots;
@@ -21,4 +23,5 @@ mod upload;
 pub use bases::ImportProgress;
 pub use client::{Client, WireProtocol};
 pub use exec::{RemoteCommand, RemoteControl, RemoteStdin};
+pub use processes::RemoteLogs;
 pub use tools::RemoteTool;

@@ -15,6 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     failure::{failed, failed_in},
     service::Service,
+    signal::known_signal,
 };
 
 /// Answers that may wait for a slow reader; beyond them the command itself is held back.
@@ -23,8 +24,6 @@ const QUEUE: usize = 4;
 /// Stdin that may wait for a slow command before requests are no longer read. More than callers who count keep on the
 /// way, so that their signals get through.
 const STDIN_QUEUE: usize = 512 << 10;
-
-const SIGNALS: std::ops::RangeInclusive<i32> = 1..=64;
 
 type Answer = Result<v1::ExecResponse, ConnectError>;
 
@@ -181,13 +180,10 @@ fn obey(command: &RunningCommand, stdin: &mut Stdin, request: Option<Request>) -
     match request {
         Some(Request::Stdin(bytes)) => return stdin.push(bytes),
         Some(Request::CloseStdin(_)) => stdin.close(),
-        Some(Request::Signal(signal)) if SIGNALS.contains(&signal) => {
+        Some(Request::Signal(signal)) => {
+            let signal = known_signal(signal)?;
             // It fails when the command has just ended, and then its end is on the way.
             let _ = command.signal(signal);
-        }
-        Some(Request::Signal(signal)) => {
-            return Err(Error::invalid("signal", format!("there is no signal {signal}"))
-                .with_hint("use the number of a signal: 2 for SIGINT, 9 for SIGKILL, 15 for SIGTERM"));
         }
         Some(Request::Resize(size)) => match command.resize(TerminalSize::try_from(*size)?) {
             // It has just ended, and its end is on the way.

@@ -8,6 +8,7 @@
 //! panics, and a caller that goes away takes the command it started with it.
 
 mod access;
+mod audit;
 mod bases;
 mod batches;
 mod exec;
@@ -16,9 +17,11 @@ mod files;
 mod host_state;
 mod listener;
 mod oversize;
+mod processes;
 mod router;
 mod service;
 mod sessions;
+mod signal;
 mod snapshots;
 mod tools;
 

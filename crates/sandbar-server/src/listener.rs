@@ -81,7 +81,7 @@ pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: Cancellation
         return Err(Error::invalid("listen", format!("serving {listen} without a token would open it to everybody"))
             .with_hint("give it a token, or listen on 127.0.0.1"));
     }
-    let router = router(host, Gatekeeper::new(token.as_ref()))?;
+    let router = router(host, Gatekeeper::new(token.as_ref()), shutdown.clone())?;
     let listener = TcpListener::bind(listen).await.map_err(|source| cannot_listen(listen, source))?;
     let address = listener.local_addr().map_err(|source| cannot_listen(listen, source))?;
     let task = tokio::spawn(accept(listener, router, shutdown, drain_timeout));

@@ -8,6 +8,7 @@ use connectrpc_reflection::Reflector;
 use sandbar_core::{Error, Result};
 use sandbar_host::Host;
 use sandbar_proto::{FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::{Gatekeeper, guard, tell_version},
@@ -18,10 +19,10 @@ use crate::{
 };
 
 /// Everything on the port. Only the two health paths are open to callers without the token.
-pub(crate) fn router(host: Arc<Host>, gatekeeper: Gatekeeper) -> Result<Router> {
+pub(crate) fn router(host: Arc<Host>, gatekeeper: Gatekeeper, shutdown: CancellationToken) -> Result<Router> {
     let reflector = Reflector::from_descriptor_set_bytes(FILE_DESCRIPTOR_SET)
         .map_err(|source| Error::internal("the compiled API description is broken").with_source(source))?;
-    let calls = connectrpc::Router::new().add_service(Arc::new(Service { host: host.clone() }));
+    let calls = connectrpc::Router::new().add_service(Arc::new(Service { host: host.clone(), shutdown }));
     let calls = connectrpc_reflection::install(calls, reflector);
     let limits =
         Limits::default().with_max_message_size(MAX_MESSAGE_BYTES).with_max_request_body_size(MAX_MESSAGE_BYTES);

@@ -6,11 +6,14 @@ use connectrpc::{InboundStream, RequestContext, Response, ServiceRequest, Servic
 use futures::stream;
 use sandbar_host::Host;
 use sandbar_proto::v1;
+use tokio_util::sync::CancellationToken;
 
 /// The host behind `sandbar.v1.SandboxService`.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) host: Arc<Host>,
+    /// Cancelled when the server begins to stop: whoever waits for something that may never come is sent away.
+    pub(crate) shutdown: CancellationToken,
 }
 
 #[expect(refining_impl_trait, reason = "the trait leaves the body's type open; here it is always the owned message")]
@@ -185,6 +188,78 @@ impl v1::SandboxService for Service {
         requests: InboundStream<v1::ExecRequest>,
     ) -> ServiceResult<ServiceStream<v1::ExecResponse>> {
         in_stream(self.run_command(requests).await)
+    }
+
+    async fn launch_process(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::LaunchProcessRequest>,
+    ) -> ServiceResult<v1::LaunchProcessResponse> {
+        self.launch(request.to_owned_message()).await
+    }
+
+    async fn kill_process(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::KillProcessRequest>,
+    ) -> ServiceResult<v1::KillProcessResponse> {
+        self.kill(request.to_owned_message()).await
+    }
+
+    async fn get_process_status(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::GetProcessStatusRequest>,
+    ) -> ServiceResult<v1::GetProcessStatusResponse> {
+        self.find_process(request.to_owned_message()).await
+    }
+
+    async fn list_processes(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::ListProcessesRequest>,
+    ) -> ServiceResult<v1::ListProcessesResponse> {
+        self.processes_of(request.session_id).await
+    }
+
+    async fn wait_process(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::WaitProcessRequest>,
+    ) -> ServiceResult<v1::WaitProcessResponse> {
+        self.await_process(request.to_owned_message()).await
+    }
+
+    async fn process_logs(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::ProcessLogsRequest>,
+    ) -> ServiceResult<ServiceStream<v1::ProcessLogsResponse>> {
+        in_stream(self.read_logs(request.to_owned_message()).await)
+    }
+
+    async fn send_process_input(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::SendProcessInputRequest>,
+    ) -> ServiceResult<v1::SendProcessInputResponse> {
+        self.feed_process(request.to_owned_message()).await
+    }
+
+    async fn audit(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::AuditRequest>,
+    ) -> ServiceResult<v1::AuditResponse> {
+        self.page_of_audit(request.to_owned_message()).await
+    }
+
+    async fn verify_audit(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::VerifyAuditRequest>,
+    ) -> ServiceResult<v1::VerifyAuditResponse> {
+        self.check_audit(request.session_id).await
     }
 
     async fn list_tools(

@@ -3,7 +3,7 @@
 use std::any::Any;
 
 use clap::{Arg, ArgAction, ArgMatches};
-use sandbar_core::{Error, Result, SessionId, SnapshotName};
+use sandbar_core::{Error, ProcessId, Result, SessionId, SnapshotName};
 
 use crate::parse;
 
@@ -15,6 +15,15 @@ pub(crate) fn id() -> Arg {
 /// A snapshot of that sandbox.
 pub(crate) fn snapshot(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).value_name(value).value_parser(parse::word::<SnapshotName>).help(help)
+}
+
+/// A process of that sandbox.
+pub(crate) fn process() -> Arg {
+    Arg::new("process")
+        .value_name("PROCESS")
+        .required(true)
+        .value_parser(parse::word::<ProcessId>)
+        .help("The process; `sandbar ps` lists them")
 }
 
 /// `--json`, on everything that lists.

@@ -1,17 +1,16 @@
 //! Staying with a command until it ends: its output comes here, our input and our Ctrl-C go there.
 
-use std::{future::Future, io, process::ExitCode};
+use std::{future::Future, process::ExitCode};
 
 use sandbar_client::{Client, RemoteCommand, RemoteControl, RemoteStdin};
 use sandbar_core::{ByteCount, Error, ErrorCode, ExecEvent, ExecSpec, ExitStatus, SessionId};
-use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     failure::{Failure, Outcome, exit},
     input::Input,
     interrupt::Interrupts,
-    output,
+    output::{self, pass_on},
     terminal::{Sizes, Terminal},
 };
 
@@ -135,11 +134,6 @@ impl Attendance<'_> {
             }
         }
     }
-}
-
-async fn pass_on(target: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
-    target.write_all(bytes).await?;
-    target.flush().await
 }
 
 /// What is worth saying about an end beyond its exit code.

@@ -4,8 +4,8 @@ use clap::{Arg, Command};
 
 use crate::{
     command::{
-        base, clock, cp, diff, doctor, exec, fork, inspect, ls, new, rm, rollback, run, shell, snapshot, snapshots,
-        tool, turn, up,
+        audit, base, clock, cp, diff, doctor, exec, fork, inspect, kill, launch, logs, ls, new, ps, rm, rollback, run,
+        shell, snapshot, snapshots, tool, turn, up,
     },
     env_vars,
 };
@@ -28,6 +28,7 @@ Examples:
   sandbar shell $id                        look around in it
   sandbar snapshot $id before && sandbar exec $id -- rm /workspace/a
   sandbar diff $id before && sandbar rollback $id before
+  sandbar launch $id --port 8000 --ready tcp --wait -- python3 -m http.server 8000
 
 Exit codes:
   0 done, 1 failed, 2 wrong usage. `exec`, `run` and `shell` end with the command's own code, 128+n when signal n
@@ -82,8 +83,13 @@ pub(crate) fn define() -> Command {
             fork::define(),
             diff::define(),
             turn::define(),
+            launch::define(),
+            ps::define(),
+            kill::define(),
+            logs::define(),
             tool::define(),
             base::define(),
+            audit::define(),
         ])
 }
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::Serialize;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use unicode_width::UnicodeWidthStr;
 
 use crate::{
@@ -51,6 +52,12 @@ pub(crate) fn line(text: impl Display) -> Outcome<()> {
 /// Writes one line of talk. A closed stderr is no reason to stop.
 pub(crate) fn say(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Writes bytes as they are, and at once.
+pub(crate) async fn pass_on(target: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    target.write_all(bytes).await?;
+    target.flush().await
 }
 
 /// Writes a value as indented JSON.

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
-use sandbar_core::{ByteCount, Error};
+use sandbar_core::{ByteCount, Error, Readiness, RestartPolicy};
 
 /// Parses one of the vocabulary's types, and keeps its hint.
 pub(crate) fn word<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
@@ -46,6 +46,76 @@ pub(crate) fn cpus(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A port number that is not 0.
+pub(crate) fn port(text: &str) -> Result<u16, String> {
+    match text.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => Err("this is not a port — write a number between 1 and 65535".to_owned()),
+    }
+}
+
+/// `tcp`, `tcp:8081`, `http:/path`, `http:8081/path`, `log:TEXT`.
+pub(crate) fn readiness(text: &str) -> Result<Readiness, String> {
+    let hint = "write `tcp`, `http:/health` or `log:listening on`";
+    match text.split_once(':') {
+        None if text == "tcp" => Ok(Readiness::Tcp { port: None }),
+        None if text == "none" => Ok(Readiness::None),
+        Some(("tcp", number)) => Ok(Readiness::Tcp { port: Some(port(number)?) }),
+        Some(("http", target)) => {
+            let Some(start) = target.find('/') else { return Err(format!("there is no path in this — {hint}")) };
+            let (number, path) = target.split_at(start);
+            let port = if number.is_empty() { None } else { Some(port(number)?) };
+            Ok(Readiness::Http { port, path: path.to_owned() })
+        }
+        Some(("log", text)) if !text.is_empty() => Ok(Readiness::Log { text: text.to_owned() }),
+        _ => Err(format!("this is nothing to look at — {hint}")),
+    }
+}
+
+/// `no`, `on-failure`, `on-failure:3`, `always`.
+pub(crate) fn restart_policy(text: &str) -> Result<RestartPolicy, String> {
+    let refuse =
+        || "this is no reason to start again — write `no`, `on-failure`, `on-failure:3` or `always`".to_owned();
+    match text.split_once(':') {
+        None if text == "no" => Ok(RestartPolicy::Never),
+        None if text == "always" => Ok(RestartPolicy::Always),
+        None if text == "on-failure" => Ok(RestartPolicy::OnFailure { at_most: u32::MAX }),
+        Some(("on-failure", times)) => {
+            times.parse().map(|at_most| RestartPolicy::OnFailure { at_most }).map_err(|_| refuse())
+        }
+        _ => Err(refuse()),
+    }
+}
+
+/// Signals people name.
+const SIGNALS: [(&str, i32); 16] = [
+    ("HUP", libc::SIGHUP),
+    ("INT", libc::SIGINT),
+    ("QUIT", libc::SIGQUIT),
+    ("ABRT", libc::SIGABRT),
+    ("KILL", libc::SIGKILL),
+    ("USR1", libc::SIGUSR1),
+    ("SEGV", libc::SIGSEGV),
+    ("USR2", libc::SIGUSR2),
+    ("PIPE", libc::SIGPIPE),
+    ("ALRM", libc::SIGALRM),
+    ("TERM", libc::SIGTERM),
+    ("CHLD", libc::SIGCHLD),
+    ("CONT", libc::SIGCONT),
+    ("STOP", libc::SIGSTOP),
+    ("TSTP", libc::SIGTSTP),
+    ("WINCH", libc::SIGWINCH),
+];
+
+/// A signal, by name or number: `TERM`, `SIGTERM`, `15`.
+pub(crate) fn signal(text: &str) -> Result<i32, String> {
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let named = SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+    let numbered = text.parse().ok().filter(|number| (1..=64).contains(number));
+    named.or(numbered).ok_or_else(|| "this is no signal — write `TERM`, `KILL`, `HUP` or a number".to_owned())
+}
+
 /// The `DIR:/workspace` of `run -v`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CopiedDirectory {
@@ -81,6 +151,49 @@ mod tests {
         }
         for bad in ["", "30", "0s", "-5s", "soon"] {
             assert!(duration(bad).unwrap_err().contains("— write"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn probes_parse_the_way_people_write_them() {
+        let http = |port, path: &str| Readiness::Http { port, path: path.to_owned() };
+        for (text, probe) in [
+            ("tcp", Readiness::Tcp { port: None }),
+            ("tcp:8081", Readiness::Tcp { port: Some(8081) }),
+            ("http:/", http(None, "/")),
+            ("http:8081/health?a=b:c", http(Some(8081), "/health?a=b:c")),
+            ("log:listening on: port", Readiness::Log { text: "listening on: port".to_owned() }),
+        ] {
+            assert_eq!(readiness(text), Ok(probe), "{text}");
+        }
+        for bad in ["", "udp", "tcp:", "tcp:0", "tcp:65536", "http", "http:", "http:health", "http:x/", "log:", "log"] {
+            assert!(readiness(bad).unwrap_err().contains("— write"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn restart_policies_parse_the_way_people_write_them() {
+        for (text, policy) in [
+            ("no", RestartPolicy::Never),
+            ("always", RestartPolicy::Always),
+            ("on-failure", RestartPolicy::OnFailure { at_most: u32::MAX }),
+            ("on-failure:3", RestartPolicy::OnFailure { at_most: 3 }),
+        ] {
+            assert_eq!(restart_policy(text), Ok(policy), "{text}");
+        }
+        for bad in ["", "yes", "on-failure:", "on-failure:-1", "on-failure:many", "always:3"] {
+            assert!(restart_policy(bad).unwrap_err().contains("— write"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        for text in ["TERM", "SIGTERM", "sigterm", "term", "15"] {
+            assert_eq!(signal(text), Ok(15), "{text}");
+        }
+        assert_eq!(signal("64"), Ok(64));
+        for bad in ["", "0", "65", "-9", "SIG", "SIGNOTHING"] {
+            assert!(signal(bad).unwrap_err().contains("— write"), "{bad}");
         }
     }
 

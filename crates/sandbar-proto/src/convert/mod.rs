@@ -1,10 +1,14 @@
 //! Messages and core values, in both directions.
 
+mod audit;
 mod base;
 mod exec;
 mod file;
 mod host;
 mod json;
+mod log;
+mod page;
+mod process;
 mod scalar;
 mod session;
 mod snapshot;

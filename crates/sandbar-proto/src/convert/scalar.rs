@@ -43,6 +43,13 @@ pub(super) fn unpack_duration(field: &'static str, duration: WireDuration) -> Re
     if duration > LONGEST { Err(refuse()) } else { Ok(Some(duration)) }
 }
 
+/// A port number, when there is one. Whether it may be 0 is not decided here.
+pub(super) fn unpack_port(field: &'static str, port: Option<u32>) -> Result<Option<u16>> {
+    port.map(u16::try_from).transpose().map_err(|_| {
+        Error::invalid(field, format!("`{field}` is above 65535")).with_hint("use a number between 1 and 65535")
+    })
+}
+
 /// The known value of an enum field; a number this program does not know is refused.
 pub(super) fn known<E: Enumeration>(field: &'static str, value: EnumValue<E>) -> Result<E> {
     value.as_known().ok_or_else(|| {

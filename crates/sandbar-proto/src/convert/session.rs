@@ -5,7 +5,10 @@ use sandbar_core::{
     SessionInfo, SessionSpec, SessionState, SnapshotName,
 };
 
-use super::scalar::{known, missing, pack_duration, pack_time, unpack_duration, unpack_optional_time, unpack_time};
+use super::{
+    page::{pack_page, unpack_page},
+    scalar::{known, missing, pack_duration, pack_time, unpack_duration, unpack_optional_time, unpack_time},
+};
 use crate::v1;
 
 impl From<SessionState> for v1::SessionState {
@@ -177,25 +180,20 @@ impl TryFrom<v1::CreateSessionRequest> for SessionSpec {
 
 impl v1::ListSessionsRequest {
     pub fn new(filter: &SessionFilter, page: &PageRequest) -> Self {
+        let (page_size, page_token) = pack_page(page);
         Self {
             labels: filter.labels.clone(),
             state: filter.state.map_or(v1::SessionState::Unspecified, Into::into).into(),
-            page_size: page.size.try_into().unwrap_or(u32::MAX),
-            page_token: page.token.clone().unwrap_or_default(),
+            page_size,
+            page_token,
             ..Default::default()
         }
     }
 
     /// What to list, and which part of it.
     pub fn unpack(self) -> Result<(SessionFilter, PageRequest)> {
-        let size = usize::try_from(self.page_size).unwrap_or(usize::MAX);
-        if size > PageRequest::LARGEST_SIZE {
-            return Err(Error::invalid("page_size", format!("a page of {size} is too large"))
-                .with_hint(format!("ask for at most {}", PageRequest::LARGEST_SIZE)));
-        }
         let filter = SessionFilter { labels: self.labels, state: unpack_state(known("state", self.state)?) };
-        let token = if self.page_token.is_empty() { None } else { Some(self.page_token) };
-        Ok((filter, PageRequest { size, token }))
+        Ok((filter, unpack_page(self.page_size, self.page_token)?))
     }
 }
 

@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod access;
+mod audit;
 mod exec;
 mod files;
 mod lifecycle;
 mod monitoring;
+mod processes;
 mod raw;
 mod reflection;
 mod refusals;

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use sandbar_client::{Client, WireProtocol};
-use sandbar_core::{ExecEvent, ExecSpec, StdinMode};
+use sandbar_core::{ErrorCode, ExecEvent, ExecSpec, LogQuery, ProcessSpec, StdinMode, WaitFor};
 use sandbar_server::{ServerConfig, serve};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -42,5 +42,31 @@ fn a_server_that_is_shut_down_lets_a_running_call_end_and_takes_no_new_ones() {
         drop((command, stdin, other));
         server.finished().await.unwrap();
         assert_eq!(client.get_session(&session.id).await.unwrap().id, session.id);
+    });
+}
+
+#[test]
+fn who_waits_for_a_process_is_sent_away_by_a_server_that_is_shut_down() {
+    World::run(async |world| {
+        let client = world.client(WireProtocol::Grpc).await;
+        let id = &world.session(&client).await.id;
+        let process = &client.launch_process(id, ProcessSpec::new(["/bin/sleep", "600"])).await.unwrap().id;
+        let stop = CancellationToken::new();
+        let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), None);
+        let server = serve(world.host.clone(), config, stop.clone()).await.unwrap();
+        let other = Client::connect(&format!("http://{}", server.address()), None).await.unwrap();
+        let follow = LogQuery { follow: true, ..LogQuery::default() };
+        let mut logs = other.process_logs(id, process, follow).await.unwrap();
+        let (following, waiting) = tokio::join!(async { logs.next().await }, async {
+            let wait = other.wait_process(id, process, WaitFor::Exited);
+            stop.cancel();
+            wait.await
+        });
+        assert_eq!(following.unwrap_err().code(), ErrorCode::Unavailable);
+        assert_eq!(waiting.unwrap_err().code(), ErrorCode::Unavailable);
+        drop((logs, other));
+        server.finished().await.unwrap();
+        // The process has nothing to do with whoever looks at it.
+        assert!(client.get_process_status(id, process).await.unwrap().exit.is_none());
     });
 }

@@ -6,6 +6,7 @@ use clap::ArgMatches;
 use sandbar_core::Error;
 
 use super::{
+    audit::{self, AuditArgs},
     base::{self, BaseCommand},
     clock::{self, Clock, ClockArgs},
     cp::{self, CpArgs},
@@ -14,8 +15,12 @@ use super::{
     exec::{self, ExecArgs},
     fork::{self, ForkArgs},
     inspect::{self, InspectArgs},
+    kill::{self, KillArgs},
+    launch::{self, LaunchArgs},
+    logs::{self, LogsArgs},
     ls::{self, LsArgs},
     new::{self, NewArgs},
+    ps::{self, PsArgs},
     rm::{self, RmArgs},
     rollback::{self, RollbackArgs},
     run::{self, RunArgs},
@@ -64,8 +69,13 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "fork" => with_client!(url, fork::execute, ForkArgs::read(&mut given)?),
         "diff" => with_client!(url, diff::execute, DiffArgs::read(&mut given)?),
         "turn" => with_client!(url, turn::execute, TurnArgs::read(&mut given)?),
+        "launch" => with_client!(url, launch::execute, LaunchArgs::read(&mut given)?),
+        "ps" => with_client!(url, ps::execute, PsArgs::read(&mut given)?),
+        "kill" => with_client!(url, kill::execute, KillArgs::read(&mut given)?),
+        "logs" => with_client!(url, logs::execute, LogsArgs::read(&mut given)?),
         "tool" => with_client!(url, tool::execute, ToolArgs::read(&mut given)?),
         "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
+        "audit" => with_client!(url, audit::execute, AuditArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
     }
 }

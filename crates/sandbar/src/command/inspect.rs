@@ -10,7 +10,7 @@ use crate::{
     arguments::{id, json, required},
     failure::Outcome,
     output,
-    view::{SessionView, age, moment, printable_labels},
+    view::{SessionView, age, length, moment, printable_labels},
 };
 
 #[derive(Debug)]
@@ -55,6 +55,7 @@ pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
         ("forked from", parent),
         ("created", Some(format!("{} ({})", moment(session.created), age(session.created)))),
         ("expires", session.expires.map(moment)),
+        ("idle pause", session.idle_timeout.map(|time| format!("after {}", length(time)))),
         ("space used", Some(session.space_used.to_string())),
         ("quota", Some(session.quota.map_or_else(|| "none".to_owned(), |quota| quota.to_string()))),
         ("turns", Some(session.turn_count.to_string())),

@@ -34,8 +34,12 @@ Examples:
         )
         .arg(pairs("label", "Only those with this label; may be given several times"))
         .arg(
-            option("state", "STATE", "Only those in this state: creating, active, paused, destroying, failed")
-                .value_parser(parse::word::<SessionState>),
+            option(
+                "state",
+                "STATE",
+                "Only those in this state: creating, active, paused, hibernated, destroying, failed",
+            )
+            .value_parser(parse::word::<SessionState>),
         )
         .arg(quiet("Print ids only"))
         .arg(json())

@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+pub(crate) mod audit;
 pub(crate) mod base;
 pub(crate) mod clock;
 pub(crate) mod cp;
@@ -9,8 +10,12 @@ pub(crate) mod doctor;
 pub(crate) mod exec;
 pub(crate) mod fork;
 pub(crate) mod inspect;
+pub(crate) mod kill;
+pub(crate) mod launch;
+pub(crate) mod logs;
 pub(crate) mod ls;
 pub(crate) mod new;
+pub(crate) mod ps;
 pub(crate) mod rm;
 pub(crate) mod rollback;
 pub(crate) mod run;

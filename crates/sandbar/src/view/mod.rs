@@ -2,10 +2,14 @@
 //!
 //! The JSON field names are a contract with scripts: they are those of the wire API, in snake case.
 
+mod audit;
 mod json;
+mod process;
 mod tool;
 mod words;
 
+pub(crate) use audit::{AuditView, audit_detail};
 pub(crate) use json::{BaseView, ChangeView, SessionView, SnapshotView};
+pub(crate) use process::{ProcessView, process_status, shortened};
 pub(crate) use tool::ToolView;
-pub(crate) use words::{age, moment, printable_labels};
+pub(crate) use words::{age, length, moment, printable_labels};

@@ -1,6 +1,11 @@
 //! Times and labels in words.
 
-use jiff::Timestamp;
+use std::time::Duration;
+
+use jiff::{
+    SignedDuration, Timestamp,
+    fmt::friendly::{Spacing, SpanPrinter},
+};
 use sandbar_core::Labels;
 
 use crate::output::printable;
@@ -27,6 +32,12 @@ pub(crate) fn moment(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
+/// A length of time, as it can be typed: `1m30s`.
+pub(crate) fn length(duration: Duration) -> String {
+    let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+    SpanPrinter::new().spacing(Spacing::None).duration_to_string(&duration)
+}
+
 /// `a=1,b=2`, on one line whatever the values hold.
 pub(crate) fn printable_labels(labels: &Labels) -> String {
     labels
@@ -51,6 +62,13 @@ mod tests {
             ("2026-01-03T00:00:00Z", "2 days ago"),
         ] {
             assert_eq!(age_at(then, later.parse().unwrap()), words);
+        }
+    }
+
+    #[test]
+    fn lengths_are_written_the_way_they_are_typed() {
+        for (seconds, words) in [(90, "1m30s"), (3600, "1h"), (30, "30s")] {
+            assert_eq!(length(Duration::from_secs(seconds)), words);
         }
     }
 

@@ -5,7 +5,9 @@
 mod bases;
 mod commands;
 mod files;
+mod life;
 mod offline;
+mod processes;
 mod sandboxes;
 mod snapshots;
 mod terminal;

@@ -1,0 +1,86 @@
+//! `sandbar launch`.
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::{ArgMatches, Command};
+use sandbar_client::Client;
+use sandbar_core::{ProcessSpec, Readiness, RestartPolicy, Result, SessionId, WaitFor};
+
+use crate::{
+    arguments::{argv, flag, id, many, option, optional, pairs, required},
+    failure::Outcome,
+    output, parse,
+};
+
+#[derive(Debug)]
+pub(crate) struct LaunchArgs {
+    id: SessionId,
+    spec: ProcessSpec,
+    wait: bool,
+}
+
+pub(crate) fn define() -> Command {
+    Command::new("launch")
+        .about("Start a long-running process in a sandbox and print its id")
+        .long_about(
+            "\
+Start a long-running process in a sandbox and print its id.
+
+The process goes on when this command has ended. With --port it is reached from outside, at the address that `sandbar ps`
+shows and that is said here on stderr. With --ready it counts as running only when it accepts connections, answers a
+request or has written a text; when it does not in time, it is stopped. A process that ended by itself is started again
+when --restart says so, after a wait that doubles from 100 ms to 10 s.",
+        )
+        .after_help(
+            "\
+Examples:
+  sandbar launch build-42 -- make watch
+  p=$(sandbar launch build-42 --port 8000 --ready tcp --wait -- python3 -m http.server 8000)
+  sandbar launch build-42 --port 3000 --ready http:/health --restart on-failure:5 -- npm start
+  sandbar launch build-42 --ready 'log:ready to accept connections' --ready-timeout 1m -- postgres -D data",
+        )
+        .arg(id())
+        .args([
+            option("port", "PORT", "A TCP port it listens on, to be reached from outside").value_parser(parse::port),
+            option("ready", "PROBE", "When it counts as running: tcp, http:/PATH or log:TEXT; at once when left out. tcp:PORT and http:PORT/PATH look at another port than --port")
+                .value_parser(parse::readiness),
+            option("ready-timeout", "TIME", "How long it may take until then; 30s when left out")
+                .value_parser(parse::duration),
+            option("restart", "WHEN", "Start it again when it ended by itself: no, on-failure, on-failure:TIMES, always")
+                .value_parser(parse::restart_policy),
+            pairs("env", "Set a variable; may be given several times").short('e'),
+            option("cwd", "DIR", "The directory it starts in; /workspace when left out").short('w'),
+            flag("wait", "Wait until it is ready, and fail when it does not get there"),
+        ])
+        .arg(argv())
+}
+
+impl LaunchArgs {
+    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
+        let defaults = ProcessSpec::new(many::<String>(matches, "argv"));
+        let spec = ProcessSpec {
+            env: many(matches, "env").into_iter().collect(),
+            cwd: optional(matches, "cwd"),
+            expose_port: optional(matches, "port"),
+            ready: optional::<Readiness>(matches, "ready").unwrap_or_default(),
+            ready_timeout: optional::<Duration>(matches, "ready-timeout").unwrap_or(defaults.ready_timeout),
+            restart: optional::<RestartPolicy>(matches, "restart").unwrap_or_default(),
+            ..defaults
+        };
+        Ok(Self { id: required(matches, "id")?, spec, wait: matches.get_flag("wait") })
+    }
+}
+
+pub(crate) async fn execute(args: LaunchArgs, client: &Client) -> Outcome {
+    let process = client.launch_process(&args.id, args.spec).await?;
+    output::line(&process.id)?;
+    if args.wait {
+        let process = client.wait_process(&args.id, &process.id, WaitFor::Ready).await?;
+        if let Some(address) = process.address {
+            output::say(format_args!("listening on {address}"));
+        }
+    } else if let (Some(port), Some(address)) = (process.port, process.address) {
+        output::say(format_args!("port {port} will be reached at {address}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,75 @@
+//! `sandbar ps`.
+
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+use sandbar_client::Client;
+use sandbar_core::{ProcessInfo, Result, SessionId};
+
+use crate::{
+    arguments::{id, json, quiet, required},
+    failure::Outcome,
+    output,
+    view::{ProcessView, age, process_status, shortened},
+};
+
+/// Longest command line shown in the table; `--json` has it whole.
+const LONGEST_COMMAND: usize = 100;
+
+#[derive(Debug)]
+pub(crate) struct PsArgs {
+    id: SessionId,
+    quiet: bool,
+    json: bool,
+}
+
+pub(crate) fn define() -> Command {
+    Command::new("ps")
+        .about("List the processes launched in a sandbox, oldest first")
+        .long_about(
+            "\
+List the processes launched in a sandbox, oldest first: those that run, where they are reached from outside, and how the
+others ended.",
+        )
+        .after_help(
+            "\
+Examples:
+  sandbar ps build-42
+  sandbar ps build-42 --json | jq -r '.[] | select(.status == \"running\") | .address'
+  sandbar ps build-42 -q",
+        )
+        .args([id(), quiet("Print ids only"), json()])
+}
+
+impl PsArgs {
+    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
+        Ok(Self { id: required(matches, "id")?, quiet: matches.get_flag("quiet"), json: matches.get_flag("json") })
+    }
+}
+
+pub(crate) async fn execute(args: PsArgs, client: &Client) -> Outcome {
+    let processes = client.list_processes(&args.id).await?;
+    if args.json {
+        output::json(&processes.iter().map(ProcessView::from).collect::<Vec<_>>())?;
+    } else if args.quiet {
+        for process in &processes {
+            output::line(&process.id)?;
+        }
+    } else {
+        let headings = ["ID", "STATUS", "PID", "ADDRESS", "RESTARTS", "STARTED", "COMMAND"];
+        output::table(headings, processes.iter().map(row))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(process: &ProcessInfo) -> [String; 7] {
+    [
+        process.id.to_string(),
+        process_status(process),
+        process.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+        process.address.clone().unwrap_or_else(|| "-".to_owned()),
+        process.restarts.to_string(),
+        age(process.started),
+        shortened(&process.argv.join(" "), LONGEST_COMMAND),
+    ]
+}
