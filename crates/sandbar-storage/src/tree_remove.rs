@@ -115,3 +115,28 @@ fn gone(outcome: Result<(), Errno>) -> Result<(), Errno> {
         outcome => outcome,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_may_remove_the_same_tree() {
+        let scratch = tempfile::tempdir().unwrap();
+        for round in 0..20 {
+            let tree = scratch.path().join(round.to_string());
+            for directory in 0..40 {
+                let inside = tree.join(format!("{directory}/deep/er"));
+                std::fs::create_dir_all(&inside).unwrap();
+                std::fs::write(inside.join("file"), "").unwrap();
+            }
+            std::thread::scope(|scope| {
+                let removers: Vec<_> = (0..3).map(|_| scope.spawn(|| remove_tree(&tree))).collect();
+                for remover in removers {
+                    remover.join().unwrap().unwrap();
+                }
+            });
+            assert!(!tree.exists());
+        }
+    }
+}

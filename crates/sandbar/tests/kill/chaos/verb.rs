@@ -5,8 +5,8 @@ use std::{io::Cursor, path::Path};
 
 use sandbar_client::Client;
 use sandbar_core::{
-    BaseName, ErrorCode, ExecEvent, ExecSpec, ForkRequest, Labels, LaterSnapshots, Resources, Result, SessionId,
-    SessionSpec, SnapshotName, ToolCallId, ToolRequest, WriteOptions,
+    BaseName, ErrorCode, ExecEvent, ExecSpec, ForkRequest, Labels, LaterSnapshots, Quiesce, Resources, Result,
+    SessionId, SessionSpec, SnapshotName, ToolCallId, ToolRequest, WriteOptions,
 };
 use serde_json::json;
 
@@ -110,7 +110,7 @@ impl Verb {
             Self::Exec { id, content } => {
                 run(client, id, &format!("printf %s {content} > g && sync g && mv g f")).await
             }
-            Self::Snapshot { id, name } => client.create_snapshot(id, Some(name)).await.map(drop),
+            Self::Snapshot { id, name } => client.create_snapshot(id, Some(name), Quiesce::WhereNeeded).await.map(drop),
             Self::Turn { id } => client.turn_complete(id).await.map(drop),
             Self::DeleteSnapshot { id, name } => client.delete_snapshot(id, name).await,
             Self::Rollback { id, name } => client.rollback_session(id, name, LaterSnapshots::Drop).await.map(drop),
