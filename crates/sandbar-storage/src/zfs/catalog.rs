@@ -192,26 +192,41 @@ impl Catalog {
 
     /// Snapshots of a volume, oldest first: those it took itself, on any generation, that no rollback has dropped.
     pub(super) fn snapshots(&self, volume: &SessionId) -> Vec<VisibleSnapshot> {
+        self.sorted_snapshots(volume).0
+    }
+
+    /// Snapshots a rollback has dropped, and that are still there. The mark that hides them goes with its generation, so
+    /// they must go first.
+    pub(super) fn dropped_snapshots(&self, volume: &SessionId) -> Vec<VisibleSnapshot> {
+        self.sorted_snapshots(volume).1
+    }
+
+    /// Those that can be seen, and those that were dropped, each oldest first.
+    fn sorted_snapshots(&self, volume: &SessionId) -> (Vec<VisibleSnapshot>, Vec<VisibleSnapshot>) {
         let generations = self.generations(volume);
-        let Some((_, _, _, live)) = generations.last() else { return Vec::new() };
+        let Some((_, _, _, live)) = generations.last() else { return (Vec::new(), Vec::new()) };
         let mut cut = Moment::MAX;
-        let mut visible = Vec::new();
+        let (mut visible, mut dropped) = (Vec::new(), Vec::new());
         for (dataset_name, dataset, _, mark) in generations.iter().rev() {
             for snapshot in dataset.snapshots.iter().filter(|snapshot| !snapshot.is_deferred) {
                 let Some(taken) = &snapshot.mark else { continue };
                 let Some(name) = &taken.name else { continue };
-                if taken.instance == live.instance && taken.created <= cut {
-                    visible.push(VisibleSnapshot {
-                        full_name: format!("{dataset_name}@{}", snapshot.tag),
-                        name: name.clone(),
-                        created: taken.created,
-                    });
+                if taken.instance != live.instance {
+                    continue;
                 }
+                let list = if taken.created <= cut { &mut visible } else { &mut dropped };
+                list.push(VisibleSnapshot {
+                    full_name: format!("{dataset_name}@{}", snapshot.tag),
+                    name: name.clone(),
+                    created: taken.created,
+                });
             }
             cut = cut.min(mark.cut.unwrap_or(Moment::MAX));
         }
-        visible.sort_by_key(|snapshot| snapshot.created);
-        visible
+        for list in [&mut visible, &mut dropped] {
+            list.sort_by_key(|snapshot| snapshot.created);
+        }
+        (visible, dropped)
     }
 
     /// Datasets cloned from a snapshot.

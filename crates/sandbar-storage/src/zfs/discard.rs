@@ -127,6 +127,11 @@ impl ZfsStorage {
         while let Some(live) = self.live_on_own_generation(volume) {
             self.promote(&live)?;
         }
+        let dropped = self.catalog().dropped_snapshots(volume);
+        for snapshot in dropped {
+            self.destroy_views_of(&snapshot.full_name)?;
+            self.destroy_snapshot(&snapshot.full_name)?;
+        }
         let garbage = self.catalog().garbage(volume);
         if garbage.is_empty() { Ok(()) } else { self.discard(&garbage) }
     }

@@ -84,7 +84,8 @@ conformance! {
         rollback_to_an_unknown_snapshot_changes_nothing,
         rollback_twice_gives_the_same_tree,
         rollback_does_not_touch_forks,
-        snapshots_continue_after_rollback;
+        snapshots_continue_after_rollback,
+        what_a_rollback_dropped_never_comes_back;
     forks:
         a_fork_of_now_has_what_was_written,
         a_fork_of_a_snapshot_has_what_was_there_then,

@@ -95,3 +95,27 @@ pub(crate) fn snapshots_continue_after_rollback(backend: Backend) {
     fixture.storage.rollback(&volume, &snap("two"), LaterSnapshots::Drop).unwrap();
     assert_eq!(names(&*fixture.storage, &volume), ["one", "two"]);
 }
+
+pub(crate) fn what_a_rollback_dropped_never_comes_back(backend: Backend) {
+    let mut fixture = StorageFixture::new(backend);
+    let volume = fixture.volume("v");
+    let take = |fixture: &StorageFixture, name: &str| fixture.storage.snapshot(&volume, &snap(name)).map(drop).unwrap();
+    let go =
+        |fixture: &StorageFixture, name: &str, later| fixture.storage.rollback(&volume, &snap(name), later).unwrap();
+    take(&fixture, "root");
+    take(&fixture, "branch");
+    go(&fixture, "root", LaterSnapshots::Keep);
+    take(&fixture, "one");
+    go(&fixture, "branch", LaterSnapshots::Keep);
+    // It lies beside a snapshot that stays.
+    take(&fixture, "dropped");
+    go(&fixture, "one", LaterSnapshots::Drop);
+    let fork = "fork".parse().unwrap();
+    fixture.storage.fork(&volume, &ForkPoint::Now, &fork, None).unwrap();
+    take(&fixture, "two");
+    go(&fixture, "two", LaterSnapshots::Keep);
+    assert_eq!(names(&*fixture.storage, &volume), ["root", "branch", "one", "two"]);
+    fixture.reopen();
+    assert_eq!(names(&*fixture.storage, &volume), ["root", "branch", "one", "two"]);
+    take(&fixture, "dropped");
+}
