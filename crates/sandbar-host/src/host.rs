@@ -352,8 +352,6 @@ impl Reservation {
             let session = Session::new(id.clone());
             slots.insert(id, Slot::Ready(session));
         }
-        drop(slots);
-        self.inner.something_due.notify_one();
     }
 }
 

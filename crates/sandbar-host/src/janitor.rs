@@ -34,19 +34,19 @@ impl Janitor {
         let stopped = Arc::clone(&stop);
         let task = tokio::spawn(acting_as(Actor::host(), async move {
             let interval = inner.config.health_check_interval;
-            let mut logs_cleaned = None;
+            let mut tidied: Option<Instant> = None;
             loop {
                 let host = Arc::clone(&inner);
                 let next = blocking(move || sweep(&host)).await.unwrap_or_else(|error| {
                     tracing::warn!(error = error.chain(), "the janitor could not finish its round");
                     interval
                 });
-                if logs_cleaned.is_none_or(|cleaned: Instant| cleaned.elapsed() >= interval) {
+                if tidied.is_none_or(|tidied| tidied.elapsed() >= interval) {
+                    tidied = Some(Instant::now());
                     let host = Arc::clone(&inner);
-                    if let Err(error) = blocking(move || remove_old_logs(&host)).await {
-                        tracing::warn!(error = error.chain(), "could not remove old audit logs");
+                    if let Err(error) = blocking(move || tidy(&host)).await {
+                        tracing::warn!(error = error.chain(), "the janitor could not tidy up");
                     }
-                    logs_cleaned = Some(Instant::now());
                 }
                 tokio::select! {
                     () = stopped.notified() => return,
@@ -76,14 +76,21 @@ fn sweep(inner: &Arc<Inner>) -> Result<Duration> {
         let (due, later) = what_is_due(inner, &session);
         match due {
             Some(Due::Destroy(why)) => destroy(inner, &session.id, why),
-            Some(Due::Pause) => pause(inner, &session.id),
-            None => {}
+            // Somebody came just now.
+            Some(Due::Pause) if !pause(inner, &session.id) => next = next.min(session.idle_timeout.unwrap_or(next)),
+            Some(Due::Pause) | None => {}
         }
         next = later.map_or(next, |later| next.min(later));
     }
-    relieve_pressure(inner)?;
-    inner.finish_leftovers()?;
     Ok(next)
+}
+
+/// What need not be done at once, and is done as often as the health of the host is looked at. One part that fails does
+/// not keep the others from being done.
+fn tidy(inner: &Arc<Inner>) -> Result<()> {
+    let pressure = relieve_pressure(inner);
+    let leftovers = inner.finish_leftovers();
+    pressure.and(leftovers).and(remove_old_logs(inner))
 }
 
 enum Due {
@@ -137,15 +144,21 @@ fn destroy(inner: &Arc<Inner>, id: &SessionId, why: Why) {
     }
 }
 
-fn pause(inner: &Inner, id: &SessionId) {
+/// Pauses a session, unless somebody uses it.
+fn pause(inner: &Inner, id: &SessionId) -> bool {
     match inner.pause_when_idle(id) {
         Ok(true) => {
             tracing::info!(session = %id, "paused: nobody used it");
             inner.metrics.sessions_idle_paused.add(1);
             inner.record_event(Event::new(id, Verb::PauseSession.as_str()).with("reason", "nobody used it"));
+            true
         }
-        Ok(false) => {}
-        Err(error) => tracing::warn!(session = %id, error = error.chain(), "could not pause an idle session"),
+        Ok(false) => false,
+        Err(error) => {
+            // Until the next round comes by itself.
+            tracing::warn!(session = %id, error = error.chain(), "could not pause an idle session");
+            true
+        }
     }
 }
 

@@ -50,6 +50,7 @@ impl Inner {
             return Err(error);
         }
         reservation.keep();
+        self.expect(&record);
         if self.config.start_boxes_at_once {
             // A box that cannot start now is tried again by whatever needs it first, which is told why it cannot.
             if let Err(error) = self.session(&record.id).and_then(|session| session.sandbox(self, &record)) {
@@ -57,6 +58,13 @@ impl Inner {
             }
         }
         self.info(record)
+    }
+
+    /// Wakes the janitor when a session may be due before its next round.
+    pub(super) fn expect(&self, record: &SessionRecord) {
+        if record.expires.is_some() || record.idle_timeout.is_some() {
+            self.something_due.notify_one();
+        }
     }
 
     fn new_record(&self, spec: &SessionSpec) -> Result<SessionRecord> {

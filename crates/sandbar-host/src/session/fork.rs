@@ -62,6 +62,9 @@ impl Inner {
             return Err(error);
         }
         reservation.keep();
+        for record in &records {
+            self.expect(record);
+        }
         note("sessions", ids.iter().map(SessionId::as_str).collect::<Vec<_>>());
         // The log of a copy begins with where it comes from.
         for copy in &ids {

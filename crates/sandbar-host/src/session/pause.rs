@@ -98,6 +98,7 @@ impl Inner {
             }
         })?;
         session.processes.clock.set_paused(false);
+        self.expect(&record);
         self.info(SessionRecord { state: SessionState::Active, ..record })
     }
 
