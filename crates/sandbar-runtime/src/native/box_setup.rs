@@ -259,7 +259,7 @@ fn begin_as_caller(
 }
 
 /// What a walled box does whoever gets it. Nothing of a session is in it yet.
-fn prepare(template: Option<&Template>, start: &mut StartHandles) -> Result<Groundwork, Step> {
+fn prepare<'a>(template: Option<&'a Template>, start: &mut StartHandles) -> Result<Groundwork<'a>, Step> {
     enter_cgroups(&mut start.attach)?;
     if let Some(network) = start.network.take() {
         namespaces::enter(network.as_fd(), libc::CLONE_NEWNET).map_err(at(c"enter the network"))?;
@@ -271,7 +271,7 @@ fn prepare(template: Option<&Template>, start: &mut StartHandles) -> Result<Grou
 /// Makes a walled box that of a session. `limits` are those of namespaces, where the box has the caller as its only user.
 fn furnish(
     order: &BoxOrder,
-    groundwork: &Groundwork,
+    groundwork: &Groundwork<'_>,
     handles: &mut OrderHandles,
     limits: Option<&OwnedFd>,
 ) -> Result<(), Step> {

@@ -50,7 +50,8 @@ const LINKS: [(&str, &str); 6] = [
     ("core", "/proc/kcore"),
 ];
 
-/// What `/proc` tells everybody about the machine and no box needs.
+/// What `/proc` tells everybody about the machine and no box needs. Files are covered by `/dev/null`, directories by
+/// nothing.
 const HIDDEN: [&str; 17] = [
     "acpi",
     "asound",
@@ -107,10 +108,11 @@ pub(super) struct Template {
 struct Hidden {
     name: OsString,
     is_directory: bool,
+    /// Only the host's root has a use for it; covered in boxes whose root is the host's on disk.
+    for_root: bool,
 }
 
-/// What is to be covered in this kernel's `/proc`: what no box needs, and what only the host's root has a use for, which
-/// the root of a box may be on disk.
+/// What is to be covered in this kernel's `/proc`.
 fn find_hidden() -> io::Result<Vec<Hidden>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("proc")? {
@@ -128,7 +130,7 @@ fn find_hidden() -> io::Result<Vec<Hidden>> {
         let listed = HIDDEN.iter().any(|hidden| name == *hidden);
         // Readable by root alone, or writable.
         if listed || mode & 0o004 == 0 || mode & 0o222 != 0 {
-            found.push(Hidden { name, is_directory: about.is_dir() });
+            found.push(Hidden { name, is_directory: about.is_dir(), for_root: !listed });
         }
     }
     Ok(found)
@@ -181,8 +183,9 @@ pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
 
 /// What of a walled box is the same whoever gets it.
 #[derive(Debug)]
-pub(super) struct Groundwork {
-    /// Mounted in the template, with everything that covers it.
+pub(super) struct Groundwork<'a> {
+    template: &'a Template,
+    /// Mounted in the template, with what covers it in every box.
     processes: OwnedFd,
     /// Detached mounts.
     devices: OwnedFd,
@@ -190,15 +193,16 @@ pub(super) struct Groundwork {
 }
 
 /// Makes it in the calling process's copy of the template. The processes shown are those of its process namespace.
-pub(super) fn lay_groundwork(template: &Template) -> io::Result<Groundwork> {
+pub(super) fn lay_groundwork(template: &Template) -> io::Result<Groundwork<'_>> {
     let processes = file_system("proc", &[], PLAIN_FILES)?;
     move_mount(&processes, "", CWD, PROCESSES, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
-    hide(template, &processes)?;
+    cover(template, &processes, |hidden| !hidden.for_root)?;
+    protect_switches(&processes)?;
     // With the nodes an ordinary user has mounted.
     let devices = open_tree(CWD, DEVICES, WHOLE)?;
     let size = SHARED_MEMORY.split_once('=').unwrap_or_default();
     let memory = file_system("tmpfs", &[("mode", "1777"), size], PLAIN_FILES)?;
-    Ok(Groundwork { processes, devices, memory })
+    Ok(Groundwork { template, processes, devices, memory })
 }
 
 /// What makes a box one session's.
@@ -225,8 +229,8 @@ pub(super) fn take(path: &CStr) -> io::Result<OwnedFd> {
 }
 
 /// Puts a walled box together in the template, and makes it the root. The template is gone afterwards.
-pub(super) fn assemble(groundwork: &Groundwork, parts: &Parts<'_>) -> io::Result<()> {
-    let Groundwork { processes, devices, memory } = groundwork;
+pub(super) fn assemble(groundwork: &Groundwork<'_>, parts: &Parts<'_>) -> io::Result<()> {
+    let Groundwork { template, processes, devices, memory } = groundwork;
     move_mount(parts.root, "", CWD, ROOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     let root = openat(CWD, ROOT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let first = parts.owners.map(|(_, first)| first);
@@ -235,6 +239,9 @@ pub(super) fn assemble(groundwork: &Groundwork, parts: &Parts<'_>) -> io::Result
     make_directory(&root, "tmp", 0o1777, first)?;
 
     attach(processes, &proc)?;
+    if first.is_none() {
+        cover(template, processes, |hidden| hidden.for_root)?;
+    }
     let shown = Attributes::READ_ONLY | Attributes::NO_SUID | Attributes::NO_EXEC;
     set_attributes(devices, shown, parts.owners.map(|(namespace, _)| namespace))?;
     attach(devices, &dev)?;
@@ -261,16 +268,19 @@ pub(super) fn assemble_open(tree: &OwnedFd, devices: &OwnedFd) -> io::Result<()>
     pivot_into(ROOT)
 }
 
-/// Covers what `/proc` tells about the machine, files with `/dev/null` and directories with nothing, and makes its
-/// switches read-only. Nobody is there to see it yet.
-fn hide(template: &Template, processes: &OwnedFd) -> io::Result<()> {
+/// Covers what `/proc` tells about the machine. Nobody is there to see it yet.
+fn cover(template: &Template, processes: &OwnedFd, wanted: impl Fn(&Hidden) -> bool) -> io::Result<()> {
     // From inside, so that every cover is one system call.
     fchdir(processes)?;
-    for hidden in &template.hidden {
+    for hidden in template.hidden.iter().filter(|hidden| wanted(hidden)) {
         let cover = if hidden.is_directory { EMPTY } else { COVER };
         mount_bind(format!("/{cover}"), hidden.name.as_os_str())?;
     }
-    chdir("/")?;
+    Ok(chdir("/")?)
+}
+
+/// Makes the switches of the kernel read-only.
+fn protect_switches(processes: &OwnedFd) -> io::Result<()> {
     let switches = openat(processes, "sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let shown = clone(processes.as_fd(), "sys")?;
     set_attributes(
