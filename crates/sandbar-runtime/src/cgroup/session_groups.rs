@@ -79,8 +79,9 @@ impl SessionGroups {
     pub(crate) fn limit(&mut self, limits: &Resources) -> io::Result<()> {
         let with_init = Resources { pids: limits.pids.map(|pids| pids.saturating_add(1)), ..limits.clone() };
         for controller in Controller::ALL {
-            let wanted = controller != Controller::Cpu || limits.cpus.is_some();
-            if let Some((group, two)) = self.place(controller)?.filter(|_| wanted) {
+            // Asking for the place of CPU time makes a group, and every group is one more to enter.
+            let is_wanted = controller != Controller::Cpu || limits.cpus.is_some();
+            if is_wanted && let Some((group, two)) = self.place(controller)? {
                 set_limit(group, controller, two, &with_init)?;
             }
         }
