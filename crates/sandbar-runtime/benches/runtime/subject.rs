@@ -96,7 +96,7 @@ impl Subject {
                 run(&sandbox, ExecSpec::new(["/usr/bin/true"])).await;
                 boxes.push(sandbox);
             }
-            let inits: Vec<u32> = boxes.iter().flat_map(init_of).collect();
+            let inits: Vec<u32> = boxes.iter().filter_map(init_of).collect();
             assert_eq!(inits.len(), count);
             let total: u64 = inits.iter().map(|pid| private_memory(*pid)).sum();
             for sandbox in boxes {
