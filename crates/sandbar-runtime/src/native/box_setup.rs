@@ -124,7 +124,6 @@ pub(super) fn run(
 pub(super) fn run_ahead(template: Option<&Template>, mut start: StartHandles) -> ! {
     close_all_but(start.numbers());
     let prepared = prepare(template, &mut start).and_then(|groundwork| {
-        // It waits.
         send_frame(start.sockets.events.as_fd(), &Event::Ready.encode(), &[]).map_err(at(c"tell the host"))?;
         Ok(groundwork)
     });
@@ -165,8 +164,10 @@ fn serve_or_tell(
     if let Err(failed) = outcome {
         give_up(&start.sockets, failed);
     }
-    let StartHandles { sockets, cgroup, .. } = start;
-    let OrderHandles { root, .. } = handles;
+    let StartHandles { sockets, cgroup, attach, network } = start;
+    drop((attach, network));
+    let OrderHandles { root, owners, room, attach, devices } = handles;
+    drop((owners, room, attach, devices));
     let kill_switch = cgroup
         .filter(|_| order.mode != InitMode::Walled)
         .and_then(|own| openat(own, "cgroup.kill", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok());

@@ -92,7 +92,7 @@ pub(crate) enum GroupPlace {
 /// Init to the host.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The box stands; commands may come.
+    /// The box stands; commands may come. One that was made ahead says it also when its order may come.
     Ready,
     /// The box could not be set up.
     Broken {
