@@ -20,8 +20,9 @@ use crate::cgroup::{HostGroups, SessionLease};
 /// How many wait.
 const READY: usize = 2;
 
-/// So long after a box was taken the next one is made: later than whoever took it needs both processors most.
-const BREATH: Duration = Duration::from_millis(2);
+/// So long after a box was taken the next one is made: whoever took it and starts a command in it is through by then, and
+/// does not compete with it for processors and the kernel's locks.
+const BREATH: Duration = Duration::from_millis(3);
 
 /// A box that waits for its order. Fields are dropped in order: it ends when its sockets close, and its groups wait for
 /// its end.
