@@ -79,8 +79,9 @@ impl SessionGroups {
     pub(crate) fn limit(&mut self, limits: &Resources) -> io::Result<()> {
         let with_init = Resources { pids: limits.pids.map(|pids| pids.saturating_add(1)), ..limits.clone() };
         for controller in Controller::ALL {
-            let wanted = controller != Controller::Cpu || limits.cpus.is_some();
-            if let Some((group, two)) = self.place(controller)?.filter(|_| wanted) {
+            // Asking for the place of CPU time makes a group, and every group is one more to enter.
+            let is_wanted = controller != Controller::Cpu || limits.cpus.is_some();
+            if is_wanted && let Some((group, two)) = self.place(controller)? {
                 set_limit(group, controller, two, &with_init)?;
             }
         }
@@ -145,18 +146,28 @@ impl SessionGroups {
 
     /// What a process that shares every limit writes itself into beside that.
     pub(crate) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
-        self.beside.iter().filter_map(|beside| beside.made.get()).map(Group::door).collect()
+        self.doors_of(|_| true)
     }
 
-    /// What init writes itself into beside that. Where memory is limited it stays outside: memory that is in no process,
-    /// as files in a tmpfs are, would otherwise be its end as often as that of the command which filled it. Commands go
-    /// into groups of their own then.
-    pub(crate) fn init_doors(&self) -> io::Result<Vec<OwnedFd>> {
-        if self.limits.memory.is_none() {
-            return self.doors();
-        }
-        let others = self.beside.iter().filter(|beside| beside.controller != Controller::Memory);
-        others.filter_map(|beside| beside.made.get()).map(Group::door).collect()
+    fn doors_of(&self, wanted: impl Fn(Controller) -> bool) -> io::Result<Vec<OwnedFd>> {
+        let wanted = self.beside.iter().filter(|beside| wanted(beside.controller));
+        wanted.filter_map(|beside| beside.made.get()).map(Group::door).collect()
+    }
+
+    /// What init writes itself into beside that, whatever the limits will be.
+    pub(crate) fn early_doors(&self) -> io::Result<Vec<OwnedFd>> {
+        self.doors_of(|controller| controller == Controller::Pids)
+    }
+
+    /// What init writes itself into when the limits are set. Where memory is limited it stays outside: memory that is in
+    /// no process, as files in a tmpfs are, would otherwise be its end as often as that of the command which filled it.
+    /// Commands go into groups of their own then.
+    pub(crate) fn late_doors(&self) -> io::Result<Vec<OwnedFd>> {
+        self.doors_of(|controller| match controller {
+            Controller::Pids => false,
+            Controller::Memory => self.limits.memory.is_none(),
+            Controller::Cpu => true,
+        })
     }
 
     /// A group for a command with these limits: one that has become free, or a new one. Making groups costs more than the

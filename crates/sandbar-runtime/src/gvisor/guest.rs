@@ -53,7 +53,10 @@ impl EnterOrder {
 pub(crate) fn run(sockets: InitSockets) -> ! {
     match wait_for_order(&sockets.orders) {
         Ok(Some(order)) => match enter(&order) {
-            Ok(()) => serve(sockets, InitSettings { mode: InitMode::Guest, below: None, kill_switch: None }),
+            Ok(()) => serve(
+                sockets,
+                InitSettings { mode: InitMode::Guest, below: None, kill_switch: None, arrived: Incoming::default() },
+            ),
             Err((step, error)) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
                 let _ = send_frame(sockets.events.as_fd(), &Event::Broken { step: step.into(), errno }.encode(), &[]);

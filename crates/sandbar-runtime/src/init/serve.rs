@@ -40,6 +40,8 @@ pub(crate) struct InitSettings {
     pub(crate) below: Option<OwnedFd>,
     /// Writing `1` ends everything in the box, init too. Not needed where init is pid 1.
     pub(crate) kill_switch: Option<OwnedFd>,
+    /// What of the orders has arrived already.
+    pub(crate) arrived: Incoming,
 }
 
 /// The host's ends of two conversations.
@@ -107,7 +109,8 @@ impl Init {
             self.groups = Some(OwnGroups::mount_at("/proc")?);
         }
         self.tell(&Event::Ready)?;
-        let (mut orders, mut requests) = (Incoming::default(), Incoming::default());
+        let (mut orders, mut requests) = (std::mem::take(&mut self.settings.arrived), Incoming::default());
+        self.follow(&mut orders)?;
         loop {
             let ready = self.wait(&signals)?;
             if ready.requests {
@@ -122,12 +125,7 @@ impl Init {
                 if !receive(&self.sockets.orders, &mut orders)? {
                     return Ok(());
                 }
-                while let Some(body) = orders.next_frame()? {
-                    match Order::decode(&body)? {
-                        Order::Exec(order) => self.obey(&order, &mut orders)?,
-                        Order::Prepare(order) => self.prepare(&order),
-                    }
-                }
+                self.follow(&mut orders)?;
             }
             if ready.signals {
                 clear(&signals);
@@ -168,6 +166,17 @@ impl Init {
 
     fn tell(&self, event: &Event) -> io::Result<()> {
         send_frame(self.sockets.events.as_fd(), &event.encode(), &[])
+    }
+
+    /// Does what has been ordered.
+    fn follow(&mut self, orders: &mut Incoming) -> io::Result<()> {
+        while let Some(body) = orders.next_frame()? {
+            match Order::decode(&body)? {
+                Order::Exec(order) => self.obey(&order, orders)?,
+                Order::Prepare(order) => self.prepare(&order),
+            }
+        }
+        Ok(())
     }
 
     fn obey(&mut self, order: &ExecOrder, incoming: &mut Incoming) -> io::Result<()> {

@@ -1,4 +1,7 @@
 //! From a forked copy of the spawner to the init of a box: the lines of defence, in order.
+//!
+//! They come in two parts. [`prepare`] is what needs not be known whose the box is, and [`furnish`] the rest. A box that is
+//! made for a session does one after the other; one that is made ahead waits for its order in between.
 
 use std::{
     ffi::CStr,
@@ -10,42 +13,74 @@ use rustix::fs::{Mode, OFlags, openat};
 
 use super::{
     capabilities, landlock,
-    mounts::{self, Nodes, Parts, Template, Users},
+    mounts::{self, Groundwork, Nodes, Parts, Template, Users},
     namespaces, seccomp,
 };
 use crate::{
     init::{InitSettings, InitSockets, serve},
-    protocol::{BoxOrder, Event, InitMode, RootPlace, UserPlace, send_frame},
+    protocol::{BoxOrder, Connection, Event, Incoming, InitMode, RootPlace, StartOrder, UserPlace, send_frame},
 };
 
-/// The descriptors that came with an order.
+/// The descriptors a box begins with.
 #[derive(Debug)]
-pub(super) struct Handles {
+pub(super) struct StartHandles {
     pub(super) sockets: InitSockets,
-    pub(super) root: Option<OwnedFd>,
-    pub(super) owners: Option<OwnedFd>,
     pub(super) cgroup: Option<OwnedFd>,
-    /// Init's own place in the cgroup, entered last.
-    pub(super) room: Option<OwnedFd>,
-    pub(super) attach: Vec<OwnedFd>,
-    pub(super) devices: Option<OwnedFd>,
+    attach: Vec<OwnedFd>,
     /// A network made ahead.
     pub(super) network: Option<OwnedFd>,
-    /// Who the host is.
-    pub(super) caller: (u32, u32),
 }
 
-impl Handles {
-    fn numbers(&self) -> Vec<RawFd> {
-        let single = [&self.root, &self.owners, &self.cgroup, &self.room, &self.devices, &self.network];
-        let all = single.into_iter().flatten().chain(&self.attach).chain([&self.sockets.orders, &self.sockets.events]);
-        all.map(AsRawFd::as_raw_fd).collect()
+impl StartHandles {
+    pub(super) fn take(order: StartOrder, connection: &mut Connection) -> io::Result<Self> {
+        let mut next = || connection.descriptor();
+        Ok(Self {
+            sockets: InitSockets { orders: next()?, events: next()? },
+            cgroup: order.group.then(&mut next).transpose()?,
+            attach: (0..order.attach).map(|_| next()).collect::<io::Result<_>>()?,
+            network: None,
+        })
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = RawFd> {
+        let sockets = [&self.sockets.orders, &self.sockets.events];
+        let others = [&self.cgroup, &self.network].into_iter().flatten().chain(&self.attach);
+        others.chain(sockets).map(AsRawFd::as_raw_fd)
+    }
+}
+
+/// The descriptors that came with what it is to become.
+#[derive(Debug)]
+pub(super) struct OrderHandles {
+    root: Option<OwnedFd>,
+    owners: Option<OwnedFd>,
+    /// Init's own place in the cgroup, entered last.
+    room: Option<OwnedFd>,
+    attach: Vec<OwnedFd>,
+    devices: Option<OwnedFd>,
+}
+
+impl OrderHandles {
+    pub(super) fn take(order: &BoxOrder, connection: &mut Connection) -> io::Result<Self> {
+        let mut next = |wanted: bool| if wanted { connection.descriptor().map(Some) } else { Ok(None) };
+        Ok(Self {
+            root: next(order.root != RootPlace::Directory)?,
+            owners: next(order.user == UserPlace::Passed)?,
+            room: next(order.room)?,
+            attach: (0..order.attach).map(|_| next(true)).filter_map(Result::transpose).collect::<io::Result<_>>()?,
+            devices: next(order.mode == InitMode::Open && order.root == RootPlace::Tree)?,
+        })
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = RawFd> {
+        let single = [&self.root, &self.owners, &self.room, &self.devices];
+        single.into_iter().flatten().chain(&self.attach).map(AsRawFd::as_raw_fd)
     }
 }
 
 /// Closes everything a forked copy of the spawner must not keep, and leaves nothing of the host's behind 0, 1 and 2.
-fn close_all_but(kept: &[RawFd]) {
-    let mut kept: Vec<u32> = kept.iter().filter_map(|&number| u32::try_from(number).ok()).collect();
+fn close_all_but(kept: impl Iterator<Item = RawFd>) {
+    let mut kept: Vec<u32> = kept.filter_map(|number| u32::try_from(number).ok()).collect();
     kept.sort_unstable();
     let mut from = 3;
     for number in kept.into_iter().chain([u32::MAX]) {
@@ -71,27 +106,83 @@ pub(super) fn fork_flags(order: &BoxOrder) -> u64 {
     }
 }
 
-/// Sets the box up and serves the host as its init. A step that fails is told to the host.
-pub(super) fn run(order: &BoxOrder, template: Option<&Template>, mut handles: Handles) -> ! {
-    close_all_but(&handles.numbers());
-    let outcome = set_up(order, template, &mut handles);
-    let Handles { sockets, root, cgroup, owners, room, attach, devices, network, .. } = handles;
-    drop((owners, room, attach, devices, network));
-    match outcome {
-        Ok(()) => {
-            let walled = order.mode == InitMode::Walled;
-            let kill_switch = cgroup
-                .filter(|_| !walled)
-                .and_then(|own| openat(own, "cgroup.kill", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok());
-            let below = root.filter(|_| order.root == RootPlace::Host);
-            serve(sockets, InitSettings { mode: order.mode, below, kill_switch })
+/// The life of a box for a session: sets itself up and serves the host as its init. A step that fails is told to the
+/// host.
+pub(super) fn run(
+    order: &BoxOrder,
+    template: Option<&Template>,
+    caller: (u32, u32),
+    mut start: StartHandles,
+    mut handles: OrderHandles,
+) -> ! {
+    close_all_but(start.numbers().chain(handles.numbers()));
+    let outcome = set_up(order, template, caller, &mut start, &mut handles);
+    serve_or_tell(order, outcome, start, handles, Incoming::default())
+}
+
+/// The life of a walled box for a session to come, which ends when the host wants it no more.
+pub(super) fn run_ahead(template: Option<&Template>, mut start: StartHandles) -> ! {
+    close_all_but(start.numbers());
+    let prepared = prepare(template, &mut start).and_then(|groundwork| {
+        send_frame(start.sockets.events.as_fd(), &Event::Ready.encode(), &[]).map_err(at(c"tell the host"))?;
+        Ok(groundwork)
+    });
+    let groundwork = match prepared {
+        Ok(groundwork) => groundwork,
+        Err(failed) => give_up(&start.sockets, failed),
+    };
+    let mut orders = Connection::new(start.sockets.orders);
+    let order = wait_for_order(&mut orders);
+    let (socket, arrived) = orders.into_parts();
+    start.sockets.orders = socket;
+    match order {
+        Ok(Some((order, mut handles))) => {
+            let outcome = furnish(&order, &groundwork, &mut handles, None);
+            drop(groundwork);
+            serve_or_tell(&order, outcome, start, handles, arrived)
         }
-        Err((step, error)) => {
-            tell_broken(&sockets, step, &error);
-            // SAFETY: leaves the forked copy without unwinding.
-            unsafe { libc::_exit(1) }
-        }
+        Ok(None) => leave(0),
+        Err(error) => give_up(&start.sockets, (c"understand the order", error)),
     }
+}
+
+/// `None` when the host is gone.
+fn wait_for_order(orders: &mut Connection) -> io::Result<Option<(BoxOrder, OrderHandles)>> {
+    let Some(body) = orders.wait()? else { return Ok(None) };
+    let order = BoxOrder::decode(&body)?;
+    let handles = OrderHandles::take(&order, orders)?;
+    Ok(Some((order, handles)))
+}
+
+fn serve_or_tell(
+    order: &BoxOrder,
+    outcome: Result<(), Step>,
+    start: StartHandles,
+    handles: OrderHandles,
+    arrived: Incoming,
+) -> ! {
+    if let Err(failed) = outcome {
+        give_up(&start.sockets, failed);
+    }
+    let StartHandles { sockets, cgroup, attach, network } = start;
+    drop((attach, network));
+    let OrderHandles { root, owners, room, attach, devices } = handles;
+    drop((owners, room, attach, devices));
+    let kill_switch = cgroup
+        .filter(|_| order.mode != InitMode::Walled)
+        .and_then(|own| openat(own, "cgroup.kill", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).ok());
+    let below = root.filter(|_| order.root == RootPlace::Host);
+    serve(sockets, InitSettings { mode: order.mode, below, kill_switch, arrived })
+}
+
+fn give_up(sockets: &InitSockets, (step, error): Step) -> ! {
+    tell_broken(sockets, step, &error);
+    leave(1)
+}
+
+fn leave(code: i32) -> ! {
+    // SAFETY: leaves the forked copy without unwinding.
+    unsafe { libc::_exit(code) }
 }
 
 /// Tells the host that the box could not be made.
@@ -103,22 +194,31 @@ pub(super) fn tell_broken(sockets: &InitSockets, step: &CStr, error: &io::Error)
 
 type Step = (&'static CStr, io::Error);
 
-fn set_up(order: &BoxOrder, template: Option<&Template>, handles: &mut Handles) -> Result<(), Step> {
-    let at = |step: &'static CStr| move |error: io::Error| (step, error);
-    for procs in &handles.attach {
-        rustix::io::write(procs, b"0").map_err(|errno| (c"enter the cgroups", errno.into()))?;
-    }
-    handles.attach.clear();
-    if order.mode == InitMode::Walled && order.user != UserPlace::Caller {
-        // With the whole session's group as its root, so that a command in a room beside init's sees itself below it.
-        namespaces::unshare(libc::CLONE_NEWCGROUP).map_err(at(c"make the cgroup namespace"))?;
-    }
-    if let Some(room) = handles.room.take() {
-        rustix::io::write(room, b"0").map_err(|errno| (c"enter the cgroup", errno.into()))?;
-    }
-    match order.mode {
-        InitMode::Walled => wall(order, template, handles),
-        InitMode::Guest | InitMode::Open => {
+fn at(step: &'static CStr) -> impl FnOnce(io::Error) -> Step {
+    move |error| (step, error)
+}
+
+fn set_up(
+    order: &BoxOrder,
+    template: Option<&Template>,
+    caller: (u32, u32),
+    start: &mut StartHandles,
+    handles: &mut OrderHandles,
+) -> Result<(), Step> {
+    match (order.mode, order.user) {
+        (InitMode::Walled, UserPlace::Caller) => {
+            let (own_template, limits) = begin_as_caller(order, caller, handles)?;
+            let groundwork = prepare(Some(&own_template), start)?;
+            furnish(order, &groundwork, handles, Some(&limits))
+        }
+        (InitMode::Walled, _) => {
+            let groundwork = prepare(template, start)?;
+            furnish(order, &groundwork, handles, None)
+        }
+        (InitMode::Guest | InitMode::Open, _) => {
+            enter_cgroups(&mut start.attach)?;
+            enter_cgroups(&mut handles.attach)?;
+            enter_room(handles)?;
             if let (RootPlace::Tree, Some(root), Some(devices)) = (order.root, &handles.root, &handles.devices) {
                 mounts::assemble_open(root, devices).map_err(at(c"put the tree together"))?;
             }
@@ -130,38 +230,69 @@ fn set_up(order: &BoxOrder, template: Option<&Template>, handles: &mut Handles) 
     }
 }
 
-fn wall(order: &BoxOrder, template: Option<&Template>, handles: &mut Handles) -> Result<(), Step> {
-    let at = |step: &'static CStr| move |error: io::Error| (step, error);
+fn enter_cgroups(attach: &mut Vec<OwnedFd>) -> Result<(), Step> {
+    for procs in attach.drain(..) {
+        rustix::io::write(procs, b"0").map_err(|errno| (c"enter the cgroups", errno.into()))?;
+    }
+    Ok(())
+}
+
+fn enter_room(handles: &mut OrderHandles) -> Result<(), Step> {
+    if let Some(room) = handles.room.take() {
+        rustix::io::write(room, b"0").map_err(|errno| (c"enter the cgroup", errno.into()))?;
+    }
+    Ok(())
+}
+
+/// An ordinary user has a user namespace first, and all else in it. Returns the limits of namespaces in there.
+fn begin_as_caller(
+    order: &BoxOrder,
+    (uid, gid): (u32, u32),
+    handles: &mut OrderHandles,
+) -> Result<(Template, OwnedFd), Step> {
+    namespaces::map_caller(uid, gid).map_err(at(c"map the user"))?;
+    namespaces::raise_loopback().map_err(at(c"raise the loopback"))?;
+    let limits = namespaces::namespace_limits().map_err(at(c"find the limits of namespaces"))?;
+    // Before the template covers anything.
+    handles.root = Some(mounts::take(&order.path).map_err(at(c"find the tree"))?);
+    let template = mounts::build_template(Nodes::Bound).map_err(at(c"build the template"))?;
+    Ok((template, limits))
+}
+
+/// What a walled box does whoever gets it. Nothing of a session is in it yet.
+fn prepare<'a>(template: Option<&'a Template>, start: &mut StartHandles) -> Result<Groundwork<'a>, Step> {
+    enter_cgroups(&mut start.attach)?;
+    if let Some(network) = start.network.take() {
+        namespaces::enter(network.as_fd(), libc::CLONE_NEWNET).map_err(at(c"enter the network"))?;
+    }
+    let template = template.ok_or_else(|| (c"find the template", io::Error::from_raw_os_error(libc::EPERM)))?;
+    mounts::lay_groundwork(template).map_err(at(c"prepare the file system"))
+}
+
+/// Makes a walled box that of a session. `limits` are those of namespaces, where the box has the caller as its only user.
+fn furnish(
+    order: &BoxOrder,
+    groundwork: &Groundwork<'_>,
+    handles: &mut OrderHandles,
+    limits: Option<&OwnedFd>,
+) -> Result<(), Step> {
     let ordinary = order.user == UserPlace::Caller;
-    let own_template;
-    let mut template = template;
-    let limits = if ordinary {
-        let (uid, gid) = handles.caller;
-        namespaces::map_caller(uid, gid).map_err(at(c"map the user"))?;
-        namespaces::raise_loopback().map_err(at(c"raise the loopback"))?;
-        let limits = namespaces::namespace_limits().map_err(at(c"find the limits of namespaces"))?;
-        // Before the template covers anything.
-        handles.root = Some(mounts::take(&order.path).map_err(at(c"find the tree"))?);
-        own_template = mounts::build_template(Nodes::Bound).map_err(at(c"build the template"))?;
-        template = Some(&own_template);
-        Some(limits)
-    } else {
-        if let Some(network) = handles.network.take() {
-            namespaces::enter(network.as_fd(), libc::CLONE_NEWNET).map_err(at(c"enter the network"))?;
-        }
-        None
-    };
+    enter_cgroups(&mut handles.attach)?;
+    if !ordinary {
+        // With the whole session's group as its root, so that a command in a room beside init's sees itself below it.
+        namespaces::unshare(libc::CLONE_NEWCGROUP).map_err(at(c"make the cgroup namespace"))?;
+    }
+    enter_room(handles)?;
     rustix::system::sethostname(order.hostname.as_bytes()).map_err(|errno| (c"set the host name", errno.into()))?;
     let root = handles.root.as_ref().ok_or((c"find the tree", io::ErrorKind::NotFound.into()))?;
     let translated = handles.owners.as_ref().filter(|_| order.first_owner > 0);
     let owners = translated.map(|namespace| (namespace.as_fd(), order.first_owner));
-    let template = template.ok_or_else(|| (c"find the template", io::Error::from_raw_os_error(libc::EPERM)))?;
     let users = if ordinary { Users::One } else { Users::Many };
-    mounts::assemble(template, &Parts { root, owners, users }).map_err(at(c"put the file system together"))?;
+    mounts::assemble(groundwork, &Parts { root, owners, users }).map_err(at(c"put the file system together"))?;
 
     if let Some(limits) = limits {
         // Only now, since mounts are put together in a namespace too.
-        namespaces::forbid_namespaces(&limits).map_err(at(c"forbid further namespaces"))?;
+        namespaces::forbid_namespaces(limits).map_err(at(c"forbid further namespaces"))?;
     } else if let Some(namespace) = handles.owners.take() {
         // The other namespaces belong to the host's own user namespace, in which the box has no say.
         namespaces::enter(namespace.as_fd(), libc::CLONE_NEWUSER).map_err(at(c"enter the user namespace"))?;

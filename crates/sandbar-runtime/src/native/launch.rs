@@ -1,18 +1,21 @@
-//! Having the spawner make a box.
+//! Having boxes made.
 
 use std::{
     ffi::CString,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
 };
 
 use sandbar_core::{Error, Result, SessionId};
 
 use super::spawner::Spawner;
 use crate::{
-    boxed::{InitLink, LinkSockets},
+    boxed::{InitLink, LinkSockets, wait_until_ready},
     cgroup::SessionGroups,
-    protocol::{BoxOrder, InitMode, RootPlace, UserPlace},
+    protocol::{BoxOrder, InitMode, RootPlace, SpawnerRequest, StartOrder, UserPlace, send_frame},
 };
 
 /// What a box is made from, beside its cgroups.
@@ -39,40 +42,121 @@ pub(crate) fn launch(
 ) -> Result<InitLink> {
     let failed = |error: io::Error| Error::io(format!("make the sandbox of session `{session}`"), error);
     let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
-    let doors = groups.map_or_else(|| Ok(Vec::new()), SessionGroups::init_doors).map_err(failed)?;
-    let entrance = groups.map(SessionGroups::entrance).transpose().map_err(failed)?;
-    let room = groups.and_then(|groups| groups.room().transpose()).transpose().map_err(failed)?;
-    let order = BoxOrder {
-        mode: wanted.mode,
-        root: wanted.root,
-        user: wanted.user,
-        group: groups.is_some(),
-        room: room.is_some(),
-        attach: u8::try_from(doors.len()).unwrap_or_default(),
-        hostname: wanted.hostname,
-        first_owner: wanted.first_owner,
-        path: wanted.path,
-    };
-    let descriptors: Vec<BorrowedFd<'_>> = theirs
-        .iter()
-        .map(AsFd::as_fd)
-        .chain(wanted.root_handle.as_ref().map(AsFd::as_fd))
-        .chain(wanted.owners)
-        .chain(entrance)
-        .chain(room.as_ref().map(AsFd::as_fd))
-        .chain(doors.iter().map(AsFd::as_fd))
-        .chain(wanted.devices.as_ref().map(AsFd::as_fd))
-        .collect();
-    spawner.make_box(order, &descriptors).map_err(failed)?;
+    let start = Start::of(groups).map_err(failed)?;
+    let (order, passed) = wanted.order(groups).map_err(failed)?;
+    let descriptors: Vec<_> = start.descriptors(&theirs).chain(passed.descriptors()).collect();
+    spawner.order(&SpawnerRequest::Box(start.order(), order), &descriptors).map_err(failed)?;
     drop(descriptors);
     drop(theirs);
+    listen(ours, session, groups)
+}
+
+/// Orders a walled box for a session to come and returns once it waits.
+pub(super) fn prepare(spawner: &Spawner, groups: Option<&SessionGroups>) -> Result<[UnixStream; 2]> {
+    let failed = |error: io::Error| Error::io("prepare a sandbox", error);
+    let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
+    let start = Start::of(groups).map_err(failed)?;
+    let descriptors: Vec<_> = start.descriptors(&theirs).collect();
+    spawner.order(&SpawnerRequest::Prepare(start.order()), &descriptors).map_err(failed)?;
+    drop(descriptors);
+    drop(theirs);
+    wait_until_ready(&ours)?;
+    Ok(ours)
+}
+
+/// Tells a box that was prepared what it is to become, as [`launch`] does with a new one.
+pub(super) fn furnish(
+    sockets: [UnixStream; 2],
+    session: &SessionId,
+    groups: Option<&SessionGroups>,
+    wanted: Launch<'_>,
+) -> Result<InitLink> {
+    let failed = |error: io::Error| Error::io(format!("make the sandbox of session `{session}`"), error);
+    let (order, passed) = wanted.order(groups).map_err(failed)?;
+    let descriptors: Vec<_> = passed.descriptors().collect();
+    let [orders, _] = &sockets;
+    send_frame(orders.as_fd(), &order.encode(), &descriptors).map_err(failed)?;
+    drop(descriptors);
+    listen(sockets, session, groups)
+}
+
+fn listen(sockets: [UnixStream; 2], session: &SessionId, groups: Option<&SessionGroups>) -> Result<InitLink> {
     match groups {
         // Init must have gone to its room first.
         Some(groups) if groups.has_rooms() => {
-            let link = InitLink::open(ours)?;
-            groups.open_for_commands().map_err(failed)?;
+            let link = InitLink::open(sockets)?;
+            groups
+                .open_for_commands()
+                .map_err(|error| Error::io(format!("make the sandbox of session `{session}`"), error))?;
             Ok(link)
         }
-        _ => InitLink::begin(ours),
+        _ => InitLink::begin(sockets),
     }
+}
+
+/// What a box begins with, beside its sockets.
+struct Start<'a> {
+    entrance: Option<BorrowedFd<'a>>,
+    doors: Vec<OwnedFd>,
+}
+
+impl<'a> Start<'a> {
+    fn of(groups: Option<&'a SessionGroups>) -> io::Result<Self> {
+        Ok(Self {
+            entrance: groups.map(SessionGroups::entrance).transpose()?,
+            doors: groups.map_or_else(|| Ok(Vec::new()), SessionGroups::early_doors)?,
+        })
+    }
+
+    fn order(&self) -> StartOrder {
+        StartOrder { group: self.entrance.is_some(), attach: count(&self.doors) }
+    }
+
+    fn descriptors<'b>(&'b self, sockets: &'b [UnixStream; 2]) -> impl Iterator<Item = BorrowedFd<'b>> {
+        sockets.iter().map(AsFd::as_fd).chain(self.entrance).chain(self.doors.iter().map(AsFd::as_fd))
+    }
+}
+
+/// What a box is given with its order.
+struct Passed<'a> {
+    root: Option<OwnedFd>,
+    owners: Option<BorrowedFd<'a>>,
+    room: Option<OwnedFd>,
+    doors: Vec<OwnedFd>,
+    devices: Option<OwnedFd>,
+}
+
+impl Passed<'_> {
+    fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let root = self.root.iter().map(AsFd::as_fd);
+        let last = self.room.iter().chain(&self.doors).chain(&self.devices).map(AsFd::as_fd);
+        root.chain(self.owners).chain(last)
+    }
+}
+
+impl<'a> Launch<'a> {
+    fn order(self, groups: Option<&SessionGroups>) -> io::Result<(BoxOrder, Passed<'a>)> {
+        let passed = Passed {
+            root: self.root_handle,
+            owners: self.owners,
+            room: groups.and_then(|groups| groups.room().transpose()).transpose()?,
+            doors: groups.map_or_else(|| Ok(Vec::new()), SessionGroups::late_doors)?,
+            devices: self.devices,
+        };
+        let order = BoxOrder {
+            mode: self.mode,
+            root: self.root,
+            user: self.user,
+            room: passed.room.is_some(),
+            attach: count(&passed.doors),
+            hostname: self.hostname,
+            first_owner: self.first_owner,
+            path: self.path,
+        };
+        Ok((order, passed))
+    }
+}
+
+fn count(doors: &[OwnedFd]) -> u8 {
+    u8::try_from(doors.len()).unwrap_or_default()
 }

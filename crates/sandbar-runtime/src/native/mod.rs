@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`box_setup`] is what happens between the fork and the first command; the files beside it are one
 //! line of defence each. [`spawner_process`] is the small process boxes are forked from, [`spawner`] the host's handle on
-//! it.
+//! it. [`prepared_boxes`] has a few made before anybody asks.
 
 mod box_setup;
 pub(crate) mod capabilities;
@@ -13,6 +13,7 @@ mod mounts;
 mod namespaces;
 mod native_runtime;
 mod owners;
+mod prepared_boxes;
 pub(crate) mod seccomp;
 pub(crate) mod spawner;
 mod spawner_process;

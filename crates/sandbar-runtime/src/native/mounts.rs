@@ -34,6 +34,8 @@ const EMPTY: &str = "empty";
 const COVER: &str = "cover";
 /// Where a box is put together.
 const ROOT: &str = "root";
+/// Where its `/proc` is, until it has a root.
+const PROCESSES: &str = "processes";
 
 /// Devices every program may expect, with their numbers.
 const NODES: [(&str, u32, u32); 6] =
@@ -73,6 +75,10 @@ const HIDDEN: [&str; 17] = [
 /// A copy of a mount with everything mounted in it.
 const WHOLE: OpenTreeFlags =
     OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC).union(OpenTreeFlags::AT_RECURSIVE);
+
+/// Neither programs nor devices.
+const PLAIN_FILES: MountAttrFlags =
+    MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV).union(MountAttrFlags::MOUNT_ATTR_NOEXEC);
 
 /// Shared memory a box may use, within its memory limit.
 const SHARED_MEMORY: &str = "size=50%";
@@ -137,7 +143,7 @@ pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
     // Any directory will do: what it covers is not needed any more.
     mount("template", "/tmp", "tmpfs", MountFlags::NOSUID, Some(c"mode=755"))?;
     chdir("/tmp")?;
-    for directory in [DEVICES, EMPTY, ROOT, "proc"] {
+    for directory in [DEVICES, EMPTY, ROOT, PROCESSES, "proc"] {
         fs::create_dir(directory)?;
     }
     mount("proc", "proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?;
@@ -175,7 +181,31 @@ pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
     Ok(template)
 }
 
-/// What a box is put together from.
+/// What of a walled box is the same whoever gets it.
+#[derive(Debug)]
+pub(super) struct Groundwork<'a> {
+    template: &'a Template,
+    /// Mounted in the template, with what covers it in every box.
+    processes: OwnedFd,
+    /// Detached mounts.
+    devices: OwnedFd,
+    memory: OwnedFd,
+}
+
+/// Makes it in the calling process's copy of the template. The processes shown are those of its process namespace.
+pub(super) fn lay_groundwork(template: &Template) -> io::Result<Groundwork<'_>> {
+    let processes = file_system("proc", &[], PLAIN_FILES)?;
+    move_mount(&processes, "", CWD, PROCESSES, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    cover(template, &processes, |hidden| !hidden.for_root)?;
+    protect_switches(&processes)?;
+    // With the nodes an ordinary user has mounted.
+    let devices = open_tree(CWD, DEVICES, WHOLE)?;
+    let size = SHARED_MEMORY.split_once('=').unwrap_or_default();
+    let memory = file_system("tmpfs", &[("mode", "1777"), size], PLAIN_FILES)?;
+    Ok(Groundwork { template, processes, devices, memory })
+}
+
+/// What makes a box one session's.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
     /// What becomes `/`: a detached mount.
@@ -199,7 +229,8 @@ pub(super) fn take(path: &CStr) -> io::Result<OwnedFd> {
 }
 
 /// Puts a walled box together in the template, and makes it the root. The template is gone afterwards.
-pub(super) fn assemble(template: &Template, parts: &Parts<'_>) -> io::Result<()> {
+pub(super) fn assemble(groundwork: &Groundwork<'_>, parts: &Parts<'_>) -> io::Result<()> {
+    let Groundwork { template, processes, devices, memory } = groundwork;
     move_mount(parts.root, "", CWD, ROOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     let root = openat(CWD, ROOT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let first = parts.owners.map(|(_, first)| first);
@@ -207,17 +238,13 @@ pub(super) fn assemble(template: &Template, parts: &Parts<'_>) -> io::Result<()>
     let dev = mount_point(&root, "dev", first)?;
     make_directory(&root, "tmp", 0o1777, first)?;
 
-    let kinds =
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let processes = file_system("proc", &[], kinds)?;
-    attach(&processes, &proc)?;
-    hide(template, &processes, first.is_none())?;
-
-    // With the nodes an ordinary user has mounted.
-    let devices = open_tree(CWD, DEVICES, WHOLE)?;
+    attach(processes, &proc)?;
+    if first.is_none() {
+        cover(template, processes, |hidden| hidden.for_root)?;
+    }
     let shown = Attributes::READ_ONLY | Attributes::NO_SUID | Attributes::NO_EXEC;
-    set_attributes(&devices, shown, parts.owners.map(|(namespace, _)| namespace))?;
-    attach(&devices, &dev)?;
+    set_attributes(devices, shown, parts.owners.map(|(namespace, _)| namespace))?;
+    attach(devices, &dev)?;
     let no_programs = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let group = (first.unwrap_or(0) + 5).to_string();
     let mut options = vec![("ptmxmode", "0666"), ("mode", "0620")];
@@ -225,9 +252,8 @@ pub(super) fn assemble(template: &Template, parts: &Parts<'_>) -> io::Result<()>
         options.push(("gid", &group));
     }
     let terminals = file_system("devpts", &options, no_programs)?;
-    attach(&terminals, &below(&devices, "pts")?)?;
-    let memory = file_system("tmpfs", &[("mode", "1777"), SHARED_MEMORY.split_once('=').unwrap_or_default()], kinds)?;
-    attach(&memory, &below(&devices, "shm")?)?;
+    attach(&terminals, &below(devices, "pts")?)?;
+    attach(memory, &below(devices, "shm")?)?;
     pivot_into(ROOT)
 }
 
@@ -237,22 +263,24 @@ pub(super) fn assemble_open(tree: &OwnedFd, devices: &OwnedFd) -> io::Result<()>
     let root = openat(CWD, ROOT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let proc = mount_point(&root, "proc", None)?;
     let dev = mount_point(&root, "dev", None)?;
-    let kinds =
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    attach(&file_system("proc", &[], kinds)?, &proc)?;
+    attach(&file_system("proc", &[], PLAIN_FILES)?, &proc)?;
     attach(devices, &dev)?;
     pivot_into(ROOT)
 }
 
-/// Covers what `/proc` tells about the machine and makes its switches read-only. Nobody is there to see it yet.
-fn hide(template: &Template, processes: &OwnedFd, is_root_on_disk: bool) -> io::Result<()> {
+/// Covers what `/proc` tells about the machine. Nobody is there to see it yet.
+fn cover(template: &Template, processes: &OwnedFd, wanted: impl Fn(&Hidden) -> bool) -> io::Result<()> {
     // From inside, so that every cover is one system call.
     fchdir(processes)?;
-    for hidden in template.hidden.iter().filter(|hidden| is_root_on_disk || !hidden.for_root) {
+    for hidden in template.hidden.iter().filter(|hidden| wanted(hidden)) {
         let cover = if hidden.is_directory { EMPTY } else { COVER };
         mount_bind(format!("/{cover}"), hidden.name.as_os_str())?;
     }
-    chdir("/")?;
+    Ok(chdir("/")?)
+}
+
+/// Makes the switches of the kernel read-only.
+fn protect_switches(processes: &OwnedFd) -> io::Result<()> {
     let switches = openat(processes, "sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let shown = clone(processes.as_fd(), "sys")?;
     set_attributes(

@@ -19,14 +19,15 @@ use sandbar_core::{Capability, Error, ErrorCode, NetworkAccess, OwnerMap, Resour
 
 use super::{
     landlock,
-    launch::{Launch, launch},
+    launch::{Launch, furnish, launch},
     owners::OwnerPool,
+    prepared_boxes::{PreparedBox, PreparedBoxes},
     spawner::Spawner,
 };
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
     boxed::{BoxSandbox, CommandStreams, Walls},
-    cgroup::{HostGroups, SessionLease},
+    cgroup::HostGroups,
     environment::text,
     protocol::{InitMode, RootPlace, UserPlace},
 };
@@ -38,6 +39,8 @@ pub struct NativeRuntime {
     groups: Option<Arc<HostGroups>>,
     /// `None` for an ordinary user, whose boxes have one owner.
     owners: Option<OwnerPool>,
+    /// Not for an ordinary user, whose boxes need their tree first.
+    prepared: Option<PreparedBoxes>,
     isolation: String,
     facts: RuntimeFacts,
 }
@@ -62,7 +65,9 @@ impl NativeRuntime {
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
         };
         let isolation = describe(ordinary, groups.as_ref().err());
-        let runtime = Self { spawner, groups: groups.ok().map(Arc::new), owners, isolation, facts };
+        let groups = groups.ok().map(Arc::new);
+        let prepared = (!ordinary).then(|| PreparedBoxes::new(Arc::clone(&spawner), groups.clone()));
+        let runtime = Self { spawner, groups, owners, prepared, isolation, facts };
         runtime.probe()?;
         tracing::info!(runtime = "native", isolation = runtime.isolation, "runtime opened");
         Ok(runtime)
@@ -78,38 +83,65 @@ impl NativeRuntime {
         })
     }
 
-    fn session_groups(&self, spec: &SandboxSpec<'_>, owner: u32) -> Result<Option<SessionLease>> {
-        let Some(groups) = &self.groups else { return Ok(None) };
-        let made = groups.session().and_then(|mut session| {
-            session.limit(spec.resources)?;
-            session.delegate(owner)?;
-            Ok(session)
-        });
-        made.map(Some).map_err(|error| Error::io(format!("make the cgroups of session `{}`", spec.session), error))
+    /// Has boxes made for sessions to come and returns once they wait, or cannot be made. Without it they are made after
+    /// the first session has come.
+    pub fn warm_up(&self) {
+        if let Some(prepared) = &self.prepared {
+            prepared.warm_up();
+        }
     }
 
     fn make(&self, spec: &SandboxSpec<'_>) -> Result<BoxSandbox> {
         let failed = |error: io::Error| Error::io(format!("make the sandbox of session `{}`", spec.session), error);
-        let (user, owners) = match (&self.owners, &spec.owners) {
-            (None, _) => (UserPlace::Caller, None),
-            (Some(_), Some(map)) => (UserPlace::Passed, Some(Arc::clone(map))),
-            (Some(pool), None) => (UserPlace::Passed, Some(pool.unchanged().map_err(failed)?)),
+        let owners = match (&self.owners, &spec.owners) {
+            (None, _) => None,
+            (Some(_), Some(map)) => Some(Arc::clone(map)),
+            (Some(pool), None) => Some(pool.unchanged().map_err(failed)?),
+        };
+        if let Some(prepared) = self.prepared.as_ref().and_then(PreparedBoxes::take) {
+            match self.make_from(spec, owners.clone(), Some(prepared)) {
+                Ok(sandbox) => return Ok(sandbox),
+                // It may have just died. A reason that holds for another one too is told by that.
+                Err(error) => tracing::debug!(error = error.chain(), "a prepared box could not be used"),
+            }
+        }
+        self.make_from(spec, owners, None)
+    }
+
+    /// Puts a box over a tree: a prepared one, or a new one.
+    fn make_from(
+        &self,
+        spec: &SandboxSpec<'_>,
+        owners: Option<Arc<OwnerMap>>,
+        prepared: Option<PreparedBox>,
+    ) -> Result<BoxSandbox> {
+        let failed = |error: io::Error| Error::io(format!("make the sandbox of session `{}`", spec.session), error);
+        let no_groups = |error: io::Error| Error::io(format!("make the cgroups of session `{}`", spec.session), error);
+        // In this order: a box ends when its sockets close, and its groups wait for its end.
+        let (mut groups, sockets) = match prepared {
+            Some(PreparedBox { sockets, groups }) => (groups, Some(sockets)),
+            None => (self.groups.as_ref().map(HostGroups::session).transpose().map_err(no_groups)?, None),
         };
         let first_owner = owners.as_ref().map_or(0, |map| map.first());
-        let groups = self.session_groups(spec, first_owner)?;
+        if let Some(groups) = &mut groups {
+            groups.limit(spec.resources).and_then(|()| groups.delegate(first_owner)).map_err(no_groups)?;
+        }
         let tree = if owners.is_some() { Some(detached(spec.root).map_err(failed)?) } else { None };
         let wanted = Launch {
             mode: InitMode::Walled,
             root: if tree.is_some() { RootPlace::Tree } else { RootPlace::Directory },
             root_handle: tree,
             path: CString::new(spec.root.as_os_str().as_bytes()).unwrap_or_default(),
-            user,
+            user: if owners.is_some() { UserPlace::Passed } else { UserPlace::Caller },
             owners: owners.as_ref().map(|map| map.as_fd()),
             first_owner,
             devices: None,
             hostname: text("session_id", host_name(spec.session))?,
         };
-        let link = launch(&self.spawner, spec.session, groups.as_deref(), wanted)?;
+        let link = match sockets {
+            Some(sockets) => furnish(sockets, spec.session, groups.as_deref(), wanted)?,
+            None => launch(&self.spawner, spec.session, groups.as_deref(), wanted)?,
+        };
         Ok(BoxSandbox::new(link, Walls::Namespaces, groups.map(Arc::new), CommandStreams::Passed, owners))
     }
 }
@@ -145,6 +177,9 @@ impl Runtime for NativeRuntime {
     }
 
     fn close(&self) -> Result<()> {
+        if let Some(prepared) = &self.prepared {
+            prepared.close();
+        }
         self.spawner.end();
         match &self.groups {
             Some(groups) => groups.end().map_err(|error| Error::io("remove the host's cgroups", error)),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    protocol::{BoxOrder, Connection, SpawnerAnswer, SpawnerRequest},
+    protocol::{Connection, SpawnerAnswer, SpawnerRequest},
     role,
 };
 
@@ -55,9 +55,9 @@ impl Spawner {
         })
     }
 
-    /// A box; over its own sockets it tells whether it stands.
-    pub(crate) fn make_box(&self, order: BoxOrder, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let body = SpawnerRequest::Box(order).encode();
+    /// Orders a box; over its own sockets it tells whether it stands.
+    pub(crate) fn order(&self, request: &SpawnerRequest, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let body = request.encode();
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         connection.as_ref().ok_or(io::ErrorKind::NotConnected)?.send(&body, descriptors)
     }

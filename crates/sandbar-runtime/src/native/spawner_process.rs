@@ -10,14 +10,11 @@ use std::{
 };
 
 use super::{
-    box_setup::{self, Handles},
+    box_setup::{self, OrderHandles, StartHandles},
     mounts::{self, Template},
     namespaces, seccomp,
 };
-use crate::{
-    init::InitSockets,
-    protocol::{BoxOrder, Connection, InitMode, RootPlace, SpawnerAnswer, SpawnerRequest, UserPlace},
-};
+use crate::protocol::{BoxOrder, Connection, InitMode, SpawnerAnswer, SpawnerRequest, StartOrder, UserPlace};
 
 /// Networks kept ready: making one takes as long as the rest of a box.
 const NETWORKS: usize = 4;
@@ -52,7 +49,8 @@ pub(crate) fn serve(socket: OwnedFd) -> io::Result<()> {
         let Some(body) = spawner.connection.wait()? else { return Ok(()) };
         match SpawnerRequest::decode(&body)? {
             SpawnerRequest::Owners { first } => spawner.make_owners(first)?,
-            SpawnerRequest::Box(order) => spawner.make_box(&order)?,
+            SpawnerRequest::Box(start, order) => spawner.make_box(start, &order)?,
+            SpawnerRequest::Prepare(start) => spawner.prepare_box(start)?,
         }
     }
 }
@@ -65,47 +63,43 @@ impl Spawner {
         }
     }
 
-    fn make_box(&mut self, order: &BoxOrder) -> io::Result<()> {
-        let mut handles = self.take_handles(order)?;
-        if order.mode == InitMode::Walled && order.user != UserPlace::Caller {
-            match self.networks.pop().map_or_else(|| namespaces::make_network(self.home.as_fd()), Ok) {
-                Ok(network) => handles.network = Some(network),
-                Err(error) => {
-                    box_setup::tell_broken(&handles.sockets, c"make a network namespace", &error);
-                    return Ok(());
-                }
-            }
-        }
-        match namespaces::fork(box_setup::fork_flags(order), handles.cgroup.as_ref().map(AsFd::as_fd)) {
-            Ok(Some(_)) => {}
-            Ok(None) => box_setup::run(order, self.template.as_ref(), handles),
-            Err(error) => box_setup::tell_broken(&handles.sockets, c"fork into new namespaces", &error),
+    fn make_box(&mut self, start: StartOrder, order: &BoxOrder) -> io::Result<()> {
+        let start = StartHandles::take(start, &mut self.connection)?;
+        let handles = OrderHandles::take(order, &mut self.connection)?;
+        let has_network = order.mode == InitMode::Walled && order.user != UserPlace::Caller;
+        if let Some(start) = self.fork(box_setup::fork_flags(order), has_network, start) {
+            box_setup::run(order, self.template.as_ref(), self.caller, start, handles);
         }
         Ok(())
     }
 
-    fn take_handles(&mut self, order: &BoxOrder) -> io::Result<Handles> {
-        let connection = &mut self.connection;
-        let mut next = |wanted: bool| if wanted { connection.descriptor().map(Some) } else { Ok(None) };
-        let mut socket = || next(true)?.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData));
-        let sockets = InitSockets { orders: socket()?, events: socket()? };
-        let root = next(order.root != RootPlace::Directory)?;
-        let owners = next(order.user == UserPlace::Passed)?;
-        let cgroup = next(order.group)?;
-        let own_room = next(order.room)?;
-        let attach = (0..order.attach).map(|_| next(true)).filter_map(Result::transpose).collect::<io::Result<_>>()?;
-        let devices = next(order.mode == InitMode::Open && order.root == RootPlace::Tree)?;
-        Ok(Handles {
-            sockets,
-            root,
-            owners,
-            cgroup,
-            room: own_room,
-            attach,
-            devices,
-            network: None,
-            caller: self.caller,
-        })
+    fn prepare_box(&mut self, start: StartOrder) -> io::Result<()> {
+        let start = StartHandles::take(start, &mut self.connection)?;
+        if let Some(start) = self.fork(namespaces::WALLED, true, start) {
+            box_setup::run_ahead(self.template.as_ref(), start);
+        }
+        Ok(())
+    }
+
+    /// Returns what it was given in the forked box, which must not return to the spawner's loop.
+    fn fork(&mut self, flags: u64, has_network: bool, mut start: StartHandles) -> Option<StartHandles> {
+        if has_network {
+            match self.networks.pop().map_or_else(|| namespaces::make_network(self.home.as_fd()), Ok) {
+                Ok(network) => start.network = Some(network),
+                Err(error) => {
+                    box_setup::tell_broken(&start.sockets, c"make a network namespace", &error);
+                    return None;
+                }
+            }
+        }
+        match namespaces::fork(flags, start.cgroup.as_ref().map(AsFd::as_fd)) {
+            Ok(Some(_)) => None,
+            Ok(None) => Some(start),
+            Err(error) => {
+                box_setup::tell_broken(&start.sockets, c"fork into new namespaces", &error);
+                None
+            }
+        }
     }
 
     /// While nobody waits.

@@ -146,6 +146,11 @@ impl Connection {
     pub(crate) fn descriptor(&mut self) -> io::Result<OwnedFd> {
         self.incoming.descriptor()
     }
+
+    /// For one who goes on listening another way, with what has arrived already.
+    pub(crate) fn into_parts(self) -> (OwnedFd, Incoming) {
+        (self.socket, self.incoming)
+    }
 }
 
 impl AsFd for Connection {

@@ -92,7 +92,7 @@ pub(crate) enum GroupPlace {
 /// Init to the host.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The box stands; commands may come.
+    /// The box stands; commands may come. One that was made ahead says it also when its order may come.
     Ready,
     /// The box could not be set up.
     Broken {
@@ -142,20 +142,30 @@ pub(crate) enum Stage {
 pub(crate) enum SpawnerRequest {
     /// A user namespace that maps owners `0..65536` to those from `first`.
     Owners { first: u32 },
-    /// Has no answer: init tells whether the box stands, and when there is no init, the spawner tells in its place.
-    Box(BoxOrder),
+    /// A box for a session. Has no answer: init tells whether the box stands, and when there is no init, the spawner tells
+    /// in its place. Descriptors come along: those of the start, then those of the order.
+    Box(StartOrder, BoxOrder),
+    /// A walled box for a session to come. It tells when it has done what it can, and waits for its order, which comes
+    /// over its own socket.
+    Prepare(StartOrder),
 }
 
-/// A box to make. Descriptors come along in this order: init's two sockets, for orders and for the rest; the root, unless it is a path; the user namespace,
-/// if one is passed; the session's cgroup and the `cgroup.procs` of init's own below it, if any; `attach` times
-/// `cgroup.procs`; the devices, a detached mount, for a tree without
-/// walls.
+/// How a box begins. Descriptors come along in this order: init's two sockets, for orders and for the rest; the session's
+/// cgroup, if any; `attach` times `cgroup.procs`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StartOrder {
+    pub(crate) group: bool,
+    pub(crate) attach: u8,
+}
+
+/// What a box is to become. Descriptors come along in this order: the root, unless it is a path; the user namespace, if
+/// one is passed; the `cgroup.procs` of init's own group below the session's, if any; `attach` times `cgroup.procs`; the
+/// devices, a detached mount, for a tree without walls.
 #[derive(Debug)]
 pub(crate) struct BoxOrder {
     pub(crate) mode: InitMode,
     pub(crate) root: RootPlace,
     pub(crate) user: UserPlace,
-    pub(crate) group: bool,
     pub(crate) room: bool,
     pub(crate) attach: u8,
     pub(crate) hostname: CString,
@@ -460,9 +470,14 @@ impl SpawnerRequest {
                 writer.byte(0);
                 writer.number((*first).into());
             }
-            Self::Box(order) => {
+            Self::Box(start, order) => {
                 writer.byte(1);
+                start.write(&mut writer);
                 order.write(&mut writer);
+            }
+            Self::Prepare(start) => {
+                writer.byte(2);
+                start.write(&mut writer);
             }
         }
         writer.finish()
@@ -472,13 +487,36 @@ impl SpawnerRequest {
         let mut reader = Reader::new(body);
         Ok(match reader.byte()? {
             0 => Self::Owners { first: u32::try_from(reader.number()?).map_err(|_| garbled())? },
-            1 => Self::Box(BoxOrder::read(&mut reader)?),
+            1 => Self::Box(StartOrder::read(&mut reader)?, BoxOrder::read(&mut reader)?),
+            2 => Self::Prepare(StartOrder::read(&mut reader)?),
             _ => return Err(garbled()),
         })
     }
 }
 
+impl StartOrder {
+    fn write(self, writer: &mut Writer) {
+        writer.byte(u8::from(self.group));
+        writer.byte(self.attach);
+    }
+
+    fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
+        Ok(Self { group: reader.byte()? != 0, attach: reader.byte()? })
+    }
+}
+
 impl BoxOrder {
+    /// For a box that was prepared.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        self.write(&mut writer);
+        writer.finish()
+    }
+
+    pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
+        Self::read(&mut Reader::new(body))
+    }
+
     fn write(&self, writer: &mut Writer) {
         writer.byte(match self.mode {
             InitMode::Walled => 0,
@@ -495,7 +533,6 @@ impl BoxOrder {
             UserPlace::Passed => 1,
             UserPlace::Caller => 2,
         });
-        writer.byte(u8::from(self.group));
         writer.byte(u8::from(self.room));
         writer.byte(self.attach);
         writer.text(&self.hostname);
@@ -523,7 +560,6 @@ impl BoxOrder {
                 2 => UserPlace::Caller,
                 _ => return Err(garbled()),
             },
-            group: reader.byte()? != 0,
             room: reader.byte()? != 0,
             attach: reader.byte()?,
             hostname: reader.text()?,

@@ -10,6 +10,6 @@ mod wire;
 pub(crate) use connection::{Connection, Incoming, send_frame};
 pub(crate) use message::{
     BoxOrder, Ended, Event, ExecAnswer, ExecOrder, GroupPlace, InitMode, Order, PrepareOrder, Request, RootPlace,
-    SpawnerAnswer, SpawnerRequest, Stage, Streams, UserPlace,
+    SpawnerAnswer, SpawnerRequest, Stage, StartOrder, Streams, UserPlace,
 };
 pub(crate) use wire::{Reader, Writer};

@@ -14,6 +14,7 @@ mod freeze;
 mod lifetime;
 mod limits;
 mod ordinary_user;
+mod prepared;
 mod streams;
 mod terminal;
 mod test_box;

@@ -28,6 +28,16 @@ pub(crate) fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
     }
 }
 
+/// One with prepared boxes, where there are such: the first boxes are these, later ones may be either.
+fn open_warm_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
+    if kind != RuntimeKind::Native {
+        return open_runtime(kind, name);
+    }
+    let runtime = NativeRuntime::open(name).unwrap();
+    runtime.warm_up();
+    Arc::new(runtime)
+}
+
 /// The name of a host nobody else uses.
 pub(crate) fn fresh_name() -> String {
     format!("sandbar-test-{}", SessionId::random())
@@ -73,7 +83,7 @@ impl World {
         let trees = Trees::new(name);
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         tokio.block_on(async {
-            let runtime = open_runtime(kind, name);
+            let runtime = open_warm_runtime(kind, name);
             let first = open_box(&*runtime, &trees, "one", limits, Owners::AsTheRuntimeWishes);
             let world = World { first, runtime, name: name.to_owned(), trees };
             tokio::time::timeout(PATIENCE, test(&world)).await.unwrap_or_else(|_| panic!("the test hangs"));
@@ -131,7 +141,13 @@ impl World {
     }
 }
 
-fn open_box(runtime: &dyn Runtime, trees: &Trees, session: &str, limits: &Resources, owners: Owners) -> TestBox {
+pub(crate) fn open_box(
+    runtime: &dyn Runtime,
+    trees: &Trees,
+    session: &str,
+    limits: &Resources,
+    owners: Owners,
+) -> TestBox {
     let session = SessionId::new(session).unwrap();
     let owners = if owners == Owners::AsTheRuntimeWishes { runtime.owners().unwrap() } else { None };
     let tree = trees.plant(owners.as_deref());

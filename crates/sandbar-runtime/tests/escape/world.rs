@@ -21,7 +21,12 @@ use crate::ended::Ended;
 fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
     match kind {
         RuntimeKind::None => Arc::new(NoneRuntime::open(name).unwrap()),
-        RuntimeKind::Native => Arc::new(NativeRuntime::open(name).unwrap()),
+        RuntimeKind::Native => {
+            let runtime = NativeRuntime::open(name).unwrap();
+            // The attempt is made in a box that was made ahead. Others go the same way without the wait.
+            runtime.warm_up();
+            Arc::new(runtime)
+        }
         RuntimeKind::Gvisor => {
             // None in store: every attempt has one box.
             let settings =
