@@ -112,23 +112,32 @@ pub(crate) fn nothing_goes_on_running_when_the_host_is_killed(kind: RuntimeKind)
         return World::run_named(kind, &name, &Resources::default(), async |world| {
             world.finish(shell("setsid -f sleep 4747.2; nohup sleep 4747.3 >/dev/null 2>&1 &")).await;
             let other = world.open_box("two", &Resources::default());
+            let frozen = world.open_box("three", &Resources::default());
             let _running = [
+                frozen.start(ExecSpec::new(["sleep", "4747.7"])).await.unwrap(),
                 world.start(shell("trap '' TERM HUP; sleep 4747.4; sleep 4747.5")).await.unwrap(),
                 other.start(ExecSpec::new(["sleep", "4747.6"])).await.unwrap(),
             ];
+            // Elsewhere the next host ends what was frozen.
+            if kind == RuntimeKind::Native {
+                frozen.freeze().await;
+            }
+            let _last = world.start(ExecSpec::new(["sleep", "4747.8"])).await.unwrap();
             tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0])).await.unwrap().unwrap();
         });
     }
     let mut host = HostProcess::start(kind, "nothing_goes_on_running_when_the_host_is_killed");
     let seen = |host: &HostProcess| match kind {
-        // Another kernel's processes: both boxes stand, and have had time to begin when this one is last.
-        RuntimeKind::Gvisor => !processes_in(&format!("/{}/box-2/", host.name)).is_empty(),
-        RuntimeKind::Native | RuntimeKind::None => ["4747.2", "4747.3", "4747.4", "4747.6"].iter().all(|number| {
-            let sleeper = format!("sleep\0{number}");
-            host.processes().iter().any(|pid| {
-                std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(&sleeper))
+        // Another kernel's processes: all boxes stand, and have had time to begin when this one is last.
+        RuntimeKind::Gvisor => !processes_in(&format!("/{}/box-3/", host.name)).is_empty(),
+        RuntimeKind::Native | RuntimeKind::None => {
+            ["4747.2", "4747.3", "4747.4", "4747.6", "4747.7", "4747.8"].iter().all(|number| {
+                let sleeper = format!("sleep\0{number}");
+                host.processes().iter().any(|pid| {
+                    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(&sleeper))
+                })
             })
-        }),
+        }
     };
     let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     tokio.block_on(async {
