@@ -64,7 +64,7 @@ impl Footprint {
 ///
 /// Network namespaces need no look of their own: one lives as long as a process in it.
 pub(super) struct Remains {
-    pub(super) processes: Processes,
+    processes: Processes,
     pub(super) ports: BTreeSet<ListeningSocket>,
 }
 
@@ -72,6 +72,13 @@ impl Remains {
     /// Looks for what runs while there is no host.
     pub(super) fn of(world: &World, ports: BTreeSet<ListeningSocket>) -> Self {
         Self { processes: processes(world), ports }
+    }
+
+    /// How many processes are frozen, as far as the kernel tells; for the report only.
+    pub(super) fn frozen(&self) -> usize {
+        let waits_for = |place: &Path| fs::read_to_string(place.join("wchan")).unwrap_or_default();
+        let is_frozen = |place: &Path| ["refrigerator", "freezer"].iter().any(|sign| waits_for(place).contains(sign));
+        self.processes.keys().filter(|(place, _)| is_frozen(place)).count()
     }
 
     /// Nothing of it outlives the start of the next host.

@@ -60,15 +60,15 @@ pub(crate) fn chaos(backend: Backend, runtime: RuntimeKind, rounds: usize) {
         let mut server = world.start();
         let usual = Footprint::of(&world, &server);
         fill(&world, &server, &slots, seed).await;
-        let (mut open, mut outlived, mut opened) = (0, 0, 0);
+        let (mut open, mut frozen, mut opened) = (0, 0, 0);
         for round in 0..rounds {
             let delay = Duration::from_millis(dice.below(LATEST_KILL[round % LATEST_KILL.len()]).try_into().unwrap());
             under_load(&world, server, &slots, seed, round, delay).await;
             let remains = Remains::of(&world, take_ports(&slots).await);
+            (frozen, opened) = (frozen + remains.frozen(), opened + remains.ports.len());
             server = world.start();
             remains.assert_gone(&world);
             usual.wait_for(&world, &server);
-            (outlived, opened) = (outlived + remains.processes.len(), opened + remains.ports.len());
             let client = world.client(&server).await;
             open += settle(&client, &slots).await;
             check(&world, &client, &slots, false).await;
@@ -80,8 +80,8 @@ pub(crate) fn chaos(backend: Backend, runtime: RuntimeKind, rounds: usize) {
                 check(&world, &client, &slots, true).await;
                 let (kills, acknowledged) = (round + 1, acknowledged(&slots).await);
                 report(&format!(
-                    "{kills} kills, {acknowledged} acknowledged, {open} cut off, {outlived} processes found after a \
-                     kill, {opened} ports closed"
+                    "{kills} kills, {acknowledged} acknowledged, {open} cut off, {frozen} frozen processes ended, \
+                     {opened} ports closed"
                 ));
             }
         }
