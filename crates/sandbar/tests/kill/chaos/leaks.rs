@@ -74,10 +74,12 @@ impl Remains {
         Self { processes: processes(world), ports }
     }
 
-    /// How many processes are frozen, as far as the kernel tells; for the report only.
+    /// How many processes are frozen, as far as can be told from what they wait for (the two versions of cgroups have two
+    /// places); for the report only.
     pub(super) fn frozen(&self) -> usize {
         let waits_for = |place: &Path| fs::read_to_string(place.join("wchan")).unwrap_or_default();
-        let is_frozen = |place: &Path| ["refrigerator", "freezer"].iter().any(|sign| waits_for(place).contains(sign));
+        let is_frozen =
+            |place: &Path| ["refrigerator", "get_signal"].iter().any(|sign| waits_for(place).contains(sign));
         self.processes.keys().filter(|(place, _)| is_frozen(place)).count()
     }
 

@@ -20,7 +20,7 @@ use std::{
 };
 
 use sandbar_client::Client;
-use sandbar_core::{Capability, RuntimeKind, SessionId};
+use sandbar_core::{Capability, RuntimeKind, SessionId, SessionState};
 use sandbar_testing::{Backend, TestServer};
 use tokio::{
     sync::{Mutex, MutexGuard},
@@ -42,6 +42,8 @@ const CLIENTS: usize = 20;
 const LATEST_KILL: [usize; 2] = [150, 600];
 /// Every so many rounds everything is looked at, and not only what was used.
 const THOROUGH: usize = 10;
+/// Sessions that are hibernated before the load begins: under load few get that far.
+const PUT_AWAY: usize = 4;
 /// How long an answer of a host that was killed may still be on its way.
 const LAST_ANSWERS: Duration = Duration::from_millis(200);
 
@@ -63,6 +65,7 @@ pub(crate) fn chaos(backend: Backend, runtime: RuntimeKind, rounds: usize) {
         let (mut open, mut frozen, mut opened) = (0, 0, 0);
         for round in 0..rounds {
             let delay = Duration::from_millis(dice.below(LATEST_KILL[round % LATEST_KILL.len()]).try_into().unwrap());
+            put_away(&world.client(&server).await, &slots, &mut dice).await;
             under_load(&world, server, &slots, seed, round, delay).await;
             let remains = Remains::of(&world, take_ports(&slots).await);
             (frozen, opened) = (frozen + remains.frozen(), opened + remains.ports.len());
@@ -123,6 +126,19 @@ async fn fill(world: &World, server: &TestServer, slots: &Slots, seed: u64) {
         let verb = Verb::choose(&mut Dice::new(seed, 0), &mut slot, who);
         verb.perform(&client, &mut slot.ports).await.unwrap();
         verb.note(&mut slot);
+    }
+}
+
+/// Hibernates some sessions while nothing else happens.
+async fn put_away(client: &Client, slots: &Slots, dice: &mut Dice) {
+    for _ in 0..PUT_AWAY {
+        let mut slot = dice.pick(slots).lock().await;
+        let here = slot.sessions.iter().find(|(_, expected)| expected.state != SessionState::Hibernated);
+        if let Some(verb) = here.map(|(id, _)| Verb::Hibernate { id: id.clone() }) {
+            verb.perform(client, &mut slot.ports).await.unwrap();
+            verb.note(&mut slot);
+            slot.acknowledged += 1;
+        }
     }
 }
 
