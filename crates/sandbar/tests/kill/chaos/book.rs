@@ -57,6 +57,9 @@ impl Expected {
     }
 }
 
+/// Sessions of all clients.
+pub(super) type Book<'a> = BTreeMap<&'a SessionId, &'a Expected>;
+
 /// What one client works on: a session, and the forks it made of it. Nobody else touches them.
 #[derive(Debug, Default)]
 pub(super) struct Slot {

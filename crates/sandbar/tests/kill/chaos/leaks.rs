@@ -7,18 +7,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sandbar_core::{SessionId, SessionState};
+use sandbar_core::SessionState;
 use sandbar_sqlite::Database;
 use sandbar_testing::{TestServer, eventually};
 
 use super::{
-    book::Expected,
+    book::Book,
+    packs::wait_for_packs,
     ports::{ListeningSocket, assert_closed},
 };
 use crate::world::World;
-
-/// Sessions in the book.
-pub(super) type Book<'a> = BTreeMap<&'a SessionId, &'a Expected>;
 
 /// How long what is dying may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -152,31 +150,6 @@ fn processes(world: &World) -> Processes {
 fn began(stat: &str) -> String {
     let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     after_name.split(' ').nth(19).unwrap_or_default().to_owned()
-}
-
-/// Packs there are, whole or not, by the session they are of.
-fn packs(world: &World) -> Vec<String> {
-    let entries = fs::read_dir(world.data_dir().join("packs")).into_iter().flatten();
-    let mut of = entries
-        .map(|entry| entry.unwrap().file_name().to_string_lossy().rsplit_once('.').unwrap().0.to_owned())
-        .collect::<Vec<_>>();
-    of.sort();
-    of
-}
-
-/// Each hibernated session has one pack, and nobody else has any. The janitor deletes what a kill has left.
-pub(super) fn wait_for_packs(world: &World, sessions: &Book<'_>) {
-    let away = sessions.iter().filter(|(_, expected)| expected.state == SessionState::Hibernated);
-    let away: Vec<String> = away.map(|(id, _)| id.to_string()).collect();
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let found = packs(world);
-        if found == away {
-            return;
-        }
-        assert!(Instant::now() < deadline, "packs of {found:?}, and hibernated are {away:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// After a host has stopped: only data is left, and it is the data of the sessions in the book.

@@ -6,6 +6,8 @@
 mod book;
 mod dice;
 mod leaks;
+mod moment;
+mod packs;
 mod ports;
 mod steps;
 mod verb;
@@ -28,18 +30,17 @@ use tokio::{
 };
 
 use self::{
-    book::{Slot, observed},
+    book::{Book, Slot, observed},
     dice::{Dice, seed},
-    leaks::{Book, Footprint, Remains, assert_only_data_is_left, wait_for_packs},
+    leaks::{Footprint, Remains, assert_only_data_is_left},
+    moment::Moment,
+    packs::wait_for_packs,
     verb::Verb,
 };
 use crate::world::World;
 
 /// Clients that work at once, each on sessions of its own.
 const CLIENTS: usize = 20;
-/// The latest a kill comes after the load has begun, in milliseconds: in the middle of the first thing everybody does, or
-/// when they have done some. The rounds take turns.
-const LATEST_KILL: [usize; 2] = [150, 600];
 /// Every so many rounds everything is looked at, and not only what was used.
 const THOROUGH: usize = 10;
 /// Sessions that are hibernated before the load begins: under load few get that far.
@@ -64,9 +65,9 @@ pub(crate) fn chaos(backend: Backend, runtime: RuntimeKind, rounds: usize) {
         fill(&world, &server, &slots, seed).await;
         let (mut open, mut frozen, mut opened) = (0, 0, 0);
         for round in 0..rounds {
-            let delay = Duration::from_millis(dice.below(LATEST_KILL[round % LATEST_KILL.len()]).try_into().unwrap());
             put_away(&world.client(&server).await, &slots, &mut dice).await;
-            under_load(&world, server, &slots, seed, round, delay).await;
+            let moment = Moment::choose(&mut dice, round);
+            under_load(&world, server, &slots, seed, round, moment).await;
             let remains = Remains::of(&world, take_ports(&slots).await);
             (frozen, opened) = (frozen + remains.frozen(), opened + remains.ports.len());
             server = world.start();
@@ -143,7 +144,7 @@ async fn put_away(client: &Client, slots: &Slots, dice: &mut Dice) {
 }
 
 /// Lets all clients work until the host is killed.
-async fn under_load(world: &World, server: TestServer, slots: &Slots, seed: u64, round: usize, delay: Duration) {
+async fn under_load(world: &World, server: TestServer, slots: &Slots, seed: u64, round: usize, moment: Moment) {
     let killed = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
     for (who, slot) in slots.iter().enumerate() {
@@ -151,7 +152,7 @@ async fn under_load(world: &World, server: TestServer, slots: &Slots, seed: u64,
         let dice = Dice::new(seed, (round * CLIENTS + who + 1).try_into().unwrap());
         clients.spawn(work(client, Arc::clone(slot), dice, who, Arc::clone(&killed)));
     }
-    tokio::time::sleep(delay).await;
+    moment.come(world).await;
     killed.store(true, Ordering::SeqCst);
     tokio::task::spawn_blocking(move || server.stop_with(rustix::process::Signal::KILL)).await.unwrap();
     // Answers that were sent before the kill still count; whoever waits longer waits for nothing.
