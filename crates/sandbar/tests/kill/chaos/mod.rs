@@ -22,7 +22,7 @@ use std::{
 };
 
 use sandbar_client::Client;
-use sandbar_core::{Capability, RuntimeKind, SessionId, SessionState};
+use sandbar_core::{Capability, RuntimeKind, SessionId};
 use sandbar_testing::{Backend, TestServer};
 use tokio::{
     sync::{Mutex, MutexGuard},
@@ -134,8 +134,7 @@ async fn fill(world: &World, server: &TestServer, slots: &Slots, seed: u64) {
 async fn put_away(client: &Client, slots: &Slots, dice: &mut Dice) {
     for _ in 0..PUT_AWAY {
         let mut slot = dice.pick(slots).lock().await;
-        let here = slot.sessions.iter().find(|(_, expected)| expected.state != SessionState::Hibernated);
-        if let Some(verb) = here.map(|(id, _)| Verb::Hibernate { id: id.clone() }) {
+        if let Some(verb) = Verb::hibernate_one(&slot) {
             verb.perform(client, &mut slot.ports).await.unwrap();
             verb.note(&mut slot);
             slot.acknowledged += 1;
@@ -150,7 +149,7 @@ async fn under_load(world: &World, server: TestServer, slots: &Slots, seed: u64,
     for (who, slot) in slots.iter().enumerate() {
         let client = world.client(&server).await;
         let dice = Dice::new(seed, (round * CLIENTS + who + 1).try_into().unwrap());
-        clients.spawn(work(client, Arc::clone(slot), dice, who, Arc::clone(&killed)));
+        clients.spawn(work(client, Arc::clone(slot), dice, who, moment.is_after_pack(), Arc::clone(&killed)));
     }
     moment.come(world).await;
     killed.store(true, Ordering::SeqCst);
@@ -166,11 +165,19 @@ async fn under_load(world: &World, server: TestServer, slots: &Slots, seed: u64,
     }
 }
 
-/// One client: one thing after the other, until the host does not answer.
-async fn work(client: Client, slot: Arc<Mutex<Slot>>, mut dice: Dice, who: usize, killed: Arc<AtomicBool>) {
+/// One client: one thing after the other, until the host does not answer. It may begin with putting a session away.
+async fn work(
+    client: Client,
+    slot: Arc<Mutex<Slot>>,
+    mut dice: Dice,
+    who: usize,
+    hibernates: bool,
+    killed: Arc<AtomicBool>,
+) {
     let mut slot = slot.lock().await;
+    let mut first = if hibernates { Verb::hibernate_one(&slot) } else { None };
     loop {
-        let verb = Verb::choose(&mut dice, &mut slot, who);
+        let verb = first.take().unwrap_or_else(|| Verb::choose(&mut dice, &mut slot, who));
         slot.pending = Some(verb.clone());
         match verb.perform(&client, &mut slot.ports).await {
             Ok(()) => {

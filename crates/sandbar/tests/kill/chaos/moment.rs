@@ -8,8 +8,8 @@ use crate::world::World;
 /// The latest a kill comes after the load has begun, in milliseconds: in the middle of the first thing everybody does, or
 /// when they have done some. The rounds take turns, and every third kill comes when a session has just been packed.
 const LATEST_KILL: [usize; 2] = [150, 600];
-/// The latest a kill comes after a session was packed, in milliseconds: while the pack becomes the session.
-const LATEST_AFTER_PACK: usize = 15;
+/// The latest a kill comes after the first of many sessions was packed, in milliseconds: while packs become sessions.
+const LATEST_AFTER_PACK: usize = 100;
 /// How long a kill waits for a session to be packed.
 const WAIT_FOR_PACK: Duration = Duration::from_millis(1500);
 
@@ -26,6 +26,11 @@ impl Moment {
             Some(latest) => Self::After(up_to(*latest)),
             None => Self::AfterPack(up_to(LATEST_AFTER_PACK)),
         }
+    }
+
+    /// Whether it comes when a session has just been packed; everybody packs one then.
+    pub(super) fn is_after_pack(&self) -> bool {
+        matches!(self, Self::AfterPack(_))
     }
 
     /// Waits for it.

@@ -150,6 +150,12 @@ impl Verb {
         }
     }
 
+    /// Puts a session of this client away, if one is here.
+    pub(super) fn hibernate_one(slot: &Slot) -> Option<Self> {
+        let here = slot.sessions.iter().find(|(_, expected)| expected.state != SessionState::Hibernated);
+        here.map(|(id, _)| Self::Hibernate { id: id.clone() })
+    }
+
     pub(super) fn id(&self) -> &SessionId {
         match self {
             Self::Create { id, .. }
