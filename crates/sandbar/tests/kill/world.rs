@@ -30,7 +30,9 @@ impl World {
             .argument("--runtime")
             .argument(runtime.as_str())
             .variable("SANDBAR_SESSIONS_ROOT_DIR", &storage.config.directory)
-            .variable("SANDBAR_POOL_IMAGE_LIMIT", "512M");
+            .variable("SANDBAR_POOL_IMAGE_LIMIT", "512M")
+            // The janitor takes part.
+            .variable("SANDBAR_HEALTH_CHECK_INTERVAL", "100ms");
         if let Some(zfs) = &storage.config.zfs {
             options = options.variable("SANDBAR_POOL_NAME", &zfs.pool);
         }

@@ -6,9 +6,12 @@ use std::{
 };
 
 use sandbar_client::Client;
-use sandbar_core::{ErrorCode, Labels, SessionFilter, SessionId, SessionInfo, SessionState};
+use sandbar_core::{ErrorCode, Labels, ProcessStatus, SessionFilter, SessionId, SessionInfo, SessionState};
 
-use super::verb::Verb;
+use super::{ports::ListeningSocket, steps::run, verb::Verb};
+
+/// Why a process has ended whose host was killed.
+const HOST_RESTARTED: &str = "host restarted";
 
 /// The files of a session that change.
 pub(super) const FILES: [&str; 2] = ["/workspace/f", "/workspace/log"];
@@ -17,8 +20,10 @@ pub(super) const FILES: [&str; 2] = ["/workspace/f", "/workspace/log"];
 pub(super) type Contents = [String; 2];
 
 /// A session as it must be.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Expected {
+    /// Active, paused or hibernated.
+    pub(super) state: SessionState,
     pub(super) labels: Labels,
     pub(super) contents: Contents,
     /// Names, with the contents they hold, oldest first.
@@ -26,7 +31,34 @@ pub(super) struct Expected {
     pub(super) turns: u64,
     /// Tool calls that were answered, and their answers.
     pub(super) answers: Vec<(String, String)>,
+    /// Names of processes, oldest first, with the reason of their end when they have ended.
+    pub(super) processes: Vec<(String, Option<String>)>,
 }
+
+impl Expected {
+    /// A session that was just made.
+    pub(super) fn new(labels: Labels, contents: Contents) -> Self {
+        Self {
+            state: SessionState::Active,
+            labels,
+            contents,
+            snapshots: Vec::new(),
+            turns: 0,
+            answers: Vec::new(),
+            processes: Vec::new(),
+        }
+    }
+
+    /// Whatever runs has ended.
+    pub(super) fn end_processes(&mut self, reason: &str) {
+        for (_, ended) in &mut self.processes {
+            ended.get_or_insert_with(|| reason.to_owned());
+        }
+    }
+}
+
+/// Sessions of all clients.
+pub(super) type Book<'a> = BTreeMap<&'a SessionId, &'a Expected>;
 
 /// What one client works on: a session, and the forks it made of it. Nobody else touches them.
 #[derive(Debug, Default)]
@@ -40,6 +72,10 @@ pub(super) struct Slot {
     pub(super) names: u64,
     /// How many verbs were acknowledged.
     pub(super) acknowledged: u64,
+    /// Ports the present host has opened for processes.
+    pub(super) ports: BTreeSet<ListeningSocket>,
+    /// Whether this host can pause sessions.
+    pub(super) can_pause: bool,
 }
 
 pub(super) async fn contents(client: &Client, id: &SessionId) -> Contents {
@@ -59,6 +95,24 @@ pub(super) async fn snapshot_names(client: &Client, id: &SessionId) -> Vec<Strin
     snapshots.into_iter().map(|snapshot| snapshot.name.to_string()).collect()
 }
 
+pub(super) async fn state(client: &Client, id: &SessionId) -> SessionState {
+    client.get_session(id).await.unwrap().state
+}
+
+/// The processes of a session as the book has them.
+async fn processes(client: &Client, id: &SessionId) -> Vec<(String, Option<String>)> {
+    let found = client.list_processes(id).await.unwrap().into_iter().map(|info| {
+        let ended = info.exit.filter(|_| info.status == ProcessStatus::Exited);
+        assert!(ended.is_none() || info.address.is_none(), "{id}: a process that has exited has an address");
+        (info.argv.last().unwrap().clone(), ended.map(|exit| exit.reason.unwrap_or_default()))
+    });
+    found.collect()
+}
+
+pub(super) async fn process_names(client: &Client, id: &SessionId) -> Vec<String> {
+    processes(client, id).await.into_iter().map(|(name, _)| name).collect()
+}
+
 /// Every session there is.
 pub(super) async fn observed(client: &Client) -> BTreeMap<SessionId, SessionInfo> {
     let sessions = client.all_sessions(&SessionFilter::default()).await.unwrap();
@@ -68,25 +122,61 @@ pub(super) async fn observed(client: &Client) -> BTreeMap<SessionId, SessionInfo
 impl Slot {
     /// Finds out whether what was under way happened. It did, or it did not: [`check`](Self::check) sees anything between.
     pub(super) async fn settle(&mut self, client: &Client) {
-        let Some(verb) = self.pending.take() else { return };
-        if verb.has_happened(client, self).await {
-            verb.note(self);
+        if let Some(verb) = self.pending.take() {
+            let has_happened = verb.has_happened(client, self).await;
+            self.settle_processes(client, &verb).await;
+            if has_happened {
+                verb.note(self);
+            }
+            verb.follow_up(client, self).await;
         }
-        verb.follow_up(client, self).await;
+        for expected in self.sessions.values_mut() {
+            expected.end_processes(HOST_RESTARTED);
+        }
+    }
+
+    /// Processes that were being ended when the host was killed were ended by it, or by its death.
+    async fn settle_processes(&mut self, client: &Client, verb: &Verb) {
+        let Some(reason) = verb.ends_processes() else { return };
+        let expected = self.sessions.get_mut(verb.id()).unwrap();
+        let found = processes(client, verb.id()).await;
+        for ((name, ended), (_, how)) in expected.processes.iter_mut().zip(found) {
+            if ended.is_none() {
+                let how = how.unwrap_or_else(|| panic!("{name} runs although its host was killed"));
+                assert!(how == reason || how == HOST_RESTARTED, "{name} has ended: {how}");
+                *ended = Some(how);
+            }
+        }
+    }
+
+    /// Brings a session back from wherever it is, and runs something in it.
+    pub(super) async fn bring_back(&mut self, client: &Client, id: &SessionId) {
+        let expected = self.sessions.get_mut(id).unwrap();
+        match expected.state {
+            SessionState::Paused => client.resume_session(id).await.map(drop).unwrap(),
+            SessionState::Hibernated => client.wake_session(id).await.map(drop).unwrap(),
+            _ => {}
+        }
+        expected.state = SessionState::Active;
+        run(client, id, "true").await.unwrap();
     }
 
     /// Compares the sessions of this slot with what the host says; those that were not used lately only when `all`.
     pub(super) async fn check(&mut self, client: &Client, observed: &BTreeMap<SessionId, SessionInfo>, all: bool) {
         for (id, expected) in &self.sessions {
             let info = observed.get(id).unwrap_or_else(|| panic!("{id} was acknowledged and is gone"));
-            assert_eq!(info.state, SessionState::Active, "{id}");
+            assert_eq!(info.state, expected.state, "state of {id}");
             assert_eq!(info.labels, expected.labels, "labels of {id}");
             assert_eq!(info.turn_count, expected.turns, "turns of {id}");
             assert_eq!(info.snapshot_count, expected.snapshots.len() as u64, "snapshots of {id}");
             if all || self.touched.contains(id) {
                 let names: Vec<&String> = expected.snapshots.iter().map(|(name, _)| name).collect();
                 assert_eq!(snapshot_names(client, id).await.iter().collect::<Vec<_>>(), names, "snapshots of {id}");
-                assert_eq!(contents(client, id).await, expected.contents, "contents of {id}");
+                assert_eq!(processes(client, id).await, expected.processes, "processes of {id}");
+                // The files of a hibernated session are looked at when it is brought back.
+                if expected.state != SessionState::Hibernated {
+                    assert_eq!(contents(client, id).await, expected.contents, "contents of {id}");
+                }
             }
         }
         self.touched.clear();

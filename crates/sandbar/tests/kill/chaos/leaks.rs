@@ -1,17 +1,21 @@
 //! What a host could leave behind, seen from outside.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use sandbar_core::SessionId;
+use sandbar_core::SessionState;
 use sandbar_sqlite::Database;
 use sandbar_testing::{TestServer, eventually};
 
-use super::book::Expected;
+use super::{
+    book::Book,
+    packs::wait_for_packs,
+    ports::{ListeningSocket, assert_closed},
+};
 use crate::world::World;
 
 /// How long what is dying may take.
@@ -53,6 +57,38 @@ impl Footprint {
     }
 }
 
+/// What a host that was killed has left running, and the ports it had opened. The box of a paused session is frozen, and
+/// may die no sooner than the next host ends it.
+///
+/// Network namespaces need no look of their own: one lives as long as a process in it.
+pub(super) struct Remains {
+    processes: Processes,
+    pub(super) ports: BTreeSet<ListeningSocket>,
+}
+
+impl Remains {
+    /// Looks for what runs while there is no host.
+    pub(super) fn of(world: &World, ports: BTreeSet<ListeningSocket>) -> Self {
+        Self { processes: processes(world), ports }
+    }
+
+    /// How many processes are frozen, as far as can be told from what they wait for (the two versions of cgroups have two
+    /// places); for the report only.
+    pub(super) fn frozen(&self) -> usize {
+        let waits_for = |place: &Path| fs::read_to_string(place.join("wchan")).unwrap_or_default();
+        let is_frozen =
+            |place: &Path| ["refrigerator", "get_signal"].iter().any(|sign| waits_for(place).contains(sign));
+        self.processes.keys().filter(|(place, _)| is_frozen(place)).count()
+    }
+
+    /// Nothing of it outlives the start of the next host.
+    pub(super) fn assert_gone(&self, world: &World) {
+        let is_gone = || processes(world).keys().all(|process| !self.processes.contains_key(process));
+        eventually("the next host has ended what ran", is_gone);
+        assert_closed(&self.ports);
+    }
+}
+
 /// Loop devices over files below `place`.
 fn loop_devices(place: &Path) -> usize {
     let devices = fs::read_dir("/sys/block").unwrap().filter_map(Result::ok);
@@ -83,38 +119,51 @@ fn groups(world: &World) -> usize {
     found
 }
 
+/// Command lines of processes. A process is told from a later one of the same number by when it began.
+type Processes = BTreeMap<(PathBuf, String), String>;
+
 /// Processes of the host and of everything that runs in its sessions: those in its cgroups, those that name its data
 /// directory, those whose tree is in its storage. They are all that could keep a namespace or a port.
-fn processes(world: &World) -> Vec<String> {
-    let (group, place) = (group_name(world), world.storage.scratch().to_string_lossy().into_owned());
-    let mut found = Vec::new();
+fn processes(world: &World) -> Processes {
+    let (group, data) = (group_name(world), world.storage.scratch().to_string_lossy().into_owned());
+    let mut found = Processes::new();
     for entry in fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
-        let path = entry.path();
-        let is_self = path.ends_with(std::process::id().to_string());
+        let place = entry.path();
+        let is_self = place.ends_with(std::process::id().to_string());
         if is_self || !entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        let file = |name: &str| fs::read(path.join(name)).map(|text| String::from_utf8_lossy(&text).into_owned());
-        let link = |name: &str| fs::read_link(path.join(name)).map(|link| link.to_string_lossy().into_owned());
+        let file = |name: &str| fs::read(place.join(name)).map(|text| String::from_utf8_lossy(&text).into_owned());
+        let link = |name: &str| fs::read_link(place.join(name)).map(|link| link.to_string_lossy().into_owned());
         let signs = [file("environ"), file("cmdline"), link("root"), link("cwd")];
-        let ours = signs.into_iter().flatten().any(|sign| sign.contains(&place))
+        let ours = signs.into_iter().flatten().any(|sign| sign.contains(&data))
             || file("cgroup").is_ok_and(|groups| groups.contains(&group));
         if ours {
-            found.push(format!("{} {}", path.display(), file("cmdline").unwrap_or_default()));
+            let (began, command) = (began(&file("stat").unwrap_or_default()), file("cmdline").unwrap_or_default());
+            found.insert((place, began), command);
         }
     }
     found
 }
 
+/// When a process began, out of its `stat`: the 22nd field. The second, its name, may hold blanks and ends with `)`.
+fn began(stat: &str) -> String {
+    let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    after_name.split(' ').nth(19).unwrap_or_default().to_owned()
+}
+
 /// After a host has stopped: only data is left, and it is the data of the sessions in the book.
-pub(super) fn assert_only_data_is_left(world: &World, sessions: &BTreeMap<&SessionId, &Expected>) {
+pub(super) fn assert_only_data_is_left(world: &World, sessions: &Book<'_>) {
     eventually("its processes are gone", || processes(world).is_empty());
     eventually("its cgroups are gone", || groups(world) == 0);
     eventually("its loop devices are gone", || loop_devices(world.storage.scratch()) == world.own_loop_devices());
     rows(world, sessions);
+    wait_for_packs(world, sessions);
     let storage = sandbar_storage::open(&world.storage.config).unwrap().storage;
-    assert_eq!(storage.volumes().unwrap().iter().collect::<Vec<_>>(), sessions.keys().copied().collect::<Vec<_>>());
-    for (id, expected) in sessions {
+    let mut here = sessions.clone();
+    here.retain(|_, expected| expected.state != SessionState::Hibernated);
+    assert_eq!(storage.volumes().unwrap().iter().collect::<Vec<_>>(), here.keys().copied().collect::<Vec<_>>());
+    for (id, expected) in here {
         let mut stored: Vec<String> =
             storage.snapshots(id).unwrap().into_iter().map(|snapshot| snapshot.name.to_string()).collect();
         let mut known: Vec<String> = expected.snapshots.iter().map(|(name, _)| name.clone()).collect();
@@ -126,7 +175,7 @@ pub(super) fn assert_only_data_is_left(world: &World, sessions: &BTreeMap<&Sessi
 }
 
 /// The state database holds rows of the sessions in the book, and of nothing else.
-fn rows(world: &World, sessions: &BTreeMap<&SessionId, &Expected>) {
+fn rows(world: &World, sessions: &Book<'_>) {
     let mut database = Database::open(&world.data_dir().join("state.db")).unwrap();
     let mut count = |sql| {
         let rows = database.query_optional(sql, &[], |row| row.integer(0)).unwrap().unwrap();
@@ -138,5 +187,8 @@ fn rows(world: &World, sessions: &BTreeMap<&SessionId, &Expected>) {
     assert_eq!(count("SELECT count(*) FROM snapshot"), snapshots, "snapshots");
     let strays = "SELECT count(*) FROM tool_call WHERE session NOT IN (SELECT id FROM session)";
     assert_eq!(count(strays), 0, "answers of tool calls of no session");
-    assert_eq!(count("SELECT count(*) FROM process"), 0, "processes");
+    let processes: usize = sessions.values().map(|expected| expected.processes.len()).sum();
+    assert_eq!(count("SELECT count(*) FROM process"), processes, "processes");
+    let packs = sessions.values().filter(|expected| expected.state == SessionState::Hibernated).count();
+    assert_eq!(count("SELECT count(*) FROM session WHERE pack IS NOT NULL"), packs, "sessions in a pack");
 }

@@ -6,10 +6,14 @@
 mod book;
 mod dice;
 mod leaks;
+mod moment;
+mod packs;
+mod ports;
+mod steps;
 mod verb;
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -18,25 +22,29 @@ use std::{
 };
 
 use sandbar_client::Client;
-use sandbar_core::{RuntimeKind, SessionId};
+use sandbar_core::{Capability, RuntimeKind, SessionId};
 use sandbar_testing::{Backend, TestServer};
-use tokio::{sync::Mutex, task::JoinSet};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    task::JoinSet,
+};
 
 use self::{
-    book::{Expected, Slot, observed},
+    book::{Book, Slot, observed},
     dice::{Dice, seed},
-    leaks::{Footprint, assert_only_data_is_left},
-    verb::{Verb, run},
+    leaks::{Footprint, Remains, assert_only_data_is_left},
+    moment::Moment,
+    packs::wait_for_packs,
+    verb::Verb,
 };
 use crate::world::World;
 
 /// Clients that work at once, each on sessions of its own.
 const CLIENTS: usize = 20;
-/// The latest a kill comes after the load has begun, in milliseconds: in the middle of the first thing everybody does, or
-/// when they have done some. The rounds take turns.
-const LATEST_KILL: [usize; 2] = [150, 600];
 /// Every so many rounds everything is looked at, and not only what was used.
 const THOROUGH: usize = 10;
+/// Sessions that are hibernated before the load begins: under load few get that far.
+const PUT_AWAY: usize = 4;
 /// How long an answer of a host that was killed may still be on its way.
 const LAST_ANSWERS: Duration = Duration::from_millis(200);
 
@@ -55,20 +63,30 @@ pub(crate) fn chaos(backend: Backend, runtime: RuntimeKind, rounds: usize) {
         let mut server = world.start();
         let usual = Footprint::of(&world, &server);
         fill(&world, &server, &slots, seed).await;
-        let mut open = 0;
+        let (mut open, mut frozen, mut opened) = (0, 0, 0);
         for round in 0..rounds {
-            let delay = Duration::from_millis(dice.below(LATEST_KILL[round % LATEST_KILL.len()]).try_into().unwrap());
-            under_load(&world, server, &slots, seed, round, delay).await;
+            put_away(&world.client(&server).await, &slots, &mut dice).await;
+            let moment = Moment::choose(&mut dice, round);
+            under_load(&world, server, &slots, seed, round, moment).await;
+            let remains = Remains::of(&world, take_ports(&slots).await);
+            (frozen, opened) = (frozen + remains.frozen(), opened + remains.ports.len());
             server = world.start();
+            remains.assert_gone(&world);
             usual.wait_for(&world, &server);
             let client = world.client(&server).await;
             open += settle(&client, &slots).await;
-            let all = round % THOROUGH == THOROUGH - 1 || round + 1 == rounds;
-            check(&client, &slots, all).await;
-            if all {
+            check(&world, &client, &slots, false).await;
+            if round % THOROUGH == THOROUGH - 1 || round + 1 == rounds {
                 drop(client);
                 server = look_without_a_host(&world, server, &slots).await;
-                report(&format!("{} kills, {} acknowledged, {open} cut off", round + 1, acknowledged(&slots).await));
+                let client = world.client(&server).await;
+                bring_back(&client, &slots).await;
+                check(&world, &client, &slots, true).await;
+                let (kills, acknowledged) = (round + 1, acknowledged(&slots).await);
+                report(&format!(
+                    "{kills} kills, {acknowledged} acknowledged, {open} cut off, {frozen} frozen processes ended, \
+                     {opened} ports closed"
+                ));
             }
         }
         finish(&world, server, &slots).await;
@@ -84,6 +102,15 @@ async fn acknowledged(slots: &Slots) -> u64 {
     sum
 }
 
+/// The ports that were opened since this was last asked.
+async fn take_ports(slots: &Slots) -> BTreeSet<ports::ListeningSocket> {
+    let mut all = BTreeSet::new();
+    for slot in slots {
+        all.append(&mut slot.lock().await.ports);
+    }
+    all
+}
+
 /// For whoever looks at the output of a test that passed, or failed.
 #[expect(clippy::print_stdout, reason = "the test's own output")]
 fn report(line: &str) {
@@ -93,24 +120,38 @@ fn report(line: &str) {
 /// Gives every client a session to begin with.
 async fn fill(world: &World, server: &TestServer, slots: &Slots, seed: u64) {
     let client = world.client(server).await;
+    let can_pause = client.capabilities().await.unwrap().pause == Capability::Yes;
     for (who, slot) in slots.iter().enumerate() {
         let mut slot = slot.lock().await;
+        slot.can_pause = can_pause;
         let verb = Verb::choose(&mut Dice::new(seed, 0), &mut slot, who);
-        verb.perform(&client).await.unwrap();
+        verb.perform(&client, &mut slot.ports).await.unwrap();
         verb.note(&mut slot);
     }
 }
 
+/// Hibernates some sessions while nothing else happens.
+async fn put_away(client: &Client, slots: &Slots, dice: &mut Dice) {
+    for _ in 0..PUT_AWAY {
+        let mut slot = dice.pick(slots).lock().await;
+        if let Some(verb) = Verb::hibernate_one(&slot) {
+            verb.perform(client, &mut slot.ports).await.unwrap();
+            verb.note(&mut slot);
+            slot.acknowledged += 1;
+        }
+    }
+}
+
 /// Lets all clients work until the host is killed.
-async fn under_load(world: &World, server: TestServer, slots: &Slots, seed: u64, round: usize, delay: Duration) {
+async fn under_load(world: &World, server: TestServer, slots: &Slots, seed: u64, round: usize, moment: Moment) {
     let killed = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
     for (who, slot) in slots.iter().enumerate() {
         let client = world.client(&server).await;
         let dice = Dice::new(seed, (round * CLIENTS + who + 1).try_into().unwrap());
-        clients.spawn(work(client, Arc::clone(slot), dice, who, Arc::clone(&killed)));
+        clients.spawn(work(client, Arc::clone(slot), dice, who, moment.is_after_pack(), Arc::clone(&killed)));
     }
-    tokio::time::sleep(delay).await;
+    moment.come(world).await;
     killed.store(true, Ordering::SeqCst);
     tokio::task::spawn_blocking(move || server.stop_with(rustix::process::Signal::KILL)).await.unwrap();
     // Answers that were sent before the kill still count; whoever waits longer waits for nothing.
@@ -124,13 +165,21 @@ async fn under_load(world: &World, server: TestServer, slots: &Slots, seed: u64,
     }
 }
 
-/// One client: one thing after the other, until the host does not answer.
-async fn work(client: Client, slot: Arc<Mutex<Slot>>, mut dice: Dice, who: usize, killed: Arc<AtomicBool>) {
+/// One client: one thing after the other, until the host does not answer. It may begin with putting a session away.
+async fn work(
+    client: Client,
+    slot: Arc<Mutex<Slot>>,
+    mut dice: Dice,
+    who: usize,
+    hibernates: bool,
+    killed: Arc<AtomicBool>,
+) {
     let mut slot = slot.lock().await;
+    let mut first = if hibernates { Verb::hibernate_one(&slot) } else { None };
     loop {
-        let verb = Verb::choose(&mut dice, &mut slot, who);
+        let verb = first.take().unwrap_or_else(|| Verb::choose(&mut dice, &mut slot, who));
         slot.pending = Some(verb.clone());
-        match verb.perform(&client).await {
+        match verb.perform(&client, &mut slot.ports).await {
             Ok(()) => {
                 slot.pending = None;
                 slot.acknowledged += 1;
@@ -155,40 +204,54 @@ async fn settle(client: &Client, slots: &Slots) -> usize {
         if let Some(verb) = cut_off {
             open += 1;
             if slot.sessions.contains_key(verb.id()) {
-                run(client, verb.id(), "true").await.unwrap();
+                slot.bring_back(client, verb.id()).await;
             }
         }
     }
     open
 }
 
-/// Everything acknowledged is there, and nothing else.
-async fn check(client: &Client, slots: &Slots, all: bool) {
-    let observed = observed(client).await;
-    let mut known = 0;
+/// Every session can be used, wherever it was.
+async fn bring_back(client: &Client, slots: &Slots) {
     for slot in slots {
         let mut slot = slot.lock().await;
-        slot.check(client, &observed, all).await;
-        known += slot.sessions.len();
-        if all {
-            for id in slot.sessions.keys() {
-                run(client, id, "true").await.unwrap();
-            }
+        let ids: Vec<SessionId> = slot.sessions.keys().cloned().collect();
+        for id in ids {
+            slot.bring_back(client, &id).await;
         }
     }
-    assert_eq!(observed.len(), known, "sessions came from nowhere: {:?}", observed.keys());
+}
+
+/// Everything acknowledged is there, and nothing else.
+async fn check(world: &World, client: &Client, slots: &Slots, all: bool) {
+    let observed = observed(client).await;
+    let mut books = locked(slots).await;
+    for slot in &mut books {
+        slot.check(client, &observed, all).await;
+    }
+    let book = whole(&books);
+    assert_eq!(observed.len(), book.len(), "sessions came from nowhere: {:?}", observed.keys());
+    wait_for_packs(world, &book);
+}
+
+async fn locked(slots: &Slots) -> Vec<MutexGuard<'_, Slot>> {
+    let mut books = Vec::new();
+    for slot in slots {
+        books.push(slot.lock().await);
+    }
+    books
+}
+
+/// The sessions of all clients.
+fn whole<'a>(books: &'a [MutexGuard<'_, Slot>]) -> Book<'a> {
+    books.iter().flat_map(|slot| &slot.sessions).collect()
 }
 
 /// Stops the host, looks at what it left, and starts it again.
 async fn look_without_a_host(world: &World, server: TestServer, slots: &Slots) -> TestServer {
     let stopped = tokio::task::spawn_blocking(move || server.stop_with(rustix::process::Signal::TERM)).await.unwrap();
     assert!(stopped.status.success(), "{}", stopped.said);
-    let mut books = Vec::new();
-    for slot in slots {
-        books.push(slot.lock().await);
-    }
-    let sessions: BTreeMap<&SessionId, &Expected> = books.iter().flat_map(|slot| &slot.sessions).collect();
-    assert_only_data_is_left(world, &sessions);
+    assert_only_data_is_left(world, &whole(&locked(slots).await));
     world.start()
 }
 

@@ -1,18 +1,18 @@
 //! What the load is made of. A verb is added here and nowhere else: how it is chosen, done, noted, and recognised after a
 //! kill.
 
-use std::{io::Cursor, path::Path};
+use std::collections::BTreeSet;
 
 use sandbar_client::Client;
 use sandbar_core::{
-    BaseName, ErrorCode, ExecEvent, ExecSpec, ForkRequest, Labels, LaterSnapshots, Quiesce, Resources, Result,
-    SessionId, SessionSpec, SnapshotName, ToolCallId, ToolRequest, WriteOptions,
+    BaseName, ForkRequest, Labels, LaterSnapshots, Quiesce, Result, SessionId, SessionSpec, SessionState, SnapshotName,
 };
-use serde_json::json;
 
 use super::{
-    book::{Contents, Expected, FILES, Slot, contents, snapshot_names},
+    book::{Contents, Expected, Slot, contents, process_names, snapshot_names, state},
     dice::Dice,
+    ports::ListeningSocket,
+    steps::{answer_of, assert_refused, is_there, launch, line_of, run, tool_request, write},
 };
 
 /// Sessions one client has at most; beyond this it destroys some.
@@ -23,17 +23,70 @@ const MOST_SNAPSHOTS: usize = 4;
 /// Something a client asks for, with everything needed to ask again.
 #[derive(Clone, Debug)]
 pub(super) enum Verb {
-    Create { id: SessionId, labels: Labels },
-    Destroy { id: SessionId },
-    Write { id: SessionId, content: String },
-    Exec { id: SessionId, content: String },
-    Snapshot { id: SessionId, name: SnapshotName },
-    Turn { id: SessionId },
-    DeleteSnapshot { id: SessionId, name: SnapshotName },
-    Rollback { id: SessionId, name: SnapshotName },
-    Fork { id: SessionId, from: Option<SnapshotName>, forks: Vec<SessionId> },
-    Tool { id: SessionId, call: String },
-    RepeatTool { id: SessionId, call: String, answer: String },
+    Create {
+        id: SessionId,
+        labels: Labels,
+    },
+    Destroy {
+        id: SessionId,
+    },
+    Write {
+        id: SessionId,
+        content: String,
+    },
+    Exec {
+        id: SessionId,
+        content: String,
+    },
+    Snapshot {
+        id: SessionId,
+        name: SnapshotName,
+    },
+    Turn {
+        id: SessionId,
+    },
+    DeleteSnapshot {
+        id: SessionId,
+        name: SnapshotName,
+    },
+    Rollback {
+        id: SessionId,
+        name: SnapshotName,
+    },
+    Fork {
+        id: SessionId,
+        from: Option<SnapshotName>,
+        forks: Vec<SessionId>,
+    },
+    Tool {
+        id: SessionId,
+        call: String,
+    },
+    RepeatTool {
+        id: SessionId,
+        call: String,
+        answer: String,
+    },
+    Launch {
+        id: SessionId,
+        name: String,
+    },
+    Pause {
+        id: SessionId,
+    },
+    Resume {
+        id: SessionId,
+    },
+    Hibernate {
+        id: SessionId,
+    },
+    Wake {
+        id: SessionId,
+    },
+    /// Something that a session which is not active refuses, and that changes nothing.
+    Refused {
+        id: SessionId,
+    },
 }
 
 impl Verb {
@@ -51,12 +104,29 @@ impl Verb {
             return Self::Destroy { id };
         }
         let expected = &slot.sessions[&id];
+        if expected.state == SessionState::Hibernated {
+            return match dice.below(6) {
+                0 => Self::Refused { id },
+                1 => Self::Destroy { id },
+                _ => Self::Wake { id },
+            };
+        }
         let old = |dice: &mut Dice| dice.pick(&expected.snapshots).0.parse::<SnapshotName>().unwrap();
         if expected.snapshots.len() > MOST_SNAPSHOTS {
             let name = old(dice);
             return if dice.below(2) == 0 { Self::DeleteSnapshot { id, name } } else { Self::Rollback { id, name } };
         }
-        match dice.below(16) {
+        if expected.state == SessionState::Paused {
+            return match dice.below(8) {
+                0 => Self::Refused { id },
+                1 => Self::Snapshot { id, name: new.parse().unwrap() },
+                2 if !expected.snapshots.is_empty() => Self::Rollback { name: old(dice), id },
+                3 => Self::Fork { id, from: None, forks: vec![format!("{new}-fork").parse().unwrap()] },
+                4 => Self::Hibernate { id },
+                _ => Self::Resume { id },
+            };
+        }
+        match dice.below(22) {
             0..3 => Self::Write { id, content: new },
             3..6 => Self::Exec { id, content: new },
             6..8 => Self::Snapshot { id, name: new.parse().unwrap() },
@@ -73,8 +143,17 @@ impl Verb {
                 Self::RepeatTool { id, call, answer }
             }
             14 => Self::Destroy { id },
+            15..18 => Self::Launch { id, name: new },
+            18 | 19 if slot.can_pause => Self::Pause { id },
+            20 => Self::Hibernate { id },
             _ => Self::Tool { id, call: new },
         }
+    }
+
+    /// Puts a session of this client away, if one is here.
+    pub(super) fn hibernate_one(slot: &Slot) -> Option<Self> {
+        let here = slot.sessions.iter().find(|(_, expected)| expected.state != SessionState::Hibernated);
+        here.map(|(id, _)| Self::Hibernate { id: id.clone() })
     }
 
     pub(super) fn id(&self) -> &SessionId {
@@ -89,12 +168,18 @@ impl Verb {
             | Self::Rollback { id, .. }
             | Self::Fork { id, .. }
             | Self::Tool { id, .. }
-            | Self::RepeatTool { id, .. } => id,
+            | Self::RepeatTool { id, .. }
+            | Self::Launch { id, .. }
+            | Self::Pause { id }
+            | Self::Resume { id }
+            | Self::Hibernate { id }
+            | Self::Wake { id }
+            | Self::Refused { id } => id,
         }
     }
 
-    /// Asks the host for it, and returns when the host has acknowledged it.
-    pub(super) async fn perform(&self, client: &Client) -> Result<()> {
+    /// Asks the host for it, and returns when the host has acknowledged it. Ports it opens go into `ports`.
+    pub(super) async fn perform(&self, client: &Client, ports: &mut BTreeSet<ListeningSocket>) -> Result<()> {
         match self {
             Self::Create { id, labels } => {
                 let mut spec = SessionSpec::new(BaseName::new("host").unwrap());
@@ -103,10 +188,7 @@ impl Verb {
                 client.create_session(spec).await.map(drop)
             }
             Self::Destroy { id } => client.destroy_session(id).await,
-            Self::Write { id, content } => {
-                let source = Cursor::new(content.clone().into_bytes());
-                client.write_file(id, Path::new(FILES[0]), WriteOptions::default(), source).await.map(drop)
-            }
+            Self::Write { id, content } => write(client, id, content).await,
             Self::Exec { id, content } => {
                 run(client, id, &format!("printf %s {content} > g && sync g && mv g f")).await
             }
@@ -133,6 +215,15 @@ impl Verb {
                 assert_eq!(again.content, *answer, "{id}: the call {call} was repeated");
                 Ok(())
             }
+            Self::Launch { id, name } => {
+                ports.extend(launch(client, id, name).await?);
+                Ok(())
+            }
+            Self::Pause { id } => client.pause_session(id).await.map(drop),
+            Self::Resume { id } => client.resume_session(id).await.map(drop),
+            Self::Hibernate { id } => client.hibernate_session(id).await.map(drop),
+            Self::Wake { id } => client.wake_session(id).await.map(drop),
+            Self::Refused { id } => assert_refused(client, id).await,
         }
     }
 
@@ -141,7 +232,7 @@ impl Verb {
         slot.touched.insert(self.id().clone());
         let expected = match self {
             Self::Create { id, labels } => {
-                slot.sessions.insert(id.clone(), Expected { labels: labels.clone(), ..Expected::default() });
+                slot.sessions.insert(id.clone(), Expected::new(labels.clone(), Contents::default()));
                 return;
             }
             Self::Destroy { id } => {
@@ -150,8 +241,11 @@ impl Verb {
             }
             _ => slot.sessions.get_mut(self.id()).unwrap(),
         };
+        if let Some(reason) = self.ends_processes() {
+            expected.end_processes(reason);
+        }
         match self {
-            Self::Create { .. } | Self::Destroy { .. } | Self::RepeatTool { .. } => {}
+            Self::Create { .. } | Self::Destroy { .. } | Self::RepeatTool { .. } | Self::Refused { .. } => {}
             Self::Write { content, .. } | Self::Exec { content, .. } => expected.contents[0].clone_from(content),
             Self::Snapshot { name, .. } => expected.snapshots.push((name.to_string(), expected.contents.clone())),
             Self::Turn { .. } => {
@@ -160,12 +254,16 @@ impl Verb {
             }
             Self::DeleteSnapshot { name, .. } => expected.snapshots.retain(|(known, _)| *known != name.as_str()),
             Self::Rollback { name, .. } => (expected.contents, expected.snapshots) = rolled_back(expected, name),
+            Self::Launch { name, .. } => expected.processes.push((name.clone(), None)),
+            Self::Pause { .. } => expected.state = SessionState::Paused,
+            Self::Resume { .. } | Self::Wake { .. } => expected.state = SessionState::Active,
+            Self::Hibernate { .. } => expected.state = SessionState::Hibernated,
             Self::Fork { from, forks, .. } => {
                 let contents = match from {
                     None => expected.contents.clone(),
                     Some(name) => rolled_back(expected, name).0,
                 };
-                let fork = Expected { labels: expected.labels.clone(), contents, ..Expected::default() };
+                let fork = Expected::new(expected.labels.clone(), contents);
                 slot.touched.extend(forks.iter().cloned());
                 slot.sessions.extend(forks.iter().map(|id| (id.clone(), fork.clone())));
             }
@@ -173,6 +271,15 @@ impl Verb {
                 expected.contents[1].push_str(&line_of(call));
                 expected.answers.push((call.clone(), answer_of(call)));
             }
+        }
+    }
+
+    /// Why processes of the session have ended when it happened.
+    pub(super) fn ends_processes(&self) -> Option<&'static str> {
+        match self {
+            Self::Rollback { .. } => Some("session rolled back"),
+            Self::Hibernate { .. } => Some("session hibernated"),
+            _ => None,
         }
     }
 
@@ -195,7 +302,11 @@ impl Verb {
             }
             Self::Fork { forks, .. } => is_there(client, &forks[0]).await,
             Self::Tool { id, call } => contents(client, id).await[1].ends_with(&line_of(call)),
-            Self::RepeatTool { .. } => false,
+            Self::RepeatTool { .. } | Self::Refused { .. } => false,
+            Self::Launch { id, name } => process_names(client, id).await.contains(name),
+            Self::Pause { id } => state(client, id).await == SessionState::Paused,
+            Self::Resume { id } | Self::Wake { id } => state(client, id).await == SessionState::Active,
+            Self::Hibernate { id } => state(client, id).await == SessionState::Hibernated,
         }
     }
 
@@ -213,7 +324,7 @@ impl Verb {
             return;
         };
         slot.touched.insert(id.clone());
-        self.perform(client).await.unwrap();
+        self.perform(client, &mut slot.ports).await.unwrap();
         let log = contents(client, id).await[1].clone();
         let expected = slot.sessions.get_mut(id).unwrap();
         let once = expected.answers.iter().any(|(known, _)| known == call);
@@ -231,53 +342,4 @@ impl Verb {
 fn rolled_back(expected: &Expected, name: &SnapshotName) -> (Contents, Vec<(String, Contents)>) {
     let position = expected.snapshots.iter().position(|(known, _)| *known == name.as_str()).unwrap();
     (expected.snapshots[position].1.clone(), expected.snapshots[..=position].to_vec())
-}
-
-async fn is_there(client: &Client, id: &SessionId) -> bool {
-    match client.get_session(id).await {
-        Ok(_) => true,
-        Err(error) => {
-            assert_eq!(error.code(), ErrorCode::SessionNotFound, "{id}: {}", error.chain());
-            false
-        }
-    }
-}
-
-/// Runs a shell command to its end, which has to be a good one.
-pub(super) async fn run(client: &Client, id: &SessionId, script: &str) -> Result<()> {
-    let mut command = client.exec(id, ExecSpec::new(["/bin/sh", "-c", script])).await?;
-    let mut said = Vec::new();
-    while let Some(event) = command.next_event().await? {
-        match event {
-            ExecEvent::Stdout(bytes) | ExecEvent::Stderr(bytes) => said.extend_from_slice(&bytes),
-            ExecEvent::Exited(status) => {
-                // A host that is killed takes its boxes with it, and may say so before it is gone.
-                if status.code == Some(0) {
-                    return Ok(());
-                }
-                let said = String::from_utf8_lossy(&said).into_owned();
-                return Err(sandbar_core::Error::internal(format!("`{script}` in {id}: {status:?}: {said}")));
-            }
-        }
-    }
-    Err(sandbar_core::Error::internal("the command had no end"))
-}
-
-/// A tool call that leaves a line each time it is done.
-fn tool_request(call: &str) -> ToolRequest {
-    let params = json!({"cmd": format!("echo {call} >> log; echo done {call}")});
-    ToolRequest {
-        tool: "bash".into(),
-        call: ToolCallId::new(call).unwrap(),
-        params: params.as_object().unwrap().clone(),
-        resources: Resources::default(),
-    }
-}
-
-fn line_of(call: &str) -> String {
-    format!("{call}\n")
-}
-
-fn answer_of(call: &str) -> String {
-    format!("done {call}\n")
 }
