@@ -29,8 +29,7 @@ async fn after_the_janitor(faulty: &mut FaultyHost) -> SessionId {
         if asked { Ok(()) } else { Err("the janitor has not been by".to_owned()) }
     })
     .await;
-    let id = faulty.create("s").await;
-    id
+    faulty.create("s").await
 }
 
 #[test]
