@@ -150,9 +150,10 @@ pub(crate) fn a_sandbox_that_is_dropped_is_stopped(kind: RuntimeKind) {
         let other = world.open_box("two", &Resources::default());
         other.finish(shell("setsid -f sleep 4444.1 >/dev/null 2>&1")).await;
         other.wait_until_runs("sleep\x004444.1").await;
-        let group = other.group().to_owned();
+        let (group, its_own) = (other.group().to_owned(), other.on_host());
         tokio::task::spawn_blocking(move || drop(other)).await.unwrap();
-        assert!(processes_in(&group).is_empty());
+        // Its place is free, and a box that is prepared may have it already.
+        assert!(processes_in(&group).iter().all(|pid| !its_own.contains(pid)));
         assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
     });
 }
