@@ -112,6 +112,7 @@ impl Inner {
                 return Err(error);
             }
         }
+        self.expect(&record);
         self.info(SessionRecord { state: SessionState::Active, pack: None, ..record })
     }
 

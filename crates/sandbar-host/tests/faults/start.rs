@@ -128,3 +128,16 @@ fn a_session_whose_volume_is_back_is_active_again() {
         assert_eq!(faulty.read(&id).await, Ok(Some("one".into())));
     });
 }
+
+#[test]
+fn a_box_is_started_with_its_session_when_the_host_is_told_to() {
+    with_faults(Backend::LocalDiskExt4, RuntimeKind::None, async |faulty| {
+        for at_once in [false, true] {
+            faulty.config.start_boxes_at_once = at_once;
+            faulty.restart().await;
+            faulty.faults.listen();
+            faulty.create(if at_once { "at-once" } else { "later" }).await;
+            assert_eq!(faulty.faults.calls().contains(&"runtime open_sandbox"), at_once);
+        }
+    });
+}

@@ -136,13 +136,19 @@ impl HostFixture {
         writer.finish().await.unwrap();
     }
 
-    /// What is in the tree at `path`, by name and owner.
-    pub(crate) async fn exported_owners(&self, id: &SessionId, path: &str) -> Vec<(String, (u32, u32))> {
+    /// The tree at `path`, as a tar.
+    pub(crate) async fn exported(&self, id: &SessionId, path: &str) -> Vec<u8> {
         let mut reader = self.host.export_tree(id, path.as_ref()).await.unwrap();
         let mut tar = Vec::new();
         while let Some(piece) = reader.next().await {
             tar.extend_from_slice(&piece.unwrap());
         }
+        tar
+    }
+
+    /// What is in the tree at `path`, by name and owner.
+    pub(crate) async fn exported_owners(&self, id: &SessionId, path: &str) -> Vec<(String, (u32, u32))> {
+        let tar = self.exported(id, path).await;
         let mut archive = ArchiveReader::new(&tar[..]);
         let mut found = Vec::new();
         while let Some(entry) = archive.next_entry().unwrap() {

@@ -115,11 +115,7 @@ fn everything() -> Vec<u8> {
 type Entries = Vec<(String, EntryKind, u32, (u32, u32), i64, u64, Vec<(std::ffi::CString, Vec<u8>)>)>;
 
 async fn exported(fixture: &HostFixture, id: &SessionId, path: &str) -> Entries {
-    let mut reader = fixture.host.export_tree(id, path.as_ref()).await.unwrap();
-    let mut tar = Vec::new();
-    while let Some(piece) = reader.next().await {
-        tar.extend_from_slice(&piece.unwrap());
-    }
+    let tar = fixture.exported(id, path).await;
     let mut archive = ArchiveReader::new(&tar[..]);
     let mut found = Vec::new();
     while let Some(entry) = archive.next_entry().unwrap() {

@@ -16,7 +16,7 @@ fn hog(size: &str) -> ExecSpec {
 }
 
 /// Has as many children as it can, up to forty, and tells how many.
-const PARENT: &str = r"
+pub(crate) const PARENT: &str = r"
     my @children;
     while (@children < 40) {
         my $child = fork; last unless defined $child;

@@ -11,6 +11,7 @@ use sandbar_core::{ByteCount, Resources};
 use sandbar_runtime::{ExecSpec, NativeRuntime, Runtime};
 
 use crate::{
+    limits::PARENT,
     test_box::{TestBox, processes_in},
     trees::Trees,
     world::{Owners, World, fresh_name, open_box, shell},
@@ -95,15 +96,6 @@ fn nothing_is_prepared_before_the_first_session_and_the_second_one_finds_a_box()
 
 /// What a box of these limits must show: how many children a command can have, of forty, and whether one may hold 300 MiB.
 async fn assert_limits(test_box: &TestBox, limits: &Resources) {
-    const PARENT: &str = r"
-        my @children;
-        while (@children < 40) {
-            my $child = fork; last unless defined $child;
-            if (!$child) { sleep 1000; exit }
-            push @children, $child;
-        }
-        print scalar(@children); kill 9, @children;
-    ";
     let figures = test_box.stats().await;
     assert_eq!((figures.oom_kills, figures.refused_forks), (Some(0), Some(0)));
     let children = limits.pids.map_or(40, |pids| pids - 1);
