@@ -1,13 +1,9 @@
 //! Validated names. A `SessionId` that exists is safe as a path component, a dataset name and a label value.
 
-use std::{borrow::Borrow, fmt, str::FromStr};
-
-use serde::{Deserialize, Serialize};
-
 use crate::{Error, Result};
 
 /// Why a name was refused.
-fn check(field: &'static str, what: &str, value: &str, longest: usize) -> Result<()> {
+pub(crate) fn check(field: &'static str, what: &str, value: &str, longest: usize) -> Result<()> {
     let complain = |why: String| {
         Err(Error::invalid(field, format!("{what} `{}` {why}", value.escape_debug()))
             .with_hint("start with a letter or digit, then letters, digits, `.`, `_` or `-`; for example `build-42`"))
@@ -33,15 +29,15 @@ fn check(field: &'static str, what: &str, value: &str, longest: usize) -> Result
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident, $field:literal, $what:literal, $longest:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
 
         impl $name {
             /// Accepts `value` when it is a valid name of this kind.
-            pub fn new(value: impl Into<String>) -> Result<Self> {
+            pub fn new(value: impl Into<String>) -> $crate::Result<Self> {
                 let value = value.into();
-                check($field, $what, &value, $longest)?;
+                $crate::id::check($field, $what, &value, $longest)?;
                 Ok(Self(value))
             }
 
@@ -50,22 +46,22 @@ macro_rules! name_type {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.0)
             }
         }
 
-        impl FromStr for $name {
-            type Err = Error;
-            fn from_str(value: &str) -> Result<Self> {
+        impl std::str::FromStr for $name {
+            type Err = $crate::Error;
+            fn from_str(value: &str) -> $crate::Result<Self> {
                 Self::new(value)
             }
         }
 
         impl TryFrom<String> for $name {
-            type Error = Error;
-            fn try_from(value: String) -> Result<Self> {
+            type Error = $crate::Error;
+            fn try_from(value: String) -> $crate::Result<Self> {
                 Self::new(value)
             }
         }
@@ -88,13 +84,15 @@ macro_rules! name_type {
             }
         }
 
-        impl Borrow<str> for $name {
+        impl std::borrow::Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
             }
         }
     };
 }
+
+pub(crate) use name_type;
 
 name_type!(
     /// The name of a session, and of its volume: `^[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}$` without `..`.

@@ -18,6 +18,7 @@ mod file;
 mod fork;
 mod health;
 mod id;
+mod network;
 mod owner_map;
 mod page;
 mod process;
@@ -37,6 +38,10 @@ pub use file::{FileStat, TreeSummary, WriteOptions};
 pub use fork::ForkRequest;
 pub use health::{Health, HealthStatus};
 pub use id::{BaseName, ProcessId, SessionId, SnapshotName};
+pub use network::{
+    AddressRange, Destination, DomainName, DomainPattern, HeaderRule, NetworkDecision, NetworkLimits, NetworkPolicy,
+    NetworkProtocol, NetworkTraffic, NetworkVerdict, PortRange, SecretInfo, SecretName, SecretValue, Target, Transport,
+};
 pub use owner_map::OwnerMap;
 pub use page::{Page, PageRequest, SessionFilter};
 pub use process::{
@@ -44,7 +49,7 @@ pub use process::{
     WaitFor,
 };
 pub use resources::Resources;
-pub use session::{Labels, NetworkAccess, SessionInfo, SessionSpec, SessionState};
+pub use session::{Labels, SessionInfo, SessionSpec, SessionState};
 pub use snapshot::{LaterSnapshots, Quiesce, SnapshotInfo, SnapshotKind};
 pub use tool::{
     ContentBlock, ToolCallId, ToolEvent, ToolInfo, ToolParams, ToolProgress, ToolRequest, ToolResponse, ToolTier,

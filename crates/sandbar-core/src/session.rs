@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{BaseName, ByteCount, Error, Resources, Result, RuntimeKind, SessionId, StorageKind};
+use crate::{BaseName, ByteCount, Error, NetworkPolicy, Resources, Result, RuntimeKind, SessionId, StorageKind};
 
 /// Free-form tags of a session.
 pub type Labels = BTreeMap<String, String>;
@@ -25,39 +25,6 @@ pub(crate) fn validate_labels(labels: &Labels) -> Result<()> {
     Ok(())
 }
 
-/// What a session may reach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum NetworkAccess {
-    /// Nothing but the session's own loopback.
-    #[default]
-    None,
-    /// Whatever the host reaches.
-    Full,
-}
-
-impl NetworkAccess {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Full => "full",
-        }
-    }
-}
-
-impl FromStr for NetworkAccess {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "none" => Ok(Self::None),
-            "full" => Ok(Self::Full),
-            other => Err(Error::invalid("network", format!("network `{}` is unknown", other.escape_debug()))
-                .with_hint("use `none` or `full`")),
-        }
-    }
-}
-
 /// A request for a new session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionSpec {
@@ -67,8 +34,8 @@ pub struct SessionSpec {
     pub quota: Option<ByteCount>,
     pub labels: Labels,
     pub resources: Resources,
-    /// `None` takes what the runtime gives by default; a wish the runtime cannot keep is refused.
-    pub network: Option<NetworkAccess>,
+    /// `None` is closed, where the runtime can keep that; a policy the runtime cannot keep is refused when it is required.
+    pub network: Option<NetworkPolicy>,
     /// Environment of everything that runs in the session, and nothing of the host's.
     pub env: BTreeMap<String, String>,
     /// Time to live, from creation.
@@ -102,6 +69,9 @@ impl SessionSpec {
             }
         }
         self.resources.validate()?;
+        if let Some(policy) = &self.network {
+            policy.validate()?;
+        }
         if self.quota == Some(ByteCount(0)) {
             return Err(Error::invalid("quota", "the quota is zero").with_hint("leave it out for no quota"));
         }
@@ -178,6 +148,8 @@ pub struct SessionInfo {
     /// It is paused by itself when nobody used it for so long.
     pub idle_timeout: Option<Duration>,
     pub quota: Option<ByteCount>,
+    /// What it was made with, or changed to; `None` is what the runtime gives by default.
+    pub network: Option<NetworkPolicy>,
     /// Bytes the session holds beyond its base.
     pub space_used: ByteCount,
     pub turn_count: u64,

@@ -29,5 +29,5 @@ pub use gvisor::{GvisorRuntime, GvisorSettings};
 pub use native::NativeRuntime;
 pub use none::NoneRuntime;
 pub use role::run_role;
-pub use runtime::{Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats};
+pub use runtime::{BoxNetwork, Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats, TRUST_DIRECTORY, Trust};
 pub use sandbar_core::{ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};

@@ -8,8 +8,10 @@ use std::{
 };
 
 use sandbar_core::{
-    ByteCount, Capability, Error, ErrorCode, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind, SessionId,
+    ByteCount, Capability, Error, ErrorCode, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind, SessionId,
 };
+
+use sandbar_netns::GateSockets;
 
 use crate::{Dialed, ExecSpec, RunningCommand};
 
@@ -30,7 +32,7 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     fn facts(&self) -> &RuntimeFacts;
 
     /// Refuses, with `InvalidArgument` naming the field, a wish this runtime cannot keep.
-    fn admit(&self, resources: &Resources, network: Option<NetworkAccess>) -> Result<()>;
+    fn admit(&self, resources: &Resources, network: Option<&NetworkPolicy>) -> Result<()>;
 
     /// A range of owners nobody else uses now, to mount a session's tree with; it is free again when the last handle is
     /// dropped. `None`: this runtime uses trees as they are on disk.
@@ -64,14 +66,41 @@ pub struct SandboxSpec<'a> {
     pub owners: Option<Arc<OwnerMap>>,
     /// Limits of everything in the sandbox together: `cpus`, `memory`, `pids`. The other fields are limits of calls.
     pub resources: &'a Resources,
-    pub network: Option<NetworkAccess>,
+    pub network: BoxNetwork,
+    /// Certificates the session is to trust beside its own, where its TLS is looked into.
+    pub trust: Option<&'a Trust>,
 }
+
+/// What a box is made with of a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BoxNetwork {
+    /// Its loopback.
+    #[default]
+    Closed,
+    /// A gate whose other side the host serves: see [`Sandbox::open_gate`].
+    Gated,
+}
+
+/// Files in PEM that a box shows below [`TRUST_DIRECTORY`], outside the session's tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// The certificate of the session's own authority: `authority.crt`.
+    pub authority: String,
+    /// What the session's tree trusts by itself, and that: `ca-certificates.crt`. Shown in the place of the tree's own
+    /// bundle as well.
+    pub bundle: String,
+}
+
+/// Where a box shows its [`Trust`].
+pub const TRUST_DIRECTORY: &str = "/dev/sandbar";
 
 /// What a runtime can do, with the reasons for what it cannot.
 #[derive(Clone, Debug)]
 pub struct RuntimeFacts {
     pub pause: Capability,
     pub checkpoint: Capability,
+    /// Sessions can have a network of their own, with a gate the host serves.
+    pub network: Capability,
     /// CPU, memory and process counts can be limited.
     pub limits: Capability,
 }
@@ -94,6 +123,14 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     /// there, or the sandbox has died; `Timeout` when there is no answer within `patience`, as from a frozen one: then the
     /// wish is forgotten, and nobody in there is bothered later.
     fn dial(&self, port: u16, patience: Duration) -> Result<Dialed>;
+
+    /// Opens the gate of its network, or opens it again with other UDP ports: whatever goes anywhere but to the box's own
+    /// loopback arrives at these sockets. `InvalidState` for a box that was made [closed](BoxNetwork::Closed) where a box
+    /// cannot be opened later.
+    fn open_gate(&self, udp_ports: &[u16]) -> Result<GateSockets> {
+        let _ = udp_ports;
+        Err(Error::new(ErrorCode::InvalidState, "this sandbox has no network of its own"))
+    }
 
     /// The cgroup its processes are in on the host, for people who want to look; `None` without cgroups.
     fn cgroup(&self) -> Option<PathBuf>;
@@ -137,6 +174,18 @@ pub struct SandboxStats {
 fn cannot_checkpoint() -> Error {
     Error::new(ErrorCode::InvalidState, "this runtime cannot write running processes to disk")
         .with_hint("see the capability `checkpoint`")
+}
+
+/// Refuses a policy that a runtime with walls cannot keep here.
+pub(crate) fn admit_network(runtime: RuntimeKind, network: &Capability, policy: Option<&NetworkPolicy>) -> Result<()> {
+    match (network, policy) {
+        (Capability::No(reason), Some(policy)) if !policy.is_closed() => Err(Error::invalid(
+            "network",
+            format!("runtime `{runtime}` keeps every session off the network here: {reason}"),
+        )
+        .with_hint("leave it out, or use `none`")),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses limits that cannot be kept here.

@@ -29,7 +29,7 @@ impl Inner {
     fn create(self: &Arc<Self>, spec: &SessionSpec) -> Result<SessionInfo> {
         self.admit()?;
         spec.validate()?;
-        self.runtime.admit(&spec.resources, spec.network)?;
+        self.runtime.admit(&spec.resources, spec.network.as_ref())?;
         let record = self.new_record(spec)?;
         let reservation = self.reserve(std::slice::from_ref(&record.id))?;
         self.require_space()?;
@@ -83,7 +83,7 @@ impl Inner {
             labels: spec.labels.clone(),
             resources: spec.resources.clone(),
             env: spec.env.clone(),
-            network: spec.network,
+            network: spec.network.clone(),
             quota: spec.quota.or(default_quota),
             created,
             expires,

@@ -80,6 +80,7 @@ impl Inner {
             expires: record.expires,
             idle_timeout: record.idle_timeout,
             quota: record.quota,
+            network: record.network,
             parent: record.parent,
         })
     }

@@ -21,7 +21,7 @@ mod trees;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sandbar_core::{Error, ErrorCode, OwnerMap, Result, SessionId, SessionState};
-use sandbar_runtime::{Sandbox, SandboxSpec};
+use sandbar_runtime::{BoxNetwork, Sandbox, SandboxSpec};
 use sandbar_storage::{Draft, SessionTree};
 use tokio_util::sync::CancellationToken;
 
@@ -151,7 +151,8 @@ impl Session {
             root: &root.path,
             owners: root.owners,
             resources: &record.resources.clone().or(&inner.config.default_resources),
-            network: record.network,
+            network: BoxNetwork::Closed,
+            trust: None,
         })?;
         live.sandbox = Some(Arc::clone(&sandbox));
         Ok(sandbox)

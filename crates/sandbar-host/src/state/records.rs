@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use sandbar_core::{
-    BaseName, ByteCount, Error, Labels, NetworkAccess, Resources, Result, SessionId, SessionState, SnapshotInfo,
+    BaseName, ByteCount, Error, Labels, NetworkPolicy, Resources, Result, SessionId, SessionState, SnapshotInfo,
     SnapshotKind, SnapshotName,
 };
 use sandbar_sqlite::{Database, Row, Value};
@@ -20,7 +20,7 @@ pub(crate) struct SessionRecord {
     pub(crate) labels: Labels,
     pub(crate) resources: Resources,
     pub(crate) env: BTreeMap<String, String>,
-    pub(crate) network: Option<NetworkAccess>,
+    pub(crate) network: Option<NetworkPolicy>,
     pub(crate) quota: Option<ByteCount>,
     pub(crate) created: Timestamp,
     pub(crate) expires: Option<Timestamp>,
@@ -53,6 +53,11 @@ pub(super) fn integer(number: u64) -> Value {
     Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
+/// A policy; version 3 and before wrote `none` or `full`.
+fn read_policy(text: &str) -> Result<NetworkPolicy> {
+    if text.starts_with('{') { from_json(text) } else { text.parse() }
+}
+
 fn read_session(row: &Row<'_>) -> Result<SessionRecord> {
     let unsigned = |number: i64| u64::try_from(number).unwrap_or(0);
     let parent_snapshot = row.optional_text(12)?.map(SnapshotName::new).transpose()?;
@@ -63,7 +68,7 @@ fn read_session(row: &Row<'_>) -> Result<SessionRecord> {
         labels: from_json(&row.text(3)?)?,
         resources: from_json(&row.text(4)?)?,
         env: from_json(&row.text(5)?)?,
-        network: row.optional_text(6)?.map(|text| text.parse()).transpose()?,
+        network: row.optional_text(6)?.map(|text| read_policy(&text)).transpose()?,
         quota: row.optional_integer(7)?.map(|quota| ByteCount(unsigned(quota))),
         created: time(row.integer(8)?)?,
         expires: row.optional_integer(9)?.map(time).transpose()?,
@@ -92,7 +97,7 @@ impl SessionRecord {
             to_json(&self.labels)?,
             to_json(&self.resources)?,
             to_json(&self.env)?,
-            self.network.map(NetworkAccess::as_str).into(),
+            self.network.as_ref().map(|policy| to_json(policy)).transpose()?.unwrap_or(Value::Null),
             self.quota.map_or(Value::Null, |quota| integer(quota.get())),
             nanoseconds(self.created).into(),
             self.expires.map_or(Value::Null, |expires| nanoseconds(expires).into()),

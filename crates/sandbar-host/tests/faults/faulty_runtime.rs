@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use sandbar_core::{NetworkAccess, OwnerMap, Resources, Result, RuntimeKind};
+use sandbar_core::{NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind};
 use sandbar_runtime::{Dialed, ExecSpec, RunningCommand, Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats};
 
 use crate::switchboard::Switchboard;
@@ -34,7 +34,7 @@ impl Runtime for FaultyRuntime {
     fn facts(&self) -> &RuntimeFacts {
         self.real.facts()
     }
-    fn admit(&self, resources: &Resources, network: Option<NetworkAccess>) -> Result<()> {
+    fn admit(&self, resources: &Resources, network: Option<&NetworkPolicy>) -> Result<()> {
         self.faults.around("runtime admit", || self.real.admit(resources, network))
     }
     fn owners(&self) -> Result<Option<Arc<OwnerMap>>> {

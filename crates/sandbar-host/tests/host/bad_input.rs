@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use sandbar_core::{ByteCount, Error, ErrorCode, NetworkAccess, PageRequest, RuntimeKind, SessionFilter, StorageKind};
+use sandbar_core::{ByteCount, Error, ErrorCode, NetworkPolicy, PageRequest, RuntimeKind, SessionFilter, StorageKind};
 use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
 use sandbar_testing::{FileSystem, Image, private_mounts, tree};
 
@@ -95,7 +95,7 @@ fn a_spec_the_host_cannot_keep_is_refused_and_nothing_is_made() {
         quota.base = "host".parse().unwrap();
         quota.quota = Some(ByteCount::mib(10));
         let mut network = spec("s");
-        network.network = Some(NetworkAccess::None);
+        network.network = Some(NetworkPolicy::none());
         let mut memory = spec("s");
         memory.resources.memory = Some(ByteCount(0));
         for (spec, code, field) in [

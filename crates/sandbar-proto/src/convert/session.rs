@@ -1,7 +1,7 @@
 //! Sessions.
 
 use sandbar_core::{
-    BaseName, ByteCount, Error, ForkRequest, NetworkAccess, PageRequest, Resources, Result, SessionFilter, SessionId,
+    BaseName, ByteCount, Error, ForkRequest, NetworkPolicy, PageRequest, Resources, Result, SessionFilter, SessionId,
     SessionInfo, SessionSpec, SessionState, SnapshotName,
 };
 
@@ -112,6 +112,7 @@ impl TryFrom<v1::Session> for SessionInfo {
             expires: unpack_optional_time("expires", wire.expires)?,
             idle_timeout: unpack_duration("idle_timeout", wire.idle_timeout)?,
             quota: wire.quota.map(ByteCount),
+            network: None,
             space_used: ByteCount(wire.space_used),
             turn_count: wire.turn_count,
             snapshot_count: wire.snap_count,
@@ -127,12 +128,8 @@ impl TryFrom<v1::Session> for SessionInfo {
 
 impl From<SessionSpec> for v1::CreateSessionRequest {
     fn from(spec: SessionSpec) -> Self {
-        let network = spec.network.map(|access| v1::NetworkPolicy {
-            access: match access {
-                NetworkAccess::None => v1::NetworkAccess::None,
-                NetworkAccess::Full => v1::NetworkAccess::Full,
-            }
-            .into(),
+        let network = spec.network.map(|policy| v1::NetworkPolicy {
+            access: if policy.allow_outbound { v1::NetworkAccess::Full } else { v1::NetworkAccess::None }.into(),
             ..Default::default()
         });
         Self {
@@ -158,8 +155,8 @@ impl TryFrom<v1::CreateSessionRequest> for SessionSpec {
             None => None,
             Some(policy) => match known("network.access", policy.access)? {
                 v1::NetworkAccess::NETWORK_ACCESS_UNSPECIFIED => None,
-                v1::NetworkAccess::NETWORK_ACCESS_NONE => Some(NetworkAccess::None),
-                v1::NetworkAccess::NETWORK_ACCESS_FULL => Some(NetworkAccess::Full),
+                v1::NetworkAccess::NETWORK_ACCESS_NONE => Some(NetworkPolicy::none()),
+                v1::NetworkAccess::NETWORK_ACCESS_FULL => Some(NetworkPolicy::full()),
             },
         };
         let spec = Self {
@@ -266,6 +263,7 @@ mod tests {
             expires: Some(Timestamp::new(1_800_000_000, 0).unwrap()),
             idle_timeout: Some(Duration::from_secs(90)),
             quota: Some(ByteCount::gib(2)),
+            network: None,
             space_used: ByteCount(17),
             turn_count: 4,
             snapshot_count: 5,
@@ -294,7 +292,7 @@ mod tests {
             output: Some(ByteCount(0)),
             wall_time: Some(Duration::from_millis(1500)),
         };
-        spec.network = Some(NetworkAccess::Full);
+        spec.network = Some(NetworkPolicy::full());
         spec.env.insert("A".into(), "1".into());
         spec.time_to_live = Some(Duration::from_mins(1));
         spec.idle_timeout = Some(Duration::from_secs(7));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use sandbar_core::{ExecSpec, Resources, SessionId};
-use sandbar_runtime::{GvisorRuntime, GvisorSettings, Runtime, Sandbox, SandboxSpec};
+use sandbar_runtime::{BoxNetwork, GvisorRuntime, GvisorSettings, Runtime, Sandbox, SandboxSpec};
 use sandbar_testing::measure::{Report, alternate, middle, milliseconds};
 use serde_json::json;
 
@@ -34,7 +34,14 @@ pub(crate) fn measure(tokio: &tokio::runtime::Runtime, root: &Path, scratch: &Pa
     let runtime = GvisorRuntime::open(&settings).unwrap();
     let session = SessionId::new("live").unwrap();
     let resources = Resources::default();
-    let spec = SandboxSpec { session: &session, root, owners: None, resources: &resources, network: None };
+    let spec = SandboxSpec {
+        session: &session,
+        root,
+        owners: None,
+        resources: &resources,
+        network: BoxNetwork::Closed,
+        trust: None,
+    };
     let live = runtime.open_sandbox(&spec).unwrap();
     drop(inside_tokio);
     let rival = Runsc::start(root, scratch);

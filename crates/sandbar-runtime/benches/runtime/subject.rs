@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 
 use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 use sandbar_core::{ByteCount, Resources, SessionId};
-use sandbar_runtime::{ExecEvent, ExecSpec, NativeRuntime, Runtime, Sandbox, SandboxSpec};
+use sandbar_runtime::{BoxNetwork, ExecEvent, ExecSpec, NativeRuntime, Runtime, Sandbox, SandboxSpec};
 use sandbar_testing::{measure::milliseconds, private_mounts};
 
 pub(crate) struct Subject {
@@ -118,7 +118,8 @@ async fn open_box(runtime: &Arc<NativeRuntime>, root: &Path, name: &str) -> Arc<
             root: &root,
             owners: None,
             resources: &resources,
-            network: None,
+            network: BoxNetwork::Closed,
+            trust: None,
         })
     })
     .await

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use sandbar_core::{Capability, Error, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind, SessionId};
+use sandbar_core::{Capability, Error, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind, SessionId};
 
 use super::{
     checkpoint::CheckpointRecord,
@@ -103,15 +103,13 @@ impl Runtime for GvisorRuntime {
         self.facts.get_or_init(|| RuntimeFacts {
             pause: Capability::Yes,
             checkpoint: probe::checkpoints(&self.workshop),
+            network: Capability::no("it is not built yet"),
             limits: self.limits.clone(),
         })
     }
 
-    fn admit(&self, resources: &Resources, network: Option<NetworkAccess>) -> Result<()> {
-        if network == Some(NetworkAccess::Full) {
-            return Err(Error::invalid("network", "runtime `gvisor` keeps every session off the network")
-                .with_hint("leave it out, or use `none`"));
-        }
+    fn admit(&self, resources: &Resources, network: Option<&NetworkPolicy>) -> Result<()> {
+        crate::runtime::admit_network(RuntimeKind::Gvisor, &self.facts().network, network)?;
         crate::runtime::admit_limits(RuntimeKind::Gvisor, &self.limits, resources)
     }
 

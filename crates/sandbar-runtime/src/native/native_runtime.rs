@@ -15,7 +15,7 @@ use rustix::{
     fs::CWD,
     mount::{OpenTreeFlags, open_tree},
 };
-use sandbar_core::{Capability, Error, ErrorCode, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind, SessionId};
+use sandbar_core::{Capability, Error, ErrorCode, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind, SessionId};
 
 use super::{
     landlock,
@@ -62,6 +62,7 @@ impl NativeRuntime {
         let facts = RuntimeFacts {
             pause: groups.as_ref().map_or_else(Capability::no, |_| Capability::Yes),
             checkpoint: Capability::no("native boxes cannot write running processes to disk; gvisor can"),
+            network: Capability::no("it is not built yet"),
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
         };
         let isolation = describe(ordinary, groups.as_ref().err());
@@ -159,11 +160,8 @@ impl Runtime for NativeRuntime {
         &self.facts
     }
 
-    fn admit(&self, resources: &Resources, network: Option<NetworkAccess>) -> Result<()> {
-        if network == Some(NetworkAccess::Full) {
-            return Err(Error::invalid("network", "runtime `native` keeps every session off the network")
-                .with_hint("leave it out, or use `none`"));
-        }
+    fn admit(&self, resources: &Resources, network: Option<&NetworkPolicy>) -> Result<()> {
+        crate::runtime::admit_network(RuntimeKind::Native, &self.facts.network, network)?;
         crate::runtime::admit_limits(RuntimeKind::Native, &self.facts.limits, resources)
     }
 

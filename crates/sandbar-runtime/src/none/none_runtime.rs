@@ -3,7 +3,7 @@
 use std::{ffi::CString, io, path::Path, sync::Arc};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use sandbar_core::{Capability, Error, NetworkAccess, OwnerMap, Resources, Result, RuntimeKind};
+use sandbar_core::{Capability, Error, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind};
 
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
@@ -50,6 +50,7 @@ impl NoneRuntime {
         let facts = RuntimeFacts {
             pause: groups.as_ref().map_or_else(Capability::no, |_| Capability::Yes),
             checkpoint: Capability::no("runtime `none` cannot write running processes to disk"),
+            network: Capability::no("runtime `none` shares the host's network"),
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
         };
         Ok(Self { spawner, groups: groups.ok().map(Arc::new), isolation, facts })
@@ -69,10 +70,10 @@ impl Runtime for NoneRuntime {
         &self.facts
     }
 
-    fn admit(&self, resources: &Resources, network: Option<NetworkAccess>) -> Result<()> {
-        if network == Some(NetworkAccess::None) {
-            return Err(Error::invalid("network", "runtime `none` cannot keep a session off the network")
-                .with_hint("use `full`, leave it out, or use a runtime that isolates"));
+    fn admit(&self, resources: &Resources, network: Option<&NetworkPolicy>) -> Result<()> {
+        if network.is_some_and(|policy| policy.required && !policy.is_unrestricted()) {
+            return Err(Error::invalid("network", "runtime `none` cannot keep a session to a network policy")
+                .with_hint("use `full`, leave it out, say that it is not `required`, or use a runtime that isolates"));
         }
         crate::runtime::admit_limits(RuntimeKind::None, &self.facts.limits, resources)
     }

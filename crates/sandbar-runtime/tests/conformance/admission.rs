@@ -1,6 +1,6 @@
 //! What a runtime promises, and what it refuses to promise.
 
-use sandbar_core::{ByteCount, ErrorCode, NetworkAccess, Resources, RuntimeKind};
+use sandbar_core::{ByteCount, ErrorCode, NetworkPolicy, Resources, RuntimeKind};
 
 use crate::world::World;
 
@@ -14,12 +14,12 @@ pub(crate) fn what_cannot_be_kept_is_refused_and_named(kind: RuntimeKind) {
         runtime.admit(&Resources { open_files: Some(10), ..plain.clone() }, None).unwrap();
         let (kept, refused) = match kind {
             // It cannot keep anything off the network.
-            RuntimeKind::None => (NetworkAccess::Full, NetworkAccess::None),
+            RuntimeKind::None => (NetworkPolicy::full(), NetworkPolicy::none()),
             // They have no network to give.
-            RuntimeKind::Native | RuntimeKind::Gvisor => (NetworkAccess::None, NetworkAccess::Full),
+            RuntimeKind::Native | RuntimeKind::Gvisor => (NetworkPolicy::none(), NetworkPolicy::full()),
         };
-        runtime.admit(&plain, Some(kept)).unwrap();
-        let error = runtime.admit(&plain, Some(refused)).unwrap_err();
+        runtime.admit(&plain, Some(&kept)).unwrap();
+        let error = runtime.admit(&plain, Some(&refused)).unwrap_err();
         assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("network")));
         assert!(error.hint().is_some());
     });

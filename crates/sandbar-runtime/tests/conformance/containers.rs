@@ -8,7 +8,7 @@ use std::{
 };
 
 use sandbar_core::{ErrorCode, Resources, RuntimeKind, SessionId};
-use sandbar_runtime::{ExecEvent, ExecSpec, GvisorRuntime, GvisorSettings, SandboxSpec, StdinMode};
+use sandbar_runtime::{BoxNetwork, ExecEvent, ExecSpec, GvisorRuntime, GvisorSettings, SandboxSpec, StdinMode};
 use tokio::io::AsyncWriteExt;
 
 use crate::{
@@ -185,8 +185,14 @@ fn a_session_cannot_choose_where_its_container_mounts() {
         symlink("/workspace", other.path.join("proc")).unwrap();
         let session = SessionId::new("two").unwrap();
         let limits = Resources::default();
-        let spec =
-            SandboxSpec { session: &session, root: &other.path, owners: None, resources: &limits, network: None };
+        let spec = SandboxSpec {
+            session: &session,
+            root: &other.path,
+            owners: None,
+            resources: &limits,
+            network: BoxNetwork::Closed,
+            trust: None,
+        };
         let error = world.runtime().open_sandbox(&spec).unwrap_err();
         assert!(error.message().contains("put the file system together"), "{error}");
         assert!(fs::read_dir(other.path.join("workspace")).unwrap().next().is_none());

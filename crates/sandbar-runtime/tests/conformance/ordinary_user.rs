@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use sandbar_core::{NetworkAccess, Resources, RuntimeKind, SessionId};
-use sandbar_runtime::{ExecSpec, Runtime, SandboxSpec, TerminalSize};
+use sandbar_core::{NetworkPolicy, Resources, RuntimeKind, SessionId};
+use sandbar_runtime::{BoxNetwork, ExecSpec, Runtime, SandboxSpec, TerminalSize};
 
 use crate::{
     dial::{Server, connect, talk},
@@ -60,7 +60,14 @@ fn in_a_box(kind: RuntimeKind, test: impl AsyncFnOnce(&dyn Runtime, &TestBox)) {
         let owners = runtime.owners().unwrap();
         assert!(owners.is_none(), "an ordinary user has one owner to give");
         let limits = Resources::default();
-        let spec = SandboxSpec { session: &session, root: &tree.path, owners, resources: &limits, network: None };
+        let spec = SandboxSpec {
+            session: &session,
+            root: &tree.path,
+            owners,
+            resources: &limits,
+            network: BoxNetwork::Closed,
+            trust: None,
+        };
         let sandbox = runtime.open_sandbox(&spec).unwrap();
         let test_box = TestBox::new(kind, sandbox, tree);
         test(&*runtime, &test_box).await;
@@ -128,7 +135,7 @@ fn without_isolation_commands_run_on_the_host_s_files_in_the_session_s_directory
     in_a_box(RuntimeKind::None, async |runtime, test_box| {
         assert!(runtime.isolation().contains("on the host's own files"), "{}", runtime.isolation());
         assert_says_what_is_missing(runtime);
-        runtime.admit(&Resources::default(), Some(NetworkAccess::Full)).unwrap();
+        runtime.admit(&Resources::default(), Some(&NetworkPolicy::full())).unwrap();
         assert_commands_work(test_box).await;
         let here = std::env::current_dir().unwrap().join("workspace");
         let seen = test_box.finish(shell("pwd; id -u")).await.stdout;

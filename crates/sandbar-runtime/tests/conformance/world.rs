@@ -3,7 +3,9 @@
 use std::{ops::Deref, path::Path, sync::Arc, time::Duration};
 
 use sandbar_core::{Resources, Result, RuntimeKind, SessionId};
-use sandbar_runtime::{ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, SandboxSpec};
+use sandbar_runtime::{
+    BoxNetwork, ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, SandboxSpec,
+};
 
 use crate::{
     test_box::TestBox,
@@ -115,8 +117,14 @@ impl World {
         let tree = Tree::at(self.first.mounted().to_owned());
         let restoring = move || {
             let (session, limits) = (SessionId::new("one").unwrap(), Resources::default());
-            let spec =
-                SandboxSpec { session: &session, root: &tree.path, owners: None, resources: &limits, network: None };
+            let spec = SandboxSpec {
+                session: &session,
+                root: &tree.path,
+                owners: None,
+                resources: &limits,
+                network: BoxNetwork::Closed,
+                trust: None,
+            };
             let sandbox = runtime.restore_sandbox(&spec, &image)?;
             Ok(TestBox::new(runtime.kind(), sandbox, tree))
         };
@@ -151,7 +159,14 @@ pub(crate) fn open_box(
     let session = SessionId::new(session).unwrap();
     let owners = if owners == Owners::AsTheRuntimeWishes { runtime.owners().unwrap() } else { None };
     let tree = trees.plant(owners.as_deref());
-    let spec = SandboxSpec { session: &session, root: &tree.path, owners, resources: limits, network: None };
+    let spec = SandboxSpec {
+        session: &session,
+        root: &tree.path,
+        owners,
+        resources: limits,
+        network: BoxNetwork::Closed,
+        trust: None,
+    };
     let sandbox = runtime.open_sandbox(&spec).unwrap();
     TestBox::new(runtime.kind(), sandbox, tree)
 }

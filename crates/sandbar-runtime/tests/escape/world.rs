@@ -6,9 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use sandbar_core::{BaseName, NetworkAccess, Resources, RuntimeKind, SessionId, StorageKind};
+use sandbar_core::{BaseName, Resources, RuntimeKind, SessionId, StorageKind};
 use sandbar_runtime::{
-    ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, Sandbox, SandboxSpec,
+    BoxNetwork, ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, Sandbox, SandboxSpec,
 };
 use sandbar_storage::{Storage, StorageConfig, VolumeSpec};
 use sandbar_testing::{Bait, FileSystem, Image, Intruder, commit_base, tree};
@@ -135,8 +135,13 @@ fn open_sandbox(runtime: &dyn Runtime, storage: &dyn Storage, session: &SessionI
     let owners = runtime.owners().unwrap();
     let mounted = storage.mount_as(session, owners.as_deref()).unwrap();
     let owners = owners.filter(|_| mounted.translated);
-    // A runtime that cannot keep a session off the network refuses to try.
-    let network = (runtime.kind() != RuntimeKind::None).then_some(NetworkAccess::None);
-    let spec = SandboxSpec { session, root: &mounted.root, owners, resources: &Resources::default(), network };
+    let spec = SandboxSpec {
+        session,
+        root: &mounted.root,
+        owners,
+        resources: &Resources::default(),
+        network: BoxNetwork::Closed,
+        trust: None,
+    };
     runtime.open_sandbox(&spec).unwrap()
 }

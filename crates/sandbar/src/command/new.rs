@@ -4,7 +4,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{Arg, ArgMatches, Command};
 use sandbar_client::Client;
-use sandbar_core::{BaseName, ByteCount, NetworkAccess, Resources, Result, SessionId, SessionSpec};
+use sandbar_core::{BaseName, ByteCount, NetworkPolicy, Resources, Result, SessionId, SessionSpec};
 
 use crate::{
     arguments::{many, option, optional, pairs, required},
@@ -21,7 +21,7 @@ pub(crate) struct SandboxOptions {
     quota: Option<ByteCount>,
     cpus: Option<f64>,
     memory: Option<ByteCount>,
-    network: Option<NetworkAccess>,
+    network: Option<NetworkPolicy>,
     ttl: Option<Duration>,
     idle: Option<Duration>,
 }
@@ -38,8 +38,8 @@ impl SandboxOptions {
                 .value_parser(parse::size),
             option("cpus", "N", "CPUs it may use: 0.5, 2").value_parser(parse::cpus).allow_negative_numbers(true),
             option("memory", "SIZE", "Memory it may use: 512M").value_parser(parse::size),
-            option("network", "ACCESS", "What it may reach: none or full. A wish the runtime cannot keep is refused")
-                .value_parser(parse::word::<NetworkAccess>),
+            option("network", "POLICY", "What it may reach: none, full, allow=DESTINATION,… or deny=DESTINATION,…")
+                .value_parser(parse::word::<NetworkPolicy>),
             option("ttl", "TIME", "Destroy it by itself after this time: 30m, 1h").value_parser(parse::duration),
             option("idle", "TIME", "Pause it by itself when nobody used it for this time")
                 .value_parser(parse::duration),

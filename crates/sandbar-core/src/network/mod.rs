@@ -1,0 +1,15 @@
+//! What a session may reach, who may reach it, and the record of both.
+
+mod address_range;
+mod decision;
+mod destination;
+mod domain;
+mod policy;
+mod secret;
+
+pub use address_range::AddressRange;
+pub use decision::{NetworkDecision, NetworkProtocol, NetworkTraffic, NetworkVerdict};
+pub use destination::{Destination, PortRange, Target, Transport};
+pub use domain::{DomainName, DomainPattern};
+pub use policy::{NetworkLimits, NetworkPolicy};
+pub use secret::{HeaderRule, SecretInfo, SecretName, SecretValue};

@@ -1,0 +1,116 @@
+//! Addresses that are not the public internet.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use sandbar_core::AddressRange;
+
+/// What an address is that is not public.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Special {
+    /// Open to whoever names it.
+    Private(&'static str),
+    /// Open to nobody: it is no host's address.
+    Never(&'static str),
+}
+
+use Special::{Never, Private};
+
+const V4: [(AddressRange, Special); 12] = [
+    (AddressRange::v4([0, 0, 0, 0], 8), Never("an address that means this host")),
+    (AddressRange::v4([127, 0, 0, 0], 8), Private("the host's own loopback")),
+    (AddressRange::v4([10, 0, 0, 0], 8), Private("a private address")),
+    (AddressRange::v4([172, 16, 0, 0], 12), Private("a private address")),
+    (AddressRange::v4([192, 168, 0, 0], 16), Private("a private address")),
+    (AddressRange::v4([100, 64, 0, 0], 10), Private("an address shared by a carrier")),
+    (AddressRange::v4([169, 254, 169, 254], 32), Private("the cloud's metadata service")),
+    (AddressRange::v4([169, 254, 0, 0], 16), Private("a link-local address")),
+    (AddressRange::v4([192, 0, 0, 0], 24), Private("an address for protocols")),
+    (AddressRange::v4([198, 18, 0, 0], 15), Private("an address for benchmarks")),
+    (AddressRange::v4([224, 0, 0, 0], 4), Never("a multicast address")),
+    (AddressRange::v4([240, 0, 0, 0], 4), Never("a reserved address")),
+];
+
+const V6: [(AddressRange, Special); 8] = [
+    (AddressRange::v6(Ipv6Addr::UNSPECIFIED, 128), Never("an address that means this host")),
+    (AddressRange::v6(Ipv6Addr::LOCALHOST, 128), Private("the host's own loopback")),
+    (
+        AddressRange::v6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), 128),
+        Private("the cloud's metadata service"),
+    ),
+    (AddressRange::v6(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7), Private("a private address")),
+    (AddressRange::v6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10), Private("a link-local address")),
+    (AddressRange::v6(Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10), Private("a site-local address")),
+    (AddressRange::v6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8), Never("a multicast address")),
+    (AddressRange::v6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0), 64), Never("an address that drops everything")),
+];
+
+/// What an address is; `None` when it is public. One that carries an IPv4 address is judged by that too.
+pub(super) fn special(address: IpAddr) -> Option<Special> {
+    let address = address.to_canonical();
+    let table: &[(AddressRange, Special)] = if address.is_ipv4() { &V4 } else { &V6 };
+    if let Some((_, what)) = table.iter().find(|(range, _)| range.contains(address)) {
+        return Some(*what);
+    }
+    match address {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(address) => embedded(address).and_then(|inner| special(IpAddr::V4(inner))),
+    }
+}
+
+/// The IPv4 address a translator or a tunnel would send this to.
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let parts = address.segments();
+    let of = |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
+    match parts {
+        // NAT64, and IPv4-compatible and -translated addresses.
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0 | 0xffff, 0, high, low] => of(high, low),
+        // NAT64 of a local network; where the address lies in it depends on that network, and the last place is usual.
+        [0x64, 0xff9b, 1, _, _, _, high, low] => of(high, low),
+        // 6to4.
+        [0x2002, high, low, ..] => of(high, low),
+        // Teredo keeps it inverted.
+        [0x2001, 0, _, _, _, _, high, low] => of(!high, !low),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Option<Special> {
+        special(text.parse().unwrap())
+    }
+
+    #[test]
+    fn public_addresses_are_nothing_special() {
+        for public in [
+            "8.8.8.8",
+            "203.0.113.7",
+            "172.32.0.1",
+            "100.128.0.1",
+            "2606:4700::1111",
+            "2001:db8::1",
+            "64:ff9b::808:808",
+        ] {
+            assert_eq!(of(public), None, "{public}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_judged_by_the_one_it_carries() {
+        for hidden in [
+            "::ffff:169.254.169.254",
+            "::169.254.169.254",
+            "::ffff:0:169.254.169.254",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1::a9fe:a9fe",
+            "2002:a9fe:a9fe::1",
+            "2001:0:1:2:3:4:5601:5601",
+        ] {
+            assert_eq!(of(hidden), Some(Private("the cloud's metadata service")), "{hidden}");
+        }
+        assert!(matches!(of("2002:7f00:1::"), Some(Private(_))));
+        assert!(matches!(of("::127.0.0.1"), Some(Private(_))));
+    }
+}

@@ -1,0 +1,17 @@
+//! Who is who in the namespace of a session. The IPv4 addresses are those of RFC 6333, which no network routes.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// The host's side: DNS at port 53, the explicit proxy at [`PROXY_PORT`].
+pub const GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
+pub const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfd73, 0x616e, 0x6462, 0, 0, 0, 0, 1);
+
+/// What connections of the session come from.
+pub const BOX_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 2);
+pub const BOX_V6: Ipv6Addr = Ipv6Addr::new(0xfd73, 0x616e, 0x6462, 0, 0, 0, 0, 2);
+
+/// Where the explicit proxy listens, for programs that are told about it.
+pub const PROXY_PORT: u16 = 3128;
+
+/// Where the kernel delivers TCP connections to anywhere.
+pub const GATE_PORT: u16 = 1;

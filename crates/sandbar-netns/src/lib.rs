@@ -1,0 +1,11 @@
+//! The network namespace of a session.
+//!
+//! It has a loopback and nothing else. Where the session's policy opens it, every address is local in it, and the kernel
+//! hands whatever goes anywhere but to the session's own loopback to sockets that belong to the host: the *gate*. No packet
+//! ever leaves the namespace.
+
+mod addresses;
+mod sockets;
+
+pub use addresses::{BOX_V4, BOX_V6, GATE_PORT, GATEWAY_V4, GATEWAY_V6, PROXY_PORT};
+pub use sockets::{GateSockets, UdpGate};
