@@ -6,8 +6,11 @@
 //! with a certificate of an authority only this session trusts, and puts the secret into the request.
 
 mod hooks;
+mod http;
 mod rules;
 mod settings;
+mod tls;
 
 pub use hooks::{DecisionSink, Secrets};
 pub use settings::GatewaySettings;
+pub use tls::Authority;

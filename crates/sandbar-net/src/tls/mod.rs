@@ -1,0 +1,10 @@
+//! TLS at both ends of the gateway: towards a session with certificates of its own authority, towards servers with the
+//! roots the host trusts.
+
+mod authority;
+mod intercept;
+mod upstream;
+
+pub use authority::Authority;
+pub(crate) use intercept::intercept;
+pub(crate) use upstream::UpstreamTls;
