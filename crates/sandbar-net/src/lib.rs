@@ -5,9 +5,11 @@
 //! be, connects to an address *it* has looked up and checked, and moves the bytes. For hosts with a secret it ends TLS itself,
 //! with a certificate of an authority only this session trusts, and puts the secret into the request.
 
+mod dns;
 mod hooks;
 mod rules;
 mod settings;
+mod sniff;
 
 pub use hooks::{DecisionSink, Secrets};
 pub use settings::GatewaySettings;
