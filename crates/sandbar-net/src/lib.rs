@@ -5,10 +5,12 @@
 //! be, connects to an address *it* has looked up and checked, and moves the bytes. For hosts with a secret it ends TLS itself,
 //! with a certificate of an authority only this session trusts, and puts the secret into the request.
 
+mod dns;
 mod hooks;
 mod http;
 mod rules;
 mod settings;
+mod sniff;
 mod tls;
 
 pub use hooks::{DecisionSink, Secrets};

@@ -13,3 +13,11 @@ where
 {
     drop((io, origin, outside));
 }
+
+/// The same, for connections that speak HTTP/2.
+pub(crate) async fn serve_http2<S>(io: S, origin: Origin, outside: Arc<dyn Outside>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    drop((io, origin, outside));
+}

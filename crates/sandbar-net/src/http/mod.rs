@@ -7,6 +7,6 @@ mod engine;
 mod origin;
 mod outside;
 
-pub(crate) use engine::serve_http;
+pub(crate) use engine::{serve_http, serve_http2};
 pub(crate) use origin::Origin;
 pub(crate) use outside::{Outside, Refusal};

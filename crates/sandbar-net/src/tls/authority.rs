@@ -3,6 +3,7 @@
 use std::{fmt, ops::RangeInclusive, sync::Arc};
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::{SignedDuration, Timestamp};
 use rustls::{
     ServerConfig,
@@ -14,7 +15,6 @@ use sandbar_core::{DomainName, Error, Result};
 
 use super::{
     certificates::Certificates,
-    pem,
     x509::{Purpose, Statement},
 };
 
@@ -56,7 +56,7 @@ impl Authority {
         }
         .sign(&key)?;
         let server_key = ServerKey::new()?;
-        let certificate_pem = pem::certificate(&certificate);
+        let certificate_pem = pem(&certificate);
         Ok(Self { key, name, valid, certificate_pem, server_key, servers: Certificates::default() })
     }
 
@@ -94,6 +94,14 @@ impl ServerKey {
             any_ecdsa_type(&private).map_err(|source| Error::internal("use a key for TLS").with_source(source))?;
         Ok(Self { public, signing })
     }
+}
+
+/// A certificate as text, in lines of 64 characters as some readers insist.
+fn pem(certificate: &[u8]) -> String {
+    let digits = STANDARD.encode(certificate);
+    let lines = digits.as_bytes().chunks(64).map(String::from_utf8_lossy);
+    let body = lines.fold(String::new(), |body, line| body + &line + "\n");
+    format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n")
 }
 
 fn new_key() -> Result<EcdsaKeyPair> {

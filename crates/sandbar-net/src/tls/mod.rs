@@ -2,9 +2,12 @@
 //! roots the host trusts.
 
 mod authority;
+mod certificates;
+mod der;
 mod intercept;
 mod upstream;
+mod x509;
 
 pub use authority::Authority;
 pub(crate) use intercept::intercept;
-pub(crate) use upstream::UpstreamTls;
+pub(crate) use upstream::{Speak, UpstreamTls};
