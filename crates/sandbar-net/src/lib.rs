@@ -5,15 +5,20 @@
 //! be, connects to an address *it* has looked up and checked, and moves the bytes. For hosts with a secret it ends TLS itself,
 //! with a certificate of an authority only this session trusts, and puts the secret into the request.
 
+mod dns;
 mod gate;
 mod hooks;
 mod host_addresses;
+mod http;
 mod meter;
 mod rules;
 mod settings;
+mod sniff;
+mod tls;
 mod token_bucket;
 mod traffic;
 
 pub use hooks::{DecisionSink, Secrets};
 pub use settings::GatewaySettings;
+pub use tls::Authority;
 pub use traffic::TrafficCounters;
