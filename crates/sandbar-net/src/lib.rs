@@ -7,17 +7,20 @@
 
 mod dns;
 mod gate;
+mod gateway;
 mod hooks;
 mod host_addresses;
 mod http;
 mod meter;
 mod rules;
+mod session_gate;
 mod settings;
 mod sniff;
 mod tls;
 mod token_bucket;
 mod traffic;
 
+pub use gateway::{Gate, Gateway, SessionHooks};
 pub use hooks::{DecisionSink, Secrets};
 pub use settings::GatewaySettings;
 pub use tls::Authority;

@@ -6,10 +6,17 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::{AsRawFd, RawFd},
     ptr,
+    time::Duration,
 };
 
 use sandbar_netns::UdpGate;
 use tokio::{io::Interest, net::UdpSocket};
+
+/// No datagram is longer.
+pub(super) const MOST_DATAGRAM: usize = 64 * 1024;
+
+/// The wait after a datagram could not be received, as when memory has run out.
+const BREATH: Duration = Duration::from_millis(100);
 
 /// Room for the control messages of one datagram, aligned as the kernel writes them.
 type Control = [u64; 16];
@@ -47,6 +54,22 @@ impl GateDatagrams {
     /// The next datagram. One that is longer than the buffer is cut.
     pub(crate) async fn recv(&self, buffer: &mut [u8]) -> io::Result<Datagram> {
         self.socket.async_io(Interest::READABLE, || receive(self.socket.as_raw_fd(), buffer)).await
+    }
+
+    /// The next datagram, whatever becomes of others.
+    pub(crate) async fn next(&self, buffer: &mut [u8]) -> Datagram {
+        loop {
+            match self.recv(buffer).await {
+                Ok(datagram) => return datagram,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    tracing::debug!(%error, "a datagram at a gate was dropped");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "could not receive a datagram at a gate");
+                    tokio::time::sleep(BREATH).await;
+                }
+            }
+        }
     }
 
     /// Sends a datagram to the session that comes `as_from` an address of the outside. Its port is that of the gate.
@@ -151,14 +174,12 @@ fn send(socket: RawFd, bytes: &[u8], to: SocketAddr, as_from: IpAddr) -> io::Res
     match as_from {
         IpAddr::V4(ip) => {
             let source = libc::in_addr { s_addr: ip.to_bits().to_be() };
-            let info =
-                libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: source, ipi_addr: libc::in_addr { s_addr: 0 } };
+            let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: source, ipi_addr: libc::in_addr { s_addr: 0 } };
             // SAFETY: the message has control room that is larger than one message with this data.
             unsafe { put_control(&mut message, libc::SOL_IP, libc::IP_PKTINFO, info) };
         }
         IpAddr::V6(ip) => {
-            let info =
-                libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: ip.octets() }, ipi6_ifindex: 0 };
+            let info = libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: ip.octets() }, ipi6_ifindex: 0 };
             // SAFETY: as above.
             unsafe { put_control(&mut message, libc::SOL_IPV6, libc::IPV6_PKTINFO, info) };
         }

@@ -14,8 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::refusal::Refusal;
-use crate::rules::Rules;
+use crate::{http::Refusal, rules::Rules};
 
 /// How long all attempts together may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,7 +27,7 @@ const MOST_ATTEMPTS: usize = 8;
 
 /// Those addresses of an allowed name that may be connected to, in the order to try them: the one the session itself has
 /// chosen, then of both families by turns.
-pub(super) fn open_addresses(
+pub(crate) fn open_addresses(
     found: &[IpAddr],
     port: u16,
     chosen: Option<IpAddr>,
@@ -61,7 +60,7 @@ pub(super) fn open_addresses(
 }
 
 /// Connects to the first of these addresses that answers.
-pub(super) async fn connect(addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Refusal> {
+pub(crate) async fn connect(addresses: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Refusal> {
     let answered = match timeout(PATIENCE, race(addresses)).await {
         Ok(answered) => answered,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),

@@ -2,23 +2,22 @@
 
 use std::time::Duration;
 
-use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
 
 use super::relay::cut;
-
-/// Why there is no connection to the outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) reason: String,
-    /// The policy says no; otherwise the host could not be reached.
-    pub(crate) denied: bool,
-}
+use crate::http::Refusal;
 
 impl Refusal {
+    /// The policy says no.
     pub(crate) const fn denied(reason: String) -> Self {
         Self { reason, denied: true }
     }
 
+    /// It may be, and it cannot be.
     pub(crate) const fn unreachable(reason: String) -> Self {
         Self { reason, denied: false }
     }
@@ -64,8 +63,8 @@ fn response(status: &str, body: &str) -> String {
 /// reset, and the words are lost.
 async fn last_words(mut client: TcpStream, words: &[u8]) {
     let say = async {
-        tokio::io::AsyncWriteExt::write_all(&mut client, words).await?;
-        tokio::io::AsyncWriteExt::shutdown(&mut client).await?;
+        client.write_all(words).await?;
+        client.shutdown().await?;
         tokio::io::copy(&mut (&mut client).take(MOST_UNREAD), &mut tokio::io::sink()).await
     };
     // A client that is gone needs no words.

@@ -99,7 +99,7 @@ async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// No more comes from the other side.
-fn end(to: &TcpStream) -> io::Result<()> {
+pub(super) fn end(to: &TcpStream) -> io::Result<()> {
     match rustix::net::shutdown(to, Shutdown::Write) {
         Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
         Err(error) => Err(error.into()),

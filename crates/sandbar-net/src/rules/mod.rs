@@ -35,6 +35,11 @@ impl Rules {
         self.named(|entry| entry.matches_name(transport, name, port), transport == Transport::Tcp)
     }
 
+    /// Whether the deny list names this host, so that an open address does not help it.
+    pub(crate) fn denies_name(&self, name: &DomainName, port: u16) -> bool {
+        self.policy.deny_list.iter().any(|entry| entry.matches_name(Transport::Tcp, name, port))
+    }
+
     /// About a host somebody asks the address of: whether it may be reached at any port at all.
     pub(crate) fn lookup(&self, name: &DomainName) -> Verdict {
         let at_some_port =
