@@ -50,6 +50,11 @@ impl Gateway {
         Ok(Arc::new(Self { shared: Arc::new(shared) }))
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
     /// Serves the gate of a session until that is closed or dropped. Must be called inside a tokio runtime.
     pub fn attach(&self, sockets: GateSockets, hooks: SessionHooks) -> Result<Gate> {
         let failed = |error| Error::io("serve the gate of a session", error);

@@ -11,6 +11,8 @@ mod refusal;
 mod relay;
 mod tasks;
 mod tcp_flow;
+#[cfg(test)]
+mod tests;
 mod udp_flow;
 
 pub(crate) use accept::accept;

@@ -189,7 +189,10 @@ impl Tunnel {
 
     async fn refuse(self, refusal: &Refusal, verdict: &Verdict) {
         self.record_refusal(refusal, verdict);
-        let host = self.attempt(None).host.unwrap_or_default();
+        let host = match &self.target {
+            HostPort::Name(name, _) => name.to_string(),
+            HostPort::Address(address) => address.ip().to_string(),
+        };
         refuse_proxy(self.client, &host, refusal).await;
     }
 
@@ -203,13 +206,9 @@ impl Tunnel {
 
     fn attempt(&self, address: Option<SocketAddr>) -> Attempt {
         let (host, asked) = match &self.target {
-            HostPort::Name(name, _) => (name.to_string(), None),
-            HostPort::Address(address) => (address.ip().to_string(), Some(*address)),
+            HostPort::Name(name, _) => (Some(name.to_string()), None),
+            HostPort::Address(address) => (None, Some(*address)),
         };
-        Attempt {
-            host: Some(host),
-            address: address.or(asked),
-            ..Attempt::of(NetworkProtocol::Proxy, self.target.port())
-        }
+        Attempt { host, address: address.or(asked), ..Attempt::of(NetworkProtocol::Proxy, self.target.port()) }
     }
 }

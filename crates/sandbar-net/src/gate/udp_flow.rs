@@ -208,3 +208,43 @@ async fn connect(to: SocketAddr) -> io::Result<UdpSocket> {
     socket.connect(to).await?;
     Ok(socket)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Handle;
+
+    use super::*;
+    use crate::gate::tests::Session;
+    use sandbar_core::NetworkVerdict::{Allow, Deny};
+
+    #[tokio::test]
+    async fn datagrams_go_to_open_ports_and_answers_come_back() {
+        let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let there = server.local_addr().unwrap();
+        let session = Session::new(&format!("allow=udp://127.0.0.1:{}", there.port()));
+        let tasks = Tasks::new(Handle::current());
+        let flows = UdpFlows::new(Arc::clone(&session.gate), tasks.clone());
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        flows.set_ports(vec![UdpGate { port: there.port(), socket }]);
+
+        let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let datagram = Datagram { length: 4, from: client.local_addr().unwrap(), meant_for: there };
+        let mut buffer = [0; 16];
+        for _ in 0..2 {
+            flows.forward(b"ping", datagram).await;
+            let (length, from) = server.recv_from(&mut buffer).await.unwrap();
+            assert_eq!(&buffer[..length], b"ping");
+            server.send_to(b"pong", from).await.unwrap();
+            let length = client.recv(&mut buffer).await.unwrap();
+            assert_eq!(&buffer[..length], b"pong");
+        }
+        // One flow, decided once; another destination is refused, and recorded once.
+        let elsewhere = Datagram { meant_for: "127.0.0.1:9".parse().unwrap(), ..datagram };
+        flows.forward(b"ping", elsewhere).await;
+        flows.forward(b"ping", elsewhere).await;
+        let decided: Vec<_> = session.decisions().into_iter().map(|(verdict, ..)| verdict).collect();
+        assert_eq!(decided, [Allow, Deny]);
+        tasks.cancel();
+        tasks.ended().await;
+    }
+}
