@@ -128,7 +128,7 @@ impl Session<'_> {
         match question.kind {
             kind::A | kind::AAAA => self.tell_addresses(question, &name, &verdict).await,
             // These hold other addresses, and keys that would hide the name of a server.
-            kind::HTTPS | kind::SVCB => Told { decision: allowed(&name, &verdict), ..Told::of(code::NO_ERROR) },
+            kind::HTTPS | kind::SVCB => Told { decision: Some(allowed(&name, &verdict)), ..Told::of(code::NO_ERROR) },
             kind::NS | kind::CNAME | kind::SOA | kind::MX | kind::TXT | kind::SRV | kind::CAA => {
                 self.tell_records(question, &name, &verdict).await
             }
@@ -141,10 +141,10 @@ impl Session<'_> {
         let found = match self.resolver.find(name).await {
             Ok(found) => found,
             Err(LookupError::NotFound) => {
-                return Told { decision: allowed(name, verdict), ..Told::of(code::NO_SUCH_NAME) };
+                return Told { decision: Some(allowed(name, verdict)), ..Told::of(code::NO_SUCH_NAME) };
             }
             Err(LookupError::Failed(_)) => {
-                return Told { decision: allowed(name, verdict), ..Told::of(code::SERVER_FAILURE) };
+                return Told { decision: Some(allowed(name, verdict)), ..Told::of(code::SERVER_FAILURE) };
             }
         };
         let mut open = Vec::new();
@@ -165,12 +165,16 @@ impl Session<'_> {
         let left = found.until.saturating_duration_since(Instant::now()).as_secs();
         let life = u32::try_from(left).unwrap_or(u32::MAX).clamp(1, LONGEST_LIFE);
         let record = |address| Record::of_address(question.name.clone(), address, life);
-        Told { code: code::NO_ERROR, answers: open.into_iter().map(record).collect(), decision: allowed(name, verdict) }
+        Told {
+            code: code::NO_ERROR,
+            answers: open.into_iter().map(record).collect(),
+            decision: Some(allowed(name, verdict)),
+        }
     }
 
     /// What was asked for, and the aliases that lead there; never an address, since those are told by rules of their own.
     async fn tell_records(&self, question: &Question, name: &DomainName, verdict: &Verdict) -> Told {
-        let decision = allowed(name, verdict);
+        let decision = Some(allowed(name, verdict));
         match self.resolver.ask(name, question.kind).await {
             Ok(answer) => {
                 let is_kept = |record: &Record| {
@@ -206,8 +210,8 @@ fn refused(host: String, reason: String) -> Told {
     Told { decision: Some(decision(NetworkVerdict::Deny, host, reason)), ..Told::of(code::REFUSED) }
 }
 
-fn allowed(name: &DomainName, verdict: &Verdict) -> Option<NetworkDecision> {
-    Some(decision(NetworkVerdict::Allow, name.to_string(), verdict.reason().to_owned()))
+fn allowed(name: &DomainName, verdict: &Verdict) -> NetworkDecision {
+    decision(NetworkVerdict::Allow, name.to_string(), verdict.reason().to_owned())
 }
 
 const fn decision(verdict: NetworkVerdict, host: String, reason: String) -> NetworkDecision {

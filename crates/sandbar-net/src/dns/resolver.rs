@@ -13,7 +13,7 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared},
 };
-use sandbar_core::{DomainName, Result};
+use sandbar_core::{DomainName, Error, Result};
 
 use super::{
     cache::Cache,
@@ -33,7 +33,7 @@ const LONGEST_LIFE: u32 = 300;
 /// For names that are not there, and for answers of which a part is missing.
 const SHORT_LIFE: u32 = 2;
 /// For names of the hosts file, which may change at any time.
-const HOSTS_LIFE: Duration = Duration::from_secs(60);
+const HOSTS_LIFE: Duration = Duration::from_mins(1);
 /// From this many on, lookups nobody waits for any longer are swept out.
 const MANY_IN_FLIGHT: usize = 1000;
 
@@ -68,6 +68,12 @@ struct Inner {
 
 impl Resolver {
     pub(crate) fn new(settings: &GatewaySettings) -> Result<Self> {
+        if let Some(server) =
+            settings.dns_servers.iter().find(|server| server.port() == 0 || server.ip().is_unspecified())
+        {
+            return Err(Error::invalid("dns_servers", format!("no name server can be at `{server}`"))
+                .with_hint("write an address and a port, such as `192.0.2.53:53`"));
+        }
         let servers = if settings.dns_servers.is_empty() {
             Servers::of_file(PathBuf::from("/etc/resolv.conf"))
         } else {

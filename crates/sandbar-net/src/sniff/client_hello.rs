@@ -60,8 +60,7 @@ fn records(mut bytes: &[u8]) -> Opening {
     let mut message = Vec::new();
     loop {
         match *bytes {
-            [] => break,
-            [HANDSHAKE] | [HANDSHAKE, 3] | [HANDSHAKE, 3, 0..=4] | [HANDSHAKE, 3, 0..=4, _] => break,
+            [] | [HANDSHAKE] | [HANDSHAKE, 3] | [HANDSHAKE, 3, 0..=4] | [HANDSHAKE, 3, 0..=4, _] => break,
             [HANDSHAKE, 3, 0..=4, high, low, ref rest @ ..] => {
                 let length = usize::from(u16::from_be_bytes([high, low]));
                 if length == 0 || length > MOST_RECORD {

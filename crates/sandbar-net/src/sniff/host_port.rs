@@ -18,27 +18,21 @@ pub(crate) enum HostPort {
 impl HostPort {
     /// Reads `host:port`, with IPv6 in brackets. Addresses have one spelling only: neither `127.1` nor a zone.
     pub(crate) fn parse(text: &str, default_port: Option<u16>) -> Option<Self> {
-        let (host, rest) = match text.strip_prefix('[') {
-            Some(bracketed) => bracketed.split_once(']').map(|(host, rest)| (Host::Bracketed(host), rest))?,
-            None => {
-                let end = text.find(':').unwrap_or(text.len());
-                (Host::Plain(&text[..end]), &text[end..])
-            }
-        };
+        let is_bracketed = text.starts_with('[');
+        let (host, rest) =
+            if is_bracketed { text[1..].split_once(']')? } else { text.split_at(text.find(':').unwrap_or(text.len())) };
         let port = match rest.strip_prefix(':') {
             Some(digits) => parse_port(digits)?,
             None if rest.is_empty() => default_port?,
             None => return None,
         };
-        match host {
-            Host::Bracketed(host) => {
-                let address = IpAddr::V6(host.parse::<Ipv6Addr>().ok()?).to_canonical();
-                Some(Self::Address(SocketAddr::new(address, port)))
-            }
-            Host::Plain(host) => match host.parse::<Ipv4Addr>() {
-                Ok(address) => Some(Self::Address(SocketAddr::new(address.into(), port))),
-                Err(_) => host.parse().ok().map(|name| Self::Name(name, port)),
-            },
+        if is_bracketed {
+            let address = IpAddr::V6(host.parse::<Ipv6Addr>().ok()?).to_canonical();
+            return Some(Self::Address(SocketAddr::new(address, port)));
+        }
+        match host.parse::<Ipv4Addr>() {
+            Ok(address) => Some(Self::Address(SocketAddr::new(address.into(), port))),
+            Err(_) => host.parse().ok().map(|name| Self::Name(name, port)),
         }
     }
 
@@ -48,11 +42,6 @@ impl HostPort {
             Self::Address(address) => address.port(),
         }
     }
-}
-
-enum Host<'a> {
-    Bracketed(&'a str),
-    Plain(&'a str),
 }
 
 fn parse_port(digits: &str) -> Option<u16> {

@@ -147,3 +147,12 @@ async fn a_life_is_neither_nothing_nor_for_ever() {
     assert_eq!(long.addresses.to_vec(), ["10.0.0.1".parse::<IpAddr>().unwrap()]);
     assert_eq!(server.asked().iter().filter(|(question, _)| question.name == wire("b.example")).count(), 2);
 }
+
+#[test]
+fn servers_that_cannot_be_are_refused() {
+    for bad in ["192.0.2.1:0", "0.0.0.0:53", "[::]:53"] {
+        let settings = GatewaySettings { dns_servers: vec![bad.parse().unwrap()], ..GatewaySettings::default() };
+        assert_eq!(Resolver::new(&settings).unwrap_err().field(), Some("dns_servers"), "{bad}");
+    }
+    Resolver::new(&GatewaySettings::default()).unwrap();
+}
