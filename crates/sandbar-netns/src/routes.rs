@@ -10,6 +10,10 @@ use crate::{
 
 const REPLACE: i32 = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
 
+/// Nobody else can have the address. And IPv6 makes an address local a little later than it is there: a route to it that
+/// is not local would win meanwhile.
+const AT_ONCE: u32 = libc::IFA_F_NODAD | 0x200;
+
 /// The address connections come from, and the route that makes all others local. Returns whether there is IPv6.
 pub(crate) fn make_everything_local() -> io::Result<bool> {
     let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
@@ -39,12 +43,12 @@ fn make_local(netlink: &Netlink, own: IpAddr) -> io::Result<()> {
     let loopback = LOOPBACK.to_ne_bytes();
     let mut messages = Messages::default();
 
-    let flags = libc::IFA_F_NODAD.to_le_bytes()[0];
-    let mut header = vec![family, length, flags, libc::RT_SCOPE_UNIVERSE];
+    let mut header = vec![family, length, 0, libc::RT_SCOPE_UNIVERSE];
     header.extend(loopback);
     messages.add(libc::RTM_NEWADDR, REPLACE, &header, |attributes| {
         attributes.add(libc::IFA_LOCAL, &bytes);
         attributes.add(libc::IFA_ADDRESS, &bytes);
+        attributes.add(libc::IFA_FLAGS, &AT_ONCE.to_ne_bytes());
     });
 
     let scope = if own.is_ipv4() { libc::RT_SCOPE_HOST } else { libc::RT_SCOPE_UNIVERSE };

@@ -381,7 +381,7 @@ fn the_rules_are_the_ones_a_person_would_write() {
 		meta nfproto 10 meta l4proto 6 tproxy ip6 to [fd73:616e:6462::1]:1 accept
 		meta nfproto 10 meta l4proto 17 tproxy ip6 to [fd73:616e:6462::1] accept
 		meta l4proto 6 reject with tcp reset
-		meta l4proto 17 reject with icmpx port-unreachable
+		meta l4proto 17 reject
 	}
 }
 ";
