@@ -27,6 +27,7 @@ use crate::{
     runtime_choice::{OpenedRuntime, boundary, open_runtime},
     session::Session,
     state::StateStore,
+    traffic_token::TrafficKey,
     verb::{Call, Verb},
 };
 
@@ -70,6 +71,7 @@ pub(crate) struct Inner {
     pub(crate) active_commands: Arc<AtomicU64>,
     pub(crate) incidents: Incidents,
     pub(crate) metrics: Metrics,
+    pub(crate) traffic_key: TrafficKey,
     /// Told when a session was made that may be due before the janitor looks again.
     pub(crate) something_due: Notify,
     pub(crate) started: Instant,
@@ -194,6 +196,7 @@ impl Inner {
             active_commands: Arc::default(),
             incidents: Incidents::default(),
             metrics,
+            traffic_key: TrafficKey::open(&directory.traffic_key())?,
             something_due: Notify::new(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),

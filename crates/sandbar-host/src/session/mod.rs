@@ -11,6 +11,7 @@ mod fork;
 mod hibernate;
 mod list;
 mod pause;
+mod ports;
 mod processes;
 mod rollback;
 mod root;
@@ -28,6 +29,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use activity::Activity;
 pub use files::FileWriter;
 use files::SharedDraft;
+use ports::Ports;
+pub use ports::{PortAccess, PortConnection};
 use root::Root;
 use tools::ToolCalls;
 pub use tools::ToolExecution;
@@ -58,6 +61,7 @@ pub(crate) struct Session {
     pub(crate) streams: CancellationToken,
     /// Long-running processes.
     pub(crate) processes: Processes,
+    ports: Ports,
 }
 
 /// What exists only while the host runs.
@@ -82,6 +86,7 @@ impl Session {
             calls: ToolCalls::default(),
             streams: CancellationToken::new(),
             processes: Processes::default(),
+            ports: Ports::default(),
         })
     }
 
