@@ -59,7 +59,7 @@ impl Host {
     pub async fn dial_port(&self, id: &SessionId, port: u16) -> Result<PortConnection> {
         let target = id.clone();
         let call = Call::on(id, Verb::DialPort);
-        let (session, sandbox) = self.run(call, move |inner| inner.box_to_dial(&target, port)).await?;
+        let Dialable { session, sandbox } = self.run(call, move |inner| inner.dialable(&target, port)).await?;
         // Where there is no box nobody can listen, and none is started for it.
         let sandbox = sandbox.ok_or_else(|| nobody_listens(id, port))?;
         let in_use = session.activity.hold();
@@ -95,6 +95,13 @@ impl Host {
     }
 }
 
+/// A session that is active.
+struct Dialable {
+    session: Arc<Session>,
+    /// `None`: nothing runs in it.
+    sandbox: Option<Arc<dyn Sandbox>>,
+}
+
 fn nobody_listens(id: &SessionId, port: u16) -> Error {
     Error::new(ErrorCode::Unavailable, format!("nothing listens on port {port} of session `{id}`"))
         .with_field("port")
@@ -104,7 +111,7 @@ fn nobody_listens(id: &SessionId, port: u16) -> Error {
 impl Inner {
     /// The box of an active session, if there is one. The session may be paused or stopped before it is dialed: a frozen
     /// box does not answer, and one that has stopped refuses.
-    fn box_to_dial(&self, id: &SessionId, port: u16) -> Result<(Arc<Session>, Option<Arc<dyn Sandbox>>)> {
+    fn dialable(&self, id: &SessionId, port: u16) -> Result<Dialable> {
         let session = self.session(id)?;
         let _entry = session.gate.enter_shared()?;
         self.active(id)?;
@@ -120,7 +127,7 @@ impl Inner {
             ));
         }
         let sandbox = session.live_sandbox().filter(|sandbox| sandbox.is_alive());
-        Ok((session, sandbox))
+        Ok(Dialable { session, sandbox })
     }
 }
 

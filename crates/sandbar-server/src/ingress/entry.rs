@@ -2,7 +2,7 @@
 
 use axum::{
     body::Body,
-    http::{HeaderName, Request, Response},
+    http::{HeaderName, HeaderValue, Request, Response},
 };
 use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_host::PortAccess;
@@ -33,7 +33,7 @@ pub(super) fn admit<B>(
     gatekeeper: &Gatekeeper,
     request: &Request<B>,
 ) -> Result<Entry> {
-    let shown = |name: &HeaderName| request.headers().get(name).map(|value| value.as_bytes());
+    let shown = |name: &HeaderName| request.headers().get(name).map(HeaderValue::as_bytes);
     let by_name = target.found_by == FoundBy::Name;
     if by_name && let Some(answer) = visit::begin(request, |token| access.token.is(token)) {
         return Ok(Entry::Visit(answer));

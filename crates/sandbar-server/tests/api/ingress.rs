@@ -197,14 +197,14 @@ async fn open_socket(world: &World, session: &SessionId) -> (String, TcpStream) 
 fn a_websocket_is_handed_over_and_both_sides_say_all_they_have_to_say() {
     World::run_isolated(async |world| {
         let (one, _) = world.web_session("one", Ports::Public).await;
-        let (head, mut socket) = open_socket(world, &one).await;
-        let lower = head.to_ascii_lowercase();
-        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        let (answer, mut socket) = open_socket(world, &one).await;
+        let lower = answer.to_ascii_lowercase();
+        assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
         assert!(
             lower.contains("\r\nupgrade: websocket\r\n") && lower.contains("\r\nconnection: upgrade\r\n"),
-            "{head}"
+            "{answer}"
         );
-        assert!(!lower.contains("content-length"), "{head}");
+        assert!(!lower.contains("content-length"), "{answer}");
         let mut heard = vec![0; "hello AT ONCE ".len()];
         socket.read_exact(&mut heard).await.unwrap();
         assert_eq!(heard, b"hello AT ONCE ");

@@ -1,6 +1,7 @@
 //! Who reaches the ports of a session.
 
 use http::{Request, StatusCode, request::Builder};
+use http_body_util::Full;
 use sandbar_core::NetworkPolicy;
 use sandbar_server::{ServerConfig, serve};
 use serde_json::json;
@@ -122,7 +123,7 @@ fn a_server_without_a_token_asks_nobody_for_one() {
         let server = serve(world.host.clone(), config, stop.clone()).await.unwrap();
         let get = |host: &str| {
             let request = Request::get("/").header("host", host).header("x-sandbar-session", private.as_str());
-            send(server.address(), request.header("x-sandbar-port", PORT).body(Default::default()).unwrap())
+            send(server.address(), request.header("x-sandbar-port", PORT).body(Full::default()).unwrap())
         };
         assert_eq!(get(&world.name_of(&private)).await.text(), "private got GET /");
         assert_eq!(get("evil.test").await.status, StatusCode::UNAUTHORIZED);
