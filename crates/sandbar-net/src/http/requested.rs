@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn opened_tls_serves_the_host_it_was_opened_for() {
         let origin = Origin::Intercepted { name: "a.example".parse().unwrap(), port: 443 };
-        let of = |uri, hosts| of(&origin, uri, hosts);
+        let of = |uri, hosts: &[&str]| of(&origin, uri, hosts);
         assert_eq!(of("/", &["A.EXAMPLE"]).unwrap(), "a.example:443 a.example");
         assert_eq!(of("https://a.example/", &[]).unwrap(), "a.example:443 a.example");
         for host in ["b.example", "a.example:444", "203.0.113.7", "a.example.b.example"] {
