@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// A flow nobody uses for this long is forgotten.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 
 /// Flows of a session at once.
 const MOST_FLOWS: usize = 256;
