@@ -22,14 +22,13 @@ pub(super) fn requested(origin: &Origin, head: &Parts) -> Result<Requested, Repl
         Origin::Intercepted { port, .. } => named(&head.uri, host, *port)?,
     };
     match (origin, &requested.target) {
-        (Origin::Explicit, _) => Ok(requested),
         (Origin::Transparent { to }, target) if target.port() != to.port() => {
             Err(Reply::Bad("the request names another port than its connection"))
         }
         (Origin::Transparent { to }, HostPort::Address(address)) if address.ip() != to.ip().to_canonical() => {
             Err(Reply::Bad("the request names another address than its connection"))
         }
-        (Origin::Transparent { .. }, _) => Ok(requested),
+        (Origin::Explicit | Origin::Transparent { .. }, _) => Ok(requested),
         (Origin::Intercepted { name, port }, HostPort::Name(host, host_port)) if host == name && host_port == port => {
             Ok(requested)
         }

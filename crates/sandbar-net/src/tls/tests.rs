@@ -15,6 +15,8 @@ use tokio_rustls::TlsAcceptor;
 use super::*;
 use crate::GatewaySettings;
 
+const DAY: u64 = 24 * 60 * 60;
+
 fn name(text: &str) -> DomainName {
     text.parse().unwrap()
 }
@@ -103,7 +105,6 @@ async fn a_certificate_is_good_for_its_host_and_its_time_only() {
         verifier.verify_server_cert(&leaf, &[], &host, &[], at).is_ok()
     };
     let now = UnixTime::now().as_secs();
-    const DAY: u64 = 24 * 60 * 60;
     assert!(verify(&authority, "api.example.com", now) && verify(&authority, "api.example.com", now + 6 * DAY));
     assert!(!verify(&authority, "www.example.com", now));
     assert!(!verify(&authority, "api.example.com", now - 2 * DAY));

@@ -1,6 +1,6 @@
 //! Plain HTTP: through the proxy, and meant for somebody else.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{
-    super::Origin,
+    super::{Origin, Outside, serve_http},
     servers::{self, MEBIBYTE},
     world::{World, ask, policy, say, with_secret},
 };
@@ -76,9 +76,44 @@ async fn a_connection_is_not_used_again_when_the_policy_was_set_again() {
 }
 
 #[tokio::test]
+async fn a_server_that_left_while_nothing_was_asked_is_asked_again() {
+    let world = allowing("a.example");
+    let server = servers::one_answer_each(&world).await;
+    world.leads("a.example", server.address);
+    let mut stream = TcpStream::connect(world.transparent().await).await.unwrap();
+    for number in 1..5 {
+        let heard = ask(&mut stream, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").await;
+        assert!(heard.starts_with("HTTP/1.1 200 "), "{heard}");
+        assert_eq!(server.connections.load(Ordering::SeqCst), number);
+    }
+}
+
+#[tokio::test]
+async fn what_is_under_way_ends_when_the_gate_drops_it() {
+    let world = allowing("a.example");
+    let server = servers::plain(&world).await;
+    world.leads("a.example", server.address);
+    for request in [
+        "GET /endless HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        "GET /socket HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ] {
+        let (mut client, io) = tokio::io::duplex(1024);
+        let origin = Origin::Transparent { to: "203.0.113.7:80".parse().unwrap() };
+        let serving = tokio::spawn(serve_http(io, origin, Arc::clone(&world.gate) as Arc<dyn Outside>));
+        client.write_all(request.as_bytes()).await.unwrap();
+        assert_ne!(client.read(&mut [0; 512]).await.unwrap(), 0);
+        serving.abort();
+        assert!(serving.await.unwrap_err().is_cancelled());
+        let mut rest = Vec::new();
+        let _ = client.read_to_end(&mut rest).await;
+        let _ = server.ended.clone().wait_for(|ended| *ended == server.connections.load(Ordering::SeqCst)).await;
+    }
+}
+
+#[tokio::test]
 async fn what_could_be_read_in_two_ways_goes_nowhere() {
     let world = allowing("a.example,b.example");
-    let (server, recorded) = servers::recorder(&world).await;
+    let (server, recorded) = servers::recorder(&world, servers::OK).await;
     world.leads("a.example", server);
     world.leads("b.example", server);
     let gate = world.transparent().await;
@@ -112,7 +147,7 @@ async fn what_could_be_read_in_two_ways_goes_nowhere() {
 #[tokio::test]
 async fn a_body_with_two_lengths_leaves_with_one() {
     let world = allowing("a.example");
-    let (server, recorded) = servers::recorder(&world).await;
+    let (server, recorded) = servers::recorder(&world, servers::OK).await;
     world.leads("a.example", server);
     let smuggled = "POST / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nContent-Length: 4\r\n\
                     Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
@@ -126,7 +161,7 @@ async fn a_body_with_two_lengths_leaves_with_one() {
 #[tokio::test]
 async fn the_case_of_headers_and_a_body_of_a_get_stay_as_they_were() {
     let world = allowing("a.example");
-    let (server, recorded) = servers::recorder(&world).await;
+    let (server, recorded) = servers::recorder(&world, servers::OK).await;
     world.leads("a.example", server);
     let odd = "GET / HTTP/1.1\r\nHost: a.example\r\nX-MiXed: 1\r\nConnection: close\r\n\
                Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
@@ -181,11 +216,11 @@ async fn a_client_that_waits_for_leave_to_send_gets_it() {
     let server = servers::plain(&world).await;
     world.leads("a.example", server.address);
     let mut stream = TcpStream::connect(world.transparent().await).await.unwrap();
-    let head = "POST /same HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
-    assert_eq!(ask(&mut stream, head).await, "HTTP/1.1 100 Continue\r\n\r\n");
+    let request = "POST /same HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+    assert_eq!(ask(&mut stream, request).await, "HTTP/1.1 100 Continue\r\n\r\n");
     let heard = ask(&mut stream, "hello").await;
     assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with("\r\n\r\nhello"), "{heard}");
-    let denied = head.replace("a.example", "b.example");
+    let denied = request.replace("a.example", "b.example");
     assert!(ask(&mut stream, &denied).await.starts_with("HTTP/1.1 403 "), "before anything is sent");
 }
 
@@ -233,8 +268,11 @@ async fn a_connection_does_not_become_http_that_nobody_judges() {
                    Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
     let heard = ask(&mut stream, request).await;
     assert!(heard.starts_with("HTTP/1.1 200 ") && !heard.contains("h2c"), "{heard}");
-    let unasked = "GET /socket HTTP/1.1\r\nHost: a.example\r\n\r\n";
-    assert!(ask(&mut stream, unasked).await.starts_with("HTTP/1.1 502 "));
+    let switch = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let (server, _) = servers::recorder(&world, switch).await;
+    world.leads("a.example", server);
+    let heard = say(world.transparent().await, "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").await;
+    assert!(heard.starts_with("HTTP/1.1 502 ") && heard.contains("nobody asked for"), "{heard}");
 }
 
 fn most_memory() -> usize {

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Runs a program that is given as words, and returns what it wrote; `None` when this machine has none of it.
-async fn run(test: &str, words: &[&str], trust: &std::path::Path) -> Option<String> {
+async fn run(case: &str, words: &[&str], trust: &std::path::Path) -> Option<String> {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).stdin(Stdio::null()).kill_on_drop(true);
     command.env("NODE_EXTRA_CA_CERTS", trust).env("SSL_CERT_FILE", trust);
@@ -20,7 +20,7 @@ async fn run(test: &str, words: &[&str], trust: &std::path::Path) -> Option<Stri
     }
     match command.output().await {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            sandbar_testing::report_skip(test, &format!("`{}` is not installed", words[0]));
+            sandbar_testing::report_skip(case, &format!("`{}` is not installed", words[0]));
             None
         }
         output => {

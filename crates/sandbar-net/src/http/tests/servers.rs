@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    fmt::Write as _,
     net::SocketAddr,
     sync::{
         Arc, Mutex,
@@ -25,6 +26,7 @@ use rustls::ServerConfig;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
+    sync::watch,
     task::JoinSet,
 };
 use tokio_rustls::TlsAcceptor;
@@ -39,6 +41,8 @@ type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     pub(super) connections: Arc<AtomicUsize>,
+    /// How many of them have ended.
+    pub(super) ended: watch::Receiver<usize>,
 }
 
 /// Which versions of HTTP a TLS server offers.
@@ -63,13 +67,14 @@ pub(super) async fn tls(world: &World, name: &str, offers: Offers) -> Server {
 
 async fn start(world: &World, tls: Option<TlsAcceptor>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = Server { address: listener.local_addr().unwrap(), connections: Arc::default() };
+    let (end, ended) = watch::channel(0);
+    let server = Server { address: listener.local_addr().unwrap(), connections: Arc::default(), ended };
     let connections = Arc::clone(&server.connections);
     world.run(async move {
         let mut tasks = JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
             connections.fetch_add(1, Ordering::SeqCst);
-            let tls = tls.clone();
+            let (tls, end) = (tls.clone(), end.clone());
             tasks.spawn(async move {
                 match tls {
                     None => serve(stream).await,
@@ -79,6 +84,7 @@ async fn start(world: &World, tls: Option<TlsAcceptor>) -> Server {
                         }
                     }
                 }
+                end.send_modify(|ended| *ended += 1);
             });
         }
     });
@@ -89,6 +95,24 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S) {
     let service = service_fn(|request| async { Ok::<_, Infallible>(answer(request).await) });
     let builder = auto::Builder::new(TokioExecutor::new());
     let _ = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
+}
+
+/// A server that keeps connections alive by its own word, and leaves after one answer.
+pub(super) async fn one_answer_each(world: &World) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (end, ended) = watch::channel(0);
+    let server = Server { address: listener.local_addr().unwrap(), connections: Arc::default(), ended };
+    let connections = Arc::clone(&server.connections);
+    world.run(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            connections.fetch_add(1, Ordering::SeqCst);
+            let mut heard = Vec::new();
+            while !heard.ends_with(b"\r\n\r\n") && stream.read_buf(&mut heard).await.is_ok_and(|count| count > 0) {}
+            let _ = stream.write_all(OK.as_bytes()).await;
+            end.send_modify(|ended| *ended += 1);
+        }
+    });
+    server
 }
 
 fn text(text: impl Into<String>) -> Body {
@@ -107,9 +131,13 @@ async fn answer(mut request: Request<Incoming>) -> Response<Body> {
             Response::new(text(count.to_string()))
         }
         "/big" => {
-            let chunk = Bytes::from_static(&[b'x'; 64 * 1024]);
+            let chunk = Bytes::from(vec![b'x'; 64 * 1024]);
             let chunks = stream::iter(0..64 * MEBIBYTE / chunk.len());
             Response::new(StreamBody::new(chunks.map(move |_| Ok(Frame::data(chunk.clone())))).boxed_unsync())
+        }
+        "/endless" => {
+            let chunks = stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(b"more"))));
+            Response::new(StreamBody::new(chunks).boxed_unsync())
         }
         "/trailers" => {
             let trailers = [(header::HeaderName::from_static("x-sum"), HeaderValue::from_static("42"))];
@@ -131,7 +159,8 @@ async fn answer(mut request: Request<Incoming>) -> Response<Body> {
         "/socket" => {
             let upgrade = hyper::upgrade::on(&mut request);
             tokio::spawn(async move {
-                let mut io = TokioIo::new(upgrade.await.unwrap());
+                let Ok(io) = upgrade.await else { return };
+                let mut io = TokioIo::new(io);
                 let mut buffer = [0; 1024];
                 while let Ok(count @ 1..) = io.read(&mut buffer).await {
                     io.write_all(&buffer[..count]).await.unwrap();
@@ -146,7 +175,7 @@ async fn answer(mut request: Request<Incoming>) -> Response<Body> {
         _ => {
             let mut said = format!("{} {} {:?}\n", request.method(), request.uri(), request.version());
             for (name, value) in request.headers() {
-                said += &format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes()));
+                let _ = writeln!(said, "{name}: {}", String::from_utf8_lossy(value.as_bytes()));
             }
             // The secret is what a test looks for in what the client sees; the server only says that it got it.
             let mut response = Response::new(text(said.replace(super::world::SECRET, "THE-SECRET")));
@@ -157,8 +186,10 @@ async fn answer(mut request: Request<Incoming>) -> Response<Body> {
     }
 }
 
-/// A server that writes down every byte it gets, and answers each head with the same few words.
-pub(super) async fn recorder(world: &World) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
+pub(super) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A server that writes down every byte it gets, and answers each request with the same words.
+pub(super) async fn recorder(world: &World, answer: &'static str) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let recorded: Arc<Mutex<Vec<u8>>> = Arc::default();
@@ -175,11 +206,8 @@ pub(super) async fn recorder(world: &World) -> (SocketAddr, Arc<Mutex<Vec<u8>>>)
                         heard.extend_from_slice(&buffer[..count]);
                         heard.ends_with(b"\r\n\r\n")
                     };
-                    if is_whole {
-                        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-                        if stream.write_all(answer).await.is_err() {
-                            return;
-                        }
+                    if is_whole && stream.write_all(answer.as_bytes()).await.is_err() {
+                        return;
                     }
                 }
             });
