@@ -69,6 +69,8 @@ Keys of the configuration file (and SANDBAR_<KEY> variables):
   advertise_addr             \"127.0.0.1\": host part of the addresses of exposed ports
   object_store               a directory or s3://bucket for hibernated sessions, when not below the data directory
   pressure_snapshots_per_session  10: so many turn and tool snapshots are left when the pool is nearly full
+  dns_servers                [\"192.0.2.53\"]: asked for names by sandboxes; else those of /etc/resolv.conf
+  egress_ca_file             certificates in PEM that servers are trusted by, beside the system's
   audit_retention            \"720h\": how long the audit log of a destroyed session is kept";
 
 pub(crate) fn define() -> Command {
