@@ -19,7 +19,7 @@ use tokio::{
 
 use super::tcp_flow;
 use crate::{
-    Authority, DecisionSink, Gate, Gateway, GatewaySettings, Secrets, SessionHooks, TrafficCounters, http::Outside,
+    Authority, DecisionSink, Gate, Gateway, GatewaySettings, Secrets, SessionHooks, TrafficCounters,
     session_gate::SessionGate,
 };
 
@@ -382,7 +382,7 @@ async fn policies_count_for_what_begins_after_them() {
 }
 
 /// A gate whose connections are meant for itself, so that none gets anywhere.
-async fn gate(limits: NetworkLimits) -> (Gate, SocketAddr, Arc<Record>) {
+fn gate(limits: NetworkLimits) -> (Gate, SocketAddr, Arc<Record>) {
     let record = Arc::new(Record::default());
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -394,7 +394,7 @@ async fn gate(limits: NetworkLimits) -> (Gate, SocketAddr, Arc<Record>) {
 
 #[tokio::test]
 async fn a_connection_over_the_limit_is_cut_and_recorded() {
-    let (gate, address, record) = gate(NetworkLimits { connections: Some(1), ..NetworkLimits::default() }).await;
+    let (gate, address, record) = gate(NetworkLimits { connections: Some(1), ..NetworkLimits::default() });
     let _first = TcpStream::connect(address).await.unwrap();
     // The reset may come before or after the connection is seen to be made.
     let second = async { TcpStream::connect(address).await?.read(&mut [0]).await };
@@ -406,14 +406,14 @@ async fn a_connection_over_the_limit_is_cut_and_recorded() {
 
 #[tokio::test]
 async fn a_gate_that_is_closed_or_dropped_leaves_nothing_open() {
-    let (closed, address, _) = gate(NetworkLimits::default()).await;
+    let (closed, address, _) = gate(NetworkLimits::default());
     let mut client = TcpStream::connect(address).await.unwrap();
     closed.close();
     closed.closed().await;
     assert_eq!(client.read(&mut [0]).await.unwrap_or(0), 0);
     TcpStream::connect(address).await.unwrap_err();
 
-    let (dropped, address, record) = gate(NetworkLimits::default()).await;
+    let (dropped, address, record) = gate(NetworkLimits::default());
     let mut client = TcpStream::connect(address).await.unwrap();
     drop(dropped);
     assert_eq!(client.read(&mut [0]).await.unwrap_or(0), 0);
