@@ -50,8 +50,8 @@ where
 {
     let patience = Patience::new(Limits { head: Some(LONGEST_HEAD), idle: LONGEST_IDLE });
     let engine = Arc::new(Engine::new(origin, Speak::Http1, outside, Arc::clone(&patience)));
-    let (links, relays) = (engine.tasks.owner(), engine.relays.clone());
-    let _owners = (links, relays.owner());
+    let relays = engine.relays.clone();
+    let _owners = (engine.tasks.owner(), relays.owner());
     let connection = http1::Builder::new()
         .preserve_header_case(true)
         .auto_date_header(false)
