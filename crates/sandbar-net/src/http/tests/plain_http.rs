@@ -111,6 +111,19 @@ async fn what_is_under_way_ends_when_the_gate_drops_it() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_much_before_it_listens_still_hears_why_not() {
+    let world = allowing("a.example");
+    let mut stream = TcpStream::connect(world.transparent().await).await.unwrap();
+    let length = 8 * MEBIBYTE;
+    for _ in 0..2 {
+        let head = format!("POST / HTTP/1.1\r\nHost: b.example\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&vec![0; length]).await.unwrap();
+        assert!(ask(&mut stream, "").await.starts_with("HTTP/1.1 403 "));
+    }
+}
+
+#[tokio::test]
 async fn what_could_be_read_in_two_ways_goes_nowhere() {
     let world = allowing("a.example,b.example");
     let (server, recorded) = servers::recorder(&world, servers::OK).await;
