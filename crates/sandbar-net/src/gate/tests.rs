@@ -7,7 +7,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use rustls::{ClientConfig, ClientConnection, RootCertStore, crypto::aws_lc_rs};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 use sandbar_core::{
     NetworkDecision, NetworkLimits, NetworkPolicy, NetworkProtocol, NetworkVerdict, SecretName, SecretValue,
 };
@@ -16,10 +20,11 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
+use tokio_rustls::TlsConnector;
 
 use super::tcp_flow;
 use crate::{
-    Authority, DecisionSink, Gate, Gateway, GatewaySettings, Secrets, SessionHooks, TrafficCounters,
+    Authority, DecisionSink, Gate, Gateway, GatewaySettings, Secrets, SessionHooks, TrafficCounters, http::Outside,
     session_gate::SessionGate,
 };
 
@@ -289,6 +294,57 @@ async fn a_client_that_speaks_late_is_judged_all_the_same() {
     assert_eq!(hear(&mut client, 7).await, ACCESS_DENIED);
     let denied = one(Deny, Tls, Some("other.example"));
     assert_eq!(session.decisions(), [one(Allow, Tcp, Some("localhost")), denied].concat());
+}
+
+#[tokio::test]
+async fn plain_http_is_judged_by_the_host_of_each_request() {
+    let (server, session) = (Server::start(b"").await, Session::new("allow=localhost"));
+    let mut client = session.connect(server.address).await;
+    let host = format!("other.example:{}", server.port());
+    let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let heard = hear_all(&mut client).await;
+    assert!(heard.starts_with("HTTP/1.1 403 "), "{heard}");
+    assert_eq!(session.decisions(), one(Deny, NetworkProtocol::Http, Some("other.example")));
+}
+
+/// Makes TLS of a connection, for somebody who trusts nobody but the session's own authority.
+async fn open_tls(session: &Session, client: TcpStream) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    let pem = session.gate.authority().unwrap().certificate_pem();
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    TlsConnector::from(Arc::new(config)).connect("localhost".try_into().unwrap(), client).await
+}
+
+#[tokio::test]
+async fn tls_that_is_looked_into_ends_at_the_gate_by_either_way() {
+    let session = Session::new("allow=localhost");
+    session.gate.set_policy(NetworkPolicy { inspect_tls: true, ..policy("allow=localhost") });
+    let client = session.connect(elsewhere(443)).await;
+    open_tls(&session, client).await.unwrap();
+    let mut client = tunnel(&session, "localhost:443").await;
+    hear(&mut client, ESTABLISHED.len()).await;
+    open_tls(&session, client).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_must_be_looked_into_and_cannot_be_is_denied() {
+    let record = Arc::new(Record::default());
+    let policy = NetworkPolicy { inspect_tls: true, ..policy("allow=localhost") };
+    let hooks = SessionHooks { authority: None, ..hooks(policy, &record) };
+    let gateway = Gateway::open(&GatewaySettings::default()).unwrap();
+    let session = Session { gate: Arc::new(SessionGate::new(gateway.shared(), hooks)), record };
+    let mut client = session.connect(elsewhere(443)).await;
+    client.write_all(&hello("localhost")).await.unwrap();
+    assert_eq!(hear(&mut client, 7).await, ACCESS_DENIED);
+    let heard = hear_all(&mut tunnel(&session, "localhost:443").await).await;
+    assert!(heard.starts_with("HTTP/1.1 403 Forbidden"), "{heard}");
+    assert_eq!(session.decisions(), [one(Deny, Tls, Some("localhost")), one(Deny, Proxy, Some("localhost"))].concat());
 }
 
 async fn tunnel(session: &Session, target: &str) -> TcpStream {
