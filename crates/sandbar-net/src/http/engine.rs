@@ -154,6 +154,7 @@ impl Engine {
         }
         let requested = requested(&self.origin, &head).inspect_err(|reply| self.ledger.refused(&self.origin, reply))?;
         let rules = self.outside.rules();
+        let requested = self.at_its_address(&rules, requested);
         let injection = self.injection(&rules, &requested)?;
         if !injection.is_empty() && shows_headers(&head.method) {
             return Err(Reply::NotServed);
@@ -170,6 +171,19 @@ impl Engine {
         });
         let response = self.send(&requested, &rules, &injection, (head, body)).await?;
         self.pass_back(response, &requested, injection, upgrade)
+    }
+
+    /// A host nobody opened by name is reached at the address the connection was meant for, where that is open itself and the
+    /// name is not denied.
+    fn at_its_address(&self, rules: &Rules, requested: Requested) -> Requested {
+        let (Origin::Transparent { to }, HostPort::Name(name, port)) = (&self.origin, &requested.target) else {
+            return requested;
+        };
+        let is_open = || rules.address(Transport::Tcp, to.ip(), to.port(), &self.outside.own_addresses()).is_allowed();
+        if rules.name(Transport::Tcp, name, *port).is_allowed() || rules.denies_name(name, *port) || !is_open() {
+            return requested;
+        }
+        Requested { target: HostPort::Address(*to), ..requested }
     }
 
     /// The secrets for this request. They go nowhere but into TLS that was opened here.

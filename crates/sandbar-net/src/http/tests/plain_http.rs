@@ -319,3 +319,16 @@ async fn big_bodies_stream_through_and_are_not_kept() {
     let grown = most_memory() - before;
     assert!(grown < 24 * MEBIBYTE, "{grown} bytes more memory");
 }
+
+#[tokio::test]
+async fn a_host_nobody_named_is_reached_at_an_open_address_unless_it_is_denied() {
+    let world = World::new(policy(r#"{"allow_list": ["127.0.0.1"], "deny_list": ["denied.example"]}"#));
+    let server = servers::plain(&world).await;
+    let gate = world.gate(Origin::Transparent { to: server.address }).await;
+    let mut stream = TcpStream::connect(gate).await.unwrap();
+    let heard = ask(&mut stream, "GET / HTTP/1.1\r\nHost: intern.example\r\n\r\n").await;
+    assert!(heard.contains("host: intern.example\n"), "{heard}");
+    let heard = ask(&mut stream, "GET / HTTP/1.1\r\nHost: denied.example\r\n\r\n").await;
+    assert!(heard.starts_with("HTTP/1.1 403 "), "{heard}");
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+}
