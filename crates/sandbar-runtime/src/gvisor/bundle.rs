@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    os::fd::{AsRawFd, BorrowedFd},
     path::{Path, PathBuf},
 };
 
@@ -41,11 +42,12 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Makes everything a container needs to start.
-    pub(super) fn create(directory: PathBuf) -> io::Result<Self> {
+    /// Makes everything a container needs to start. `network` is the namespace it is to be in, where it does not get one of
+    /// its own.
+    pub(super) fn create(directory: PathBuf, network: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         fs::create_dir(&directory)?;
         let bundle = Self { directory };
-        bundle.fill().inspect_err(|_| drop(bundle.remove()))?;
+        bundle.fill(network).inspect_err(|_| drop(bundle.remove()))?;
         Ok(bundle)
     }
 
@@ -54,7 +56,7 @@ impl Bundle {
         Self { directory }
     }
 
-    fn fill(&self) -> io::Result<()> {
+    fn fill(&self, network: Option<BorrowedFd<'_>>) -> io::Result<()> {
         fs::create_dir(self.state())?;
         fs::create_dir(self.pipes())?;
         fs::create_dir(self.root())?;
@@ -63,12 +65,19 @@ impl Bundle {
         }
         fs::write(self.root().join(NO_TREE), "")?;
         fs::write(self.root().join(OWN).join(role::INIT), "")?;
-        fs::write(self.directory.join("config.json"), serde_json::to_vec(&self.configuration()?)?)
+        fs::write(self.directory.join("config.json"), serde_json::to_vec(&self.configuration(network)?)?)
     }
 
-    fn configuration(&self) -> io::Result<serde_json::Value> {
+    fn configuration(&self, network: Option<BorrowedFd<'_>>) -> io::Result<serde_json::Value> {
         let init = format!("/{OWN}/{}", role::INIT);
-        let namespaces = ["pid", "network", "ipc", "uts", "mount"].map(|kind| json!({ "type": kind }));
+        let mut namespaces: Vec<_> = ["pid", "ipc", "uts", "mount"].map(|kind| json!({ "type": kind })).into();
+        namespaces.push(match network {
+            Some(network) => {
+                let path = format!("/proc/{}/fd/{}", std::process::id(), network.as_raw_fd());
+                json!({ "type": "network", "path": path })
+            }
+            None => json!({ "type": "network" }),
+        });
         Ok(json!({
             "ociVersion": "1.0.2",
             "process": {

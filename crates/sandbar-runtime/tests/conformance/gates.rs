@@ -19,7 +19,7 @@ const CONNECT: &str = r#"
     use Socket; my ($host, $port) = @ARGV; $| = 1;
     socket(my $socket, PF_INET, SOCK_STREAM, 0) or die;
     connect($socket, sockaddr_in($port, inet_aton($host))) or do { print "$!\n"; exit 1 };
-    syswrite($socket, "hello"); while (sysread($socket, my $text, 100)) { print $text }
+    syswrite($socket, "hello") // print "write: $!\n"; my $n; while ($n = sysread($socket, my $text, 100)) { print $text } defined $n or print "read: $!\n";
 "#;
 
 /// Sends a datagram and tells what comes back, or why nothing does.
@@ -122,7 +122,9 @@ pub(crate) fn the_loopback_of_a_gated_box_is_its_own_and_is_dialed(kind: Runtime
         let port = server.port.to_string();
         let script = format!("{CONNECT} # only the first word\n");
         let mut running = test_box.start(perl(&script, ["127.0.0.1", &port])).await.unwrap();
-        let Some(ExecEvent::Stdout(heard)) = running.next_event().await else { panic!("an echo") };
+        let Some(ExecEvent::Stdout(heard)) = running.next_event().await else {
+            panic!("an echo: {:?}", Ended::of(running).await)
+        };
         assert_eq!(&heard[..], b"hello");
         assert!(gate.tcp.iter().all(is_quiet) && gate.dns.iter().all(|gate| is_quiet(&gate.socket)));
         let nobody = test_box.finish(perl(CONNECT, ["127.0.0.1", "1"])).await;
