@@ -22,7 +22,7 @@ use super::{
     tree::{self, OwnMounts},
 };
 use crate::{
-    BoxNetwork,
+    BoxNetwork, Trust,
     boxed::{LinkSockets, PipeDirectory},
     cgroup::{HostGroups, SessionGroups, SessionLease},
     environment::text,
@@ -172,9 +172,18 @@ impl Container {
     }
 
     /// Sets limits, and tells the process inside that the tree is there. It stands when it says so on the socket.
-    pub(super) fn enter(&mut self, limits: &Resources, hostname: &str) -> Result<[UnixStream; 2]> {
+    pub(super) fn enter(
+        &mut self,
+        limits: &Resources,
+        hostname: &str,
+        trust: Option<&Trust>,
+    ) -> Result<[UnixStream; 2]> {
         self.limit(limits)?;
-        let order = EnterOrder { hostname: text("session_id", hostname)?, pids: limits.pids };
+        if let Some(trust) = trust {
+            self.bundle.write_trust(trust).map_err(|error| Error::io("write the certificates of a session", error))?;
+        }
+        let order =
+            EnterOrder { hostname: text("session_id", hostname)?, pids: limits.pids, shows_trust: trust.is_some() };
         let sockets = self.take_sockets()?;
         send_frame(sockets[0].as_fd(), &order.encode(), &[])
             .map_err(|error| Error::io("talk to a container", error))?;

@@ -153,7 +153,7 @@ impl Runtime for GvisorRuntime {
 
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
         let mut container = self.container_for(spec.root, spec.network)?;
-        let link = InitLink::open(container.enter(spec.resources, host_name(spec.session))?)?;
+        let link = InitLink::open(container.enter(spec.resources, host_name(spec.session), spec.trust)?)?;
         let pipes = container.pipes();
         let network = container.take_network().map(BoxNetworkHandle::Linked);
         let (groups, streams) = (container.groups().cloned(), CommandStreams::Named(pipes));

@@ -91,7 +91,7 @@ fn try_gate(workshop: &Workshop) -> Result<()> {
 
 /// Has a container enter its tree.
 fn stand(container: &mut Container) -> Result<[UnixStream; 2]> {
-    let sockets = container.enter(&Resources::default(), "probe")?;
+    let sockets = container.enter(&Resources::default(), "probe", None)?;
     wait_until_ready(&sockets)?;
     Ok(sockets)
 }

@@ -74,6 +74,22 @@ fn is_quiet(socket: impl AsFd) -> bool {
     poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 0
 }
 
+/// Opens the gate of a box and has more ports than descriptors fit into a message.
+pub(crate) async fn assert_gate_works(test_box: &TestBox) {
+    let gate = test_box.open_gate(&[123, 124, 125, 126, 127, 128, 129, 130, 131, 132]).await.unwrap();
+    reaches(test_box, &gate, ["203.0.113.7", "443"], "a word").await;
+    let last = gate.udp.iter().rev().find(|gate| gate.socket.local_addr().unwrap().is_ipv4()).unwrap();
+    assert_eq!(last.port, 132);
+    let running = test_box.start(perl(ASK, ["192.0.0.1", "132"])).await.unwrap();
+    assert_eq!(answer_datagram(last, "a word").await, "to 192.0.0.1");
+    assert_eq!(Ended::of(running).await.stdout, "a word");
+    drop(gate.udp);
+    let fresh = test_box.reopen_udp(&[133]).await.unwrap();
+    let running = test_box.start(perl(ASK, ["192.0.0.1", "133"])).await.unwrap();
+    assert_eq!(answer_datagram(&fresh[0], "another").await, "to 192.0.0.1");
+    assert_eq!(Ended::of(running).await.stdout, "another");
+}
+
 pub(crate) fn connections_to_anywhere_arrive_at_the_gate(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let (test_box, gate) = gated(world, "two", &[]).await;
@@ -264,6 +280,9 @@ fn a_native_box_is_opened_while_it_runs() {
     });
 }
 
+/// Owners and permissions.
+const LIST: &str = r#"for (@ARGV) { my @about = stat; printf "%d %d %o %s\n", @about[4, 5], $about[2] & 07777, $_ }"#;
+
 fn trust() -> Trust {
     // As long as a real one, so that it does not fit into one write.
     let bundle = format!("all of them\n{}", "a certificate\n".repeat(20_000));
@@ -282,8 +301,11 @@ pub(crate) fn certificates_are_shown_beside_the_tree_and_in_the_place_of_its_own
         assert_eq!(test_box.finish(shown("/dev/sandbar/authority.crt")).await.stdout, trust.authority);
         assert_eq!(test_box.finish(shown("/dev/sandbar/ca-certificates.crt")).await.stdout, trust.bundle);
         assert_eq!(test_box.finish(shown("/etc/ssl/certs/ca-certificates.crt")).await.stdout, trust.bundle);
-        let listed = test_box.finish(shell("cd /dev/sandbar; stat -c '%u %g %a %n' . *")).await.stdout;
-        assert_eq!(listed, "0 0 755 .\n0 0 444 authority.crt\n0 0 444 ca-certificates.crt\n");
+        let listed = test_box.finish(shell(&format!("cd /dev/sandbar; perl -e '{LIST}' . *"))).await.stdout;
+        // Where nothing can be read-only, they are nobody's.
+        let owner = if kind == RuntimeKind::Native { "0 0" } else { "65534 65534" };
+        let expected = [("755", "."), ("444", "authority.crt"), ("444", "ca-certificates.crt")];
+        assert_eq!(listed, expected.map(|(mode, name)| format!("{owner} {mode} {name}\n")).concat());
         for attempt in [
             "echo mine > /dev/sandbar/authority.crt",
             "chmod 644 /dev/sandbar/authority.crt",
@@ -319,6 +341,23 @@ pub(crate) fn a_tree_cannot_choose_where_certificates_are_shown(kind: RuntimeKin
         assert_eq!(ended.stdout, "own\nown\n");
         let ended = test_box.finish(shell("cat /dev/sandbar/authority.crt")).await;
         assert_eq!(ended.stdout, trust().authority);
+        test_box.stop().await;
+    });
+}
+
+#[test]
+fn a_gvisor_box_keeps_the_network_it_was_started_with_and_cannot_be_written_to_disk_with_one() {
+    World::run(RuntimeKind::Gvisor, async |world| {
+        let error = world.open_gate(&[]).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidState);
+        assert!(error.message().contains("started without a network") && error.hint().is_some(), "{error}");
+        let (test_box, gate) = gated(world, "two", &[]).await;
+        let image = Path::new("/var/tmp").join(format!("{}-image", world.name()));
+        let error = test_box.checkpoint(&image, || panic!("nothing is to be copied")).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidState);
+        assert!(error.message().contains("while it has a network") && error.hint().is_some(), "{error}");
+        assert!(!image.exists());
+        reaches(&test_box, &gate, ["203.0.113.7", "443"], "unharmed").await;
         test_box.stop().await;
     });
 }
