@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, Request, Response, StatusCode, Version, request::Parts};
+use http::{Method, Request, Response, StatusCode, Version, header::EXPECT, request::Parts};
 use hyper::{
     body::{Body as _, Incoming},
     ext::ReasonPhrase,
@@ -40,7 +40,7 @@ use crate::{rules::Rules, sniff::HostPort, tls::Speak};
 const MOST_HEADERS: u16 = u16::MAX;
 const MOST_REQUESTS_AT_ONCE: u32 = 100;
 const LONGEST_HEAD: Duration = Duration::from_secs(30);
-const LONGEST_IDLE: Duration = Duration::from_secs(5 * 60);
+const LONGEST_IDLE: Duration = Duration::from_mins(5);
 const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
 
 /// Serves requests until the connection ends. Dropping the future ends everything it began.
@@ -50,8 +50,8 @@ where
 {
     let patience = Patience::new(Limits { head: Some(LONGEST_HEAD), idle: LONGEST_IDLE });
     let engine = Arc::new(Engine::new(origin, Speak::Http1, outside, Arc::clone(&patience)));
-    let (links, relays) = (engine.tasks.owner(), engine.relays.clone());
-    let _owners = (links, relays.owner());
+    let relays = engine.relays.clone();
+    let _owners = (engine.tasks.owner(), relays.owner());
     let connection = http1::Builder::new()
         .preserve_header_case(true)
         .auto_date_header(false)
@@ -62,7 +62,7 @@ where
             service_fn(move |request| Engine::answer(Arc::clone(&engine), request)),
         )
         .with_upgrades();
-    until_end(connection, &patience, |connection| connection.graceful_shutdown()).await;
+    until_end(connection, &patience, http1::UpgradeableConnection::graceful_shutdown).await;
     relays.finished().await;
 }
 
@@ -84,7 +84,7 @@ where
             TokioIo::new(Watched { io, patience: Arc::clone(&patience) }),
             service_fn(move |request| Engine::answer(Arc::clone(&engine), request)),
         );
-    until_end(connection, &patience, |connection| connection.graceful_shutdown()).await;
+    until_end(connection, &patience, http2::Connection::graceful_shutdown).await;
 }
 
 /// Drives a connection until it ends, or has waited too long and was told to end.
@@ -144,11 +144,17 @@ impl Engine {
     async fn serve(&self, mut request: Request<Incoming>) -> Result<Response<Content>, Reply> {
         let upgrade = Upgrade::wanted(&mut request);
         let (mut head, body) = request.into_parts();
+        let mut body = Content::relayed(body);
+        // A client that asked for leave to send has sent nothing yet, and HTTP/2 can say that it need not go on.
+        if head.version != Version::HTTP_2 && !head.headers.contains_key(EXPECT) {
+            body = body.drained_by(&self.tasks);
+        }
         if head.method == Method::CONNECT {
             return Err(Reply::NotServed);
         }
         let requested = requested(&self.origin, &head).inspect_err(|reply| self.ledger.refused(&self.origin, reply))?;
         let rules = self.outside.rules();
+        let requested = self.at_its_address(&rules, requested);
         let injection = self.injection(&rules, &requested)?;
         if !injection.is_empty() && shows_headers(&head.method) {
             return Err(Reply::NotServed);
@@ -159,12 +165,25 @@ impl Engine {
             upgrade.ask(&mut head.headers);
         }
         injection.put(&mut head.headers);
-        let body = Content::relayed(body).with_trailers_cleansed({
+        let body = body.with_trailers_cleansed({
             let injection = injection.clone();
             move |trailers| injection.clear(trailers)
         });
         let response = self.send(&requested, &rules, &injection, (head, body)).await?;
         self.pass_back(response, &requested, injection, upgrade)
+    }
+
+    /// A host nobody opened by name is reached at the address the connection was meant for, where that is open itself and the
+    /// name is not denied.
+    fn at_its_address(&self, rules: &Rules, requested: Requested) -> Requested {
+        let (Origin::Transparent { to }, HostPort::Name(name, port)) = (&self.origin, &requested.target) else {
+            return requested;
+        };
+        let is_open = || rules.address(Transport::Tcp, to.ip(), to.port(), &self.outside.own_addresses()).is_allowed();
+        if rules.name(Transport::Tcp, name, *port).is_allowed() || rules.denies_name(name, *port) || !is_open() {
+            return requested;
+        }
+        Requested { target: HostPort::Address(*to), ..requested }
     }
 
     /// The secrets for this request. They go nowhere but into TLS that was opened here.
@@ -200,13 +219,12 @@ impl Engine {
                     self.links.keep(connected);
                     return Ok(response);
                 }
-                Err(failed) => match failed.unsent.or(spare).filter(|_| connected.is_reused) {
-                    Some(again) => message = again,
-                    None => {
-                        let refusal = Refusal { reason: failed.reason, denied: false };
-                        return Err(Reply::Refused { host: requested.target.to_string(), refusal });
-                    }
-                },
+                Err(failed) => {
+                    let Some(again) = failed.unsent.or(spare).filter(|_| connected.is_reused) else {
+                        return Err(unreachable(requested, failed.reason));
+                    };
+                    message = again;
+                }
             }
             link = self.links.fresh(&requested.target, rules).await;
         }
@@ -241,9 +259,7 @@ impl Engine {
     ) -> Result<Response<Content>, Reply> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(upgrade) = upgrade else {
-                let reason = "the server goes on in a way nobody asked for".to_owned();
-                let refusal = Refusal { reason, denied: false };
-                return Err(Reply::Refused { host: requested.target.to_string(), refusal });
+                return Err(unreachable(requested, "the server goes on in a way nobody asked for".to_owned()));
             };
             let mut headers = upgrade.relay(response, &self.relays);
             injection.hide(&mut headers);
@@ -263,6 +279,10 @@ impl Engine {
         let body = Content::relayed(body).with_trailers_cleansed(move |trailers| injection.hide(trailers));
         Ok(Response::from_parts(head, body))
     }
+}
+
+fn unreachable(requested: &Requested, reason: String) -> Reply {
+    Reply::Refused { host: requested.target.to_string(), refusal: Refusal { reason, denied: false } }
 }
 
 /// Methods that make a server send the headers back in a body.
