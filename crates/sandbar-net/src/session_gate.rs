@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use sandbar_core::{
     DomainName, NetworkDecision, NetworkPolicy, NetworkProtocol, NetworkVerdict, SecretName, SecretValue, Transport,
 };
@@ -129,6 +129,24 @@ impl SessionGate {
         connect(&open).await
     }
 
+    /// Connects to an address for something that says no name.
+    pub(crate) async fn dial_address(&self, rules: &Rules, to: SocketAddr) -> Result<(TcpStream, SocketAddr), Refusal> {
+        match self.denied_host_at(rules, to).await {
+            Some(host) => Err(Refusal::denied(format!("an address of `{host}`, which is denied"))),
+            None => connect(&[to]).await,
+        }
+    }
+
+    /// A host the deny list names that has this address: leaving out its name does not get there. One that cannot be found
+    /// has none.
+    pub(crate) async fn denied_host_at(&self, rules: &Rules, to: SocketAddr) -> Option<DomainName> {
+        let lookups = rules.denied_hosts(to.port()).map(async |host| {
+            let found = self.shared.resolver.lookup(host).await.ok()?;
+            found.iter().any(|address| address.to_canonical() == to.ip().to_canonical()).then(|| host.clone())
+        });
+        join_all(lookups).await.into_iter().flatten().next()
+    }
+
     pub(crate) fn allow(&self, attempt: Attempt, reason: &str) {
         self.decided(NetworkVerdict::Allow, attempt, reason.to_owned());
     }
@@ -180,7 +198,7 @@ impl Outside for SessionGate {
             }
             match target {
                 HostPort::Name(name, port) => self.dial_name(&rules, name, *port, None).await,
-                HostPort::Address(address) => connect(&[*address]).await,
+                HostPort::Address(address) => self.dial_address(&rules, *address).await,
             }
         })
     }

@@ -7,7 +7,6 @@ use sandbar_netns::{GATEWAY_V4, GATEWAY_V6, PROXY_PORT};
 use tokio::{net::TcpStream, time::timeout};
 
 use super::{
-    dial::connect,
     dns_flow,
     first_words::{Beginning, PATIENCE, SILENCE, hear_opening, may_be_all, relay_watching, who_begins},
     metered::Metered,
@@ -188,10 +187,14 @@ impl Transparent {
         verdict: &Verdict,
     ) -> Option<TcpStream> {
         let attempt = Attempt { host: host.map(Into::into), ..Attempt::at(protocol, self.to) };
-        match connect(&[self.to]).await {
+        match self.gate.dial_address(&self.rules, self.to).await {
             Ok((upstream, _)) => {
                 self.gate.allow(attempt, verdict.reason());
                 Some(upstream)
+            }
+            Err(refusal) if refusal.denied => {
+                self.gate.deny(attempt, &refusal.reason);
+                None
             }
             Err(refusal) => {
                 self.gate.allow_in_vain(attempt, verdict.reason(), &refusal.reason);

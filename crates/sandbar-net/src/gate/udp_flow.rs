@@ -134,6 +134,10 @@ impl UdpFlows {
             self.refuse(attempt, meant_for, unnamed.verdict.reason());
             return None;
         }
+        if let Some(host) = self.gate.denied_host_at(&rules, meant_for).await {
+            self.refuse(attempt, meant_for, &format!("an address of `{host}`, which is denied"));
+            return None;
+        }
         if self.state().flows.len() >= MOST_FLOWS {
             self.refuse(attempt, meant_for, "too many UDP flows at once");
             return None;

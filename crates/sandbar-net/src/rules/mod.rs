@@ -7,7 +7,7 @@ mod verdict;
 
 use std::net::IpAddr;
 
-use sandbar_core::{AddressRange, Destination, DomainName, NetworkPolicy, Target, Transport};
+use sandbar_core::{AddressRange, Destination, DomainName, DomainPattern, NetworkPolicy, Target, Transport};
 
 use special_ranges::{Special, carried, special};
 pub(crate) use verdict::Verdict;
@@ -39,6 +39,16 @@ impl Rules {
     /// Whether the deny list names this host, so that an open address does not help it.
     pub(crate) fn denies_name(&self, name: &DomainName, port: u16) -> bool {
         self.denial(Transport::Tcp, |entry, transport| entry.matches_name(transport, name, port)).is_some()
+    }
+
+    /// Hosts the deny list names at this port, one by one.
+    pub(crate) fn denied_hosts(&self, port: u16) -> impl Iterator<Item = &DomainName> {
+        self.policy.deny_list.iter().filter_map(move |entry| match &entry.target {
+            Target::Domain(DomainPattern::Exact(name)) if entry.ports.is_none_or(|ports| ports.contains(port)) => {
+                Some(name)
+            }
+            _ => None,
+        })
     }
 
     /// About a host somebody asks the address of: whether it may be reached at any port at all.

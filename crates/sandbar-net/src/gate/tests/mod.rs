@@ -56,9 +56,10 @@ pub(super) struct Session {
     record: Arc<Record>,
 }
 
-/// A policy in its short form, whose names may lead to the loopback.
+/// A policy in its short form or as JSON, whose names may lead to the loopback.
 fn policy(text: &str) -> NetworkPolicy {
-    let mut policy: NetworkPolicy = text.parse().unwrap();
+    let mut policy: NetworkPolicy =
+        if text.starts_with('{') { serde_json::from_str(text).unwrap() } else { text.parse().unwrap() };
     policy.private_ranges = vec!["127.0.0.0/8".parse().unwrap()];
     policy
 }

@@ -133,3 +133,18 @@ async fn plain_http_is_judged_by_the_host_of_each_request() {
     assert!(heard.starts_with("HTTP/1.1 403 "), "{heard}");
     assert_eq!(session.decisions(), one(Deny, NetworkProtocol::Http, Some("other.example")));
 }
+
+#[tokio::test]
+async fn a_denied_host_is_not_reached_by_its_address_without_its_name() {
+    let policy = r#"{"allow_list": ["127.0.0.1"], "deny_list": ["localhost"]}"#;
+    let (server, session) = (Server::start(b"welcome").await, Session::new(policy));
+    let mut client = session.connect(server.address).await;
+    is_cut(&mut client).await;
+    assert_eq!(session.reasons(), ["an address of `localhost`, which is denied"]);
+    let mut client = session.connect(server.address).await;
+    client
+        .write_all(format!("GET / HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address).as_bytes())
+        .await
+        .unwrap();
+    assert!(hear_all(&mut client).await.starts_with("HTTP/1.1 403 "));
+}
