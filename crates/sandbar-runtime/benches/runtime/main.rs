@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot run should stop")]
 
 mod gvisor;
+mod network;
 mod rivals;
 mod subject;
 
@@ -48,6 +49,7 @@ fn main() {
         "KiB",
         Some(300.0),
     );
+    network::measure(ROUNDS, &mut report);
     gvisor::measure(subject.tokio(), subject.root(), scratch.path(), &mut report);
     report.print();
 }

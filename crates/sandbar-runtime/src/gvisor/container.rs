@@ -182,8 +182,12 @@ impl Container {
         if let Some(trust) = trust {
             self.bundle.write_trust(trust).map_err(|error| Error::io("write the certificates of a session", error))?;
         }
-        let order =
-            EnterOrder { hostname: text("session_id", hostname)?, pids: limits.pids, shows_trust: trust.is_some() };
+        let order = EnterOrder {
+            hostname: text("session_id", hostname)?,
+            pids: limits.pids,
+            shows_trust: trust.is_some(),
+            asks_the_gate: self.network.is_some(),
+        };
         let sockets = self.take_sockets()?;
         send_frame(sockets[0].as_fd(), &order.encode(), &[])
             .map_err(|error| Error::io("talk to a container", error))?;

@@ -16,7 +16,10 @@ use rustix::{
     mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount},
 };
 
-use super::bundle::{NO_TREE, SESSION, TRUST};
+use super::{
+    bundle::{NO_TREE, SESSION, TRUST},
+    name_relay,
+};
 use crate::{
     TRUST_DIRECTORY,
     init::{InitSettings, InitSockets, serve},
@@ -37,6 +40,8 @@ pub(super) struct EnterOrder {
     pub(super) pids: Option<u64>,
     /// Whether the host has left certificates to show.
     pub(super) shows_trust: bool,
+    /// Whether there is a gate that answers questions for names.
+    pub(super) asks_the_gate: bool,
 }
 
 impl EnterOrder {
@@ -45,12 +50,18 @@ impl EnterOrder {
         writer.text(&self.hostname);
         writer.optional(self.pids, Writer::number);
         writer.byte(u8::from(self.shows_trust));
+        writer.byte(u8::from(self.asks_the_gate));
         writer.finish()
     }
 
     fn decode(body: &[u8]) -> io::Result<Self> {
         let mut reader = Reader::new(body);
-        Ok(Self { hostname: reader.text()?, pids: reader.optional(Reader::number)?, shows_trust: reader.byte()? != 0 })
+        Ok(Self {
+            hostname: reader.text()?,
+            pids: reader.optional(Reader::number)?,
+            shows_trust: reader.byte()? != 0,
+            asks_the_gate: reader.byte()? != 0,
+        })
     }
 }
 
@@ -98,6 +109,10 @@ type Step = (&'static CStr, io::Error);
 
 fn enter(order: &EnterOrder) -> Result<(), Step> {
     let at = |step: &'static CStr| move |error: io::Error| (step, error);
+    if order.asks_the_gate {
+        // First, so that it is none of those that are limited.
+        name_relay::start(INIT_USER).map_err(at(c"pass names on"))?;
+    }
     // What was said while the container started went to the host.
     redirect_errors().map_err(at(c"let go of the host's log"))?;
     if let Some(pids) = order.pids {
@@ -215,7 +230,12 @@ mod tests {
     #[test]
     fn an_order_arrives_as_it_was_sent() {
         for pids in [None, Some(7)] {
-            let order = EnterOrder { hostname: c"a-session".to_owned(), pids, shows_trust: pids.is_some() };
+            let order = EnterOrder {
+                hostname: c"a-session".to_owned(),
+                pids,
+                shows_trust: pids.is_some(),
+                asks_the_gate: pids.is_none(),
+            };
             assert_eq!(EnterOrder::decode(&order.encode()).unwrap(), order);
         }
         assert!(EnterOrder::decode(b"torn").is_err());

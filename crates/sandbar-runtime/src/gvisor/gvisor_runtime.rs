@@ -207,8 +207,8 @@ fn host_name(session: &SessionId) -> &str {
 
 fn describe(runsc: &Runsc, no_groups: Option<&String>) -> String {
     let mut text = format!(
-        "gvisor: a kernel of its own in user space (runsc {}, platform {}) that no command can leave; no network, no \
-         capabilities, no new privileges",
+        "gvisor: a kernel of its own in user space (runsc {}, platform {}) that no command can leave; no network but \
+         a loopback, and a gate the host keeps where a policy opens it from the start; no capabilities, no new privileges",
         runsc.version, runsc.platform
     );
     if let Some(reason) = no_groups {

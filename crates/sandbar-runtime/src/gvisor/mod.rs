@@ -15,6 +15,7 @@ mod gvisor_runtime;
 mod gvisor_sandbox;
 mod host_process;
 mod leftovers;
+mod name_relay;
 mod probe;
 mod runsc;
 mod tree;

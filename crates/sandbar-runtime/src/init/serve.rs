@@ -4,7 +4,10 @@ use std::{
     collections::HashMap,
     ffi::{CStr, OsStr},
     io,
-    os::fd::{AsFd, FromRawFd, OwnedFd},
+    os::{
+        fd::{AsFd, FromRawFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
     ptr,
 };
 
@@ -405,12 +408,16 @@ impl Prepared {
     }
 }
 
-/// What `/proc` shows, but for ourselves.
+/// What `/proc` shows, but for ourselves, and others of ours where we are a user no command is.
 fn count_processes() -> u64 {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let is_process = |name: &OsStr| name.to_str().is_some_and(|name| name.parse::<u32>().is_ok());
-    let count = entries.filter(|entry| is_process(&entry.file_name())).count();
-    u64::try_from(count).unwrap_or(u64::MAX).saturating_sub(1)
+    let (own, user) = (std::process::id(), rustix::process::geteuid());
+    let is_ours = |number: u32, entry: &std::fs::DirEntry| {
+        number == own || !user.is_root() && entry.metadata().is_ok_and(|about| about.uid() == user.as_raw())
+    };
+    let number_of = |name: &OsStr| name.to_str().and_then(|name| name.parse::<u32>().ok());
+    let others = entries.filter(|entry| number_of(&entry.file_name()).is_some_and(|number| !is_ours(number, entry)));
+    u64::try_from(others.count()).unwrap_or(u64::MAX)
 }
 
 fn nothing_to_read() -> io::Result<OwnedFd> {

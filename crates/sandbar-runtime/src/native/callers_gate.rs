@@ -33,11 +33,11 @@ pub(super) fn open(host: &Connection, order: &GateOrder, [user, network]: &[Owne
 }
 
 fn send(host: &Connection, sockets: &GateSockets) -> io::Result<()> {
-    let ports = |gates: &[UdpGate]| gates.iter().map(|gate| gate.port).collect();
+    let ports_of = |gates: &[UdpGate]| gates.iter().map(|gate| gate.port).collect();
     let parts = GateParts {
         tcp: u8::try_from(sockets.tcp.len()).unwrap_or_default(),
-        dns: ports(&sockets.dns),
-        udp: ports(&sockets.udp),
+        dns: ports_of(&sockets.dns),
+        udp: ports_of(&sockets.udp),
     };
     let datagrams = sockets.dns.iter().chain(&sockets.udp).map(|gate| gate.socket.as_fd());
     let descriptors: Vec<BorrowedFd<'_>> = sockets.tcp.iter().map(AsFd::as_fd).chain(datagrams).collect();

@@ -92,14 +92,14 @@ pub(super) fn furnish(
     session: &SessionId,
     groups: Option<&SessionGroups>,
     wanted: Launch<'_>,
-) -> Result<InitLink> {
+) -> Result<Launched> {
     let failed = |error: io::Error| Error::io(format!("make the sandbox of session `{session}`"), error);
     let (order, passed) = wanted.order(groups).map_err(failed)?;
     let descriptors: Vec<_> = passed.descriptors().collect();
     let [orders, _] = &sockets;
     send_frame(orders.as_fd(), &order.encode(), &descriptors).map_err(failed)?;
     drop(descriptors);
-    listen(sockets, session, groups)
+    Ok(Launched { link: listen(sockets, session, groups)?, namespaces: None })
 }
 
 fn listen(sockets: [UnixStream; 2], session: &SessionId, groups: Option<&SessionGroups>) -> Result<InitLink> {

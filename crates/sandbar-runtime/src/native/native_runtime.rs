@@ -19,7 +19,7 @@ use sandbar_core::{Capability, Error, ErrorCode, NetworkPolicy, OwnerMap, Resour
 
 use super::{
     landlock,
-    launch::{Launch, furnish, launch},
+    launch::{Launch, Launched, furnish, launch},
     owners::OwnerPool,
     prepared_boxes::{PreparedBox, PreparedBoxes},
     spawner::Spawner,
@@ -119,14 +119,13 @@ impl NativeRuntime {
         let failed = |error: io::Error| Error::io(format!("make the sandbox of session `{}`", spec.session), error);
         let no_groups = |error: io::Error| Error::io(format!("make the cgroups of session `{}`", spec.session), error);
         // In this order: a box ends when its sockets close, and its groups wait for its end.
-        let (mut groups, sockets, network) = match prepared {
-            Some(PreparedBox { sockets, groups, network }) => (groups, Some(sockets), Some(network)),
-            None => {
-                let groups = self.groups.as_ref().map(HostGroups::session).transpose().map_err(no_groups)?;
-                // An ordinary user's box has one made with its users.
-                let network = owners.as_ref().map(|_| self.spawner.network()).transpose().map_err(failed)?;
-                (groups, None, network)
-            }
+        let (mut groups, sockets, network) = if let Some(PreparedBox { sockets, groups, network }) = prepared {
+            (groups, Some(sockets), Some(network))
+        } else {
+            let groups = self.groups.as_ref().map(HostGroups::session).transpose().map_err(no_groups)?;
+            // An ordinary user's box has one made with its users.
+            let network = owners.as_ref().map(|_| self.spawner.network()).transpose().map_err(failed)?;
+            (groups, None, network)
         };
         let first_owner = owners.as_ref().map_or(0, |map| map.first());
         if let Some(groups) = &mut groups {
@@ -146,12 +145,9 @@ impl NativeRuntime {
             trust: spec.trust.map(Trust::order).transpose()?,
             network: network.as_ref().map(AsFd::as_fd),
         };
-        let (link, namespaces) = match sockets {
-            Some(sockets) => (furnish(sockets, spec.session, groups.as_deref(), wanted)?, None),
-            None => {
-                let launched = launch(&self.spawner, spec.session, groups.as_deref(), wanted)?;
-                (launched.link, launched.namespaces)
-            }
+        let Launched { link, namespaces } = match sockets {
+            Some(sockets) => furnish(sockets, spec.session, groups.as_deref(), wanted)?,
+            None => launch(&self.spawner, spec.session, groups.as_deref(), wanted)?,
         };
         let of_caller =
             namespaces.map(|namespaces| BoxNetworkHandle::OfCaller { spawner: Arc::clone(&self.spawner), namespaces });
@@ -242,6 +238,7 @@ fn describe(ordinary: bool, no_groups: Option<&String>) -> String {
     } else {
         "a private range of users, or root without any of its rights where the file system cannot translate owners"
     });
+    text.push_str("; no network but a loopback, and a gate the host keeps where a policy opens it");
     text.push_str("; no capabilities, no new privileges, a seccomp allow-list");
     if landlock::version() >= 2 {
         text.push_str(", Landlock");

@@ -54,7 +54,7 @@ pub(crate) fn serve(socket: OwnedFd) -> io::Result<()> {
             SpawnerRequest::Prepare(start) => spawner.prepare_box(start)?,
             SpawnerRequest::Network => spawner.make_network()?,
             SpawnerRequest::TryGate => {
-                spawner.answer_in_a_fork(|spawner| callers_gate::try_out(&spawner.connection, spawner.caller))?
+                spawner.answer_in_a_fork(|spawner| callers_gate::try_out(&spawner.connection, spawner.caller))?;
             }
             SpawnerRequest::OpenGate(order) => {
                 let namespaces = [spawner.connection.descriptor()?, spawner.connection.descriptor()?];

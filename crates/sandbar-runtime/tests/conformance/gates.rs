@@ -93,7 +93,7 @@ pub(crate) async fn assert_gate_works(test_box: &TestBox) {
 pub(crate) fn connections_to_anywhere_arrive_at_the_gate(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let (test_box, gate) = gated(world, "two", &[]).await;
-        for [host, port] in [["203.0.113.7", "443"], ["10.1.2.3", "22"], ["192.0.0.1", "3128"], ["127.0.0.1", "53"]] {
+        for [host, port] in [["203.0.113.7", "443"], ["10.1.2.3", "22"], ["192.0.0.1", "3128"], ["8.8.8.8", "53"]] {
             let meant_for = reaches(&test_box, &gate, [host, port], "from anywhere").await;
             assert_eq!(meant_for.to_string(), format!("{host}:{port}"));
         }
@@ -115,8 +115,42 @@ pub(crate) fn datagrams_and_questions_for_names_arrive_at_the_gate(kind: Runtime
             assert_eq!(answer_datagram(&gate.dns[0], "not from there").await, format!("to {host}"));
             drop(running);
         }
-        let refused = test_box.finish(perl(ASK, ["198.51.100.1", "124"])).await;
-        assert_eq!(refused.stdout, "Connection refused\n");
+        if kind == RuntimeKind::Native {
+            // The network stack of the other kernel does not tell who sent.
+            let refused = test_box.finish(perl(ASK, ["198.51.100.1", "124"])).await;
+            assert_eq!(refused.stdout, "Connection refused\n");
+        }
+        test_box.stop().await;
+    });
+}
+
+/// Asks for a name over a connection: messages begin with their length.
+const ASK_AT_LENGTH: &str = r#"
+    use Socket; my ($host) = @ARGV; $| = 1;
+    socket(my $socket, PF_INET, SOCK_STREAM, 0) or die;
+    connect($socket, sockaddr_in(53, inet_aton($host))) or do { print "$!\n"; exit 1 };
+    for (1, 2) { syswrite($socket, "\0\5hello"); sysread($socket, my $text, 100); print substr($text, 2) }
+"#;
+
+pub(crate) fn names_are_asked_for_over_connections_to_the_loopback_too(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let (test_box, gate) = gated(world, "two", &[]).await;
+        let listener = tokio::net::TcpListener::from_std(gate.tcp[0].try_clone().unwrap()).unwrap();
+        for host in ["127.0.0.1", "127.0.0.53"] {
+            let running = test_box.start(perl(ASK_AT_LENGTH, [host])).await.unwrap();
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert_eq!(stream.local_addr().unwrap().port(), 53);
+            for _ in 0..2 {
+                let mut heard = [0; 7];
+                stream.read_exact(&mut heard).await.unwrap();
+                assert_eq!(&heard, b"\0\x05hello");
+                stream.write_all(b"\0\x04word").await.unwrap();
+            }
+            assert_eq!(Ended::of(running).await.stdout, "wordword");
+        }
+        // Who passes it on is no process of the session.
+        let stats = test_box.stats().await;
+        assert_eq!(stats.processes, Some(0));
         test_box.stop().await;
     });
 }

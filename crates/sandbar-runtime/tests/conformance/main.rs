@@ -169,6 +169,7 @@ macro_rules! on_every_gated_runtime {
 on_every_gated_runtime! {
     connections_to_anywhere_arrive_at_the_gate,
     datagrams_and_questions_for_names_arrive_at_the_gate,
+    names_are_asked_for_over_connections_to_the_loopback_too,
     a_closed_box_reaches_nothing,
     the_loopback_of_a_gated_box_is_its_own_and_is_dialed,
     two_boxes_have_two_gates,

@@ -25,7 +25,10 @@ pub(crate) const fn contained(attempt: &'static str, gvisor_may_say: &'static st
 impl Case {
     /// Makes the attempt in a box of its own.
     pub(crate) fn check(&self, runtime: RuntimeKind) {
-        let mut world = World::open(runtime);
+        self.check_in(&mut World::open(runtime), runtime);
+    }
+
+    pub(crate) fn check_in(&self, world: &mut World, runtime: RuntimeKind) {
         let said = world.attempt(self.attempt);
         let contained = runtime == RuntimeKind::Gvisor
             && self.gvisor_may_say.is_some_and(|text| said.starts_with("ESCAPED: ") && said.contains(text));

@@ -1,6 +1,12 @@
 //! A box administers no network and makes no sockets that would.
 
-use crate::case::held;
+use sandbar_core::RuntimeKind;
+use sandbar_runtime::BoxNetwork;
+
+use crate::{
+    case::{Case, held},
+    world::World,
+};
 
 attempts! {
     it_gets_no_raw_socket: held("network-raw"),
@@ -13,4 +19,24 @@ attempts! {
     interface_flags_stay: held("network-interface-call"),
     the_packet_filter_does_not_answer: held("network-filter"),
     there_is_no_interface_but_loopback: held("network-interfaces"),
+}
+
+/// Makes them in one box, whose network is open.
+fn check_behind_a_gate<'a>(runtime: RuntimeKind, cases: impl IntoIterator<Item = &'a Case>) {
+    let mut world = World::open_with(runtime, BoxNetwork::Gated);
+    let gate = world.open_gate();
+    for case in cases {
+        case.check_in(&mut world, runtime);
+    }
+    drop(gate);
+}
+
+#[test]
+fn an_open_gate_changes_none_of_it_in_a_native_box() {
+    check_behind_a_gate(RuntimeKind::Native, CASES);
+}
+
+#[test]
+fn an_open_gate_changes_none_of_it_in_a_gvisor_box_but_for_the_interface_to_it() {
+    check_behind_a_gate(RuntimeKind::Gvisor, CASES.iter().filter(|case| case.attempt != "network-interfaces"));
 }

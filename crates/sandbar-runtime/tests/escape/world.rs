@@ -7,6 +7,7 @@ use std::{
 };
 
 use sandbar_core::{BaseName, Resources, RuntimeKind, SessionId, StorageKind};
+use sandbar_netns::GateSockets;
 use sandbar_runtime::{
     BoxNetwork, ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, Sandbox, SandboxSpec,
 };
@@ -51,6 +52,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn open(kind: RuntimeKind) -> Self {
+        Self::open_with(kind, BoxNetwork::Closed)
+    }
+
+    pub(crate) fn open_with(kind: RuntimeKind, network: BoxNetwork) -> Self {
         // First, so that the threads and processes of the runtime inherit what a careless host would let them.
         let bait = Bait::lay();
         let scratch = tree::scratch();
@@ -71,9 +76,13 @@ impl World {
         let name = scratch.path().file_name().unwrap().to_str().unwrap();
         let inside = tokio.enter();
         let runtime = open_runtime(kind, name);
-        let sandbox = open_sandbox(&*runtime, &*storage, &session);
+        let sandbox = open_sandbox(&*runtime, &*storage, &session, network);
         drop(inside);
         Self { bait, base, sandbox, runtime, storage, tokio, _image: image, _scratch: scratch }
+    }
+
+    pub(crate) fn open_gate(&self) -> GateSockets {
+        self.sandbox.open_gate(&[123]).unwrap()
     }
 
     /// Makes one attempt, insists that nothing outside has changed, and returns what the intruder said.
@@ -131,17 +140,16 @@ fn fill_base(root: &Path) {
     Intruder::find().place(root);
 }
 
-fn open_sandbox(runtime: &dyn Runtime, storage: &dyn Storage, session: &SessionId) -> Arc<dyn Sandbox> {
+fn open_sandbox(
+    runtime: &dyn Runtime,
+    storage: &dyn Storage,
+    session: &SessionId,
+    network: BoxNetwork,
+) -> Arc<dyn Sandbox> {
     let owners = runtime.owners().unwrap();
     let mounted = storage.mount_as(session, owners.as_deref()).unwrap();
     let owners = owners.filter(|_| mounted.translated);
-    let spec = SandboxSpec {
-        session,
-        root: &mounted.root,
-        owners,
-        resources: &Resources::default(),
-        network: BoxNetwork::Closed,
-        trust: None,
-    };
+    let spec =
+        SandboxSpec { session, root: &mounted.root, owners, resources: &Resources::default(), network, trust: None };
     runtime.open_sandbox(&spec).unwrap()
 }
