@@ -167,6 +167,13 @@ on_every_host!(@host gate_native, BtrfsImage, Native, network_policy:
     decisions_are_recorded_before_the_end_and_counted,
     a_session_is_not_let_out_by_a_host_with_fewer_walls;
 );
+on_every_host!(@host gate_gvisor, BtrfsImage, Gvisor, network_policy:
+    no_secret_is_anywhere_but_in_its_place,
+    a_box_that_was_made_closed_is_replaced_when_nothing_runs,
+    a_change_that_needs_a_new_box_waits_until_nothing_runs,
+    what_the_host_tells_is_below_what_others_say,
+    decisions_are_recorded_before_the_end_and_counted;
+);
 on_every_host!(@host gate_none, LocalDiskExt4, None, network_policy:
     a_host_without_walls_says_that_nothing_is_kept;
 );

@@ -232,6 +232,32 @@ pub(crate) fn a_closed_session_is_opened_and_closed_while_it_runs(fixture: &mut 
     })
 }
 
+pub(crate) fn a_box_that_was_made_closed_is_replaced_when_nothing_runs(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let process = fixture.host.launch_process(&id, ProcessSpec::new(["sleep", "600"])).await.unwrap();
+        let error = fixture.host.set_network(&id, policy("allow=example.com")).await.unwrap_err();
+        assert_eq!((error.code(), error.field()), (ErrorCode::InvalidState, Some("network")), "{error}");
+        assert_eq!(fixture.host.get_session(&id).await.unwrap().network, None);
+        fixture.host.kill_process(&id, &process.id, 9).await.unwrap();
+        fixture.host.wait_process(&id, &process.id, WaitFor::Exited).await.unwrap();
+        fixture
+            .eventually("the box is empty", async || {
+                fixture.host.set_network(&id, policy("allow=example.com")).await.ok()
+            })
+            .await;
+        assert!(!fixture.attempt(&id).await.contains("unreachable"));
+        assert_eq!(fixture.decisions(&id).await, ["network_deny"]);
+        // A gate that is there stays, and closes like any other.
+        let process = fixture.host.launch_process(&id, ProcessSpec::new(["sleep", "600"])).await.unwrap();
+        for other in ["full", "allow=udp://192.0.2.1:123", "none"] {
+            fixture.host.set_network(&id, policy(other)).await.unwrap();
+        }
+        let running = fixture.host.get_process_status(&id, &process.id).await.unwrap();
+        assert_eq!((running.status, running.pid), (ProcessStatus::Running, process.pid));
+    })
+}
+
 pub(crate) fn a_paused_session_gets_its_new_network_when_it_goes_on(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.machine("s").await;

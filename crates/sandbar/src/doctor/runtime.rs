@@ -1,6 +1,6 @@
 //! Which runtimes work here: each is opened for real under a name of its own.
 
-use sandbar_core::{Error, Result};
+use sandbar_core::{Capability, Error, Result};
 use sandbar_host::{HostConfig, RuntimeReport, runtime_choices};
 
 use super::{Finding, finding::abilities, scratch::in_private_mounts};
@@ -42,19 +42,20 @@ pub(crate) fn finding(report: RuntimeReport) -> Finding {
     }
 }
 
-/// Whether sessions can have a network here, in the runtime a host would take or another that works.
+/// Whether sessions can have a network here, in one of the runtimes a host may take.
 pub(crate) fn egress(reports: &[RuntimeReport]) -> Finding {
     const NAME: &str = "egress";
-    let usable = || {
-        reports
-            .iter()
-            .filter(|report| report.suffices())
-            .filter_map(|report| Some((report.kind, report.outcome.as_ref().ok()?)))
-    };
-    if let Some((kind, _)) = usable().find(|(_, able)| able.facts.network.is_yes()) {
-        return Finding::ok(NAME, format!("a session of `{kind}` was given a gate: its network can be opened by name"));
+    let (mut able, mut reasons) = (Vec::new(), Vec::new());
+    for report in reports.iter().filter(|report| report.suffices()) {
+        match report.outcome.as_ref().map(|abilities| &abilities.facts.network) {
+            Ok(Capability::Yes) => able.push(report.kind.as_str()),
+            Ok(Capability::No(reason)) => reasons.push(reason.as_str()),
+            Err(_) => {}
+        }
     }
-    let reasons: Vec<&str> = usable().filter_map(|(_, able)| able.facts.network.reason()).collect();
+    if !able.is_empty() {
+        return Finding::ok(NAME, format!("boxes were given a gate ({}): networks open by name", able.join(", ")));
+    }
     let why = if reasons.is_empty() { "no runtime works".to_owned() } else { reasons.join("; ") };
     Finding::missing(
         NAME,
