@@ -29,10 +29,6 @@ test_needs=(
     "crun crun"
     "git git"
     "perl perl"
-    "ip iproute2"
-    "openssl openssl"
-    "curl curl"
-    "node nodejs"
     "python3 python3-venv"
 )
 
