@@ -5,10 +5,12 @@ it ends with a traceback, and the test fails.
 """
 
 import json
+import os
 import socket
 import ssl
 import struct
 import sys
+import time
 
 PATIENCE = 10
 AUTHORITY = "authority.pem"
@@ -62,6 +64,83 @@ def say(address, port, words):
     connection = connected(address, port)
     connection.sendall(text_of(words))
     return everything(connection)
+
+
+def late(address, port, early, words):
+    """Says a little, or nothing, and the rest only after whoever listens has made up his mind."""
+    connection = connected(address, port)
+    connection.sendall(text_of(early))
+    time.sleep(0.5)
+    connection.sendall(text_of(words))
+    return everything(connection)
+
+
+def upgraded(address, port, host):
+    """A connection that becomes something else, as for WebSockets."""
+    connection = connected(address, port)
+    connection.sendall(
+        f"GET /socket HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+    )
+    heard = some(connection)
+    if b" 101 " not in heard.split(b"\r\n")[0]:
+        raise Refused(heard.decode("latin-1"))
+    connection.sendall(b"\x00no longer HTTP\xff")
+    while not heard.endswith(b"\xff"):
+        heard += some(connection)
+    return heard[heard.index(b"\x00") :]
+
+
+def held(address, port, count):
+    """Connections that are kept until there is a file `go`; each is used before and after. Tells in `held` how many it has."""
+    connections = []
+    for _ in range(int(count)):
+        connection = connected(address, port)
+        connection.sendall(b"before")
+        some(connection)
+        connections.append(connection)
+        with open("held", "w") as file:
+            file.write(str(len(connections)))
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    for connection in connections:
+        connection.sendall(b"after")
+        some(connection)
+    return b"used to the end"
+
+
+def many(address, port, count):
+    """Tells how many of some connections in a row were good for something."""
+    good = 0
+    for _ in range(int(count)):
+        try:
+            connection = connected(address, port)
+            connection.sendall(b"hello")
+            some(connection)
+            good += 1
+        except (Refused, OSError):
+            pass
+    return b"%d good" % good
+
+
+def bulk(address, port, size):
+    """Sends so many bytes to a server that says what it hears, and tells how long all took."""
+    connection = connected(address, port)
+    began = time.monotonic()
+    left, heard = int(size), 0
+    while left or heard < int(size):
+        if left:
+            left -= connection.send(bytes(min(left, 16384)))
+        heard += len(some(connection))
+    return b"%d ms" % ((time.monotonic() - began) * 1000)
+
+
+def endless_greeting(address, port):
+    """A greeting of TLS that never comes to its name."""
+    connection = connected(address, port)
+    connection.sendall(b"\x16\x03\x01\x40\x00\x01\xff\xff\xff\x03\x03" + bytes(16378))
+    while True:
+        connection.sendall(b"\x16\x03\x01\x40\x00" + bytes(16384))
 
 
 def udp(address, port, words):
@@ -209,6 +288,8 @@ def tls_to(address, port, name, options):
         connection = connected(address, port)
     if "first" in options:
         connection.sendall(text_of(options["first"]))
+    if options.get("late"):
+        time.sleep(0.5)
     return Tls(connection, name, options)
 
 
