@@ -28,6 +28,11 @@ test_needs=(
     "bwrap bubblewrap"
     "crun crun"
     "git git"
+    "curl curl"
+    "node nodejs"
+    "openssl openssl"
+    "ip iproute2"
+    "nft nftables"
     "perl perl"
     "python3 python3-venv"
 )

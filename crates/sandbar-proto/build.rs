@@ -4,8 +4,20 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use buffa_codegen::{BytesRepr, CodeGenConfig, MapRepr};
 
-const FILES: [&str; 11] =
-    ["audit", "bases", "errors", "exec", "files", "host", "processes", "service", "sessions", "snapshots", "tools"];
+const FILES: [&str; 12] = [
+    "audit",
+    "bases",
+    "errors",
+    "exec",
+    "files",
+    "host",
+    "network",
+    "processes",
+    "service",
+    "sessions",
+    "snapshots",
+    "tools",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../proto");

@@ -13,6 +13,7 @@ mod conversation;
 mod exec;
 mod files;
 mod host;
+mod network;
 mod processes;
 mod retry;
 mod sessions;

@@ -122,11 +122,13 @@ pub struct Capabilities {
     pub checkpoint: Capability,
     /// CPU, memory and process counts of a session can be limited.
     pub limits: Capability,
+    /// The network of a session can be opened, and is kept to what its policy says.
+    pub network: Capability,
 }
 
 impl Capabilities {
     /// Every yes-or-no capability with its wire name.
-    pub fn entries(&self) -> [(&'static str, &Capability); 10] {
+    pub fn entries(&self) -> [(&'static str, &Capability); 11] {
         [
             ("snapshots", &self.snapshots),
             ("rollback", &self.rollback),
@@ -138,6 +140,7 @@ impl Capabilities {
             ("pause", &self.pause),
             ("checkpoint", &self.checkpoint),
             ("limits", &self.limits),
+            ("network", &self.network),
         ]
     }
 }

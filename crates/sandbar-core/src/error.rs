@@ -24,6 +24,7 @@ pub enum ErrorCode {
     BaseNotFound,
     BaseExists,
     FileNotFound,
+    SecretNotFound,
     StorageFull,
     InvalidArgument,
     Timeout,
@@ -35,7 +36,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code, in the order of the reference page.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::SessionNotFound,
         Self::SessionExists,
         Self::SessionPaused,
@@ -52,6 +53,7 @@ impl ErrorCode {
         Self::BaseNotFound,
         Self::BaseExists,
         Self::FileNotFound,
+        Self::SecretNotFound,
         Self::StorageFull,
         Self::InvalidArgument,
         Self::Timeout,
@@ -80,6 +82,7 @@ impl ErrorCode {
             Self::BaseNotFound => "BaseNotFound",
             Self::BaseExists => "BaseExists",
             Self::FileNotFound => "FileNotFound",
+            Self::SecretNotFound => "SecretNotFound",
             Self::StorageFull => "StorageFull",
             Self::InvalidArgument => "InvalidArgument",
             Self::Timeout => "Timeout",
@@ -102,7 +105,8 @@ impl ErrorCode {
             | Self::ProcessNotFound
             | Self::SnapshotNotFound
             | Self::BaseNotFound
-            | Self::FileNotFound => "not_found",
+            | Self::FileNotFound
+            | Self::SecretNotFound => "not_found",
             Self::SessionExists | Self::SnapshotExists | Self::BaseExists => "already_exists",
             Self::SessionPaused
             | Self::SessionDestroying

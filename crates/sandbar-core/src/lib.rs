@@ -40,7 +40,8 @@ pub use health::{Health, HealthStatus};
 pub use id::{BaseName, ProcessId, SessionId, SnapshotName};
 pub use network::{
     AddressRange, Destination, DomainName, DomainPattern, HeaderRule, NetworkDecision, NetworkLimits, NetworkPolicy,
-    NetworkProtocol, NetworkTraffic, NetworkVerdict, PortRange, SecretInfo, SecretName, SecretValue, Target, Transport,
+    NetworkProtocol, NetworkStatus, NetworkTraffic, NetworkVerdict, PortRange, SecretInfo, SecretName, SecretValue,
+    Target, Transport,
 };
 pub use owner_map::OwnerMap;
 pub use page::{Page, PageRequest, SessionFilter};

@@ -22,6 +22,7 @@ impl Host {
     pub async fn audit(&self, id: &SessionId, query: AuditQuery) -> Result<Page<AuditEntry>> {
         let target = id.clone();
         self.run(Call::on(id, Verb::Audit), move |inner| {
+            inner.decisions.write(inner);
             let page = inner.state.audit_page(&target, &query)?;
             if page.items.is_empty() {
                 inner.require_log(&target)?;
@@ -35,6 +36,7 @@ impl Host {
     pub async fn verify_audit(&self, id: &SessionId) -> Result<AuditVerdict> {
         let target = id.clone();
         self.run(Call::on(id, Verb::VerifyAudit), move |inner| {
+            inner.decisions.write(inner);
             let verdict = inner.state.verify_audit(&target)?;
             if matches!(verdict, AuditVerdict::Intact { entries: 0, .. }) {
                 inner.require_log(&target)?;

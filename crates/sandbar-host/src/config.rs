@@ -1,6 +1,13 @@
 //! What a host is told. Every key has a default that works.
 
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    fmt,
+    fs::File,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
 
 use sandbar_core::{ByteCount, Error, Resources, Result, RuntimeKind, SnapshotName, StorageKind, duration_text};
 use sandbar_storage::{StorageConfig, ZfsConfig, pack::Target};
@@ -63,6 +70,10 @@ pub struct HostConfig {
     /// Where hibernated sessions are kept: an absolute directory, or `s3://bucket?region=..&endpoint=..&allow_http=true`
     /// with keys from the environment; `<data_dir>/packs` when absent.
     pub object_store: Option<String>,
+    /// Servers the gateway asks for names, `ip` or `ip:port`; those of `/etc/resolv.conf` when empty.
+    pub dns_servers: Vec<DnsServer>,
+    /// Certificates in PEM that the gateway trusts servers by, beside the system's.
+    pub egress_ca_file: Option<PathBuf>,
     /// How long the audit log of a destroyed session is kept; zero is for ever.
     #[serde(with = "duration_text")]
     pub audit_retention: Duration,
@@ -98,6 +109,8 @@ impl Default for HostConfig {
             pause_drain_timeout: Duration::from_secs(30),
             default_idle_timeout: Duration::ZERO,
             object_store: None,
+            dns_servers: Vec::new(),
+            egress_ca_file: None,
             audit_retention: Duration::from_hours(30 * 24),
             shutdown_timeout: Duration::from_secs(30),
         }
@@ -132,6 +145,18 @@ impl HostConfig {
                 .with_hint("give a host name or an IP address clients reach this machine at"));
         }
         self.object_store_target()?;
+        if let Some(path) = &self.egress_ca_file {
+            let usable = if path.is_absolute() {
+                File::open(path).map(drop)
+            } else {
+                Err(std::io::ErrorKind::InvalidInput.into())
+            };
+            usable.map_err(|error| {
+                Error::invalid("egress_ca_file", format!("`{}` cannot be read", path.display()))
+                    .with_hint("give the absolute path of a file with certificates in PEM, or leave it out")
+                    .with_source(error)
+            })?;
+        }
         self.default_resources.validate()
     }
 
@@ -172,6 +197,60 @@ impl HostConfig {
     }
 }
 
+/// A server that is asked for names: `192.0.2.53` or `192.0.2.53:5353`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DnsServer(SocketAddr);
+
+impl DnsServer {
+    const PORT: u16 = 53;
+}
+
+impl From<DnsServer> for SocketAddr {
+    fn from(server: DnsServer) -> Self {
+        server.0
+    }
+}
+
+impl FromStr for DnsServer {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let plain = || text.parse::<IpAddr>().map(|address| SocketAddr::new(address, Self::PORT));
+        match text.parse::<SocketAddr>().or_else(|_| plain()) {
+            Ok(address) if address.port() != 0 && !address.ip().is_unspecified() => Ok(Self(address)),
+            _ => Err(Error::invalid("dns_servers", format!("`{}` is no DNS server", text.escape_debug())).with_hint(
+                "write an address, with or without a port: `192.0.2.53`, `192.0.2.53:5353`, `[2001:db8::53]:53`",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for DnsServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.port() == Self::PORT { self.0.ip().fmt(f) } else { self.0.fmt(f) }
+    }
+}
+
+impl TryFrom<String> for DnsServer {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map_err(|error: Error| explained(&error))
+    }
+}
+
+impl From<DnsServer> for String {
+    fn from(server: DnsServer) -> String {
+        server.to_string()
+    }
+}
+
+/// An error with its hint, for whoever reads a configuration.
+fn explained(error: &Error) -> String {
+    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}; {hint}"))
+}
+
 macro_rules! choice {
     ($(#[$doc:meta])* $name:ident, $kind:ty) => {
         $(#[$doc])*
@@ -197,9 +276,7 @@ macro_rules! choice {
             type Error = String;
 
             fn try_from(text: String) -> Result<Self, String> {
-                text.parse().map_err(|error: Error| {
-                    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}; {hint}"))
-                })
+                text.parse().map_err(|error: Error| explained(&error))
             }
         }
 
@@ -246,12 +323,26 @@ mod tests {
             (HostConfig { tool_timeout: Duration::ZERO, ..HostConfig::default() }, "tool_timeout"),
             (HostConfig { advertise_addr: String::new(), ..HostConfig::default() }, "advertise_addr"),
             (HostConfig { object_store: Some("packs".into()), ..HostConfig::default() }, "object_store"),
+            (HostConfig { egress_ca_file: Some("relative".into()), ..HostConfig::default() }, "egress_ca_file"),
+            (HostConfig { egress_ca_file: Some("/no/such/file".into()), ..HostConfig::default() }, "egress_ca_file"),
         ];
         for (config, field) in bad {
             assert_eq!(config.validate().unwrap_err().field(), Some(field));
         }
         assert!(serde_json::from_str::<HostConfig>(r#"{"storage_backend": "floppy"}"#).is_err());
         assert!(serde_json::from_str::<HostConfig>(r#"{"no_such_key": 1}"#).is_err());
+    }
+
+    #[test]
+    fn dns_servers_are_addresses_with_or_without_a_port() {
+        let text = r#"{"dns_servers": ["192.0.2.53", "192.0.2.53:5353", "2001:db8::53", "[2001:db8::53]:5353"]}"#;
+        let config: HostConfig = serde_json::from_str(text).unwrap();
+        let ports: Vec<u16> = config.dns_servers.iter().map(|server| SocketAddr::from(*server).port()).collect();
+        assert_eq!(ports, [53, 5353, 53, 5353]);
+        assert_eq!(config.dns_servers[1].to_string(), "192.0.2.53:5353");
+        for bad in ["", "dns.example", "192.0.2.53:0", "0.0.0.0", "192.0.2", "192.0.2.53:"] {
+            assert_eq!(bad.parse::<DnsServer>().unwrap_err().field(), Some("dns_servers"), "{bad}");
+        }
     }
 
     #[test]

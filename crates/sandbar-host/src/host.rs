@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sandbar_core::{Actor, Capabilities, Capability, Error, ErrorCode, Result, SessionId};
+use sandbar_core::{Actor, Capabilities, Capability, Error, ErrorCode, NetworkTraffic, Result, SessionId};
 use sandbar_runtime::Runtime;
 use sandbar_storage::{OpenedStorage, Storage, pack::Target};
 use tokio::sync::Notify;
@@ -22,9 +22,11 @@ use crate::{
     incidents::Incidents,
     janitor::Janitor,
     metrics::Metrics,
+    network::{DecisionLog, SharedGateway},
     process::{self, StopReason},
     recovery,
     runtime_choice::{OpenedRuntime, boundary, open_runtime},
+    secrets::SecretVault,
     session::Session,
     state::StateStore,
     verb::{Call, Verb},
@@ -70,6 +72,11 @@ pub(crate) struct Inner {
     pub(crate) active_commands: Arc<AtomicU64>,
     pub(crate) incidents: Incidents,
     pub(crate) metrics: Metrics,
+    /// Serves the network of sessions that have one.
+    pub(crate) gateway: SharedGateway,
+    pub(crate) secrets: Arc<SecretVault>,
+    /// What was decided about connections, on its way into the audit log.
+    pub(crate) decisions: Arc<DecisionLog>,
     /// Told when a session was made that may be due before the janitor looks again.
     pub(crate) something_due: Notify,
     pub(crate) started: Instant,
@@ -128,6 +135,7 @@ impl Host {
             pause: self.inner.runtime.facts().pause.clone(),
             checkpoint: self.inner.runtime.facts().checkpoint.clone(),
             limits: self.inner.runtime.facts().limits.clone(),
+            network: self.inner.runtime.facts().network.clone(),
         }
     }
 
@@ -186,7 +194,6 @@ impl Inner {
             storage_reason: opened.reason,
             runtime,
             runtime_reason,
-            state,
             sessions: Mutex::default(),
             host_base: Mutex::new(()),
             base_order: Mutex::new(()),
@@ -194,12 +201,17 @@ impl Inner {
             active_commands: Arc::default(),
             incidents: Incidents::default(),
             metrics,
+            gateway: SharedGateway::new(&config),
+            secrets: SecretVault::open(&state)?,
+            decisions: Arc::default(),
+            state,
             something_due: Notify::new(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             _directory: directory,
             config,
         });
+        inner.decisions.belongs_to(&inner);
         let recovered = recovery::recover(&inner);
         if let Err(error) = recovered {
             if let Err(close) = inner.storage.close() {
@@ -247,6 +259,7 @@ impl Inner {
                 }
             }
         }
+        inner.decisions.close(inner);
         let closed = inner.storage.close();
         drop(owners);
         inner.runtime.close().and(closed)
@@ -331,9 +344,32 @@ impl Inner {
         Ok(Reservation { inner: Arc::clone(self), ids: ids.to_vec() })
     }
 
+    /// What went through the gateway since this host started, and what is open now.
+    pub(crate) fn traffic(&self) -> NetworkTraffic {
+        let slots = self.slots();
+        let mut total = NetworkTraffic {
+            bytes_sent: self.metrics.network_sent.value(),
+            bytes_received: self.metrics.network_received.value(),
+            ..NetworkTraffic::default()
+        };
+        for slot in slots.values() {
+            if let Slot::Ready(session) = slot {
+                let traffic = session.traffic.snapshot();
+                total.bytes_sent += traffic.bytes_sent;
+                total.bytes_received += traffic.bytes_received;
+                total.connections += traffic.connections;
+            }
+        }
+        total
+    }
+
     /// The session is gone; its name is free.
     pub(crate) fn release(&self, id: &SessionId) {
-        self.slots().remove(id);
+        let mut slots = self.slots();
+        // Together, so that nobody who sums them up finds less than before.
+        if let Some(Slot::Ready(session)) = slots.remove(id) {
+            self.metrics.keep_traffic(session.traffic.snapshot());
+        }
     }
 }
 

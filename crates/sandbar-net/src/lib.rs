@@ -5,9 +5,23 @@
 //! be, connects to an address *it* has looked up and checked, and moves the bytes. For hosts with a secret it ends TLS itself,
 //! with a certificate of an authority only this session trusts, and puts the secret into the request.
 
+mod dns;
+mod gate;
+mod gateway;
 mod hooks;
+mod host_addresses;
+mod http;
+mod meter;
 mod rules;
+mod session_gate;
 mod settings;
+mod sniff;
+mod tls;
+mod token_bucket;
+mod traffic;
 
+pub use gateway::{Gate, Gateway, SessionHooks};
 pub use hooks::{DecisionSink, Secrets};
 pub use settings::GatewaySettings;
+pub use tls::Authority;
+pub use traffic::TrafficCounters;

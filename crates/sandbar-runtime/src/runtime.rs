@@ -11,7 +11,7 @@ use sandbar_core::{
     ByteCount, Capability, Error, ErrorCode, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind, SessionId,
 };
 
-use sandbar_netns::GateSockets;
+use sandbar_netns::{GateSockets, UdpGate};
 
 use crate::{Dialed, ExecSpec, RunningCommand};
 
@@ -124,12 +124,19 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     /// wish is forgotten, and nobody in there is bothered later.
     fn dial(&self, port: u16, patience: Duration) -> Result<Dialed>;
 
-    /// Opens the gate of its network, or opens it again with other UDP ports: whatever goes anywhere but to the box's own
-    /// loopback arrives at these sockets. `InvalidState` for a box that was made [closed](BoxNetwork::Closed) where a box
-    /// cannot be opened later.
+    /// Opens the gate of its network: whatever goes anywhere but to the box's own loopback arrives at these sockets. It may
+    /// be opened again; then both gates share what arrives, until one of them is dropped. `InvalidState` for a box that was
+    /// made [closed](BoxNetwork::Closed) where a box cannot be opened later.
     fn open_gate(&self, udp_ports: &[u16]) -> Result<GateSockets> {
         let _ = udp_ports;
-        Err(Error::new(ErrorCode::InvalidState, "this sandbox has no network of its own"))
+        Err(no_network())
+    }
+
+    /// Sockets for other UDP ports of a gate that is open and stays so. A port in both lists may be taken over before the
+    /// older socket is dropped.
+    fn reopen_udp(&self, udp_ports: &[u16]) -> Result<Vec<UdpGate>> {
+        let _ = udp_ports;
+        Err(no_network())
     }
 
     /// The cgroup its processes are in on the host, for people who want to look; `None` without cgroups.
@@ -169,6 +176,10 @@ pub struct SandboxStats {
     pub refused_forks: Option<u64>,
     /// Processes the kernel killed because the memory limit was reached.
     pub oom_kills: Option<u64>,
+}
+
+pub(crate) fn no_network() -> Error {
+    Error::new(ErrorCode::InvalidState, "this sandbox has no network of its own")
 }
 
 fn cannot_checkpoint() -> Error {

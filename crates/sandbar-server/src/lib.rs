@@ -16,6 +16,7 @@ mod failure;
 mod files;
 mod host_state;
 mod listener;
+mod network;
 mod oversize;
 mod processes;
 mod router;

@@ -94,6 +94,46 @@ impl v1::SandboxService for Service {
         self.copy_session(request.to_owned_message()).await
     }
 
+    async fn get_network(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::GetNetworkRequest>,
+    ) -> ServiceResult<v1::GetNetworkResponse> {
+        self.network_of(request.session_id).await
+    }
+
+    async fn set_network(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::SetNetworkRequest>,
+    ) -> ServiceResult<v1::SetNetworkResponse> {
+        self.change_network(request.to_owned_message()).await
+    }
+
+    async fn put_secret(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::PutSecretRequest>,
+    ) -> ServiceResult<v1::PutSecretResponse> {
+        self.keep_secret(request.to_owned_message()).await
+    }
+
+    async fn list_secrets(
+        &self,
+        _: RequestContext,
+        _request: ServiceRequest<'_, v1::ListSecretsRequest>,
+    ) -> ServiceResult<v1::ListSecretsResponse> {
+        self.all_secrets().await
+    }
+
+    async fn delete_secret(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::DeleteSecretRequest>,
+    ) -> ServiceResult<v1::DeleteSecretResponse> {
+        self.forget_secret(request.name).await
+    }
+
     async fn turn_complete(
         &self,
         _: RequestContext,

@@ -6,6 +6,7 @@ mod destination;
 mod domain;
 mod policy;
 mod secret;
+mod status;
 
 pub use address_range::AddressRange;
 pub use decision::{NetworkDecision, NetworkProtocol, NetworkTraffic, NetworkVerdict};
@@ -13,3 +14,4 @@ pub use destination::{Destination, PortRange, Target, Transport};
 pub use domain::{DomainName, DomainPattern};
 pub use policy::{NetworkLimits, NetworkPolicy};
 pub use secret::{HeaderRule, SecretInfo, SecretName, SecretValue};
+pub use status::NetworkStatus;

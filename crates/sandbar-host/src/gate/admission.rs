@@ -18,6 +18,7 @@ pub(crate) enum Closing {
     Pausing,
     RollingBack,
     Hibernating,
+    ChangingNetwork,
     Destroying,
 }
 
@@ -145,6 +146,10 @@ impl Gate {
                 format!("session `{session}` is being put away or brought back"),
             )
             .with_hint("try again when that is done")),
+            Some(Closing::ChangingNetwork) => {
+                Err(Error::new(ErrorCode::Unavailable, format!("session `{session}` is getting another network"))
+                    .with_hint("try again at once"))
+            }
             Some(Closing::RollingBack) => {
                 Err(Error::new(ErrorCode::RollbackInProgress, format!("session `{session}` is being rolled back"))
                     .with_hint("try again when it is done"))

@@ -20,7 +20,7 @@ impl Counter {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    pub(super) fn value(&self) -> u64 {
+    pub(crate) fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -12,7 +12,7 @@ mod scrape;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sandbar_core::{RuntimeKind, StorageKind};
+use sandbar_core::{NetworkDecision, NetworkTraffic, RuntimeKind, StorageKind};
 
 use self::{
     exposition::Exposition,
@@ -37,6 +37,11 @@ pub(crate) struct Metrics {
     pub(crate) sessions_expired: Counter,
     pub(crate) sessions_idle_paused: Counter,
     pub(crate) audit_failures: Counter,
+    network_decisions: Family<2, Counter>,
+    pub(crate) network_decisions_merged: Counter,
+    /// Bytes of sessions that are no more; those of the others are asked for.
+    pub(crate) network_sent: Counter,
+    pub(crate) network_received: Counter,
 }
 
 impl Metrics {
@@ -53,6 +58,10 @@ impl Metrics {
             sessions_expired: Counter::default(),
             sessions_idle_paused: Counter::default(),
             audit_failures: Counter::default(),
+            network_decisions: Family::new(["verdict", "protocol"]),
+            network_decisions_merged: Counter::default(),
+            network_sent: Counter::default(),
+            network_received: Counter::default(),
         }
     }
 
@@ -72,12 +81,26 @@ impl Metrics {
         self.tool_seconds.with(labels, |histogram| histogram.observe(duration));
     }
 
+    /// Something was decided about a session's network.
+    pub(crate) fn network_decision(&self, decision: &NetworkDecision) {
+        let labels = [decision.verdict.as_str(), decision.protocol.as_str()];
+        self.network_decisions.with(labels, |counter| counter.add(1));
+    }
+
+    /// A session is no more; this went through for it.
+    pub(crate) fn keep_traffic(&self, traffic: NetworkTraffic) {
+        self.network_sent.add(traffic.bytes_sent);
+        self.network_received.add(traffic.bytes_received);
+    }
+
     /// Everything that was counted.
     fn write(&self, text: &mut Exposition) {
         self.operations.write(text, "sandbar_operations_total", "Calls to the host, by name and outcome.");
         self.operation_seconds.write(text, "sandbar_operation_seconds", "How long calls to the host took.");
         self.tool_calls.write(text, "sandbar_tool_calls_total", "Tool calls that were done, by tool and outcome.");
         self.tool_seconds.write(text, "sandbar_tool_seconds", "How long tool calls took.");
+        let help = "What was decided about connections of sessions, by verdict and protocol.";
+        self.network_decisions.write(text, "sandbar_network_decisions_total", help);
         for (name, help, counter) in [
             ("sandbar_snapshots_pruned_total", "Snapshots removed to keep within the limit.", &self.snapshots_pruned),
             ("sandbar_sessions_expired_total", "Sessions destroyed because their time was up.", &self.sessions_expired),
@@ -90,6 +113,11 @@ impl Metrics {
                 "sandbar_audit_failures_total",
                 "Entries that could not be written to an audit log.",
                 &self.audit_failures,
+            ),
+            (
+                "sandbar_network_decisions_merged_total",
+                "Decisions that share their entry in an audit log with others.",
+                &self.network_decisions_merged,
             ),
         ] {
             text.counter(name, help, counter.value());

@@ -28,6 +28,7 @@ impl Inner {
         self.metrics.write(&mut text);
         self.write_sessions(&mut text);
         self.write_storage(&mut text);
+        self.write_traffic(&mut text);
         let commands = self.active_commands.load(Ordering::Relaxed);
         text.gauge("sandbar_commands_active", "Commands somebody waits for.", commands);
         text.gauge("sandbar_tools_active", "Tool calls under way.", self.active_tools());
@@ -58,6 +59,15 @@ impl Inner {
             text.gauge("sandbar_storage_available_bytes", "What is left of the pool.", space.available.get());
             text.gauge("sandbar_storage_used_ratio", "Share of the pool that is taken.", space.used_share());
         }
+    }
+
+    fn write_traffic(&self, text: &mut Exposition) {
+        let traffic = self.traffic();
+        let name = "sandbar_network_bytes_total";
+        text.family(name, Kind::Counter, "Bytes that went through the gateway, by direction.");
+        text.sample(name, &[("direction", "sent")], traffic.bytes_sent);
+        text.sample(name, &[("direction", "received")], traffic.bytes_received);
+        text.gauge("sandbar_network_connections", "Connections of sessions that are open.", traffic.connections);
     }
 
     fn write_build(&self, text: &mut Exposition) {

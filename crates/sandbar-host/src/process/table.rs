@@ -78,6 +78,11 @@ impl Processes {
         }
     }
 
+    /// Whether there is one that has not exited for good.
+    pub(crate) fn are_running(&self) -> bool {
+        self.lock().iter().any(|process| !process.has_exited())
+    }
+
     /// Has every process end. None is started again.
     pub(crate) fn stop(&self, why: StopReason, manner: Manner) {
         for process in self.lock().iter().filter(|process| !process.has_exited()) {

@@ -36,9 +36,14 @@ impl Activity {
         InUse(Arc::clone(self))
     }
 
+    /// Whether somebody waits for something in it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.users.load(Ordering::Relaxed) > 0
+    }
+
     /// How long nobody has used it.
     pub(crate) fn idle_for(&self) -> Duration {
-        if self.users.load(Ordering::Relaxed) > 0 {
+        if self.is_held() {
             return Duration::ZERO;
         }
         self.since.elapsed().saturating_sub(Duration::from_millis(self.last.load(Ordering::Relaxed)))

@@ -30,6 +30,9 @@ impl Inner {
         self.admit()?;
         spec.validate()?;
         self.runtime.admit(&spec.resources, spec.network.as_ref())?;
+        if let Some(policy) = &spec.network {
+            self.require_secrets(policy)?;
+        }
         let record = self.new_record(spec)?;
         let reservation = self.reserve(std::slice::from_ref(&record.id))?;
         self.require_space()?;

@@ -33,6 +33,8 @@ impl Inner {
         let intent = self.state.intend(&Intent::Destroy { session: id.clone() })?;
         let outcome = self.state.set_state(id, SessionState::Destroying).and_then(|()| {
             let _owners = session.stop(StopReason::Destroyed)?;
+            // The last entry is the one that says that the session is gone.
+            self.decisions.write(self);
             let _order = session.order_storage();
             self.delete_content(id)
         });

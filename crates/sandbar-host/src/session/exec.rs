@@ -15,6 +15,7 @@ use super::Session;
 use crate::{
     Host,
     host::Inner,
+    network,
     state::SessionRecord,
     verb::{Call, Verb},
 };
@@ -52,13 +53,16 @@ impl Inner {
         Ok(command)
     }
 
-    /// What a call says counts before what the session says, and that before what the image asks for.
+    /// What a call says counts before what the session says, that before what the image asks for, and that before what the
+    /// host tells about the network.
     pub(super) fn environment(
         &self,
         record: &SessionRecord,
         of_call: BTreeMap<String, String>,
     ) -> Result<BTreeMap<String, String>> {
-        let mut env = self.storage.base(&record.base)?.env;
+        let open = record.network.as_ref().filter(|policy| self.opens(policy));
+        let mut env: BTreeMap<String, String> = open.into_iter().flat_map(network::variables).collect();
+        env.extend(self.storage.base(&record.base)?.env);
         env.extend(record.env.clone());
         env.extend(of_call);
         Ok(env)

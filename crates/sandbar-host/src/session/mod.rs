@@ -10,6 +10,7 @@ mod files;
 mod fork;
 mod hibernate;
 mod list;
+mod network;
 mod pause;
 mod processes;
 mod rollback;
@@ -20,8 +21,8 @@ mod trees;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use sandbar_core::{Error, ErrorCode, OwnerMap, Result, SessionId, SessionState};
-use sandbar_runtime::{BoxNetwork, Sandbox, SandboxSpec};
+use sandbar_core::{Error, ErrorCode, OwnerMap, Resources, Result, SessionId, SessionState};
+use sandbar_runtime::{Sandbox, SandboxSpec};
 use sandbar_storage::{Draft, SessionTree};
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +37,7 @@ pub use trees::{TreeReader, TreeWriter};
 use crate::{
     gate::{Gate, not_found},
     host::Inner,
+    network::{NetworkPlan, Outlet, Site, TrafficCounters},
     process::{Manner, Processes, StopReason},
     state::SessionRecord,
 };
@@ -58,6 +60,8 @@ pub(crate) struct Session {
     pub(crate) streams: CancellationToken,
     /// Long-running processes.
     pub(crate) processes: Processes,
+    /// What went through its network.
+    pub(crate) traffic: Arc<TrafficCounters>,
 }
 
 /// What exists only while the host runs.
@@ -65,8 +69,19 @@ pub(crate) struct Session {
 struct Live {
     root: Option<Root>,
     sandbox: Option<Arc<dyn Sandbox>>,
+    /// The open network of the sandbox.
+    outlet: Option<Outlet>,
     /// Files being written.
     drafts: Vec<Weak<Mutex<Option<Draft>>>>,
+}
+
+impl Live {
+    /// Ends what serves the network of the sandbox.
+    fn close_outlet(&mut self) {
+        if let Some(outlet) = self.outlet.take() {
+            outlet.close();
+        }
+    }
 }
 
 impl Session {
@@ -82,6 +97,7 @@ impl Session {
             calls: ToolCalls::default(),
             streams: CancellationToken::new(),
             processes: Processes::default(),
+            traffic: Arc::default(),
         })
     }
 
@@ -146,16 +162,38 @@ impl Session {
             tracing::warn!(session = %self.id, "the sandbox had died; it is replaced");
             sandbox.stop()?;
         }
+        live.close_outlet();
+        live.sandbox = None;
+        // Read while nobody can change it, and held to what this runtime can keep: the session may be older than the host.
+        let policy = inner.record(&self.id)?.network;
+        inner.runtime.admit(&Resources::default(), policy.as_ref())?;
+        let tree = || SessionTree::open(&root.path, root.owners.clone());
+        let plan = NetworkPlan::new(inner, &self.id, policy.as_ref(), tree)?;
         let sandbox = inner.runtime.open_sandbox(&SandboxSpec {
             session: &self.id,
             root: &root.path,
-            owners: root.owners,
+            owners: root.owners.clone(),
             resources: &record.resources.clone().or(&inner.config.default_resources),
-            network: BoxNetwork::Closed,
-            trust: None,
+            network: plan.network(),
+            trust: plan.trust(),
         })?;
+        // Before anybody has the sandbox, so that its first command finds the network it is to have.
+        live.outlet = match plan.open(inner, &*sandbox, &self.site()) {
+            Ok(outlet) => outlet,
+            Err(error) => {
+                if let Err(stop) = sandbox.stop() {
+                    tracing::error!(session = %self.id, error = stop.chain(), "could not stop a sandbox without a network");
+                }
+                return Err(error);
+            }
+        };
         live.sandbox = Some(Arc::clone(&sandbox));
         Ok(sandbox)
+    }
+
+    /// Whose network it is.
+    fn site(&self) -> Site {
+        Site { session: self.id.clone(), traffic: Arc::clone(&self.traffic) }
     }
 
     /// Ends what runs here and gives up files that are half written. The storage takes the tree away when it replaces or
@@ -171,6 +209,7 @@ impl Session {
             sandbox.stop()?;
         }
         live.sandbox = None;
+        live.close_outlet();
         let owners = live.root.take().and_then(|root| root.owners);
         drop(live);
         self.processes.join();

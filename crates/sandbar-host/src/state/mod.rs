@@ -1,13 +1,17 @@
-//! What the host remembers: sessions, snapshots, intents, answers of tool calls and audit logs, in SQLite.
+//! What the host remembers: sessions, snapshots, intents, answers of tool calls, secrets and audit logs, in SQLite.
 
 mod audit;
 mod intents;
 mod processes;
 mod records;
 mod schema;
+mod secrets;
 mod tool_calls;
 
 use std::{
+    fs::{self, OpenOptions, Permissions},
+    io,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
     sync::{Mutex, PoisonError},
 };
@@ -28,7 +32,10 @@ pub(crate) struct StateStore {
 
 impl StateStore {
     pub(crate) fn open(path: &Path) -> Result<Self> {
+        make_private(path)?;
         let mut database = Database::open(path)?;
+        // What is deleted, a secret for example, is overwritten.
+        database.execute_batch("PRAGMA secure_delete = ON")?;
         schema::migrate(&mut database)?;
         Ok(Self { database: Mutex::new(database) })
     }
@@ -41,6 +48,24 @@ impl StateStore {
     fn with<T>(&self, body: impl FnOnce(&mut Database) -> Result<T>) -> Result<T> {
         body(&mut self.database.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Makes the file when it is missing, and has nobody but its owner read it. Whatever SQLite puts beside it is like it.
+fn make_private(path: &Path) -> Result<()> {
+    let failed = |error| Error::io(format!("open the state database `{}`", path.display()), error);
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
+    file.set_permissions(Permissions::from_mode(0o600)).map_err(failed)?;
+    // What a host that was killed left there, before secrets were kept.
+    for suffix in ["-wal", "-shm"] {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(suffix);
+        match fs::set_permissions(&beside, Permissions::from_mode(0o600)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// JSON for a column.

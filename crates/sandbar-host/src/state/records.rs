@@ -58,6 +58,10 @@ fn read_policy(text: &str) -> Result<NetworkPolicy> {
     if text.starts_with('{') { from_json(text) } else { text.parse() }
 }
 
+fn policy_column(policy: Option<&NetworkPolicy>) -> Result<Value> {
+    policy.map_or(Ok(Value::Null), to_json)
+}
+
 fn read_session(row: &Row<'_>) -> Result<SessionRecord> {
     let unsigned = |number: i64| u64::try_from(number).unwrap_or(0);
     let parent_snapshot = row.optional_text(12)?.map(SnapshotName::new).transpose()?;
@@ -97,7 +101,7 @@ impl SessionRecord {
             to_json(&self.labels)?,
             to_json(&self.resources)?,
             to_json(&self.env)?,
-            self.network.as_ref().map(|policy| to_json(policy)).transpose()?.unwrap_or(Value::Null),
+            policy_column(self.network.as_ref())?,
             self.quota.map_or(Value::Null, |quota| integer(quota.get())),
             nanoseconds(self.created).into(),
             self.expires.map_or(Value::Null, |expires| nanoseconds(expires).into()),
@@ -132,6 +136,12 @@ impl StateStore {
     pub(crate) fn set_state(&self, id: &SessionId, state: SessionState) -> Result<()> {
         let sql = "UPDATE session SET state = ?2 WHERE id = ?1";
         self.with(|database| database.execute(sql, &[id.as_str().into(), state.as_str().into()]).map(|_| ()))
+    }
+
+    pub(crate) fn set_network(&self, id: &SessionId, policy: Option<&NetworkPolicy>) -> Result<()> {
+        let sql = "UPDATE session SET network = ?2 WHERE id = ?1";
+        let policy = policy_column(policy)?;
+        self.with(|database| database.execute(sql, &[id.as_str().into(), policy]).map(|_| ()))
     }
 
     /// Snapshots of a session, oldest first.

@@ -4,7 +4,7 @@ use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_sqlite::Database;
 
 /// Each step takes a database from the version of its index to the next. Steps are never changed, only added.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     "
     CREATE TABLE session (
         id TEXT PRIMARY KEY,
@@ -77,6 +77,14 @@ const STEPS: [&str; 3] = [
     CREATE INDEX audit_by_session ON audit (session, number);
     PRAGMA user_version = 3;
 ",
+    "
+    CREATE TABLE secret (
+        name TEXT PRIMARY KEY,
+        value TEXT NOT NULL,
+        changed INTEGER NOT NULL
+    ) STRICT;
+    PRAGMA user_version = 4;
+",
 ];
 
 /// Brings the tables up to date. A database from a newer program is refused.
@@ -119,7 +127,12 @@ mod tests {
             assert_eq!(now, i64::try_from(STEPS.len()).ok());
             let kept = database.query_optional("SELECT made FROM intent", &[], |row| row.integer(0)).unwrap();
             assert_eq!(kept, Some(7));
-            for sql in ["SELECT number FROM tool_call", "SELECT number FROM process", "SELECT number FROM audit"] {
+            for sql in [
+                "SELECT number FROM tool_call",
+                "SELECT number FROM process",
+                "SELECT number FROM audit",
+                "SELECT name FROM secret",
+            ] {
                 database.execute(sql, &[]).unwrap();
             }
         }

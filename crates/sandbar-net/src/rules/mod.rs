@@ -35,6 +35,11 @@ impl Rules {
         self.named(|entry| entry.matches_name(transport, name, port), transport == Transport::Tcp)
     }
 
+    /// Whether the deny list names this host, so that an open address does not help it.
+    pub(crate) fn denies_name(&self, name: &DomainName, port: u16) -> bool {
+        self.policy.deny_list.iter().any(|entry| entry.matches_name(Transport::Tcp, name, port))
+    }
+
     /// About a host somebody asks the address of: whether it may be reached at any port at all.
     pub(crate) fn lookup(&self, name: &DomainName) -> Verdict {
         let at_some_port =
@@ -81,6 +86,33 @@ impl Rules {
             }
             _ => Verdict::allowed("its address is open".to_owned()),
         }
+    }
+
+    /// About an address that a session is told when it asks where a name leads: whether it may go there at any port at all.
+    pub(crate) fn led_to(&self, name: &DomainName, address: IpAddr, own: &[IpAddr]) -> Verdict {
+        let concerns = |entry: &&Destination| match &entry.target {
+            Target::Domain(pattern) => pattern.matches(name),
+            Target::Addresses(range) => range.contains(address),
+        };
+        let entries = || self.policy.allow_list.iter().chain(&self.policy.deny_list).filter(concerns);
+        // What the entries say changes only where the ports of one begin, and behind its last.
+        let edges = entries().filter_map(|entry| entry.ports).flat_map(|range| {
+            let ports = range.ports();
+            [Some(*ports.start()), ports.end().checked_add(1)].into_iter().flatten()
+        });
+        let mut denied = None;
+        for port in [443, 1].into_iter().chain(edges) {
+            for transport in [Transport::Tcp, Transport::Udp] {
+                if self.name(transport, name, port).is_allowed() {
+                    let verdict = self.resolved(transport, address, port, own);
+                    if verdict.is_allowed() {
+                        return verdict;
+                    }
+                    denied = Some(verdict);
+                }
+            }
+        }
+        denied.unwrap_or_else(|| Verdict::denied("not in the allow list".to_owned()))
     }
 
     /// Whether an entry of the allow list means just this guarded address, and not half the world with it in it.
@@ -228,6 +260,27 @@ mod tests {
         let named = rules("allow=0.0.0.0,224.0.0.1,255.255.255.255,ff02::1");
         for never in ["0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "ff02::1"] {
             assert!(!address(&named, never).is_allowed(), "{never}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_told_when_some_port_of_the_name_is_open_there() {
+        let mut policy = rules("allow=git.example:22,web.example,10.0.0.0/8:22,udp://ntp.example:123").policy().clone();
+        policy.deny_list = vec!["198.51.100.1:1-22".parse().unwrap(), "198.51.100.2".parse().unwrap()];
+        let rules = Rules::new(policy);
+        for (host, address, is_told) in [
+            ("git.example", "203.0.113.7", true),
+            ("git.example", "10.0.0.1", true),
+            ("git.example", "192.168.0.1", false),
+            ("git.example", "198.51.100.1", false),
+            ("web.example", "198.51.100.1", true),
+            ("web.example", "198.51.100.2", false),
+            ("ntp.example", "198.51.100.3", true),
+            ("ntp.example", "127.0.0.1", false),
+            ("evil.example", "203.0.113.7", false),
+        ] {
+            let verdict = rules.led_to(&name(host), address.parse().unwrap(), &[]);
+            assert_eq!(verdict.is_allowed(), is_told, "{host} {address}: {}", verdict.reason());
         }
     }
 

@@ -94,6 +94,7 @@ impl TryFrom<v1::CapabilitiesResponse> for Capabilities {
             pause: take("pause"),
             checkpoint: take("checkpoint"),
             limits: take("limits"),
+            network: take("network"),
             isolation: wire.isolation,
         })
     }
@@ -143,6 +144,7 @@ mod tests {
             pause: Capability::Yes,
             checkpoint: Capability::no("not here"),
             limits: Capability::Yes,
+            network: Capability::no("no gate here"),
         };
         assert_eq!(Capabilities::try_from(v1::CapabilitiesResponse::from(sent.clone())).unwrap(), sent);
     }

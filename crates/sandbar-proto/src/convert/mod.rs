@@ -7,6 +7,7 @@ mod file;
 mod host;
 mod json;
 mod log;
+mod network;
 mod page;
 mod process;
 mod scalar;

@@ -84,6 +84,7 @@ impl From<SessionInfo> for v1::Session {
             space_used: session.space_used.get(),
             turn_count: session.turn_count,
             snap_count: session.snapshot_count,
+            network: session.network.map(v1::NetworkPolicy::from).into(),
             parent: session
                 .parent
                 .map(|(id, snapshot)| v1::SessionParent {
@@ -112,7 +113,7 @@ impl TryFrom<v1::Session> for SessionInfo {
             expires: unpack_optional_time("expires", wire.expires)?,
             idle_timeout: unpack_duration("idle_timeout", wire.idle_timeout)?,
             quota: wire.quota.map(ByteCount),
-            network: None,
+            network: wire.network.into_option().map(NetworkPolicy::try_from).transpose()?,
             space_used: ByteCount(wire.space_used),
             turn_count: wire.turn_count,
             snapshot_count: wire.snap_count,
@@ -128,17 +129,13 @@ impl TryFrom<v1::Session> for SessionInfo {
 
 impl From<SessionSpec> for v1::CreateSessionRequest {
     fn from(spec: SessionSpec) -> Self {
-        let network = spec.network.map(|policy| v1::NetworkPolicy {
-            access: if policy.allow_outbound { v1::NetworkAccess::Full } else { v1::NetworkAccess::None }.into(),
-            ..Default::default()
-        });
         Self {
             base_snapshot: spec.base.into(),
             session_id: spec.id.map(String::from).unwrap_or_default(),
             quota: spec.quota.map(ByteCount::get),
             labels: spec.labels,
             resources: v1::Resources::from(&spec.resources).into(),
-            network: network.into(),
+            network: spec.network.map(v1::NetworkPolicy::from).into(),
             env: spec.env,
             timeout: spec.time_to_live.map_or_else(Default::default, pack_duration),
             idle_timeout: spec.idle_timeout.map_or_else(Default::default, pack_duration),
@@ -151,21 +148,13 @@ impl TryFrom<v1::CreateSessionRequest> for SessionSpec {
     type Error = Error;
 
     fn try_from(wire: v1::CreateSessionRequest) -> Result<Self> {
-        let network = match wire.network.into_option() {
-            None => None,
-            Some(policy) => match known("network.access", policy.access)? {
-                v1::NetworkAccess::NETWORK_ACCESS_UNSPECIFIED => None,
-                v1::NetworkAccess::NETWORK_ACCESS_NONE => Some(NetworkPolicy::none()),
-                v1::NetworkAccess::NETWORK_ACCESS_FULL => Some(NetworkPolicy::full()),
-            },
-        };
         let spec = Self {
             base: BaseName::new(wire.base_snapshot)?,
             id: if wire.session_id.is_empty() { None } else { Some(SessionId::new(wire.session_id)?) },
             quota: wire.quota.map(ByteCount),
             labels: wire.labels,
             resources: wire.resources.into_option().unwrap_or_default().try_into()?,
-            network,
+            network: wire.network.into_option().map(NetworkPolicy::try_from).transpose()?,
             env: wire.env,
             time_to_live: unpack_duration("timeout", wire.timeout)?,
             idle_timeout: unpack_duration("idle_timeout", wire.idle_timeout)?,
@@ -263,7 +252,7 @@ mod tests {
             expires: Some(Timestamp::new(1_800_000_000, 0).unwrap()),
             idle_timeout: Some(Duration::from_secs(90)),
             quota: Some(ByteCount::gib(2)),
-            network: None,
+            network: Some("allow=example.com:443".parse().unwrap()),
             space_used: ByteCount(17),
             turn_count: 4,
             snapshot_count: 5,
@@ -316,10 +305,10 @@ mod tests {
             (seconds(i64::MAX), "timeout"),
             (
                 v1::CreateSessionRequest {
-                    network: v1::NetworkPolicy { access: 99.into(), ..Default::default() }.into(),
+                    network: v1::NetworkPolicy { allow_list: vec!["http://x".into()], ..Default::default() }.into(),
                     ..good()
                 },
-                "network.access",
+                "network.allow_list",
             ),
             (
                 v1::CreateSessionRequest {

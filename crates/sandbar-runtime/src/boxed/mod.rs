@@ -3,9 +3,11 @@
 mod command_control;
 mod dialing;
 mod link;
+mod network;
 mod pipes;
 mod sandbox;
 
 pub(crate) use link::{InitLink, LinkSockets, wait_until_ready};
+pub(crate) use network::BoxNetworkHandle;
 pub(crate) use pipes::{CommandStreams, NamedPipes, PipeDirectory};
 pub(crate) use sandbox::{BoxSandbox, RunningNumbers, Walls};

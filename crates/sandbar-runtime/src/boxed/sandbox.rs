@@ -8,13 +8,14 @@ use std::{
     },
     path::PathBuf,
     sync::{
-        Arc, PoisonError, RwLock, RwLockReadGuard,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use sandbar_core::{ByteCount, Error, ErrorCode, OwnerMap, Result};
+use sandbar_netns::{GateSockets, UdpGate};
 use tokio::{
     net::unix::pipe::{Receiver, Sender},
     sync::{mpsc, oneshot},
@@ -22,7 +23,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    InitLink,
+    BoxNetworkHandle, InitLink,
     command_control::CommandControl,
     dialing::dial,
     link::{Refusal, StartedCommand},
@@ -34,6 +35,7 @@ use crate::{
     environment::{Invocation, text},
     output::OutputStream,
     protocol::{ExecOrder, GroupPlace, Stage},
+    runtime::no_network,
     supervise::Supervisor,
 };
 
@@ -74,6 +76,8 @@ pub(crate) struct BoxSandbox {
     supervisors: TaskTracker,
     /// Whose users the commands are, where they are not the host's. Kept as long as the sandbox lives.
     owners: Option<Arc<OwnerMap>>,
+    /// `None` without a network of its own, and once it has been stopped.
+    network: Mutex<Option<BoxNetworkHandle>>,
 }
 
 impl BoxSandbox {
@@ -83,6 +87,7 @@ impl BoxSandbox {
         groups: Option<Arc<SessionLease>>,
         streams: CommandStreams,
         owners: Option<Arc<OwnerMap>>,
+        network: Option<BoxNetworkHandle>,
     ) -> Self {
         Self {
             link: Arc::new(link),
@@ -94,6 +99,7 @@ impl BoxSandbox {
             stop: CancellationToken::new(),
             supervisors: TaskTracker::new(),
             owners,
+            network: Mutex::new(network),
         }
     }
 
@@ -261,6 +267,17 @@ impl BoxSandbox {
         self.walls != Walls::Namespaces || groups.is_frozen()
     }
 
+    fn lock_network(&self) -> MutexGuard<'_, Option<BoxNetworkHandle>> {
+        self.network.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with_network<T>(&self, work: impl FnOnce(&BoxNetworkHandle) -> io::Result<T>) -> Result<T> {
+        let _not_stopped = self.not_stopped()?;
+        let network = self.lock_network();
+        let network = network.as_ref().ok_or_else(no_network)?;
+        work(network).map_err(|error| Error::io("open the gate of the sandbox", error))
+    }
+
     fn groups(&self) -> Result<&SessionGroups> {
         self.groups.as_ref().map(|lease| &***lease).ok_or_else(|| {
             Error::new(ErrorCode::InvalidState, "processes cannot be frozen here, since cgroups cannot be used")
@@ -282,6 +299,14 @@ impl Sandbox for BoxSandbox {
 
     fn dial(&self, port: u16, patience: Duration) -> Result<Dialed> {
         dial(self, port, patience)
+    }
+
+    fn open_gate(&self, udp_ports: &[u16]) -> Result<GateSockets> {
+        self.with_network(|network| network.open_gate(udp_ports))
+    }
+
+    fn reopen_udp(&self, udp_ports: &[u16]) -> Result<Vec<UdpGate>> {
+        self.with_network(|network| network.reopen_udp(udp_ports))
     }
 
     fn cgroup(&self) -> Option<PathBuf> {
@@ -315,6 +340,7 @@ impl Sandbox for BoxSandbox {
         }
         self.link.hang_up();
         *self.is_stopped.write().unwrap_or_else(PoisonError::into_inner) = true;
+        drop(self.lock_network().take());
         self.supervisors.close();
         tokio.block_on(async {
             self.supervisors.wait().await;

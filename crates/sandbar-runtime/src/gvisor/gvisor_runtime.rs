@@ -122,7 +122,7 @@ impl Runtime for GvisorRuntime {
         let link = InitLink::open(container.enter(spec.resources, host_name(spec.session))?)?;
         let pipes = container.pipes();
         let commands =
-            BoxSandbox::new(link, Walls::Guest, container.groups().cloned(), CommandStreams::Named(pipes), None);
+            BoxSandbox::new(link, Walls::Guest, container.groups().cloned(), CommandStreams::Named(pipes), None, None);
         commands.prepare();
         Ok(Arc::new(self.sandbox(commands, container, spec)))
     }
@@ -137,7 +137,7 @@ impl Runtime for GvisorRuntime {
             record.with_pipes.iter().map(|&number| pipes.adopt(number)).collect::<io::Result<_>>().map_err(failed)?;
         let link = InitLink::resume(container.restore(&self.workshop.runsc, directory, spec.root)?)?;
         let commands =
-            BoxSandbox::new(link, Walls::Guest, container.groups().cloned(), CommandStreams::Named(pipes), None);
+            BoxSandbox::new(link, Walls::Guest, container.groups().cloned(), CommandStreams::Named(pipes), None, None);
         commands.take_over(record.next_command, adopted).map_err(failed)?;
         Ok(Arc::new(self.sandbox(commands, container, spec)))
     }

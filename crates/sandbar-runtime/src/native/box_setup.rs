@@ -28,7 +28,9 @@ pub(super) struct StartHandles {
     pub(super) cgroup: Option<OwnedFd>,
     attach: Vec<OwnedFd>,
     /// A network made ahead.
-    pub(super) network: Option<OwnedFd>,
+    network: Option<OwnedFd>,
+    /// The box does nothing before this is at its end: the spawner looks at what it was forked into.
+    pub(super) held: Option<OwnedFd>,
 }
 
 impl StartHandles {
@@ -38,13 +40,14 @@ impl StartHandles {
             sockets: InitSockets { orders: next()?, events: next()? },
             cgroup: order.group.then(&mut next).transpose()?,
             attach: (0..order.attach).map(|_| next()).collect::<io::Result<_>>()?,
-            network: None,
+            network: order.network.then(&mut next).transpose()?,
+            held: None,
         })
     }
 
     fn numbers(&self) -> impl Iterator<Item = RawFd> {
         let sockets = [&self.sockets.orders, &self.sockets.events];
-        let others = [&self.cgroup, &self.network].into_iter().flatten().chain(&self.attach);
+        let others = [&self.cgroup, &self.network, &self.held].into_iter().flatten().chain(&self.attach);
         others.chain(sockets).map(AsRawFd::as_raw_fd)
     }
 }
@@ -164,8 +167,8 @@ fn serve_or_tell(
     if let Err(failed) = outcome {
         give_up(&start.sockets, failed);
     }
-    let StartHandles { sockets, cgroup, attach, network } = start;
-    drop((attach, network));
+    let StartHandles { sockets, cgroup, attach, network, held } = start;
+    drop((attach, network, held));
     let OrderHandles { root, owners, room, attach, devices } = handles;
     drop((owners, room, attach, devices));
     let kill_switch = cgroup
@@ -207,7 +210,7 @@ fn set_up(
 ) -> Result<(), Step> {
     match (order.mode, order.user) {
         (InitMode::Walled, UserPlace::Caller) => {
-            let (own_template, limits) = begin_as_caller(order, caller, handles)?;
+            let (own_template, limits) = begin_as_caller(order, caller, start, handles)?;
             let groundwork = prepare(Some(&own_template), start)?;
             furnish(order, &groundwork, handles, Some(&limits))
         }
@@ -248,10 +251,14 @@ fn enter_room(handles: &mut OrderHandles) -> Result<(), Step> {
 fn begin_as_caller(
     order: &BoxOrder,
     (uid, gid): (u32, u32),
+    start: &mut StartHandles,
     handles: &mut OrderHandles,
 ) -> Result<(Template, OwnedFd), Step> {
+    if let Some(held) = start.held.take() {
+        rustix::io::read(held, &mut [0]).map_err(|errno| (c"wait for the spawner", errno.into()))?;
+    }
     namespaces::map_caller(uid, gid).map_err(at(c"map the user"))?;
-    namespaces::raise_loopback().map_err(at(c"raise the loopback"))?;
+    sandbar_netns::raise_loopback().map_err(at(c"raise the loopback"))?;
     let limits = namespaces::namespace_limits().map_err(at(c"find the limits of namespaces"))?;
     // Before the template covers anything.
     handles.root = Some(mounts::take(&order.path).map_err(at(c"find the tree"))?);

@@ -31,31 +31,52 @@ pub(crate) struct Launch<'a> {
     pub(crate) first_owner: u32,
     pub(crate) devices: Option<OwnedFd>,
     pub(crate) hostname: CString,
+    /// A network made ahead. Not for a box that was prepared, which has one.
+    pub(crate) network: Option<BorrowedFd<'a>>,
 }
 
-/// Orders the box and returns the conversation with its init, which may still be setting it up.
+/// A box that may still be setting itself up.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    pub(crate) link: InitLink,
+    /// The user namespace of a box that has the caller as its only user, and the network in it.
+    pub(crate) namespaces: Option<[OwnedFd; 2]>,
+}
+
+/// Orders the box and returns the conversation with its init.
 pub(crate) fn launch(
     spawner: &Spawner,
     session: &SessionId,
     groups: Option<&SessionGroups>,
     wanted: Launch<'_>,
-) -> Result<InitLink> {
+) -> Result<Launched> {
     let failed = |error: io::Error| Error::io(format!("make the sandbox of session `{session}`"), error);
     let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
-    let start = Start::of(groups).map_err(failed)?;
+    let start = Start::of(groups, wanted.network).map_err(failed)?;
+    let is_callers = wanted.user == UserPlace::Caller;
     let (order, passed) = wanted.order(groups).map_err(failed)?;
     let descriptors: Vec<_> = start.descriptors(&theirs).chain(passed.descriptors()).collect();
-    spawner.order(&SpawnerRequest::Box(start.order(), order), &descriptors).map_err(failed)?;
+    let request = SpawnerRequest::Box(start.order(), order);
+    let namespaces = if is_callers {
+        Some(spawner.order_as_caller(&request, &descriptors).map_err(failed)?)
+    } else {
+        spawner.order(&request, &descriptors).map_err(failed)?;
+        None
+    };
     drop(descriptors);
     drop(theirs);
-    listen(ours, session, groups)
+    Ok(Launched { link: listen(ours, session, groups)?, namespaces })
 }
 
 /// Orders a walled box for a session to come and returns once it waits.
-pub(super) fn prepare(spawner: &Spawner, groups: Option<&SessionGroups>) -> Result<[UnixStream; 2]> {
+pub(super) fn prepare(
+    spawner: &Spawner,
+    groups: Option<&SessionGroups>,
+    network: BorrowedFd<'_>,
+) -> Result<[UnixStream; 2]> {
     let failed = |error: io::Error| Error::io("prepare a sandbox", error);
     let LinkSockets { ours, theirs } = LinkSockets::pair().map_err(failed)?;
-    let start = Start::of(groups).map_err(failed)?;
+    let start = Start::of(groups, Some(network)).map_err(failed)?;
     let descriptors: Vec<_> = start.descriptors(&theirs).collect();
     spawner.order(&SpawnerRequest::Prepare(start.order()), &descriptors).map_err(failed)?;
     drop(descriptors);
@@ -98,22 +119,25 @@ fn listen(sockets: [UnixStream; 2], session: &SessionId, groups: Option<&Session
 struct Start<'a> {
     entrance: Option<BorrowedFd<'a>>,
     doors: Vec<OwnedFd>,
+    network: Option<BorrowedFd<'a>>,
 }
 
 impl<'a> Start<'a> {
-    fn of(groups: Option<&'a SessionGroups>) -> io::Result<Self> {
+    fn of(groups: Option<&'a SessionGroups>, network: Option<BorrowedFd<'a>>) -> io::Result<Self> {
         Ok(Self {
+            network,
             entrance: groups.map(SessionGroups::entrance).transpose()?,
             doors: groups.map_or_else(|| Ok(Vec::new()), SessionGroups::early_doors)?,
         })
     }
 
     fn order(&self) -> StartOrder {
-        StartOrder { group: self.entrance.is_some(), attach: count(&self.doors) }
+        StartOrder { group: self.entrance.is_some(), attach: count(&self.doors), network: self.network.is_some() }
     }
 
     fn descriptors<'b>(&'b self, sockets: &'b [UnixStream; 2]) -> impl Iterator<Item = BorrowedFd<'b>> {
-        sockets.iter().map(AsFd::as_fd).chain(self.entrance).chain(self.doors.iter().map(AsFd::as_fd))
+        let doors = self.doors.iter().map(AsFd::as_fd);
+        sockets.iter().map(AsFd::as_fd).chain(self.entrance).chain(doors).chain(self.network)
     }
 }
 

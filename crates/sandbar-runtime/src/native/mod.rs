@@ -5,6 +5,7 @@
 //! it. [`prepared_boxes`] has a few made before anybody asks.
 
 mod box_setup;
+mod callers_gate;
 pub(crate) mod capabilities;
 pub(crate) mod landlock;
 pub(crate) mod launch;

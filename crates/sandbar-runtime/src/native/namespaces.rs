@@ -3,7 +3,7 @@
 use std::{
     ffi::c_int,
     fs, io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
     ptr,
 };
 
@@ -24,9 +24,6 @@ pub(super) const WALLED: u64 = libc::CLONE_NEWNS as u64
     | libc::CLONE_NEWIPC as u64
     | libc::CLONE_NEWUTS as u64
     | CLONE_NEWTIME;
-
-/// `IFF_UP` and `IFF_RUNNING`, in the type the request has for them.
-const UP_AND_RUNNING: libc::c_short = 0x41;
 
 /// Kinds of namespaces a box must not make more of, as `/proc/sys/user` names their limits.
 const LIMITED: [&str; 8] = ["user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time"];
@@ -131,34 +128,9 @@ pub(super) fn map_caller(uid: u32, gid: u32) -> io::Result<()> {
 /// A network namespace with nothing but its loopback, which is up. The calling process goes there and comes back `home`.
 pub(super) fn make_network(home: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     unshare(libc::CLONE_NEWNET)?;
-    let made = raise_loopback().and_then(|()| current_network());
+    let made = sandbar_netns::raise_loopback().and_then(|()| sandbar_netns::current());
     enter(home, libc::CLONE_NEWNET)?;
     made
-}
-
-/// The network namespace of the calling process.
-pub(super) fn current_network() -> io::Result<OwnedFd> {
-    Ok(fs::File::open("/proc/self/ns/net")?.into())
-}
-
-pub(super) fn raise_loopback() -> io::Result<()> {
-    // SAFETY: a socket of our own and a request on local memory that names the interface.
-    unsafe {
-        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        if socket < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let socket = OwnedFd::from_raw_fd(socket);
-        let mut request: libc::ifreq = std::mem::zeroed();
-        for (to, from) in request.ifr_name.iter_mut().zip(c"lo".to_bytes()) {
-            *to = from.cast_signed();
-        }
-        request.ifr_ifru.ifru_flags = UP_AND_RUNNING;
-        if libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
 }
 
 /// Becomes root of the user namespace. An ordinary user's namespace has no say in supplementary groups.
@@ -175,11 +147,11 @@ pub(super) fn become_root(drop_groups: bool) -> io::Result<()> {
     Ok(())
 }
 
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
 }
 
-fn wait_for(pid: u32) {
+pub(super) fn wait_for(pid: u32) {
     let Ok(pid) = i32::try_from(pid) else { return };
     // SAFETY: waits for our own child.
     while unsafe { libc::waitpid(pid, ptr::null_mut(), 0) } < 0

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, CommandStreams, Walls},
+    boxed::{BoxNetworkHandle, BoxSandbox, CommandStreams, Walls},
     cgroup::HostGroups,
     environment::text,
     protocol::{InitMode, RootPlace, UserPlace},
@@ -62,7 +62,7 @@ impl NativeRuntime {
         let facts = RuntimeFacts {
             pause: groups.as_ref().map_or_else(Capability::no, |_| Capability::Yes),
             checkpoint: Capability::no("native boxes cannot write running processes to disk; gvisor can"),
-            network: Capability::no("it is not built yet"),
+            network: try_gate(&spawner, ordinary),
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
         };
         let isolation = describe(ordinary, groups.as_ref().err());
@@ -119,9 +119,14 @@ impl NativeRuntime {
         let failed = |error: io::Error| Error::io(format!("make the sandbox of session `{}`", spec.session), error);
         let no_groups = |error: io::Error| Error::io(format!("make the cgroups of session `{}`", spec.session), error);
         // In this order: a box ends when its sockets close, and its groups wait for its end.
-        let (mut groups, sockets) = match prepared {
-            Some(PreparedBox { sockets, groups }) => (groups, Some(sockets)),
-            None => (self.groups.as_ref().map(HostGroups::session).transpose().map_err(no_groups)?, None),
+        let (mut groups, sockets, network) = match prepared {
+            Some(PreparedBox { sockets, groups, network }) => (groups, Some(sockets), Some(network)),
+            None => {
+                let groups = self.groups.as_ref().map(HostGroups::session).transpose().map_err(no_groups)?;
+                // An ordinary user's box has one made with its users.
+                let network = owners.as_ref().map(|_| self.spawner.network()).transpose().map_err(failed)?;
+                (groups, None, network)
+            }
         };
         let first_owner = owners.as_ref().map_or(0, |map| map.first());
         if let Some(groups) = &mut groups {
@@ -138,12 +143,19 @@ impl NativeRuntime {
             first_owner,
             devices: None,
             hostname: text("session_id", host_name(spec.session))?,
+            network: network.as_ref().map(AsFd::as_fd),
         };
-        let link = match sockets {
-            Some(sockets) => furnish(sockets, spec.session, groups.as_deref(), wanted)?,
-            None => launch(&self.spawner, spec.session, groups.as_deref(), wanted)?,
+        let (link, namespaces) = match sockets {
+            Some(sockets) => (furnish(sockets, spec.session, groups.as_deref(), wanted)?, None),
+            None => {
+                let launched = launch(&self.spawner, spec.session, groups.as_deref(), wanted)?;
+                (launched.link, launched.namespaces)
+            }
         };
-        Ok(BoxSandbox::new(link, Walls::Namespaces, groups.map(Arc::new), CommandStreams::Passed, owners))
+        let of_caller =
+            namespaces.map(|namespaces| BoxNetworkHandle::OfCaller { spawner: Arc::clone(&self.spawner), namespaces });
+        let network = network.map(BoxNetworkHandle::Namespace).or(of_caller);
+        Ok(BoxSandbox::new(link, Walls::Namespaces, groups.map(Arc::new), CommandStreams::Passed, owners, network))
     }
 }
 
@@ -191,6 +203,22 @@ impl Drop for NativeRuntime {
         if let Err(error) = self.close() {
             tracing::warn!(error = error.chain(), "could not clean up after the runtime");
         }
+    }
+}
+
+/// Opens a gate in a network made for it, since nothing else shows that it can be done.
+fn try_gate(spawner: &Spawner, ordinary: bool) -> Capability {
+    let tried = if ordinary {
+        spawner.try_gate()
+    } else {
+        spawner
+            .network()
+            .and_then(|network| sandbar_netns::in_namespace(&network, || sandbar_netns::open_gate(&[])))
+            .map(drop)
+    };
+    match tried {
+        Ok(()) => Capability::Yes,
+        Err(error) => Capability::no(format!("the gate of a network cannot be opened: {error}")),
     }
 }
 

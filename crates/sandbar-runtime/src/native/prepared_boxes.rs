@@ -5,7 +5,10 @@
 
 use std::{
     collections::VecDeque,
-    os::unix::net::UnixStream,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
     time::Duration,
@@ -30,6 +33,7 @@ const BREATH: Duration = Duration::from_millis(3);
 pub(super) struct PreparedBox {
     pub(super) sockets: [UnixStream; 2],
     pub(super) groups: Option<SessionLease>,
+    pub(super) network: OwnedFd,
 }
 
 impl PreparedBox {
@@ -168,7 +172,9 @@ impl Shared {
     fn make(&self) -> Result<PreparedBox> {
         let groups = self.groups.as_ref().map(HostGroups::session).transpose();
         let groups = groups.map_err(|error| Error::io("make the cgroups of a session to come", error))?;
-        let sockets = prepare(&self.spawner, groups.as_deref())?;
-        Ok(PreparedBox { sockets, groups })
+        let network =
+            self.spawner.network().map_err(|error| Error::io("make a network for a session to come", error))?;
+        let sockets = prepare(&self.spawner, groups.as_deref(), network.as_fd())?;
+        Ok(PreparedBox { sockets, groups, network })
     }
 }

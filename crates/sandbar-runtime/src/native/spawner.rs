@@ -3,15 +3,17 @@
 use std::{
     io,
     os::{
-        fd::{BorrowedFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
     process::{Child, Command, Stdio},
     sync::{Mutex, PoisonError},
 };
 
+use sandbar_netns::{GateSockets, UdpGate};
+
 use crate::{
-    protocol::{Connection, SpawnerAnswer, SpawnerRequest},
+    protocol::{Connection, GateOrder, GateParts, MOST_DESCRIPTORS, SpawnerAnswer, SpawnerRequest},
     role,
 };
 
@@ -55,6 +57,43 @@ impl Spawner {
         })
     }
 
+    /// A network namespace with nothing but its loopback.
+    pub(crate) fn network(&self) -> io::Result<OwnedFd> {
+        self.ask(&SpawnerRequest::Network, &[], |answer, connection| match answer {
+            SpawnerAnswer::Network => connection.descriptor(),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        })
+    }
+
+    /// Finds out whether [`open_gate`](Self::open_gate) works.
+    pub(crate) fn try_gate(&self) -> io::Result<()> {
+        self.ask(&SpawnerRequest::TryGate, &[], |answer, _| match answer {
+            SpawnerAnswer::GateWorks => Ok(()),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        })
+    }
+
+    /// Opens the gate of a network in a user namespace of the caller's.
+    pub(crate) fn open_gate(&self, order: GateOrder, namespaces: &[OwnedFd; 2]) -> io::Result<GateSockets> {
+        let [user, network] = namespaces.each_ref().map(AsFd::as_fd);
+        self.ask(&SpawnerRequest::OpenGate(order), &[user, network], |answer, connection| match answer {
+            SpawnerAnswer::Gate(parts) => receive_gate(&parts, connection),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        })
+    }
+
+    /// Orders a box that has the caller as its only user; returns its user namespace and its network.
+    pub(crate) fn order_as_caller(
+        &self,
+        request: &SpawnerRequest,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<[OwnedFd; 2]> {
+        self.ask(request, descriptors, |answer, connection| match answer {
+            SpawnerAnswer::Namespaces => Ok([connection.descriptor()?, connection.descriptor()?]),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        })
+    }
+
     /// Orders a box; over its own sockets it tells whether it stands.
     pub(crate) fn order(&self, request: &SpawnerRequest, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let body = request.encode();
@@ -92,6 +131,20 @@ impl Drop for Spawner {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Takes the sockets that came with an answer, and those that come after it.
+fn receive_gate(parts: &GateParts, connection: &mut Connection) -> io::Result<GateSockets> {
+    let count = usize::from(parts.tcp) + parts.dns.len() + parts.udp.len();
+    for _ in 1..count.div_ceil(MOST_DESCRIPTORS) {
+        connection.wait()?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    }
+    let tcp = (0..parts.tcp).map(|_| Ok(connection.descriptor()?.into())).collect::<io::Result<_>>()?;
+    let mut gates = |ports: &[u16]| {
+        let gate = |&port: &u16| Ok(UdpGate { port, socket: connection.descriptor()?.into() });
+        ports.iter().map(gate).collect::<io::Result<_>>()
+    };
+    Ok(GateSockets { tcp, dns: gates(&parts.dns)?, udp: gates(&parts.udp)? })
 }
 
 fn receive(connection: &mut Connection) -> io::Result<SpawnerAnswer> {

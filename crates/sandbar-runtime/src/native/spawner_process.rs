@@ -5,16 +5,17 @@
 
 use std::{
     ffi::CString,
-    io,
+    fs, io,
     os::fd::{AsFd, OwnedFd},
 };
 
 use super::{
     box_setup::{self, OrderHandles, StartHandles},
+    callers_gate,
     mounts::{self, Template},
     namespaces, seccomp,
 };
-use crate::protocol::{BoxOrder, Connection, InitMode, SpawnerAnswer, SpawnerRequest, StartOrder, UserPlace};
+use crate::protocol::{BoxOrder, Connection, SpawnerAnswer, SpawnerRequest, StartOrder, UserPlace};
 
 /// Networks kept ready: making one takes as long as the rest of a box.
 const NETWORKS: usize = 4;
@@ -40,7 +41,7 @@ pub(crate) fn serve(socket: OwnedFd) -> io::Result<()> {
     let entered = if caller.0 == 0 { mounts::enter_template() } else { Err(io::Error::from_raw_os_error(libc::EPERM)) };
     let errno = entered.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
     seccomp::prepare();
-    let home = namespaces::current_network()?;
+    let home = sandbar_netns::current()?;
     let mut spawner =
         Spawner { connection: Connection::new(socket), networks: Vec::new(), home, caller, template: entered.ok() };
     spawner.connection.send(&SpawnerAnswer::Hello { errno }.encode(), &[])?;
@@ -51,8 +52,30 @@ pub(crate) fn serve(socket: OwnedFd) -> io::Result<()> {
             SpawnerRequest::Owners { first } => spawner.make_owners(first)?,
             SpawnerRequest::Box(start, order) => spawner.make_box(start, &order)?,
             SpawnerRequest::Prepare(start) => spawner.prepare_box(start)?,
+            SpawnerRequest::Network => spawner.make_network()?,
+            SpawnerRequest::TryGate => {
+                spawner.answer_in_a_fork(|spawner| callers_gate::try_out(&spawner.connection, spawner.caller))?
+            }
+            SpawnerRequest::OpenGate(order) => {
+                let namespaces = [spawner.connection.descriptor()?, spawner.connection.descriptor()?];
+                spawner.answer_in_a_fork(|spawner| callers_gate::open(&spawner.connection, &order, &namespaces))?;
+            }
         }
     }
+}
+
+/// Who we are after a fork.
+enum Fork {
+    Parent(u32),
+    Child(StartHandles),
+    /// The host was told over the sockets of the box.
+    Failed(io::Error),
+}
+
+/// The user namespace and the network of a box that waits. Later they could not be looked at.
+fn open_namespaces(pid: u32) -> io::Result<[OwnedFd; 2]> {
+    let open = |kind: &str| Ok::<_, io::Error>(fs::File::open(format!("/proc/{pid}/ns/{kind}"))?.into());
+    Ok([open("user")?, open("net")?])
 }
 
 impl Spawner {
@@ -63,42 +86,73 @@ impl Spawner {
         }
     }
 
-    fn make_box(&mut self, start: StartOrder, order: &BoxOrder) -> io::Result<()> {
-        let start = StartHandles::take(start, &mut self.connection)?;
-        let handles = OrderHandles::take(order, &mut self.connection)?;
-        let has_network = order.mode == InitMode::Walled && order.user != UserPlace::Caller;
-        if let Some(start) = self.fork(box_setup::fork_flags(order), has_network, start) {
-            box_setup::run(order, self.template.as_ref(), self.caller, start, handles);
+    fn make_network(&mut self) -> io::Result<()> {
+        match self.networks.pop().map_or_else(|| namespaces::make_network(self.home.as_fd()), Ok) {
+            Ok(network) => self.connection.send(&SpawnerAnswer::Network.encode(), &[network.as_fd()]),
+            Err(error) => self.fail("make a network namespace", &error),
         }
-        Ok(())
+    }
+
+    fn make_box(&mut self, start: StartOrder, order: &BoxOrder) -> io::Result<()> {
+        let mut start = StartHandles::take(start, &mut self.connection)?;
+        let handles = OrderHandles::take(order, &mut self.connection)?;
+        if order.user != UserPlace::Caller {
+            if let Fork::Child(start) = Self::fork(box_setup::fork_flags(order), start) {
+                box_setup::run(order, self.template.as_ref(), self.caller, start, handles);
+            }
+            return Ok(());
+        }
+        let (reader, writer) = namespaces::pipe()?;
+        start.held = Some(reader);
+        match Self::fork(box_setup::fork_flags(order), start) {
+            Fork::Child(start) => box_setup::run(order, self.template.as_ref(), self.caller, start, handles),
+            Fork::Parent(pid) => {
+                let namespaces = open_namespaces(pid);
+                drop(writer);
+                match namespaces {
+                    Ok([user, network]) => {
+                        self.connection.send(&SpawnerAnswer::Namespaces.encode(), &[user.as_fd(), network.as_fd()])
+                    }
+                    Err(error) => self.fail("find the namespaces of a box", &error),
+                }
+            }
+            Fork::Failed(error) => self.fail("fork into new namespaces", &error),
+        }
     }
 
     fn prepare_box(&mut self, start: StartOrder) -> io::Result<()> {
         let start = StartHandles::take(start, &mut self.connection)?;
-        if let Some(start) = self.fork(namespaces::WALLED, true, start) {
+        if let Fork::Child(start) = Self::fork(namespaces::WALLED, start) {
             box_setup::run_ahead(self.template.as_ref(), start);
         }
         Ok(())
     }
 
-    /// Returns what it was given in the forked box, which must not return to the spawner's loop.
-    fn fork(&mut self, flags: u64, has_network: bool, mut start: StartHandles) -> Option<StartHandles> {
-        if has_network {
-            match self.networks.pop().map_or_else(|| namespaces::make_network(self.home.as_fd()), Ok) {
-                Ok(network) => start.network = Some(network),
-                Err(error) => {
-                    box_setup::tell_broken(&start.sockets, c"make a network namespace", &error);
-                    return None;
-                }
-            }
-        }
+    /// The forked box must not return to the spawner's loop.
+    fn fork(flags: u64, start: StartHandles) -> Fork {
         match namespaces::fork(flags, start.cgroup.as_ref().map(AsFd::as_fd)) {
-            Ok(Some(_)) => None,
-            Ok(None) => Some(start),
+            Ok(Some(pid)) => Fork::Parent(pid),
+            Ok(None) => Fork::Child(start),
             Err(error) => {
                 box_setup::tell_broken(&start.sockets, c"fork into new namespaces", &error);
-                None
+                Fork::Failed(error)
             }
+        }
+    }
+
+    /// Has a copy of this process answer, which may go where it cannot come back from.
+    fn answer_in_a_fork(&self, answer: impl FnOnce(&Self) -> io::Result<()>) -> io::Result<()> {
+        match namespaces::fork(0, None) {
+            Ok(Some(pid)) => {
+                namespaces::wait_for(pid);
+                Ok(())
+            }
+            Ok(None) => {
+                let answered = answer(self).or_else(|error| self.fail("open a gate", &error));
+                // SAFETY: leaves the forked copy without unwinding.
+                unsafe { libc::_exit(i32::from(answered.is_err())) }
+            }
+            Err(error) => self.fail("fork", &error),
         }
     }
 

@@ -109,10 +109,11 @@ impl Runtime for NoneRuntime {
             first_owner: 0,
             devices,
             hostname: CString::default(),
+            network: None,
         };
-        let link = launch(&self.spawner, spec.session, groups.as_deref(), wanted)?;
+        let link = launch(&self.spawner, spec.session, groups.as_deref(), wanted)?.link;
         let groups = groups.map(Arc::new);
-        Ok(Arc::new(BoxSandbox::new(link, Walls::None, groups, CommandStreams::Passed, None)))
+        Ok(Arc::new(BoxSandbox::new(link, Walls::None, groups, CommandStreams::Passed, None, None)))
     }
 
     fn close(&self) -> Result<()> {

@@ -22,8 +22,8 @@ use super::wire::garbled;
 /// More than an argument list and an environment can be.
 const LARGEST: usize = 16 * 1024 * 1024;
 const CHUNK: usize = 16 * 1024;
-/// More than any frame carries.
-const MOST_DESCRIPTORS: usize = 16;
+/// In one frame.
+pub(crate) const MOST_DESCRIPTORS: usize = 16;
 
 /// Sends one frame, waiting while the socket is full. `E2BIG` when it is more than the other side takes.
 pub(crate) fn send_frame(socket: BorrowedFd<'_>, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {

@@ -142,20 +142,45 @@ pub(crate) enum Stage {
 pub(crate) enum SpawnerRequest {
     /// A user namespace that maps owners `0..65536` to those from `first`.
     Owners { first: u32 },
-    /// A box for a session. Has no answer: init tells whether the box stands, and when there is no init, the spawner tells
-    /// in its place. Descriptors come along: those of the start, then those of the order.
+    /// A box for a session. Init tells whether the box stands, and when there is no init, the spawner tells in its place.
+    /// There is an answer only where the box has the caller as its only user, since its network is made with it.
+    /// Descriptors come along: those of the start, then those of the order.
     Box(StartOrder, BoxOrder),
+    /// A network namespace with nothing but its loopback.
+    Network,
+    /// Whether gates can be opened in networks of the caller's own user namespaces.
+    TryGate,
+    /// The gate of a box whose user namespace has the caller as its only user. That and the network come along.
+    OpenGate(GateOrder),
     /// A walled box for a session to come. It tells when it has done what it can, and waits for its order, which comes
     /// over its own socket.
     Prepare(StartOrder),
 }
 
 /// How a box begins. Descriptors come along in this order: init's two sockets, for orders and for the rest; the session's
-/// cgroup, if any; `attach` times `cgroup.procs`.
+/// cgroup, if any; `attach` times `cgroup.procs`; the network, if one was made ahead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StartOrder {
     pub(crate) group: bool,
     pub(crate) attach: u8,
+    pub(crate) network: bool,
+}
+
+/// Which sockets of a gate are wanted.
+#[derive(Debug)]
+pub(crate) struct GateOrder {
+    pub(crate) udp_ports: Vec<u16>,
+    /// Those for UDP ports and no others.
+    pub(crate) only_udp: bool,
+}
+
+/// Which sockets of a gate there are, in this order.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct GateParts {
+    pub(crate) tcp: u8,
+    /// The port of each.
+    pub(crate) dns: Vec<u16>,
+    pub(crate) udp: Vec<u16>,
 }
 
 /// What a box is to become. Descriptors come along in this order: the root, unless it is a path; the user namespace, if
@@ -217,6 +242,14 @@ pub(crate) enum SpawnerAnswer {
     },
     /// A descriptor comes along.
     Owners,
+    /// A descriptor comes along.
+    Network,
+    /// The user namespace and the network of a box come along.
+    Namespaces,
+    /// Gates can be opened.
+    GateWorks,
+    /// Its sockets come along, as many as fit, and the rest with frames that have nothing else.
+    Gate(GateParts),
     Failed {
         step: CString,
         errno: i32,
@@ -479,6 +512,13 @@ impl SpawnerRequest {
                 writer.byte(2);
                 start.write(&mut writer);
             }
+            Self::Network => writer.byte(3),
+            Self::TryGate => writer.byte(4),
+            Self::OpenGate(order) => {
+                writer.byte(5);
+                write_ports(&mut writer, &order.udp_ports);
+                writer.byte(u8::from(order.only_udp));
+            }
         }
         writer.finish()
     }
@@ -489,6 +529,9 @@ impl SpawnerRequest {
             0 => Self::Owners { first: u32::try_from(reader.number()?).map_err(|_| garbled())? },
             1 => Self::Box(StartOrder::read(&mut reader)?, BoxOrder::read(&mut reader)?),
             2 => Self::Prepare(StartOrder::read(&mut reader)?),
+            3 => Self::Network,
+            4 => Self::TryGate,
+            5 => Self::OpenGate(GateOrder { udp_ports: read_ports(&mut reader)?, only_udp: reader.byte()? != 0 }),
             _ => return Err(garbled()),
         })
     }
@@ -498,11 +541,24 @@ impl StartOrder {
     fn write(self, writer: &mut Writer) {
         writer.byte(u8::from(self.group));
         writer.byte(self.attach);
+        writer.byte(u8::from(self.network));
     }
 
     fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
-        Ok(Self { group: reader.byte()? != 0, attach: reader.byte()? })
+        Ok(Self { group: reader.byte()? != 0, attach: reader.byte()?, network: reader.byte()? != 0 })
     }
+}
+
+fn write_ports(writer: &mut Writer, ports: &[u16]) {
+    writer.number(ports.len() as u64);
+    for port in ports {
+        writer.number((*port).into());
+    }
+}
+
+fn read_ports(reader: &mut Reader<'_>) -> io::Result<Vec<u16>> {
+    let count = reader.number()?;
+    (0..count).map(|_| u16::try_from(reader.number()?).map_err(|_| garbled())).collect()
 }
 
 impl BoxOrder {
@@ -574,6 +630,15 @@ impl SpawnerAnswer {
         let mut writer = Writer::default();
         match self {
             Self::Owners => writer.byte(0),
+            Self::Network => writer.byte(1),
+            Self::Namespaces => writer.byte(4),
+            Self::GateWorks => writer.byte(5),
+            Self::Gate(parts) => {
+                writer.byte(6);
+                writer.byte(parts.tcp);
+                write_ports(&mut writer, &parts.dns);
+                write_ports(&mut writer, &parts.udp);
+            }
             Self::Hello { errno } => {
                 writer.byte(3);
                 writer.signed(*errno);
@@ -591,6 +656,14 @@ impl SpawnerAnswer {
         let mut reader = Reader::new(body);
         Ok(match reader.byte()? {
             0 => Self::Owners,
+            1 => Self::Network,
+            4 => Self::Namespaces,
+            5 => Self::GateWorks,
+            6 => Self::Gate(GateParts {
+                tcp: reader.byte()?,
+                dns: read_ports(&mut reader)?,
+                udp: read_ports(&mut reader)?,
+            }),
             2 => Self::Failed { step: reader.text()?, errno: reader.signed()? },
             3 => Self::Hello { errno: reader.signed()? },
             _ => return Err(garbled()),

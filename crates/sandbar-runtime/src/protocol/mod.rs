@@ -7,9 +7,9 @@ mod connection;
 mod message;
 mod wire;
 
-pub(crate) use connection::{Connection, Incoming, send_frame};
+pub(crate) use connection::{Connection, Incoming, MOST_DESCRIPTORS, send_frame};
 pub(crate) use message::{
-    BoxOrder, Ended, Event, ExecAnswer, ExecOrder, GroupPlace, InitMode, Order, PrepareOrder, Request, RootPlace,
-    SpawnerAnswer, SpawnerRequest, Stage, StartOrder, Streams, UserPlace,
+    BoxOrder, Ended, Event, ExecAnswer, ExecOrder, GateOrder, GateParts, GroupPlace, InitMode, Order, PrepareOrder,
+    Request, RootPlace, SpawnerAnswer, SpawnerRequest, Stage, StartOrder, Streams, UserPlace,
 };
 pub(crate) use wire::{Reader, Writer};

@@ -11,6 +11,7 @@ mod ended;
 mod environment;
 mod exit;
 mod freeze;
+mod gates;
 mod lifetime;
 mod limits;
 mod ordinary_user;
@@ -145,4 +146,34 @@ on_every_runtime! {
         without_stdin_a_terminal_is_at_its_end_at_once,
         dropping_a_command_ends_everything_on_its_terminal,
         a_daemon_on_the_terminal_does_not_hold_up_the_end;
+}
+
+/// Makes a test of each function for each runtime with a network of its own to give.
+macro_rules! on_every_gated_runtime {
+    ($($name:ident),* $(,)?) => {
+        mod gvisor_gates {
+            $(#[test]
+            fn $name() {
+                crate::gates::$name(sandbar_core::RuntimeKind::Gvisor);
+            })*
+        }
+        mod native_gates {
+            $(#[test]
+            fn $name() {
+                crate::gates::$name(sandbar_core::RuntimeKind::Native);
+            })*
+        }
+    };
+}
+
+on_every_gated_runtime! {
+    connections_to_anywhere_arrive_at_the_gate,
+    datagrams_and_questions_for_names_arrive_at_the_gate,
+    a_closed_box_reaches_nothing,
+    the_loopback_of_a_gated_box_is_its_own_and_is_dialed,
+    two_boxes_have_two_gates,
+    who_has_lost_his_gate_is_told_at_once_and_it_can_be_opened_again,
+    udp_ports_change_while_the_gate_stays_open,
+    a_box_cannot_change_its_network,
+    nothing_of_a_network_is_left_when_its_box_was_stopped,
 }

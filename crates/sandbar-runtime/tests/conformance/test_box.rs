@@ -7,6 +7,7 @@ use std::{
 };
 
 use sandbar_core::{Result, RuntimeKind};
+use sandbar_netns::{GateSockets, UdpGate};
 use sandbar_runtime::{Dialed, ExecSpec, RunningCommand, Sandbox, SandboxStats};
 
 pub(crate) use crate::ended::Ended;
@@ -60,6 +61,14 @@ impl TestBox {
 
     pub(crate) async fn dial(&self, port: u16, patience: Duration) -> Result<Dialed> {
         self.ask(move |sandbox| sandbox.dial(port, patience)).await
+    }
+
+    pub(crate) async fn open_gate(&self, udp_ports: &'static [u16]) -> Result<GateSockets> {
+        self.ask(|sandbox| sandbox.open_gate(udp_ports)).await
+    }
+
+    pub(crate) async fn reopen_udp(&self, udp_ports: &'static [u16]) -> Result<Vec<UdpGate>> {
+        self.ask(|sandbox| sandbox.reopen_udp(udp_ports)).await
     }
 
     pub(crate) async fn freeze(&self) {

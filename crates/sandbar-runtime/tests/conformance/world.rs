@@ -4,7 +4,7 @@ use std::{ops::Deref, path::Path, sync::Arc, time::Duration};
 
 use sandbar_core::{Resources, Result, RuntimeKind, SessionId};
 use sandbar_runtime::{
-    BoxNetwork, ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, SandboxSpec,
+    BoxNetwork, ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, SandboxSpec, Trust,
 };
 
 use crate::{
@@ -109,6 +109,33 @@ impl World {
 
     pub(crate) fn open_box_with(&self, session: &str, limits: &Resources, owners: Owners) -> TestBox {
         open_box(&*self.runtime, &self.trees, session, limits, owners)
+    }
+
+    /// Another box, whose network can be opened.
+    pub(crate) fn open_gated_box(&self, session: &str) -> TestBox {
+        self.open_gated_box_with(session, None, |_| ())
+    }
+
+    /// `plant` puts what it likes into its root.
+    pub(crate) fn open_gated_box_with(
+        &self,
+        session: &str,
+        trust: Option<&Trust>,
+        plant: impl FnOnce(&Tree),
+    ) -> TestBox {
+        let owners = self.runtime.owners().unwrap();
+        let tree = self.trees.plant(owners.as_deref());
+        plant(&tree);
+        let spec = SandboxSpec {
+            session: &SessionId::new(session).unwrap(),
+            root: &tree.path,
+            owners,
+            resources: &Resources::default(),
+            network: BoxNetwork::Gated,
+            trust,
+        };
+        let sandbox = self.runtime.open_sandbox(&spec).unwrap();
+        TestBox::new(self.runtime.kind(), sandbox, tree)
     }
 
     /// A box over the root of the first one, started from a checkpoint.

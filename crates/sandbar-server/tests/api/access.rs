@@ -22,7 +22,14 @@ fn nothing_but_the_health_paths_is_answered_without_the_token() {
             assert_eq!(get(world.address, path).await.status, StatusCode::UNAUTHORIZED, "{path}");
         }
         for wrong in [None, Some("Bearer wrong"), Some("Bearer "), Some("")] {
-            for method in ["ListBases", "Exec", "grpc.reflection.v1.ServerReflection/ServerReflectionInfo"] {
+            for method in [
+                "ListBases",
+                "Exec",
+                "GetNetwork",
+                "PutSecret",
+                "ListSecrets",
+                "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            ] {
                 let mut request = world.request(method, "application/json", "{}");
                 request.headers_mut().remove("authorization");
                 if let Some(wrong) = wrong {

@@ -8,6 +8,7 @@ mod exec;
 mod files;
 mod lifecycle;
 mod monitoring;
+mod network;
 mod processes;
 mod raw;
 mod reflection;

@@ -1,0 +1,13 @@
+//! How the network of a session is.
+
+use super::{NetworkPolicy, NetworkTraffic};
+use crate::Capability;
+
+/// What counts for the network of a session, whether that is kept, and what went through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkStatus {
+    pub policy: NetworkPolicy,
+    /// Whether the policy is kept here, and why not.
+    pub enforced: Capability,
+    pub traffic: NetworkTraffic,
+}

@@ -1,0 +1,54 @@
+//! What commands in a session with an open network are told about it, for programs that ask.
+
+use sandbar_core::NetworkPolicy;
+use sandbar_netns::{GATEWAY_V4, PROXY_PORT};
+use sandbar_runtime::TRUST_DIRECTORY;
+
+/// Variables that name a proxy.
+const PROXY: [&str; 4] = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
+/// Variables that name what is not to go through it.
+const DIRECT: [&str; 2] = ["no_proxy", "NO_PROXY"];
+const LOOPBACK: &str = "localhost,127.0.0.1,::1";
+
+/// Variables that name all certificates a program trusts: OpenSSL, curl, Python, pip, git, AWS and cargo read one each.
+const BUNDLE: [&str; 7] = [
+    "SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "PIP_CERT",
+    "GIT_SSL_CAINFO",
+    "AWS_CA_BUNDLE",
+    "CARGO_HTTP_CAINFO",
+];
+/// Variables that name certificates beside those a program brings: Node and Deno.
+const BESIDE: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
+
+/// The variables of a session whose network is open.
+pub(crate) fn variables(policy: &NetworkPolicy) -> impl Iterator<Item = (String, String)> {
+    let proxy = format!("http://{GATEWAY_V4}:{PROXY_PORT}");
+    let mut groups = vec![(&PROXY[..], proxy), (&DIRECT[..], LOOPBACK.to_owned())];
+    if policy.intercepts() {
+        groups.push((&BUNDLE[..], format!("{TRUST_DIRECTORY}/ca-certificates.crt")));
+        groups.push((&BESIDE[..], format!("{TRUST_DIRECTORY}/authority.crt")));
+    }
+    groups.into_iter().flat_map(|(names, value)| names.iter().map(move |name| ((*name).to_owned(), value.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn certificates_are_named_only_where_tls_is_looked_into() {
+        let plain: BTreeMap<_, _> = variables(&NetworkPolicy::full()).collect();
+        assert_eq!(plain["https_proxy"], "http://192.0.0.1:3128");
+        assert_eq!(plain["NO_PROXY"], "localhost,127.0.0.1,::1");
+        assert!(!plain.contains_key("SSL_CERT_FILE"));
+        let inspected = NetworkPolicy { inspect_tls: true, ..NetworkPolicy::full() };
+        let inspected: BTreeMap<_, _> = variables(&inspected).collect();
+        assert_eq!(inspected["SSL_CERT_FILE"], "/dev/sandbar/ca-certificates.crt");
+        assert_eq!(inspected["NODE_EXTRA_CA_CERTS"], "/dev/sandbar/authority.crt");
+    }
+}

@@ -1,0 +1,223 @@
+//! What a session is told when it asks for a name.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Instant,
+};
+
+use sandbar_core::{DomainName, NetworkDecision, NetworkProtocol, NetworkVerdict};
+
+use super::{
+    KnownNames, LookupError, Resolver,
+    message::{Extension, Head, Message, Question, code, flag},
+    record::{INTERNET, Record, kind},
+};
+use crate::rules::{Rules, Verdict};
+
+const PORT: u16 = 53;
+/// The longest datagram that is neither cut into packets nor lost.
+const MOST_DATAGRAM: u16 = 1232;
+/// The longest one for those who do not say what they take.
+const SMALL_DATAGRAM: usize = 512;
+const MOST_MESSAGE: usize = u16::MAX as usize;
+/// A session asks again soon, so that what it knows is what the gateway knows.
+const LONGEST_LIFE: u32 = 60;
+
+/// What goes back to the session, and what was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) message: Vec<u8>,
+    pub(crate) decision: Option<NetworkDecision>,
+}
+
+/// Answers a query by the session's rules; nothing to what is no query. An answer of more than `most` bytes is cut, so that
+/// the session asks again over TCP, where `most` is 65 535. Below that a datagram is meant, which may have to be shorter yet.
+pub(crate) async fn answer(
+    query: &[u8],
+    rules: &Rules,
+    resolver: &Resolver,
+    names: &KnownNames,
+    own: &[IpAddr],
+    most: usize,
+) -> Option<Answer> {
+    let head = Head::read(query)?;
+    if head.has(flag::RESPONSE) {
+        return None;
+    }
+    if head.has(flag::OPERATION) {
+        return Some(Answer { message: reply(head, code::NOT_IMPLEMENTED).write(), decision: None });
+    }
+    let Some(Message { question: Some(question), answers, extension, .. }) = Message::read(query) else {
+        return Some(Answer { message: reply(head, code::FORMAT_ERROR).write(), decision: None });
+    };
+    let told = if !answers.is_empty() || head.has(flag::TRUNCATED) {
+        Told::of(code::FORMAT_ERROR)
+    } else if extension.is_some_and(|extension| extension.version > 0) {
+        Told::of(code::BAD_VERSION)
+    } else if question.class != INTERNET {
+        Told::of(code::REFUSED)
+    } else {
+        Session { rules, resolver, names, own }.tell(&question).await
+    };
+    let mut message = reply(head, told.code);
+    message.question = Some(question);
+    message.answers = told.answers;
+    message.extension = extension.map(|_| Extension {
+        most: MOST_DATAGRAM,
+        version: 0,
+        upper_code: u8::try_from(told.code >> 4).unwrap_or_default(),
+    });
+    let takes = match extension {
+        _ if most >= MOST_MESSAGE => MOST_MESSAGE,
+        Some(extension) => most.min(SMALL_DATAGRAM.max(extension.most.into())),
+        None => most.min(SMALL_DATAGRAM),
+    };
+    let mut bytes = message.write();
+    if bytes.len() > takes {
+        message.answers.clear();
+        message.head.flags |= flag::TRUNCATED;
+        bytes = message.write();
+    }
+    Some(Answer { message: bytes, decision: told.decision })
+}
+
+fn reply(to: Head, code: u16) -> Message {
+    let kept = to.flags & (flag::OPERATION | flag::RECURSION_DESIRED);
+    let flags = flag::RESPONSE | flag::RECURSION_AVAILABLE | kept | (code & flag::CODE);
+    Message { head: Head { id: to.id, flags }, question: None, answers: Vec::new(), extension: None }
+}
+
+/// What the answer to a question will hold.
+struct Told {
+    code: u16,
+    answers: Vec<Record>,
+    decision: Option<NetworkDecision>,
+}
+
+impl Told {
+    const fn of(code: u16) -> Self {
+        Self { code, answers: Vec::new(), decision: None }
+    }
+}
+
+/// Who asks.
+struct Session<'a> {
+    rules: &'a Rules,
+    resolver: &'a Resolver,
+    names: &'a KnownNames,
+    own: &'a [IpAddr],
+}
+
+impl Session<'_> {
+    async fn tell(&self, question: &Question) -> Told {
+        let Some(name) = question.name.domain() else {
+            return refused(question.name.to_string(), "no host has such a name".to_owned());
+        };
+        if is_below(&name, "localhost") {
+            return own_loopback(question);
+        }
+        if question.kind == kind::PTR && (is_below(&name, "in-addr.arpa") || is_below(&name, "ip6.arpa")) {
+            // Programs ask this about every address, and what they are told leads nowhere: nothing to decide.
+            let is_open = self.rules.policy().allow_outbound;
+            return Told::of(if is_open { code::NO_ERROR } else { code::NO_SUCH_NAME });
+        }
+        let verdict = self.rules.lookup(&name);
+        if !verdict.is_allowed() {
+            return refused(name.to_string(), verdict.reason().to_owned());
+        }
+        match question.kind {
+            kind::A | kind::AAAA => self.tell_addresses(question, &name, &verdict).await,
+            // These hold other addresses, and keys that would hide the name of a server.
+            kind::HTTPS | kind::SVCB => Told { decision: Some(allowed(&name, &verdict)), ..Told::of(code::NO_ERROR) },
+            kind::NS | kind::CNAME | kind::SOA | kind::MX | kind::TXT | kind::SRV | kind::CAA => {
+                self.tell_records(question, &name, &verdict).await
+            }
+            kind => refused(name.to_string(), format!("records of type {kind} are not looked up")),
+        }
+    }
+
+    /// Only addresses that the session could go to. A name that leads to others only is how the inside is reached by a name.
+    async fn tell_addresses(&self, question: &Question, name: &DomainName, verdict: &Verdict) -> Told {
+        let found = match self.resolver.find(name).await {
+            Ok(found) => found,
+            Err(LookupError::NotFound) => {
+                return Told { decision: Some(allowed(name, verdict)), ..Told::of(code::NO_SUCH_NAME) };
+            }
+            Err(LookupError::Failed(_)) => {
+                return Told { decision: Some(allowed(name, verdict)), ..Told::of(code::SERVER_FAILURE) };
+            }
+        };
+        let mut open = Vec::new();
+        let mut closed = None;
+        for address in found.addresses.iter().filter(|address| address.is_ipv4() == (question.kind == kind::A)) {
+            let verdict = self.rules.led_to(name, *address, self.own);
+            if verdict.is_allowed() {
+                open.push(*address);
+            } else {
+                closed = Some(verdict);
+            }
+        }
+        if let (true, Some(closed)) = (open.is_empty(), closed) {
+            let decision = decision(NetworkVerdict::Deny, name.to_string(), closed.reason().to_owned());
+            return Told { decision: Some(decision), ..Told::of(code::NO_ERROR) };
+        }
+        self.names.learn(name, open.iter().copied());
+        let left = found.until.saturating_duration_since(Instant::now()).as_secs();
+        let life = u32::try_from(left).unwrap_or(u32::MAX).clamp(1, LONGEST_LIFE);
+        let record = |address| Record::of_address(question.name.clone(), address, life);
+        Told {
+            code: code::NO_ERROR,
+            answers: open.into_iter().map(record).collect(),
+            decision: Some(allowed(name, verdict)),
+        }
+    }
+
+    /// What was asked for, and the aliases that lead there; never an address, since those are told by rules of their own.
+    async fn tell_records(&self, question: &Question, name: &DomainName, verdict: &Verdict) -> Told {
+        let decision = Some(allowed(name, verdict));
+        match self.resolver.ask(name, question.kind).await {
+            Ok(answer) => {
+                let is_kept = |record: &Record| {
+                    record.class == INTERNET && (record.kind == question.kind || record.kind == kind::CNAME)
+                };
+                let mut answers: Vec<Record> = answer.answers.into_iter().filter(is_kept).collect();
+                for record in &mut answers {
+                    record.ttl = record.ttl.min(LONGEST_LIFE);
+                }
+                Told { code: answer.head.code(), answers, decision }
+            }
+            Err(_) => Told { decision, ..Told::of(code::SERVER_FAILURE) },
+        }
+    }
+}
+
+/// `localhost` is the session itself, whatever the world says.
+fn own_loopback(question: &Question) -> Told {
+    let address: Option<IpAddr> = match question.kind {
+        kind::A => Some(Ipv4Addr::LOCALHOST.into()),
+        kind::AAAA => Some(Ipv6Addr::LOCALHOST.into()),
+        _ => None,
+    };
+    let record = |address| Record::of_address(question.name.clone(), address, LONGEST_LIFE);
+    Told { answers: address.into_iter().map(record).collect(), ..Told::of(code::NO_ERROR) }
+}
+
+fn is_below(name: &DomainName, above: &str) -> bool {
+    name.as_str().strip_suffix(above).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+fn refused(host: String, reason: String) -> Told {
+    Told { decision: Some(decision(NetworkVerdict::Deny, host, reason)), ..Told::of(code::REFUSED) }
+}
+
+fn allowed(name: &DomainName, verdict: &Verdict) -> NetworkDecision {
+    decision(NetworkVerdict::Allow, name.to_string(), verdict.reason().to_owned())
+}
+
+const fn decision(verdict: NetworkVerdict, host: String, reason: String) -> NetworkDecision {
+    let protocol = NetworkProtocol::Dns;
+    NetworkDecision { verdict, protocol, host: Some(host), address: None, port: PORT, reason, secrets: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! The gateway of a host, and the gates of its sessions.
+
+use std::sync::Arc;
+
+use sandbar_core::{Error, NetworkPolicy, Result};
+use sandbar_netns::{GateSockets, UdpGate};
+use tokio::{net::TcpListener, runtime::Handle};
+
+use crate::{
+    Authority, DecisionSink, GatewaySettings, Secrets, TrafficCounters,
+    dns::Resolver,
+    gate::{GateDatagrams, Tasks, UdpFlows, accept, answer_datagrams},
+    host_addresses::HostAddresses,
+    session_gate::SessionGate,
+    tls::UpstreamTls,
+};
+
+/// The way out for every session of a host.
+#[derive(Debug)]
+pub struct Gateway {
+    shared: Arc<Shared>,
+}
+
+/// What the sessions of a host share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) resolver: Resolver,
+    pub(crate) upstream_tls: UpstreamTls,
+    pub(crate) host_addresses: HostAddresses,
+}
+
+/// What a gate needs to know of its session.
+#[derive(Debug)]
+pub struct SessionHooks {
+    pub policy: NetworkPolicy,
+    pub sink: Arc<dyn DecisionSink>,
+    pub secrets: Arc<dyn Secrets>,
+    /// Whom the box trusts for TLS that is looked into. Without one, what would be looked into is refused.
+    pub authority: Option<Arc<Authority>>,
+    pub traffic: Arc<TrafficCounters>,
+}
+
+impl Gateway {
+    pub fn open(settings: &GatewaySettings) -> Result<Arc<Self>> {
+        let shared = Shared {
+            resolver: Resolver::new(settings)?,
+            upstream_tls: UpstreamTls::new(settings)?,
+            host_addresses: HostAddresses::default(),
+        };
+        Ok(Arc::new(Self { shared: Arc::new(shared) }))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Serves the gate of a session until that is closed or dropped. Must be called inside a tokio runtime.
+    pub fn attach(&self, sockets: GateSockets, hooks: SessionHooks) -> Result<Gate> {
+        let failed = |error| Error::io("serve the gate of a session", error);
+        let tasks = Tasks::new(Handle::current());
+        let session = Arc::new(SessionGate::new(Arc::clone(&self.shared), hooks));
+        let flows = UdpFlows::new(Arc::clone(&session), tasks.clone());
+        // From here on, tasks that were begun end when this is dropped on an error.
+        let gate = Gate { session, flows, tasks };
+        for listener in sockets.tcp {
+            listener.set_nonblocking(true).map_err(failed)?;
+            let listener = TcpListener::from_std(listener).map_err(failed)?;
+            gate.tasks.spawn(accept(listener, Arc::clone(&gate.session), gate.tasks.clone()));
+        }
+        for dns in sockets.dns {
+            let datagrams = Arc::new(GateDatagrams::new(dns).map_err(failed)?);
+            gate.tasks.spawn(answer_datagrams(datagrams, Arc::clone(&gate.session), gate.tasks.clone()));
+        }
+        gate.set_udp(sockets.udp);
+        Ok(gate)
+    }
+}
+
+/// The gate of one session.
+#[derive(Debug)]
+pub struct Gate {
+    session: Arc<SessionGate>,
+    flows: Arc<UdpFlows>,
+    tasks: Tasks,
+}
+
+impl Gate {
+    /// Counts at once for what begins from now on. What is open stays open, within the new limits.
+    pub fn set_policy(&self, policy: NetworkPolicy) {
+        self.session.set_policy(policy);
+    }
+
+    /// Serves these UDP ports instead of those before.
+    pub fn set_udp(&self, gates: Vec<UdpGate>) {
+        let _runtime = self.tasks.runtime().enter();
+        self.flows.set_ports(gates);
+    }
+
+    /// Ends every connection.
+    pub fn close(&self) {
+        self.tasks.cancel();
+    }
+
+    /// Returns when a gate that was closed has nothing open any more.
+    pub async fn closed(&self) {
+        self.tasks.ended().await;
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,13 @@
+//! TLS at both ends of the gateway: towards a session with certificates of its own authority, towards servers with the
+//! roots the host trusts.
+
+mod authority;
+mod certificates;
+mod der;
+mod intercept;
+mod upstream;
+mod x509;
+
+pub use authority::Authority;
+pub(crate) use intercept::intercept;
+pub(crate) use upstream::{Speak, UpstreamTls};

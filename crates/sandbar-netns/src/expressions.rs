@@ -1,0 +1,210 @@
+//! What the kernel's rules are made of.
+
+use std::net::IpAddr;
+
+use crate::netlink::Attributes;
+
+const RULE_EXPRESSIONS: u16 = 4;
+const LIST_ELEMENT: u16 = 1;
+const EXPRESSION_NAME: u16 = 1;
+const EXPRESSION_DATA: u16 = 2;
+const DATA_VALUE: u16 = 1;
+const DATA_VERDICT: u16 = 2;
+const VERDICT_CODE: u16 = 1;
+
+const VERDICT: u32 = 0;
+const REGISTER: u32 = 1;
+const SECOND_REGISTER: u32 = 2;
+
+const META_FAMILY: u32 = 15;
+const META_PROTOCOL: u32 = 16;
+const NETWORK_HEADER: u32 = 1;
+const TRANSPORT_HEADER: u32 = 2;
+const IPV4_DESTINATION: u32 = 16;
+const IPV6_DESTINATION: u32 = 24;
+const DESTINATION_PORT: u32 = 2;
+const EQUAL: u32 = 0;
+const SOCKET_TRANSPARENT: u32 = 0;
+const REJECT_BY_RESET: u32 = 1;
+const REJECT_BY_ICMP: u32 = 2;
+const PORT_UNREACHABLE: u8 = 1;
+const ACCEPT: u32 = 1;
+
+const DNS: u16 = 53;
+
+/// Conditions, and what happens to a packet that meets them all.
+#[derive(Debug, Default)]
+pub(crate) struct Rule {
+    expressions: Vec<Expression>,
+}
+
+#[derive(Debug)]
+enum Expression {
+    /// Loads something about the packet into the register.
+    Meta(u32),
+    Payload {
+        header: u32,
+        offset: u32,
+        length: u32,
+    },
+    SocketIsTransparent,
+    Equals(Vec<u8>),
+    Load(u32, Vec<u8>),
+    Accept,
+    /// To the socket at the address in the first register, and the port in the second or else the packet's own.
+    Proxy {
+        family: u8,
+        has_port: bool,
+    },
+    Reset,
+    Refuse,
+}
+
+impl Rule {
+    pub(crate) fn of_family(address: IpAddr) -> Self {
+        Self::default().with(Expression::Meta(META_FAMILY)).with(Expression::Equals(vec![family(address)]))
+    }
+
+    /// Packets to an address, or for the loopback of IPv4 to any of its sixteen million.
+    pub(crate) fn to(address: IpAddr) -> Self {
+        let (offset, bytes) = match address {
+            IpAddr::V4(address) if address.is_loopback() => (IPV4_DESTINATION, address.octets()[..1].to_vec()),
+            IpAddr::V4(address) => (IPV4_DESTINATION, address.octets().to_vec()),
+            IpAddr::V6(address) => (IPV6_DESTINATION, address.octets().to_vec()),
+        };
+        let length = u32::try_from(bytes.len()).unwrap_or_default();
+        Self::of_family(address)
+            .with(Expression::Payload { header: NETWORK_HEADER, offset, length })
+            .with(Expression::Equals(bytes))
+    }
+
+    pub(crate) fn tcp(self) -> Self {
+        self.protocol(libc::IPPROTO_TCP)
+    }
+
+    pub(crate) fn udp(self) -> Self {
+        self.protocol(libc::IPPROTO_UDP)
+    }
+
+    fn protocol(self, number: i32) -> Self {
+        self.with(Expression::Meta(META_PROTOCOL)).with(Expression::Equals(vec![number.to_le_bytes()[0]]))
+    }
+
+    /// Sent to the port of name servers.
+    pub(crate) fn dns(self) -> Self {
+        self.with(Expression::Payload { header: TRANSPORT_HEADER, offset: DESTINATION_PORT, length: 2 })
+            .with(Expression::Equals(DNS.to_be_bytes().to_vec()))
+    }
+
+    /// A socket of the session is there: the gate's are transparent.
+    pub(crate) fn has_own_socket(self) -> Self {
+        self.with(Expression::SocketIsTransparent).with(Expression::Equals(vec![0]))
+    }
+
+    /// Delivers to a transparent socket at this address, if there is one: otherwise the condition is not met.
+    pub(crate) fn hand_to(self, address: IpAddr, port: Option<u16>) -> Self {
+        let octets = match address {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let mut rule = self.with(Expression::Load(REGISTER, octets));
+        if let Some(port) = port {
+            rule = rule.with(Expression::Load(SECOND_REGISTER, port.to_be_bytes().to_vec()));
+        }
+        rule.with(Expression::Proxy { family: family(address), has_port: port.is_some() })
+    }
+
+    pub(crate) fn accept(self) -> Self {
+        self.with(Expression::Accept)
+    }
+
+    pub(crate) fn reset(self) -> Self {
+        self.with(Expression::Reset)
+    }
+
+    pub(crate) fn refuse(self) -> Self {
+        self.with(Expression::Refuse)
+    }
+
+    fn with(mut self, expression: Expression) -> Self {
+        self.expressions.push(expression);
+        self
+    }
+
+    pub(crate) fn write(&self, rule: &mut Attributes<'_>) {
+        rule.nest(RULE_EXPRESSIONS, |list| {
+            for expression in &self.expressions {
+                list.nest(LIST_ELEMENT, |element| {
+                    element.add_text(EXPRESSION_NAME, expression.name());
+                    element.nest(EXPRESSION_DATA, |data| expression.write(data));
+                });
+            }
+        });
+    }
+}
+
+impl Expression {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Meta(_) => "meta",
+            Self::Payload { .. } => "payload",
+            Self::SocketIsTransparent => "socket",
+            Self::Equals(_) => "cmp",
+            Self::Load(..) | Self::Accept => "immediate",
+            Self::Proxy { .. } => "tproxy",
+            Self::Reset | Self::Refuse => "reject",
+        }
+    }
+
+    /// The numbers of attributes are those of `linux/netfilter/nf_tables.h`, for each kind of expression its own.
+    fn write(&self, data: &mut Attributes<'_>) {
+        let mut number = |kind: u16, value: u32| data.add(kind, &value.to_be_bytes());
+        match self {
+            Self::Meta(key) => {
+                number(1, REGISTER);
+                number(2, *key);
+            }
+            Self::Payload { header, offset, length } => {
+                number(1, REGISTER);
+                number(2, *header);
+                number(3, *offset);
+                number(4, *length);
+            }
+            Self::SocketIsTransparent => {
+                number(1, SOCKET_TRANSPARENT);
+                number(2, REGISTER);
+            }
+            Self::Equals(value) => {
+                number(1, REGISTER);
+                number(2, EQUAL);
+                data.nest(3, |data| data.add(DATA_VALUE, value));
+            }
+            Self::Load(register, value) => {
+                number(1, *register);
+                data.nest(2, |data| data.add(DATA_VALUE, value));
+            }
+            Self::Accept => {
+                number(1, VERDICT);
+                data.nest(2, |data| data.nest(DATA_VERDICT, |code| code.add(VERDICT_CODE, &ACCEPT.to_be_bytes())));
+            }
+            Self::Proxy { family, has_port } => {
+                number(1, u32::from(*family));
+                number(2, REGISTER);
+                if *has_port {
+                    number(3, SECOND_REGISTER);
+                }
+            }
+            Self::Reset => number(1, REJECT_BY_RESET),
+            Self::Refuse => {
+                number(1, REJECT_BY_ICMP);
+                data.add(2, &[PORT_UNREACHABLE]);
+            }
+        }
+    }
+}
+
+/// As netfilter numbers it, which is as sockets do.
+fn family(address: IpAddr) -> u8 {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    family.to_le_bytes()[0]
+}

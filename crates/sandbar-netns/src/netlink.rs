@@ -1,0 +1,137 @@
+//! Talking to the kernel in messages.
+//!
+//! The kernel works on what is sent before `send` returns, so an answer is there or never comes: nobody waits.
+
+use std::{
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
+
+/// Of a message and of an attribute, including the padding after it.
+const ALIGNMENT: usize = 4;
+const MESSAGE_HEADER: usize = 16;
+const NESTED: u16 = 0x8000;
+
+/// Messages for the kernel, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+impl Messages {
+    /// Adds a message, which is a request. `header` is what its kind begins with; `fill` adds attributes.
+    pub(crate) fn add(&mut self, kind: u16, flags: i32, header: &[u8], fill: impl FnOnce(&mut Attributes<'_>)) {
+        let start = self.bytes.len();
+        self.count += 1;
+        self.bytes.extend(0_u32.to_ne_bytes());
+        self.bytes.extend(kind.to_ne_bytes());
+        self.bytes.extend(u16::try_from(flags | libc::NLM_F_REQUEST).unwrap_or_default().to_ne_bytes());
+        self.bytes.extend(self.count.to_ne_bytes());
+        self.bytes.extend(0_u32.to_ne_bytes());
+        self.bytes.extend(header);
+        fill(&mut Attributes { bytes: &mut self.bytes });
+        let length = u32::try_from(self.bytes.len() - start).unwrap_or(u32::MAX);
+        self.bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
+    }
+}
+
+/// The attributes of a message, or of an attribute around them.
+#[derive(Debug)]
+pub(crate) struct Attributes<'a> {
+    bytes: &'a mut Vec<u8>,
+}
+
+impl Attributes<'_> {
+    pub(crate) fn add(&mut self, kind: u16, value: &[u8]) {
+        self.write(kind, |bytes| bytes.extend(value));
+    }
+
+    pub(crate) fn add_text(&mut self, kind: u16, value: &str) {
+        self.write(kind, |bytes| {
+            bytes.extend(value.as_bytes());
+            bytes.push(0);
+        });
+    }
+
+    /// One with others in it.
+    pub(crate) fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Attributes<'_>)) {
+        self.write(kind | NESTED, |bytes| fill(&mut Attributes { bytes }));
+    }
+
+    fn write(&mut self, kind: u16, fill: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        self.bytes.extend([0; 2]);
+        self.bytes.extend(kind.to_ne_bytes());
+        fill(self.bytes);
+        let length = u16::try_from(self.bytes.len() - start).unwrap_or(u16::MAX);
+        self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
+    }
+}
+
+/// A socket to a part of the kernel, in the network namespace of the thread that made it.
+#[derive(Debug)]
+pub(crate) struct Netlink {
+    socket: OwnedFd,
+}
+
+impl Netlink {
+    pub(crate) fn open(protocol: i32) -> io::Result<Self> {
+        // SAFETY: makes a descriptor, which is ours.
+        let socket = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
+        if socket < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made, and nobody else knows it.
+        Ok(Self { socket: unsafe { OwnedFd::from_raw_fd(socket) } })
+    }
+
+    /// Sends everything at once and returns when the kernel has answered as many messages as are to be acknowledged, or
+    /// has refused one.
+    pub(crate) fn send(&self, messages: &Messages, acknowledged: usize) -> io::Result<()> {
+        let bytes = &messages.bytes;
+        // SAFETY: a buffer of that length; nobody is named, so it goes to the kernel.
+        let sent = unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+        if usize::try_from(sent) != Ok(bytes.len()) {
+            return Err(io::Error::last_os_error());
+        }
+        let mut answered = 0;
+        while answered < acknowledged {
+            answered += self.receive()?;
+        }
+        Ok(())
+    }
+
+    /// How many acknowledgements one datagram of the kernel has.
+    fn receive(&self) -> io::Result<usize> {
+        let mut buffer = [0_u8; 8192];
+        // SAFETY: a buffer of that length.
+        let received = unsafe {
+            libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
+        };
+        let Ok(received) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
+        let mut rest = &buffer[..received];
+        let mut count = 0;
+        while let Some((kind, body, next)) = split(rest) {
+            if i32::from(kind) == libc::NLMSG_ERROR {
+                match body.first_chunk().copied().map(i32::from_ne_bytes) {
+                    Some(0) => count += 1,
+                    Some(errno) => return Err(io::Error::from_raw_os_error(-errno)),
+                    None => return Err(io::ErrorKind::InvalidData.into()),
+                }
+            }
+            rest = next;
+        }
+        Ok(count)
+    }
+}
+
+/// The kind and the body of the first message, and what comes after it.
+fn split(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let length = usize::try_from(u32::from_ne_bytes(*bytes.first_chunk()?)).ok()?;
+    let kind = u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?);
+    let body = bytes.get(MESSAGE_HEADER..length)?;
+    let next = length.next_multiple_of(ALIGNMENT).min(bytes.len());
+    Some((kind, body, &bytes[next..]))
+}

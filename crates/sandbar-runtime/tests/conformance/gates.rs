@@ -1,0 +1,258 @@
+//! Networks of boxes, and the gates the host serves.
+
+use std::{fs, net::SocketAddr, os::fd::AsFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sandbar_core::{ErrorCode, RuntimeKind};
+use sandbar_netns::{GateSockets, UdpGate};
+use sandbar_runtime::{ExecEvent, ExecSpec};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::{
+    dial::{Server, connect, talk},
+    test_box::{Ended, TestBox},
+    world::{World, shell},
+};
+
+/// Connects, says a word and tells what it hears, or why not.
+const CONNECT: &str = r#"
+    use Socket; my ($host, $port) = @ARGV; $| = 1;
+    socket(my $socket, PF_INET, SOCK_STREAM, 0) or die;
+    connect($socket, sockaddr_in($port, inet_aton($host))) or do { print "$!\n"; exit 1 };
+    syswrite($socket, "hello"); while (sysread($socket, my $text, 100)) { print $text }
+"#;
+
+/// Sends a datagram and tells what comes back, or why nothing does.
+const ASK: &str = r#"
+    use Socket; my ($host, $port) = @ARGV; $| = 1;
+    socket(my $socket, PF_INET, SOCK_DGRAM, 0) or die;
+    connect($socket, sockaddr_in($port, inet_aton($host))) or do { print "$!\n"; exit 1 };
+    defined send($socket, "to $host", 0) or do { print "$!\n"; exit 1 };
+    defined recv($socket, my $text, 100, 0) or do { print "$!\n"; exit 1 };
+    print $text;
+"#;
+
+fn perl<'a>(script: &'a str, arguments: impl IntoIterator<Item = &'a str>) -> ExecSpec {
+    ExecSpec::new(["perl", "-e", script].into_iter().chain(arguments))
+}
+
+/// A gated box and its gate.
+async fn gated(world: &World, session: &str, udp_ports: &'static [u16]) -> (TestBox, GateSockets) {
+    let test_box = world.open_gated_box(session);
+    let gate = test_box.open_gate(udp_ports).await.unwrap();
+    (test_box, gate)
+}
+
+/// Takes the next connection, answers it with a word and returns where it was meant to go.
+async fn answer(gate: &GateSockets, word: &str) -> SocketAddr {
+    let listener = tokio::net::TcpListener::from_std(gate.tcp[0].try_clone().unwrap()).unwrap();
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut heard = [0; 5];
+    stream.read_exact(&mut heard).await.unwrap();
+    assert_eq!(&heard, b"hello");
+    stream.write_all(word.as_bytes()).await.unwrap();
+    stream.local_addr().unwrap()
+}
+
+/// Takes the next datagram, and answers it as the gateway itself.
+async fn answer_datagram(gate: &UdpGate, word: &str) -> String {
+    let socket = tokio::net::UdpSocket::from_std(gate.socket.try_clone().unwrap()).unwrap();
+    let mut heard = [0; 100];
+    let (length, from) = socket.recv_from(&mut heard).await.unwrap();
+    socket.send_to(word.as_bytes(), from).await.unwrap();
+    String::from_utf8(heard[..length].to_vec()).unwrap()
+}
+
+async fn reaches(test_box: &TestBox, gate: &GateSockets, to: [&str; 2], word: &str) -> SocketAddr {
+    let running = test_box.start(perl(CONNECT, to)).await.unwrap();
+    let meant_for = answer(gate, word).await;
+    assert_eq!(Ended::of(running).await.stdout, word);
+    meant_for
+}
+
+fn is_quiet(socket: impl AsFd) -> bool {
+    poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 0
+}
+
+pub(crate) fn connections_to_anywhere_arrive_at_the_gate(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let (test_box, gate) = gated(world, "two", &[]).await;
+        for [host, port] in [["203.0.113.7", "443"], ["10.1.2.3", "22"], ["192.0.0.1", "3128"], ["127.0.0.1", "53"]] {
+            let meant_for = reaches(&test_box, &gate, [host, port], "from anywhere").await;
+            assert_eq!(meant_for.to_string(), format!("{host}:{port}"));
+        }
+        test_box.stop().await;
+    });
+}
+
+pub(crate) fn datagrams_and_questions_for_names_arrive_at_the_gate(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let (test_box, gate) = gated(world, "two", &[123]).await;
+        for (gates, port) in [(&gate.dns, "53"), (&gate.udp, "123")] {
+            let running = test_box.start(perl(ASK, ["192.0.0.1", port])).await.unwrap();
+            assert_eq!(answer_datagram(&gates[0], "a word").await, "to 192.0.0.1");
+            assert_eq!(Ended::of(running).await.stdout, "a word");
+        }
+        // Whatever a list of name servers says.
+        for host in ["8.8.8.8", "127.0.0.53", "127.0.0.1"] {
+            let running = test_box.start(perl(ASK, [host, "53"])).await.unwrap();
+            assert_eq!(answer_datagram(&gate.dns[0], "not from there").await, format!("to {host}"));
+            drop(running);
+        }
+        let refused = test_box.finish(perl(ASK, ["198.51.100.1", "124"])).await;
+        assert_eq!(refused.stdout, "Connection refused\n");
+        test_box.stop().await;
+    });
+}
+
+pub(crate) fn a_closed_box_reaches_nothing(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let ended = world.finish(perl(CONNECT, ["203.0.113.7", "443"])).await;
+        assert_eq!(ended.stdout, "Network is unreachable\n");
+        let ended = world.finish(perl(ASK, ["8.8.8.8", "53"])).await;
+        assert_eq!(ended.stdout, "Network is unreachable\n");
+    });
+}
+
+pub(crate) fn the_loopback_of_a_gated_box_is_its_own_and_is_dialed(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let (test_box, gate) = gated(world, "two", &[]).await;
+        let server = Server::echo(&test_box).await;
+        talk(&mut connect(&test_box, server.port).await, "hello").await;
+        let port = server.port.to_string();
+        let script = format!("{CONNECT} # only the first word\n");
+        let mut running = test_box.start(perl(&script, ["127.0.0.1", &port])).await.unwrap();
+        let Some(ExecEvent::Stdout(heard)) = running.next_event().await else { panic!("an echo") };
+        assert_eq!(&heard[..], b"hello");
+        assert!(gate.tcp.iter().all(is_quiet) && gate.dns.iter().all(|gate| is_quiet(&gate.socket)));
+        let nobody = test_box.finish(perl(CONNECT, ["127.0.0.1", "1"])).await;
+        assert_eq!(nobody.stdout, "Connection refused\n");
+        drop((running, server));
+        test_box.stop().await;
+    });
+}
+
+pub(crate) fn two_boxes_have_two_gates(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let (one, gate_of_one) = gated(world, "two", &[]).await;
+        let (other, gate_of_other) = gated(world, "three", &[]).await;
+        reaches(&one, &gate_of_one, ["203.0.113.7", "443"], "one").await;
+        reaches(&other, &gate_of_other, ["203.0.113.7", "443"], "other").await;
+        // What one listens on, the other does not reach: it is its own gate that hears of it.
+        let server = Server::echo(&one).await;
+        let port = server.port.to_string();
+        let meant_for = reaches(&other, &gate_of_other, ["192.0.0.1", &port], "nobody else").await;
+        assert_eq!(meant_for.port(), server.port);
+        assert!(is_quiet(&gate_of_one.tcp[0]));
+        drop(server);
+        one.stop().await;
+        reaches(&other, &gate_of_other, ["203.0.113.7", "443"], "still").await;
+        other.stop().await;
+    });
+}
+
+pub(crate) fn who_has_lost_his_gate_is_told_at_once_and_it_can_be_opened_again(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let (test_box, gate) = gated(world, "two", &[]).await;
+        reaches(&test_box, &gate, ["203.0.113.7", "443"], "first").await;
+        drop(gate);
+        let ended = test_box.finish(perl(CONNECT, ["203.0.113.7", "443"])).await;
+        assert_eq!(ended.stdout, "Connection refused\n");
+        let again = test_box.open_gate(&[]).await.unwrap();
+        reaches(&test_box, &again, ["203.0.113.7", "443"], "second").await;
+        test_box.stop().await;
+        let error = test_box.open_gate(&[]).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidState);
+    });
+}
+
+pub(crate) fn udp_ports_change_while_the_gate_stays_open(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let (test_box, gate) = gated(world, "two", &[123]).await;
+        let fresh = test_box.reopen_udp(&[123, 4433]).await.unwrap();
+        drop(gate.udp);
+        for (port, number) in [("123", 123), ("4433", 4433)] {
+            let running = test_box.start(perl(ASK, ["192.0.0.1", port])).await.unwrap();
+            let at_port = fresh.iter().find(|gate| gate.port == number).unwrap();
+            assert_eq!(answer_datagram(at_port, "a word").await, "to 192.0.0.1");
+            assert_eq!(Ended::of(running).await.stdout, "a word");
+        }
+        test_box.stop().await;
+    });
+}
+
+/// Options only the gate's own sockets may have.
+const PRETEND: &str = r#"
+    use Socket;
+    socket(my $socket, PF_INET, SOCK_DGRAM, 0) or die;
+    for my $option ([0, 19], [1, 36]) {
+        print setsockopt($socket, $option->[0], $option->[1], 1) ? "yes\n" : "$!\n";
+    }
+    print socket(my $raw, PF_INET, SOCK_RAW, 1) ? "yes\n" : "no\n";
+"#;
+
+pub(crate) fn a_box_cannot_change_its_network(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let (test_box, gate) = gated(world, "two", &[]).await;
+        for attempt in [
+            "ip link set lo down",
+            "ip addr del 192.0.0.2/32 dev lo",
+            "ip route del local default dev lo",
+            "ip link add eth7 type veth",
+            "nft flush ruleset",
+            "nft list ruleset | grep -q sandbar",
+        ] {
+            let ended = test_box.finish(shell(attempt)).await;
+            assert_ne!(ended.status.code, Some(0), "{attempt}: {ended:?}");
+        }
+        let ended = test_box.finish(perl(PRETEND, [])).await;
+        assert!(!ended.stdout.contains("yes"), "{}", ended.stdout);
+        reaches(&test_box, &gate, ["203.0.113.7", "443"], "as before").await;
+        test_box.stop().await;
+    });
+}
+
+/// How many processes of this machine are in a network, and how many descriptors of ours stand for it.
+fn holders(network: &str) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let inside = processes
+        .filter(|entry| entry.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit))
+        .filter(|entry| fs::read_link(entry.path().join("ns/net")).is_ok_and(|link| link.to_str() == Some(network)));
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let open = open.filter(|entry| fs::read_link(entry.path()).is_ok_and(|link| link.to_str() == Some(network)));
+    inside.count() + open.count()
+}
+
+pub(crate) fn nothing_of_a_network_is_left_when_its_box_was_stopped(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let (test_box, gate) = gated(world, "two", &[123]).await;
+        let init = test_box.init_on_host()[0];
+        let network = fs::read_link(format!("/proc/{init}/ns/net")).unwrap().to_str().unwrap().to_owned();
+        assert!(holders(&network) >= 2, "the box, and what stands for its network here");
+        reaches(&test_box, &gate, ["203.0.113.7", "443"], "once").await;
+        drop(gate);
+        test_box.stop().await;
+        World::wait_for("the network to be gone", async || holders(&network) == 0).await;
+    });
+}
+
+#[test]
+fn a_native_box_is_opened_while_it_runs() {
+    World::run(RuntimeKind::Native, async |world| {
+        let closed = world.finish(perl(CONNECT, ["203.0.113.7", "443"])).await;
+        assert_eq!(closed.stdout, "Network is unreachable\n");
+        let server = Server::echo(world).await;
+        let mut stream = connect(world, server.port).await;
+        talk(&mut stream, "before").await;
+        let gate = world.open_gate(&[]).await.unwrap();
+        reaches(world, &gate, ["203.0.113.7", "443"], "opened").await;
+        talk(&mut stream, "after").await;
+        // One that was prepared, and one that was not.
+        for session in ["two", "three", "four", "five"] {
+            let (test_box, gate) = gated(world, session, &[]).await;
+            reaches(&test_box, &gate, ["203.0.113.7", "443"], session).await;
+            test_box.stop().await;
+        }
+        drop(server);
+    });
+}

@@ -1,0 +1,85 @@
+//! Network policies and secrets through the API.
+
+use http::StatusCode;
+use sandbar_core::{ErrorCode, NetworkPolicy, SecretName, SecretValue, SessionSpec};
+use serde_json::json;
+
+use crate::world::{PROTOCOLS, World};
+
+fn loose() -> NetworkPolicy {
+    let policy: NetworkPolicy = "allow=example.com,*.example.org:443".parse().unwrap();
+    NetworkPolicy { required: false, ..policy }
+}
+
+#[test]
+fn a_policy_is_set_and_told_whatever_the_protocol() {
+    World::run(async |world| {
+        for protocol in PROTOCOLS {
+            let client = world.client(protocol).await;
+            let spec = SessionSpec { network: Some(loose()), ..SessionSpec::new("small".parse().unwrap()) };
+            let session = client.create_session(spec).await.unwrap();
+            assert_eq!(session.network, Some(loose()), "{protocol:?}");
+            let status = client.get_network(&session.id).await.unwrap();
+            assert_eq!(status.policy, loose());
+            // This host has no walls, and says so.
+            assert!(status.enforced.reason().unwrap().contains("none"), "{status:?}");
+            let full = client.set_network(&session.id, NetworkPolicy::full()).await.unwrap();
+            assert_eq!(full.policy, NetworkPolicy::full());
+            assert_eq!(client.get_session(&session.id).await.unwrap().network, Some(NetworkPolicy::full()));
+            let refused = client.set_network(&session.id, NetworkPolicy::none()).await.unwrap_err();
+            assert_eq!((refused.code(), refused.field()), (ErrorCode::InvalidArgument, Some("network")));
+            assert_eq!(client.get_network(&session.id).await.unwrap().policy, NetworkPolicy::full());
+            client.destroy_session(&session.id).await.unwrap();
+            let gone = client.get_network(&session.id).await.unwrap_err();
+            assert_eq!(gone.code(), ErrorCode::SessionNotFound);
+        }
+    });
+}
+
+#[test]
+fn a_policy_in_json_may_say_only_what_matters() {
+    World::run(async |world| {
+        let network = json!({"allow_list": ["api.example"], "required": false});
+        let body = json!({"baseSnapshot": "small", "sessionId": "box", "network": network});
+        let made = world.call("CreateSession", &body).await;
+        assert_eq!(made.status, StatusCode::OK, "{:?}", made.body);
+        assert_eq!(made.json()["session"]["network"]["allowList"], json!(["api.example"]));
+        let answer = world.call("GetNetwork", &json!({"sessionId": "box"})).await.json();
+        assert_eq!(answer["status"]["network"]["required"], false);
+        assert!(answer["status"].get("enforced").is_none(), "{answer}");
+        assert!(answer["status"]["reason"].is_string(), "{answer}");
+        // The required policy this runtime cannot keep is the default.
+        let strict = world.call("SetNetwork", &json!({"sessionId": "box", "network": {}})).await;
+        assert_eq!((strict.status, &strict.detail()["field"]), (StatusCode::BAD_REQUEST, &json!("network")));
+    });
+}
+
+#[test]
+fn secrets_are_kept_listed_by_name_and_told_to_nobody() {
+    World::run(async |world| {
+        for protocol in PROTOCOLS {
+            let client = world.client(protocol).await;
+            let name = SecretName::new("key").unwrap();
+            let first = client.put_secret(&name, &SecretValue::new("hunter-one").unwrap()).await.unwrap();
+            let again = client.put_secret(&name, &SecretValue::new("hunter-two").unwrap()).await.unwrap();
+            assert!(again.changed >= first.changed);
+            assert_eq!(client.list_secrets().await.unwrap(), [again]);
+            let listed = world.call("ListSecrets", &json!({})).await;
+            assert!(!String::from_utf8_lossy(&listed.body).contains("hunter"), "{:?}", listed.body);
+            client.delete_secret(&name).await.unwrap();
+            let gone = client.delete_secret(&name).await.unwrap_err();
+            assert_eq!((gone.code(), gone.field()), (ErrorCode::SecretNotFound, Some("name")));
+            assert!(gone.hint().is_some());
+            assert_eq!(client.list_secrets().await.unwrap(), []);
+        }
+    });
+}
+
+#[test]
+fn a_refused_secret_is_not_repeated_in_the_answer() {
+    World::run(async |world| {
+        let answer = world.call("PutSecret", &json!({"name": "key", "value": "hunter\n2"})).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        assert!(!String::from_utf8_lossy(&answer.body).contains("hunter"), "{:?}", answer.body);
+    });
+}
