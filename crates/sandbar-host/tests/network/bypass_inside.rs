@@ -96,7 +96,7 @@ pub(crate) async fn a_sibling_cannot_be_reached(world: &mut World<'_>) {
     let spec = ProcessSpec { ready, ..ProcessSpec::new(["/usr/bin/python3", "-c", SERVER]) };
     let info = world.fixture.host.launch_process(&sibling, spec).await.unwrap();
     let running = async || {
-        let process = world.fixture.host.get_process(&sibling, &info.id).await.unwrap();
+        let process = world.fixture.host.get_process_status(&sibling, &info.id).await.unwrap();
         (process.status == sandbar_core::ProcessStatus::Running).then_some(())
     };
     world.fixture.eventually("the sibling listens", running).await;

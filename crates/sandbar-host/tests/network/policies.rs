@@ -31,7 +31,7 @@ pub(crate) async fn full_opens_what_is_public(world: &mut World<'_>) {
     world.reaches(&id, &["echo", "echo.example", "9000", "hello"], "hello").await;
     world.reaches(&id, &["lookup", "attacker.example"], WEB).await;
     world.is_refused(&id, &["echo", INTRANET, "9000", "hello"]).await;
-    assert!(world.fixture.host.get_network(&id).await.unwrap().enforced.is_available());
+    assert!(world.fixture.host.get_network(&id).await.unwrap().enforced.is_yes());
 }
 
 pub(crate) async fn what_is_denied_is_denied_whatever_is_open(world: &mut World<'_>) {
@@ -217,7 +217,7 @@ pub(crate) async fn every_decision_is_written_down_and_counted(world: &mut World
             };
             let entry = world.fixture.eventually(&format!("{verdict} by {protocol} is written down"), written).await;
             assert!(entry.detail["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{entry:?}");
-            assert_eq!(entry.who, "host");
+            assert_eq!(entry.who.as_str(), "host");
             let sample = format!("sandbar_network_decisions_total{{verdict=\"{verdict}\",protocol=\"{protocol}\"}}");
             assert!(world.metric(&sample).await >= 1.0, "{sample}");
         }

@@ -98,7 +98,7 @@ pub(crate) async fn a_secret_is_nowhere_in_the_session(world: &mut World<'_>) {
     world.fixture.eventually("it has asked", asked).await;
     assert_eq!(last_authorization(world, "api.example"), Some(format!("Bearer {secret}")));
     let running = async || {
-        let info = world.fixture.host.get_process(&id, &process).await.unwrap();
+        let info = world.fixture.host.get_process_status(&id, &process).await.unwrap();
         (info.status == sandbar_core::ProcessStatus::Running).then_some(())
     };
     world.fixture.eventually("it has its answer", running).await;
@@ -123,7 +123,7 @@ pub(crate) async fn a_secret_is_nowhere_in_the_session(world: &mut World<'_>) {
 
     let mut logs = world.fixture.host.process_logs(&id, &process, LogQuery::default()).await.unwrap();
     while let Some(chunk) = logs.next().await {
-        assert!(!String::from_utf8_lossy(&chunk.data).contains(&secret));
+        assert!(!String::from_utf8_lossy(&chunk.bytes).contains(&secret));
     }
     assert!(!format!("{:?}", world.decisions(&id).await).contains(&secret));
     assert!(!world.fixture.host.metrics_text().await.contains(&secret));

@@ -26,7 +26,7 @@ pub(crate) struct Said {
 }
 
 /// Runs a case on a fresh host.
-pub(crate) fn run(runtime: RuntimeKind, case: impl AsyncFnOnce(&mut World<'_>)) {
+pub(crate) fn run(runtime: RuntimeKind, case: impl AsyncFnOnce(&mut World<'_>) + 'static) {
     // Before everything else: it moves this thread, and with it all that come.
     let internet = Internet::start();
     let (resolver, authority) = (internet.dns_server(), internet.authority().to_owned());
