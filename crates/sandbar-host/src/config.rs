@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use sandbar_core::{ByteCount, Error, Resources, Result, RuntimeKind, SnapshotName, StorageKind, duration_text};
+use sandbar_core::{
+    ByteCount, DomainName, Error, Resources, Result, RuntimeKind, SnapshotName, StorageKind, duration_text,
+};
 use sandbar_storage::{StorageConfig, ZfsConfig, pack::Target};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +23,8 @@ use crate::object_store;
 pub struct HostConfig {
     /// Host part of the addresses exposed ports are given out with.
     pub advertise_addr: String,
+    /// Ports of sessions are reached by the name `<port>-<session>.<ingress_domain>` on the API's own port.
+    pub ingress_domain: DomainName,
     /// Where the state database lies, and the storage unless `sessions_root_dir` says otherwise.
     pub data_dir: PathBuf,
     pub storage_backend: StorageChoice,
@@ -86,6 +90,7 @@ impl Default for HostConfig {
     fn default() -> Self {
         Self {
             advertise_addr: "127.0.0.1".into(),
+            ingress_domain: DomainName::localhost(),
             data_dir: PathBuf::from("/var/lib/sandbar"),
             storage_backend: StorageChoice::Auto,
             container_runtime: RuntimeChoice::Auto,
@@ -331,6 +336,7 @@ mod tests {
         }
         assert!(serde_json::from_str::<HostConfig>(r#"{"storage_backend": "floppy"}"#).is_err());
         assert!(serde_json::from_str::<HostConfig>(r#"{"no_such_key": 1}"#).is_err());
+        assert!(serde_json::from_str::<HostConfig>(r#"{"ingress_domain": "127.0.0.1"}"#).is_err());
     }
 
     #[test]

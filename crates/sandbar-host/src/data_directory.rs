@@ -60,4 +60,8 @@ impl DataDirectory {
     pub(crate) fn state_database(&self) -> PathBuf {
         self.path.join("state.db")
     }
+
+    pub(crate) fn traffic_key(&self) -> PathBuf {
+        self.path.join("traffic.key")
+    }
 }

@@ -29,6 +29,7 @@ use crate::{
     secrets::SecretVault,
     session::Session,
     state::StateStore,
+    traffic_token::TrafficKey,
     verb::{Call, Verb},
 };
 
@@ -77,6 +78,7 @@ pub(crate) struct Inner {
     pub(crate) secrets: Arc<SecretVault>,
     /// What was decided about connections, on its way into the audit log.
     pub(crate) decisions: Arc<DecisionLog>,
+    pub(crate) traffic_key: TrafficKey,
     /// Told when a session was made that may be due before the janitor looks again.
     pub(crate) something_due: Notify,
     pub(crate) started: Instant,
@@ -205,6 +207,7 @@ impl Inner {
             secrets: SecretVault::open(&state)?,
             decisions: Arc::default(),
             state,
+            traffic_key: TrafficKey::open(&directory.traffic_key())?,
             something_due: Notify::new(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),

@@ -28,6 +28,7 @@ mod runtime_choice;
 mod secrets;
 mod session;
 mod state;
+mod traffic_token;
 mod verb;
 
 pub use actor::acting_as;
@@ -37,4 +38,5 @@ pub use process::ProcessLogs;
 pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
 pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};
-pub use session::{FileWriter, ToolExecution, TreeReader, TreeWriter};
+pub use session::{FileWriter, PortAccess, PortConnection, ToolExecution, TreeReader, TreeWriter};
+pub use traffic_token::TrafficToken;

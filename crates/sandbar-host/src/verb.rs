@@ -62,6 +62,8 @@ verbs! {
     WriteProcessStdin "write_process_stdin" audited,
     CloseProcessStdin "close_process_stdin" audited,
     ResizeProcess "resize_process" silent,
+    DialPort "dial_port" silent,
+    PortAccess "port_access" silent,
     ReadFile "read_file" silent,
     BeginWriteFile "begin_write_file" silent,
     WriteFile "write_file" audited,

@@ -62,6 +62,22 @@ impl Gatekeeper {
         Self { expected: token.map(|token| Arc::new(blake3::hash(token.0.as_bytes()))) }
     }
 
+    /// Whether everybody may do everything.
+    pub(crate) fn is_open(&self) -> bool {
+        self.expected.is_none()
+    }
+
+    /// Whether this is the token of this host.
+    pub(crate) fn accepts(&self, token: &[u8]) -> bool {
+        self.expected.as_ref().is_some_and(|expected| blake3::hash(token) == **expected)
+    }
+
+    /// Whether this is what callers of the API send as `authorization`.
+    pub(crate) fn accepts_authorization(&self, value: &[u8]) -> bool {
+        let presented = value.split_first_chunk::<7>();
+        presented.is_some_and(|(scheme, token)| scheme.eq_ignore_ascii_case(b"Bearer ") && self.accepts(token))
+    }
+
     /// Who calls, when they may: a name that tells tokens apart and reveals nothing of them.
     fn check(&self, headers: &HeaderMap) -> Result<String> {
         if let Some(version) = headers.get(API_VERSION_HEADER) {
@@ -76,13 +92,10 @@ impl Gatekeeper {
         let Some(header) = headers.get(header::AUTHORIZATION) else {
             return refuse("the call carries no access token");
         };
-        let presented = header.as_bytes().split_first_chunk::<7>();
-        match presented {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"Bearer ") && blake3::hash(token) == **expected => {
-                Ok(format!("token:{}", &expected.to_hex()[..8]))
-            }
-            _ => refuse("the access token is not the one of this host"),
+        if !self.accepts_authorization(header.as_bytes()) {
+            return refuse("the access token is not the one of this host");
         }
+        Ok(format!("token:{}", &expected.to_hex()[..8]))
     }
 }
 

@@ -2,19 +2,22 @@
 //!
 //! [`serve`] puts a [`Host`](sandbar_host::Host) behind `sandbar.v1.SandboxService` as Connect (JSON and binary), gRPC
 //! and gRPC-Web over HTTP/1.1 and HTTP/2, with reflection, `/healthz` and `/readyz`. One file a group of calls; what a
-//! message means is decided in `sandbar-proto`, what is done about it in `sandbar-host`.
+//! message means is decided in `sandbar-proto`, what is done about it in `sandbar-host`. Requests for the host names of
+//! sessions are passed on to the ports of those (`ingress`).
 //!
-//! Invariant: nothing but the two health paths is answered without the token, a bad request is answered and never
-//! panics, and a caller that goes away takes the command it started with it.
+//! Invariant: nothing of the API but the two health paths is answered without the token, a bad request is answered and
+//! never panics, and a caller that goes away takes the command it started with it.
 
 mod access;
 mod audit;
 mod bases;
 mod batches;
+mod entrance;
 mod exec;
 mod failure;
 mod files;
 mod host_state;
+mod ingress;
 mod listener;
 mod network;
 mod oversize;

@@ -2,11 +2,10 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Extension, Router};
+use axum::Router;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto::Builder, graceful::GracefulShutdown},
-    service::TowerToHyperService,
 };
 use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_host::Host;
@@ -19,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::{AccessToken, Gatekeeper, Peer},
+    entrance::Entrance,
+    ingress::Ingress,
     router::router,
 };
 
@@ -81,10 +82,12 @@ pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: Cancellation
         return Err(Error::invalid("listen", format!("serving {listen} without a token would open it to everybody"))
             .with_hint("give it a token, or listen on 127.0.0.1"));
     }
-    let router = router(host, Gatekeeper::new(token.as_ref()), shutdown.clone())?;
+    let gatekeeper = Gatekeeper::new(token.as_ref());
+    let router = router(host.clone(), gatekeeper.clone(), shutdown.clone())?;
+    let ingress = Arc::new(Ingress { host, gatekeeper, shutdown: shutdown.clone() });
     let listener = TcpListener::bind(listen).await.map_err(|source| cannot_listen(listen, source))?;
     let address = listener.local_addr().map_err(|source| cannot_listen(listen, source))?;
-    let task = tokio::spawn(accept(listener, router, shutdown, drain_timeout));
+    let task = tokio::spawn(accept(listener, (router, ingress), shutdown, drain_timeout));
     Ok(RunningServer { address, task })
 }
 
@@ -101,7 +104,12 @@ fn cannot_listen(listen: SocketAddr, source: std::io::Error) -> Error {
     Error::new(code, format!("cannot listen on {listen}")).with_field("listen").with_hint(hint).with_source(source)
 }
 
-async fn accept(listener: TcpListener, router: Router, shutdown: CancellationToken, drain_timeout: Duration) {
+async fn accept(
+    listener: TcpListener,
+    (router, ingress): (Router, Arc<Ingress>),
+    shutdown: CancellationToken,
+    drain_timeout: Duration,
+) {
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     loop {
@@ -110,8 +118,8 @@ async fn accept(listener: TcpListener, router: Router, shutdown: CancellationTok
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    let router = router.clone().layer(Extension(Peer(peer.ip())));
-                    connections.spawn(converse(stream, router, graceful.watcher()));
+                    let entrance = Entrance::new(&router, &ingress, Peer(peer.ip()));
+                    connections.spawn(converse(stream, entrance, graceful.watcher()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection");
@@ -130,7 +138,7 @@ async fn accept(listener: TcpListener, router: Router, shutdown: CancellationTok
     connections.shutdown().await;
 }
 
-async fn converse(stream: TcpStream, router: Router, watcher: hyper_util::server::graceful::Watcher) {
+async fn converse(stream: TcpStream, entrance: Entrance, watcher: hyper_util::server::graceful::Watcher) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "could not switch off Nagle's algorithm");
     }
@@ -143,7 +151,7 @@ async fn converse(stream: TcpStream, router: Router, watcher: hyper_util::server
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(router));
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), entrance);
     // Whatever went wrong on one connection is its caller's to see.
     if let Err(error) = watcher.watch(connection.into_owned()).await {
         tracing::debug!(error, "a connection ended early");

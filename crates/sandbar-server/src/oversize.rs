@@ -29,11 +29,16 @@ pub(crate) async fn refuse_oversized(request: Request, next: Next) -> Response {
         format!("the request is {} bytes long, at most {MAX_MESSAGE_BYTES} are allowed", length(headers)),
     );
     let response = error.into_http_response(headers).map(Body::new).into_response();
+    hear_out(request).await;
+    response
+}
+
+/// Reads what is left of a request that is refused.
+pub(crate) async fn hear_out(request: Request) {
     // One who asked before sending has sent nothing yet.
-    if !headers.contains_key(header::EXPECT) {
+    if !request.headers().contains_key(header::EXPECT) {
         let _ = timeout(DRAIN_TIME, drain(request.into_body())).await;
     }
-    response
 }
 
 fn length(headers: &HeaderMap) -> usize {

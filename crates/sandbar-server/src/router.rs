@@ -18,7 +18,7 @@ use crate::{
     service::Service,
 };
 
-/// Everything on the port. Only the two health paths are open to callers without the token.
+/// Everything that is the API's. Only the two health paths are open to callers without the token.
 pub(crate) fn router(host: Arc<Host>, gatekeeper: Gatekeeper, shutdown: CancellationToken) -> Result<Router> {
     let reflector = Reflector::from_descriptor_set_bytes(FILE_DESCRIPTOR_SET)
         .map_err(|source| Error::internal("the compiled API description is broken").with_source(source))?;

@@ -13,6 +13,11 @@ use crate::{Error, Result};
 pub struct DomainName(String);
 
 impl DomainName {
+    /// The name every machine has for itself.
+    pub fn localhost() -> Self {
+        Self("localhost".to_owned())
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -3,7 +3,6 @@
 
 mod decisions;
 mod environment;
-mod gateway_stub;
 mod outlet;
 mod trust;
 
@@ -13,13 +12,11 @@ use std::{
 };
 
 use sandbar_core::Result;
-use sandbar_net::GatewaySettings;
+use sandbar_net::{Gateway, GatewaySettings};
 
-use self::gateway_stub::Gateway;
 pub(crate) use self::{
     decisions::DecisionLog,
     environment::variables,
-    gateway_stub::TrafficCounters,
     outlet::{NetworkPlan, Outlet, Site},
 };
 use crate::HostConfig;

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use sandbar_core::{NetworkPolicy, Result, SessionId};
+use sandbar_net::{Authority, Gate, SessionHooks, TrafficCounters};
 use sandbar_netns::GateSockets;
 use sandbar_runtime::{BoxNetwork, Sandbox, Trust};
 use sandbar_storage::SessionTree;
 
-use super::{
-    gateway_stub::{Authority, Gate, SessionHooks, TrafficCounters},
-    trust::trust,
-};
+use super::trust::trust;
 use crate::host::Inner;
 
 /// What a box is to be made with of a network.

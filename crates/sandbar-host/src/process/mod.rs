@@ -14,6 +14,7 @@ mod supervisor;
 mod table;
 
 pub(crate) use clock::Clock;
+pub(crate) use connection::Dialer;
 pub use logs::ProcessLogs;
 pub(crate) use proxy::ExposedPort;
 pub(crate) use stop_reason::{Manner, StopReason};

@@ -14,17 +14,11 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Clock, connection::connect};
+use super::{Clock, connection::Dialer};
 use crate::session::Activity;
 
 /// Connections of one process at a time. More wait to be accepted.
 const MOST_CONNECTIONS: usize = 512;
-
-/// Connections of one process that are being made at a time. Each takes a thread until its box answers.
-const MOST_DIALS: usize = 8;
-
-/// How long a box may take to accept a connection.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The wait after a connection could not be accepted, as when descriptors have run out.
 const BREATH: Duration = Duration::from_millis(100);
@@ -130,7 +124,7 @@ impl Acceptor {
     }
 
     async fn accept(self) {
-        let (connections, dials) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), Arc::new(Semaphore::new(MOST_DIALS)));
+        let (connections, dialer) = (Arc::new(Semaphore::new(MOST_CONNECTIONS)), Arc::new(Dialer::default()));
         loop {
             let Ok(place) = Arc::clone(&connections).acquire_owned().await else { return };
             let client = match self.listener.accept().await {
@@ -144,7 +138,7 @@ impl Acceptor {
             // Dropping the client closes the connection: nobody in there would answer.
             let Some(sandbox) = self.target.borrow().clone().filter(|_| !self.clock.is_paused()) else { continue };
             let (closed, in_use) = (self.closed.clone(), self.activity.hold());
-            let relayed = relay(client, sandbox, self.inside, Arc::clone(&dials));
+            let relayed = relay(client, sandbox, self.inside, Arc::clone(&dialer));
             self.tasks.spawn(async move {
                 let _until_done = (place, in_use);
                 tokio::select! {
@@ -157,12 +151,8 @@ impl Acceptor {
 }
 
 /// Moves bytes both ways until both sides have said all they have to say, or one is gone.
-async fn relay(mut client: TcpStream, sandbox: Arc<dyn Sandbox>, port: u16, dials: Arc<Semaphore>) {
-    let server = {
-        let Ok(_turn) = dials.acquire().await else { return };
-        connect(sandbox, port, PATIENCE).await
-    };
-    match server {
+async fn relay(mut client: TcpStream, sandbox: Arc<dyn Sandbox>, port: u16, dialer: Arc<Dialer>) {
+    match dialer.dial(sandbox, port).await {
         Ok(mut server) => {
             let _ = client.set_nodelay(true);
             // However it breaks, both connections are closed.

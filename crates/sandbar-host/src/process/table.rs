@@ -65,6 +65,11 @@ impl Processes {
         self.lock().iter().find(|process| process.id == *id).cloned()
     }
 
+    /// Whether a process that has not exited exposes this port.
+    pub(crate) fn expose(&self, port: u16) -> bool {
+        self.lock().iter().any(|process| !process.has_exited() && process.info().port == Some(port))
+    }
+
     /// Forgets processes that have exited, and the logs of the oldest of the others.
     pub(crate) fn forget(&self, ids: &[ProcessId]) {
         let mut known = self.lock();

@@ -12,6 +12,7 @@ mod hibernate;
 mod list;
 mod network;
 mod pause;
+mod ports;
 mod processes;
 mod rollback;
 mod root;
@@ -22,6 +23,7 @@ mod trees;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sandbar_core::{Error, ErrorCode, OwnerMap, Resources, Result, SessionId, SessionState};
+use sandbar_net::TrafficCounters;
 use sandbar_runtime::{Sandbox, SandboxSpec};
 use sandbar_storage::{Draft, SessionTree};
 use tokio_util::sync::CancellationToken;
@@ -29,6 +31,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use activity::Activity;
 pub use files::FileWriter;
 use files::SharedDraft;
+use ports::Ports;
+pub use ports::{PortAccess, PortConnection};
 use root::Root;
 use tools::ToolCalls;
 pub use tools::ToolExecution;
@@ -37,7 +41,7 @@ pub use trees::{TreeReader, TreeWriter};
 use crate::{
     gate::{Gate, not_found},
     host::Inner,
-    network::{NetworkPlan, Outlet, Site, TrafficCounters},
+    network::{NetworkPlan, Outlet, Site},
     process::{Manner, Processes, StopReason},
     state::SessionRecord,
 };
@@ -62,6 +66,7 @@ pub(crate) struct Session {
     pub(crate) processes: Processes,
     /// What went through its network.
     pub(crate) traffic: Arc<TrafficCounters>,
+    ports: Ports,
 }
 
 /// What exists only while the host runs.
@@ -98,6 +103,7 @@ impl Session {
             streams: CancellationToken::new(),
             processes: Processes::default(),
             traffic: Arc::default(),
+            ports: Ports::default(),
         })
     }
 

@@ -117,7 +117,9 @@ on_every_host! {
         a_host_says_what_became_of_processes_when_it_was_away;
     process_ports:
         a_process_is_running_only_when_its_probe_passes,
-        an_exposed_port_lives_as_long_as_its_process;
+        an_exposed_port_lives_as_long_as_its_process,
+        a_port_is_dialed_while_its_session_is_active,
+        a_traffic_token_is_of_one_session_and_outlives_the_host;
     recovery:
         a_restarted_host_knows_its_sessions,
         what_was_half_made_is_undone_at_start,
@@ -157,4 +159,6 @@ on_every_host!(@host once, LocalDiskExt4, Native, processes:
     a_process_comes_back_in_a_new_box_when_its_box_has_died,
     a_process_keeps_no_session_awake_and_is_in_no_fork,
     the_oldest_processes_are_forgotten_in_the_end;
+    process_ports:
+    a_connection_to_a_port_keeps_its_session_awake;
 );

@@ -2,13 +2,17 @@
 
 use std::{net::SocketAddr, pin::Pin};
 
-use sandbar_core::{ProcessId, ProcessSpec, ProcessStatus, Readiness, RestartPolicy, SessionId};
+use sandbar_core::{
+    ErrorCode, NetworkPolicy, ProcessId, ProcessSpec, ProcessStatus, Readiness, RestartPolicy, RuntimeKind, SessionId,
+    SessionState,
+};
+use sandbar_host::RuntimeChoice;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
-use crate::fixture::HostFixture;
+use crate::fixture::{HostFixture, spec};
 
 type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
@@ -50,6 +54,12 @@ impl HostFixture {
         let address = info.address.unwrap().parse().unwrap();
         self.ready(id, &info.id).await;
         (info.id, address)
+    }
+
+    /// Launches one that says what it hears.
+    async fn echo(&self, id: &SessionId, port: u16) -> ProcessId {
+        let ready = Readiness::Tcp { port: None };
+        self.serve(id, ProcessSpec { expose_port: Some(port), ready, ..perl(ECHO, port, "echo") }).await.0
     }
 }
 
@@ -155,5 +165,84 @@ pub(crate) fn two_sessions_listen_on_one_port_and_are_reached_apart(fixture: &mu
         fixture.host.destroy_session(&"one".parse().unwrap()).await.unwrap();
         assert!(TcpStream::connect(addresses[0]).await.is_err());
         assert_eq!(say(addresses[1], "still").await, "two heard still");
+    })
+}
+
+pub(crate) fn a_port_is_dialed_while_its_session_is_active(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let host = &fixture.host;
+        let id = fixture.machine("s").await;
+        let port = free_port();
+        let code = async || host.dial_port(&id, port).await.unwrap_err().code();
+        // A runtime without a network of its own lets nobody in where no process is to be reached.
+        let nobody = match fixture.config.container_runtime {
+            RuntimeChoice::Named(RuntimeKind::None) => ErrorCode::PermissionDenied,
+            _ => ErrorCode::Unavailable,
+        };
+        assert_eq!(code().await, nobody);
+        let process = fixture.echo(&id, port).await;
+        let mut open = host.dial_port(&id, port).await.unwrap();
+        open.write_all(b"hello").await.unwrap();
+        open.shutdown().await.unwrap();
+        let mut heard = String::new();
+        open.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(heard, "echo heard hello");
+
+        host.pause_session(&id).await.unwrap();
+        assert_eq!(code().await, ErrorCode::SessionPaused);
+        host.resume_session(&id).await.unwrap();
+        let mut open = host.dial_port(&id, port).await.unwrap();
+        open.write_all(b"half").await.unwrap();
+        host.kill_process(&id, &process, 9).await.unwrap();
+        assert!(!matches!(open.read(&mut [0]).await, Ok(1)));
+        fixture.exited(&id, &process).await;
+        assert_eq!(code().await, nobody);
+        host.destroy_session(&id).await.unwrap();
+        assert_eq!(code().await, ErrorCode::SessionNotFound);
+    })
+}
+
+pub(crate) fn a_connection_to_a_port_keeps_its_session_awake(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let make = async |name: &str| {
+            let mut idle = spec(name);
+            idle.base = "host".parse().unwrap();
+            idle.idle_timeout = Some(std::time::Duration::from_secs(2));
+            fixture.make(idle).await.id
+        };
+        let used = make("used").await;
+        let port = free_port();
+        fixture.echo(&used, port).await;
+        let open = fixture.host.dial_port(&used, port).await.unwrap();
+        // One that nobody used since is paused before.
+        let unused = make("unused").await;
+        let state = async |id: &SessionId| fixture.host.get_session(id).await.unwrap().state;
+        let is_paused = async |id: &SessionId| (state(id).await == SessionState::Paused).then_some(());
+        fixture.eventually("it is paused", async || is_paused(&unused).await).await;
+        assert_eq!(state(&used).await, SessionState::Active);
+        drop(open);
+        fixture.eventually("it is paused", async || is_paused(&used).await).await;
+    })
+}
+
+pub(crate) fn a_traffic_token_is_of_one_session_and_outlives_the_host(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let policy = NetworkPolicy { allow_public_ingress: true, required: false, ..NetworkPolicy::none() };
+        let open = sandbar_core::SessionSpec { network: Some(policy), ..spec("open") };
+        let (closed, open) = (fixture.session("closed").await, fixture.make(open).await.id);
+        let access = async |fixture: &HostFixture, id: &SessionId| fixture.host.port_access(id).await.unwrap();
+        let (of_closed, of_open) = (access(fixture, &closed).await, access(fixture, &open).await);
+        assert!(!of_closed.public && of_open.public);
+        let (token, other) = (of_closed.token.reveal(), of_open.token.reveal());
+        assert!(of_closed.token.is(token.as_bytes()) && !of_closed.token.is(other.as_bytes()));
+        assert!(!format!("{of_closed:?}").contains(token));
+
+        fixture.restart().await;
+        assert_eq!(access(fixture, &closed).await.token.reveal(), token);
+        fixture.host.destroy_session(&closed).await.unwrap();
+        assert_eq!(fixture.host.port_access(&closed).await.unwrap_err().code(), ErrorCode::SessionNotFound);
+        // Whoever was given the token of the old one does not reach its successor.
+        fixture.session("closed").await;
+        assert!(!access(fixture, &closed).await.token.is(token.as_bytes()));
     })
 }

@@ -18,6 +18,6 @@ mod upstream;
 #[cfg(test)]
 mod test_server;
 
-pub(crate) use answer::{Answer, answer};
+pub(crate) use answer::answer;
 pub(crate) use known_names::KnownNames;
 pub(crate) use resolver::{LookupError, Resolver};

@@ -221,14 +221,5 @@ impl fmt::Debug for Inner {
     }
 }
 
-impl fmt::Display for LookupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotFound => f.write_str("the name has no address"),
-            Self::Failed(why) => write!(f, "the name could not be looked up: {why}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -22,7 +22,7 @@ use super::{
 const PATIENCE: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 2;
 /// Questions at once, so that sessions cannot use up the host's descriptors.
-const MOST_AT_ONCE: usize = 256;
+const MOST_AT_ONCE: usize = 1024;
 const MOST_DATAGRAM: usize = 4096;
 
 /// The servers the gateway asks.
@@ -39,7 +39,9 @@ impl Upstream {
 
     /// Asks one server after the other until one knows, be it that there is no such name. The error says why none did.
     pub(super) async fn ask(&self, question: &Question) -> Result<Message, String> {
-        let Ok(_place) = self.places.acquire().await else { return Err("no server was asked".to_owned()) };
+        let Ok(Ok(_place)) = timeout(PATIENCE, self.places.acquire()).await else {
+            return Err("too many names are being looked up".to_owned());
+        };
         let mut failure = "there is no server to ask".to_owned();
         for _ in 0..ROUNDS {
             for server in self.servers.current().iter() {

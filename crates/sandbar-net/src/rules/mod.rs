@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use sandbar_core::{AddressRange, Destination, DomainName, NetworkPolicy, Target, Transport};
 
-use special_ranges::{Special, special};
+use special_ranges::{Special, carried, special};
 pub(crate) use verdict::Verdict;
 
 /// A policy, ready to be asked.
@@ -32,12 +32,13 @@ impl Rules {
 
     /// About a host somebody named: by DNS, SNI, `Host` or `CONNECT`. Where it leads is another question.
     pub(crate) fn name(&self, transport: Transport, name: &DomainName, port: u16) -> Verdict {
-        self.named(|entry| entry.matches_name(transport, name, port), transport == Transport::Tcp)
+        let denied = self.denial(transport, |entry, transport| entry.matches_name(transport, name, port));
+        denied.unwrap_or_else(|| self.permission(transport, |entry| entry.matches_name(transport, name, port)))
     }
 
     /// Whether the deny list names this host, so that an open address does not help it.
     pub(crate) fn denies_name(&self, name: &DomainName, port: u16) -> bool {
-        self.policy.deny_list.iter().any(|entry| entry.matches_name(Transport::Tcp, name, port))
+        self.denial(Transport::Tcp, |entry, transport| entry.matches_name(transport, name, port)).is_some()
     }
 
     /// About a host somebody asks the address of: whether it may be reached at any port at all.
@@ -60,7 +61,8 @@ impl Rules {
     /// About an address nobody has a name for. `own` are the host's addresses.
     pub(crate) fn address(&self, transport: Transport, address: IpAddr, port: u16, own: &[IpAddr]) -> Verdict {
         let matches = |entry: &Destination| entry.matches_address(transport, address, port);
-        let verdict = self.named(matches, transport == Transport::Tcp);
+        let verdict =
+            self.denied_address(transport, address, port).unwrap_or_else(|| self.permission(transport, matches));
         match guarded(address, own) {
             Some(Guard { what, is_nobodys: true }) => Verdict::denied(format!("{what} cannot be reached")),
             Some(Guard { what, .. }) if verdict.is_allowed() && !self.names(matches, address) => {
@@ -72,10 +74,10 @@ impl Rules {
 
     /// About an address a name led to, which itself was allowed.
     pub(crate) fn resolved(&self, transport: Transport, address: IpAddr, port: u16, own: &[IpAddr]) -> Verdict {
-        let matches = |entry: &Destination| entry.matches_address(transport, address, port);
-        if let Some(entry) = self.policy.deny_list.iter().find(|entry| matches(entry)) {
-            return Verdict::denied(format!("denied by `{entry}`"));
+        if let Some(denied) = self.denied_address(transport, address, port) {
+            return denied;
         }
+        let matches = |entry: &Destination| entry.matches_address(transport, address, port);
         let led = |range: &AddressRange| range.contains(address) && is_meant(range, address);
         match guarded(address, own) {
             Some(Guard { what, is_nobodys: true }) => Verdict::denied(format!("the name leads to {what}")),
@@ -133,15 +135,25 @@ impl Rules {
         self.policy.inspect_tls || self.policy.headers_for(name, port).next().is_some()
     }
 
-    /// Deny list, allow list, and the rest of the world; UDP is never open by itself.
-    fn named(&self, matches: impl Fn(&Destination) -> bool, open_by_itself: bool) -> Verdict {
-        if let Some(entry) = self.policy.deny_list.iter().find(|entry| matches(entry)) {
-            return Verdict::denied(format!("denied by `{entry}`"));
-        }
+    /// What the deny list says. An entry that does not say UDP means everything at these ports.
+    fn denial(&self, transport: Transport, matches: impl Fn(&Destination, Transport) -> bool) -> Option<Verdict> {
+        let denies = |entry: &&Destination| matches(entry, transport) || matches(entry, Transport::Tcp);
+        let entry = self.policy.deny_list.iter().find(denies)?;
+        Some(Verdict::denied(format!("denied by `{entry}`")))
+    }
+
+    /// What the deny list says about an address, and about the one it carries.
+    fn denied_address(&self, transport: Transport, address: IpAddr, port: u16) -> Option<Verdict> {
+        let of = |address| self.denial(transport, |entry, transport| entry.matches_address(transport, address, port));
+        of(address).or_else(|| carried(address).and_then(of))
+    }
+
+    /// Allow list, and the rest of the world; UDP is never open by itself.
+    fn permission(&self, transport: Transport, matches: impl Fn(&Destination) -> bool) -> Verdict {
         if let Some(entry) = self.policy.allow_list.iter().find(|entry| matches(entry)) {
             return Verdict::allowed(format!("allowed by `{entry}`"));
         }
-        if self.policy.allow_outbound && open_by_itself {
+        if self.policy.allow_outbound && transport == Transport::Tcp {
             return Verdict::allowed("open".to_owned());
         }
         Verdict::denied("not in the allow list".to_owned())
@@ -165,10 +177,10 @@ fn guarded(address: IpAddr, own: &[IpAddr]) -> Option<Guard> {
     }
 }
 
-/// A range means a guarded address when it begins among guarded ones, or is nothing but that address. `0.0.0.0/0` opens
-/// neither the private networks nor the metadata service.
+/// A range means a guarded address when it begins among others of its kind, or is nothing but that address. `0.0.0.0/0`
+/// opens neither the private networks nor the metadata service.
 fn is_meant(range: &AddressRange, address: IpAddr) -> bool {
-    range.is_single() || (special(address).is_some() && matches!(special(range.first()), Some(Special::Private(_))))
+    range.is_single() || special(address).is_some_and(|kind| special(range.first()) == Some(kind))
 }
 
 #[cfg(test)]
@@ -222,6 +234,19 @@ mod tests {
         assert!(!rules.name(Transport::Tcp, &name("secret.example.com"), 443).is_allowed());
         assert!(!rules.resolved(Transport::Tcp, "203.0.113.7".parse().unwrap(), 443, &[]).is_allowed());
         assert!(rules.looks_at_names());
+        let both = rules_of(&["udp://192.0.2.0/24:53", "udp://a.example:53"], &["192.0.2.7", "a.example"]);
+        assert!(!both.address(Transport::Udp, "192.0.2.7".parse().unwrap(), 53, &[]).is_allowed());
+        assert!(both.address(Transport::Udp, "192.0.2.8".parse().unwrap(), 53, &[]).is_allowed());
+        assert!(!both.name(Transport::Udp, &name("a.example"), 53).is_allowed());
+        let carried = Rules::new("deny=203.0.113.0/24".parse().unwrap());
+        assert!(
+            !address(&carried, "64:ff9b::cb00:7107").is_allowed() && address(&carried, "64:ff9b::808:808").is_allowed()
+        );
+    }
+
+    fn rules_of(allow: &[&str], deny: &[&str]) -> Rules {
+        let list = |entries: &[&str]| entries.iter().map(|entry| entry.parse().unwrap()).collect();
+        Rules::new(NetworkPolicy { allow_list: list(allow), deny_list: list(deny), ..NetworkPolicy::default() })
     }
 
     #[test]
@@ -250,6 +275,11 @@ mod tests {
         }
         let own: [IpAddr; 1] = ["203.0.113.7".parse().unwrap()];
         assert!(!wide.address(Transport::Tcp, own[0], 443, &own).is_allowed());
+        let neighbours = rules("allow=192.0.0.0/8,169.254.0.0/16");
+        assert!(
+            !address(&neighbours, "192.168.1.1").is_allowed() && !address(&neighbours, "169.254.169.254").is_allowed()
+        );
+        assert!(address(&neighbours, "169.254.1.1").is_allowed());
         let named = rules("allow=203.0.113.7,127.0.0.1:443,169.254.169.254");
         assert!(named.address(Transport::Tcp, own[0], 443, &own).is_allowed());
         assert!(address(&named, "127.0.0.1").is_allowed() && address(&named, "169.254.169.254").is_allowed());

@@ -51,27 +51,23 @@ pub(super) fn special(address: IpAddr) -> Option<Special> {
     if let Some((_, what)) = table.iter().find(|(range, _)| range.contains(address)) {
         return Some(*what);
     }
-    match address {
-        IpAddr::V4(_) => None,
-        IpAddr::V6(address) => embedded(address).and_then(|inner| special(IpAddr::V4(inner))),
-    }
+    carried(address).and_then(special)
 }
 
 /// The IPv4 address a translator or a tunnel would send this to.
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let parts = address.segments();
-    let of = |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
-    match parts {
-        // NAT64, and IPv4-compatible and -translated addresses.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0 | 0xffff, 0, high, low] => of(high, low),
-        // NAT64 of a local network; where the address lies in it depends on that network, and the last place is usual.
-        [0x64, 0xff9b, 1, _, _, _, high, low] => of(high, low),
+pub(super) fn carried(address: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(address) = address else { return None };
+    let (high, low) = match address.segments() {
+        // NAT64, also of a local network: where the address lies in that depends on the network, and the last place is
+        // usual. IPv4-compatible and -translated addresses.
+        [0x64, 0xff9b, 0 | 1, _, _, _, high, low] | [0, 0, 0, 0, 0 | 0xffff, 0, high, low] => (high, low),
         // 6to4.
-        [0x2002, high, low, ..] => of(high, low),
+        [0x2002, high, low, ..] => (high, low),
         // Teredo keeps it inverted.
-        [0x2001, 0, _, _, _, _, high, low] => of(!high, !low),
-        _ => None,
-    }
+        [0x2001, 0, _, _, _, _, high, low] => (!high, !low),
+        _ => return None,
+    };
+    Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)).into())
 }
 
 #[cfg(test)]

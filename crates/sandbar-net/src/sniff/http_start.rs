@@ -17,16 +17,12 @@ pub(super) fn read(bytes: &[u8]) -> Opening {
         Some(b' ' | b'\t') if METHODS.iter().any(|method| line[..word].eq_ignore_ascii_case(method.as_bytes())) => {
             Opening::Http
         }
-        Some(b' ' | b'\t') => {
-            // Other protocols have such lines too. No server takes one with a control character in it for a request.
-            let end = line.iter().position(|byte| byte.is_ascii_control() && *byte != b'\t');
-            match end {
-                None => undecided,
-                Some(end) if speaks_of_http(&line[..end]) => Opening::Http,
-                Some(_) => Opening::Other,
-            }
-        }
-        Some(_) => Opening::Other,
+        // Other protocols have such lines too. No server takes one with a control character in it for a request.
+        Some(_) => match line.iter().position(|byte| byte.is_ascii_control() && *byte != b'\t') {
+            None => undecided,
+            Some(end) if speaks_of_http(&line[..end]) => Opening::Http,
+            Some(_) => Opening::Other,
+        },
     }
 }
 

@@ -201,6 +201,8 @@ fn requests_are_http_also_where_they_are_spelled_oddly() {
         "purge / http/1.1\r\n",
         "PROPFIND http://evil.example/ HTTP/1.1\r\n",
         "M0VE! / HTTP/1.1\r\n",
+        "GET/ HTTP/1.1\r\n",
+        "GET(x) / HTTP/1.1\n",
     ] {
         assert_eq!(opening(request.as_bytes()), Opening::Http, "{request:?}");
         let decided = (0..request.len()).find(|cut| opening(&request.as_bytes()[..*cut]) != Opening::Unfinished);

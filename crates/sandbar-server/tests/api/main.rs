@@ -1,4 +1,4 @@
-//! The API over real sockets, with a real host on local-disk storage behind it.
+//! The API over real sockets, with a real host behind it; and the ports of real sessions, by their names.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -6,6 +6,10 @@ mod access;
 mod audit;
 mod exec;
 mod files;
+mod ingress;
+mod ingress_access;
+mod ingress_failures;
+mod ingress_world;
 mod lifecycle;
 mod monitoring;
 mod network;

@@ -13,7 +13,7 @@ use sandbar_client::{Client, RemoteCommand, WireProtocol};
 use sandbar_core::{BaseName, ExecEvent, ExecSpec, ExitStatus, SessionInfo, SessionSpec};
 use sandbar_host::{Host, HostConfig};
 use sandbar_server::{AccessToken, RunningServer, ServerConfig, serve};
-use sandbar_testing::private_mounts;
+use sandbar_testing::{Backend, StorageFixture, private_mounts};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -32,14 +32,34 @@ impl World {
     pub(crate) fn run(test: impl AsyncFnOnce(&World)) {
         private_mounts();
         let directory = Directory::new();
+        Self::run_in(async || World::start(&directory.0).await, test);
+    }
+
+    fn run_in(start: impl AsyncFnOnce() -> (World, RunningServer), test: impl AsyncFnOnce(&World)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
-            let (world, server) = World::start(&directory.0).await;
+            let (world, server) = start().await;
             test(&world).await;
             world.stop.cancel();
             server.finished().await.unwrap();
             world.host.shutdown().await.unwrap();
         });
+    }
+
+    /// As [`run`](Self::run), with sessions that are isolated and stand on this machine's own programs.
+    pub(crate) fn run_isolated(test: impl AsyncFnOnce(&World)) {
+        let storage = StorageFixture::new(Backend::BtrfsImage);
+        // The fixture only lends its place; the host opens it by itself.
+        storage.storage.close().unwrap();
+        let config = HostConfig {
+            data_dir: storage.scratch().join("data"),
+            storage_backend: "btrfs".parse().unwrap(),
+            container_runtime: "native".parse().unwrap(),
+            sessions_root_dir: Some(storage.config.directory.clone()),
+            pool_image_limit: storage.config.pool_image_limit,
+            ..HostConfig::default()
+        };
+        Self::run_in(async || World::serve(Host::start(config).await.unwrap()).await, test);
     }
 
     async fn start(directory: &Path) -> (Self, RunningServer) {
@@ -51,17 +71,20 @@ impl World {
             container_runtime: "none".parse().unwrap(),
             ..HostConfig::default()
         };
-        let host = Host::start(config).await.unwrap();
+        let (world, server) = Self::serve(Host::start(config).await.unwrap()).await;
+        let client = world.client(WireProtocol::Connect).await;
+        let source = source.to_str().unwrap();
+        client.import_base(&BaseName::new("small").unwrap(), source, |_| {}).await.unwrap();
+        (world, server)
+    }
+
+    async fn serve(host: Arc<Host>) -> (Self, RunningServer) {
         let token = AccessToken::random().unwrap();
         let revealed = token.reveal().to_owned();
         let stop = CancellationToken::new();
         let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token));
         let server = serve(host.clone(), config, stop.clone()).await.unwrap();
-        let world = Self { host, address: server.address(), token: revealed, stop };
-        let client = world.client(WireProtocol::Connect).await;
-        let source = source.to_str().unwrap();
-        client.import_base(&BaseName::new("small").unwrap(), source, |_| {}).await.unwrap();
-        (world, server)
+        (Self { host, address: server.address(), token: revealed, stop }, server)
     }
 
     pub(crate) fn url(&self) -> String {

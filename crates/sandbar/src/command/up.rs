@@ -67,6 +67,7 @@ Keys of the configuration file (and SANDBAR_<KEY> variables):
   default_idle_timeout       \"0s\", never; or \"15m\": pause sessions nobody used for so long
   start_boxes_at_once        false: a box starts when something first runs in it
   advertise_addr             \"127.0.0.1\": host part of the addresses of exposed ports
+  ingress_domain             \"localhost\": ports are reached at http://PORT-SESSION.localhost:9100
   object_store               a directory or s3://bucket for hibernated sessions, when not below the data directory
   pressure_snapshots_per_session  10: so many turn and tool snapshots are left when the pool is nearly full
   audit_retention            \"720h\": how long the audit log of a destroyed session is kept";

@@ -62,6 +62,17 @@ async fn an_allowed_name_is_told_and_remembered() {
     assert_eq!(message.answers[0].address(), Some("2001:db8::1".parse().unwrap()));
 }
 
+/// Byte for byte, with what `dig` sends: a flag and a cookie that mean nothing here.
+#[tokio::test]
+async fn an_answer_is_written_as_clients_expect_it() {
+    let world = World::new("full", vec![leads("example.com", "203.0.113.7", 1)]).await;
+    let query = b"\x12\x34\x01\x20\0\x01\0\0\0\0\0\x01\x07example\x03com\0\0\x01\0\x01\
+        \0\0\x29\x04\xd0\0\0\0\0\0\x0c\0\x0a\0\x08cookie!!";
+    let expected = b"\x12\x34\x81\x80\0\x01\0\x01\0\0\0\x01\x07example\x03com\0\0\x01\0\x01\
+        \xc0\x0c\0\x01\0\x01\0\0\0\x01\0\x04\xcb\0\x71\x07\0\0\x29\x04\xd0\0\0\0\0\0\0";
+    assert_eq!(world.send(query, 1232).await.unwrap().message, expected);
+}
+
 #[tokio::test]
 async fn a_denied_name_is_refused_and_nobody_is_asked() {
     let world = World::new("allow=a.example", vec![leads("evil.example", "203.0.113.7", 60)]).await;

@@ -1,0 +1,42 @@
+//! What a connection is served with: the API, or the port of a session that a request names.
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::{Extension, Router, body::Body};
+use futures::{FutureExt as _, future::BoxFuture};
+use hyper::{Request, Response, body::Incoming, service::Service};
+use hyper_util::service::TowerToHyperService;
+
+use crate::{access::Peer, ingress::Ingress};
+
+/// The first to see a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Entrance {
+    api: TowerToHyperService<Router>,
+    ingress: Arc<Ingress>,
+    peer: Peer,
+}
+
+impl Entrance {
+    /// For one connection.
+    pub(crate) fn new(api: &Router, ingress: &Arc<Ingress>, peer: Peer) -> Self {
+        let api = TowerToHyperService::new(api.clone().layer(Extension(peer)));
+        Self { api, ingress: Arc::clone(ingress), peer }
+    }
+}
+
+impl Service<Request<Incoming>> for Entrance {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        match self.ingress.target(&request).transpose() {
+            None => self.api.call(request).boxed(),
+            Some(target) => {
+                let answer = Arc::clone(&self.ingress).answer(target, request.map(Body::new), self.peer);
+                answer.map(Ok).boxed()
+            }
+        }
+    }
+}

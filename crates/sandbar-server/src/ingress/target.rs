@@ -1,0 +1,197 @@
+//! Which port of which session a request is for.
+
+use std::net::IpAddr;
+
+use axum::http::{HeaderName, Request, header, uri::Authority};
+use sandbar_core::{DomainName, Error, ErrorCode, Result, SessionId};
+
+/// Names the session, where the host name does not. Goes with [`PORT`].
+pub(super) const SESSION: HeaderName = HeaderName::from_static("x-sandbar-session");
+pub(super) const PORT: HeaderName = HeaderName::from_static("x-sandbar-port");
+
+/// A port of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) session: SessionId,
+    pub(crate) port: u16,
+    pub(super) found_by: FoundBy,
+}
+
+/// How a session was named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FoundBy {
+    /// The host name.
+    Name,
+    /// Headers, of a request to a name that is this host's own.
+    Headers,
+    /// Headers, of a request to a name anybody may have given this machine: a page there could be anybody's.
+    HeadersElsewhere,
+}
+
+/// What a request is for; `None` is the API.
+pub(super) fn of<B>(request: &Request<B>, domain: &DomainName) -> Result<Option<Target>> {
+    let host = host_name(request)?;
+    if let Some(target) = host.as_deref().and_then(|host| by_name(host, domain)).transpose()? {
+        return Ok(Some(target));
+    }
+    let field = |name: &HeaderName| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
+    let (session, port) = match (field(&SESSION), field(&PORT)) {
+        (None, None) => return Ok(None),
+        (Some(session), Some(port)) => (session, port),
+        _ => {
+            return Err(Error::invalid("x-sandbar-port", "a session is named by two headers, and one is missing")
+                .with_hint("send `x-sandbar-session: ID` and `x-sandbar-port: PORT`"));
+        }
+    };
+    let is_ours = host.as_deref().is_some_and(|host| is_own_name(host, domain));
+    let found_by = if is_ours { FoundBy::Headers } else { FoundBy::HeadersElsewhere };
+    Ok(Some(Target { session: SessionId::new(session)?, port: parse_port(port)?, found_by }))
+}
+
+/// The name the request was sent to, in lower case.
+fn host_name<B>(request: &Request<B>) -> Result<Option<String>> {
+    let mut fields = request.headers().get_all(header::HOST).iter();
+    let (first, second) = (fields.next(), fields.next());
+    if second.is_some() {
+        return Err(Error::invalid("host", "the request is for two hosts").with_hint("send one `host` header"));
+    }
+    // A request line that names the host counts before the header.
+    let authority = match (request.uri().authority(), first) {
+        (Some(authority), _) => Some(authority.clone()),
+        (None, Some(field)) => Authority::try_from(field.as_bytes()).ok(),
+        (None, None) => None,
+    };
+    Ok(authority.map(|authority| {
+        let host = authority.host();
+        host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+    }))
+}
+
+/// Takes `<port>-<session>.<domain>` apart: at the domain, then at the first `-`. The session's id is what is between,
+/// in lower case and without dots; others are reached by headers. A name that begins so never is the API's.
+fn by_name(host: &str, domain: &DomainName) -> Option<Result<Target>> {
+    let (port, session) = host.strip_suffix(domain.as_str())?.strip_suffix('.')?.split_once('-')?;
+    if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(parse_port(port).and_then(|port| {
+        if session.contains('.') {
+            return Err(Error::new(ErrorCode::SessionNotFound, format!("no session has the host name `{host}`"))
+                .with_hint(format!(
+                    "use `{port}-ID.{domain}`; send `x-sandbar-session` and `x-sandbar-port` for an id with dots"
+                )));
+        }
+        Ok(Target { session: SessionId::new(session)?, port, found_by: FoundBy::Name })
+    }))
+}
+
+fn parse_port(text: &str) -> Result<u16> {
+    // One port has one name.
+    let port = text.parse().ok().filter(|port: &u16| *port > 0 && port.to_string() == text);
+    port.ok_or_else(|| {
+        Error::invalid("port", format!("`{}` is no port", text.escape_debug()))
+            .with_hint("use a number between 1 and 65535")
+    })
+}
+
+/// Whether nobody else can have given this name to this machine.
+fn is_own_name(host: &str, domain: &DomainName) -> bool {
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let below = |domain: &str| host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    address.parse::<IpAddr>().is_ok() || host == "localhost" || below(domain.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(uri: &str, headers: &[(&str, &str)]) -> Result<Option<Target>> {
+        let mut request = Request::get(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        of(&request.body(()).unwrap(), &"boxes.example".parse().unwrap())
+    }
+
+    fn named(host: &str) -> Result<Option<Target>> {
+        target("/", &[("host", host)])
+    }
+
+    #[test]
+    fn a_name_is_taken_apart_at_the_domain_and_the_first_dash() {
+        for (host, session, port) in [
+            ("3000-s1.boxes.example", "s1", 3000),
+            ("3000-S1.Boxes.Example:9100", "s1", 3000),
+            ("1-a-b_c-.boxes.example.", "a-b_c-", 1),
+            ("65535-80-90.boxes.example:80", "80-90", 65535),
+        ] {
+            let target = named(host).unwrap().unwrap();
+            assert_eq!(
+                (target.session.as_str(), target.port, target.found_by),
+                (session, port, FoundBy::Name),
+                "{host}"
+            );
+        }
+        let by_line = target("http://80-s2.boxes.example/x", &[("host", "boxes.example")]).unwrap().unwrap();
+        assert_eq!(by_line.session.as_str(), "s2");
+    }
+
+    #[test]
+    fn other_names_are_the_apis() {
+        for host in [
+            "boxes.example",
+            "api.boxes.example",
+            "a-b.boxes.example",
+            "-s1.boxes.example",
+            "3000.boxes.example",
+            "3000-s1.example",
+            "3000-s1.boxes.example.evil.test",
+            "3000-s1.evilboxes.example",
+            "3000-s1boxes.example",
+            "127.0.0.1:9100",
+            "[::1]:9100",
+            "",
+            "%",
+        ] {
+            assert_eq!(named(host).unwrap(), None, "{host}");
+        }
+        assert_eq!(target("/", &[]).unwrap(), None);
+    }
+
+    #[test]
+    fn names_that_begin_like_a_port_and_lead_nowhere_are_refused() {
+        for (host, code) in [
+            ("0-s1.boxes.example", ErrorCode::InvalidArgument),
+            ("080-s1.boxes.example", ErrorCode::InvalidArgument),
+            ("65536-s1.boxes.example", ErrorCode::InvalidArgument),
+            ("80-.boxes.example", ErrorCode::InvalidArgument),
+            ("80--a.boxes.example", ErrorCode::InvalidArgument),
+            ("80-a.b.boxes.example", ErrorCode::SessionNotFound),
+        ] {
+            let error = named(host).unwrap_err();
+            assert_eq!(error.code(), code, "{host}");
+            assert!(error.hint().is_some(), "{host}");
+        }
+        assert!(target("/", &[("host", "a"), ("host", "80-s1.boxes.example")]).is_err());
+    }
+
+    #[test]
+    fn headers_name_any_session_but_never_against_the_host_name() {
+        let headers = |host| [("host", host), ("x-sandbar-session", "A.b_C"), ("x-sandbar-port", "80")];
+        for (host, found_by) in [
+            ("127.0.0.1:9100", FoundBy::Headers),
+            ("[::1]", FoundBy::Headers),
+            ("localhost", FoundBy::Headers),
+            ("boxes.example:9100", FoundBy::Headers),
+            ("api.boxes.example", FoundBy::Headers),
+            ("evil.test", FoundBy::HeadersElsewhere),
+            ("evilboxes.example", FoundBy::HeadersElsewhere),
+        ] {
+            let target = target("/", &headers(host)).unwrap().unwrap();
+            assert_eq!((target.session.as_str(), target.port, target.found_by), ("A.b_C", 80, found_by), "{host}");
+        }
+        assert_eq!(target("/", &headers("80-s1.boxes.example")).unwrap().unwrap().session.as_str(), "s1");
+        assert!(target("/", &[("x-sandbar-session", "s1")]).is_err());
+        assert!(target("/", &[("x-sandbar-session", "s1"), ("x-sandbar-port", "http")]).is_err());
+    }
+}

@@ -1,0 +1,100 @@
+//! A browser cannot send headers of our own: it shows the traffic token once, in a link, and keeps it as a cookie.
+//!
+//! The cookie is for this one host name, out of reach of scripts, and not sent with what other sites ask for.
+
+use axum::{
+    body::Body,
+    http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header},
+};
+
+/// Of the parameter and of the cookie.
+pub(super) const NAME: &str = "sandbar_traffic_token";
+
+/// The answer to a link with the right token: a cookie, and the way to the same page without the token.
+pub(super) fn begin<B>(request: &Request<B>, is_right: impl Fn(&[u8]) -> bool) -> Option<Response<Body>> {
+    if request.method() != Method::GET {
+        return None;
+    }
+    let (mut token, mut rest) = (None, Vec::new());
+    for pair in request.uri().query()?.split('&') {
+        match pair.split_once('=') {
+            Some((NAME, value)) => token = Some(value),
+            _ => rest.push(pair),
+        }
+    }
+    let token = token.filter(|token| is_right(token.as_bytes()))?;
+    // Two slashes at the beginning would lead to another host.
+    let path = request.uri().path().trim_start_matches(['/', '\\']);
+    let query = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
+    Response::builder()
+        .status(StatusCode::SEE_OTHER)
+        .header(header::LOCATION, format!("/{path}{query}"))
+        .header(header::SET_COOKIE, format!("{NAME}={token}; Path=/; HttpOnly; SameSite=Lax"))
+        .header(header::CACHE_CONTROL, "no-store")
+        .header(header::REFERRER_POLICY, "no-referrer")
+        .body(Body::empty())
+        .ok()
+}
+
+/// Tokens a browser kept.
+pub(super) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    pairs(headers).filter_map(|pair| pair.strip_prefix(NAME.as_bytes())?.strip_prefix(b"="))
+}
+
+/// Takes our cookie out, and makes one header of what is left.
+pub(super) fn take_out_cookies(headers: &mut HeaderMap) {
+    let is_ours = |pair: &&[u8]| pair.strip_prefix(NAME.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
+    let others: Vec<&[u8]> = pairs(headers).filter(|pair| !is_ours(pair)).collect();
+    let kept = HeaderValue::from_bytes(&others.join(&b"; "[..])).ok().filter(|kept| !kept.is_empty());
+    headers.remove(header::COOKIE);
+    if let Some(kept) = kept {
+        headers.insert(header::COOKIE, kept);
+    }
+}
+
+fn pairs(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    let fields = headers.get_all(header::COOKIE).into_iter();
+    fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b';')).map(<[u8]>::trim_ascii)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn visit(uri: &str) -> Option<Response<Body>> {
+        begin(&Request::get(uri).body(()).unwrap(), |token| token == b"right")
+    }
+
+    #[test]
+    fn the_link_is_exchanged_for_a_cookie() {
+        let answer = visit("/app/?a=1&sandbar_traffic_token=right&b=%20").unwrap();
+        assert_eq!(answer.headers()[header::LOCATION], "/app/?a=1&b=%20");
+        let cookie = answer.headers()[header::SET_COOKIE].to_str().unwrap();
+        assert!(cookie.starts_with("sandbar_traffic_token=right; ") && cookie.contains("HttpOnly"), "{cookie}");
+        assert!(visit("/?sandbar_traffic_token=wrong").is_none());
+        assert!(visit("/").is_none());
+    }
+
+    #[test]
+    fn the_way_back_never_leads_to_another_host() {
+        for path in ["//evil.test/", "/\\evil.test/", "///evil.test/"] {
+            let answer = visit(&format!("{path}?sandbar_traffic_token=right"));
+            // What is no path of a URI does not come so far.
+            let location = answer.map(|answer| answer.headers()[header::LOCATION].clone());
+            assert!(location.is_none_or(|location| location == "/evil.test/"), "{path}");
+        }
+    }
+
+    #[test]
+    fn our_cookie_is_taken_out_and_others_are_left() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::COOKIE, HeaderValue::from_static("a=1; sandbar_traffic_token=x;b=2"));
+        headers.append(header::COOKIE, HeaderValue::from_static("sandbar_traffic_token=y; sandbar_traffic_tokens=3"));
+        assert_eq!(cookies(&headers).collect::<Vec<_>>(), [b"x", b"y"]);
+        take_out_cookies(&mut headers);
+        assert_eq!(headers[header::COOKIE], "a=1; b=2; sandbar_traffic_tokens=3");
+        headers.insert(header::COOKIE, HeaderValue::from_static("sandbar_traffic_token=y"));
+        take_out_cookies(&mut headers);
+        assert!(!headers.contains_key(header::COOKIE));
+    }
+}
