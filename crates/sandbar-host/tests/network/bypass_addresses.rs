@@ -32,7 +32,7 @@ pub(crate) async fn a_server_that_speaks_first_is_not_heard(world: &mut World<'_
 
 pub(crate) async fn words_in_the_first_packet_go_nowhere(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
-    world.is_refused(&id, &["fast_open", ATTACKER, "9000", "exfiltrated"]).await;
+    world.is_refused(&id, &["fast_open", ATTACKER, "9000", r"exfiltrated\n"]).await;
     world.nobody_was_reached();
 }
 

@@ -46,11 +46,12 @@ def everything(connection):
 
 
 def echo(address, port, words):
-    """Says something and wants to hear the same."""
+    """Says a line and wants to hear the same."""
     connection = connected(address, port)
-    connection.sendall(words.encode())
+    line = words.encode() + b"\n"
+    connection.sendall(line)
     heard = b""
-    while len(heard) < len(words):
+    while len(heard) < len(line):
         heard += some(connection)
     return heard
 
@@ -96,7 +97,7 @@ def held(address, port, count):
     connections = []
     for _ in range(int(count)):
         connection = connected(address, port)
-        connection.sendall(b"before")
+        connection.sendall(b"before\n")
         some(connection)
         connections.append(connection)
         with open("held", "w") as file:
@@ -104,7 +105,7 @@ def held(address, port, count):
     while not os.path.exists("go"):
         time.sleep(0.01)
     for connection in connections:
-        connection.sendall(b"after")
+        connection.sendall(b"after\n")
         some(connection)
     return b"used to the end"
 
@@ -115,7 +116,7 @@ def many(address, port, count):
     for _ in range(int(count)):
         try:
             connection = connected(address, port)
-            connection.sendall(b"hello")
+            connection.sendall(b"hello\n")
             some(connection)
             good += 1
         except (Refused, OSError):
@@ -458,7 +459,7 @@ def as_somebody_else(source, address, port):
     connection.setsockopt(socket.IPPROTO_IP, transparent, 1)
     connection.bind((source, 0))
     connection.connect((address, int(port)))
-    connection.send(b"hello")
+    connection.send(b"hello\n")
     return some(connection)
 
 
@@ -468,7 +469,7 @@ def with_mark(address, port):
     mark = 36
     connection.setsockopt(socket.SOL_SOCKET, mark, 1)
     connection.connect((address, int(port)))
-    connection.send(b"hello")
+    connection.send(b"hello\n")
     return some(connection)
 
 
@@ -477,7 +478,7 @@ def at_interface(interface, address, port):
     connection.settimeout(PATIENCE)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
     connection.connect((address, int(port)))
-    connection.send(b"hello")
+    connection.send(b"hello\n")
     return some(connection)
 
 
