@@ -120,7 +120,10 @@ pub(crate) async fn a_request_after_a_silence(world: &mut World<'_>) {
             assert!(!line.contains("hello from attacker"), "{line}");
             world.nobody_was_reached();
             let honest = format!("{late}{}", request("allowed.example"));
-            world.reaches(&id, &["late", WEB, port, early, &honest], "hello from allowed.example").await;
+            // Half a word may be all there is at a port where servers speak first; what follows is then too late.
+            if early.is_empty() || port == "80" {
+                world.reaches(&id, &["late", WEB, port, early, &honest], "hello from allowed.example").await;
+            }
         }
     }
 }
@@ -140,7 +143,7 @@ pub(crate) async fn a_tunnel_through_a_server(world: &mut World<'_>) {
         world,
         &id,
         &[
-            r"CONNECT attacker.example:443 HTTP/1.1\r\nHost: attacker.example:443\r\n\r\n",
+            r"CONNECT attacker.example:443 HTTP/1.1\r\nHost: attacker.example:443\r\nConnection: close\r\n\r\n",
             r"CONNECT allowed.example:80 HTTP/1.1\r\nHost: allowed.example\r\nConnection: close\r\n\r\n",
         ],
     )
@@ -169,7 +172,7 @@ pub(crate) async fn a_redirect_to_another_host(world: &mut World<'_>) {
             }
         }
     }
-    let followed = |heard: &sandbar_testing::internet::Heard| heard.words.starts_with("GET /away");
+    let followed = |heard: &sandbar_testing::internet::Heard| heard.is_request() && heard.words.contains("/away-");
     assert!(world.internet.heard_by("allowed.example").iter().filter(|heard| followed(heard)).count() >= 20);
     world.nobody_was_reached();
 }

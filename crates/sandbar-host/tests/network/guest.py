@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 
-PATIENCE = 10
+PATIENCE = 20
 AUTHORITY = "authority.pem"
 
 
@@ -151,6 +151,14 @@ def udp(address, port, words):
     connection.connect((address, int(port)))
     connection.send(words.encode())
     return connection.recv(65536)
+
+
+def udp_in_vain(address, port, words):
+    """Where no answer is the best one can hope for."""
+    connection = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    connection.connect((address, int(port)))
+    connection.send(words.encode())
+    return answer_or_silence(connection)
 
 
 def lookup(name):
