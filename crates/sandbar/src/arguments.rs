@@ -51,6 +51,18 @@ pub(crate) fn pairs(name: &'static str, help: &'static str) -> Arg {
     option(name, "KEY=VALUE", help).action(ArgAction::Append).value_parser(parse::key_value)
 }
 
+/// `--inject RULE`, any number of times.
+pub(crate) fn inject() -> Arg {
+    option("inject", "RULE", "Put a secret into requests to a host: 'HOST[:PORT] HEADER: TEXT WITH {SECRET}'")
+        .action(ArgAction::Append)
+        .value_parser(parse::injection)
+        .long_help(
+            "Put a secret of the host into every request to a host: 'HOST[:PORT] HEADER: TEXT WITH {SECRET}', where SECRET \
+             is a name that `sandbar secret set` was given. The sandbox never holds the secret: the header is put in on the \
+             way out. May be given several times",
+        )
+}
+
 /// The program and its arguments, after `--`.
 pub(crate) fn argv() -> Arg {
     Arg::new("argv")

@@ -4,8 +4,8 @@ use clap::{Arg, Command};
 
 use crate::{
     command::{
-        audit, base, clock, cp, diff, doctor, exec, fork, inspect, kill, launch, logs, ls, new, ps, rm, rollback, run,
-        shell, snapshot, snapshots, tool, turn, up,
+        audit, base, clock, cp, diff, doctor, exec, fork, inspect, kill, launch, logs, ls, network, new, ps, rm,
+        rollback, run, secret, shell, snapshot, snapshots, tool, turn, up,
     },
     env_vars,
 };
@@ -29,6 +29,7 @@ Examples:
   sandbar snapshot $id before && sandbar exec $id -- rm /workspace/a
   sandbar diff $id before && sandbar rollback $id before
   sandbar launch $id --port 8000 --ready tcp --wait -- python3 -m http.server 8000
+  sandbar network $id set allow=pypi.org,files.pythonhosted.org    open its network by name
 
 Exit codes:
   0 done, 1 failed, 2 wrong usage. `exec`, `run` and `shell` end with the command's own code, 128+n when signal n
@@ -88,6 +89,8 @@ pub(crate) fn define() -> Command {
             kill::define(),
             logs::define(),
             tool::define(),
+            network::define(),
+            secret::define(),
             base::define(),
             audit::define(),
         ])

@@ -54,6 +54,12 @@ pub(crate) fn say(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Writes talk that waits for an answer on the same line.
+pub(crate) fn prompt(text: impl Display) {
+    let mut stderr = io::stderr().lock();
+    let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
+}
+
 /// Writes bytes as they are, and at once.
 pub(crate) async fn pass_on(target: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     target.write_all(bytes).await?;

@@ -1,8 +1,8 @@
 //! Values of the command line. Clap shows what these say when it refuses one.
 
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{fs, path::PathBuf, str::FromStr, time::Duration};
 
-use sandbar_core::{ByteCount, Error, Readiness, RestartPolicy};
+use sandbar_core::{ByteCount, Error, HeaderRule, NetworkPolicy, Readiness, RestartPolicy, SecretName};
 
 /// Parses one of the vocabulary's types, and keeps its hint.
 pub(crate) fn word<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
@@ -116,6 +116,43 @@ pub(crate) fn signal(text: &str) -> Result<i32, String> {
     named.or(numbered).ok_or_else(|| "this is no signal — write `TERM`, `KILL`, `HUP` or a number".to_owned())
 }
 
+/// A network policy: one of its short forms, or `@FILE` with the whole of it in JSON.
+pub(crate) fn network(text: &str) -> Result<NetworkPolicy, String> {
+    let Some(path) = text.strip_prefix('@') else {
+        return word(text).map_err(|error| error + ", or `@FILE` with a policy in JSON");
+    };
+    let json = fs::read_to_string(path).map_err(|error| format!("could not read `{path}`: {error}"))?;
+    let policy: NetworkPolicy =
+        serde_json::from_str(&json).map_err(|error| format!("`{path}` is no policy: {error}"))?;
+    policy.validate().map_err(|error| explain(&error))?;
+    Ok(policy)
+}
+
+/// `HOST[:PORT] HEADER: TEXT WITH {SECRET}`.
+pub(crate) fn injection(text: &str) -> Result<HeaderRule, String> {
+    let hint = "write `api.example.com Authorization: Bearer {my-key}`";
+    let Some((place, rest)) = text.trim().split_once(char::is_whitespace) else {
+        return Err(format!("there is no header after the host — {hint}"));
+    };
+    let (host, port) = match place.split_once(':') {
+        Some((host, number)) => (host, Some(port(number)?)),
+        None => (place, None),
+    };
+    let Some((header, says)) = rest.split_once(':') else {
+        return Err(format!("there is no `:` after the header — {hint}"));
+    };
+    let says = says.trim();
+    let named = says.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+    let Some((before, (secret, after))) = named else {
+        return Err(format!("there is no `{{SECRET}}` in what the header says — {hint}"));
+    };
+    let format = Some(format!("{before}{{}}{after}")).filter(|format| format != "{}");
+    let secret = word::<SecretName>(secret)?;
+    let rule = HeaderRule { host: word(host)?, port, header: header.trim().to_owned(), secret, format };
+    rule.validate().map_err(|error| explain(&error))?;
+    Ok(rule)
+}
+
 /// The `DIR:/workspace` of `run -v`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CopiedDirectory {
@@ -203,6 +240,53 @@ mod tests {
         assert_eq!(key_value("A="), Ok(("A".to_owned(), String::new())));
         assert!(key_value("=x").is_err());
         assert!(key_value("x").is_err());
+    }
+
+    #[test]
+    fn secrets_are_put_where_the_rule_says() {
+        let rule = injection("api.example:8443 Authorization: Bearer {my-key} !").unwrap();
+        assert_eq!((rule.host.to_string().as_str(), rule.port), ("api.example", Some(8443)));
+        assert_eq!((rule.header.as_str(), rule.secret.as_str()), ("Authorization", "my-key"));
+        assert_eq!(rule.format.as_deref(), Some("Bearer {} !"));
+        assert_eq!(injection("*.example X-Api-Key:{k}").unwrap().format, None);
+        for bad in [
+            "",
+            "api.example",
+            "api.example Authorization",
+            "api.example Authorization: Bearer",
+            "api.example Authorization: {",
+            "api.example Authorization: {a b}",
+            "api.example Authorization: {}",
+            "api.example Authorization: {a}{}",
+            "api.example Host: {a}",
+            "api.example:0 X: {a}",
+            "http://api.example X: {a}",
+            "10.0.0.1 X: {a}",
+        ] {
+            assert!(injection(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_a_short_form_or_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("policy.json");
+        let given = format!("@{}", path.display());
+        assert!(network(&given).unwrap_err().contains("could not read"));
+        fs::write(&path, r#"{"allow_list": ["example.com:443"], "limits": {"bytes_per_second": "10M"}}"#).unwrap();
+        let policy = network(&given).unwrap();
+        assert_eq!(policy.to_string(), network("allow=example.com:443").unwrap().to_string());
+        assert_eq!(policy.limits.bytes_per_second, Some(ByteCount::mib(10)));
+        for (bad, part) in [
+            (r#"{"alow_list": []}"#, "alow_list"),
+            (r#"{"allow_list": ["http://x"]}"#, "scheme"),
+            (r#"{"limits": {"connections": 0}}"#, "— leave it out"),
+            ("", "no policy"),
+        ] {
+            fs::write(&path, bad).unwrap();
+            assert!(network(&given).unwrap_err().contains(part), "{bad}: {:?}", network(&given));
+        }
+        assert!(network("some").unwrap_err().contains("@FILE"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-use rustix::termios::{OptionalActions, Termios, Winsize, isatty, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, Termios, Winsize, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 use sandbar_core::{Error, ExecSpec, Result, StdinMode, TerminalSize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -64,13 +64,22 @@ impl Terminal {
     }
 
     /// Passes every key on as it is, until the returned guard is dropped.
-    pub(crate) fn raw(&self) -> Result<RawMode<'_>> {
+    pub(crate) fn raw(&self) -> Result<ChangedMode<'_>> {
+        self.change(Termios::make_raw)
+    }
+
+    /// Does not show what is typed, until the returned guard is dropped.
+    pub(crate) fn hidden(&self) -> Result<ChangedMode<'_>> {
+        self.change(|modes| modes.local_modes.remove(LocalModes::ECHO))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Termios)) -> Result<ChangedMode<'_>> {
         let failed = |errno: rustix::io::Errno| Error::io("could not change the mode of the terminal", errno.into());
         let before = tcgetattr(&self.device).map_err(failed)?;
-        let mut raw = before.clone();
-        raw.make_raw();
-        tcsetattr(&self.device, OptionalActions::Now, &raw).map_err(failed)?;
-        Ok(RawMode { terminal: self, before })
+        let mut changed = before.clone();
+        change(&mut changed);
+        tcsetattr(&self.device, OptionalActions::Now, &changed).map_err(failed)?;
+        Ok(ChangedMode { terminal: self, before })
     }
 }
 
@@ -92,14 +101,14 @@ impl Sizes {
     }
 }
 
-/// Raw mode. Dropping it gives the terminal back as it was, also when a panic unwinds.
+/// A mode of the terminal for a while. Dropping it gives the terminal back as it was, also when a panic unwinds.
 #[derive(Debug)]
-pub(crate) struct RawMode<'a> {
+pub(crate) struct ChangedMode<'a> {
     terminal: &'a Terminal,
     before: Termios,
 }
 
-impl Drop for RawMode<'_> {
+impl Drop for ChangedMode<'_> {
     fn drop(&mut self) {
         // Now, not when the output is through: a terminal that was stopped with Ctrl-S would never give us back. It
         // fails when the terminal itself is gone.
@@ -144,6 +153,25 @@ mod tests {
             panic!("on purpose");
         }));
         assert!(panicked.is_err());
+        assert_eq!(pty.modes(), before);
+    }
+
+    #[test]
+    fn what_is_typed_hidden_is_read_by_the_line_and_not_shown() {
+        let pty = Pty::open(24, 80);
+        let before = pty.modes();
+        let terminal = terminal(&pty);
+        let hidden = terminal.hidden().unwrap();
+        File::from(pty.controller().try_clone_to_owned().unwrap()).write_all(b"secreX\x7ft\n").unwrap();
+        let mut typed = [0; 7];
+        let mut device = File::from(pty.device().try_clone_to_owned().unwrap());
+        device.read_exact(&mut typed).unwrap();
+        assert_eq!(&typed, b"secret\n");
+        device.write_all(b"shown").unwrap();
+        let mut shown = [0; 5];
+        File::from(pty.controller().try_clone_to_owned().unwrap()).read_exact(&mut shown).unwrap();
+        assert_eq!(&shown, b"shown");
+        drop(hidden);
         assert_eq!(pty.modes(), before);
     }
 

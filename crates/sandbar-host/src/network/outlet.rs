@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use sandbar_core::{NetworkPolicy, Result, SessionId};
 use sandbar_net::{Authority, Gate, SessionHooks, TrafficCounters};
-use sandbar_netns::GateSockets;
 use sandbar_runtime::{BoxNetwork, Sandbox, Trust};
 use sandbar_storage::SessionTree;
 
@@ -105,8 +104,7 @@ impl Outlet {
     pub(crate) fn set_policy(&mut self, sandbox: &dyn Sandbox, policy: &NetworkPolicy) -> Result<()> {
         let udp_ports = policy.udp_ports();
         if udp_ports != self.udp_ports {
-            let GateSockets { udp, .. } = sandbox.open_gate(&udp_ports)?;
-            self.gate.set_udp(udp);
+            self.gate.set_udp(sandbox.reopen_udp(&udp_ports)?);
             self.udp_ports = udp_ports;
         }
         self.gate.set_policy(policy.clone());

@@ -67,8 +67,8 @@ impl Inner {
         self.require_secrets(&policy)?;
         let session = self.session(id)?;
         let entry = session.gate.enter_shared()?;
-        let record = self.changeable(id)?;
-        let change = self.change_network(&session, &record, &policy)?;
+        self.changeable(id)?;
+        let change = self.change_network(&session, &policy)?;
         drop(entry);
         if matches!(change, Change::NeedsBox) {
             self.change_with_new_box(&session, &policy)?;
@@ -77,7 +77,7 @@ impl Inner {
     }
 
     /// Changes the record and the box that is there. Whoever makes a box meanwhile waits, and makes it by the new record.
-    fn change_network(&self, session: &Session, record: &SessionRecord, policy: &NetworkPolicy) -> Result<Change> {
+    fn change_network(&self, session: &Session, policy: &NetworkPolicy) -> Result<Change> {
         let mut live = session.live();
         let sandbox = live.sandbox.clone().filter(|sandbox| sandbox.is_alive());
         if sandbox.is_some() && live.lacks_trust(policy) && self.opens(policy) {
@@ -86,7 +86,7 @@ impl Inner {
         let before = self.record(&session.id)?.network;
         self.state.set_network(&session.id, Some(policy))?;
         let Some(sandbox) = sandbox else { return Ok(Change::Done) };
-        let applied = self.apply(session, &mut live, &sandbox, policy, record.state);
+        let applied = self.apply(session, &mut live, &sandbox, policy);
         if !matches!(applied, Ok(Change::Done)) {
             // What does not count must not be remembered either.
             self.state.set_network(&session.id, before.as_ref())?;
@@ -101,7 +101,6 @@ impl Inner {
         live: &mut Live,
         sandbox: &Arc<dyn Sandbox>,
         policy: &NetworkPolicy,
-        state: SessionState,
     ) -> Result<Change> {
         if let Some(outlet) = &mut live.outlet {
             outlet.set_policy(&**sandbox, policy)?;
@@ -109,13 +108,6 @@ impl Inner {
         }
         if !self.opens(policy) {
             return Ok(Change::Done);
-        }
-        if state == SessionState::Paused {
-            return Err(busy(
-                &session.id,
-                "is paused",
-                format!("resume it first with `sandbar resume {}`", session.id),
-            ));
         }
         match Outlet::open_late(self, &**sandbox, &session.site(), policy) {
             Ok(outlet) => {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use sandbar_core::{NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind};
+use sandbar_netns::{GateSockets, UdpGate};
 use sandbar_runtime::{Dialed, ExecSpec, RunningCommand, Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats};
 
 use crate::switchboard::Switchboard;
@@ -64,6 +65,12 @@ impl Sandbox for FaultySandbox {
     }
     fn dial(&self, port: u16, patience: Duration) -> Result<Dialed> {
         self.faults.around("sandbox dial", || self.real.dial(port, patience))
+    }
+    fn open_gate(&self, udp_ports: &[u16]) -> Result<GateSockets> {
+        self.faults.around("sandbox open_gate", || self.real.open_gate(udp_ports))
+    }
+    fn reopen_udp(&self, udp_ports: &[u16]) -> Result<Vec<UdpGate>> {
+        self.faults.around("sandbox reopen_udp", || self.real.reopen_udp(udp_ports))
     }
     fn cgroup(&self) -> Option<PathBuf> {
         self.real.cgroup()

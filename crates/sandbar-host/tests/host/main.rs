@@ -10,6 +10,7 @@ mod fixture;
 mod forks;
 mod hibernate;
 mod host_config;
+mod network_policy;
 mod pause;
 mod process_ports;
 mod processes;
@@ -141,6 +142,9 @@ on_every_host! {
         a_session_with_a_tool_at_work_is_drained_first_and_destroyed_in_the_end,
         a_stopping_host_waits_for_tools_and_then_ends_them,
         every_successful_call_leaves_a_snapshot_when_asked;
+    network_policy:
+        a_policy_is_remembered_whatever_becomes_of_the_session,
+        a_policy_that_cannot_be_is_refused_and_changes_nothing;
     tool_git:
         a_repository_is_worked_with_from_clone_to_push,
         nothing_of_a_hostile_repository_runs_on_the_host;
@@ -152,6 +156,19 @@ on_every_host!(@host own_network_gvisor, BtrfsImage, Gvisor, process_ports:
 );
 on_every_host!(@host own_network_native, BtrfsImage, Native, process_ports:
     two_sessions_listen_on_one_port_and_are_reached_apart;
+);
+
+on_every_host!(@host gate_native, BtrfsImage, Native, network_policy:
+    no_secret_is_anywhere_but_in_its_place,
+    a_closed_session_is_opened_and_closed_while_it_runs,
+    a_paused_session_gets_its_new_network_when_it_goes_on,
+    a_change_that_needs_a_new_box_waits_until_nothing_runs,
+    what_the_host_tells_is_below_what_others_say,
+    decisions_are_recorded_before_the_end_and_counted,
+    a_session_is_not_let_out_by_a_host_with_fewer_walls;
+);
+on_every_host!(@host gate_none, LocalDiskExt4, None, network_policy:
+    a_host_without_walls_says_that_nothing_is_kept;
 );
 
 // What is the same everywhere, or needs processes the host can see.

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// A flow nobody uses for this long is forgotten.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_mins(1);
 
 /// Flows of a session at once.
 const MOST_FLOWS: usize = 256;
@@ -113,14 +113,14 @@ impl UdpFlows {
             },
         };
         flow.touch();
-        self.moved(Direction::Sent, bytes.len(), || flow.upstream.try_send(bytes).is_ok());
+        self.moved(Direction::Sent, bytes.len(), flow.upstream.send(bytes)).await;
     }
 
     /// Moves a datagram if the limit has room for all of it. Networks lose datagrams, and programs know.
-    fn moved(&self, direction: Direction, length: usize, send: impl FnOnce() -> bool) {
+    async fn moved<T>(&self, direction: Direction, length: usize, send: impl Future<Output = io::Result<T>>) {
         let meter = self.gate.meter();
         let Ok(reserved) = meter.reserve(length) else { return };
-        let is_sent = reserved == length && send();
+        let is_sent = reserved == length && send.await.is_ok();
         meter.moved(direction, reserved, if is_sent { length } else { 0 });
     }
 
@@ -177,11 +177,8 @@ impl UdpFlows {
                 Ok(Ok(length)) => {
                     flow.touch();
                     let Some(datagrams) = self.port_of(meant_for) else { break };
-                    let meter = self.gate.meter();
-                    let Ok(reserved) = meter.reserve(length) else { continue };
-                    let is_sent =
-                        reserved == length && datagrams.send(&buffer[..length], session, meant_for).await.is_ok();
-                    meter.moved(Direction::Received, reserved, if is_sent { length } else { 0 });
+                    let answer = datagrams.send(&buffer[..length], session, meant_for);
+                    self.moved(Direction::Received, length, answer).await;
                 }
                 // Nobody listens there just now; the program finds out by hearing nothing.
                 Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {}

@@ -40,7 +40,7 @@ use crate::{rules::Rules, sniff::HostPort, tls::Speak};
 const MOST_HEADERS: u16 = u16::MAX;
 const MOST_REQUESTS_AT_ONCE: u32 = 100;
 const LONGEST_HEAD: Duration = Duration::from_secs(30);
-const LONGEST_IDLE: Duration = Duration::from_secs(5 * 60);
+const LONGEST_IDLE: Duration = Duration::from_mins(5);
 const LONGEST_FAREWELL: Duration = Duration::from_secs(1);
 
 /// Serves requests until the connection ends. Dropping the future ends everything it began.
@@ -62,7 +62,7 @@ where
             service_fn(move |request| Engine::answer(Arc::clone(&engine), request)),
         )
         .with_upgrades();
-    until_end(connection, &patience, |connection| connection.graceful_shutdown()).await;
+    until_end(connection, &patience, http1::UpgradeableConnection::graceful_shutdown).await;
     relays.finished().await;
 }
 
@@ -84,7 +84,7 @@ where
             TokioIo::new(Watched { io, patience: Arc::clone(&patience) }),
             service_fn(move |request| Engine::answer(Arc::clone(&engine), request)),
         );
-    until_end(connection, &patience, |connection| connection.graceful_shutdown()).await;
+    until_end(connection, &patience, http2::Connection::graceful_shutdown).await;
 }
 
 /// Drives a connection until it ends, or has waited too long and was told to end.
@@ -200,13 +200,12 @@ impl Engine {
                     self.links.keep(connected);
                     return Ok(response);
                 }
-                Err(failed) => match failed.unsent.or(spare).filter(|_| connected.is_reused) {
-                    Some(again) => message = again,
-                    None => {
-                        let refusal = Refusal { reason: failed.reason, denied: false };
-                        return Err(Reply::Refused { host: requested.target.to_string(), refusal });
-                    }
-                },
+                Err(failed) => {
+                    let Some(again) = failed.unsent.or(spare).filter(|_| connected.is_reused) else {
+                        return Err(unreachable(requested, failed.reason));
+                    };
+                    message = again;
+                }
             }
             link = self.links.fresh(&requested.target, rules).await;
         }
@@ -241,9 +240,7 @@ impl Engine {
     ) -> Result<Response<Content>, Reply> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(upgrade) = upgrade else {
-                let reason = "the server goes on in a way nobody asked for".to_owned();
-                let refusal = Refusal { reason, denied: false };
-                return Err(Reply::Refused { host: requested.target.to_string(), refusal });
+                return Err(unreachable(requested, "the server goes on in a way nobody asked for".to_owned()));
             };
             let mut headers = upgrade.relay(response, &self.relays);
             injection.hide(&mut headers);
@@ -263,6 +260,10 @@ impl Engine {
         let body = Content::relayed(body).with_trailers_cleansed(move |trailers| injection.hide(trailers));
         Ok(Response::from_parts(head, body))
     }
+}
+
+fn unreachable(requested: &Requested, reason: String) -> Reply {
+    Reply::Refused { host: requested.target.to_string(), refusal: Refusal { reason, denied: false } }
 }
 
 /// Methods that make a server send the headers back in a body.

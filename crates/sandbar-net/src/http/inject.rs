@@ -71,9 +71,9 @@ impl Injection {
                 line.as_bytes().windows(secret.len()).any(|part| part == secret)
             })
         };
-        let shown: Vec<HeaderName> =
+        let telling: Vec<HeaderName> =
             headers.iter().filter(|(_, line)| shows(line)).map(|(name, _)| name.clone()).collect();
-        for name in shown {
+        for name in telling {
             headers.remove(name);
         }
     }

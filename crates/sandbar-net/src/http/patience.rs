@@ -150,7 +150,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 mod tests {
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(3600);
+    const LONG: Duration = Duration::from_hours(1);
 
     #[tokio::test]
     async fn a_head_that_began_must_end_soon_and_a_request_may_take_its_time() {

@@ -22,14 +22,13 @@ pub(super) fn requested(origin: &Origin, head: &Parts) -> Result<Requested, Repl
         Origin::Intercepted { port, .. } => named(&head.uri, host, *port)?,
     };
     match (origin, &requested.target) {
-        (Origin::Explicit, _) => Ok(requested),
         (Origin::Transparent { to }, target) if target.port() != to.port() => {
             Err(Reply::Bad("the request names another port than its connection"))
         }
         (Origin::Transparent { to }, HostPort::Address(address)) if address.ip() != to.ip().to_canonical() => {
             Err(Reply::Bad("the request names another address than its connection"))
         }
-        (Origin::Transparent { .. }, _) => Ok(requested),
+        (Origin::Explicit | Origin::Transparent { .. }, _) => Ok(requested),
         (Origin::Intercepted { name, port }, HostPort::Name(host, host_port)) if host == name && host_port == port => {
             Ok(requested)
         }
@@ -141,7 +140,7 @@ mod tests {
     #[test]
     fn opened_tls_serves_the_host_it_was_opened_for() {
         let origin = Origin::Intercepted { name: "a.example".parse().unwrap(), port: 443 };
-        let of = |uri, hosts| of(&origin, uri, hosts);
+        let of = |uri, hosts: &[&str]| of(&origin, uri, hosts);
         assert_eq!(of("/", &["A.EXAMPLE"]).unwrap(), "a.example:443 a.example");
         assert_eq!(of("https://a.example/", &[]).unwrap(), "a.example:443 a.example");
         for host in ["b.example", "a.example:444", "203.0.113.7", "a.example.b.example"] {

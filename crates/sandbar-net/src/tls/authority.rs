@@ -66,7 +66,7 @@ impl Authority {
     }
 
     /// What a server needs to be this host for the session.
-    pub(super) fn server_config(&self, host: &DomainName) -> Result<Arc<ServerConfig>> {
+    pub(crate) fn server_config(&self, host: &DomainName) -> Result<Arc<ServerConfig>> {
         self.servers.of(host, Timestamp::now(), |valid_from| {
             let valid = valid_from - DAY..=(valid_from + LIFE_OF_A_SERVER).min(*self.valid.end());
             let expires = *valid.end();

@@ -30,7 +30,7 @@ pub(super) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     value
 }
 
-pub(super) fn sequence<const N: usize>(parts: [Vec<u8>; N]) -> Vec<u8> {
+pub(super) fn sequence<const N: usize>(parts: &[Vec<u8>; N]) -> Vec<u8> {
     tagged(SEQUENCE, &parts.concat())
 }
 

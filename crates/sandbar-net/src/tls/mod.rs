@@ -11,3 +11,6 @@ mod x509;
 pub use authority::Authority;
 pub(crate) use intercept::intercept;
 pub(crate) use upstream::{Speak, UpstreamTls};
+
+#[cfg(test)]
+mod tests;

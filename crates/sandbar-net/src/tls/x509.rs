@@ -39,38 +39,38 @@ impl Statement<'_> {
         random.fill(&mut serial).map_err(failed)?;
         // Serial numbers are positive and not zero.
         serial[0] = serial[0] & 0x7f | 0x40;
-        let algorithm = sequence([object([1, 2, 840, 10045, 4, 3, 2])]);
-        let body = sequence([
+        let algorithm = sequence(&[object([1, 2, 840, 10045, 4, 3, 2])]);
+        let body = sequence(&[
             explicit(0, &integer(&[2])),
             integer(&serial),
             algorithm.clone(),
             name(self.issuer),
-            sequence([time(*self.valid.start()), time(*self.valid.end())]),
+            sequence(&[time(*self.valid.start()), time(*self.valid.end())]),
             name(self.subject),
             public_key(self.key),
             explicit(3, &self.extensions(issuer_key.public_key().as_ref())),
         ]);
         let signature = issuer_key.sign(&random, &body).map_err(failed)?;
-        Ok(sequence([body, algorithm, bits(0, signature.as_ref())]))
+        Ok(sequence(&[body, algorithm, bits(0, signature.as_ref())]))
     }
 
     fn extensions(&self, issuer_key: &[u8]) -> Vec<u8> {
         match self.purpose {
-            Purpose::Authority => sequence([
+            Purpose::Authority => sequence(&[
                 // An authority without others below it.
-                critical([2, 5, 29, 19], &sequence([boolean(true), integer(&[0])])),
+                critical([2, 5, 29, 19], &sequence(&[boolean(true), integer(&[0])])),
                 // It signs certificates: the sixth bit.
                 critical([2, 5, 29, 15], &bits(2, &[0b0000_0100])),
                 extension([2, 5, 29, 14], &octets(&key_identifier(self.key))),
             ]),
-            Purpose::Server { host } => sequence([
-                critical([2, 5, 29, 19], &sequence([])),
+            Purpose::Server { host } => sequence(&[
+                critical([2, 5, 29, 19], &sequence(&[])),
                 // It signs handshakes: the first bit.
                 critical([2, 5, 29, 15], &bits(7, &[0b1000_0000])),
-                extension([2, 5, 29, 37], &sequence([object([1, 3, 6, 1, 5, 5, 7, 3, 1])])),
-                extension([2, 5, 29, 17], &sequence([implicit(2, host.as_bytes())])),
+                extension([2, 5, 29, 37], &sequence(&[object([1, 3, 6, 1, 5, 5, 7, 3, 1])])),
+                extension([2, 5, 29, 17], &sequence(&[implicit(2, host.as_bytes())])),
                 extension([2, 5, 29, 14], &octets(&key_identifier(self.key))),
-                extension([2, 5, 29, 35], &sequence([implicit(0, &key_identifier(issuer_key))])),
+                extension([2, 5, 29, 35], &sequence(&[implicit(0, &key_identifier(issuer_key))])),
             ]),
         }
     }
@@ -78,11 +78,11 @@ impl Statement<'_> {
 
 /// A name that is one common name.
 fn name(common: &str) -> Vec<u8> {
-    sequence([set(&sequence([object([2, 5, 4, 3]), text(common)]))])
+    sequence(&[set(&sequence(&[object([2, 5, 4, 3]), text(common)]))])
 }
 
 fn public_key(point: &[u8]) -> Vec<u8> {
-    sequence([sequence([object([1, 2, 840, 10045, 2, 1]), object([1, 2, 840, 10045, 3, 1, 7])]), bits(0, point)])
+    sequence(&[sequence(&[object([1, 2, 840, 10045, 2, 1]), object([1, 2, 840, 10045, 3, 1, 7])]), bits(0, point)])
 }
 
 /// Which key it is, in 20 bytes, as RFC 7093 says.
@@ -91,9 +91,9 @@ fn key_identifier(point: &[u8]) -> Vec<u8> {
 }
 
 fn extension(id: [u32; 4], value: &[u8]) -> Vec<u8> {
-    sequence([object(id), octets(value)])
+    sequence(&[object(id), octets(value)])
 }
 
 fn critical(id: [u32; 4], value: &[u8]) -> Vec<u8> {
-    sequence([object(id), boolean(true), octets(value)])
+    sequence(&[object(id), boolean(true), octets(value)])
 }

@@ -10,7 +10,7 @@ use crate::{
     arguments::{id, json, required},
     failure::Outcome,
     output,
-    view::{SessionView, age, length, moment, printable_labels},
+    view::{SessionView, age, enforcement, length, moment, printable_labels},
 };
 
 #[derive(Debug)]
@@ -44,6 +44,11 @@ pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let capabilities = client.capabilities().await?;
+    let network = client.get_network(&args.id).await?;
+    let network = match network.enforced.is_yes() {
+        true => network.policy.to_string(),
+        false => format!("{} (enforced: {})", network.policy, enforcement(&network.enforced)),
+    };
     let parent = session.parent.as_ref().map(|(id, snapshot)| match snapshot {
         Some(snapshot) => format!("{id} at {snapshot}"),
         None => id.to_string(),
@@ -64,6 +69,7 @@ pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
         ("storage", Some(session.storage.to_string())),
         ("runtime", Some(session.runtime.to_string())),
         ("isolation", Some(capabilities.isolation)),
+        ("network", Some(network)),
     ];
     for (name, value) in rows {
         if let Some(value) = value {

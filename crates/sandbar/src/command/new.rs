@@ -4,10 +4,10 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{Arg, ArgMatches, Command};
 use sandbar_client::Client;
-use sandbar_core::{BaseName, ByteCount, NetworkPolicy, Resources, Result, SessionId, SessionSpec};
+use sandbar_core::{BaseName, ByteCount, HeaderRule, NetworkPolicy, Resources, Result, SessionId, SessionSpec};
 
 use crate::{
-    arguments::{many, option, optional, pairs, required},
+    arguments::{inject, many, option, optional, pairs, required},
     failure::Outcome,
     output, parse,
 };
@@ -22,12 +22,13 @@ pub(crate) struct SandboxOptions {
     cpus: Option<f64>,
     memory: Option<ByteCount>,
     network: Option<NetworkPolicy>,
+    secrets: Vec<HeaderRule>,
     ttl: Option<Duration>,
     idle: Option<Duration>,
 }
 
 impl SandboxOptions {
-    pub(crate) fn define() -> [Arg; 9] {
+    pub(crate) fn define() -> [Arg; 10] {
         [
             option("base", "NAME", "The base to start from; `sandbar base ls` lists them")
                 .default_value("host")
@@ -38,8 +39,13 @@ impl SandboxOptions {
                 .value_parser(parse::size),
             option("cpus", "N", "CPUs it may use: 0.5, 2").value_parser(parse::cpus).allow_negative_numbers(true),
             option("memory", "SIZE", "Memory it may use: 512M").value_parser(parse::size),
-            option("network", "POLICY", "What it may reach: none, full, allow=DESTINATION,… or deny=DESTINATION,…")
-                .value_parser(parse::word::<NetworkPolicy>),
+            option(
+                "network",
+                "POLICY",
+                "What it may reach: none, full, allow=DESTINATION,…, deny=DESTINATION,… or @FILE with a policy in JSON",
+            )
+            .value_parser(parse::network),
+            inject().requires("network"),
             option("ttl", "TIME", "Destroy it by itself after this time: 30m, 1h").value_parser(parse::duration),
             option("idle", "TIME", "Pause it by itself when nobody used it for this time")
                 .value_parser(parse::duration),
@@ -55,19 +61,25 @@ impl SandboxOptions {
             cpus: optional(matches, "cpus"),
             memory: optional(matches, "memory"),
             network: optional(matches, "network"),
+            secrets: many(matches, "inject"),
             ttl: optional(matches, "ttl"),
             idle: optional(matches, "idle"),
         })
     }
 
     pub(crate) fn into_spec(self, id: Option<SessionId>) -> SessionSpec {
+        let secrets = self.secrets;
+        let network = self.network.map(|mut policy| {
+            policy.secrets.extend(secrets);
+            policy
+        });
         SessionSpec {
             base: self.base,
             id,
             quota: self.quota,
             labels: self.labels.into_iter().collect(),
             resources: Resources { cpus: self.cpus, memory: self.memory, ..Resources::default() },
-            network: self.network,
+            network,
             env: self.env.into_iter().collect(),
             time_to_live: self.ttl,
             idle_timeout: self.idle,
@@ -89,7 +101,9 @@ pub(crate) fn define() -> Command {
 Examples:
   sandbar new
   sandbar new --id build-42 --label team=red --quota 2G --ttl 1h
-  id=$(sandbar new --base debian)",
+  id=$(sandbar new --base debian)
+  sandbar new --network allow=pypi.org,files.pythonhosted.org
+  sandbar new --network allow=api.openai.com --inject 'api.openai.com Authorization: Bearer {openai}'",
         )
         .arg(option("id", "ID", "Its id; a random one when left out").value_parser(parse::word::<SessionId>))
         .args(SandboxOptions::define())

@@ -42,7 +42,8 @@ Examples:
   sandbar run -- sh -c 'echo hello'
   sandbar run -it -- bash
   sandbar run --base debian -v .:/workspace -- make test
-  sandbar run --keep --timeout 5m -- ./build.sh",
+  sandbar run --keep --timeout 5m -- ./build.sh
+  sandbar run --network allow=example.com -- curl https://example.com",
         )
         .args(SandboxOptions::define())
         .args(CommandOptions::define())

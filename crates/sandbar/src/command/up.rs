@@ -70,6 +70,8 @@ Keys of the configuration file (and SANDBAR_<KEY> variables):
   ingress_domain             \"localhost\": ports are reached at http://PORT-SESSION.localhost:9100
   object_store               a directory or s3://bucket for hibernated sessions, when not below the data directory
   pressure_snapshots_per_session  10: so many turn and tool snapshots are left when the pool is nearly full
+  dns_servers                [\"192.0.2.53\"]: asked for names by sandboxes; else those of /etc/resolv.conf
+  egress_ca_file             certificates in PEM that servers are trusted by, beside the system's
   audit_retention            \"720h\": how long the audit log of a destroyed session is kept";
 
 pub(crate) fn define() -> Command {

@@ -30,9 +30,11 @@ pub(crate) fn examine(config: &HostConfig) -> Result<Examination> {
     let storage = vec![storage::btrfs(data_dir), storage::zfs(pool), storage::local_disk(data_dir)];
     let runtimes = runtime::try_all(config)?;
     let usable = storage::suffices(config.storage_backend, &storage) && runtimes.iter().any(RuntimeReport::suffices);
+    let egress = runtime::egress(&runtimes);
     let groups = vec![
         ("storage", storage),
         ("runtime", runtimes.into_iter().map(runtime::finding).collect()),
+        ("network", vec![egress]),
         (
             "kernel",
             vec![

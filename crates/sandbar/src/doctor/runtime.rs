@@ -27,7 +27,12 @@ pub(crate) fn finding(report: RuntimeReport) -> Finding {
     match report.outcome {
         Ok(able) => {
             let facts = &able.facts;
-            let offers = [("limits", &facts.limits), ("pause", &facts.pause), ("checkpoint", &facts.checkpoint)];
+            let offers = [
+                ("limits", &facts.limits),
+                ("pause", &facts.pause),
+                ("checkpoint", &facts.checkpoint),
+                ("network", &facts.network),
+            ];
             Finding::ok(name, abilities(&able.boundary, offers))
         }
         Err(error) => {
@@ -35,4 +40,25 @@ pub(crate) fn finding(report: RuntimeReport) -> Finding {
             Finding::missing(name, error.chain(), fix)
         }
     }
+}
+
+/// Whether sessions can have a network here, in the runtime a host would take or another that works.
+pub(crate) fn egress(reports: &[RuntimeReport]) -> Finding {
+    const NAME: &str = "egress";
+    let usable = || {
+        reports
+            .iter()
+            .filter(|report| report.suffices())
+            .filter_map(|report| Some((report.kind, report.outcome.as_ref().ok()?)))
+    };
+    if let Some((kind, _)) = usable().find(|(_, able)| able.facts.network.is_yes()) {
+        return Finding::ok(NAME, format!("a session of `{kind}` was given a gate: its network can be opened by name"));
+    }
+    let reasons: Vec<&str> = usable().filter_map(|(_, able)| able.facts.network.reason()).collect();
+    let why = if reasons.is_empty() { "no runtime works".to_owned() } else { reasons.join("; ") };
+    Finding::missing(
+        NAME,
+        format!("sessions are kept off the network, or share the host's: {why}"),
+        "use the runtime `native` or `gvisor` on a kernel with nftables and its `tproxy` and `socket` expressions",
+    )
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, os::unix::ffi::OsStrExt};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use sandbar_core::{BaseInfo, Change, SessionInfo, SnapshotInfo};
+use sandbar_core::{BaseInfo, Change, NetworkPolicy, SessionInfo, SnapshotInfo};
 use serde::Serialize;
 
 /// A session.
@@ -19,6 +19,7 @@ pub(crate) struct SessionView<'a> {
     expires: Option<String>,
     idle_timeout_seconds: Option<f64>,
     quota: Option<u64>,
+    network: Option<&'a NetworkPolicy>,
     space_used: u64,
     turn_count: u64,
     snap_count: u64,
@@ -44,6 +45,7 @@ impl<'a> From<&'a SessionInfo> for SessionView<'a> {
             expires: session.expires.map(|expires| expires.to_string()),
             idle_timeout_seconds: session.idle_timeout.map(|time| time.as_secs_f64()),
             quota: session.quota.map(sandbar_core::ByteCount::get),
+            network: session.network.as_ref(),
             space_used: session.space_used.get(),
             turn_count: session.turn_count,
             snap_count: session.snapshot_count,

@@ -6,6 +6,7 @@ mod bases;
 mod commands;
 mod files;
 mod life;
+mod network;
 mod offline;
 mod processes;
 mod sandboxes;

@@ -1,0 +1,121 @@
+//! `sandbar network`.
+
+use std::process::ExitCode;
+
+use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser};
+use sandbar_client::Client;
+use sandbar_core::{ByteCount, HeaderRule, NetworkPolicy, NetworkStatus, Result, SessionId};
+
+use crate::{
+    arguments::{id, inject, json, many, optional, required},
+    failure::Outcome,
+    output, parse,
+    view::{NetworkView, enforcement, injection},
+};
+
+#[derive(Debug)]
+pub(crate) struct NetworkArgs {
+    id: SessionId,
+    /// What is to count from now on.
+    policy: Option<NetworkPolicy>,
+    secrets: Vec<HeaderRule>,
+    json: bool,
+}
+
+pub(crate) fn define() -> Command {
+    Command::new("network")
+        .about("Show what a sandbox may reach and what went through, or change it")
+        .long_about(
+            "\
+Show what a sandbox may reach and what went through, or change it.
+
+A change counts for new connections at once, and what runs goes on. A change that makes the host look into TLS, and with
+gvisor one that opens a closed sandbox, needs a new box: it is refused while something runs in the present one.",
+        )
+        .after_help(
+            "\
+Examples:
+  sandbar network build-42
+  sandbar network build-42 --json
+  sandbar network build-42 set none
+  sandbar network build-42 set allow=pypi.org,files.pythonhosted.org
+  sandbar network build-42 set 'allow=*.example.com:443,10.0.0.0/8:5432'
+  sandbar network build-42 set deny=ads.example
+  sandbar network build-42 set @policy.json
+  sandbar network build-42 set allow=api.openai.com --inject 'api.openai.com Authorization: Bearer {openai}'",
+        )
+        .args([
+            id(),
+            Arg::new("set")
+                .value_name("set")
+                .value_parser(PossibleValuesParser::new(["set"]))
+                .hide_possible_values(true)
+                .requires("policy")
+                .help("Change it"),
+            Arg::new("policy")
+                .value_name("POLICY")
+                .value_parser(parse::network)
+                .help("None, full, allow=DESTINATION,…, deny=DESTINATION,… or @FILE with a policy in JSON"),
+            inject().requires("policy"),
+            json(),
+        ])
+}
+
+impl NetworkArgs {
+    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
+        Ok(Self {
+            id: required(matches, "id")?,
+            policy: optional(matches, "policy"),
+            secrets: many(matches, "inject"),
+            json: matches.get_flag("json"),
+        })
+    }
+}
+
+pub(crate) async fn execute(args: NetworkArgs, client: &Client) -> Outcome {
+    let status = match args.policy {
+        Some(mut policy) => {
+            policy.secrets.extend(args.secrets);
+            client.set_network(&args.id, policy).await?
+        }
+        None => client.get_network(&args.id).await?,
+    };
+    if args.json {
+        output::json(&NetworkView::new(&args.id, &status))?;
+    } else {
+        print(&status)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(status: &NetworkStatus) -> Outcome<()> {
+    let NetworkStatus { policy, traffic, .. } = status;
+    let ranges: Vec<String> = policy.private_ranges.iter().map(ToString::to_string).collect();
+    let mut rows = vec![("policy", policy.to_string()), ("enforced", enforcement(&status.enforced))];
+    rows.extend(policy.secrets.iter().map(|rule| ("inject", injection(rule))));
+    rows.extend(Some(("private", ranges.join(","))).filter(|_| !ranges.is_empty()));
+    rows.extend(policy.inspect_tls.then(|| ("tls", "looked into".to_owned())));
+    rows.extend(limits(policy).map(|limits| ("limits", limits)));
+    rows.extend(policy.allow_public_ingress.then(|| ("ingress", "ports are public".to_owned())));
+    rows.extend([
+        ("sent", ByteCount(traffic.bytes_sent).to_string()),
+        ("received", ByteCount(traffic.bytes_received).to_string()),
+        ("connections", traffic.connections.to_string()),
+        ("allowed", traffic.allowed.to_string()),
+        ("denied", traffic.denied.to_string()),
+    ]);
+    rows.into_iter().try_for_each(|(name, value)| output::line(format_args!("{:<12} {value}", format!("{name}:"))))
+}
+
+fn limits(policy: &NetworkPolicy) -> Option<String> {
+    let limits = &policy.limits;
+    let parts: Vec<String> = [
+        limits.bytes_per_second.map(|bytes| format!("{bytes} a second")),
+        limits.connections.map(|count| format!("{count} connections")),
+        limits.new_connections_per_second.map(|count| format!("{count} new connections a second")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if parts.is_empty() { None } else { Some(parts.join(", ")) }
+}

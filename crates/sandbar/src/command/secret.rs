@@ -1,0 +1,159 @@
+//! `sandbar secret`.
+
+use std::{io, process::ExitCode};
+
+use clap::{Arg, ArgMatches, Command};
+use rustix::termios::isatty;
+use sandbar_client::Client;
+use sandbar_core::{Error, Result, SecretName, SecretValue};
+
+use crate::{
+    arguments::{json, many, quiet, required},
+    failure::{Failure, Outcome, exit, say_error},
+    input::Input,
+    interrupt::Interrupts,
+    output, parse,
+    terminal::Terminal,
+    view::{SecretView, age},
+};
+
+/// No secret is larger; what is, need not be read to its end.
+const LARGEST: usize = 64 << 10;
+
+#[derive(Debug)]
+pub(crate) enum SecretCommand {
+    Set { name: SecretName },
+    Ls { quiet: bool, json: bool },
+    Rm { names: Vec<SecretName> },
+}
+
+pub(crate) fn define() -> Command {
+    let name = || Arg::new("name").value_name("NAME").required(true).value_parser(parse::word::<SecretName>);
+    Command::new("secret")
+        .about("Keep secrets that sandboxes use without holding them")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("set")
+                .about("Keep a secret, or change one, and print its name")
+                .long_about(
+                    "\
+Keep a secret, or change one, and print its name.
+
+The value is read from stdin, and never from the command line, where others could see it; a line break at its end is left
+out. At a terminal it is asked for and not shown. A changed secret counts for the next request.",
+                )
+                .after_help(
+                    "\
+Examples:
+  sandbar secret set openai
+  pass show openai | sandbar secret set openai
+  sandbar new --network allow=api.openai.com --inject 'api.openai.com Authorization: Bearer {openai}'",
+                )
+                .arg(name().help("Its name")),
+        )
+        .subcommand(
+            Command::new("ls")
+                .about("List secrets by name; their values are told to nobody")
+                .after_help("Examples:\n  sandbar secret ls\n  sandbar secret ls --json")
+                .args([quiet("Print names only"), json()]),
+        )
+        .subcommand(
+            Command::new("rm")
+                .about("Forget secrets; requests that need them fail from then on")
+                .after_help("Examples:\n  sandbar secret rm openai")
+                .arg(name().num_args(1..).help("The secrets")),
+        )
+}
+
+impl SecretCommand {
+    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
+        match matches.remove_subcommand() {
+            Some((verb, mut given)) if verb == "set" => Ok(Self::Set { name: required(&mut given, "name")? }),
+            Some((verb, mut given)) if verb == "rm" => Ok(Self::Rm { names: many(&mut given, "name") }),
+            Some((_, given)) => Ok(Self::Ls { quiet: given.get_flag("quiet"), json: given.get_flag("json") }),
+            None => Err(Error::internal("there is no verb after `secret`")),
+        }
+    }
+}
+
+pub(crate) async fn execute(command: SecretCommand, client: &Client) -> Outcome {
+    match command {
+        SecretCommand::Set { name } => set(&name, client).await,
+        SecretCommand::Ls { quiet, json } => list(quiet, json, client).await,
+        SecretCommand::Rm { names } => remove(&names, client).await,
+    }
+}
+
+async fn set(name: &SecretName, client: &Client) -> Outcome {
+    let value = if isatty(io::stdin()) {
+        let Some(value) = ask(name).await? else { return Ok(ExitCode::from(exit::INTERRUPTED)) };
+        value
+    } else {
+        read(|_| false).await?
+    };
+    let value = SecretValue::new(value).map_err(Failure::Usage)?;
+    output::line(client.put_secret(name, &value).await?.name)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks at the terminal without showing what is typed; `None` when interrupted.
+async fn ask(name: &SecretName) -> Outcome<Option<String>> {
+    let terminal = Terminal::of_stdin("secret set", "give the value on stdin")?;
+    let mut interrupts = Interrupts::listen()?;
+    let hidden = terminal.hidden()?;
+    output::prompt(format_args!("value of `{name}`: "));
+    let answer = tokio::select! {
+        value = read(|so_far| so_far.ends_with(b"\n")) => Some(value),
+        _ = interrupts.next() => None,
+    };
+    drop(hidden);
+    // The line break that ended it was not shown either.
+    output::say("");
+    answer.transpose()
+}
+
+/// Reads our stdin to its end, or until there is enough.
+async fn read(is_enough: impl Fn(&[u8]) -> bool) -> Outcome<String> {
+    let mut input = Input::open().map_err(|error| Error::io("could not read the input", error))?;
+    let mut value = Vec::new();
+    while let Some(piece) = input.next().await {
+        value.extend_from_slice(&piece);
+        if is_enough(&value) || value.len() > LARGEST {
+            break;
+        }
+    }
+    let text = String::from_utf8(value).map_err(|_| {
+        let error = Error::invalid("value", "the secret is not UTF-8");
+        Failure::Usage(error.with_hint("give text; encode anything else, for example with `base64`"))
+    })?;
+    let line = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
+}
+
+async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {
+    let secrets = client.list_secrets().await?;
+    if json {
+        output::json(&secrets.iter().map(SecretView::from).collect::<Vec<_>>())?;
+    } else if quiet {
+        secrets.iter().try_for_each(|secret| output::line(&secret.name))?;
+    } else {
+        let rows = secrets.iter().map(|secret| [secret.name.to_string(), age(secret.changed)]);
+        output::table(["NAME", "CHANGED"], rows)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn remove(names: &[SecretName], client: &Client) -> Outcome {
+    let mut code = ExitCode::SUCCESS;
+    for name in names {
+        match client.delete_secret(name).await {
+            Ok(()) => output::line(name)?,
+            Err(error) => {
+                say_error(&error);
+                code = ExitCode::from(exit::FAILED);
+            }
+        }
+    }
+    Ok(code)
+}
