@@ -179,14 +179,14 @@ pub(crate) async fn a_redirect_to_another_host(world: &mut World<'_>) {
 
 pub(crate) async fn a_redirect_to_something_private(world: &mut World<'_>) {
     let id = world.session("s", "full").await;
-    for (number, to) in [METADATA, INTRANET, "127.0.0.1:8080", "[::1]:8080", "203.0.113.200:8080", "2852039166"]
-        .into_iter()
-        .enumerate()
+    for (number, to) in
+        [METADATA, INTRANET, "127.0.0.1:8080", "[::1]:8080", "203.0.113.200:8080", "2852039166"].into_iter().enumerate()
     {
         let path = format!("/away-{number}");
         world.internet.pages().publish("allowed.example", &path, Page::redirect(&format!("http://{to}/latest")));
         for proxy in ["", "--noproxy '*'"] {
-            let said = world.shell(&id, &format!("curl -sSgL --max-time 20 {proxy} http://allowed.example{path}")).await;
+            let said =
+                world.shell(&id, &format!("curl -sSgL --max-time 20 {proxy} http://allowed.example{path}")).await;
             assert!(!said.stdout.contains("hello from") && !said.stderr.contains("timed out"), "{to}: {said:?}");
         }
     }

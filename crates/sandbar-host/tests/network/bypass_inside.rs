@@ -72,7 +72,8 @@ pub(crate) async fn the_kernels_settings_cannot_be_changed(world: &mut World<'_>
 pub(crate) async fn the_places_of_the_gate_cannot_be_taken(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
     let mut script = String::new();
-    for (address, port) in [("192.0.0.1", 1), ("192.0.0.1", 53), ("192.0.0.1", 3128), ("0.0.0.0", 1), ("0.0.0.0", 443)] {
+    for (address, port) in [("192.0.0.1", 1), ("192.0.0.1", 53), ("192.0.0.1", 3128), ("0.0.0.0", 1), ("0.0.0.0", 443)]
+    {
         script.push_str(&format!("/usr/bin/python3 guest.py hijack {address} {port}\n"));
     }
     let said = world.shell(&id, &script).await;

@@ -55,8 +55,20 @@ pub(crate) async fn a_tunnel_to_an_address(world: &mut World<'_>) {
 pub(crate) async fn a_tunnel_to_the_loopback_of_the_host(world: &mut World<'_>) {
     let id = world.session("s", "full").await;
     for host in [
-        "localhost", "127.0.0.1", "[::1]", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "0.0.0.0",
-        "[::]", "[::ffff:127.0.0.1]", "loopback.example", "localhost.localdomain", "0",
+        "localhost",
+        "127.0.0.1",
+        "[::1]",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0x7f.1",
+        "0177.0.0.1",
+        "0.0.0.0",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "loopback.example",
+        "localhost.localdomain",
+        "0",
     ] {
         for port in ["8080", "9000"] {
             let line = world.guest(&id, &["say", PROXY, "3128", &connect(&format!("{host}:{port}"))]).await;

@@ -35,7 +35,8 @@ pub(crate) async fn full_opens_what_is_public(world: &mut World<'_>) {
 }
 
 pub(crate) async fn what_is_denied_is_denied_whatever_is_open(world: &mut World<'_>) {
-    let id = world.session("s", &format!("deny=attacker.example,*.attacker.example,{ATTACKER},allowed.example:8080")).await;
+    let id =
+        world.session("s", &format!("deny=attacker.example,*.attacker.example,{ATTACKER},allowed.example:8080")).await;
     opens(world, &id, "other.example", "80").await;
     opens(world, &id, "allowed.example", "80").await;
     closes(world, &id, "allowed.example", "8080").await;
@@ -211,7 +212,8 @@ pub(crate) async fn every_decision_is_written_down_and_counted(world: &mut World
         for verdict in ["allow", "deny"] {
             let what = format!("network_{verdict}");
             let written = async || {
-                let fits = |entry: &sandbar_core::AuditEntry| entry.what == what && entry.detail["protocol"] == protocol;
+                let fits =
+                    |entry: &sandbar_core::AuditEntry| entry.what == what && entry.detail["protocol"] == protocol;
                 world.decisions(&id).await.into_iter().find(fits)
             };
             let entry = world.fixture.eventually(&format!("{verdict} by {protocol} is written down"), written).await;

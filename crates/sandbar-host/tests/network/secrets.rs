@@ -171,7 +171,9 @@ pub(crate) async fn a_redirect_to_another_host_loses_it(world: &mut World<'_>) {
     let secret = fresh();
     put(world, &secret).await;
     let id = session(world, "allow=api.example,other.example").await;
-    for (path, to) in [("/a", "https://other.example/"), ("/b", "http://other.example/"), ("/c", "http://api.example/x")] {
+    for (path, to) in
+        [("/a", "https://other.example/"), ("/b", "http://other.example/"), ("/c", "http://api.example/x")]
+    {
         world.internet.pages().publish("api.example", path, Page::redirect(to));
         let curl = format!("curl -sSkL --location-trusted https://api.example{path}");
         let said = world.shell(&id, &curl).await;

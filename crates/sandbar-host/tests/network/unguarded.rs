@@ -52,7 +52,8 @@ fn every_way_leads_somewhere_where_nobody_stands_in_between() {
     // Edited greetings arrive, whatever the server thinks of them.
     for edit in ["ech", "grease", "two-names", "name-twice", "name-in-nul", "other-kind-of-name", "upper-case"] {
         let before = internet.heard_at(internet::WEB).len();
-        let line = guest(&internet, &["tls", internet::WEB, "443", "attacker.example", &format!(r#"{{"edit": "{edit}"}}"#)]);
+        let line =
+            guest(&internet, &["tls", internet::WEB, "443", "attacker.example", &format!(r#"{{"edit": "{edit}"}}"#)]);
         assert!(line.starts_with("refused: "), "{edit}: {line}");
         assert!(internet.heard_at(internet::WEB).len() > before, "{edit}");
     }

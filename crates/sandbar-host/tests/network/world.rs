@@ -1,6 +1,8 @@
 //! A host in a small internet, and sessions that are asked to reach something.
 
-use sandbar_core::{AuditEntry, AuditQuery, BaseName, ExecEvent, ExecSpec, NetworkPolicy, PageRequest, RuntimeKind, SessionId};
+use sandbar_core::{
+    AuditEntry, AuditQuery, BaseName, ExecEvent, ExecSpec, NetworkPolicy, PageRequest, RuntimeKind, SessionId,
+};
 use sandbar_testing::{
     Backend,
     internet::{self, Internet},
@@ -133,7 +135,8 @@ impl World<'_> {
     /// Waits until the log has a decision with this verdict about this host or address, with this in its reason.
     pub(crate) async fn was_decided(&self, id: &SessionId, verdict: &str, about: &str, reason: &str) -> AuditEntry {
         let what = format!("network_{verdict}");
-        let of = |entry: &AuditEntry, key: &str| entry.detail.get(key).and_then(|value| value.as_str()).map(str::to_owned);
+        let of =
+            |entry: &AuditEntry, key: &str| entry.detail.get(key).and_then(|value| value.as_str()).map(str::to_owned);
         let fits = |entry: &AuditEntry| {
             let of_host = of(entry, "host").is_some_and(|host| host == about);
             let of_address = of(entry, "address").is_some_and(|address| address.starts_with(about));

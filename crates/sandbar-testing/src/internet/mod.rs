@@ -40,6 +40,7 @@ use serve::Servers;
 use wire::Wire;
 
 pub use heard::Heard;
+pub use namespaces::private_loopback;
 pub use pages::{Page, Pages};
 pub use services::{
     API, ATTACKER, ATTACKER_V6, DNS, ECHO, HOST, INTRANET, METADATA, PUBLIC_RESOLVER, SSH, WEB, WEB_V6,

@@ -80,6 +80,14 @@ pub(super) fn become_host_of(internet: &Namespace) {
     ip(HOST);
 }
 
+/// Moves the calling thread, and every thread it starts from now on, into a network namespace that has a loopback with these
+/// addresses on it, and nothing else.
+pub fn private_loopback(addresses: &[&str]) {
+    leave();
+    let added = addresses.iter().map(|address| format!("address add {address} dev lo\n"));
+    ip(&format!("link set lo up\n{}", added.collect::<String>()));
+}
+
 #[expect(unsafe_code, reason = "unshare can break what other threads rely on")]
 fn leave() {
     // SAFETY: a network namespace changes no descriptors and no memory; only this thread's view of the network is replaced.
