@@ -55,6 +55,10 @@ fn main() {
                 continue;
             }
         };
+        if let Some(reason) = host.capabilities().network.reason() {
+            sandbar_testing::report_skip("network bench", &format!("{runtime}: {reason}"));
+            continue;
+        }
         connections(&tokio, &host, runtime, port, &mut report);
         set_up(&tokio, &host, runtime, &mut report);
         tokio.block_on(host.shutdown()).unwrap();
@@ -96,6 +100,8 @@ async fn with_client(host: &Host, policy: NetworkPolicy) -> SessionId {
 
 fn connections(tokio: &Runtime, host: &Host, runtime: RuntimeKind, port: u16, report: &mut Report) {
     let place = format!("{ADDRESS}:{port}");
+    // Every call of a program in gVisor goes through gVisor: that is not the gateway's.
+    let aim = |value: f64| (runtime == RuntimeKind::Native).then_some(value);
     let policies: [(&str, NetworkPolicy); 2] = [
         // Decided by the address alone.
         ("", NetworkPolicy::allowing([ADDRESS.parse().unwrap()])),
@@ -108,7 +114,7 @@ fn connections(tokio: &Runtime, host: &Host, runtime: RuntimeKind, port: u16, re
     ];
     for (how, policy) in policies {
         let id = tokio.block_on(with_client(host, policy));
-        let mut compare = |what: &str| {
+        let compare = |what: &str| {
             let direct = |_| {
                 let program = std::env::current_exe().unwrap();
                 let output = Command::new(program).args([client::ROLE, what, &place]).output().unwrap();
@@ -123,13 +129,13 @@ fn connections(tokio: &Runtime, host: &Host, runtime: RuntimeKind, port: u16, re
         };
         let (gated, direct) = compare(client::SEND);
         // 60 % of the throughput.
-        report.ratio(format!("{runtime}: 256 MiB through the gate ÷ direct{how}"), gated, direct, Some(1.67));
+        report.ratio(format!("{runtime}: 256 MiB through the gate ÷ direct{how}"), gated, direct, aim(1.67));
         let (gated, direct) = compare(client::RECEIVE);
-        report.ratio(format!("{runtime}: 256 MiB from outside ÷ direct{how}"), gated, direct, Some(1.67));
+        report.ratio(format!("{runtime}: 256 MiB from outside ÷ direct{how}"), gated, direct, aim(1.67));
         let (gated, direct) = compare(client::ROUND_TRIP);
         report.ratio(format!("{runtime}: a round trip ÷ direct{how}"), gated, direct, None);
         let added = (gated - direct) * 1000.0;
-        report.figure(format!("{runtime}: a round trip, added{how}"), added, "µs", Some(100.0));
+        report.figure(format!("{runtime}: a round trip, added{how}"), added, "µs", aim(100.0));
         let (gated, direct) = compare(client::CONNECT);
         report.ratio(format!("{runtime}: connect and one round trip ÷ direct{how}"), gated, direct, None);
         tokio.block_on(host.destroy_session(&id)).unwrap();

@@ -71,11 +71,8 @@ pub(crate) async fn the_kernels_settings_cannot_be_changed(world: &mut World<'_>
 
 pub(crate) async fn the_places_of_the_gate_cannot_be_taken(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
-    let mut script = String::new();
-    for (address, port) in [("192.0.0.1", 1), ("192.0.0.1", 53), ("192.0.0.1", 3128), ("0.0.0.0", 1), ("0.0.0.0", 443)]
-    {
-        script.push_str(&format!("/usr/bin/python3 guest.py hijack {address} {port}\n"));
-    }
+    let places = ["192.0.0.1 1", "192.0.0.1 53", "192.0.0.1 3128", "0.0.0.0 1", "0.0.0.0 443"];
+    let script = places.map(|place| format!("/usr/bin/python3 guest.py hijack {place}")).join("\n");
     let said = world.shell(&id, &script).await;
     assert_eq!((said.code, said.stdout.lines().count()), (Some(0), 5), "{said:?}");
     // One that listens everywhere and stays gets what is meant for the session itself, and nothing else.
