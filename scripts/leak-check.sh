@@ -64,7 +64,7 @@ belongs_to_this_run() {
 
 list_networks() {
     # Namespaces without a name end with their last process. Interfaces outside of them, and namespaces with a name, stay.
-    find /sys/class/net /run/netns -mindepth 1 -maxdepth 1 2>/dev/null | sed 's/^/network /'
+    { find /sys/class/net /run/netns -mindepth 1 -maxdepth 1 2>/dev/null || true; } | sed 's/^/network /'
 }
 
 list_directories() {
