@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, Request, Response, StatusCode, Version, request::Parts};
+use http::{Method, Request, Response, StatusCode, Version, header::EXPECT, request::Parts};
 use hyper::{
     body::{Body as _, Incoming},
     ext::ReasonPhrase,
@@ -50,8 +50,8 @@ where
 {
     let patience = Patience::new(Limits { head: Some(LONGEST_HEAD), idle: LONGEST_IDLE });
     let engine = Arc::new(Engine::new(origin, Speak::Http1, outside, Arc::clone(&patience)));
-    let (links, relays) = (engine.tasks.owner(), engine.relays.clone());
-    let _owners = (links, relays.owner());
+    let relays = engine.relays.clone();
+    let _owners = (engine.tasks.owner(), relays.owner());
     let connection = http1::Builder::new()
         .preserve_header_case(true)
         .auto_date_header(false)
@@ -144,11 +144,17 @@ impl Engine {
     async fn serve(&self, mut request: Request<Incoming>) -> Result<Response<Content>, Reply> {
         let upgrade = Upgrade::wanted(&mut request);
         let (mut head, body) = request.into_parts();
+        let mut body = Content::relayed(body);
+        // A client that asked for leave to send has sent nothing yet, and HTTP/2 can say that it need not go on.
+        if head.version != Version::HTTP_2 && !head.headers.contains_key(EXPECT) {
+            body = body.drained_by(&self.tasks);
+        }
         if head.method == Method::CONNECT {
             return Err(Reply::NotServed);
         }
         let requested = requested(&self.origin, &head).inspect_err(|reply| self.ledger.refused(&self.origin, reply))?;
         let rules = self.outside.rules();
+        let requested = self.at_its_address(&rules, requested);
         let injection = self.injection(&rules, &requested)?;
         if !injection.is_empty() && shows_headers(&head.method) {
             return Err(Reply::NotServed);
@@ -159,12 +165,25 @@ impl Engine {
             upgrade.ask(&mut head.headers);
         }
         injection.put(&mut head.headers);
-        let body = Content::relayed(body).with_trailers_cleansed({
+        let body = body.with_trailers_cleansed({
             let injection = injection.clone();
             move |trailers| injection.clear(trailers)
         });
         let response = self.send(&requested, &rules, &injection, (head, body)).await?;
         self.pass_back(response, &requested, injection, upgrade)
+    }
+
+    /// A host nobody opened by name is reached at the address the connection was meant for, where that is open itself and the
+    /// name is not denied.
+    fn at_its_address(&self, rules: &Rules, requested: Requested) -> Requested {
+        let (Origin::Transparent { to }, HostPort::Name(name, port)) = (&self.origin, &requested.target) else {
+            return requested;
+        };
+        let is_open = || rules.address(Transport::Tcp, to.ip(), to.port(), &self.outside.own_addresses()).is_allowed();
+        if rules.name(Transport::Tcp, name, *port).is_allowed() || rules.denies_name(name, *port) || !is_open() {
+            return requested;
+        }
+        Requested { target: HostPort::Address(*to), ..requested }
     }
 
     /// The secrets for this request. They go nowhere but into TLS that was opened here.

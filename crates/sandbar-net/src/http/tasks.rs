@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::task::JoinSet;
+use tokio::{runtime::Handle, task::JoinSet};
 
 /// Where tasks of a connection run.
 #[derive(Clone, Debug, Default)]
@@ -21,10 +21,12 @@ impl Tasks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Starts a task. Where nothing runs any more, nothing is started.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let Ok(runtime) = Handle::try_current() else { return };
         let mut set = self.set();
         while set.try_join_next().is_some() {}
-        set.spawn(task);
+        set.spawn_on(task, &runtime);
     }
 
     /// Waits for those that run now.

@@ -42,14 +42,13 @@ impl UpstreamTls {
         if let Some(path) = &settings.trusted_certificates {
             add_file(&mut roots, path)?;
         }
-        let http1 = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        let mut http1 = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|source| Error::internal("set up TLS towards servers").with_source(source))?
             .with_root_certificates(roots)
             .with_no_client_auth();
         let mut any_http = http1.clone();
         any_http.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let mut http1 = http1;
         http1.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { http1: Arc::new(http1), any_http: Arc::new(any_http) })
     }

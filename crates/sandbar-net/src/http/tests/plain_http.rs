@@ -111,6 +111,19 @@ async fn what_is_under_way_ends_when_the_gate_drops_it() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_much_before_it_listens_still_hears_why_not() {
+    let world = allowing("a.example");
+    let mut stream = TcpStream::connect(world.transparent().await).await.unwrap();
+    let length = 8 * MEBIBYTE;
+    for _ in 0..2 {
+        let head = format!("POST / HTTP/1.1\r\nHost: b.example\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&vec![0; length]).await.unwrap();
+        assert!(ask(&mut stream, "").await.starts_with("HTTP/1.1 403 "));
+    }
+}
+
+#[tokio::test]
 async fn what_could_be_read_in_two_ways_goes_nowhere() {
     let world = allowing("a.example,b.example");
     let (server, recorded) = servers::recorder(&world, servers::OK).await;
@@ -305,4 +318,17 @@ async fn big_bodies_stream_through_and_are_not_kept() {
     assert!(ask(&mut stream, "").await.ends_with(&format!("\r\n\r\n{length}")));
     let grown = most_memory() - before;
     assert!(grown < 24 * MEBIBYTE, "{grown} bytes more memory");
+}
+
+#[tokio::test]
+async fn a_host_nobody_named_is_reached_at_an_open_address_unless_it_is_denied() {
+    let world = World::new(policy(r#"{"allow_list": ["127.0.0.1"], "deny_list": ["denied.example"]}"#));
+    let server = servers::plain(&world).await;
+    let gate = world.gate(Origin::Transparent { to: server.address }).await;
+    let mut stream = TcpStream::connect(gate).await.unwrap();
+    let heard = ask(&mut stream, "GET / HTTP/1.1\r\nHost: intern.example\r\n\r\n").await;
+    assert!(heard.contains("host: intern.example\n"), "{heard}");
+    let heard = ask(&mut stream, "GET / HTTP/1.1\r\nHost: denied.example\r\n\r\n").await;
+    assert!(heard.starts_with("HTTP/1.1 403 "), "{heard}");
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
 }
