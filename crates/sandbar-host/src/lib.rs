@@ -1,7 +1,7 @@
 //! Sessions on one machine.
 //!
 //! [`Host`] owns the sessions of a machine: each is a copy-on-write volume, the commands that run over it, and its
-//! snapshots. It knows nothing of the network; the server crate wraps it.
+//! snapshots. It knows nothing of the wire; the server crate wraps it.
 //!
 //! Every operation that takes more than one step writes an *intent* before it acts, and clears it in the transaction
 //! that records the result. After `kill -9`, [`Host::start`] finds the intents that were left and finishes or undoes each.

@@ -164,11 +164,12 @@ mod tests {
 
     #[test]
     fn new_connections_are_counted_by_the_second() {
-        // So few that the time the test takes gives no more of them.
         let limits = NetworkLimits { new_connections_per_second: Some(1), ..NetworkLimits::default() };
         let meter = meter(&limits);
         drop(meter.admit().unwrap());
-        assert_eq!(meter.admit().unwrap_err(), "more than 1 new connections a second");
+        // However slow the machine is, not every one of these takes a second.
+        let refused = (0..100).find_map(|_| meter.admit().err());
+        assert_eq!(refused.as_deref(), Some("more than 1 new connections a second"));
         meter.set_limits(&NetworkLimits::default());
         meter.admit().unwrap();
     }
@@ -178,7 +179,8 @@ mod tests {
         let limits = NetworkLimits { bytes_per_second: Some(ByteCount(1)), ..NetworkLimits::default() };
         let meter = meter(&limits);
         assert_eq!(meter.reserve(1000), Ok(1));
-        assert!(meter.reserve(1000).is_err_and(|wait| wait <= LONGEST_WAIT));
+        let wait = (0..100).find_map(|_| meter.reserve(1000).err());
+        assert!(wait.is_some_and(|wait| wait <= LONGEST_WAIT));
         meter.moved(Direction::Sent, 1, 0);
         assert_eq!(meter.reserve(1000), Ok(1));
         meter.moved(Direction::Sent, 1, 1);

@@ -86,6 +86,13 @@ impl Rule {
         self.protocol(libc::IPPROTO_UDP)
     }
 
+    /// A message of this kind.
+    pub(crate) fn icmpv6(self, kind: u8) -> Self {
+        self.protocol(libc::IPPROTO_ICMPV6)
+            .with(Expression::Payload { header: TRANSPORT_HEADER, offset: 0, length: 1 })
+            .with(Expression::Equals(vec![kind]))
+    }
+
     fn protocol(self, number: i32) -> Self {
         self.with(Expression::Meta(META_PROTOCOL)).with(Expression::Equals(vec![number.to_le_bytes()[0]]))
     }

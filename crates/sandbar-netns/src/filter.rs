@@ -42,8 +42,19 @@ const PREROUTING: u32 = 0;
 const MANGLE: i32 = -150;
 const DROP: u32 = 0;
 
+const NEIGHBOUR_SOLICITATION: u8 = 135;
+const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+
+/// How what a session sends gets to the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comes {
+    /// Round the loopback of the namespace both are in.
+    Around,
+    OverALink,
+}
+
 /// Puts the rules in place, all or none. Where they are already, nothing changes.
-pub(crate) fn install(has_ipv6: bool) -> io::Result<()> {
+pub(crate) fn install(has_ipv6: bool, comes: Comes) -> io::Result<()> {
     let mut messages = Messages::default();
     let generic = [INET, 0, 0, 0];
     let [high, low] = SUBSYSTEM.to_be_bytes();
@@ -60,7 +71,7 @@ pub(crate) fn install(has_ipv6: bool) -> io::Result<()> {
         chain.add(CHAIN_POLICY, &DROP.to_be_bytes());
         chain.add_text(CHAIN_TYPE, "filter");
     });
-    let rules = rules(has_ipv6);
+    let rules = rules(has_ipv6, comes);
     for (number, rule) in rules.iter().enumerate() {
         // One answer for all: an error comes unasked for.
         let answer = if number + 1 == rules.len() { libc::NLM_F_ACK } else { 0 };
@@ -77,7 +88,7 @@ pub(crate) fn install(has_ipv6: bool) -> io::Result<()> {
     }
 }
 
-fn rules(has_ipv6: bool) -> Vec<Rule> {
+fn rules(has_ipv6: bool, comes: Comes) -> Vec<Rule> {
     let mut rules = Vec::from(own_addresses(Ipv4Addr::LOCALHOST.into(), BOX_V4.into(), GATEWAY_V4.into()));
     if has_ipv6 {
         rules.extend(own_addresses(Ipv6Addr::LOCALHOST.into(), BOX_V6.into(), GATEWAY_V6.into()));
@@ -85,6 +96,12 @@ fn rules(has_ipv6: bool) -> Vec<Rule> {
     rules.extend(everything_else(GATEWAY_V4.into()));
     if has_ipv6 {
         rules.extend(everything_else(GATEWAY_V6.into()));
+    }
+    if has_ipv6 && comes == Comes::OverALink {
+        // Who is at the other end is found out over IPv6 itself.
+        rules.extend(
+            [NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT].map(|kind| Rule::default().icmpv6(kind).accept()),
+        );
     }
     // Who sends to a port that nobody opened, or when there is no gate any more, is told at once.
     rules.push(Rule::default().tcp().reset());

@@ -15,7 +15,7 @@ mod routes;
 mod sockets;
 
 pub use addresses::{BOX_V4, BOX_V6, GATE_PORT, GATEWAY_V4, GATEWAY_V6, PROXY_PORT};
-pub use gate::{open_gate, reopen_udp};
+pub use gate::{open_gate, open_linked_gate, reopen_udp};
 pub use link::raise_loopback;
-pub use namespace::{current, in_namespace, make};
+pub use namespace::{LinkedNetwork, current, in_namespace, make};
 pub use sockets::{GateSockets, UdpGate};

@@ -9,7 +9,10 @@ use std::{
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-use crate::link::raise_loopback;
+use crate::{
+    link::{link_with, raise, raise_loopback},
+    routes::{self, has_ipv6},
+};
 
 /// A namespace with nothing but its loopback, which works.
 pub fn make() -> io::Result<OwnedFd> {
@@ -19,6 +22,33 @@ pub fn make() -> io::Result<OwnedFd> {
         raise_loopback()?;
         current()
     })
+}
+
+/// A session whose network stack is not the kernel's own: what it sends comes over a link to a namespace of the gate's.
+#[derive(Debug)]
+pub struct LinkedNetwork {
+    /// Where the session is. Its end of the link has an address, and a way to everywhere.
+    pub session: OwnedFd,
+    /// Where the gate is to be opened.
+    pub gate: OwnedFd,
+}
+
+impl LinkedNetwork {
+    pub fn make() -> io::Result<Self> {
+        let session = make()?;
+        let gate = make()?;
+        let session_end = in_namespace(&gate, || {
+            let [gate_end, session_end] = link_with(session.as_fd())?;
+            raise(gate_end)?;
+            routes::make_everything_local_but_the_session(gate_end, has_ipv6())?;
+            Ok(session_end)
+        })?;
+        in_namespace(&session, || {
+            raise(session_end)?;
+            routes::lead_to_the_gate(session_end, has_ipv6())
+        })?;
+        Ok(Self { session, gate })
+    }
 }
 
 /// The namespace of the calling thread.

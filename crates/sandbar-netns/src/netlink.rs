@@ -56,7 +56,15 @@ impl Attributes<'_> {
 
     /// One with others in it.
     pub(crate) fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Attributes<'_>)) {
-        self.write(kind | NESTED, |bytes| fill(&mut Attributes { bytes }));
+        self.nest_after(kind, &[], fill);
+    }
+
+    /// One with a header and others in it.
+    pub(crate) fn nest_after(&mut self, kind: u16, header: &[u8], fill: impl FnOnce(&mut Attributes<'_>)) {
+        self.write(kind | NESTED, |bytes| {
+            bytes.extend(header);
+            fill(&mut Attributes { bytes });
+        });
     }
 
     fn write(&mut self, kind: u16, fill: impl FnOnce(&mut Vec<u8>)) {

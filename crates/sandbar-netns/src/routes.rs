@@ -1,9 +1,9 @@
-//! Has every address be one of the namespace itself.
+//! Addresses and routes: has every address be one of the namespace itself.
 
-use std::{io, net::IpAddr};
+use std::{fs, io, net::IpAddr};
 
 use crate::{
-    addresses::{BOX_V4, BOX_V6},
+    addresses::{BOX_V4, BOX_V6, GATEWAY_V4, GATEWAY_V6},
     link::LOOPBACK,
     netlink::{Messages, Netlink},
 };
@@ -11,52 +11,138 @@ use crate::{
 const REPLACE: i32 = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
 
 /// Nobody else can have the address. And IPv6 makes an address local a little later than it is there: a route to it that
-/// is not local would win meanwhile.
+/// is not local would win meanwhile (`IFA_F_NOPREFIXROUTE`).
 const AT_ONCE: u32 = libc::IFA_F_NODAD | 0x200;
 
-/// The address connections come from, and the route that makes all others local. Returns whether there is IPv6.
-pub(crate) fn make_everything_local() -> io::Result<bool> {
-    let netlink = Netlink::open(libc::NETLINK_ROUTE)?;
-    make_local(&netlink, BOX_V4.into())?;
-    match make_local(&netlink, BOX_V6.into()) {
-        Ok(()) => Ok(true),
-        Err(error) if is_absent(&error) => Ok(false),
-        Err(error) => Err(error),
+/// Whether the calling thread's namespace has IPv6: its loopback, which works, has an address of it.
+pub(crate) fn has_ipv6() -> bool {
+    fs::read("/proc/thread-self/net/if_inet6").is_ok_and(|addresses| !addresses.is_empty())
+}
+
+/// The address connections of the session come from, and the route that makes all others local.
+pub(crate) fn make_everything_local(has_ipv6: bool) -> io::Result<()> {
+    let mut plan = RoutePlan::default();
+    for own in [BOX_V4.into(), BOX_V6.into()].into_iter().filter(|own: &IpAddr| own.is_ipv4() || has_ipv6) {
+        plan.add_address(LOOPBACK, own, full(own));
+        plan.add_local_default(own);
+    }
+    plan.carry_out()
+}
+
+/// The same at the gate's end of a link to the session.
+pub(crate) fn make_everything_local_but_the_session(link: u32, has_ipv6: bool) -> io::Result<()> {
+    let mut plan = RoutePlan::default();
+    let pairs: [(IpAddr, IpAddr); 2] = [(GATEWAY_V4.into(), BOX_V4.into()), (GATEWAY_V6.into(), BOX_V6.into())];
+    for (own, other) in pairs.into_iter().filter(|(own, _)| own.is_ipv4() || has_ipv6) {
+        plan.add_address(link, own, full(own));
+        plan.add_neighbour_route(link, other);
+        plan.add_local_default(own);
+    }
+    plan.carry_out()
+}
+
+/// The session's end of a link: everything goes to the gate.
+pub(crate) fn lead_to_the_gate(link: u32, has_ipv6: bool) -> io::Result<()> {
+    let mut plan = RoutePlan::default();
+    let pairs: [(IpAddr, IpAddr, u8); 2] =
+        [(BOX_V4.into(), GATEWAY_V4.into(), 29), (BOX_V6.into(), GATEWAY_V6.into(), 126)];
+    for (own, gateway, length) in pairs.into_iter().filter(|(own, ..)| own.is_ipv4() || has_ipv6) {
+        plan.add_link_address(link, own, length);
+        plan.add_default(link, gateway);
+    }
+    plan.carry_out()
+}
+
+/// What is asked of the kernel at once.
+#[derive(Debug, Default)]
+struct RoutePlan {
+    messages: Messages,
+    count: usize,
+}
+
+impl RoutePlan {
+    fn add_address(&mut self, link: u32, own: IpAddr, length: u8) {
+        self.address(link, own, length, AT_ONCE);
+    }
+
+    /// With a route to its neighbours.
+    fn add_link_address(&mut self, link: u32, own: IpAddr, length: u8) {
+        self.address(link, own, length, libc::IFA_F_NODAD);
+    }
+
+    fn address(&mut self, link: u32, own: IpAddr, length: u8, flags: u32) {
+        let mut header = vec![family(own), length, 0, libc::RT_SCOPE_UNIVERSE];
+        header.extend(link.to_ne_bytes());
+        self.count += 1;
+        self.messages.add(libc::RTM_NEWADDR, REPLACE, &header, |attributes| {
+            attributes.add(libc::IFA_LOCAL, &octets(own));
+            attributes.add(libc::IFA_ADDRESS, &octets(own));
+            attributes.add(libc::IFA_FLAGS, &flags.to_ne_bytes());
+        });
+    }
+
+    /// Every address is local. What is sent to one comes from `own`.
+    fn add_local_default(&mut self, own: IpAddr) {
+        let scope = if own.is_ipv4() { libc::RT_SCOPE_HOST } else { libc::RT_SCOPE_UNIVERSE };
+        self.route(
+            own,
+            0,
+            scope,
+            libc::RTN_LOCAL,
+            &[(libc::RTA_OIF, LOOPBACK.to_ne_bytes().to_vec()), (libc::RTA_PREFSRC, octets(own))],
+        );
+    }
+
+    fn add_neighbour_route(&mut self, link: u32, to: IpAddr) {
+        let scope = if to.is_ipv4() { libc::RT_SCOPE_LINK } else { libc::RT_SCOPE_UNIVERSE };
+        self.route(
+            to,
+            full(to),
+            scope,
+            libc::RTN_UNICAST,
+            &[(libc::RTA_DST, octets(to)), (libc::RTA_OIF, link.to_ne_bytes().to_vec())],
+        );
+    }
+
+    fn add_default(&mut self, link: u32, gateway: IpAddr) {
+        self.route(
+            gateway,
+            0,
+            libc::RT_SCOPE_UNIVERSE,
+            libc::RTN_UNICAST,
+            &[(libc::RTA_GATEWAY, octets(gateway)), (libc::RTA_OIF, link.to_ne_bytes().to_vec())],
+        );
+    }
+
+    fn route(&mut self, of: IpAddr, length: u8, scope: u8, kind: u8, attributes: &[(u16, Vec<u8>)]) {
+        let mut header = vec![family(of), length, 0, 0, libc::RT_TABLE_MAIN, libc::RTPROT_BOOT, scope, kind];
+        header.extend([0; 4]);
+        self.count += 1;
+        self.messages.add(libc::RTM_NEWROUTE, REPLACE, &header, |message| {
+            for (kind, value) in attributes {
+                message.add(*kind, value);
+            }
+        });
+    }
+
+    fn carry_out(self) -> io::Result<()> {
+        Netlink::open(libc::NETLINK_ROUTE)?.send(&self.messages, self.count)
     }
 }
 
-/// A kernel without IPv6, or one that is told not to use it (which it calls a lack of permission).
-fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EACCES | libc::ENODEV)
-    )
+fn family(address: IpAddr) -> u8 {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    family.to_le_bytes()[0]
 }
 
-fn make_local(netlink: &Netlink, own: IpAddr) -> io::Result<()> {
-    let (family, bytes) = match own {
-        IpAddr::V4(own) => (libc::AF_INET, own.octets().to_vec()),
-        IpAddr::V6(own) => (libc::AF_INET6, own.octets().to_vec()),
-    };
-    let family = family.to_le_bytes()[0];
-    let length = (bytes.len() * 8).to_le_bytes()[0];
-    let loopback = LOOPBACK.to_ne_bytes();
-    let mut messages = Messages::default();
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
 
-    let mut header = vec![family, length, 0, libc::RT_SCOPE_UNIVERSE];
-    header.extend(loopback);
-    messages.add(libc::RTM_NEWADDR, REPLACE, &header, |attributes| {
-        attributes.add(libc::IFA_LOCAL, &bytes);
-        attributes.add(libc::IFA_ADDRESS, &bytes);
-        attributes.add(libc::IFA_FLAGS, &AT_ONCE.to_ne_bytes());
-    });
-
-    let scope = if own.is_ipv4() { libc::RT_SCOPE_HOST } else { libc::RT_SCOPE_UNIVERSE };
-    let mut header = vec![family, 0, 0, 0, libc::RT_TABLE_MAIN, libc::RTPROT_BOOT, scope, libc::RTN_LOCAL];
-    header.extend([0; 4]);
-    messages.add(libc::RTM_NEWROUTE, REPLACE, &header, |attributes| {
-        attributes.add(libc::RTA_OIF, &loopback);
-        attributes.add(libc::RTA_PREFSRC, &bytes);
-    });
-    netlink.send(&messages, 2)
+/// The length of a prefix that is one address.
+const fn full(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
 }

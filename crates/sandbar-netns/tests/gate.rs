@@ -12,7 +12,8 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sandbar_netns::{
-    BOX_V4, BOX_V6, GATE_PORT, GATEWAY_V4, GATEWAY_V6, GateSockets, UdpGate, in_namespace, make, open_gate, reopen_udp,
+    BOX_V4, BOX_V6, GATE_PORT, GATEWAY_V4, GATEWAY_V6, GateSockets, LinkedNetwork, UdpGate, in_namespace, make,
+    open_gate, open_linked_gate, reopen_udp,
 };
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -52,7 +53,7 @@ fn datagrams_for(gates: &[UdpGate], to: SocketAddr) -> &UdpSocket {
 
 /// Talks through the gate and returns what the host sees as the other's address and its own.
 fn talk_tcp(listener: &TcpListener, to: SocketAddr) -> (SocketAddr, SocketAddr) {
-    let mut inside = TcpStream::connect_timeout(&to, PATIENCE).unwrap();
+    let mut inside = TcpStream::connect_timeout(&to, PATIENCE).unwrap_or_else(|error| panic!("{to}: {error}"));
     wait_for(listener);
     let (mut outside, from) = listener.accept().unwrap();
     outside.set_nonblocking(false).unwrap();
@@ -303,7 +304,7 @@ fn whatever_is_neither_tcp_nor_udp_goes_nowhere() {
 fn who_has_lost_his_gate_is_told_at_once() {
     with_gate(&[123], |gate| {
         let to = "203.0.113.7:443".parse().unwrap();
-        let mut inside = TcpStream::connect_timeout(&to, PATIENCE).unwrap();
+        let mut inside = TcpStream::connect_timeout(&to, PATIENCE).unwrap_or_else(|error| panic!("{to}: {error}"));
         wait_for(&gate.tcp[0]);
         drop(gate);
         assert_eq!(inside.read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
@@ -403,4 +404,37 @@ fn a_namespace_has_no_network_before_its_gate_is_open_and_two_do_not_see_each_ot
     wait_for(&other.tcp[0]);
     assert!(is_quiet(&gate.tcp[0]));
     drop(inside);
+}
+
+#[test]
+fn what_comes_over_a_link_arrives_at_its_gate() {
+    let network = LinkedNetwork::make().unwrap();
+    let gate = in_namespace(&network.gate, || open_linked_gate(&[123])).unwrap();
+    in_namespace(&network.session, || {
+        let mut v4 = addresses(&["203.0.113.7:443", "10.0.0.1:22", "192.0.0.1:3128", "192.0.0.5:80"]);
+        if has_ipv6(&gate) {
+            v4.extend(addresses(&["[2001:db8::7]:443", "[fd73:616e:6462::1]:3128", "[fd73:616e:6462::7]:80"]));
+        }
+        for to in v4 {
+            let own: IpAddr = if to.is_ipv4() { BOX_V4.into() } else { BOX_V6.into() };
+            let (from, local) = talk_tcp(listener_for(&gate, to), to);
+            assert_eq!((from.ip(), local), (own, to));
+        }
+        for to in addresses(&["8.8.8.8:53", "192.0.0.1:53", "198.51.100.1:123"]) {
+            talk_udp(if to.port() == 53 { &gate.dns } else { &gate.udp }, to);
+        }
+        if has_ipv6(&gate) {
+            talk_udp(&gate.dns, "[2001:db8::8]:53".parse().unwrap());
+            assert_refused("[2001:db8::8]:124".parse().unwrap());
+        }
+        assert_refused("198.51.100.1:124".parse().unwrap());
+        Ok(())
+    })
+    .unwrap();
+    let fresh = in_namespace(&network.gate, || reopen_udp(&[124])).unwrap();
+    in_namespace(&network.session, || {
+        talk_udp(&fresh, "198.51.100.1:124".parse().unwrap());
+        Ok(())
+    })
+    .unwrap();
 }

@@ -13,7 +13,7 @@ use sandbar_core::{
 
 use sandbar_netns::{GateSockets, UdpGate};
 
-use crate::{Dialed, ExecSpec, RunningCommand};
+use crate::{Dialed, ExecSpec, RunningCommand, environment::text, protocol::TrustOrder};
 
 /// A way to run commands over a mounted session root. Calls block; the host makes them on threads of their own, inside
 /// its tokio runtime.
@@ -93,6 +93,24 @@ pub struct Trust {
 
 /// Where a box shows its [`Trust`].
 pub const TRUST_DIRECTORY: &str = "/dev/sandbar";
+
+/// The names of its files.
+pub(crate) const TRUST_AUTHORITY: &str = "authority.crt";
+pub(crate) const TRUST_BUNDLE: &str = "ca-certificates.crt";
+
+/// Where trees keep what they trust, from their root. Shown there is the bundle of a [`Trust`] where the tree has a file.
+pub(crate) const TREE_BUNDLES: [&str; 4] = [
+    "etc/ssl/certs/ca-certificates.crt",
+    "etc/pki/tls/certs/ca-bundle.crt",
+    "etc/ssl/ca-bundle.pem",
+    "etc/ssl/cert.pem",
+];
+
+impl Trust {
+    pub(crate) fn order(&self) -> Result<TrustOrder> {
+        Ok(TrustOrder { authority: text("trust", &self.authority)?, bundle: text("trust", &self.bundle)? })
+    }
+}
 
 /// What a runtime can do, with the reasons for what it cannot.
 #[derive(Clone, Debug)]

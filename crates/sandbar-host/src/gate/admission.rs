@@ -147,7 +147,7 @@ impl Gate {
             )
             .with_hint("try again when that is done")),
             Some(Closing::ChangingNetwork) => {
-                Err(Error::new(ErrorCode::Unavailable, format!("session `{session}` is getting another network"))
+                Err(Error::new(ErrorCode::SessionPaused, format!("session `{session}` is getting another network"))
                     .with_hint("try again at once"))
             }
             Some(Closing::RollingBack) => {

@@ -56,5 +56,6 @@ swept! {
     may_go_wrong_in_a_file_that_is_written WriteFile,
     may_go_wrong_in_pause Pause,
     may_go_wrong_in_resume Resume,
+    may_go_wrong_in_a_change_of_the_network SetNetwork,
     may_go_wrong_in_destroy Destroy,
 }

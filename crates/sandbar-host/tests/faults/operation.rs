@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sandbar_core::{
-    ErrorCode, ForkRequest, LaterSnapshots, Quiesce, Resources, Result, SessionId, SessionState, ToolCallId,
-    ToolRequest, WriteOptions,
+    ErrorCode, ForkRequest, LaterSnapshots, NetworkPolicy, Quiesce, Resources, Result, SessionId, SessionState,
+    ToolCallId, ToolRequest, WriteOptions,
 };
 use sandbar_host::Host;
 use serde_json::json;
@@ -31,6 +31,8 @@ pub(crate) enum Operation {
     WriteFile,
     Pause,
     Resume,
+    /// The network of a box that runs is opened, where the runtime can do that.
+    SetNetwork,
     Destroy,
 }
 
@@ -52,6 +54,7 @@ pub(crate) struct Seen {
     content: Option<String>,
     snapshots: Vec<String>,
     turns: u64,
+    network: Option<String>,
     /// Contents of the forks there are.
     forks: Vec<Option<String>>,
 }
@@ -128,6 +131,7 @@ impl Operation {
             }
             Self::Pause => host.pause_session(&id).await.map(drop),
             Self::Resume => host.resume_session(&id).await.map(drop),
+            Self::SetNetwork => host.set_network(&id, NetworkPolicy::full()).await.map(drop),
             Self::Destroy => host.destroy_session(&id).await,
         }
     }
@@ -149,7 +153,7 @@ pub(crate) async fn observe(faulty: &FaultyHost, subject: &Subject) -> std::resu
     match faulty.host().get_session(&subject.id).await {
         Err(error) => {
             assert_eq!(error.code(), ErrorCode::SessionNotFound, "{}", error.chain());
-            Ok(Seen { state: None, content: None, snapshots: Vec::new(), turns: 0, forks })
+            Ok(Seen { state: None, content: None, snapshots: Vec::new(), turns: 0, network: None, forks })
         }
         Ok(info) => {
             let present = matches!(info.state, SessionState::Active | SessionState::Paused);
@@ -157,7 +161,8 @@ pub(crate) async fn observe(faulty: &FaultyHost, subject: &Subject) -> std::resu
             // The janitor may have finished it since.
             let snapshots = faulty.host().list_snapshots(&subject.id).await.map_err(|error| error.chain())?;
             let snapshots = snapshots.into_iter().map(|snapshot| snapshot.name.to_string()).collect();
-            Ok(Seen { state: Some(info.state), content, snapshots, turns: info.turn_count, forks })
+            let network = info.network.map(|policy| policy.to_string());
+            Ok(Seen { state: Some(info.state), content, snapshots, turns: info.turn_count, network, forks })
         }
     }
 }

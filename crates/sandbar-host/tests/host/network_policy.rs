@@ -53,7 +53,7 @@ impl HostFixture {
 
     /// Tries to reach an address that leads nowhere; what the shell says about it.
     async fn attempt(&self, id: &SessionId) -> String {
-        let script = format!("{{ exec 3<>/dev/tcp/{NOWHERE} && cat <&3; }} 2>&1 | tr -d '\\n'");
+        let script = format!("{{ exec 3<>/dev/tcp/{NOWHERE} && echo hello >&3 && cat <&3; }} 2>&1 | tr -d '\\n'");
         self.shell(id, &format!("bash -c \"{script}\"")).await.0
     }
 

@@ -165,19 +165,20 @@ impl Tunnel {
     /// A tunnel to a name carries TLS for that name. One to an address carries what its address is open for, and names that
     /// are not denied.
     fn is_for_target(&self, hello: &ClientHello) -> bool {
+        let rules = self.gate.rules();
+        if matches!(self.target, HostPort::Address(_)) && !rules.looks_at_names() {
+            return true;
+        }
+        if hello.has_ech {
+            return false;
+        }
         match (&self.target, &hello.name) {
-            (HostPort::Name(name, _), Sni::Named(other)) => name == other && !hello.has_ech,
-            (HostPort::Name(..), Sni::Absent | Sni::Unusable) => false,
+            (HostPort::Name(name, _), Sni::Named(other)) => name == other,
             (HostPort::Address(address), Sni::Named(name)) => {
-                let rules = self.gate.rules();
-                !rules.looks_at_names()
-                    || (!hello.has_ech
-                        && !rules.denies_name(name, address.port())
-                        && !rules.intercepts(name, address.port()))
+                !rules.denies_name(name, address.port()) && !rules.intercepts(name, address.port())
             }
-            (HostPort::Address(_), Sni::Absent | Sni::Unusable) => {
-                !self.gate.rules().looks_at_names() || !hello.has_ech
-            }
+            (HostPort::Address(_), Sni::Absent) => true,
+            (HostPort::Name(..), Sni::Absent) | (_, Sni::Unusable) => false,
         }
     }
 

@@ -162,7 +162,7 @@ fn splice(from: impl AsFd, to: impl AsFd, most: usize) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, LazyLock};
 
     use sandbar_core::{ByteCount, NetworkLimits};
     use tokio::{
@@ -198,14 +198,21 @@ mod tests {
 
     const MUCH: usize = 64 * 1024 * 1024;
 
-    /// Bytes that differ from place to place and from stream to stream.
-    fn chunk(seed: u64, at: usize) -> Vec<u8> {
-        let mut state = seed ^ (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    /// No two parts of it are alike.
+    static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let mut state = 1_u64;
         let next = |_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             state.to_le_bytes()
         };
         (0..8192).flat_map(next).collect()
+    });
+
+    /// Bytes that differ from place to place and from stream to stream.
+    fn chunk(seed: u64, at: usize) -> Vec<u8> {
+        let mut bytes = NOISE.clone();
+        bytes[..8].copy_from_slice(&(seed << 48 | at as u64).to_le_bytes());
+        bytes
     }
 
     async fn say(mut to: impl AsyncWriteExt + Unpin, seed: u64) {

@@ -118,7 +118,7 @@ impl Transparent {
         let port = self.to.port();
         let name = match hello.name {
             Sni::Named(name) => name,
-            Sni::Absent | Sni::Unusable if by_address.is_allowed() && !hello.has_ech => {
+            Sni::Absent if by_address.is_allowed() && !hello.has_ech => {
                 return self.relay_to_address(NetworkProtocol::Tls, None, by_address).await;
             }
             Sni::Absent => return self.deny_tls(None, "TLS without a server name").await,

@@ -59,10 +59,10 @@ pub(super) fn carried(address: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(address) = address else { return None };
     let (high, low) = match address.segments() {
         // NAT64, also of a local network: where the address lies in that depends on the network, and the last place is
-        // usual. IPv4-compatible and -translated addresses.
-        [0x64, 0xff9b, 0 | 1, _, _, _, high, low] | [0, 0, 0, 0, 0 | 0xffff, 0, high, low] => (high, low),
-        // 6to4.
-        [0x2002, high, low, ..] => (high, low),
+        // usual. IPv4-compatible and -translated addresses. 6to4.
+        [0x64, 0xff9b, 0 | 1, _, _, _, high, low]
+        | [0, 0, 0, 0, 0 | 0xffff, 0, high, low]
+        | [0x2002, high, low, ..] => (high, low),
         // Teredo keeps it inverted.
         [0x2001, 0, _, _, _, _, high, low] => (!high, !low),
         _ => return None,

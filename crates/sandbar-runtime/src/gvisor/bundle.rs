@@ -2,13 +2,20 @@
 
 use std::{
     fs, io,
+    os::{
+        fd::{AsRawFd, BorrowedFd},
+        unix::fs::{PermissionsExt, chown},
+    },
     path::{Path, PathBuf},
 };
 
 use serde_json::json;
 
 use super::host_process::ProcessRecord;
-use crate::role;
+use crate::{
+    Trust, role,
+    runtime::{TRUST_AUTHORITY, TRUST_BUNDLE},
+};
 
 /// Where the tree of the session appears in the container.
 pub(super) const SESSION: &str = "session";
@@ -19,8 +26,14 @@ const OWN: &str = ".sandbar";
 /// Where the container finds the named pipes of its commands, from its root.
 pub(super) const PIPES: &str = ".sandbar/io";
 
+/// Where it finds the certificates it is to show, from its root.
+pub(super) const TRUST: &str = ".sandbar/trust";
+
+/// Whose the certificates are: nobody's in the container, since nothing there is read-only to its owner.
+const TRUST_OWNER: u32 = 65_534;
+
 /// Mount points and directories in the container's root, parents first.
-const DIRECTORIES: [&str; 7] = ["proc", "dev", "sys", "tmp", SESSION, OWN, PIPES];
+const DIRECTORIES: [&str; 8] = ["proc", "dev", "sys", "tmp", SESSION, OWN, PIPES, TRUST];
 
 /// What init may do inside: mount, enter the tree, put processes into groups, end them, be another user than they, and give
 /// all of it up.
@@ -41,11 +54,12 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Makes everything a container needs to start.
-    pub(super) fn create(directory: PathBuf) -> io::Result<Self> {
+    /// Makes everything a container needs to start. `network` is the namespace it is to be in, where it does not get one of
+    /// its own.
+    pub(super) fn create(directory: PathBuf, network: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         fs::create_dir(&directory)?;
         let bundle = Self { directory };
-        bundle.fill().inspect_err(|_| drop(bundle.remove()))?;
+        bundle.fill(network).inspect_err(|_| drop(bundle.remove()))?;
         Ok(bundle)
     }
 
@@ -54,7 +68,7 @@ impl Bundle {
         Self { directory }
     }
 
-    fn fill(&self) -> io::Result<()> {
+    fn fill(&self, network: Option<BorrowedFd<'_>>) -> io::Result<()> {
         fs::create_dir(self.state())?;
         fs::create_dir(self.pipes())?;
         fs::create_dir(self.root())?;
@@ -63,12 +77,19 @@ impl Bundle {
         }
         fs::write(self.root().join(NO_TREE), "")?;
         fs::write(self.root().join(OWN).join(role::INIT), "")?;
-        fs::write(self.directory.join("config.json"), serde_json::to_vec(&self.configuration()?)?)
+        fs::write(self.directory.join("config.json"), serde_json::to_vec(&self.configuration(network)?)?)
     }
 
-    fn configuration(&self) -> io::Result<serde_json::Value> {
+    fn configuration(&self, network: Option<BorrowedFd<'_>>) -> io::Result<serde_json::Value> {
         let init = format!("/{OWN}/{}", role::INIT);
-        let namespaces = ["pid", "network", "ipc", "uts", "mount"].map(|kind| json!({ "type": kind }));
+        let mut namespaces: Vec<_> = ["pid", "ipc", "uts", "mount"].map(|kind| json!({ "type": kind })).into();
+        namespaces.push(match network {
+            Some(network) => {
+                let path = format!("/proc/{}/fd/{}", std::process::id(), network.as_raw_fd());
+                json!({ "type": "network", "path": path })
+            }
+            None => json!({ "type": "network" }),
+        });
         Ok(json!({
             "ociVersion": "1.0.2",
             "process": {
@@ -123,6 +144,18 @@ impl Bundle {
         self.directory.join("processes.json")
     }
 
+    /// Has the container show certificates once it is told so.
+    pub(super) fn write_trust(&self, trust: &Trust) -> io::Result<()> {
+        let place = self.root().join(TRUST);
+        for (name, text) in [(TRUST_AUTHORITY, &trust.authority), (TRUST_BUNDLE, &trust.bundle)] {
+            let file = place.join(name);
+            fs::write(&file, text)?;
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o444))?;
+            chown(&file, Some(TRUST_OWNER), Some(TRUST_OWNER))?;
+        }
+        chown(&place, Some(TRUST_OWNER), Some(TRUST_OWNER))
+    }
+
     /// Writes down which processes are the container's, for a host that comes after us.
     pub(super) fn write_processes(&self, processes: &[ProcessRecord]) -> io::Result<()> {
         fs::write(self.record(), serde_json::to_vec(processes)?)
@@ -147,7 +180,10 @@ impl Bundle {
             remove_files(&directory, depth)?;
         }
         let own = self.root().join(OWN);
-        for file in [self.root().join(NO_TREE), own.join(role::INIT)] {
+        let trust = self.root().join(TRUST);
+        for file in
+            [self.root().join(NO_TREE), own.join(role::INIT), trust.join(TRUST_AUTHORITY), trust.join(TRUST_BUNDLE)]
+        {
             unless_missing(fs::remove_file(file))?;
         }
         for name in DIRECTORIES.iter().rev() {

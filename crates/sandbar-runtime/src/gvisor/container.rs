@@ -12,6 +12,7 @@ use std::{
 };
 
 use sandbar_core::{Error, Resources, Result, SessionId};
+use sandbar_netns::LinkedNetwork;
 
 use super::{
     bundle::{Bundle, PIPES},
@@ -21,6 +22,7 @@ use super::{
     tree::{self, OwnMounts},
 };
 use crate::{
+    BoxNetwork, Trust,
     boxed::{LinkSockets, PipeDirectory},
     cgroup::{HostGroups, SessionGroups, SessionLease},
     environment::text,
@@ -48,6 +50,8 @@ pub(super) struct Container {
     /// The kernel in user space, and the gofer, in the order they are to be ended.
     processes: Vec<HostProcess>,
     gofer: Option<usize>,
+    /// Until somebody takes it; `None` also when it has nothing but a loopback of its own.
+    network: Option<LinkedNetwork>,
 }
 
 /// With the last container goes the directory that held them, and the one around it unless the host keeps more there.
@@ -61,8 +65,8 @@ impl Drop for Workshop {
 
 impl Workshop {
     /// Starts a container that waits for its tree, or with the tree in place.
-    pub(super) fn start(&self, tree: Option<&Path>) -> Result<Container> {
-        let mut container = self.prepare()?;
+    pub(super) fn start(&self, tree: Option<&Path>, network: BoxNetwork) -> Result<Container> {
+        let mut container = self.prepare(network)?;
         let mounts = match tree {
             Some(tree) => Some(OwnMounts::new(tree, &container.bundle.session()).map_err(failed)?),
             None => None,
@@ -72,10 +76,16 @@ impl Workshop {
     }
 
     /// The directory and the cgroups of a container that is not started yet.
-    pub(super) fn prepare(&self) -> Result<Container> {
+    pub(super) fn prepare(&self, network: BoxNetwork) -> Result<Container> {
         let id = SessionId::random().to_string();
-        let bundle = Bundle::create(self.directory.join(&id)).map_err(failed)?;
-        let mut container = Container { id, bundle, sockets: None, groups: None, processes: Vec::new(), gofer: None };
+        let linked = match network {
+            BoxNetwork::Closed => None,
+            BoxNetwork::Gated => Some(LinkedNetwork::make().map_err(|error| Error::io("make a network", error))?),
+        };
+        let session = linked.as_ref().map(|linked| linked.session.as_fd());
+        let bundle = Bundle::create(self.directory.join(&id), session).map_err(failed)?;
+        let (sockets, groups, processes, gofer) = (None, None, Vec::new(), None);
+        let mut container = Container { id, bundle, sockets, groups, processes, gofer, network: linked };
         if let Some(groups) = &self.groups {
             let session = groups.session().and_then(|session| session.open_for_commands().map(|()| session));
             container.groups = Some(Arc::new(session.map_err(failed)?));
@@ -97,7 +107,8 @@ impl Container {
             pid_file.as_os_str(),
         ];
         let arguments = common.iter().chain(arguments).copied().chain([OsStr::new(&self.id)]).collect();
-        let call = Call { verb, arguments, streams: Some(theirs.map(OwnedFd::from)), doors, mounts };
+        let network = if self.network.is_some() { BoxNetwork::Gated } else { BoxNetwork::Closed };
+        let call = Call { verb, arguments, streams: Some(theirs.map(OwnedFd::from)), doors, mounts, network };
         runsc.call(&self.bundle.state(), call)?;
         self.sockets = Some(ours);
         self.find_processes().map_err(|error| Error::io("find the processes of a container", error))
@@ -117,6 +128,11 @@ impl Container {
         let arguments = [OsStr::new("-image-path"), image.as_os_str()];
         self.launch(runsc, "restore", &arguments, Some(mounts))?;
         self.take_sockets()
+    }
+
+    /// What stands for its network, for whoever opens its gate.
+    pub(super) fn take_network(&mut self) -> Option<LinkedNetwork> {
+        self.network.take()
     }
 
     fn take_sockets(&mut self) -> Result<[UnixStream; 2]> {
@@ -156,9 +172,18 @@ impl Container {
     }
 
     /// Sets limits, and tells the process inside that the tree is there. It stands when it says so on the socket.
-    pub(super) fn enter(&mut self, limits: &Resources, hostname: &str) -> Result<[UnixStream; 2]> {
+    pub(super) fn enter(
+        &mut self,
+        limits: &Resources,
+        hostname: &str,
+        trust: Option<&Trust>,
+    ) -> Result<[UnixStream; 2]> {
         self.limit(limits)?;
-        let order = EnterOrder { hostname: text("session_id", hostname)?, pids: limits.pids };
+        if let Some(trust) = trust {
+            self.bundle.write_trust(trust).map_err(|error| Error::io("write the certificates of a session", error))?;
+        }
+        let order =
+            EnterOrder { hostname: text("session_id", hostname)?, pids: limits.pids, shows_trust: trust.is_some() };
         let sockets = self.take_sockets()?;
         send_frame(sockets[0].as_fd(), &order.encode(), &[])
             .map_err(|error| Error::io("talk to a container", error))?;

@@ -11,16 +11,18 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, Mode, OFlags, mkdirat, openat},
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, mkdirat, openat},
     io::Errno,
     mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount},
 };
 
-use super::bundle::{NO_TREE, SESSION};
+use super::bundle::{NO_TREE, SESSION, TRUST};
 use crate::{
+    TRUST_DIRECTORY,
     init::{InitSettings, InitSockets, serve},
     native::capabilities,
     protocol::{Event, Incoming, InitMode, Reader, Writer, send_frame},
+    runtime::{TREE_BUNDLES, TRUST_BUNDLE},
 };
 
 /// Who init is, so that commands, which are root without its rights, can neither signal it nor look at its descriptors:
@@ -33,6 +35,8 @@ pub(super) struct EnterOrder {
     pub(super) hostname: CString,
     /// How many processes the session may have at once.
     pub(super) pids: Option<u64>,
+    /// Whether the host has left certificates to show.
+    pub(super) shows_trust: bool,
 }
 
 impl EnterOrder {
@@ -40,12 +44,13 @@ impl EnterOrder {
         let mut writer = Writer::default();
         writer.text(&self.hostname);
         writer.optional(self.pids, Writer::number);
+        writer.byte(u8::from(self.shows_trust));
         writer.finish()
     }
 
     fn decode(body: &[u8]) -> io::Result<Self> {
         let mut reader = Reader::new(body);
-        Ok(Self { hostname: reader.text()?, pids: reader.optional(Reader::number)? })
+        Ok(Self { hostname: reader.text()?, pids: reader.optional(Reader::number)?, shows_trust: reader.byte()? != 0 })
     }
 }
 
@@ -101,6 +106,9 @@ fn enter(order: &EnterOrder) -> Result<(), Step> {
     rustix::system::sethostname(order.hostname.as_bytes()).map_err(|errno| (c"set the host name", errno.into()))?;
     see_the_tree().map_err(at(c"see the tree of the session"))?;
     assemble().map_err(at(c"put the file system together"))?;
+    if order.shows_trust {
+        show_trust().map_err(at(c"show the certificates"))?;
+    }
     // Once for all commands: init keeps what it needs, and nothing it executes gets any of it.
     capabilities::drop_for_programs().map_err(at(c"give up capabilities"))?;
     capabilities::keep_as(INIT_USER).map_err(at(c"become the user of init"))
@@ -159,6 +167,29 @@ fn assemble() -> io::Result<()> {
     directory("/tmp", 0o1777)
 }
 
+/// Shows the certificates the host has left, also in the place of what the tree trusts.
+fn show_trust() -> io::Result<()> {
+    directory(TRUST_DIRECTORY, 0o755)?;
+    mount_bind(TRUST, TRUST_DIRECTORY)?;
+    let bundle = format!("{TRUST}/{TRUST_BUNDLE}");
+    for path in TREE_BUNDLES.iter().filter(|path| is_regular_file(path)) {
+        mount_bind(&bundle, format!("/{path}"))?;
+    }
+    Ok(())
+}
+
+/// Whether there is a file at this path of the tree that is reached without links. Nobody else is there yet who could
+/// change it meanwhile.
+fn is_regular_file(path: &str) -> bool {
+    let ancestors = std::path::Path::new(path).ancestors().skip(1).filter(|place| !place.as_os_str().is_empty());
+    let kind_of = |place: &std::path::Path| {
+        let about = rustix::fs::statat(CWD, std::path::Path::new("/").join(place), AtFlags::SYMLINK_NOFOLLOW);
+        about.map(|about| FileType::from_raw_mode(about.st_mode))
+    };
+    kind_of(path.as_ref()).is_ok_and(FileType::is_file)
+        && ancestors.into_iter().all(|place| kind_of(place).is_ok_and(FileType::is_dir))
+}
+
 /// Makes a directory to mount on unless it is there. A link in its place is an error: a session must not choose where we
 /// mount.
 fn mount_point(path: &str) -> io::Result<()> {
@@ -184,7 +215,7 @@ mod tests {
     #[test]
     fn an_order_arrives_as_it_was_sent() {
         for pids in [None, Some(7)] {
-            let order = EnterOrder { hostname: c"a-session".to_owned(), pids };
+            let order = EnterOrder { hostname: c"a-session".to_owned(), pids, shows_trust: pids.is_some() };
             assert_eq!(EnterOrder::decode(&order.encode()).unwrap(), order);
         }
         assert!(EnterOrder::decode(b"torn").is_err());

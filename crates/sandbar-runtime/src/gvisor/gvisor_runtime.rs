@@ -12,14 +12,14 @@ use sandbar_core::{Capability, Error, NetworkPolicy, OwnerMap, Resources, Result
 use super::{
     checkpoint::CheckpointRecord,
     container::{Container, Workshop},
-    gvisor_sandbox::GvisorSandbox,
+    gvisor_sandbox::{GvisorSandbox, gated_boxes_stay},
     leftovers, probe,
     runsc::Runsc,
     warm_pool::WarmPool,
 };
 use crate::{
-    Runtime, RuntimeFacts, Sandbox, SandboxSpec,
-    boxed::{BoxSandbox, CommandStreams, InitLink, Walls},
+    BoxNetwork, Runtime, RuntimeFacts, Sandbox, SandboxSpec,
+    boxed::{BoxNetworkHandle, BoxSandbox, CommandStreams, InitLink, Walls},
     cgroup::HostGroups,
 };
 
@@ -47,11 +47,16 @@ impl GvisorSettings {
 pub struct GvisorRuntime {
     /// `None` when a container must have its tree from the start.
     pool: Option<WarmPool>,
+    /// Of containers with a gate; from when somebody has asked for the first one.
+    gated_pool: OnceLock<Option<WarmPool>>,
+    warm: usize,
     workshop: Arc<Workshop>,
     isolation: String,
     limits: Capability,
     /// Found out when somebody asks for the first time: it takes half a second.
     facts: OnceLock<RuntimeFacts>,
+    /// Beside the others, since sessions are asked about it before they are made.
+    network: OnceLock<Capability>,
 }
 
 impl GvisorRuntime {
@@ -69,9 +74,18 @@ impl GvisorRuntime {
         let limits = groups.as_ref().map_or_else(Capability::no, HostGroups::limits);
         let isolation = describe(&runsc, groups.as_ref().err());
         let workshop = Arc::new(Workshop { runsc, directory, groups: groups.ok().map(Arc::new) });
-        let mut runtime = Self { pool: None, workshop, isolation, limits, facts: OnceLock::new() };
+        let mut runtime = Self {
+            pool: None,
+            gated_pool: OnceLock::new(),
+            warm: settings.warm,
+            workshop,
+            isolation,
+            limits,
+            facts: OnceLock::new(),
+            network: OnceLock::new(),
+        };
         if probe::late_trees(&runtime.workshop)? {
-            let pool = WarmPool::open(Arc::clone(&runtime.workshop), settings.warm);
+            let pool = WarmPool::open(Arc::clone(&runtime.workshop), BoxNetwork::Closed, settings.warm);
             runtime.pool = Some(pool.map_err(|error| Error::io("start the pool of containers", error))?);
         }
         tracing::info!(runtime = "gvisor", isolation = runtime.isolation, "runtime opened");
@@ -79,14 +93,32 @@ impl GvisorRuntime {
     }
 
     fn sandbox(&self, commands: BoxSandbox, container: Container, spec: &SandboxSpec<'_>) -> GvisorSandbox {
-        GvisorSandbox::new(commands, container, Arc::clone(&self.workshop), spec.root, spec.resources)
+        GvisorSandbox::new(commands, container, Arc::clone(&self.workshop), spec)
     }
 
-    fn container_for(&self, root: &Path) -> Result<Container> {
-        let Some(pool) = &self.pool else { return self.workshop.start(Some(root)) };
+    fn container_for(&self, root: &Path, network: BoxNetwork) -> Result<Container> {
+        let pool = match (&self.pool, network) {
+            (pool, BoxNetwork::Closed) => pool.as_ref(),
+            (None, BoxNetwork::Gated) => None,
+            (Some(_), BoxNetwork::Gated) => self.gated_pool.get_or_init(|| self.open_gated_pool()).as_ref(),
+        };
+        let Some(pool) = pool else { return self.workshop.start(Some(root), network) };
         let container = pool.take()?;
         container.attach(root).map_err(|error| Error::io("put the tree into a container", error))?;
         Ok(container)
+    }
+}
+
+impl GvisorRuntime {
+    fn open_gated_pool(&self) -> Option<WarmPool> {
+        WarmPool::open(Arc::clone(&self.workshop), BoxNetwork::Gated, self.warm)
+            .inspect_err(|error| tracing::warn!(%error, "could not start the pool of containers with a gate"))
+            .ok()
+    }
+
+    /// Found out when somebody asks for the first time, as the other facts are.
+    fn network(&self) -> &Capability {
+        self.network.get_or_init(|| probe::networks(&self.workshop))
     }
 }
 
@@ -103,13 +135,15 @@ impl Runtime for GvisorRuntime {
         self.facts.get_or_init(|| RuntimeFacts {
             pause: Capability::Yes,
             checkpoint: probe::checkpoints(&self.workshop),
-            network: Capability::no("it is not built yet"),
+            network: self.network().clone(),
             limits: self.limits.clone(),
         })
     }
 
     fn admit(&self, resources: &Resources, network: Option<&NetworkPolicy>) -> Result<()> {
-        crate::runtime::admit_network(RuntimeKind::Gvisor, &self.facts().network, network)?;
+        if network.is_some_and(|policy| !policy.is_closed()) {
+            crate::runtime::admit_network(RuntimeKind::Gvisor, self.network(), network)?;
+        }
         crate::runtime::admit_limits(RuntimeKind::Gvisor, &self.limits, resources)
     }
 
@@ -118,18 +152,22 @@ impl Runtime for GvisorRuntime {
     }
 
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
-        let mut container = self.container_for(spec.root)?;
-        let link = InitLink::open(container.enter(spec.resources, host_name(spec.session))?)?;
+        let mut container = self.container_for(spec.root, spec.network)?;
+        let link = InitLink::open(container.enter(spec.resources, host_name(spec.session), spec.trust)?)?;
         let pipes = container.pipes();
-        let commands =
-            BoxSandbox::new(link, Walls::Guest, container.groups().cloned(), CommandStreams::Named(pipes), None, None);
+        let network = container.take_network().map(BoxNetworkHandle::Linked);
+        let (groups, streams) = (container.groups().cloned(), CommandStreams::Named(pipes));
+        let commands = BoxSandbox::new(link, Walls::Guest, groups, streams, None, network);
         commands.prepare();
         Ok(Arc::new(self.sandbox(commands, container, spec)))
     }
 
     fn restore_sandbox(&self, spec: &SandboxSpec<'_>, directory: &Path) -> Result<Arc<dyn Sandbox>> {
+        if spec.network == BoxNetwork::Gated {
+            return Err(gated_boxes_stay());
+        }
         let record = CheckpointRecord::read(directory, &self.workshop.runsc.version)?;
-        let mut container = self.workshop.prepare()?;
+        let mut container = self.workshop.prepare(BoxNetwork::Closed)?;
         container.limit(spec.resources)?;
         let pipes = container.pipes();
         let failed = |error: io::Error| Error::io("make the pipes of a session", error);
@@ -143,7 +181,7 @@ impl Runtime for GvisorRuntime {
     }
 
     fn close(&self) -> Result<()> {
-        if let Some(pool) = &self.pool {
+        for pool in [&self.pool, self.gated_pool.get().unwrap_or(&None)].into_iter().flatten() {
             pool.close();
         }
         match &self.workshop.groups {

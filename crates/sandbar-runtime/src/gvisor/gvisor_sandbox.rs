@@ -7,13 +7,17 @@ use std::{
     time::Duration,
 };
 
-use sandbar_core::{Error, Resources, Result};
+use sandbar_core::{Error, ErrorCode, Resources, Result};
+use sandbar_netns::{GateSockets, UdpGate};
 
 use super::{
     checkpoint::CheckpointRecord,
     container::{Container, Workshop},
 };
-use crate::{Dialed, ExecSpec, RunningCommand, Sandbox, SandboxStats, boxed::BoxSandbox, cgroup::SessionLease};
+use crate::{
+    BoxNetwork, Dialed, ExecSpec, RunningCommand, Sandbox, SandboxSpec, SandboxStats, boxed::BoxSandbox,
+    cgroup::SessionLease,
+};
 
 #[derive(Debug)]
 pub(super) struct GvisorSandbox {
@@ -24,6 +28,7 @@ pub(super) struct GvisorSandbox {
     /// The mounted tree of the session.
     root: PathBuf,
     limits: Resources,
+    network: BoxNetwork,
 }
 
 #[derive(Debug)]
@@ -37,16 +42,16 @@ impl GvisorSandbox {
         commands: BoxSandbox,
         container: Container,
         workshop: Arc<Workshop>,
-        root: &Path,
-        limits: &Resources,
+        spec: &SandboxSpec<'_>,
     ) -> Self {
         Self {
             commands,
             groups: container.groups().cloned(),
             inner: Mutex::new(Inner { container, is_frozen: false }),
             workshop,
-            root: root.to_owned(),
-            limits: limits.clone(),
+            root: spec.root.to_owned(),
+            limits: spec.resources.clone(),
+            network: spec.network,
         }
     }
 
@@ -67,6 +72,18 @@ impl GvisorSandbox {
                     .with_hint("set it for the session, or use runtime `native`"))
             }
             None => Ok(()),
+        }
+    }
+
+    /// A container keeps the network it was started with.
+    fn refuse_if_closed(&self) -> Result<()> {
+        match self.network {
+            BoxNetwork::Gated => Ok(()),
+            BoxNetwork::Closed => Err(Error::new(
+                ErrorCode::InvalidState,
+                "its box was started without a network, and runtime `gvisor` cannot give it one while it runs",
+            )
+            .with_hint("stop the session and start it again, or give it a network from the start")),
         }
     }
 
@@ -107,6 +124,12 @@ impl GvisorSandbox {
     }
 }
 
+/// Connections are the host kernel's, and so in no image.
+pub(super) fn gated_boxes_stay() -> Error {
+    Error::new(ErrorCode::InvalidState, "runtime `gvisor` cannot write a session to disk while it has a network")
+        .with_hint("keep its files only, or close its network and start it again")
+}
+
 impl Sandbox for GvisorSandbox {
     fn exec(&self, spec: ExecSpec) -> Result<RunningCommand> {
         self.refuse_own_limits(&spec.resources)?;
@@ -115,6 +138,16 @@ impl Sandbox for GvisorSandbox {
 
     fn dial(&self, port: u16, patience: Duration) -> Result<Dialed> {
         self.commands.dial(port, patience)
+    }
+
+    fn open_gate(&self, udp_ports: &[u16]) -> Result<GateSockets> {
+        self.refuse_if_closed()?;
+        self.commands.open_gate(udp_ports)
+    }
+
+    fn reopen_udp(&self, udp_ports: &[u16]) -> Result<Vec<UdpGate>> {
+        self.refuse_if_closed()?;
+        self.commands.reopen_udp(udp_ports)
     }
 
     fn cgroup(&self) -> Option<PathBuf> {
@@ -143,6 +176,9 @@ impl Sandbox for GvisorSandbox {
     }
 
     fn checkpoint(&self, directory: &Path, meanwhile: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+        if self.network == BoxNetwork::Gated {
+            return Err(gated_boxes_stay());
+        }
         let mut inner = self.inner();
         let was_frozen = inner.is_frozen;
         self.set_frozen(&mut inner, false)?;

@@ -12,6 +12,7 @@ use sandbar_core::{Capability, Error, ErrorCode, Resources, Result, SessionId};
 
 use super::container::{Container, Workshop};
 use crate::{
+    BoxNetwork,
     boxed::wait_until_ready,
     protocol::{Connection, Event, Request, send_frame},
 };
@@ -31,13 +32,13 @@ pub(super) fn late_trees(workshop: &Workshop) -> Result<bool> {
             .with_source(error)
     };
     let tree = ProbeTree::make(workshop).map_err(|error| Error::io("make a tree to try", error))?;
-    let mut container = workshop.start(None).map_err(unavailable)?;
+    let mut container = workshop.start(None, BoxNetwork::Closed).map_err(unavailable)?;
     let late = container.attach(&tree.path).map_err(|error| Error::io("attach a tree", error));
     match late.and_then(|()| stand(&mut container)) {
         Ok(_) => Ok(true),
         Err(error) => {
             tracing::info!(error = error.chain(), "containers cannot get their tree late");
-            let mut container = workshop.start(Some(&tree.path)).map_err(unavailable)?;
+            let mut container = workshop.start(Some(&tree.path), BoxNetwork::Closed).map_err(unavailable)?;
             stand(&mut container).map_err(unavailable)?;
             Ok(false)
         }
@@ -60,7 +61,7 @@ fn try_checkpoint(workshop: &Workshop) -> Result<()> {
     let failed = |error: io::Error| Error::io("try a checkpoint", error);
     let tree = ProbeTree::make(workshop).map_err(failed)?;
     let image = ProbeTree::make(workshop).map_err(failed)?;
-    let mut container = workshop.start(Some(&tree.path))?;
+    let mut container = workshop.start(Some(&tree.path), BoxNetwork::Closed)?;
     let before = stand(&mut container)?;
     container.save(&workshop.runsc, &image.path)?;
     drop(before);
@@ -68,9 +69,29 @@ fn try_checkpoint(workshop: &Workshop) -> Result<()> {
     is_answered(&sockets).map_err(failed)
 }
 
+/// Opens the gate of a container.
+pub(super) fn networks(workshop: &Workshop) -> Capability {
+    if !rustix::process::geteuid().is_root() {
+        return Capability::no("containers of an ordinary user cannot be put into a network of their own");
+    }
+    match try_gate(workshop) {
+        Ok(()) => Capability::Yes,
+        Err(error) => Capability::no(format!("a container with a gate could not be started: {}", error.chain())),
+    }
+}
+
+fn try_gate(workshop: &Workshop) -> Result<()> {
+    let failed = |error: io::Error| Error::io("try a gate", error);
+    let tree = ProbeTree::make(workshop).map_err(failed)?;
+    let mut container = workshop.start(Some(&tree.path), BoxNetwork::Gated)?;
+    stand(&mut container)?;
+    let network = container.take_network().ok_or_else(|| Error::internal("a gated container has no network"))?;
+    sandbar_netns::in_namespace(&network.gate, || sandbar_netns::open_linked_gate(&[])).map(drop).map_err(failed)
+}
+
 /// Has a container enter its tree.
 fn stand(container: &mut Container) -> Result<[UnixStream; 2]> {
-    let sockets = container.enter(&Resources::default(), "probe")?;
+    let sockets = container.enter(&Resources::default(), "probe", None)?;
     wait_until_ready(&sockets)?;
     Ok(sockets)
 }

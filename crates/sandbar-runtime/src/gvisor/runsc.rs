@@ -16,11 +16,14 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{MemfdFlags, memfd_create},
+    mount::{MountFlags, MountPropagationFlags, mount, mount_change},
     process::{Pid, PidfdFlags, pidfd_open},
+    thread::{UnshareFlags, unshare_unsafe},
 };
 use sandbar_core::{Error, ErrorCode, Result};
 
 use super::tree::OwnMounts;
+use crate::BoxNetwork;
 
 /// Far more than any call takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -47,6 +50,8 @@ pub(super) struct Call<'a> {
     /// `cgroup.procs` files the call, and all it starts, is put into.
     pub(super) doors: Vec<OwnedFd>,
     pub(super) mounts: Option<OwnMounts>,
+    /// Whether the container has a network beside the loopback of its own.
+    pub(super) network: BoxNetwork,
 }
 
 impl Runsc {
@@ -71,7 +76,6 @@ impl Runsc {
         }
         let platform = choose_platform(&known, &ask(&["help", "platforms"]).unwrap_or_default());
         let mut flags: Vec<OsString> = vec![
-            "--network=none".into(),
             "--host-fifo=open".into(),
             // The host changes files of a session too, and commands see it at once.
             "--file-access=shared".into(),
@@ -92,19 +96,35 @@ impl Runsc {
     /// Calls a verb and waits for its end. `state` is where it keeps what it knows of its containers.
     pub(super) fn call(&self, state: &Path, call: Call<'_>) -> Result<()> {
         let mut command = Command::new(&self.program);
-        command.arg("--root").arg(state).args(&self.flags).arg(call.verb).args(&call.arguments);
-        let (doors, mounts) = (call.doors, call.mounts);
+        let network = match call.network {
+            BoxNetwork::Closed => "--network=none",
+            // A network stack of the container's own, on the interface in the namespace it was given.
+            BoxNetwork::Gated => "--network=sandbox",
+        };
+        command.arg("--root").arg(state).args(&self.flags).arg(network).arg(call.verb).args(&call.arguments);
+        let (doors, mounts, is_gated) = (call.doors, call.mounts, call.network == BoxNetwork::Gated);
         let enter = move || {
             for door in &doors {
                 rustix::io::write(door, b"0")?;
             }
-            mounts.as_ref().map_or(Ok(()), OwnMounts::enter)
+            mounts.as_ref().map_or(Ok(()), OwnMounts::enter)?;
+            if is_gated { hide_signs_of_the_first_network() } else { Ok(()) }
         };
         // SAFETY: between fork and exec only system calls on prepared memory are made.
         unsafe { command.pre_exec(enter) };
         let what = format!("`runsc {}`", call.verb);
         finish(command, call.streams, &what).map(drop).map_err(|error| Error::io(format!("have {what} done"), error))
     }
+}
+
+/// `runsc` refuses to use the machine's own network, and takes every network for it that has settings which older kernels
+/// showed only there. In a mount namespace of the call's own, between fork and exec: nothing here allocates.
+fn hide_signs_of_the_first_network() -> io::Result<()> {
+    // SAFETY: the caller is a forked child with one thread.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+    mount_change(c"/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
+    let nothing = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(mount(c"none", c"/proc/sys/net", c"tmpfs", nothing, None)?)
 }
 
 /// Runs the command to its end, and returns what it said. What it leaves running keeps our memory file as its standard

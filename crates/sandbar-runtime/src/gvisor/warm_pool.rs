@@ -9,6 +9,7 @@ use std::{
 use sandbar_core::Result;
 
 use super::container::{Container, Workshop};
+use crate::BoxNetwork;
 
 /// Keeps a few containers waiting for their trees. A thread of its own starts the next one whenever one was taken.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(super) struct WarmPool {
 #[derive(Debug)]
 struct Shared {
     workshop: Arc<Workshop>,
+    network: BoxNetwork,
     size: usize,
     state: Mutex<State>,
     changed: Condvar,
@@ -34,8 +36,8 @@ struct State {
 }
 
 impl WarmPool {
-    pub(super) fn open(workshop: Arc<Workshop>, size: usize) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { workshop, size, state: Mutex::default(), changed: Condvar::new() });
+    pub(super) fn open(workshop: Arc<Workshop>, network: BoxNetwork, size: usize) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared { workshop, network, size, state: Mutex::default(), changed: Condvar::new() });
         let filler = if size > 0 {
             let shared = Arc::clone(&shared);
             Some(std::thread::Builder::new().name("warm-pool".into()).spawn(move || shared.fill())?)
@@ -58,7 +60,7 @@ impl WarmPool {
                 Some(container) if container.is_alive() => return Ok(container),
                 // It has ended while it waited.
                 Some(_) => {}
-                None => return self.shared.workshop.start(None),
+                None => return self.shared.workshop.start(None, self.shared.network),
             }
         }
     }
@@ -96,7 +98,7 @@ impl Shared {
             if state.unwrap_or_else(PoisonError::into_inner).is_closed {
                 return;
             }
-            match self.workshop.start(None) {
+            match self.workshop.start(None, self.network) {
                 Ok(container) => self.lock().ready.push_back(container),
                 Err(error) => {
                     tracing::warn!(error = error.chain(), "could not start a container ahead");

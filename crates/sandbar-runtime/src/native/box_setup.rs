@@ -295,7 +295,8 @@ fn furnish(
     let translated = handles.owners.as_ref().filter(|_| order.first_owner > 0);
     let owners = translated.map(|namespace| (namespace.as_fd(), order.first_owner));
     let users = if ordinary { Users::One } else { Users::Many };
-    mounts::assemble(groundwork, &Parts { root, owners, users }).map_err(at(c"put the file system together"))?;
+    mounts::assemble(groundwork, &Parts { root, owners, users, trust: order.trust.as_ref() })
+        .map_err(at(c"put the file system together"))?;
 
     if let Some(limits) = limits {
         // Only now, since mounts are put together in a namespace too.

@@ -15,7 +15,7 @@ use super::spawner::Spawner;
 use crate::{
     boxed::{InitLink, LinkSockets, wait_until_ready},
     cgroup::SessionGroups,
-    protocol::{BoxOrder, InitMode, RootPlace, SpawnerRequest, StartOrder, UserPlace, send_frame},
+    protocol::{BoxOrder, InitMode, RootPlace, SpawnerRequest, StartOrder, TrustOrder, UserPlace, send_frame},
 };
 
 /// What a box is made from, beside its cgroups.
@@ -31,6 +31,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) first_owner: u32,
     pub(crate) devices: Option<OwnedFd>,
     pub(crate) hostname: CString,
+    pub(crate) trust: Option<TrustOrder>,
     /// A network made ahead. Not for a box that was prepared, which has one.
     pub(crate) network: Option<BorrowedFd<'a>>,
 }
@@ -176,6 +177,7 @@ impl<'a> Launch<'a> {
             hostname: self.hostname,
             first_owner: self.first_owner,
             path: self.path,
+            trust: self.trust,
         };
         Ok((order, passed))
     }

@@ -19,6 +19,7 @@ pub(crate) mod seccomp;
 pub(crate) mod spawner;
 mod spawner_process;
 mod syscalls;
+mod trusted;
 
 pub use native_runtime::NativeRuntime;
 pub(crate) use native_runtime::detached;

@@ -25,7 +25,11 @@ use rustix::{
     process::{chdir, fchdir, pivot_root},
 };
 
-use super::mount_attributes::{Attributes, set_attributes};
+use super::{
+    mount_attributes::{Attributes, set_attributes},
+    trusted,
+};
+use crate::protocol::TrustOrder;
 
 /// Directories of the template.
 const DEVICES: &str = "dev";
@@ -77,7 +81,7 @@ const WHOLE: OpenTreeFlags =
     OpenTreeFlags::OPEN_TREE_CLONE.union(OpenTreeFlags::OPEN_TREE_CLOEXEC).union(OpenTreeFlags::AT_RECURSIVE);
 
 /// Neither programs nor devices.
-const PLAIN_FILES: MountAttrFlags =
+pub(super) const PLAIN_FILES: MountAttrFlags =
     MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV).union(MountAttrFlags::MOUNT_ATTR_NOEXEC);
 
 /// Shared memory a box may use, within its memory limit.
@@ -147,7 +151,7 @@ pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
         fs::create_dir(directory)?;
     }
     mount("proc", "proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?;
-    for directory in ["pts", "shm"] {
+    for directory in ["pts", "shm", trusted::DIRECTORY] {
         fs::create_dir(Path::new(DEVICES).join(directory))?;
     }
     for (name, target) in LINKS {
@@ -213,6 +217,7 @@ pub(super) struct Parts<'a> {
     /// The user namespace of the box and who its root is on the host, where owners are translated.
     pub(super) owners: Option<(BorrowedFd<'a>, u32)>,
     pub(super) users: Users,
+    pub(super) trust: Option<&'a TrustOrder>,
 }
 
 /// Who there is in a box.
@@ -254,6 +259,9 @@ pub(super) fn assemble(groundwork: &Groundwork<'_>, parts: &Parts<'_>) -> io::Re
     let terminals = file_system("devpts", &options, no_programs)?;
     attach(&terminals, &below(devices, "pts")?)?;
     attach(memory, &below(devices, "shm")?)?;
+    if let Some(trust) = parts.trust {
+        trusted::show(trust, &root, &below(devices, trusted::DIRECTORY)?, first)?;
+    }
     pivot_into(ROOT)
 }
 
@@ -328,12 +336,12 @@ fn make_directory(root: &OwnedFd, name: &str, mode: u32, first_owner: Option<u32
 }
 
 /// Makes files as another owner for a while.
-struct FileSystemOwner {
+pub(super) struct FileSystemOwner {
     taken: bool,
 }
 
 impl FileSystemOwner {
-    fn take(owner: Option<u32>) -> Self {
+    pub(super) fn take(owner: Option<u32>) -> Self {
         if let Some(owner) = owner {
             Self::set(owner);
         }
@@ -357,7 +365,7 @@ impl Drop for FileSystemOwner {
     }
 }
 
-fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
+pub(super) fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (name, value) in options {
         fsconfig_set_string(context.as_fd(), *name, *value)?;
@@ -366,11 +374,11 @@ fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags)
     Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-fn clone(directory: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
+pub(super) fn clone(directory: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
     Ok(open_tree(directory, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)?)
 }
 
-fn attach(mount: &OwnedFd, target: &OwnedFd) -> io::Result<()> {
+pub(super) fn attach(mount: &OwnedFd, target: &OwnedFd) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(move_mount(mount, "", target, "", flags)?)
 }

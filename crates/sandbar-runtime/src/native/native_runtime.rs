@@ -25,7 +25,7 @@ use super::{
     spawner::Spawner,
 };
 use crate::{
-    Runtime, RuntimeFacts, Sandbox, SandboxSpec,
+    Runtime, RuntimeFacts, Sandbox, SandboxSpec, Trust,
     boxed::{BoxNetworkHandle, BoxSandbox, CommandStreams, Walls},
     cgroup::HostGroups,
     environment::text,
@@ -143,6 +143,7 @@ impl NativeRuntime {
             first_owner,
             devices: None,
             hostname: text("session_id", host_name(spec.session))?,
+            trust: spec.trust.map(Trust::order).transpose()?,
             network: network.as_ref().map(AsFd::as_fd),
         };
         let (link, namespaces) = match sockets {

@@ -109,6 +109,7 @@ impl Runtime for NoneRuntime {
             first_owner: 0,
             devices,
             hostname: CString::default(),
+            trust: None,
             network: None,
         };
         let link = launch(&self.spawner, spec.session, groups.as_deref(), wanted)?.link;

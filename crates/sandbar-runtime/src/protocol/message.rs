@@ -198,6 +198,14 @@ pub(crate) struct BoxOrder {
     pub(crate) first_owner: u32,
     /// Where the root lies, when it is a directory.
     pub(crate) path: CString,
+    pub(crate) trust: Option<TrustOrder>,
+}
+
+/// Certificates a box shows beside its tree.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TrustOrder {
+    pub(crate) authority: CString,
+    pub(crate) bundle: CString,
 }
 
 /// How init treats commands.
@@ -594,6 +602,10 @@ impl BoxOrder {
         writer.text(&self.hostname);
         writer.number(self.first_owner.into());
         writer.text(&self.path);
+        writer.optional(self.trust.as_ref(), |writer, trust| {
+            writer.text(&trust.authority);
+            writer.text(&trust.bundle);
+        });
     }
 
     fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
@@ -621,6 +633,7 @@ impl BoxOrder {
             hostname: reader.text()?,
             first_owner: u32::try_from(reader.number()?).map_err(|_| garbled())?,
             path: reader.text()?,
+            trust: reader.optional(|reader| Ok(TrustOrder { authority: reader.text()?, bundle: reader.text()? }))?,
         })
     }
 }

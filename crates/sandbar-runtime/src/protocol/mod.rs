@@ -10,6 +10,6 @@ mod wire;
 pub(crate) use connection::{Connection, Incoming, MOST_DESCRIPTORS, send_frame};
 pub(crate) use message::{
     BoxOrder, Ended, Event, ExecAnswer, ExecOrder, GateOrder, GateParts, GroupPlace, InitMode, Order, PrepareOrder,
-    Request, RootPlace, SpawnerAnswer, SpawnerRequest, Stage, StartOrder, Streams, UserPlace,
+    Request, RootPlace, SpawnerAnswer, SpawnerRequest, Stage, StartOrder, Streams, TrustOrder, UserPlace,
 };
 pub(crate) use wire::{Reader, Writer};

@@ -176,4 +176,6 @@ on_every_gated_runtime! {
     udp_ports_change_while_the_gate_stays_open,
     a_box_cannot_change_its_network,
     nothing_of_a_network_is_left_when_its_box_was_stopped,
+    certificates_are_shown_beside_the_tree_and_in_the_place_of_its_own,
+    a_tree_cannot_choose_where_certificates_are_shown,
 }

@@ -13,6 +13,7 @@ use sandbar_runtime::{BoxNetwork, ExecSpec, Runtime, SandboxSpec, TerminalSize};
 
 use crate::{
     dial::{Server, connect, talk},
+    gates::assert_gate_works,
     test_box::TestBox,
     trees::{Tree, Trees},
     world::{World, fresh_name, open_runtime, shell},
@@ -124,6 +125,9 @@ fn native_boxes_have_the_caller_as_their_only_user_and_every_other_wall() {
         assert_eq!(words[words.len() - root.len()..], root);
         let ended = test_box.finish(shell("mount -t tmpfs none /tmp || unshare --user true || touch /dev/new")).await;
         assert_ne!(ended.status.code, Some(0));
+        assert!(runtime.facts().network.is_yes(), "{:?}", runtime.facts().network);
+        runtime.admit(&Resources::default(), Some(&NetworkPolicy::full())).unwrap();
+        assert_gate_works(test_box).await;
     });
 }
 
@@ -156,6 +160,9 @@ fn gvisor_boxes_have_a_kernel_of_their_own_also_for_an_ordinary_user() {
         assert_commands_work(test_box).await;
         assert!(runtime.isolation().contains("not limited"), "{}", runtime.isolation());
         assert!(runtime.facts().limits.reason().is_some());
+        let reason = runtime.facts().network.reason().expect("no network").to_owned();
+        let error = runtime.admit(&Resources::default(), Some(&NetworkPolicy::full())).unwrap_err();
+        assert!(error.field() == Some("network") && error.message().contains(&reason), "{error}");
         let written = test_box.path_inside("workspace/count");
         test_box.finish(shell("setsid sh -c 'while :; do echo >> count; done' >/dev/null 2>&1 &")).await;
         let size = || fs::metadata(&written).map_or(0, |count| count.len());

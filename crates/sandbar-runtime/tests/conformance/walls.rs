@@ -184,7 +184,7 @@ fn what_proc_tells_about_the_machine_is_covered_and_its_switches_are_read_only()
 #[test]
 fn devices_are_the_few_every_program_expects() {
     in_a_box(async |world| {
-        let names = "core fd full null ptmx pts random shm stderr stdin stdout tty urandom zero";
+        let names = "core fd full null ptmx pts random sandbar shm stderr stdin stdout tty urandom zero";
         assert_eq!(output(world, "echo $(ls /dev)").await, format!("{names}\n"));
         assert_eq!(output(world, "ls /dev/pts").await, "ptmx\n");
         fails(world, "touch /dev/new", "Read-only file system").await;

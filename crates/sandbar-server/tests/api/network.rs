@@ -4,7 +4,10 @@ use http::StatusCode;
 use sandbar_core::{ErrorCode, NetworkPolicy, SecretName, SecretValue, SessionSpec};
 use serde_json::json;
 
-use crate::world::{PROTOCOLS, World};
+use crate::{
+    refusals::assert_refused,
+    world::{PROTOCOLS, World},
+};
 
 fn loose() -> NetworkPolicy {
     let policy: NetworkPolicy = "allow=example.com,*.example.org:443".parse().unwrap();
@@ -81,5 +84,49 @@ fn a_refused_secret_is_not_repeated_in_the_answer() {
         let answer = world.call("PutSecret", &json!({"name": "key", "value": "hunter\n2"})).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST);
         assert!(!String::from_utf8_lossy(&answer.body).contains("hunter"), "{:?}", answer.body);
+    });
+}
+
+#[test]
+fn every_bad_field_of_a_policy_or_a_secret_is_named_with_the_way_out() {
+    World::run(async |world| {
+        world.call("CreateSession", &json!({"baseSnapshot": "small", "sessionId": "box"})).await;
+        let cases = [
+            ("CreateSession", json!({"baseSnapshot": "small", "network": {}}), "network"),
+            (
+                "CreateSession",
+                json!({"baseSnapshot": "small", "network": {"allowList": ["http://x"]}}),
+                "network.allow_list",
+            ),
+            (
+                "CreateSession",
+                json!({"baseSnapshot": "small", "network": {"allowOutbound": true, "required": false, "secrets": [
+                    {"host": "a.example", "header": "Authorization", "secret": "unknown"},
+                ]}}),
+                "network.secrets.secret",
+            ),
+            ("GetNetwork", json!({}), "session_id"),
+            ("SetNetwork", json!({"sessionId": "box"}), "network"),
+            ("SetNetwork", json!({"sessionId": "box", "network": {"denyList": ["a b"]}}), "network.deny_list"),
+            (
+                "SetNetwork",
+                json!({"sessionId": "box", "network": {"privateRanges": ["10.0.0.1/8"]}}),
+                "network.private_ranges",
+            ),
+            (
+                "SetNetwork",
+                json!({"sessionId": "box", "network": {"limits": {"connections": 0}}}),
+                "network.limits.connections",
+            ),
+            ("PutSecret", json!({"value": "x"}), "name"),
+            ("PutSecret", json!({"name": "a/b", "value": "x"}), "name"),
+            ("PutSecret", json!({"name": "a"}), "value"),
+            ("DeleteSecret", json!({"name": ".."}), "name"),
+        ];
+        for (method, body, field) in cases {
+            let answer = world.call(method, &body).await;
+            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{method} {body}: {:?}", answer.body);
+            assert_refused(method, &body, &answer.json(), field);
+        }
     });
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 use sandbar_client::Client;
-use sandbar_core::{Result, SessionId};
+use sandbar_core::{Capability, Result, SessionId};
 
 use crate::{
     arguments::{id, json, required},
@@ -45,9 +45,9 @@ pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
     }
     let capabilities = client.capabilities().await?;
     let network = client.get_network(&args.id).await?;
-    let network = match network.enforced.is_yes() {
-        true => network.policy.to_string(),
-        false => format!("{} (enforced: {})", network.policy, enforcement(&network.enforced)),
+    let network = match &network.enforced {
+        Capability::Yes => network.policy.to_string(),
+        Capability::No(_) => format!("{} (enforced: {})", network.policy, enforcement(&network.enforced)),
     };
     let parent = session.parent.as_ref().map(|(id, snapshot)| match snapshot {
         Some(snapshot) => format!("{id} at {snapshot}"),

@@ -62,7 +62,7 @@ fn each_kind_of_exclusive_work_refuses_with_an_error_of_its_own() {
         (Closing::Pausing, ErrorCode::SessionPaused),
         (Closing::Hibernating, ErrorCode::SessionPaused),
         (Closing::RollingBack, ErrorCode::RollbackInProgress),
-        (Closing::ChangingNetwork, ErrorCode::Unavailable),
+        (Closing::ChangingNetwork, ErrorCode::SessionPaused),
         (Closing::Destroying, ErrorCode::SessionDestroying),
     ];
     for (why, refusal) in refusals {
