@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a test run could leave behind: mounts, loop devices, pools, cgroups, processes, directories.
+# What a test run could leave behind: mounts, loop devices, pools, cgroups, processes, networks, directories.
 #   scripts/leak-check.sh list              prints what there is, one thing a line
 #   scripts/leak-check.sh compare FILE      fails when there is more than FILE lists
 set -euo pipefail
@@ -62,12 +62,17 @@ belongs_to_this_run() {
     return 1
 }
 
+list_networks() {
+    # Namespaces without a name end with their last process. Interfaces outside of them, and namespaces with a name, stay.
+    { find /sys/class/net /run/netns -mindepth 1 -maxdepth 1 2>/dev/null || true; } | sed 's/^/network /'
+}
+
 list_directories() {
     find /var/tmp -maxdepth 1 -name 'sandbar-test-*' 2>/dev/null | sed 's/^/directory /'
 }
 
 list_all() {
-    { list_mounts; list_loop_devices; list_pools; list_cgroups; list_processes; list_directories; } | sort -u
+    { list_mounts; list_loop_devices; list_pools; list_cgroups; list_processes; list_networks; list_directories; } | sort -u
 }
 
 case "${1:-}" in
@@ -84,7 +89,7 @@ case "${1:-}" in
             while IFS= read -r line; do printf '  %s\n' "$line"; done <<<"$left"
             exit 1
         fi
-        echo "leak check: no mount, loop device, pool, cgroup, process or directory left behind"
+        echo "leak check: no mount, loop device, pool, cgroup, process, network or directory left behind"
         ;;
     *)
         echo "usage: scripts/leak-check.sh list | compare FILE" >&2

@@ -9,6 +9,7 @@ mod bait;
 mod condition;
 mod floor;
 mod image;
+pub mod internet;
 pub mod measure;
 mod moto_s3;
 mod namespace;

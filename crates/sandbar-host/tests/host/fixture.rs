@@ -23,12 +23,23 @@ type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 impl HostFixture {
     /// Runs a case on a fresh host and stops the host afterwards.
     pub(crate) fn run(backend: Backend, runtime: RuntimeKind, case: impl for<'a> FnOnce(&'a mut Self) -> Case<'a>) {
+        Self::run_with(backend, runtime, |_| {}, case);
+    }
+
+    /// As [`run`](Self::run), on a host that is told more.
+    pub(crate) fn run_with(
+        backend: Backend,
+        runtime: RuntimeKind,
+        configure: impl FnOnce(&mut HostConfig),
+        case: impl for<'a> FnOnce(&'a mut Self) -> Case<'a>,
+    ) {
         let storage = StorageFixture::new(backend);
         // The fixture only lends its place; the host opens it by itself.
         storage.storage.close().unwrap();
         let executor = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
         executor.block_on(async {
-            let config = host_config(&storage, runtime);
+            let mut config = host_config(&storage, runtime);
+            configure(&mut config);
             let host = Host::start(config.clone()).await.unwrap();
             let mut fixture = Self { host, config, storage };
             case(&mut fixture).await;

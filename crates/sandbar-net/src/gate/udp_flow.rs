@@ -207,6 +207,8 @@ async fn connect(to: SocketAddr) -> io::Result<UdpSocket> {
         if to.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
     let socket = UdpSocket::bind(any).await?;
     socket.connect(to).await?;
+    // Until the runtime has seen that it is writable, the first datagram would be lost.
+    socket.writable().await?;
     Ok(socket)
 }
 

@@ -1,0 +1,140 @@
+//! Ways out by DNS, and by names that lead somewhere else.
+
+use sandbar_core::SessionId;
+use sandbar_testing::internet::{ATTACKER, Answer, DNS, ECHO, HOST, INTRANET, METADATA, PUBLIC_RESOLVER, WEB};
+
+use crate::world::World;
+
+const NAMED: &str = "allow=allowed.example";
+
+/// Refused by the answer itself.
+const REFUSED: &str = "code 5";
+
+fn request(host: &str) -> String {
+    format!(r"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+}
+
+pub(crate) async fn another_server_is_not_asked(world: &mut World<'_>) {
+    let id = world.session("s", NAMED).await;
+    for server in [ATTACKER, PUBLIC_RESOLVER, "127.0.0.1", "127.0.0.53", "192.0.0.1"] {
+        let line = world.is_refused(&id, &["dns", server, "attacker.example", "A", "udp"]).await;
+        assert!(line.contains(REFUSED), "{line}");
+        world.reaches(&id, &["dns", server, "allowed.example", "A", "udp"], WEB).await;
+    }
+    assert!(!world.internet.was_reached(PUBLIC_RESOLVER) && world.internet.was_reached(DNS));
+    world.was_decided(&id, "deny", "attacker.example", "not in the allow list").await;
+    world.nobody_was_reached();
+}
+
+pub(crate) async fn another_server_is_not_asked_by_tcp(world: &mut World<'_>) {
+    let id = world.session("s", NAMED).await;
+    for server in [ATTACKER, PUBLIC_RESOLVER, "192.0.0.1"] {
+        let line = world.is_refused(&id, &["dns", server, "attacker.example", "A", "tcp"]).await;
+        assert!(line.contains(REFUSED), "{line}");
+        world.reaches(&id, &["dns", server, "allowed.example", "A", "tcp"], WEB).await;
+    }
+    assert!(!world.internet.was_reached(PUBLIC_RESOLVER));
+    world.nobody_was_reached();
+}
+
+pub(crate) async fn another_server_is_not_asked_by_tls_or_https(world: &mut World<'_>) {
+    let id = world.session("s", NAMED).await;
+    for way in ["tls", "https"] {
+        for server in [PUBLIC_RESOLVER, ATTACKER] {
+            world.is_refused(&id, &["dns", server, "allowed.example", "A", way]).await;
+        }
+    }
+    world.was_decided(&id, "deny", "doh.example", "not in the allow list").await;
+    world.was_decided(&id, "deny", "dot.example", "not in the allow list").await;
+    assert!(!world.internet.was_reached(PUBLIC_RESOLVER));
+    world.nobody_was_reached();
+}
+
+pub(crate) async fn questions_carry_nothing_out(world: &mut World<'_>) {
+    let id = world.session("s", NAMED).await;
+    let long = format!("{}.{}.attacker.example", "a".repeat(63), "b".repeat(63));
+    for name in ["secret.attacker.example", &long, "allowed.example.attacker.example"] {
+        for kind in ["A", "AAAA", "TXT", "NS", "HTTPS", "ANY"] {
+            let line = world.is_refused(&id, &["dns", "192.0.0.1", name, kind, "udp"]).await;
+            assert!(line.contains(REFUSED), "{line}");
+        }
+    }
+    // Below a name that is allowed nothing is allowed.
+    world.is_refused(&id, &["dns", "192.0.0.1", "secret.allowed.example", "A", "udp"]).await;
+    assert_eq!(world.internet.heard_at(DNS), []);
+    world.nobody_was_reached();
+}
+
+pub(crate) async fn a_name_that_turns_private(world: &mut World<'_>) {
+    for (number, private) in [INTRANET, METADATA, "127.0.0.1", HOST].into_iter().enumerate() {
+        let name = format!("rebind-{number}.example");
+        let turns = [WEB, private].map(|address| address.parse().unwrap());
+        world.internet.zone().set(&name, Answer::Turns(turns.to_vec()));
+        let id = world.session(&format!("s{number}"), &format!("allow={name}")).await;
+        world.reaches(&id, &["say", WEB, "80", &request(&name)], &format!("hello from {name}")).await;
+        let turned = async || {
+            let line = world.guest(&id, &["say", WEB, "80", &request(&name)]).await;
+            line.contains(" 403 ").then_some(())
+        };
+        world.fixture.eventually("the name has turned", turned).await;
+        world.was_decided(&id, "deny", &name, "the name leads to").await;
+        world.nobody_was_reached();
+    }
+}
+
+/// By HTTP, by TLS, by the proxy, and by whatever DNS says.
+async fn leads_nowhere(world: &World<'_>, id: &SessionId, name: &str) {
+    let line = world.guest(id, &["say", WEB, "80", &request(name)]).await;
+    assert!(line.contains(" 403 ") || line.contains(" 502 "), "{name}: {line}");
+    let connect = format!(r"CONNECT {name}:443 HTTP/1.1\r\nHost: {name}:443\r\n\r\n");
+    let line = world.guest(id, &["say", "192.0.0.1", "3128", &connect]).await;
+    assert!(!line.contains(" 200 "), "{name}: {line}");
+    let line = world.guest(id, &["dns", "192.0.0.1", name, "A", "udp"]).await;
+    for address in [INTRANET, METADATA, HOST, "127.0.0.1"] {
+        assert!(!line.contains(address), "{name}: {line}");
+    }
+    world.nobody_was_reached();
+}
+
+pub(crate) async fn a_name_of_something_private(world: &mut World<'_>) {
+    let names = ["intern.example", "metadata.example", "loopback.example", "host.example"];
+    let id = world.session("s", &format!("allow={}", names.join(","))).await;
+    for name in names {
+        leads_nowhere(world, &id, name).await;
+    }
+    world.is_refused(&id, &["tls", WEB, "443", "intern.example"]).await;
+    world.nobody_was_reached();
+}
+
+pub(crate) async fn an_alias_of_something_private(world: &mut World<'_>) {
+    world.internet.zone().set("alias.example", Answer::Alias("intern.example".into()));
+    world.internet.zone().set("mapped.example", Answer::Addresses(vec!["::ffff:10.66.0.10".parse().unwrap()]));
+    let id = world.session("s", "allow=alias.example,mapped.example").await;
+    leads_nowhere(world, &id, "alias.example").await;
+    leads_nowhere(world, &id, "mapped.example").await;
+}
+
+pub(crate) async fn a_name_of_something_private_and_something_public(world: &mut World<'_>) {
+    let both = [INTRANET, WEB, METADATA].map(|address| address.parse().unwrap());
+    world.internet.zone().set("mixed.example", Answer::Addresses(both.to_vec()));
+    let id = world.session("s", "allow=mixed.example").await;
+    for address in [INTRANET, WEB] {
+        let line = world.guest(&id, &["say", address, "80", &request("mixed.example")]).await;
+        assert!(line.contains("hello from mixed.example") || line.contains(" 403 "), "{line}");
+    }
+    world.nobody_was_reached();
+}
+
+pub(crate) async fn what_dns_said_about_one_address_opens_no_other(world: &mut World<'_>) {
+    let id = world.session("s", "allow=echo.example:9000").await;
+    // Nobody has told the session that this is the address of the host.
+    world.is_refused(&id, &["echo", ECHO, "9000", "hello"]).await;
+    world.reaches(&id, &["echo", "echo.example", "9000", "hello"], "hello").await;
+    world.reaches(&id, &["echo", ECHO, "9000", "hello"], "hello").await;
+    world.is_refused(&id, &["echo", ECHO, "7", "hello"]).await;
+    world.is_refused(&id, &["echo", ATTACKER, "9000", "hello"]).await;
+    // What one session was told, another was not.
+    let other = world.session("t", "allow=echo.example:9000").await;
+    world.is_refused(&other, &["echo", ECHO, "9000", "hello"]).await;
+    world.nobody_was_reached();
+}
