@@ -1,6 +1,6 @@
 //! Who is who in the namespace of a session. The IPv4 addresses are those of RFC 6333, which no network routes.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The host's side: DNS at port 53, the explicit proxy at [`PROXY_PORT`].
 pub const GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
@@ -15,3 +15,16 @@ pub const PROXY_PORT: u16 = 3128;
 
 /// Where the kernel delivers TCP connections to anywhere.
 pub const GATE_PORT: u16 = 1;
+
+/// As sockets number it, and routes and rules too.
+pub(crate) fn family(address: IpAddr) -> u8 {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    family.to_le_bytes()[0]
+}
+
+pub(crate) fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}

@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use crate::netlink::Attributes;
+use crate::{
+    addresses::{family, octets},
+    netlink::Attributes,
+};
 
 const RULE_EXPRESSIONS: u16 = 4;
 const LIST_ELEMENT: u16 = 1;
@@ -67,11 +70,11 @@ impl Rule {
 
     /// Packets to an address, or for the loopback of IPv4 to any of its sixteen million.
     pub(crate) fn to(address: IpAddr) -> Self {
-        let (offset, bytes) = match address {
-            IpAddr::V4(address) if address.is_loopback() => (IPV4_DESTINATION, address.octets()[..1].to_vec()),
-            IpAddr::V4(address) => (IPV4_DESTINATION, address.octets().to_vec()),
-            IpAddr::V6(address) => (IPV6_DESTINATION, address.octets().to_vec()),
-        };
+        let offset = if address.is_ipv4() { IPV4_DESTINATION } else { IPV6_DESTINATION };
+        let mut bytes = octets(address);
+        if address.is_ipv4() && address.is_loopback() {
+            bytes.truncate(1);
+        }
         let length = u32::try_from(bytes.len()).unwrap_or_default();
         Self::of_family(address)
             .with(Expression::Payload { header: NETWORK_HEADER, offset, length })
@@ -110,11 +113,7 @@ impl Rule {
 
     /// Delivers to a transparent socket at this address, if there is one: otherwise the condition is not met.
     pub(crate) fn hand_to(self, address: IpAddr, port: Option<u16>) -> Self {
-        let octets = match address {
-            IpAddr::V4(address) => address.octets().to_vec(),
-            IpAddr::V6(address) => address.octets().to_vec(),
-        };
-        let mut rule = self.with(Expression::Load(REGISTER, octets));
+        let mut rule = self.with(Expression::Load(REGISTER, octets(address)));
         if let Some(port) = port {
             rule = rule.with(Expression::Load(SECOND_REGISTER, port.to_be_bytes().to_vec()));
         }
@@ -208,10 +207,4 @@ impl Expression {
             }
         }
     }
-}
-
-/// As netfilter numbers it, which is as sockets do.
-fn family(address: IpAddr) -> u8 {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    family.to_le_bytes()[0]
 }

@@ -2,7 +2,8 @@
 //!
 //! It has a loopback and nothing else. Where the session's policy opens it, every address is local in it, and the kernel
 //! hands whatever goes anywhere but to the session's own loopback to sockets that belong to the host: the *gate*. No packet
-//! ever leaves the namespace.
+//! ever leaves the namespace. Where a session has a network stack that is not the kernel's, the gate is in a namespace of its
+//! own, and a link between the two is all there is: see [`LinkedNetwork`].
 
 mod addresses;
 mod expressions;

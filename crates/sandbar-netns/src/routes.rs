@@ -3,7 +3,7 @@
 use std::{fs, io, net::IpAddr};
 
 use crate::{
-    addresses::{BOX_V4, BOX_V6, GATEWAY_V4, GATEWAY_V6},
+    addresses::{BOX_V4, BOX_V6, GATEWAY_V4, GATEWAY_V6, family, octets},
     link::LOOPBACK,
     netlink::{Messages, Netlink},
 };
@@ -127,18 +127,6 @@ impl RoutePlan {
 
     fn carry_out(self) -> io::Result<()> {
         Netlink::open(libc::NETLINK_ROUTE)?.send(&self.messages, self.count)
-    }
-}
-
-fn family(address: IpAddr) -> u8 {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    family.to_le_bytes()[0]
-}
-
-fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
     }
 }
 

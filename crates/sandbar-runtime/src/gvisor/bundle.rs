@@ -151,9 +151,9 @@ impl Bundle {
             let file = place.join(name);
             fs::write(&file, text)?;
             fs::set_permissions(&file, fs::Permissions::from_mode(0o444))?;
-            chown(&file, Some(TRUST_OWNER), Some(TRUST_OWNER))?;
+            give_away(&file)?;
         }
-        chown(&place, Some(TRUST_OWNER), Some(TRUST_OWNER))
+        give_away(&place)
     }
 
     /// Writes down which processes are the container's, for a host that comes after us.
@@ -195,6 +195,11 @@ impl Bundle {
         }
         unless_missing(fs::remove_dir(&self.directory))
     }
+}
+
+/// Makes it nobody's in the container. An ordinary user cannot, and has no network whose certificates would matter.
+fn give_away(path: &Path) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() { chown(path, Some(TRUST_OWNER), Some(TRUST_OWNER)) } else { Ok(()) }
 }
 
 /// Removes a directory whose files lie at most so many levels deep.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use sandbar_core::{NetworkPolicy, Resources, RuntimeKind, SessionId};
-use sandbar_runtime::{BoxNetwork, ExecSpec, Runtime, SandboxSpec, TerminalSize};
+use sandbar_runtime::{BoxNetwork, ExecSpec, Runtime, SandboxSpec, TerminalSize, Trust};
 
 use crate::{
     dial::{Server, connect, talk},
@@ -67,7 +67,7 @@ fn in_a_box(kind: RuntimeKind, test: impl AsyncFnOnce(&dyn Runtime, &TestBox)) {
             owners,
             resources: &limits,
             network: BoxNetwork::Closed,
-            trust: None,
+            trust: Some(&Trust { authority: "the authority\n".into(), bundle: "all\n".into() }),
         };
         let sandbox = runtime.open_sandbox(&spec).unwrap();
         let test_box = TestBox::new(kind, sandbox, tree);
@@ -125,6 +125,8 @@ fn native_boxes_have_the_caller_as_their_only_user_and_every_other_wall() {
         assert_eq!(words[words.len() - root.len()..], root);
         let ended = test_box.finish(shell("mount -t tmpfs none /tmp || unshare --user true || touch /dev/new")).await;
         assert_ne!(ended.status.code, Some(0));
+        let shown = test_box.finish(shell("cat /dev/sandbar/*; touch /dev/sandbar/new")).await;
+        assert_eq!((shown.stdout.as_str(), shown.status.code), ("the authority\nall\n", Some(1)));
         assert!(runtime.facts().network.is_yes(), "{:?}", runtime.facts().network);
         runtime.admit(&Resources::default(), Some(&NetworkPolicy::full())).unwrap();
         assert_gate_works(test_box).await;
