@@ -1,7 +1,8 @@
-"""What runs inside a session and tries to reach something: `guest.py WAY ARGUMENT...`.
+"""What runs inside a session and tries to reach something.
 
-It prints one line: `reached: ` and what came back, or `refused: ` and why not. Whatever else goes wrong is a mistake in here:
-it ends with a traceback, and the test fails.
+It reads lines, each a way and its arguments as a list in JSON, or takes one from its own arguments. Of each it says in one line:
+`reached: ` and what came back, or `refused: ` and why not. Whatever else goes wrong is a mistake in here: it ends with a
+traceback, and the test fails.
 """
 
 import json
@@ -483,9 +484,13 @@ def with_mark(address, port):
 
 def at_interface(interface, address, port):
     connection = socket.socket()
-    connection.settimeout(PATIENCE)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
-    connection.connect((address, int(port)))
+    connection.settimeout(2)
+    try:
+        connection.connect((address, int(port)))
+    except TimeoutError:
+        raise Refused("nobody answered") from None
+    connection.settimeout(PATIENCE)
     connection.send(b"hello\n")
     return some(connection)
 
@@ -526,12 +531,15 @@ def mapped(address, port, words):
     return some(connection)
 
 
-def main():
-    way, *arguments = sys.argv[1:]
+def attempt(way, *arguments):
     try:
-        print("reached:", repr(globals()[way](*arguments))[2:-1])
+        print("reached:", repr(globals()[way](*arguments))[2:-1], flush=True)
     except (Refused, OSError) as error:
-        print("refused:", type(error).__name__, str(error).replace("\n", " "))
+        print("refused:", type(error).__name__, str(error).replace("\n", " "), flush=True)
 
 
-main()
+if len(sys.argv) > 1:
+    attempt(*sys.argv[1:])
+else:
+    for line in sys.stdin:
+        attempt(*json.loads(line))

@@ -11,6 +11,7 @@ mod bypass_tls;
 #[path = "../host/fixture.rs"]
 #[expect(dead_code, reason = "the tests of a host do more with it")]
 mod fixture;
+mod guest;
 #[path = "../host/host_config.rs"]
 mod host_config;
 mod policies;

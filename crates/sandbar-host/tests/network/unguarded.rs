@@ -5,13 +5,13 @@ use std::process::Command;
 
 use sandbar_testing::internet::{self, Internet};
 
-use crate::world::GUEST;
+use crate::guest::PROGRAM;
 
 fn guest(internet: &Internet, arguments: &[&str]) -> String {
     let directory = internet.authority().parent().unwrap();
     let mut command = Command::new("/usr/bin/python3");
     // It trusts what lies beside it.
-    let output = command.args(["-c", GUEST]).args(arguments).current_dir(directory).output().unwrap();
+    let output = command.args(["-c", PROGRAM]).args(arguments).current_dir(directory).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

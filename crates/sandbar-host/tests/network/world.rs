@@ -8,15 +8,16 @@ use sandbar_testing::{
     internet::{self, Internet},
 };
 
-use crate::fixture::{HostFixture, spec};
-
-/// The program that tries.
-pub(crate) const GUEST: &str = include_str!("guest.py");
+use crate::{
+    fixture::{HostFixture, spec},
+    guest::{Guests, PROGRAM},
+};
 
 /// A host, and the internet it is in.
 pub(crate) struct World<'a> {
     pub(crate) fixture: &'a mut HostFixture,
     pub(crate) internet: Internet,
+    guests: Guests,
 }
 
 /// What a command said and how it ended.
@@ -41,7 +42,7 @@ pub(crate) fn run(runtime: RuntimeKind, case: impl AsyncFnOnce(&mut World<'_>) +
         },
         |fixture| {
             Box::pin(async move {
-                case(&mut World { fixture, internet }).await;
+                case(&mut World { fixture, internet, guests: Guests::default() }).await;
             })
         },
     );
@@ -58,7 +59,7 @@ impl World<'_> {
         wanted.base = BaseName::new("host").unwrap();
         wanted.network = Some(policy);
         let id = self.fixture.make(wanted).await.id;
-        self.fixture.write(&id, "guest.py", GUEST).await;
+        self.fixture.write(&id, "guest.py", PROGRAM).await;
         let authority = std::fs::read_to_string(self.internet.authority()).unwrap();
         self.fixture.write(&id, "authority.pem", &authority).await;
         id
@@ -90,10 +91,7 @@ impl World<'_> {
 
     /// What the guest says of one attempt: `reached: …` or `refused: …`.
     pub(crate) async fn guest(&self, id: &SessionId, arguments: &[&str]) -> String {
-        let argv = ["/usr/bin/python3", "guest.py"].iter().chain(arguments).copied();
-        let said = self.exec(id, ExecSpec::new(argv)).await;
-        assert_eq!(said.code, Some(0), "{arguments:?}: {said:?}");
-        said.stdout.trim_end().to_owned()
+        self.guests.attempt(&self.fixture.host, id, arguments).await
     }
 
     /// The guest gets there and hears `answer`.
