@@ -1,6 +1,6 @@
 //! How the network of a session is.
 
-use super::{NetworkPolicy, NetworkTraffic};
+use super::{NetworkPolicy, NetworkTraffic, SecretValue};
 use crate::Capability;
 
 /// What counts for the network of a session, whether that is kept, and what went through.
@@ -10,4 +10,6 @@ pub struct NetworkStatus {
     /// Whether the policy is kept here, and why not.
     pub enforced: Capability,
     pub traffic: NetworkTraffic,
+    /// Opens the ports of this session by host name, and nothing else.
+    pub traffic_token: SecretValue,
 }

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use sandbar_core::{
-    Capability, Error, ErrorCode, NetworkPolicy, NetworkStatus, Result, RuntimeKind, SessionId, SessionState,
+    Capability, Error, ErrorCode, NetworkPolicy, NetworkStatus, Result, RuntimeKind, SecretValue, SessionId,
+    SessionState,
 };
 use sandbar_runtime::Sandbox;
 
@@ -23,7 +24,7 @@ impl Host {
         let target = id.clone();
         self.run(Call::on(id, Verb::GetNetwork), move |inner| {
             let session = inner.session_unused(&target)?;
-            Ok(inner.network_status(&session, inner.record(&target)?.network))
+            inner.network_status(&session, &inner.record(&target)?)
         })
         .await
     }
@@ -51,14 +52,15 @@ impl Inner {
         !policy.is_closed() && self.runtime.facts().network.is_yes()
     }
 
-    fn network_status(&self, session: &Session, policy: Option<NetworkPolicy>) -> NetworkStatus {
-        let policy = policy.unwrap_or_default();
+    fn network_status(&self, session: &Session, record: &SessionRecord) -> Result<NetworkStatus> {
+        let policy = record.network.clone().unwrap_or_default();
         let enforced = match self.runtime.kind() {
             // Walls without a gate keep a session off the network all the same.
             RuntimeKind::Native | RuntimeKind::Gvisor if policy.is_closed() => Capability::Yes,
             _ => self.runtime.facts().network.clone(),
         };
-        NetworkStatus { policy, enforced, traffic: session.traffic.snapshot() }
+        let traffic_token = SecretValue::new(self.traffic_key.token(record).reveal())?;
+        Ok(NetworkStatus { policy, enforced, traffic: session.traffic.snapshot(), traffic_token })
     }
 
     fn set_network(&self, id: &SessionId, policy: NetworkPolicy) -> Result<NetworkStatus> {
@@ -73,7 +75,7 @@ impl Inner {
         if matches!(change, Change::NeedsBox) {
             self.change_with_new_box(&session, &policy)?;
         }
-        Ok(self.network_status(&session, Some(policy)))
+        self.network_status(&session, &self.record(id)?)
     }
 
     /// Changes the record and the box that is there. Whoever makes a box meanwhile waits, and makes it by the new record.

@@ -11,6 +11,7 @@ pub(crate) struct NetworkView<'a> {
     enforced: bool,
     reason: Option<&'a str>,
     traffic: NetworkTraffic,
+    traffic_token: &'a str,
 }
 
 impl<'a> NetworkView<'a> {
@@ -21,6 +22,7 @@ impl<'a> NetworkView<'a> {
             enforced: status.enforced.is_yes(),
             reason: status.enforced.reason(),
             traffic: status.traffic,
+            traffic_token: status.traffic_token.expose(),
         }
     }
 }
