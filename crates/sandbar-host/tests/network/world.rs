@@ -94,6 +94,11 @@ impl World<'_> {
         self.guests.attempt(&self.fixture.host, id, arguments).await
     }
 
+    /// Ends the guests of a session.
+    pub(crate) fn dismiss(&self, id: &SessionId) {
+        self.guests.dismiss(id);
+    }
+
     /// The guest gets there and hears `answer`.
     pub(crate) async fn reaches(&self, id: &SessionId, arguments: &[&str], answer: &str) {
         let line = self.guest(id, arguments).await;
