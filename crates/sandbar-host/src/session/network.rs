@@ -35,7 +35,7 @@ impl Host {
     pub async fn set_network(&self, id: &SessionId, policy: NetworkPolicy) -> Result<NetworkStatus> {
         let target = id.clone();
         let call = Call::on(id, Verb::SetNetwork).with("network", policy.to_string());
-        self.run(call, move |inner| inner.set_network(&target, policy)).await
+        self.run(call, move |inner| inner.set_network(&target, &policy)).await
     }
 }
 
@@ -63,17 +63,17 @@ impl Inner {
         Ok(NetworkStatus { policy, enforced, traffic: session.traffic.snapshot(), traffic_token })
     }
 
-    fn set_network(&self, id: &SessionId, policy: NetworkPolicy) -> Result<NetworkStatus> {
+    fn set_network(&self, id: &SessionId, policy: &NetworkPolicy) -> Result<NetworkStatus> {
         policy.validate()?;
-        self.runtime.admit(&sandbar_core::Resources::default(), Some(&policy))?;
-        self.require_secrets(&policy)?;
+        self.runtime.admit(&sandbar_core::Resources::default(), Some(policy))?;
+        self.require_secrets(policy)?;
         let session = self.session(id)?;
         let entry = session.gate.enter_shared()?;
         self.changeable(id)?;
-        let change = self.change_network(&session, &policy)?;
+        let change = self.change_network(&session, policy)?;
         drop(entry);
         if matches!(change, Change::NeedsBox) {
-            self.change_with_new_box(&session, &policy)?;
+            self.change_with_new_box(&session, policy)?;
         }
         self.network_status(&session, &self.record(id)?)
     }
