@@ -87,8 +87,18 @@ pub(crate) async fn the_places_of_the_gate_cannot_be_taken(world: &mut World<'_>
 }
 
 pub(crate) async fn a_sibling_cannot_be_reached(world: &mut World<'_>) {
-    const SERVER: &str = "import socket\ns = socket.create_server(('0.0.0.0', 9000))\nprint('listening', flush=True)\n\
-        while True:\n c, _ = s.accept(); c.sendall(c.recv(99)); open('asked', 'a').write('x'); c.close()";
+    const SERVER: &str = r#"
+import socket
+listener = socket.create_server(("0.0.0.0", 9000))
+print("listening", flush=True)
+while True:
+    peer, _ = listener.accept()
+    words = peer.recv(99)
+    with open("asked", "a") as file:
+        file.write("x")
+    peer.sendall(words)
+    peer.close()
+"#;
     let sibling = world.session("sibling", "full").await;
     let ready = sandbar_core::Readiness::Log { text: "listening".into() };
     let spec = ProcessSpec { ready, ..ProcessSpec::new(["/usr/bin/python3", "-c", SERVER]) };
