@@ -1,8 +1,6 @@
 //! Secrets that a session uses and never has.
 
-use sandbar_core::{
-    ExecSpec, HeaderRule, LogQuery, NetworkPolicy, ProcessSpec, Quiesce, SecretName, SecretValue, SessionId,
-};
+use sandbar_core::{ExecSpec, HeaderRule, LogQuery, NetworkPolicy, Quiesce, SecretName, SecretValue, SessionId};
 use sandbar_testing::internet::{Heard, Page};
 
 use crate::{fixture::snap, search, world::World};
@@ -89,19 +87,8 @@ pub(crate) async fn a_secret_is_nowhere_in_the_session(world: &mut World<'_>) {
     let (secret, mark) = (fresh(), fresh());
     put(world, &secret).await;
     let id = session(world, "allow=api.example").await;
-    let spec = ProcessSpec {
-        ready: sandbar_core::Readiness::Log { text: "ready".into() },
-        ..ProcessSpec::new(["/usr/bin/python3", "-c", HOLDER, &mark])
-    };
-    let process = world.fixture.host.launch_process(&id, spec).await.unwrap().id;
-    let asked = async || (!requests(world, "api.example").is_empty()).then_some(());
-    world.fixture.eventually("it has asked", asked).await;
+    let process = world.launch(&id, HOLDER, &[&mark]).await;
     assert_eq!(last_authorization(world, "api.example"), Some(format!("Bearer {secret}")));
-    let running = async || {
-        let info = world.fixture.host.get_process_status(&id, &process).await.unwrap();
-        (info.status == sandbar_core::ProcessStatus::Running).then_some(())
-    };
-    world.fixture.eventually("it has its answer", running).await;
     // What the session can print about itself and its talk, kept in a file as well.
     let talk = "{ curl -sSv https://api.example/v1; curl -sS --trace-ascii - https://api.example/v1; env; \
         cat /proc/*/environ /proc/*/cmdline /dev/sandbar/*; } >talk 2>&1; cat talk";
@@ -216,8 +203,7 @@ pub(crate) async fn a_changed_secret_counts_for_the_next_request(world: &mut Wor
     let (first, second) = (fresh(), fresh());
     put(world, &first).await;
     let id = session(world, "allow=api.example").await;
-    let mut curl = ExecSpec::new(["curl", "-sS", "https://api.example/"]);
-    curl.env.insert("NOTHING".into(), String::new());
+    let curl = ExecSpec::new(["curl", "-sS", "https://api.example/"]);
     world.exec(&id, curl.clone()).await;
     assert_eq!(last_authorization(world, "api.example"), Some(format!("Bearer {first}")));
     put(world, &second).await;
