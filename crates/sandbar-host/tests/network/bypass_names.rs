@@ -65,20 +65,41 @@ pub(crate) async fn questions_carry_nothing_out(world: &mut World<'_>) {
     world.nobody_was_reached();
 }
 
+/// Waits until requests for a name are refused because of where it leads.
+async fn turns(world: &World<'_>, id: &SessionId, name: &str) {
+    let turned = async || {
+        let line = world.guest(id, &["say", WEB, "80", &request(name)]).await;
+        line.contains(" 403 ").then_some(())
+    };
+    world.fixture.eventually("the name has turned", turned).await;
+    world.was_decided(id, "deny", name, "the name leads to").await;
+    world.nobody_was_reached();
+}
+
 pub(crate) async fn a_name_that_turns_private(world: &mut World<'_>) {
-    for (number, private) in [INTRANET, METADATA, "127.0.0.1", HOST].into_iter().enumerate() {
-        let name = format!("rebind-{number}.example");
-        let turns = [WEB, private].map(|address| address.parse().unwrap());
-        world.internet.zone().set(&name, Answer::Turns(turns.to_vec()));
-        let id = world.session(&format!("s{number}"), &format!("allow={name}")).await;
-        world.reaches(&id, &["say", WEB, "80", &request(&name)], &format!("hello from {name}")).await;
-        let turned = async || {
-            let line = world.guest(&id, &["say", WEB, "80", &request(&name)]).await;
-            line.contains(" 403 ").then_some(())
-        };
-        world.fixture.eventually("the name has turned", turned).await;
-        world.was_decided(&id, "deny", &name, "the name leads to").await;
-        world.nobody_was_reached();
+    let private = [INTRANET, METADATA, "127.0.0.1", HOST];
+    let names: Vec<String> = (0..private.len()).map(|number| format!("rebind-{number}.example")).collect();
+    let id = world.session("s", &format!("allow={}", names.join(","))).await;
+    for name in &names {
+        world.internet.zone().set(name, Answer::Addresses(vec![WEB.parse().unwrap()]));
+        world.reaches(&id, &["say", WEB, "80", &request(name)], &format!("hello from {name}")).await;
+    }
+    for (name, private) in names.iter().zip(private) {
+        world.internet.zone().set(name, Answer::Addresses(vec![private.parse().unwrap()]));
+    }
+    for name in &names {
+        turns(world, &id, name).await;
+    }
+}
+
+pub(crate) async fn a_name_that_is_public_for_the_first_who_asks(world: &mut World<'_>) {
+    let turns_of = |private: &str| Answer::Turns([WEB, private].map(|address| address.parse().unwrap()).to_vec());
+    let id = world.session("s", "allow=first.example,second.example").await;
+    for (name, private) in [("first.example", METADATA), ("second.example", "127.0.0.1")] {
+        world.internet.zone().set(name, turns_of(private));
+        // Whoever uses it afterwards, it is not the answer to this question that counts.
+        world.reaches(&id, &["dns", "192.0.0.1", name, "A", "udp"], "reached").await;
+        turns(world, &id, name).await;
     }
 }
 

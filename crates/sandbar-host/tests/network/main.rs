@@ -128,6 +128,7 @@ on_every_runtime! {
         another_server_is_not_asked_by_tls_or_https,
         questions_carry_nothing_out,
         a_name_that_turns_private,
+        a_name_that_is_public_for_the_first_who_asks,
         a_name_of_something_private,
         an_alias_of_something_private,
         a_name_of_something_private_and_something_public,
