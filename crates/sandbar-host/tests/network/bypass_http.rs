@@ -137,6 +137,19 @@ pub(crate) async fn http2_without_tls(world: &mut World<'_>) {
     world.nobody_was_reached();
 }
 
+pub(crate) async fn a_connection_that_goes_on_as_http_of_another_kind(world: &mut World<'_>) {
+    let id = world.session("s", NAMED).await;
+    // The server goes along with everything.
+    for protocol in ["h2c", "H2C", "h2c, websocket", "websocket, h2c", "HTTP/1.1", "TLS/1.0"] {
+        let request = format!(
+            r"GET / HTTP/1.1\r\nHost: allowed.example\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: {protocol}\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\nGET / HTTP/1.1\r\nHost: attacker.example\r\nConnection: close\r\n\r\n"
+        );
+        let line = world.guest(&id, &["say", WEB, "80", &request]).await;
+        assert!(!line.contains(" 101 ") && !line.contains("timed out"), "{protocol}: {line}");
+    }
+    world.nobody_was_reached();
+}
+
 pub(crate) async fn a_tunnel_through_a_server(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
     stays_inside(

@@ -1,6 +1,6 @@
 //! Ways out by changing the network from inside, and to those beside.
 
-use sandbar_core::{ProcessSpec, SessionId};
+use sandbar_core::SessionId;
 use sandbar_testing::internet::{ATTACKER, DNS, METADATA, WEB};
 
 use crate::world::World;
@@ -70,34 +70,39 @@ pub(crate) async fn the_kernels_settings_cannot_be_changed(world: &mut World<'_>
 }
 
 pub(crate) async fn the_places_of_the_gate_cannot_be_taken(world: &mut World<'_>) {
+    const SQUATTER: &str = r#"
+import socket, threading
+listeners = [socket.create_server(("0.0.0.0", port)) for port in (8443, 3128)]
+print("ready", flush=True)
+threading.Event().wait()
+"#;
     let id = world.session("s", NAMED).await;
     let places = ["192.0.0.1 1", "192.0.0.1 53", "192.0.0.1 3128", "0.0.0.0 1", "0.0.0.0 443"];
     let script = places.map(|place| format!("/usr/bin/python3 guest.py hijack {place}")).join("\n");
     let said = world.shell(&id, &script).await;
     assert_eq!((said.code, said.stdout.lines().count()), (Some(0), 5), "{said:?}");
     // One that listens everywhere and stays gets what is meant for the session itself, and nothing else.
-    let squatter = "import socket\nfor port in (8443, 3128):\n s = socket.socket(); s.bind(('0.0.0.0', port)); s.listen()\n\
-        print('listening', flush=True)\nimport time; time.sleep(600)";
-    let ready = sandbar_core::Readiness::Log { text: "listening".into() };
-    let spec = ProcessSpec { ready, ..ProcessSpec::new(["/usr/bin/python3", "-c", squatter]) };
-    world.fixture.host.launch_process(&id, spec).await.unwrap();
+    world.launch(&id, SQUATTER, &[]).await;
     world.reaches(&id, &["tls", WEB, "8443", "allowed.example"], "hello from allowed.example").await;
     world.is_refused(&id, &["tls", WEB, "8443", "attacker.example"]).await;
     nothing_changed(world, &id).await;
 }
 
 pub(crate) async fn a_sibling_cannot_be_reached(world: &mut World<'_>) {
-    const SERVER: &str = "import socket\ns = socket.create_server(('0.0.0.0', 9000))\nprint('listening', flush=True)\n\
-        while True:\n c, _ = s.accept(); c.sendall(c.recv(99)); open('asked', 'a').write('x'); c.close()";
+    const SERVER: &str = r#"
+import socket
+listener = socket.create_server(("0.0.0.0", 9000))
+print("ready", flush=True)
+while True:
+    peer, _ = listener.accept()
+    words = peer.recv(99)
+    with open("asked", "a") as file:
+        file.write("x")
+    peer.sendall(words)
+    peer.close()
+"#;
     let sibling = world.session("sibling", "full").await;
-    let ready = sandbar_core::Readiness::Log { text: "listening".into() };
-    let spec = ProcessSpec { ready, ..ProcessSpec::new(["/usr/bin/python3", "-c", SERVER]) };
-    let info = world.fixture.host.launch_process(&sibling, spec).await.unwrap();
-    let running = async || {
-        let process = world.fixture.host.get_process_status(&sibling, &info.id).await.unwrap();
-        (process.status == sandbar_core::ProcessStatus::Running).then_some(())
-    };
-    world.fixture.eventually("the sibling listens", running).await;
+    world.launch(&sibling, SERVER, &[]).await;
     let id = world.session("s", "full").await;
     for address in ["192.0.0.2", "127.0.0.1", "192.0.0.1", "fd73:616e:6462::2", "::1", "203.0.113.200"] {
         world.is_refused(&id, &["echo", address, "9000", "hello"]).await;

@@ -138,3 +138,15 @@ pub(crate) async fn what_dns_said_about_one_address_opens_no_other(world: &mut W
     world.is_refused(&other, &["echo", ECHO, "9000", "hello"]).await;
     world.nobody_was_reached();
 }
+
+pub(crate) async fn a_denied_host_without_its_name(world: &mut World<'_>) {
+    let id = world.session("s", "deny=evil.example").await;
+    world.is_refused(&id, &["lookup", "evil.example"]).await;
+    world.is_refused(&id, &["echo", ATTACKER, "9000", "hello"]).await;
+    world.was_decided(&id, "deny", ATTACKER, "evil.example").await;
+    world.is_refused(&id, &["tls", ATTACKER, "443", ""]).await;
+    world.is_refused(&id, &["speaks_first", ATTACKER, "22"]).await;
+    world.reaches(&id, &["echo", ECHO, "9000", "hello"], "hello").await;
+    let heard: Vec<_> = world.internet.heard_at(ATTACKER);
+    assert_eq!(heard, []);
+}

@@ -102,6 +102,23 @@ pub(crate) async fn a_greeting_after_a_silence(world: &mut World<'_>) {
     world.nobody_was_reached();
 }
 
+pub(crate) async fn something_else_of_tls_before_the_greeting(world: &mut World<'_>) {
+    // The session knows the address, so that what is no TLS would be let through.
+    let id = world.session("s", NAMED).await;
+    world.reaches(&id, &["lookup", "allowed.example"], WEB).await;
+    // A warning, a change of the cipher, nothing at all, and a beat of the heart.
+    for first in
+        [r"\x15\x03\x01\x00\x02\x01\x5a", r"\x14\x03\x01\x00\x01\x01", r"\x16\x03\x01\x00\x00", r"\x18\x03\x01\x00\x00"]
+    {
+        for port in ["443", "8443"] {
+            let options = serde_json::json!({"first": first}).to_string();
+            world.is_refused(&id, &["tls", WEB, port, "attacker.example", &options]).await;
+        }
+    }
+    assert!(!world.internet.was_reached(WEB));
+    world.nobody_was_reached();
+}
+
 pub(crate) async fn another_host_inside_an_inspected_connection(world: &mut World<'_>) {
     let mut policy: NetworkPolicy = NAMED.parse().unwrap();
     policy.inspect_tls = true;

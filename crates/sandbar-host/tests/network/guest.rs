@@ -35,6 +35,11 @@ impl Guests {
             }
         }
     }
+
+    /// Ends those of a session that have nothing to do.
+    pub(crate) fn dismiss(&self, id: &SessionId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
 }
 
 async fn start(host: &Host, id: &SessionId) -> RunningCommand {

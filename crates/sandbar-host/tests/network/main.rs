@@ -65,6 +65,8 @@ on_every_runtime! {
         udp_is_open_where_it_is_named,
         ipv6_is_as_good_as_ipv4,
         a_change_counts_at_once_and_open_connections_go_on,
+        a_closed_session_is_opened_while_it_runs,
+        many_connections_are_open_at_once,
         connections_at_once_are_limited,
         new_connections_are_limited,
         bytes_per_second_are_limited,
@@ -104,6 +106,7 @@ on_every_runtime! {
         another_name_written_in_another_way,
         a_greeting_that_never_ends,
         a_greeting_after_a_silence,
+        something_else_of_tls_before_the_greeting,
         another_host_inside_an_inspected_connection,
         another_authority_inside_inspected_http2;
     bypass_http:
@@ -115,6 +118,7 @@ on_every_runtime! {
         a_request_that_does_not_look_like_one,
         a_request_after_a_silence,
         http2_without_tls,
+        a_connection_that_goes_on_as_http_of_another_kind,
         a_tunnel_through_a_server,
         a_redirect_to_another_host,
         a_redirect_to_something_private;
@@ -127,7 +131,8 @@ on_every_runtime! {
         a_name_of_something_private,
         an_alias_of_something_private,
         a_name_of_something_private_and_something_public,
-        what_dns_said_about_one_address_opens_no_other;
+        what_dns_said_about_one_address_opens_no_other,
+        a_denied_host_without_its_name;
     bypass_proxy:
         a_tunnel_to_another_port,
         a_tunnel_to_another_host,
@@ -153,5 +158,7 @@ on_every_runtime! {
         a_redirect_to_another_host_loses_it,
         plain_http_does_not_carry_it,
         a_server_that_cannot_prove_its_name_does_not_get_it,
-        a_changed_secret_counts_for_the_next_request;
+        a_changed_secret_counts_for_the_next_request,
+        a_server_that_sends_it_back_in_headers_does_not_give_it_away,
+        a_rule_may_come_later;
 }

@@ -140,6 +140,35 @@ pub(crate) async fn a_change_counts_at_once_and_open_connections_go_on(world: &m
     assert_eq!(world.fixture.host.get_network(&id).await.unwrap().policy.to_string(), "allow=other.example");
 }
 
+pub(crate) async fn a_closed_session_is_opened_while_it_runs(world: &mut World<'_>) {
+    let id = world.session("s", "none").await;
+    // A box there is, and nothing in it.
+    assert_eq!(world.shell(&id, "true").await.code, Some(0));
+    world.set(&id, "allow=allowed.example").await;
+    opens(world, &id, "allowed.example", "80").await;
+    closes(world, &id, "other.example", "80").await;
+    let said = world.shell(&id, "curl -sS http://allowed.example/").await;
+    assert!(said.stdout.contains("hello from allowed.example"), "{said:?}");
+}
+
+pub(crate) async fn many_connections_are_open_at_once(world: &mut World<'_>) {
+    let id = world.session("s", "full").await;
+    let holding = world.guest(&id, &["held", ECHO, "9000", "300"]);
+    let releasing = async {
+        let seen = async || (world.fixture.read(&id, "held").await? == "300").then_some(());
+        world.fixture.eventually("all are open", seen).await;
+        assert_eq!(world.fixture.host.get_network(&id).await.unwrap().traffic.connections, 300);
+        world.fixture.write(&id, "go", "").await;
+    };
+    let (line, ()) = tokio::join!(holding, releasing);
+    assert_eq!(line, "reached: used to the end");
+    let closed = async || {
+        let open = world.fixture.host.get_network(&id).await.unwrap().traffic.connections;
+        (open == 0).then_some(())
+    };
+    world.fixture.eventually("all are closed", closed).await;
+}
+
 pub(crate) async fn connections_at_once_are_limited(world: &mut World<'_>) {
     let mut policy = NetworkPolicy::full();
     policy.limits.connections = Some(2);

@@ -1,8 +1,6 @@
 //! Secrets that a session uses and never has.
 
-use sandbar_core::{
-    ExecSpec, HeaderRule, LogQuery, NetworkPolicy, ProcessSpec, Quiesce, SecretName, SecretValue, SessionId,
-};
+use sandbar_core::{ExecSpec, HeaderRule, LogQuery, NetworkPolicy, Quiesce, SecretName, SecretValue, SessionId};
 use sandbar_testing::internet::{Heard, Page};
 
 use crate::{fixture::snap, search, world::World};
@@ -89,19 +87,8 @@ pub(crate) async fn a_secret_is_nowhere_in_the_session(world: &mut World<'_>) {
     let (secret, mark) = (fresh(), fresh());
     put(world, &secret).await;
     let id = session(world, "allow=api.example").await;
-    let spec = ProcessSpec {
-        ready: sandbar_core::Readiness::Log { text: "ready".into() },
-        ..ProcessSpec::new(["/usr/bin/python3", "-c", HOLDER, &mark])
-    };
-    let process = world.fixture.host.launch_process(&id, spec).await.unwrap().id;
-    let asked = async || (!requests(world, "api.example").is_empty()).then_some(());
-    world.fixture.eventually("it has asked", asked).await;
+    let process = world.launch(&id, HOLDER, &[&mark]).await;
     assert_eq!(last_authorization(world, "api.example"), Some(format!("Bearer {secret}")));
-    let running = async || {
-        let info = world.fixture.host.get_process_status(&id, &process).await.unwrap();
-        (info.status == sandbar_core::ProcessStatus::Running).then_some(())
-    };
-    world.fixture.eventually("it has its answer", running).await;
     // What the session can print about itself and its talk, kept in a file as well.
     let talk = "{ curl -sSv https://api.example/v1; curl -sS --trace-ascii - https://api.example/v1; env; \
         cat /proc/*/environ /proc/*/cmdline /dev/sandbar/*; } >talk 2>&1; cat talk";
@@ -216,8 +203,7 @@ pub(crate) async fn a_changed_secret_counts_for_the_next_request(world: &mut Wor
     let (first, second) = (fresh(), fresh());
     put(world, &first).await;
     let id = session(world, "allow=api.example").await;
-    let mut curl = ExecSpec::new(["curl", "-sS", "https://api.example/"]);
-    curl.env.insert("NOTHING".into(), String::new());
+    let curl = ExecSpec::new(["curl", "-sS", "https://api.example/"]);
     world.exec(&id, curl.clone()).await;
     assert_eq!(last_authorization(world, "api.example"), Some(format!("Bearer {first}")));
     put(world, &second).await;
@@ -229,4 +215,44 @@ pub(crate) async fn a_changed_secret_counts_for_the_next_request(world: &mut Wor
     let said = world.exec(&id, curl).await;
     assert!(!said.stdout.contains("hello from"), "{said:?}");
     assert_eq!(requests(world, "api.example").len(), before);
+}
+
+pub(crate) async fn a_server_that_sends_it_back_in_headers_does_not_give_it_away(world: &mut World<'_>) {
+    let secret = fresh();
+    put(world, &secret).await;
+    let id = session(world, "allow=api.example").await;
+    let mut page = Page::redirect(&format!("https://api.example/?key={secret}"));
+    page.headers.push(("x-told".into(), format!("you said {secret}")));
+    page.headers.push(("x-harmless".into(), "nothing".into()));
+    world.internet.pages().publish("api.example", "/telling", page);
+    for version in ["--http1.1", "--http2"] {
+        let said = world.shell(&id, &format!("curl -sS {version} -D - https://api.example/telling")).await;
+        assert!(said.stdout.contains("x-harmless: nothing") && !said.stdout.contains(&secret), "{said:?}");
+        let before = requests(world, "api.example").len();
+        let said = world.shell(&id, &format!("curl -sS {version} -X TRACE https://api.example/")).await;
+        assert!(!said.stdout.contains(&secret), "{said:?}");
+        assert_eq!(requests(world, "api.example").len(), before);
+    }
+}
+
+pub(crate) async fn a_rule_may_come_later(world: &mut World<'_>) {
+    let secret = fresh();
+    put(world, &secret).await;
+    let id = world.session("s", "allow=api.example").await;
+    let curl = "curl -sS --cacert authority.pem https://api.example/";
+    assert_eq!(world.shell(&id, curl).await.code, Some(0));
+    assert_eq!(last_authorization(world, "api.example"), None);
+    // The session must trust somebody else from now on, and what runs in it does not.
+    let running = world.guest(&id, &["lookup", "api.example"]).await;
+    assert!(running.starts_with("reached: "), "{running}");
+    let error = world.fixture.host.set_network(&id, policy("allow=api.example")).await.unwrap_err();
+    assert_eq!((error.code(), error.field()), (sandbar_core::ErrorCode::InvalidState, Some("network")));
+    assert_eq!(world.shell(&id, curl).await.code, Some(0));
+    assert_eq!(last_authorization(world, "api.example"), None);
+    world.dismiss(&id);
+    let changed = async || world.fixture.host.set_network(&id, policy("allow=api.example")).await.ok();
+    world.fixture.eventually("nothing runs any more", changed).await;
+    let said = world.shell(&id, "curl -sS https://api.example/").await;
+    assert!(said.stdout.contains("hello from api.example"), "{said:?}");
+    assert_eq!(last_authorization(world, "api.example"), Some(format!("Bearer {secret}")));
 }

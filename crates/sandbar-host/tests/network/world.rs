@@ -1,7 +1,8 @@
 //! A host in a small internet, and sessions that are asked to reach something.
 
 use sandbar_core::{
-    AuditEntry, AuditQuery, BaseName, ExecEvent, ExecSpec, NetworkPolicy, PageRequest, RuntimeKind, SessionId,
+    AuditEntry, AuditQuery, BaseName, ExecEvent, ExecSpec, NetworkPolicy, PageRequest, ProcessId, ProcessSpec,
+    ProcessStatus, Readiness, RuntimeKind, SessionId,
 };
 use sandbar_testing::{
     Backend,
@@ -92,6 +93,25 @@ impl World<'_> {
     /// What the guest says of one attempt: `reached: …` or `refused: …`.
     pub(crate) async fn guest(&self, id: &SessionId, arguments: &[&str]) -> String {
         self.guests.attempt(&self.fixture.host, id, arguments).await
+    }
+
+    /// Starts a Python program that goes on, and waits until it says that it is ready.
+    pub(crate) async fn launch(&self, id: &SessionId, program: &str, arguments: &[&str]) -> ProcessId {
+        let argv = ["/usr/bin/python3", "-c", program].into_iter().chain(arguments.iter().copied());
+        let spec = ProcessSpec { ready: Readiness::Log { text: "ready".into() }, ..ProcessSpec::new(argv) };
+        let process = self.fixture.host.launch_process(id, spec).await.unwrap().id;
+        let running = async || {
+            let info = self.fixture.host.get_process_status(id, &process).await.unwrap();
+            assert!(info.status == ProcessStatus::Starting || info.status == ProcessStatus::Running, "{info:?}");
+            (info.status == ProcessStatus::Running).then_some(())
+        };
+        self.fixture.eventually("a program is ready", running).await;
+        process
+    }
+
+    /// Ends the guests of a session.
+    pub(crate) fn dismiss(&self, id: &SessionId) {
+        self.guests.dismiss(id);
     }
 
     /// The guest gets there and hears `answer`.
