@@ -302,6 +302,7 @@ pub(crate) fn a_change_that_needs_a_new_box_waits_until_nothing_runs(fixture: &m
         assert_eq!(trusted, "1\nyes\n");
         // Trust that is there is no reason to make another box.
         let process = fixture.host.launch_process(&id, ProcessSpec::new(["sleep", "600"])).await.unwrap();
+        fixture.host.wait_process(&id, &process.id, WaitFor::Ready).await.unwrap();
         fixture.host.set_network(&id, policy("allow=api.example")).await.unwrap();
         fixture.host.set_network(&id, with_secret("allow=*.example")).await.unwrap();
         let running = fixture.host.get_process_status(&id, &process.id).await.unwrap();
