@@ -1,5 +1,7 @@
 //! Secrets that a session uses and never has.
 
+use std::os::unix::fs::PermissionsExt;
+
 use sandbar_core::{ExecSpec, HeaderRule, LogQuery, NetworkPolicy, Quiesce, SecretName, SecretValue, SessionId};
 use sandbar_testing::internet::{Heard, Page};
 
@@ -104,6 +106,8 @@ pub(crate) async fn a_secret_is_nowhere_in_the_session(world: &mut World<'_>) {
     rustix::fs::syncfs(std::fs::File::open(scratch).unwrap()).unwrap();
     let state = world.fixture.config.data_dir.join("state.db");
     assert!(!search::in_files(scratch, b"hello from api.example", &state).is_empty());
+    let mode = std::fs::metadata(&state).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "{mode:o}");
     // … and not the secret, which is in the host's own state alone.
     assert_eq!(search::in_processes(secret.as_bytes()), Vec::<String>::new());
     assert_eq!(search::in_files(scratch, secret.as_bytes(), &state), Vec::<std::path::PathBuf>::new());
