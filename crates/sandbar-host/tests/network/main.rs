@@ -52,6 +52,7 @@ on_every_runtime! {
         pip_installs_from_what_is_allowed_and_nothing_else,
         python_reaches_what_is_allowed_and_nothing_else,
         node_reaches_what_is_allowed_and_nothing_else,
+        programs_trust_the_host_where_it_looks_into_tls,
         a_connection_may_become_something_else;
     policies:
         full_opens_what_is_public,

@@ -2,9 +2,9 @@
 
 use std::{path::Path, process::Command};
 
-use sandbar_core::SessionId;
+use sandbar_core::{NetworkPolicy, SessionId};
 use sandbar_testing::{
-    internet::{Page, WEB_V6},
+    internet::{Answer, Heard, Page, WEB, WEB_V6},
     tree,
 };
 
@@ -104,7 +104,8 @@ pub(crate) async fn large_bodies_come_and_go_whole(world: &mut World<'_>) {
     assert!(traffic.bytes_received > 6 * content.len() as u64 && traffic.bytes_sent > 2 * content.len() as u64);
 }
 
-pub(crate) async fn git_clones_what_is_allowed_and_nothing_else(world: &mut World<'_>) {
+/// Shows a repository at two hosts.
+fn publish_repository(world: &World<'_>) {
     let scratch = tree::scratch();
     let work = scratch.path();
     run(work, "git", &["init", "-q", "-b", "main", "work"]);
@@ -117,6 +118,10 @@ pub(crate) async fn git_clones_what_is_allowed_and_nothing_else(world: &mut Worl
     for host in ["git.example", "attacker.example"] {
         world.internet.pages().publish_tree(host, "/project.git", &work.join("project.git"));
     }
+}
+
+pub(crate) async fn git_clones_what_is_allowed_and_nothing_else(world: &mut World<'_>) {
+    publish_repository(world);
     let id = world.session("s", POLICY).await;
     let clone = "export GIT_SSL_CAINFO=$PWD/authority.pem; rm -rf project; git clone -q";
     works(world, &id, &format!("{clone} https://git.example/project.git && cat project/README"), "cloned").await;
@@ -186,6 +191,33 @@ pub(crate) async fn node_reaches_what_is_allowed_and_nothing_else(world: &mut Wo
     for url in ["https://attacker.example/", "http://attacker.example/", "http://169.254.169.254/"] {
         fails(world, &id, &node(url)).await;
     }
+    world.nobody_was_reached();
+}
+
+pub(crate) async fn programs_trust_the_host_where_it_looks_into_tls(world: &mut World<'_>) {
+    publish_repository(world);
+    let mut policy: NetworkPolicy = POLICY.parse().unwrap();
+    policy.inspect_tls = true;
+    let id = world.session_with("s", policy).await;
+    let url = "https://allowed.example/";
+    for program in [
+        format!("curl -sSf --max-time 20 {url}"),
+        format!("/usr/bin/python3 -c 'import urllib.request as r; print(r.urlopen(\"{url}\").read())'"),
+        format!("node -e 'fetch(\"{url}\").then(r => r.text()).then(console.log)'"),
+        "printf 'GET / HTTP/1.0\\r\\nHost: allowed.example\\r\\n\\r\\n' | openssl s_client -quiet -verify_return_error \
+         -servername allowed.example -connect 203.0.113.10:443"
+            .to_owned(),
+    ] {
+        works(world, &id, &program, "hello from allowed.example").await;
+    }
+    let clone = "rm -rf project; git clone -q https://git.example/project.git && cat project/README";
+    works(world, &id, clone, "cloned").await;
+    // What comes by itself does not: a server whose certificate nobody vouches for.
+    let address = WEB.parse().unwrap();
+    let wrong = "unvouched.allowed.allowed.example";
+    world.internet.zone().set(wrong, Answer::Addresses(vec![address]));
+    fails(world, &id, &format!("curl -sSfk --max-time 20 https://{wrong}/")).await;
+    assert!(!world.internet.heard_by(wrong).iter().any(Heard::is_request));
     world.nobody_was_reached();
 }
 
