@@ -35,6 +35,7 @@ test_needs=(
     "nft nftables"
     "perl perl"
     "python3 python3-venv"
+    "/usr/bin/python3 python3"
 )
 
 # Administration commands are often not on an ordinary user's PATH.

@@ -11,8 +11,9 @@ use crate::{
     traffic::Direction,
 };
 
-/// How long a client may take to say what cannot be decided without.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client may take to say what cannot be decided without. Who waits for a server that it may not reach is told
+/// after this.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a client is silent that waits for the server to speak.
 pub(super) const SILENCE: Duration = Duration::from_millis(100);
