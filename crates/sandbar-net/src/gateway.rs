@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use rustix::process::{Resource, getrlimit};
 use sandbar_core::{Error, NetworkPolicy, Result};
 use sandbar_netns::{GateSockets, UdpGate};
-use tokio::{net::TcpListener, runtime::Handle};
+use tokio::{
+    net::TcpListener,
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 
 use crate::{
     Authority, DecisionSink, GatewaySettings, Secrets, TrafficCounters,
@@ -27,6 +32,26 @@ pub(crate) struct Shared {
     pub(crate) resolver: Resolver,
     pub(crate) upstream_tls: UpstreamTls,
     pub(crate) host_addresses: HostAddresses,
+    /// Connections of all sessions together, so that no session takes the descriptors of the whole host.
+    places: Arc<Semaphore>,
+}
+
+/// Of the descriptors this process may have, a quarter is for connections of sessions, and one takes about four: two sockets
+/// and, where much goes through, two pipes.
+const DESCRIPTORS_A_PLACE: u64 = 16;
+const FEWEST_PLACES: usize = 64;
+
+impl Shared {
+    /// A place for one more connection of any session, if there is one.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+}
+
+fn places() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let places = usize::try_from(descriptors / DESCRIPTORS_A_PLACE).unwrap_or(usize::MAX);
+    places.clamp(FEWEST_PLACES, Semaphore::MAX_PERMITS)
 }
 
 /// What a gate needs to know of its session.
@@ -46,6 +71,7 @@ impl Gateway {
             resolver: Resolver::new(settings)?,
             upstream_tls: UpstreamTls::new(settings)?,
             host_addresses: HostAddresses::default(),
+            places: Arc::new(Semaphore::new(places())),
         };
         Ok(Arc::new(Self { shared: Arc::new(shared) }))
     }

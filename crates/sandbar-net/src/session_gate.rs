@@ -9,7 +9,7 @@ use futures::future::{BoxFuture, join_all};
 use sandbar_core::{
     DomainName, NetworkDecision, NetworkPolicy, NetworkProtocol, NetworkVerdict, SecretName, SecretValue, Transport,
 };
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
 
 use crate::{
     DecisionSink, Secrets, TrafficCounters,
@@ -76,6 +76,11 @@ impl SessionGate {
     pub(crate) fn set_policy(&self, policy: NetworkPolicy) {
         self.meter.set_limits(&policy.limits);
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Rules::new(policy));
+    }
+
+    /// A place among the connections of the whole host.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        self.shared.place()
     }
 
     pub(crate) const fn meter(&self) -> &Arc<Meter> {

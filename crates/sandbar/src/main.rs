@@ -9,6 +9,7 @@ mod cli;
 mod command;
 mod config;
 mod connection;
+mod descriptor_limit;
 mod doctor;
 mod env_vars;
 mod failure;

@@ -30,12 +30,13 @@ fn begin(client: TcpStream, gate: &Arc<SessionGate>, tasks: &Tasks) {
     // The kernel has put there where the session wanted to go.
     let Ok(mut to) = client.local_addr() else { return };
     to.set_ip(to.ip().to_canonical());
-    match gate.meter().admit() {
-        Ok(place) => {
+    let of_host = || gate.place().ok_or_else(|| "more connections at once than the host has places for".to_owned());
+    match gate.meter().admit().and_then(|place| of_host().map(|of_host| (place, of_host))) {
+        Ok(places) => {
             let gate = Arc::clone(gate);
             tasks.spawn(async move {
                 tcp_flow::serve(gate, client, to).await;
-                drop(place);
+                drop(places);
             });
         }
         Err(reason) => {

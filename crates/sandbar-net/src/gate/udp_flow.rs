@@ -10,7 +10,7 @@ use std::{
 
 use sandbar_core::{NetworkProtocol, Transport};
 use sandbar_netns::UdpGate;
-use tokio::{net::UdpSocket, time::timeout_at};
+use tokio::{net::UdpSocket, sync::OwnedSemaphorePermit, time::timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -57,6 +57,8 @@ type Ends = (SocketAddr, SocketAddr);
 struct Flow {
     upstream: UdpSocket,
     used: Mutex<Instant>,
+    /// Among the connections of the whole host.
+    _place: OwnedSemaphorePermit,
 }
 
 impl Flow {
@@ -142,6 +144,10 @@ impl UdpFlows {
             self.refuse(attempt, meant_for, "too many UDP flows at once");
             return None;
         }
+        let Some(place) = self.gate.place() else {
+            self.refuse(attempt, meant_for, "more connections at once than the host has places for");
+            return None;
+        };
         let upstream = match connect(meant_for).await {
             Ok(upstream) => upstream,
             Err(error) => {
@@ -150,7 +156,7 @@ impl UdpFlows {
             }
         };
         self.gate.allow(attempt, unnamed.verdict.reason());
-        let flow = Arc::new(Flow { upstream, used: Mutex::new(Instant::now()) });
+        let flow = Arc::new(Flow { upstream, used: Mutex::new(Instant::now()), _place: place });
         self.state().flows.insert(ends, Arc::clone(&flow));
         self.tasks.spawn(Arc::clone(self).answer(ends, Arc::clone(&flow)));
         Some(flow)

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     arguments::{flag, option, optional},
     config::{ServerConfig, Settings},
-    env_vars,
+    descriptor_limit, env_vars,
     failure::{Failure, Outcome, exit},
     interrupt::Interrupts,
     local_files, mount_namespace, output,
@@ -194,6 +194,8 @@ async fn serve(settings: Settings) -> Outcome {
     let data_dir = settings.host.data_dir.clone();
     make_data_dir(&data_dir)?;
     let host = Host::start(settings.host).await?;
+    // After boxes have their origin, so that commands find the usual limit.
+    descriptor_limit::raise();
     let shutdown = CancellationToken::new();
     let server = match open(&host, &settings.server, &data_dir, shutdown.clone()).await {
         Ok(server) => server,

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use sandbar_testing::{TestServer, eventually, tree::scratch};
 
 use crate::world::{Said, World, alone, alone_command, binary, options, options_with};
@@ -27,6 +27,21 @@ fn up_says_what_it_chose_where_it_listens_and_what_to_type() {
     }
     let next = format!("{} run -- sh -c", binary());
     assert!(finished.said.contains(&next), "{next:?} is not in {}", finished.said);
+}
+
+#[test]
+fn a_host_may_open_all_it_can_and_commands_find_the_usual_limit() {
+    // Of this test's own process, and so of the server's.
+    let own = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(512), ..own }).unwrap();
+    let world = World::new();
+    world.sandbox("box");
+    let limits = fs::read_to_string(format!("/proc/{}/limits", world.server.pid())).unwrap();
+    let open_files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let most = own.maximum.map_or("unlimited".to_owned(), |most| most.to_string());
+    let values: Vec<&str> = open_files.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(values, [&*most, &*most], "{open_files}");
+    assert_eq!(world.shell("box", "ulimit -n").trim(), "512");
 }
 
 #[test]

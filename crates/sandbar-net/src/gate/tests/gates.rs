@@ -34,12 +34,15 @@ async fn policies_count_for_what_begins_after_them() {
 
 /// A gate whose connections are meant for itself, so that none gets anywhere.
 fn gate(limits: NetworkLimits) -> (Gate, SocketAddr, Arc<Record>) {
+    gate_of(&Gateway::open(&GatewaySettings::default()).unwrap(), limits)
+}
+
+fn gate_of(gateway: &Gateway, limits: NetworkLimits) -> (Gate, SocketAddr, Arc<Record>) {
     let record = Arc::new(Record::default());
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let sockets = GateSockets { tcp: vec![listener], dns: Vec::new(), udp: Vec::new() };
     let policy = NetworkPolicy { limits, ..policy("allow=other.example") };
-    let gateway = Gateway::open(&GatewaySettings::default()).unwrap();
     (gateway.attach(sockets, hooks(policy, &record)).unwrap(), address, record)
 }
 
@@ -53,6 +56,22 @@ async fn a_connection_over_the_limit_is_cut_and_recorded() {
     assert_eq!(record.0.lock().unwrap()[0].reason, "more than 1 connections at once");
     gate.close();
     gate.closed().await;
+}
+
+#[tokio::test]
+async fn no_session_gets_a_place_when_those_of_the_host_are_taken() {
+    let gateway = Gateway::open(&GatewaySettings::default()).unwrap();
+    let shared = gateway.shared();
+    let taken: Vec<_> = std::iter::from_fn(|| shared.place()).collect();
+    let (_gate, address, record) = gate_of(&gateway, NetworkLimits::default());
+    let refused = async { TcpStream::connect(address).await?.read(&mut [0]).await };
+    assert_eq!(refused.await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    assert_eq!(record.0.lock().unwrap()[0].reason, "more connections at once than the host has places for");
+    drop(taken);
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(b"SSH-2.0-test\r\n").await.unwrap();
+    is_cut(&mut client).await;
+    assert_eq!(record.0.lock().unwrap()[1].reason, "not in the allow list");
 }
 
 #[tokio::test]
