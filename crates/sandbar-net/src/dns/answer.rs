@@ -111,7 +111,7 @@ struct Session<'a> {
 impl Session<'_> {
     async fn tell(&self, question: &Question) -> Told {
         let Some(name) = question.name.domain() else {
-            return refused(question.name.to_string(), "no host has such a name".to_owned());
+            return unknown(question.name.to_string(), "no host has such a name".to_owned());
         };
         if is_below(&name, "localhost") {
             return own_loopback(question);
@@ -123,7 +123,7 @@ impl Session<'_> {
         }
         let verdict = self.rules.lookup(&name);
         if !verdict.is_allowed() {
-            return refused(name.to_string(), verdict.reason().to_owned());
+            return unknown(name.to_string(), verdict.reason().to_owned());
         }
         match question.kind {
             kind::A | kind::AAAA => self.tell_addresses(question, &name, &verdict).await,
@@ -204,6 +204,12 @@ fn own_loopback(question: &Question) -> Told {
 
 fn is_below(name: &DomainName, above: &str) -> bool {
     name.as_str().strip_suffix(above).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// A name that does not exist for this session. "Refused" would be taken for a failure that passes: programs try again and
+/// again, and tell people to wait.
+fn unknown(host: String, reason: String) -> Told {
+    Told { decision: Some(decision(NetworkVerdict::Deny, host, reason)), ..Told::of(code::NO_SUCH_NAME) }
 }
 
 fn refused(host: String, reason: String) -> Told {

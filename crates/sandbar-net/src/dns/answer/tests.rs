@@ -74,11 +74,11 @@ async fn an_answer_is_written_as_clients_expect_it() {
 }
 
 #[tokio::test]
-async fn a_denied_name_is_refused_and_nobody_is_asked() {
+async fn a_denied_name_does_not_exist_and_nobody_is_asked() {
     let world = World::new("allow=a.example", vec![leads("evil.example", "203.0.113.7", 60)]).await;
     for kind in [kind::A, kind::AAAA, kind::TXT, kind::HTTPS, 255, 252] {
         let (message, decision) = world.ask("data.evil.example", kind).await;
-        assert_eq!((message.head.code(), message.answers.len()), (code::REFUSED, 0));
+        assert_eq!((message.head.code(), message.answers.len()), (code::NO_SUCH_NAME, 0));
         assert_eq!(verdict(decision.as_ref()), Some((NetworkVerdict::Deny, "data.evil.example")));
     }
     assert_eq!(world.server.asked(), []);
@@ -128,7 +128,7 @@ async fn localhost_is_the_session_itself_and_nothing_is_decided() {
             assert_eq!(decision, None);
         }
     }
-    assert_eq!(world.ask("notlocalhost", kind::A).await.0.head.code(), code::REFUSED);
+    assert_eq!(world.ask("notlocalhost", kind::A).await.0.head.code(), code::NO_SUCH_NAME);
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn other_records_of_allowed_names_are_told_without_addresses() {
     assert_eq!(verdict(decision.as_ref()).unwrap().0, NetworkVerdict::Allow);
     assert_eq!(world.ask("a.example", kind::TXT).await.0.answers[0].data, b"\x02hi");
     assert_eq!(world.ask("b.example", kind::TXT).await.0.answers[0].alias_of(), Some(wire("a.example")));
-    assert_eq!(world.ask("missing.b.example", kind::TXT).await.0.head.code(), code::REFUSED);
+    assert_eq!(world.ask("missing.b.example", kind::TXT).await.0.head.code(), code::NO_SUCH_NAME);
     let (message, _) = world.ask("a.example", kind::HTTPS).await;
     assert_eq!((message.head.code(), message.answers.len()), (code::NO_ERROR, 0));
     for kind in [255, 252, 43, kind::PTR, kind::OPT] {
@@ -200,13 +200,13 @@ async fn what_is_no_good_query_gets_an_error_or_nothing() {
 }
 
 #[tokio::test]
-async fn a_name_no_host_can_have_is_refused() {
+async fn a_name_no_host_can_have_does_not_exist() {
     let world = World::new("full", vec![]).await;
     for name in [&b"\0"[..], b"\x09a.example\0", b"\x01 \0", b"\x0a0x7f000001\0"] {
         let name = WireName::read(name, &mut 0).unwrap();
         let query = Message::query(7, Question::about(name, kind::A)).write();
         let answer = world.send(&query, 1232).await.unwrap();
-        assert_eq!(Head::read(&answer.message).unwrap().code(), code::REFUSED);
+        assert_eq!(Head::read(&answer.message).unwrap().code(), code::NO_SUCH_NAME);
         assert_eq!(answer.decision.unwrap().verdict, NetworkVerdict::Deny);
     }
 }
