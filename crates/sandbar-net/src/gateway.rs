@@ -36,8 +36,8 @@ pub(crate) struct Shared {
     places: Arc<Semaphore>,
 }
 
-/// Of the descriptors this process may have, a quarter is for connections of sessions, and one takes about four: two sockets
-/// and, where much goes through, two pipes.
+/// A connection takes two descriptors, and two more for each direction in which much goes through: with one in sixteen,
+/// sessions together take at most about a third of those this process may have.
 const DESCRIPTORS_A_PLACE: u64 = 16;
 const FEWEST_PLACES: usize = 64;
 

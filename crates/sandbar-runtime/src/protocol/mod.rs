@@ -4,12 +4,16 @@
 //! they cannot (gVisor) they are named and init opens them.
 
 mod connection;
-mod message;
+mod init_messages;
+mod spawner_messages;
 mod wire;
 
 pub(crate) use connection::{Connection, Incoming, MOST_DESCRIPTORS, send_frame};
-pub(crate) use message::{
-    BoxOrder, Ended, Event, ExecAnswer, ExecOrder, GateOrder, GateParts, GroupPlace, InitMode, Order, PrepareOrder,
-    Request, RootPlace, SpawnerAnswer, SpawnerRequest, Stage, StartOrder, Streams, TrustOrder, UserPlace,
+pub(crate) use init_messages::{
+    Ended, Event, ExecAnswer, ExecOrder, GroupPlace, Order, PrepareOrder, Request, Stage, Streams,
+};
+pub(crate) use spawner_messages::{
+    BoxOrder, GateOrder, GateParts, InitMode, RootPlace, SpawnerAnswer, SpawnerRequest, StartOrder, TrustOrder,
+    UserPlace,
 };
 pub(crate) use wire::{Reader, Writer};
