@@ -2,8 +2,7 @@
 
 use std::{fmt, ops::RangeInclusive, sync::Arc};
 
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use aws_lc_rs::signature::{EcdsaKeyPair, KeyPair};
 use jiff::{SignedDuration, Timestamp};
 use rustls::{
     ServerConfig,
@@ -12,17 +11,13 @@ use rustls::{
     sign::{CertifiedKey, SigningKey},
 };
 use sandbar_core::{DomainName, Error, Result};
+use sandbar_x509::{LONGEST_COMMON_NAME, Purpose, Statement, SubjectName, certificate_pem, new_key};
 
-use super::{
-    certificates::Certificates,
-    x509::{Purpose, Statement},
-};
+use super::certificates::Certificates;
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 const LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
 const LIFE_OF_A_SERVER: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// Common names are at most this long.
-const LONGEST_NAME: usize = 64;
 
 /// A certificate authority that lives in memory as long as its session does, and is trusted by nobody else.
 pub struct Authority {
@@ -44,7 +39,7 @@ impl Authority {
     pub fn new(session: &str) -> Result<Self> {
         let key = new_key()?;
         let mut name = format!("Sandbar session {session}");
-        name.truncate(name.floor_char_boundary(LONGEST_NAME));
+        name.truncate(name.floor_char_boundary(LONGEST_COMMON_NAME));
         let now = Timestamp::now();
         let valid = now - DAY..=now + LIFE;
         let certificate = Statement {
@@ -56,7 +51,7 @@ impl Authority {
         }
         .sign(&key)?;
         let server_key = ServerKey::new()?;
-        let certificate_pem = pem(&certificate);
+        let certificate_pem = certificate_pem(&certificate);
         Ok(Self { key, name, valid, certificate_pem, server_key, servers: Certificates::default() })
     }
 
@@ -72,10 +67,10 @@ impl Authority {
             let expires = *valid.end();
             let certificate = Statement {
                 issuer: &self.name,
-                subject: if host.as_str().len() > LONGEST_NAME { "Sandbar" } else { host.as_str() },
+                subject: if host.as_str().len() > LONGEST_COMMON_NAME { "Sandbar" } else { host.as_str() },
                 key: &self.server_key.public,
                 valid: *valid.start().max(self.valid.start())..=expires,
-                purpose: Purpose::Server { host: host.as_str() },
+                purpose: Purpose::Server { names: &[SubjectName::Dns(host.as_str().to_owned())] },
             }
             .sign(&self.key)?;
             let chain = vec![CertificateDer::from(certificate)];
@@ -94,18 +89,6 @@ impl ServerKey {
             any_ecdsa_type(&private).map_err(|source| Error::internal("use a key for TLS").with_source(source))?;
         Ok(Self { public, signing })
     }
-}
-
-/// A certificate as text, in lines of 64 characters as some readers insist.
-fn pem(certificate: &[u8]) -> String {
-    let digits = STANDARD.encode(certificate);
-    let lines = digits.as_bytes().chunks(64).map(String::from_utf8_lossy);
-    let body = lines.fold(String::new(), |body, line| body + &line + "\n");
-    format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n")
-}
-
-fn new_key() -> Result<EcdsaKeyPair> {
-    EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| Error::internal("make a key for TLS"))
 }
 
 impl fmt::Debug for Authority {
