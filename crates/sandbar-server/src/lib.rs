@@ -27,7 +27,9 @@ mod service;
 mod sessions;
 mod signal;
 mod snapshots;
+mod tls;
 mod tools;
 
 pub use access::AccessToken;
 pub use listener::{RunningServer, ServerConfig, serve};
+pub use tls::{LocalIdentity, TlsConfig, TlsIdentity};

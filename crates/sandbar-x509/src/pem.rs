@@ -5,12 +5,12 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sandbar_core::{Error, Result};
 
 /// A certificate as text.
-pub fn certificate_pem(certificate: &[u8]) -> String {
+pub(crate) fn certificate_pem(certificate: &[u8]) -> String {
     pem("CERTIFICATE", certificate)
 }
 
 /// A key as text, in PKCS #8.
-pub fn private_key_pem(key: &EcdsaKeyPair) -> Result<String> {
+pub(crate) fn private_key_pem(key: &EcdsaKeyPair) -> Result<String> {
     let private = key.to_pkcs8v1().map_err(|_| Error::internal("write a key for TLS"))?;
     Ok(pem("PRIVATE KEY", private.as_ref()))
 }

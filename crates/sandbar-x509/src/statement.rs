@@ -12,9 +12,6 @@ use sandbar_core::{Error, Result};
 
 use crate::der::{bits, boolean, explicit, implicit, integer, object, octets, sequence, set, text, time};
 
-/// Common names are at most this long.
-pub const LONGEST_COMMON_NAME: usize = 64;
-
 /// A name a server is reached by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubjectName {
@@ -25,7 +22,7 @@ pub enum SubjectName {
 
 /// What a certificate is for.
 #[derive(Debug)]
-pub enum Purpose<'a> {
+pub(crate) enum Purpose<'a> {
     /// It signs certificates of servers, and none that sign others.
     Authority,
     /// It says that a server has these names.
@@ -34,18 +31,18 @@ pub enum Purpose<'a> {
 
 /// What a certificate says.
 #[derive(Debug)]
-pub struct Statement<'a> {
-    pub issuer: &'a str,
-    pub subject: &'a str,
+pub(crate) struct Statement<'a> {
+    pub(crate) issuer: &'a str,
+    pub(crate) subject: &'a str,
     /// The subject's public key, as a point.
-    pub key: &'a [u8],
-    pub valid: RangeInclusive<Timestamp>,
-    pub purpose: Purpose<'a>,
+    pub(crate) key: &'a [u8],
+    pub(crate) valid: RangeInclusive<Timestamp>,
+    pub(crate) purpose: Purpose<'a>,
 }
 
 impl Statement<'_> {
     /// The certificate, signed by its issuer's key.
-    pub fn sign(&self, issuer_key: &EcdsaKeyPair) -> Result<Vec<u8>> {
+    pub(crate) fn sign(&self, issuer_key: &EcdsaKeyPair) -> Result<Vec<u8>> {
         let random = SystemRandom::new();
         let failed = |_| Error::internal("sign a certificate");
         let mut serial = [0; 16];

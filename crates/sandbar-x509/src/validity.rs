@@ -44,7 +44,7 @@ mod tests {
     use aws_lc_rs::signature::KeyPair as _;
 
     use super::*;
-    use crate::{Purpose, Statement, new_key};
+    use crate::{Purpose, Statement, key::new_key};
 
     fn certificate(until: &str) -> Vec<u8> {
         let key = new_key().unwrap();

@@ -7,7 +7,10 @@ use super::{
     target::{PORT, SESSION},
     visit,
 };
-use crate::access::{Gatekeeper, Peer};
+use crate::{
+    access::{Gatekeeper, Peer},
+    entrance::Transport,
+};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -46,7 +49,7 @@ pub(super) fn put_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
 }
 
 /// Makes the headers of a request what the session is to see of them.
-pub(super) fn prepare(headers: &mut HeaderMap, gatekeeper: &Gatekeeper, peer: Peer) {
+pub(super) fn prepare(headers: &mut HeaderMap, gatekeeper: &Gatekeeper, peer: Peer, transport: Transport) {
     let takes_trailers = headers.get_all(header::TE).iter().any(|value| contains_word(value, "trailers"));
     take_out_hop_by_hop(headers);
     // We ask for the body ourselves; and it is for this hop that a client said what it accepts.
@@ -61,11 +64,11 @@ pub(super) fn prepare(headers: &mut HeaderMap, gatekeeper: &Gatekeeper, peer: Pe
         headers.remove(header::AUTHORIZATION);
     }
     visit::take_out_cookies(headers);
-    forwarded(headers, peer);
+    forwarded(headers, peer, transport);
 }
 
 /// Says where the request came from. A proxy before us knows better what was asked for.
-fn forwarded(headers: &mut HeaderMap, Peer(address): Peer) {
+fn forwarded(headers: &mut HeaderMap, Peer(address): Peer, transport: Transport) {
     let mut chain: Vec<String> =
         headers.get_all(FORWARDED_FOR).iter().filter_map(|value| Some(value.to_str().ok()?.to_owned())).collect();
     chain.push(address.to_string());
@@ -75,7 +78,8 @@ fn forwarded(headers: &mut HeaderMap, Peer(address): Peer) {
     if let Some(host) = headers.get(header::HOST).cloned() {
         headers.entry(FORWARDED_HOST).or_insert(host);
     }
-    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    let scheme = if transport == Transport::Tls { "https" } else { "http" };
+    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static(scheme));
 }
 
 fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
@@ -127,7 +131,7 @@ mod tests {
             ("x-forwarded-for", "192.0.2.9"),
         ]);
         assert_eq!(upgrade(&headers).unwrap(), "websocket");
-        prepare(&mut headers, &Gatekeeper::new(Some(&token)), Peer("127.0.0.1".parse().unwrap()));
+        prepare(&mut headers, &Gatekeeper::new(Some(&token)), Peer("127.0.0.1".parse().unwrap()), Transport::Plain);
         let expected = map(&[
             ("host", "80-s.localhost:9100"),
             ("trailer", "x-sum"),
@@ -145,10 +149,17 @@ mod tests {
         let mut headers = map(&[("authorization", "Bearer of-the-application"), ("x-forwarded-proto", "https")]);
         let token = AccessToken::random().unwrap();
         for gatekeeper in [Gatekeeper::new(Some(&token)), Gatekeeper::new(None)] {
-            prepare(&mut headers, &gatekeeper, Peer("::1".parse().unwrap()));
+            prepare(&mut headers, &gatekeeper, Peer("::1".parse().unwrap()), Transport::Plain);
             assert_eq!(headers["authorization"], "Bearer of-the-application");
             assert_eq!(headers["x-forwarded-proto"], "https");
         }
+    }
+
+    #[test]
+    fn applications_are_told_that_they_are_reached_by_tls() {
+        let mut headers = HeaderMap::new();
+        prepare(&mut headers, &Gatekeeper::new(None), Peer("::1".parse().unwrap()), Transport::Tls);
+        assert_eq!(headers["x-forwarded-proto"], "https");
     }
 
     #[test]
