@@ -18,5 +18,7 @@ mod raw;
 mod reflection;
 mod refusals;
 mod shutdown;
+mod tls;
+mod tls_files;
 mod tools;
 mod world;

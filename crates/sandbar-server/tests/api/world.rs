@@ -12,7 +12,8 @@ use rustix::mount::{UnmountFlags, unmount};
 use sandbar_client::{Client, RemoteCommand, WireProtocol};
 use sandbar_core::{BaseName, ExecEvent, ExecSpec, ExitStatus, SessionInfo, SessionSpec};
 use sandbar_host::{Host, HostConfig};
-use sandbar_server::{AccessToken, RunningServer, ServerConfig, serve};
+use sandbar_server::{AccessToken, RunningServer, ServerConfig, TlsConfig, serve};
+use sandbar_storage::ImportSource;
 use sandbar_testing::{Backend, StorageFixture, private_mounts};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +33,14 @@ impl World {
     pub(crate) fn run(test: impl AsyncFnOnce(&World)) {
         private_mounts();
         let directory = Directory::new();
-        Self::run_in(async || World::start(&directory.0).await, test);
+        Self::run_in(async || World::start(&directory.0, None).await, test);
+    }
+
+    /// As [`run`](Self::run), with TLS on the port.
+    pub(crate) fn run_tls(tls: TlsConfig, test: impl AsyncFnOnce(&World)) {
+        private_mounts();
+        let directory = Directory::new();
+        Self::run_in(async || World::start(&directory.0, Some(tls)).await, test);
     }
 
     fn run_in(start: impl AsyncFnOnce() -> (World, RunningServer), test: impl AsyncFnOnce(&World)) {
@@ -48,6 +56,11 @@ impl World {
 
     /// As [`run`](Self::run), with sessions that are isolated and stand on this machine's own programs.
     pub(crate) fn run_isolated(test: impl AsyncFnOnce(&World)) {
+        Self::run_isolated_with(None, test);
+    }
+
+    /// The same, with or without TLS on the port.
+    pub(crate) fn run_isolated_with(tls: Option<TlsConfig>, test: impl AsyncFnOnce(&World)) {
         let storage = StorageFixture::new(Backend::BtrfsImage);
         // The fixture only lends its place; the host opens it by itself.
         storage.storage.close().unwrap();
@@ -59,10 +72,10 @@ impl World {
             pool_image_limit: storage.config.pool_image_limit,
             ..HostConfig::default()
         };
-        Self::run_in(async || World::serve(Host::start(config).await.unwrap()).await, test);
+        Self::run_in(async || World::serve(Host::start(config).await.unwrap(), tls).await, test);
     }
 
-    async fn start(directory: &Path) -> (Self, RunningServer) {
+    async fn start(directory: &Path, tls: Option<TlsConfig>) -> (Self, RunningServer) {
         let source = directory.join("source");
         make_small_root(&source);
         let config = HostConfig {
@@ -71,18 +84,17 @@ impl World {
             container_runtime: "none".parse().unwrap(),
             ..HostConfig::default()
         };
-        let (world, server) = Self::serve(Host::start(config).await.unwrap()).await;
-        let client = world.client(WireProtocol::Connect).await;
-        let source = source.to_str().unwrap();
-        client.import_base(&BaseName::new("small").unwrap(), source, |_| {}).await.unwrap();
+        let (world, server) = Self::serve(Host::start(config).await.unwrap(), tls).await;
+        let small = BaseName::new("small").unwrap();
+        world.host.import_base(&small, &ImportSource::Directory(source), |_| {}).await.unwrap();
         (world, server)
     }
 
-    async fn serve(host: Arc<Host>) -> (Self, RunningServer) {
+    async fn serve(host: Arc<Host>, tls: Option<TlsConfig>) -> (Self, RunningServer) {
         let token = AccessToken::random().unwrap();
         let revealed = token.reveal().to_owned();
         let stop = CancellationToken::new();
-        let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token));
+        let config = ServerConfig { tls, ..ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token)) };
         let server = serve(host.clone(), config, stop.clone()).await.unwrap();
         (Self { host, address: server.address(), token: revealed, stop }, server)
     }
