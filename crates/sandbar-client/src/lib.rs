@@ -18,6 +18,7 @@ mod processes;
 mod retry;
 mod sessions;
 mod snapshots;
+mod tokens;
 mod tools;
 mod upload;
 
