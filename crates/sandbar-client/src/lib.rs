@@ -19,6 +19,7 @@ mod retry;
 mod sessions;
 mod snapshots;
 mod tls;
+mod tokens;
 mod tools;
 mod transport;
 mod upload;
