@@ -27,8 +27,10 @@ mod service;
 mod sessions;
 mod signal;
 mod snapshots;
+mod tls;
 mod tokens;
 mod tools;
 
 pub use listener::{RunningServer, ServerConfig, serve};
 pub use sandbar_core::AccessToken;
+pub use tls::{LocalIdentity, TlsConfig, TlsIdentity};
