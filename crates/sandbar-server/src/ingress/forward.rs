@@ -71,7 +71,7 @@ impl Ingress {
             headers.insert(header::HOST, host);
         }
         let transport = request.extensions().get::<Transport>().copied().unwrap_or(Transport::Plain);
-        headers::prepare(&mut headers, &self.gatekeeper, peer, transport);
+        headers::prepare(&mut headers, |value| self.gatekeeper.is_for_this_host(value), peer, transport);
         if let Some(protocol) = protocol {
             headers::put_upgrade(&mut headers, protocol);
         }
