@@ -5,7 +5,7 @@
 //! message means is decided in `sandbar-proto`, what is done about it in `sandbar-host`. Requests for the host names of
 //! sessions are passed on to the ports of those (`ingress`).
 //!
-//! Invariant: nothing of the API but the two health paths is answered without a token whose scope is enough (`access`), a
+//! Invariant: nothing but the two health paths and the description of the API is answered without a token whose scope is enough (`access`), a
 //! bad request is answered and never panics, and a caller that goes away takes the command it started with it.
 
 mod access;
@@ -20,6 +20,7 @@ mod host_state;
 mod ingress;
 mod listener;
 mod network;
+mod openapi;
 mod oversize;
 mod processes;
 mod router;

@@ -14,6 +14,7 @@ use crate::{
     access::{Gatekeeper, Guarded, Patience, Places, be_patient, guard, tell_version},
     failure::catch_panic,
     host_state::{healthz, metrics, readyz},
+    openapi::openapi,
     oversize::refuse_oversized,
     service::Service,
 };
@@ -26,7 +27,7 @@ pub(crate) struct Bounds {
     pub(crate) request_timeout: Duration,
 }
 
-/// Everything that is the API's. Only the two health paths are open to callers without a token.
+/// Everything that is the API's. Only the two health paths and the description are open to callers without a token.
 pub(crate) fn router(host: Arc<Host>, bounds: Bounds, shutdown: CancellationToken) -> Result<Router> {
     let reflector = Reflector::from_descriptor_set_bytes(FILE_DESCRIPTOR_SET)
         .map_err(|source| Error::internal("the compiled API description is broken").with_source(source))?;
@@ -49,6 +50,7 @@ pub(crate) fn router(host: Arc<Host>, bounds: Bounds, shutdown: CancellationToke
     Ok(Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
+        .route("/openapi.json", get(openapi))
         .with_state(host)
         .fallback_service(calls)
         .layer(middleware::from_fn(tell_version)))

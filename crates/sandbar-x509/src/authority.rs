@@ -6,7 +6,7 @@ use aws_lc_rs::signature::{EcdsaKeyPair, KeyPair as _};
 use jiff::{SignedDuration, Timestamp};
 use rustls::{
     crypto::aws_lc_rs::sign::any_ecdsa_type,
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _},
     sign::{CertifiedKey, SigningKey},
 };
 use sandbar_core::{Error, Result};
@@ -48,10 +48,13 @@ impl Authority {
         Ok(Self { key, name, certificate, until })
     }
 
-    /// One that was made under this name and kept, as certificate and PKCS #8 key.
-    pub fn restore(name: &str, certificate: &[u8], key: &[u8]) -> Result<Self> {
-        let key = key_from_pkcs8(key)?;
-        let until = valid_until(certificate).ok_or_else(|| Error::internal("this is no certificate"))?;
+    /// One that was made under this name and [kept](Self::to_pem).
+    pub fn from_pem(name: &str, pem: &str) -> Result<Self> {
+        let broken = |source| Error::internal("this is no authority in PEM").with_source(source);
+        let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(broken)?;
+        let key = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(broken)?;
+        let key = key_from_pkcs8(key.secret_pkcs8_der())?;
+        let until = valid_until(&certificate).ok_or_else(|| Error::internal("this is no certificate"))?;
         // The certificate is our own: the public key stands in it as it is.
         let point = key.public_key().as_ref();
         if !certificate.windows(point.len()).any(|part| part == point) {
@@ -60,14 +63,14 @@ impl Authority {
         Ok(Self { key, name: name.to_owned(), certificate: certificate.to_vec(), until })
     }
 
+    /// Certificate and key as text, to be kept where nobody else can read it.
+    pub fn to_pem(&self) -> Result<String> {
+        Ok(self.certificate_pem() + &private_key_pem(&self.key)?)
+    }
+
     /// What others must trust, as text.
     pub fn certificate_pem(&self) -> String {
         certificate_pem(&self.certificate)
-    }
-
-    /// What makes it this authority, as text.
-    pub fn private_key_pem(&self) -> Result<String> {
-        private_key_pem(&self.key)
     }
 
     /// When it runs out.
@@ -133,8 +136,6 @@ impl fmt::Debug for ServerKey {
 
 #[cfg(test)]
 mod tests {
-    use rustls::pki_types::pem::PemObject as _;
-
     use super::*;
 
     const YEAR: SignedDuration = SignedDuration::from_hours(365 * 24);
@@ -142,18 +143,20 @@ mod tests {
     #[test]
     fn an_authority_that_was_kept_goes_on_and_a_mixed_one_is_refused() {
         let made = Authority::new("kept", YEAR).unwrap();
-        let certificate = CertificateDer::from_pem_slice(made.certificate_pem().as_bytes()).unwrap();
-        let key = |authority: &Authority| {
-            PrivatePkcs8KeyDer::from_pem_slice(authority.private_key_pem().unwrap().as_bytes()).unwrap()
-        };
-        let restored = Authority::restore("kept", &certificate, key(&made).secret_pkcs8_der()).unwrap();
+        let restored = Authority::from_pem("kept", &made.to_pem().unwrap()).unwrap();
         assert_eq!(restored.certificate_pem(), made.certificate_pem());
         // Certificates count in seconds.
         assert_eq!(restored.until().as_second(), made.until().as_second());
-        let other = Authority::new("kept", YEAR).unwrap();
-        assert!(Authority::restore("kept", &certificate, key(&other).secret_pkcs8_der()).is_err());
-        assert!(Authority::restore("kept", b"nothing", key(&made).secret_pkcs8_der()).is_err());
-        assert!(Authority::restore("kept", &certificate, b"nothing").is_err());
+        let other = Authority::new("kept", YEAR).unwrap().to_pem().unwrap();
+        let (_, key_of_another) = other.split_once("-----BEGIN PRIVATE").unwrap();
+        for bad in [
+            String::new(),
+            "nothing".to_owned(),
+            made.certificate_pem(),
+            format!("{}-----BEGIN PRIVATE{key_of_another}", made.certificate_pem()),
+        ] {
+            assert!(Authority::from_pem("kept", &bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What can be typed.
 
+use std::path::PathBuf;
+
 use clap::{Arg, Command};
 
 use crate::{
@@ -38,6 +40,9 @@ Exit codes:
 Environment:
   SANDBAR_URL       address of the host
   SANDBAR_TOKEN     bearer token; the one of a host on this machine is found without it
+  SANDBAR_CA_FILE   authorities to trust for https://, PEM; that of a host on this machine is found without it
+  SANDBAR_CLIENT_CERT, SANDBAR_CLIENT_KEY
+                    certificate and key for a host that asks for them, PEM
   SANDBAR_DATA_DIR  data directory of the host on this machine
   SANDBAR_CONFIG    configuration file of `sandbar up`
   SANDBAR_LOG       what `sandbar up` logs: warn, info, debug, sandbar_storage=debug
@@ -63,6 +68,16 @@ pub(crate) fn define() -> Command {
                 .env(env_vars::URL)
                 .help_heading("Global options")
                 .help("Address of the host, for example http://127.0.0.1:9100"),
+        )
+        .arg(
+            Arg::new("ca-file")
+                .long("ca-file")
+                .value_name("FILE")
+                .global(true)
+                .env(env_vars::CA_FILE)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help_heading("Global options")
+                .help("Authorities to trust for https://, PEM, in place of those this machine trusts"),
         )
         .subcommands([
             up::define(),

@@ -15,6 +15,7 @@ mod env_vars;
 mod failure;
 mod input;
 mod interrupt;
+mod local_authority;
 mod local_files;
 mod mount_namespace;
 mod output;

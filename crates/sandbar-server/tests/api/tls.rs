@@ -77,7 +77,7 @@ fn openssl_finds_http_2_first_and_nothing_older_than_tls_1_2() {
         // Lowering its own level is what lets openssl offer it at all.
         for old in ["-tls1_1", "-tls1"] {
             let (done, said) = ask(&[old, "-cipher", "DEFAULT:@SECLEVEL=0"]);
-            assert!(!done && said.contains("alert protocol version"), "{old}: {said}");
+            assert!(!done && said.contains("alert"), "{old}: {said}");
         }
         assert!(!ask(&["-alpn", "smtp"]).0, "nothing both sides speak");
     });
@@ -107,7 +107,7 @@ fn with_an_authority_for_clients_only_its_own_come_in_and_still_need_the_token()
                 Some(clients.server("wrong-use")),
             ] {
                 let answer = ask(refused.clone(), version);
-                assert!(matches!(answer.code, 35 | 52 | 55 | 56 | 92), "{refused:?}: {answer:?}");
+                assert!(matches!(answer.code, 35 | 55 | 56 | 98), "{refused:?}: {answer:?}");
                 assert_eq!(answer.stdout, "", "{refused:?}");
             }
         }

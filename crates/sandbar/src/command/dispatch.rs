@@ -1,6 +1,6 @@
 //! From what was typed to the verb that does it.
 
-use std::future::Future;
+use std::{future::Future, path::PathBuf};
 
 use clap::ArgMatches;
 use sandbar_core::Error;
@@ -34,7 +34,11 @@ use super::{
     turn::{self, TurnArgs},
     up::{self, UpArgs},
 };
-use crate::{arguments::optional, connection::connect, failure::Outcome};
+use crate::{
+    arguments::optional,
+    connection::{connect, trust},
+    failure::Outcome,
+};
 
 /// Reads the arguments of a verb, connects, and carries it out.
 macro_rules! with_client {
@@ -51,6 +55,8 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
     };
     let url: Option<String> = optional(&mut given, "url").or_else(|| optional(&mut matches, "url"));
     let url = url.as_deref();
+    let ca_file: Option<PathBuf> = optional(&mut given, "ca-file").or_else(|| optional(&mut matches, "ca-file"));
+    trust(ca_file);
     match verb.as_str() {
         "up" => up::execute(UpArgs::read(&mut given)),
         "doctor" => doctor::execute(&DoctorArgs::read(&mut given), url),
