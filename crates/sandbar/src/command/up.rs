@@ -262,7 +262,6 @@ fn tls_of(settings: &Settings) -> Result<Option<TlsConfig>> {
         let identity = TlsIdentity::Local(local_authority::identity(&settings.host, server.listen)?);
         return Ok(Some(TlsConfig { identity, client_ca }));
     }
-    local_authority::hide(&settings.host.data_dir);
     let (Some(certificate), Some(key)) = (server.tls_cert_file.clone(), server.tls_key_file.clone()) else {
         return Ok(None);
     };
@@ -279,6 +278,9 @@ async fn open(
 ) -> Result<RunningServer> {
     import_default_base(host).await?;
     let token = AccessToken::new(local_files::read_or_make_token(data_dir)?)?;
+    if config.tls == TlsMode::Off {
+        local_authority::hide(data_dir);
+    }
     let speaks_tls = tls.is_some();
     let config = sandbar_server::ServerConfig {
         tls,
