@@ -115,7 +115,10 @@ impl Client {
             let entries = batch.to_owned_message().entries.into_iter().map(FileStat::try_from);
             Ok(Some((stream::iter(entries.collect::<Vec<_>>()), (client, answers))))
         });
-        Ok(batches.try_flatten().boxed())
+        let mut entries = batches.try_flatten().boxed();
+        // A directory that cannot be listed is an error of the call, and not of its first entry.
+        let first = entries.try_next().await?;
+        Ok(stream::iter(first).map(Ok).chain(entries).boxed())
     }
 
     /// Writes a file or tree of the session to `target` as a tar stream, names relative to the parent of `path`, and

@@ -18,6 +18,8 @@ use crate::EnvironmentState;
 /// A session of this process.
 #[derive(Debug)]
 pub(super) struct LocalSession {
+    /// First, so that it is dropped before what it stands on. Dropped, it ends everything that runs in it.
+    sandbox: Mutex<Option<Arc<dyn Sandbox>>>,
     pub(super) id: SessionId,
     pub(super) runtime: Arc<dyn Runtime>,
     pub(super) env: BTreeMap<String, String>,
@@ -30,7 +32,6 @@ pub(super) struct LocalSession {
     /// Held by everybody who works here; by pause, resume and destroy alone.
     gate: Arc<RwLock<()>>,
     state: Mutex<EnvironmentState>,
-    sandbox: Mutex<Option<Arc<dyn Sandbox>>>,
     pub(super) workplace: Workplace,
 }
 
@@ -188,15 +189,6 @@ impl LocalSession {
         }
         *slot = None;
         Ok(())
-    }
-}
-
-impl Drop for LocalSession {
-    /// A session nobody can reach any more ends what runs in it.
-    fn drop(&mut self) {
-        if let Err(error) = self.stop() {
-            tracing::error!(session = %self.id, error = error.chain(), "could not end what ran in a session");
-        }
     }
 }
 

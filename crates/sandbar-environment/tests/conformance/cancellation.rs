@@ -37,9 +37,9 @@ pub(crate) async fn a_dropped_write_leaves_nothing(world: &World) {
     let piece = || stream::iter([Ok("half of it".into())]);
     let endless = piece().chain(stream::pending()).boxed();
     let writing = world.environment.write_file(Path::new("never"), WriteOptions::default(), endless);
-    let _ = tokio::select! {
+    tokio::select! {
         outcome = writing => panic!("it ended by itself: {outcome:?}"),
         () = eventually("the draft is there", async || !world.listing().await.is_empty()) => {}
-    };
+    }
     eventually("the draft is gone", async || world.listing().await.is_empty()).await;
 }

@@ -23,8 +23,8 @@ pub(crate) async fn what_is_there_works_and_what_is_not_is_refused_and_does_noth
     world.write("kept", "kept").await;
     if capabilities.has(Feature::Snapshots) {
         let snapshot = environment.create_snapshot("one").await.unwrap();
-        assert_eq!(environment.list_snapshots().await.unwrap(), [snapshot.clone()]);
         assert_eq!(snapshot.name, "one");
+        assert_eq!(environment.list_snapshots().await.unwrap(), [snapshot]);
         environment.turn_complete().await.unwrap();
     } else {
         refused(environment.create_snapshot("one").await, Feature::Snapshots);
