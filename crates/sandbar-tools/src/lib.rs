@@ -8,6 +8,7 @@
 //! through its [`SessionTree`](sandbar_storage::SessionTree).
 
 mod call;
+pub mod calls;
 mod context;
 mod host;
 mod outcome;

@@ -34,7 +34,7 @@ use files::SharedDraft;
 use ports::Ports;
 pub use ports::{PortAccess, PortConnection};
 use root::Root;
-use tools::ToolCalls;
+use sandbar_tools::calls::ToolCalls;
 pub use tools::ToolExecution;
 pub use trees::{TreeReader, TreeWriter};
 

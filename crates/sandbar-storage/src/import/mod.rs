@@ -13,5 +13,5 @@ mod oci;
 mod skeleton;
 mod source;
 
-pub use base::{ImportProgress, import_base};
+pub use base::{ImportProgress, fill_host_root, import_base};
 pub use source::ImportSource;

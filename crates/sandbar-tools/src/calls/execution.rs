@@ -3,7 +3,7 @@
 use sandbar_core::{Error, Result, ToolEvent, ToolProgress, ToolResponse};
 use tokio::sync::{mpsc, watch};
 
-use super::calls::{Answer, Waiting};
+use super::table::{Answer, Waiting};
 
 /// A tool call under way. When the last caller drops it before its answer, the call is ended.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl ToolExecution {
     }
 
     /// The answer alone.
-    pub(super) async fn answer(mut self) -> Result<ToolResponse> {
+    pub async fn answer(mut self) -> Result<ToolResponse> {
         self.wait().await
     }
 

@@ -11,26 +11,36 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::ToolExecution;
+use crate::{PreparedCall, ToolContext};
 
 /// Progress that waits for a caller, and how long it waits. A caller slower than this misses the rest of the progress, not
 /// the answer.
 const PROGRESS_QUEUE: usize = 64;
 const PROGRESS_PATIENCE: Duration = Duration::from_secs(30);
 
+/// Progress between a tool and those who listen.
+const TOLD_QUEUE: usize = 16;
+
+/// The way from a tool to those who listen: for [`ToolContext::progress`] and [`Entry::run`].
+pub fn progress_channel() -> (mpsc::Sender<ToolProgress>, mpsc::Receiver<ToolProgress>) {
+    mpsc::channel(TOLD_QUEUE)
+}
+
 /// What a call came to; shared by everybody who waits for it.
 pub(super) type Answer = Arc<Result<ToolResponse>>;
 
 /// The calls of one session that are under way.
 #[derive(Debug, Default)]
-pub(crate) struct ToolCalls {
+pub struct ToolCalls {
     under_way: Arc<Mutex<HashMap<ToolCallId, Arc<Call>>>>,
     tasks: TaskTracker,
     /// Held by calls that use the session's persistent shell.
-    pub(super) shell: Arc<tokio::sync::Mutex<()>>,
+    pub shell: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What there is of a call.
-pub(super) enum Found {
+#[derive(Debug)]
+pub enum Found {
     Joined(ToolExecution),
     Ending(Arc<Call>),
     /// It is new, and has to be done.
@@ -39,18 +49,18 @@ pub(super) enum Found {
 
 /// A call under way.
 #[derive(Debug)]
-pub(super) struct Call {
+pub struct Call {
     listeners: Mutex<Vec<mpsc::Sender<ToolProgress>>>,
     answer: watch::Sender<Option<Answer>>,
     /// Cancelled when the last caller is gone, or the session is stopped.
-    pub(super) cancelled: CancellationToken,
+    pub cancelled: CancellationToken,
     /// Callers that wait. Changed only while the table is locked, so that nobody joins a call that is given up.
     waiting: Mutex<usize>,
 }
 
 impl ToolCalls {
     /// The call of this name; a new one when there is none.
-    pub(super) fn find_or_add(&self, id: &ToolCallId, listen: bool) -> Found {
+    pub fn find_or_add(&self, id: &ToolCallId, listen: bool) -> Found {
         let mut under_way = lock(&self.under_way);
         match under_way.get(id) {
             Some(call) if call.cancelled.is_cancelled() => Found::Ending(Arc::clone(call)),
@@ -82,7 +92,7 @@ impl ToolCalls {
     }
 
     /// Ends every call that is under way, and says whether there was one.
-    pub(crate) fn cancel(&self) -> bool {
+    pub fn cancel(&self) -> bool {
         let under_way = lock(&self.under_way);
         for call in under_way.values() {
             call.cancelled.cancel();
@@ -91,12 +101,12 @@ impl ToolCalls {
     }
 
     /// How many are under way.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         lock(&self.under_way).len()
     }
 
     /// Waits until nothing is under way. Nothing new may come meanwhile.
-    pub(crate) async fn drained(&self) {
+    pub async fn drained(&self) {
         self.tasks.close();
         self.tasks.wait().await;
         self.tasks.reopen();
@@ -105,13 +115,13 @@ impl ToolCalls {
 
 impl Call {
     /// Waits for the end, whatever it is.
-    pub(super) async fn ended(&self) {
+    pub async fn ended(&self) {
         // It fails when the sender is gone, and we hold the sender.
         let _ = self.answer.subscribe().wait_for(Option::is_some).await;
     }
 
     /// Tells everybody who listens how far the call is.
-    pub(super) async fn tell(&self, progress: ToolProgress) {
+    async fn tell(&self, progress: ToolProgress) {
         let listeners = std::mem::take(&mut *lock(&self.listeners));
         for listener in listeners {
             if listener.send_timeout(progress.clone(), PROGRESS_PATIENCE).await.is_ok() {
@@ -141,17 +151,58 @@ impl Drop for Waiting {
 
 /// A call that is to be done. However that ends, those who wait are told.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub struct Entry {
     table: Arc<Mutex<HashMap<ToolCallId, Arc<Call>>>>,
-    pub(super) tasks: TaskTracker,
-    pub(super) id: ToolCallId,
-    pub(super) call: Arc<Call>,
+    tasks: TaskTracker,
+    id: ToolCallId,
+    call: Arc<Call>,
     ended: bool,
 }
 
 impl Entry {
+    pub fn id(&self) -> &ToolCallId {
+        &self.id
+    }
+
+    /// Cancelled when nobody waits for the answer any more.
+    pub fn cancelled(&self) -> &CancellationToken {
+        &self.call.cancelled
+    }
+
+    /// Does the work on a task of its own, which [`ToolCalls::drained`] waits for.
+    pub fn spawn<F>(self, work: impl FnOnce(Self) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let tasks = self.tasks.clone();
+        tasks.spawn(work(self));
+    }
+
+    /// Does the call, and tells everybody who listens what it says; `told` is the other end of `context.progress`.
+    pub async fn run(
+        &self,
+        prepared: PreparedCall,
+        context: &ToolContext,
+        mut told: mpsc::Receiver<ToolProgress>,
+    ) -> Result<ToolResponse> {
+        let response = {
+            let mut running = std::pin::pin!(prepared.run(context));
+            loop {
+                tokio::select! {
+                    biased;
+                    Some(item) = told.recv() => self.call.tell(item).await,
+                    outcome = &mut running => break outcome,
+                }
+            }
+        }?;
+        while let Ok(item) = told.try_recv() {
+            self.call.tell(item).await;
+        }
+        Ok(response)
+    }
+
     /// Gives everybody the answer. It must have been written down by now: from here on, a repeated call looks there.
-    pub(super) fn end(mut self, answer: Result<ToolResponse>) {
+    pub fn end(mut self, answer: Result<ToolResponse>) {
         self.leave(answer);
     }
 
