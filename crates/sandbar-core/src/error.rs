@@ -26,6 +26,7 @@ pub enum ErrorCode {
     FileNotFound,
     SecretNotFound,
     StorageFull,
+    SlowReader,
     InvalidArgument,
     Timeout,
     Unavailable,
@@ -36,7 +37,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code, in the order of the reference page.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::SessionNotFound,
         Self::SessionExists,
         Self::SessionPaused,
@@ -55,6 +56,7 @@ impl ErrorCode {
         Self::FileNotFound,
         Self::SecretNotFound,
         Self::StorageFull,
+        Self::SlowReader,
         Self::InvalidArgument,
         Self::Timeout,
         Self::Unavailable,
@@ -84,6 +86,7 @@ impl ErrorCode {
             Self::FileNotFound => "FileNotFound",
             Self::SecretNotFound => "SecretNotFound",
             Self::StorageFull => "StorageFull",
+            Self::SlowReader => "SlowReader",
             Self::InvalidArgument => "InvalidArgument",
             Self::Timeout => "Timeout",
             Self::Unavailable => "Unavailable",
@@ -114,7 +117,7 @@ impl ErrorCode {
             | Self::RollbackInProgress
             | Self::ToolsInFlight
             | Self::SnapshotsNotAvailable => "failed_precondition",
-            Self::MaxSessionsReached | Self::StorageFull => "resource_exhausted",
+            Self::MaxSessionsReached | Self::StorageFull | Self::SlowReader => "resource_exhausted",
             Self::InvalidArgument => "invalid_argument",
             Self::Timeout | Self::ProcessReadyTimeout => "deadline_exceeded",
             Self::Unavailable => "unavailable",

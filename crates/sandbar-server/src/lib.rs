@@ -26,6 +26,7 @@ mod router;
 mod service;
 mod sessions;
 mod signal;
+mod slow_reader;
 mod snapshots;
 mod tools;
 

@@ -48,11 +48,16 @@ pub struct ServerConfig {
     pub token: Option<AccessToken>,
     /// How long calls may go on after shutdown began.
     pub drain_timeout: Duration,
+    /// How long the reader of a stream may take nothing before the stream is ended, with the command it belongs to.
+    pub slow_reader_timeout: Duration,
 }
 
 impl ServerConfig {
+    /// `slow_reader_timeout` when nobody says otherwise.
+    pub const SLOW_READER_TIMEOUT: Duration = Duration::from_mins(5);
+
     pub fn new(listen: SocketAddr, token: Option<AccessToken>) -> Self {
-        Self { listen, token, drain_timeout: Duration::from_secs(10) }
+        Self { listen, token, drain_timeout: Duration::from_secs(10), slow_reader_timeout: Self::SLOW_READER_TIMEOUT }
     }
 }
 
@@ -77,13 +82,13 @@ impl RunningServer {
 
 /// Serves `host` until `shutdown` is cancelled. Returns as soon as the port is open.
 pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: CancellationToken) -> Result<RunningServer> {
-    let ServerConfig { listen, token, drain_timeout } = config;
+    let ServerConfig { listen, token, drain_timeout, slow_reader_timeout } = config;
     if token.is_none() && !listen.ip().is_loopback() {
         return Err(Error::invalid("listen", format!("serving {listen} without a token would open it to everybody"))
             .with_hint("give it a token, or listen on 127.0.0.1"));
     }
     let gatekeeper = Gatekeeper::new(token.as_ref());
-    let router = router(host.clone(), gatekeeper.clone(), shutdown.clone())?;
+    let router = router(host.clone(), gatekeeper.clone(), shutdown.clone(), slow_reader_timeout)?;
     let ingress = Arc::new(Ingress { host, gatekeeper, shutdown: shutdown.clone() });
     let listener = TcpListener::bind(listen).await.map_err(|source| cannot_listen(listen, source))?;
     let address = listener.local_addr().map_err(|source| cannot_listen(listen, source))?;

@@ -1,6 +1,6 @@
 //! What is answered on which path.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{Router, middleware, routing::get};
 use connectrpc::{ConnectRpcService, Limits};
@@ -19,10 +19,16 @@ use crate::{
 };
 
 /// Everything that is the API's. Only the two health paths are open to callers without the token.
-pub(crate) fn router(host: Arc<Host>, gatekeeper: Gatekeeper, shutdown: CancellationToken) -> Result<Router> {
+pub(crate) fn router(
+    host: Arc<Host>,
+    gatekeeper: Gatekeeper,
+    shutdown: CancellationToken,
+    slow_reader_timeout: Duration,
+) -> Result<Router> {
     let reflector = Reflector::from_descriptor_set_bytes(FILE_DESCRIPTOR_SET)
         .map_err(|source| Error::internal("the compiled API description is broken").with_source(source))?;
-    let calls = connectrpc::Router::new().add_service(Arc::new(Service { host: host.clone(), shutdown }));
+    let service = Service { host: host.clone(), shutdown, slow_reader_timeout };
+    let calls = connectrpc::Router::new().add_service(Arc::new(service));
     let calls = connectrpc_reflection::install(calls, reflector);
     let limits =
         Limits::default().with_max_message_size(MAX_MESSAGE_BYTES).with_max_request_body_size(MAX_MESSAGE_BYTES);

@@ -1,6 +1,6 @@
 //! The service trait, call by call. What each does is in the file of its group.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use connectrpc::{InboundStream, RequestContext, Response, ServiceRequest, ServiceResult, ServiceStream};
 use futures::stream;
@@ -8,12 +8,16 @@ use sandbar_host::Host;
 use sandbar_proto::v1;
 use tokio_util::sync::CancellationToken;
 
+use crate::slow_reader::with_patience;
+
 /// The host behind `sandbar.v1.SandboxService`.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) host: Arc<Host>,
     /// Cancelled when the server begins to stop: whoever waits for something that may never come is sent away.
     pub(crate) shutdown: CancellationToken,
+    /// How long a reader of a stream may take nothing.
+    pub(crate) slow_reader_timeout: Duration,
 }
 
 #[expect(refining_impl_trait, reason = "the trait leaves the body's type open; here it is always the owned message")]
@@ -179,7 +183,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::DiffRequest>,
     ) -> ServiceResult<ServiceStream<v1::DiffResponse>> {
-        in_stream(self.differences(request.to_owned_message()).await)
+        self.in_stream(self.differences(request.to_owned_message()).await)
     }
 
     async fn list_bases(
@@ -195,7 +199,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ImportBaseRequest>,
     ) -> ServiceResult<ServiceStream<v1::ImportBaseResponse>> {
-        in_stream(self.bring_base(request.to_owned_message()))
+        self.in_stream(self.bring_base(request.to_owned_message()))
     }
 
     async fn delete_base(
@@ -227,7 +231,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         requests: InboundStream<v1::ExecRequest>,
     ) -> ServiceResult<ServiceStream<v1::ExecResponse>> {
-        in_stream(self.run_command(requests).await)
+        self.in_stream(self.run_command(requests).await)
     }
 
     async fn launch_process(
@@ -275,7 +279,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ProcessLogsRequest>,
     ) -> ServiceResult<ServiceStream<v1::ProcessLogsResponse>> {
-        in_stream(self.read_logs(request.to_owned_message()).await)
+        self.in_stream(self.read_logs(request.to_owned_message()).await)
     }
 
     async fn send_process_input(
@@ -323,7 +327,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ExecuteToolRequest>,
     ) -> ServiceResult<ServiceStream<v1::ExecuteToolStreamResponse>> {
-        in_stream(self.follow_tool(request.to_owned_message()).await)
+        self.in_stream(self.follow_tool(request.to_owned_message()).await)
     }
 
     async fn read_file(
@@ -331,7 +335,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ReadFileRequest>,
     ) -> ServiceResult<ServiceStream<v1::ReadFileResponse>> {
-        in_stream(self.send_file(request.to_owned_message()).await)
+        self.in_stream(self.send_file(request.to_owned_message()).await)
     }
 
     async fn write_file(
@@ -355,7 +359,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ListDirRequest>,
     ) -> ServiceResult<ServiceStream<v1::ListDirResponse>> {
-        in_stream(self.list_files(request.to_owned_message()).await)
+        self.in_stream(self.list_files(request.to_owned_message()).await)
     }
 
     async fn export_tree(
@@ -363,7 +367,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ExportTreeRequest>,
     ) -> ServiceResult<ServiceStream<v1::ExportTreeResponse>> {
-        in_stream(self.send_tree(request.to_owned_message()).await)
+        self.in_stream(self.send_tree(request.to_owned_message()).await)
     }
 
     async fn import_tree(
@@ -375,9 +379,18 @@ impl v1::SandboxService for Service {
     }
 }
 
-/// Puts the error of a streaming call into its stream. Outside of it gRPC would carry the code and the message, but not
-/// our detail.
-#[expect(clippy::unnecessary_wraps, reason = "it stands where the outcome stood")]
-fn in_stream<M: Send + 'static>(outcome: ServiceResult<ServiceStream<M>>) -> ServiceResult<ServiceStream<M>> {
-    Ok(outcome.unwrap_or_else(|error| Response::new(Box::pin(stream::iter([Err(error)])))))
+impl Service {
+    /// What every streaming answer goes through: a reader that takes nothing for too long is given up, and the error of a
+    /// call that failed is put into its stream. Outside of it gRPC would carry the code and the message, but not our
+    /// detail.
+    #[expect(clippy::unnecessary_wraps, reason = "it stands where the outcome stood")]
+    fn in_stream<M: Send + 'static>(
+        &self,
+        outcome: ServiceResult<ServiceStream<M>>,
+    ) -> ServiceResult<ServiceStream<M>> {
+        Ok(match outcome {
+            Ok(answer) => answer.map_body(|answers| with_patience(answers, self.slow_reader_timeout)),
+            Err(error) => Response::new(Box::pin(stream::iter([Err(error)]))),
+        })
+    }
 }

@@ -44,6 +44,7 @@ Examples:
 Keys of the configuration file (and SANDBAR_<KEY> variables):
   listen                     \"127.0.0.1:9100\"
   insecure                   false
+  slow_reader_timeout        \"5m\": a stream whose reader takes nothing for so long is ended
   data_dir                   \"/var/lib/sandbar\"
   storage_backend            \"auto\", \"zfs\", \"btrfs\" or \"local-disk\"
   container_runtime          \"auto\", \"gvisor\", \"native\" or \"none\"
@@ -239,7 +240,11 @@ async fn open(
 ) -> Result<RunningServer> {
     import_default_base(host).await?;
     let token = AccessToken::new(local_files::read_or_make_token(data_dir)?)?;
-    let config = sandbar_server::ServerConfig::new(config.listen, Some(token));
+    let slow_reader_timeout = config.slow_reader_timeout;
+    let config = sandbar_server::ServerConfig {
+        slow_reader_timeout,
+        ..sandbar_server::ServerConfig::new(config.listen, Some(token))
+    };
     let server = sandbar_server::serve(Arc::clone(host), config, shutdown).await?;
     local_files::write_address(data_dir, server.address())?;
     Ok(server)
@@ -307,7 +312,11 @@ mod tests {
 
     #[test]
     fn only_loopback_is_opened_without_saying_so() {
-        let config = |listen: &str, insecure| ServerConfig { listen: listen.parse().unwrap(), insecure };
+        let config = |listen: &str, insecure| ServerConfig {
+            listen: listen.parse().unwrap(),
+            insecure,
+            ..ServerConfig::default()
+        };
         for open in [config("127.0.0.1:0", false), config("[::1]:9100", false), config("0.0.0.0:9100", true)] {
             assert!(refuse_open_door(&open).is_ok(), "{open:?}");
         }

@@ -4,9 +4,10 @@ use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use sandbar_core::{Error, Resources, Result};
+use sandbar_core::{Error, Resources, Result, duration_text};
 use sandbar_host::HostConfig;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
@@ -25,11 +26,28 @@ pub(crate) struct ServerConfig {
     pub(crate) listen: SocketAddr,
     /// Listen beyond this machine without TLS.
     pub(crate) insecure: bool,
+    /// How long the reader of a stream may take nothing before the stream is ended.
+    #[serde(with = "duration_text")]
+    pub(crate) slow_reader_timeout: Duration,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9100), insecure: false }
+        Self {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9100),
+            insecure: false,
+            slow_reader_timeout: sandbar_server::ServerConfig::SLOW_READER_TIMEOUT,
+        }
+    }
+}
+
+impl ServerConfig {
+    fn validate(&self) -> Result<()> {
+        if self.slow_reader_timeout.is_zero() {
+            return Err(Error::invalid("slow_reader_timeout", "no reader takes anything in no time")
+                .with_hint("leave it out for `5m`"));
+        }
+        Ok(())
     }
 }
 
@@ -100,7 +118,9 @@ impl Settings {
             Error::io("could not tell where the data directory is", error).with_hint("give --data-dir an absolute path")
         })?;
         host.validate()?;
-        Ok(Self { server: decode(server).map_err(|error| whole(&error))?, host, origins, unknown_variables })
+        let server: ServerConfig = decode(server).map_err(|error| whole(&error))?;
+        server.validate()?;
+        Ok(Self { server, host, origins, unknown_variables })
     }
 }
 
@@ -177,6 +197,12 @@ mod tests {
         let error = with_flag("max_sessions", "many").unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert!(error.message().contains("`max_sessions` in the flag --flag"), "{error}");
+    }
+
+    #[test]
+    fn readers_of_streams_are_given_some_time() {
+        assert_eq!(with_flag("slow_reader_timeout", "30s").unwrap().server.slow_reader_timeout.as_secs(), 30);
+        assert_eq!(with_flag("slow_reader_timeout", "0s").unwrap_err().field(), Some("slow_reader_timeout"));
     }
 
     #[test]
