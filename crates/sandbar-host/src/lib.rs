@@ -13,6 +13,7 @@ mod actor;
 mod audit;
 mod config;
 mod data_directory;
+mod events;
 mod gate;
 mod health;
 mod host;
@@ -33,10 +34,13 @@ mod verb;
 
 pub use actor::acting_as;
 pub use config::{DnsServer, HostConfig, RuntimeChoice, StorageChoice};
+pub use events::EventWatcher;
 pub use host::{Host, HostParts, OpenStorage, WrapRuntime};
 pub use process::ProcessLogs;
 pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
 pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};
-pub use session::{FileWriter, PortAccess, PortConnection, ToolExecution, TreeReader, TreeWriter};
+pub use session::{
+    AttachedStdin, Attachment, FileWriter, PortAccess, PortConnection, ToolExecution, TreeReader, TreeWriter,
+};
 pub use traffic_token::TrafficToken;

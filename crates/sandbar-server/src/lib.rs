@@ -9,10 +9,13 @@
 //! never panics, and a caller that goes away takes the command it started with it.
 
 mod access;
+mod attach;
 mod audit;
 mod bases;
 mod batches;
+mod conversation;
 mod entrance;
+mod events;
 mod exec;
 mod failure;
 mod files;

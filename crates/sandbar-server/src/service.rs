@@ -377,6 +377,30 @@ impl v1::SandboxService for Service {
     ) -> ServiceResult<v1::ImportTreeResponse> {
         self.receive_tree(requests).await
     }
+
+    async fn attach_process(
+        &self,
+        _: RequestContext,
+        requests: InboundStream<v1::AttachProcessRequest>,
+    ) -> ServiceResult<ServiceStream<v1::AttachProcessResponse>> {
+        self.in_stream(self.attach(requests).await)
+    }
+
+    async fn watch_events(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::WatchEventsRequest>,
+    ) -> ServiceResult<ServiceStream<v1::WatchEventsResponse>> {
+        self.in_stream(self.tell_events(request.to_owned_message()))
+    }
+
+    async fn watch_dir(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::WatchDirRequest>,
+    ) -> ServiceResult<ServiceStream<v1::WatchDirResponse>> {
+        self.in_stream(self.watch_directory(request.to_owned_message()).await)
+    }
 }
 
 impl Service {

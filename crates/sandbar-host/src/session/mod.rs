@@ -1,6 +1,7 @@
 //! One session, and a file for each thing that can be done with it.
 
 mod activity;
+mod attach;
 mod bases;
 mod create;
 mod destroy;
@@ -29,6 +30,7 @@ use sandbar_storage::{Draft, SessionTree};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use activity::Activity;
+pub use attach::{AttachedStdin, Attachment};
 pub use files::FileWriter;
 use files::SharedDraft;
 use ports::Ports;
