@@ -29,8 +29,7 @@ impl Service {
             ));
         };
         let (session, process, replay) = attach.unpack().map_err(failed)?;
-        let attachment =
-            self.host.attach_process(&session, &process, replay).await.map_err(failed_in(&session))?;
+        let attachment = self.host.attach_process(&session, &process, replay).await.map_err(failed_in(&session))?;
         let (host, shutdown) = (Arc::clone(&self.host), self.shutdown.clone());
         Ok(Response::new(converse(Attached { attachment, session, process, host, shutdown }, requests)))
     }

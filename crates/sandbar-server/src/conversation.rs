@@ -111,7 +111,10 @@ impl<P: Partner> Conversation<P> {
                             Ok(())
                         }
                         Some(Err(error)) => Err(error),
-                        Some(Ok(request)) => self.obey(request.to_owned_message()).await.map_err(failed),
+                        Some(Ok(request)) => {
+                            let input = P::input(request.to_owned_message());
+                            obey(&self.partner, &mut self.stdin, input).await.map_err(failed)
+                        }
                     };
                     if let Err(error) = outcome {
                         listening = false;
@@ -122,28 +125,28 @@ impl<P: Partner> Conversation<P> {
             }
         }
     }
+}
 
-    async fn obey(&mut self, request: P::Request) -> Result<()> {
-        match P::input(request) {
-            Some(Input::Stdin(bytes)) => return self.stdin.push(bytes),
-            Some(Input::CloseStdin) => self.stdin.close(),
-            Some(Input::Signal(signal)) => self.partner.signal(known_signal(signal)?).await?,
-            Some(Input::Resize(size)) => match self.partner.resize(TerminalSize::try_from(*size)?).await {
-                // It has just ended, and its end is on the way.
-                Err(error) if error.code() == ErrorCode::ProcessNotFound => {}
-                outcome => outcome?,
-            },
-            Some(Input::First) => {
-                return Err(Error::invalid("request", "the first message came a second time")
-                    .with_hint("make one call for each command or process"));
-            }
-            None => {
-                return Err(Error::invalid("request", "a message has no request this server knows")
-                    .with_hint("send `stdin`, `close_stdin`, `signal` or `resize`"));
-            }
+async fn obey<P: Partner>(partner: &P, stdin: &mut Stdin<P::Stdin>, input: Option<Input>) -> Result<()> {
+    match input {
+        Some(Input::Stdin(bytes)) => return stdin.push(bytes),
+        Some(Input::CloseStdin) => stdin.close(),
+        Some(Input::Signal(signal)) => partner.signal(known_signal(signal)?).await?,
+        Some(Input::Resize(size)) => match partner.resize(TerminalSize::try_from(*size)?).await {
+            // It has just ended, and its end is on the way.
+            Err(error) if error.code() == ErrorCode::ProcessNotFound => {}
+            outcome => outcome?,
+        },
+        Some(Input::First) => {
+            return Err(Error::invalid("request", "the first message came a second time")
+                .with_hint("make one call for each command or process"));
         }
-        Ok(())
+        None => {
+            return Err(Error::invalid("request", "a message has no request this server knows")
+                .with_hint("send `stdin`, `close_stdin`, `signal` or `resize`"));
+        }
     }
+    Ok(())
 }
 
 /// Bytes on their way to a program's stdin.
