@@ -17,6 +17,7 @@ const FILES: [&str; 13] = [
     "service",
     "sessions",
     "snapshots",
+    "tokens",
     "tools",
 ];
 

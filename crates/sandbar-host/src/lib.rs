@@ -24,11 +24,13 @@ mod network;
 mod object_store;
 mod perform;
 mod process;
+mod readable;
 mod recovery;
 mod runtime_choice;
 mod secrets;
 mod session;
 mod state;
+mod tokens;
 mod traffic_token;
 mod verb;
 
@@ -44,4 +46,5 @@ pub use session::{
     AttachedStdin, Attachment, DirWatcher, FileWriter, PortAccess, PortConnection, ToolExecution, TreeReader,
     TreeWriter,
 };
+pub use tokens::KnownToken;
 pub use traffic_token::TrafficToken;

@@ -8,7 +8,7 @@ use sandbar_host::Host;
 use sandbar_proto::v1;
 use tokio_util::sync::CancellationToken;
 
-use crate::slow_reader::with_patience;
+use crate::{access::Caller, slow_reader::with_patience};
 
 /// The host behind `sandbar.v1.SandboxService`.
 #[derive(Debug)]
@@ -40,10 +40,10 @@ impl v1::SandboxService for Service {
 
     async fn list_sessions(
         &self,
-        _: RequestContext,
+        context: RequestContext,
         request: ServiceRequest<'_, v1::ListSessionsRequest>,
     ) -> ServiceResult<v1::ListSessionsResponse> {
-        self.page_of_sessions(request.to_owned_message()).await
+        self.page_of_sessions(Caller::of(&context)?, request.to_owned_message()).await
     }
 
     async fn destroy_session(
@@ -100,18 +100,18 @@ impl v1::SandboxService for Service {
 
     async fn get_network(
         &self,
-        _: RequestContext,
+        context: RequestContext,
         request: ServiceRequest<'_, v1::GetNetworkRequest>,
     ) -> ServiceResult<v1::GetNetworkResponse> {
-        self.network_of(request.session_id).await
+        self.network_of(Caller::of(&context)?, request.session_id).await
     }
 
     async fn set_network(
         &self,
-        _: RequestContext,
+        context: RequestContext,
         request: ServiceRequest<'_, v1::SetNetworkRequest>,
     ) -> ServiceResult<v1::SetNetworkResponse> {
-        self.change_network(request.to_owned_message()).await
+        self.change_network(Caller::of(&context)?, request.to_owned_message()).await
     }
 
     async fn put_secret(
@@ -136,6 +136,30 @@ impl v1::SandboxService for Service {
         request: ServiceRequest<'_, v1::DeleteSecretRequest>,
     ) -> ServiceResult<v1::DeleteSecretResponse> {
         self.forget_secret(request.name).await
+    }
+
+    async fn create_token(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::CreateTokenRequest>,
+    ) -> ServiceResult<v1::CreateTokenResponse> {
+        self.make_token(request.to_owned_message()).await
+    }
+
+    async fn list_tokens(
+        &self,
+        _: RequestContext,
+        _request: ServiceRequest<'_, v1::ListTokensRequest>,
+    ) -> ServiceResult<v1::ListTokensResponse> {
+        self.all_tokens().await
+    }
+
+    async fn revoke_token(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::RevokeTokenRequest>,
+    ) -> ServiceResult<v1::RevokeTokenResponse> {
+        self.take_token_back(request.name).await
     }
 
     async fn turn_complete(

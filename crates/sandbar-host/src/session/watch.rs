@@ -17,6 +17,7 @@ use crate::{
     gate::not_found,
     host::blocking,
     process::StopReason,
+    readable,
     verb::{Call, Verb},
 };
 
@@ -40,8 +41,8 @@ impl Host {
                 Ok((slot, descriptor))
             })
             .await?;
-        let readable = AsyncFd::register(descriptor)
-            .map_err(|error| Error::io("wait for changes of a directory", error.into()))?;
+        let readable =
+            readable::register(descriptor).map_err(|error| Error::io("wait for changes of a directory", error))?;
         Ok(DirWatcher { id: id.clone(), slot, readable, queue: VecDeque::new(), is_drained: true })
     }
 }

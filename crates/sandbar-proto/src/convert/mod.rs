@@ -15,6 +15,7 @@ mod process;
 mod scalar;
 mod session;
 mod snapshot;
+mod token;
 mod tool;
 mod watch;
 

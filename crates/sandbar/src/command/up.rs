@@ -45,6 +45,8 @@ Keys of the configuration file (and SANDBAR_<KEY> variables):
   listen                     \"127.0.0.1:9100\"
   insecure                   false
   slow_reader_timeout        \"5m\": a stream whose reader takes nothing for so long is ended
+  max_calls_per_token        512: calls under way with one access token; 0, unlimited
+  request_timeout            \"10m\": longest unary call without a deadline of its own; \"0s\", any time
   data_dir                   \"/var/lib/sandbar\"
   storage_backend            \"auto\", \"zfs\", \"btrfs\" or \"local-disk\"
   container_runtime          \"auto\", \"gvisor\", \"native\" or \"none\"
@@ -240,9 +242,10 @@ async fn open(
 ) -> Result<RunningServer> {
     import_default_base(host).await?;
     let token = AccessToken::new(local_files::read_or_make_token(data_dir)?)?;
-    let slow_reader_timeout = config.slow_reader_timeout;
     let config = sandbar_server::ServerConfig {
-        slow_reader_timeout,
+        max_calls_per_token: config.max_calls_per_token,
+        request_timeout: config.request_timeout,
+        slow_reader_timeout: config.slow_reader_timeout,
         ..sandbar_server::ServerConfig::new(config.listen, Some(token))
     };
     let server = sandbar_server::serve(Arc::clone(host), config, shutdown).await?;

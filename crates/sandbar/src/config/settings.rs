@@ -29,6 +29,11 @@ pub(crate) struct ServerConfig {
     /// How long the reader of a stream may take nothing before the stream is ended.
     #[serde(with = "duration_text")]
     pub(crate) slow_reader_timeout: Duration,
+    /// Calls one access token may have under way; 0 is any number.
+    pub(crate) max_calls_per_token: usize,
+    /// How long a unary call without a deadline of its own may take; `0s` is any time.
+    #[serde(with = "duration_text")]
+    pub(crate) request_timeout: Duration,
 }
 
 impl Default for ServerConfig {
@@ -36,6 +41,8 @@ impl Default for ServerConfig {
         Self {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9100),
             insecure: false,
+            max_calls_per_token: sandbar_server::ServerConfig::MAX_CALLS_PER_TOKEN,
+            request_timeout: sandbar_server::ServerConfig::REQUEST_TIMEOUT,
             slow_reader_timeout: sandbar_server::ServerConfig::SLOW_READER_TIMEOUT,
         }
     }

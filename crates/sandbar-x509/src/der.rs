@@ -1,4 +1,4 @@
-//! As much of DER as a certificate needs, for writing only.
+//! As much of DER as a certificate needs.
 
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -8,13 +8,13 @@ const BIT_STRING: u8 = 0x03;
 const OCTET_STRING: u8 = 0x04;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 const UTF8_STRING: u8 = 0x0c;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-const SEQUENCE: u8 = 0x30;
+pub(crate) const UTC_TIME: u8 = 0x17;
+pub(crate) const GENERALIZED_TIME: u8 = 0x18;
+pub(crate) const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 
 /// A value with its tag and length before it.
-pub(super) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+pub(crate) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len().to_be_bytes();
     let digits = &length[length.iter().take_while(|byte| **byte == 0).count()..];
     let mut value = vec![tag];
@@ -30,30 +30,30 @@ pub(super) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     value
 }
 
-pub(super) fn sequence<const N: usize>(parts: &[Vec<u8>; N]) -> Vec<u8> {
+pub(crate) fn sequence(parts: &[Vec<u8>]) -> Vec<u8> {
     tagged(SEQUENCE, &parts.concat())
 }
 
-pub(super) fn set(part: &[u8]) -> Vec<u8> {
+pub(crate) fn set(part: &[u8]) -> Vec<u8> {
     tagged(SET, part)
 }
 
 /// `[number]` around the value, as explicit tags are.
-pub(super) fn explicit(number: u8, value: &[u8]) -> Vec<u8> {
+pub(crate) fn explicit(number: u8, value: &[u8]) -> Vec<u8> {
     tagged(0xa0 | number, value)
 }
 
 /// `[number]` in place of the tag of a plain value.
-pub(super) fn implicit(number: u8, content: &[u8]) -> Vec<u8> {
+pub(crate) fn implicit(number: u8, content: &[u8]) -> Vec<u8> {
     tagged(0x80 | number, content)
 }
 
-pub(super) fn boolean(value: bool) -> Vec<u8> {
+pub(crate) fn boolean(value: bool) -> Vec<u8> {
     tagged(BOOLEAN, &[if value { 0xff } else { 0 }])
 }
 
 /// A number that is not negative, from its big-endian digits.
-pub(super) fn integer(digits: &[u8]) -> Vec<u8> {
+pub(crate) fn integer(digits: &[u8]) -> Vec<u8> {
     let zeros = digits.iter().take_while(|byte| **byte == 0).count();
     let digits = &digits[zeros.min(digits.len().saturating_sub(1))..];
     let sign: &[u8] = if digits.first().is_none_or(|first| *first >= 0x80) { &[0] } else { &[] };
@@ -61,20 +61,20 @@ pub(super) fn integer(digits: &[u8]) -> Vec<u8> {
 }
 
 /// Bits, the last `unused` of which do not count.
-pub(super) fn bits(unused: u8, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn bits(unused: u8, bytes: &[u8]) -> Vec<u8> {
     tagged(BIT_STRING, &[&[unused], bytes].concat())
 }
 
-pub(super) fn octets(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn octets(bytes: &[u8]) -> Vec<u8> {
     tagged(OCTET_STRING, bytes)
 }
 
-pub(super) fn text(text: &str) -> Vec<u8> {
+pub(crate) fn text(text: &str) -> Vec<u8> {
     tagged(UTF8_STRING, text.as_bytes())
 }
 
 /// An object identifier of at least two parts.
-pub(super) fn object<const N: usize>(parts: [u32; N]) -> Vec<u8> {
+pub(crate) fn object<const N: usize>(parts: [u32; N]) -> Vec<u8> {
     let (top, rest) = match parts.as_slice() {
         [first, second, rest @ ..] => (first * 40 + second, rest),
         _ => (0, &[] as &[u32]),
@@ -91,7 +91,7 @@ pub(super) fn object<const N: usize>(parts: [u32; N]) -> Vec<u8> {
 }
 
 /// A moment to the second: in the short form up to 2049, as certificates must have it.
-pub(super) fn time(moment: Timestamp) -> Vec<u8> {
+pub(crate) fn time(moment: Timestamp) -> Vec<u8> {
     let civil = moment.to_zoned(TimeZone::UTC);
     if civil.year() < 2050 {
         tagged(UTC_TIME, civil.strftime("%y%m%d%H%M%SZ").to_string().as_bytes())
@@ -100,9 +100,38 @@ pub(super) fn time(moment: Timestamp) -> Vec<u8> {
     }
 }
 
+/// The first value of some: its tag, its content, and what comes after it.
+pub(crate) fn split(values: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (tag, rest) = values.split_first()?;
+    let (first, rest) = rest.split_first()?;
+    let (length, rest) = if *first < 0x80 {
+        (usize::from(*first), rest)
+    } else {
+        let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+        // Four bytes count more than any certificate has.
+        let known = !digits.is_empty() && digits.len() <= 4;
+        let length = digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit));
+        (known.then_some(length)?, rest)
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((*tag, content, rest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_split_again() {
+        for length in [0, 1, 127, 128, 255, 256, 70_000] {
+            let content = vec![7; length];
+            let values = [octets(&content), integer(&[5])].concat();
+            assert_eq!(split(&values), Some((OCTET_STRING, &content[..], &[2, 1, 5][..])));
+        }
+        for bad in [&[][..], &[4], &[4, 2, 0], &[4, 0x80], &[4, 0x85, 0, 0, 0, 0, 1, 7], &[4, 0xff]] {
+            assert_eq!(split(bad), None);
+        }
+    }
 
     #[test]
     fn lengths_take_as_many_bytes_as_they_need() {

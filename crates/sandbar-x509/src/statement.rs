@@ -1,6 +1,6 @@
 //! X.509 certificates with P-256 keys, written and signed.
 
-use std::ops::RangeInclusive;
+use std::{net::IpAddr, ops::RangeInclusive};
 
 use aws_lc_rs::{
     digest,
@@ -10,29 +10,39 @@ use aws_lc_rs::{
 use jiff::Timestamp;
 use sandbar_core::{Error, Result};
 
-use super::der::{bits, boolean, explicit, implicit, integer, object, octets, sequence, set, text, time};
+use crate::der::{bits, boolean, explicit, implicit, integer, object, octets, sequence, set, text, time};
+
+/// A name a server is reached by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubjectName {
+    /// A host name; its first label may be `*`.
+    Dns(String),
+    Address(IpAddr),
+}
 
 /// What a certificate is for.
-pub(super) enum Purpose<'a> {
+#[derive(Debug)]
+pub(crate) enum Purpose<'a> {
     /// It signs certificates of servers, and none that sign others.
     Authority,
-    /// It says that a server is this host.
-    Server { host: &'a str },
+    /// It says that a server has these names.
+    Server { names: &'a [SubjectName] },
 }
 
 /// What a certificate says.
-pub(super) struct Statement<'a> {
-    pub(super) issuer: &'a str,
-    pub(super) subject: &'a str,
+#[derive(Debug)]
+pub(crate) struct Statement<'a> {
+    pub(crate) issuer: &'a str,
+    pub(crate) subject: &'a str,
     /// The subject's public key, as a point.
-    pub(super) key: &'a [u8],
-    pub(super) valid: RangeInclusive<Timestamp>,
-    pub(super) purpose: Purpose<'a>,
+    pub(crate) key: &'a [u8],
+    pub(crate) valid: RangeInclusive<Timestamp>,
+    pub(crate) purpose: Purpose<'a>,
 }
 
 impl Statement<'_> {
     /// The certificate, signed by its issuer's key.
-    pub(super) fn sign(&self, issuer_key: &EcdsaKeyPair) -> Result<Vec<u8>> {
+    pub(crate) fn sign(&self, issuer_key: &EcdsaKeyPair) -> Result<Vec<u8>> {
         let random = SystemRandom::new();
         let failed = |_| Error::internal("sign a certificate");
         let mut serial = [0; 16];
@@ -63,12 +73,12 @@ impl Statement<'_> {
                 critical([2, 5, 29, 15], &bits(2, &[0b0000_0100])),
                 extension([2, 5, 29, 14], &octets(&key_identifier(self.key))),
             ]),
-            Purpose::Server { host } => sequence(&[
+            Purpose::Server { names } => sequence(&[
                 critical([2, 5, 29, 19], &sequence(&[])),
                 // It signs handshakes: the first bit.
                 critical([2, 5, 29, 15], &bits(7, &[0b1000_0000])),
                 extension([2, 5, 29, 37], &sequence(&[object([1, 3, 6, 1, 5, 5, 7, 3, 1])])),
-                extension([2, 5, 29, 17], &sequence(&[implicit(2, host.as_bytes())])),
+                extension([2, 5, 29, 17], &sequence(&names.iter().map(alternative_name).collect::<Vec<_>>())),
                 extension([2, 5, 29, 14], &octets(&key_identifier(self.key))),
                 extension([2, 5, 29, 35], &sequence(&[implicit(0, &key_identifier(issuer_key))])),
             ]),
@@ -79,6 +89,14 @@ impl Statement<'_> {
 /// A name that is one common name.
 fn name(common: &str) -> Vec<u8> {
     sequence(&[set(&sequence(&[object([2, 5, 4, 3]), text(common)]))])
+}
+
+fn alternative_name(name: &SubjectName) -> Vec<u8> {
+    match name {
+        SubjectName::Dns(name) => implicit(2, name.as_bytes()),
+        SubjectName::Address(IpAddr::V4(address)) => implicit(7, &address.octets()),
+        SubjectName::Address(IpAddr::V6(address)) => implicit(7, &address.octets()),
+    }
 }
 
 fn public_key(point: &[u8]) -> Vec<u8> {
