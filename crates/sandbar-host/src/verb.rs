@@ -110,6 +110,9 @@ impl Verb {
             | Self::PutSecret
             | Self::ListSecrets
             | Self::DeleteSecret
+            | Self::CreateToken
+            | Self::ListTokens
+            | Self::RevokeToken
             | Self::ListSnapshots
             | Self::Diff
             | Self::Exec

@@ -31,7 +31,7 @@ pub(crate) enum Input {
 }
 
 /// What runs, seen by its caller.
-pub(crate) trait Partner: Sized + Send + 'static {
+pub(crate) trait Partner: Sized + Send + Sync + 'static {
     type Request: HasMessageView + Send + 'static;
     type Answer: Send + 'static;
     type Stdin: Feed;
