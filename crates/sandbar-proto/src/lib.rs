@@ -12,7 +12,7 @@ mod generated;
 mod openapi;
 mod version;
 
-pub use convert::{pack_path, unpack_path};
+pub use convert::{pack_path, unpack_attach_event, unpack_dir_news, unpack_event_news, unpack_path};
 pub use error::{from_connect, to_connect};
 pub use generated::{FILE_DESCRIPTOR_SET, v1};
 pub use openapi::openapi_json;

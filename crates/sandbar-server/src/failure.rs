@@ -29,6 +29,16 @@ pub(crate) fn failed_in(session: &SessionId) -> impl Fn(Error) -> ConnectError +
     }
 }
 
+/// Who waits for something could wait for ever; who stops a server does not want to.
+pub(crate) fn host_is_stopping() -> Error {
+    Error::new(ErrorCode::Unavailable, "this host is stopping").with_hint("ask again when it is back")
+}
+
+/// As [`host_is_stopping`], for a call about a session.
+pub(crate) fn stopping(session: &SessionId) -> ConnectError {
+    failed_in(session)(host_is_stopping())
+}
+
 /// Faults of ours are for the operator too; everything else is the caller's business.
 fn report(error: &Error) {
     if error.code() == ErrorCode::Internal {

@@ -9,10 +9,13 @@
 //! bad request is answered and never panics, and a caller that goes away takes the command it started with it.
 
 mod access;
+mod attach;
 mod audit;
 mod bases;
 mod batches;
+mod conversation;
 mod entrance;
+mod events;
 mod exec;
 mod failure;
 mod files;
@@ -27,6 +30,7 @@ mod router;
 mod service;
 mod sessions;
 mod signal;
+mod slow_reader;
 mod snapshots;
 mod tls;
 mod tokens;

@@ -60,9 +60,13 @@ pub struct ServerConfig {
     pub request_timeout: Duration,
     /// How long calls may go on after shutdown began.
     pub drain_timeout: Duration,
+    /// How long the reader of a stream may take nothing before the stream is ended, with the command it belongs to.
+    pub slow_reader_timeout: Duration,
 }
 
 impl ServerConfig {
+    /// `slow_reader_timeout` when nobody says otherwise.
+    pub const SLOW_READER_TIMEOUT: Duration = Duration::from_mins(5);
     pub const MAX_CALLS_PER_TOKEN: usize = 512;
     pub const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
 
@@ -74,6 +78,7 @@ impl ServerConfig {
             max_calls_per_token: Self::MAX_CALLS_PER_TOKEN,
             request_timeout: Self::REQUEST_TIMEOUT,
             drain_timeout: Duration::from_secs(10),
+            slow_reader_timeout: Self::SLOW_READER_TIMEOUT,
         }
     }
 }
@@ -99,14 +104,20 @@ impl RunningServer {
 
 /// Serves `host` until `shutdown` is cancelled. Returns as soon as the port is open.
 pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: CancellationToken) -> Result<RunningServer> {
-    let ServerConfig { listen, token, tls, max_calls_per_token, request_timeout, drain_timeout } = config;
+    let ServerConfig { listen, token, tls, max_calls_per_token, request_timeout, drain_timeout, slow_reader_timeout } =
+        config;
     let tls = tls.map(Tls::new).transpose()?.map(Arc::new);
     if token.is_none() && !listen.ip().is_loopback() {
         return Err(Error::invalid("listen", format!("serving {listen} without a token would open it to everybody"))
             .with_hint("give it a token, or listen on 127.0.0.1"));
     }
     let gatekeeper = Gatekeeper::new(token.as_ref(), Arc::clone(&host));
-    let bounds = Bounds { gatekeeper: gatekeeper.clone(), places: Places::new(max_calls_per_token), request_timeout };
+    let bounds = Bounds {
+        gatekeeper: gatekeeper.clone(),
+        places: Places::new(max_calls_per_token),
+        request_timeout,
+        slow_reader_timeout,
+    };
     let router = router(host.clone(), bounds, shutdown.clone())?;
     let ingress = Arc::new(Ingress { host, gatekeeper, shutdown: shutdown.clone() });
     let listener = TcpListener::bind(listen).await.map_err(|source| cannot_listen(listen, source))?;

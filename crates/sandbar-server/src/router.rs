@@ -25,13 +25,15 @@ pub(crate) struct Bounds {
     pub(crate) gatekeeper: Gatekeeper,
     pub(crate) places: Places,
     pub(crate) request_timeout: Duration,
+    pub(crate) slow_reader_timeout: Duration,
 }
 
 /// Everything that is the API's. Only the two health paths and the description are open to callers without a token.
 pub(crate) fn router(host: Arc<Host>, bounds: Bounds, shutdown: CancellationToken) -> Result<Router> {
     let reflector = Reflector::from_descriptor_set_bytes(FILE_DESCRIPTOR_SET)
         .map_err(|source| Error::internal("the compiled API description is broken").with_source(source))?;
-    let calls = connectrpc::Router::new().add_service(Arc::new(Service { host: host.clone(), shutdown }));
+    let service = Service { host: host.clone(), shutdown, slow_reader_timeout: bounds.slow_reader_timeout };
+    let calls = connectrpc::Router::new().add_service(Arc::new(service));
     let calls = Arc::new(Guarded::new(connectrpc_reflection::install(calls, reflector)));
     let patience = Patience::new(bounds.request_timeout, Arc::clone(&calls));
     let limits =

@@ -25,7 +25,7 @@ impl From<SessionState> for v1::SessionState {
 }
 
 /// `None` is the unspecified state.
-fn unpack_state(state: v1::SessionState) -> Option<SessionState> {
+pub(super) fn unpack_state(state: v1::SessionState) -> Option<SessionState> {
     match state {
         v1::SessionState::SESSION_STATE_UNSPECIFIED => None,
         v1::SessionState::SESSION_STATE_CREATING => Some(SessionState::Creating),

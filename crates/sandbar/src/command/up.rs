@@ -50,6 +50,7 @@ Examples:
 Keys of the configuration file (and SANDBAR_<KEY> variables):
   listen                     \"127.0.0.1:9100\"
   insecure                   false
+  slow_reader_timeout        \"5m\": a stream whose reader takes nothing for so long is ended
   max_calls_per_token        512: calls under way with one access token; 0, unlimited
   request_timeout            \"10m\": longest unary call without a deadline of its own; \"0s\", any time
   tls                        \"off\", or \"auto\": TLS by an authority of this machine's own, DATA_DIR/tls/ca.pem
@@ -286,6 +287,7 @@ async fn open(
         tls,
         max_calls_per_token: config.max_calls_per_token,
         request_timeout: config.request_timeout,
+        slow_reader_timeout: config.slow_reader_timeout,
         ..sandbar_server::ServerConfig::new(config.listen, Some(token))
     };
     let server = sandbar_server::serve(Arc::clone(host), config, shutdown).await?;

@@ -26,6 +26,9 @@ pub(crate) struct ServerConfig {
     pub(crate) listen: SocketAddr,
     /// Listen beyond this machine without TLS.
     pub(crate) insecure: bool,
+    /// How long the reader of a stream may take nothing before the stream is ended.
+    #[serde(with = "duration_text")]
+    pub(crate) slow_reader_timeout: Duration,
     /// Calls one access token may have under way; 0 is any number.
     pub(crate) max_calls_per_token: usize,
     /// How long a unary call without a deadline of its own may take; `0s` is any time.
@@ -62,6 +65,7 @@ impl Default for ServerConfig {
             tls_cert_file: None,
             tls_key_file: None,
             tls_client_ca_file: None,
+            slow_reader_timeout: sandbar_server::ServerConfig::SLOW_READER_TIMEOUT,
         }
     }
 }
@@ -72,9 +76,12 @@ impl ServerConfig {
         self.tls == TlsMode::Auto || self.tls_cert_file.is_some()
     }
 
-    /// Keys that make sense alone only.
+    /// What no type can say about a key, alone or beside others.
     fn validate(&self) -> Result<()> {
         let refuse = |key: &'static str, message: &str, hint: &str| Err(Error::invalid(key, message).with_hint(hint));
+        if self.slow_reader_timeout.is_zero() {
+            return refuse("slow_reader_timeout", "no reader takes anything in no time", "leave it out for `5m`");
+        }
         match (&self.tls_cert_file, &self.tls_key_file) {
             (Some(_), None) => {
                 return refuse("tls_key_file", "there is a certificate and no key", "give --tls-key as well");
@@ -273,6 +280,12 @@ mod tests {
         let error = with_flag("max_sessions", "many").unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert!(error.message().contains("`max_sessions` in the flag --flag"), "{error}");
+    }
+
+    #[test]
+    fn readers_of_streams_are_given_some_time() {
+        assert_eq!(with_flag("slow_reader_timeout", "30s").unwrap().server.slow_reader_timeout.as_secs(), 30);
+        assert_eq!(with_flag("slow_reader_timeout", "0s").unwrap_err().field(), Some("slow_reader_timeout"));
     }
 
     #[test]
