@@ -55,7 +55,8 @@ impl DefaultSandbox {
             Choice::Nothing => "The sandbox's id, from sandbox_create or sandbox_list.".into(),
             Choice::Given(id) => format!("The sandbox's id; `{id}` when left out."),
             Choice::Scratch(_) => {
-                "The sandbox's id; when left out, a sandbox of this connection's own, which is made on first use.".into()
+                "The sandbox's id; when left out, a sandbox of this connection's own, which is made on first use."
+                    .into()
             }
         }
     }
@@ -71,10 +72,12 @@ impl DefaultSandbox {
     /// The sandbox of a call.
     pub(crate) async fn resolve(&self, client: &Client, asked: Option<SessionId>) -> Result<SessionId> {
         match (asked, &self.0) {
-            (Some(id), _) | (None, Choice::Given(id)) => Ok(id.clone()),
+            (Some(id), _) => Ok(id),
+            (None, Choice::Given(id)) => Ok(id.clone()),
             (None, Choice::Scratch(scratch)) => scratch.get(client).await,
-            (None, Choice::Nothing) => Err(Error::invalid("sandbox", "the call names no sandbox")
-                .with_hint("pass the id of one as `sandbox`; sandbox_create makes one, sandbox_list shows those there are")),
+            (None, Choice::Nothing) => Err(Error::invalid("sandbox", "the call names no sandbox").with_hint(
+                "pass the id of one as `sandbox`; sandbox_create makes one, sandbox_list shows those there are",
+            )),
         }
     }
 
