@@ -4,7 +4,7 @@ use clap::{Arg, Command};
 
 use crate::{
     command::{
-        audit, base, clock, cp, diff, doctor, exec, fork, inspect, kill, launch, logs, ls, network, new, ps, rm,
+        audit, base, clock, cp, diff, doctor, exec, fork, inspect, kill, launch, logs, ls, mcp, network, new, ps, rm,
         rollback, run, secret, shell, snapshot, snapshots, tool, turn, up,
     },
     env_vars,
@@ -94,6 +94,7 @@ pub(crate) fn define() -> Command {
             base::define(),
             audit::define(),
         ])
+        .subcommands([mcp::define()])
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use super::{
     launch::{self, LaunchArgs},
     logs::{self, LogsArgs},
     ls::{self, LsArgs},
+    mcp::{self, McpArgs},
     network::{self, NetworkArgs},
     new::{self, NewArgs},
     ps::{self, PsArgs},
@@ -79,6 +80,7 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "network" => with_client!(url, network::execute, NetworkArgs::read(&mut given)?),
         "secret" => with_client!(url, secret::execute, SecretCommand::read(&mut given)?),
         "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
+        "mcp" => with_client!(url, mcp::execute, McpArgs::read(&mut given)?),
         "audit" => with_client!(url, audit::execute, AuditArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
     }
