@@ -4,7 +4,7 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use buffa_codegen::{BytesRepr, CodeGenConfig, MapRepr};
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "audit",
     "bases",
     "errors",
@@ -16,6 +16,7 @@ const FILES: [&str; 12] = [
     "service",
     "sessions",
     "snapshots",
+    "tokens",
     "tools",
 ];
 

@@ -25,6 +25,7 @@ mod process;
 mod resources;
 mod session;
 mod snapshot;
+mod token;
 mod tool;
 
 pub use audit::{Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict};
@@ -52,6 +53,7 @@ pub use process::{
 pub use resources::Resources;
 pub use session::{Labels, SessionInfo, SessionSpec, SessionState};
 pub use snapshot::{LaterSnapshots, Quiesce, SnapshotInfo, SnapshotKind};
+pub use token::{AccessToken, Grant, Need, NewToken, TokenInfo, TokenName, TokenScope};
 pub use tool::{
     ContentBlock, ToolCallId, ToolEvent, ToolInfo, ToolParams, ToolProgress, ToolRequest, ToolResponse, ToolTier,
 };

@@ -28,6 +28,7 @@ mod runtime_choice;
 mod secrets;
 mod session;
 mod state;
+mod tokens;
 mod traffic_token;
 mod verb;
 
@@ -39,4 +40,5 @@ pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
 pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};
 pub use session::{FileWriter, PortAccess, PortConnection, ToolExecution, TreeReader, TreeWriter};
+pub use tokens::KnownToken;
 pub use traffic_token::TrafficToken;

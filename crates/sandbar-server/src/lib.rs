@@ -5,8 +5,8 @@
 //! message means is decided in `sandbar-proto`, what is done about it in `sandbar-host`. Requests for the host names of
 //! sessions are passed on to the ports of those (`ingress`).
 //!
-//! Invariant: nothing of the API but the two health paths is answered without the token, a bad request is answered and
-//! never panics, and a caller that goes away takes the command it started with it.
+//! Invariant: nothing of the API but the two health paths is answered without a token whose scope is enough (`access`), a
+//! bad request is answered and never panics, and a caller that goes away takes the command it started with it.
 
 mod access;
 mod audit;
@@ -19,6 +19,7 @@ mod files;
 mod host_state;
 mod ingress;
 mod listener;
+mod mcp;
 mod network;
 mod oversize;
 mod processes;
@@ -27,7 +28,8 @@ mod service;
 mod sessions;
 mod signal;
 mod snapshots;
+mod tokens;
 mod tools;
 
-pub use access::AccessToken;
 pub use listener::{RunningServer, ServerConfig, serve};
+pub use sandbar_core::AccessToken;

@@ -7,7 +7,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto::Builder, graceful::GracefulShutdown},
 };
-use sandbar_core::{Error, ErrorCode, Result};
+use sandbar_core::{AccessToken, Error, ErrorCode, Result};
 use sandbar_host::Host;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -17,10 +17,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    access::{AccessToken, Gatekeeper, Peer},
+    access::{Gatekeeper, Peer, Places},
     entrance::Entrance,
     ingress::Ingress,
-    router::router,
+    router::{Bounds, router},
 };
 
 /// What one HTTP/2 stream may have under way before its reader takes it.
@@ -44,15 +44,29 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct ServerConfig {
     /// Port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Without a token everybody who reaches the port may do everything; only a loopback address is served so.
+    /// The token that may do everything, beside those the host was asked to make. Without it everybody who reaches the
+    /// port may do everything; only a loopback address is served so.
     pub token: Option<AccessToken>,
+    /// Calls one token may have under way; a stream counts until it ends. 0 is any number.
+    pub max_calls_per_token: usize,
+    /// How long a unary call without a deadline of its own may take. Zero is any time.
+    pub request_timeout: Duration,
     /// How long calls may go on after shutdown began.
     pub drain_timeout: Duration,
 }
 
 impl ServerConfig {
+    pub const MAX_CALLS_PER_TOKEN: usize = 512;
+    pub const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
+
     pub fn new(listen: SocketAddr, token: Option<AccessToken>) -> Self {
-        Self { listen, token, drain_timeout: Duration::from_secs(10) }
+        Self {
+            listen,
+            token,
+            max_calls_per_token: Self::MAX_CALLS_PER_TOKEN,
+            request_timeout: Self::REQUEST_TIMEOUT,
+            drain_timeout: Duration::from_secs(10),
+        }
     }
 }
 
@@ -77,13 +91,14 @@ impl RunningServer {
 
 /// Serves `host` until `shutdown` is cancelled. Returns as soon as the port is open.
 pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: CancellationToken) -> Result<RunningServer> {
-    let ServerConfig { listen, token, drain_timeout } = config;
+    let ServerConfig { listen, token, max_calls_per_token, request_timeout, drain_timeout } = config;
     if token.is_none() && !listen.ip().is_loopback() {
         return Err(Error::invalid("listen", format!("serving {listen} without a token would open it to everybody"))
             .with_hint("give it a token, or listen on 127.0.0.1"));
     }
-    let gatekeeper = Gatekeeper::new(token.as_ref());
-    let router = router(host.clone(), gatekeeper.clone(), shutdown.clone())?;
+    let gatekeeper = Gatekeeper::new(token.as_ref(), Arc::clone(&host));
+    let bounds = Bounds { gatekeeper: gatekeeper.clone(), places: Places::new(max_calls_per_token), request_timeout };
+    let router = router(host.clone(), bounds, shutdown.clone())?;
     let ingress = Arc::new(Ingress { host, gatekeeper, shutdown: shutdown.clone() });
     let listener = TcpListener::bind(listen).await.map_err(|source| cannot_listen(listen, source))?;
     let address = listener.local_addr().map_err(|source| cannot_listen(listen, source))?;

@@ -8,6 +8,8 @@ use sandbar_host::Host;
 use sandbar_proto::v1;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Caller;
+
 /// The host behind `sandbar.v1.SandboxService`.
 #[derive(Debug)]
 pub(crate) struct Service {
@@ -36,10 +38,10 @@ impl v1::SandboxService for Service {
 
     async fn list_sessions(
         &self,
-        _: RequestContext,
+        context: RequestContext,
         request: ServiceRequest<'_, v1::ListSessionsRequest>,
     ) -> ServiceResult<v1::ListSessionsResponse> {
-        self.page_of_sessions(request.to_owned_message()).await
+        self.page_of_sessions(Caller::of(&context)?, request.to_owned_message()).await
     }
 
     async fn destroy_session(
@@ -96,18 +98,18 @@ impl v1::SandboxService for Service {
 
     async fn get_network(
         &self,
-        _: RequestContext,
+        context: RequestContext,
         request: ServiceRequest<'_, v1::GetNetworkRequest>,
     ) -> ServiceResult<v1::GetNetworkResponse> {
-        self.network_of(request.session_id).await
+        self.network_of(Caller::of(&context)?, request.session_id).await
     }
 
     async fn set_network(
         &self,
-        _: RequestContext,
+        context: RequestContext,
         request: ServiceRequest<'_, v1::SetNetworkRequest>,
     ) -> ServiceResult<v1::SetNetworkResponse> {
-        self.change_network(request.to_owned_message()).await
+        self.change_network(Caller::of(&context)?, request.to_owned_message()).await
     }
 
     async fn put_secret(
@@ -132,6 +134,30 @@ impl v1::SandboxService for Service {
         request: ServiceRequest<'_, v1::DeleteSecretRequest>,
     ) -> ServiceResult<v1::DeleteSecretResponse> {
         self.forget_secret(request.name).await
+    }
+
+    async fn create_token(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::CreateTokenRequest>,
+    ) -> ServiceResult<v1::CreateTokenResponse> {
+        self.make_token(request.to_owned_message()).await
+    }
+
+    async fn list_tokens(
+        &self,
+        _: RequestContext,
+        _request: ServiceRequest<'_, v1::ListTokensRequest>,
+    ) -> ServiceResult<v1::ListTokensResponse> {
+        self.all_tokens().await
+    }
+
+    async fn revoke_token(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::RevokeTokenRequest>,
+    ) -> ServiceResult<v1::RevokeTokenResponse> {
+        self.take_token_back(request.name).await
     }
 
     async fn turn_complete(

@@ -5,7 +5,7 @@ use clap::{Arg, Command};
 use crate::{
     command::{
         audit, base, clock, cp, diff, doctor, exec, fork, inspect, kill, launch, logs, ls, mcp, network, new, ps, rm,
-        rollback, run, secret, shell, snapshot, snapshots, tool, turn, up,
+        rollback, run, secret, shell, snapshot, snapshots, token, tool, turn, up,
     },
     env_vars,
 };
@@ -91,6 +91,7 @@ pub(crate) fn define() -> Command {
             tool::define(),
             network::define(),
             secret::define(),
+            token::define(),
             base::define(),
             audit::define(),
         ])

@@ -32,6 +32,16 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err(format!("the length of time is zero — {hint}")) } else { Ok(duration) }
 }
 
+/// `8h`, `30d`, `2w`; a day is 24 hours.
+pub(crate) fn long_duration(text: &str) -> Result<Duration, String> {
+    let hint = "write a number with a unit: `8h`, `30d`, `2w`";
+    let refuse = || format!("this is not a length of time — {hint}");
+    let span: jiff::Span = text.parse().map_err(|_| refuse())?;
+    let duration = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).map_err(|_| refuse())?;
+    let duration = Duration::try_from(duration).map_err(|_| format!("a length of time is not negative — {hint}"))?;
+    if duration.is_zero() { Err(format!("the length of time is zero — {hint}")) } else { Ok(duration) }
+}
+
 /// A size that is not zero: `512M`, `2G`.
 pub(crate) fn size(text: &str) -> Result<ByteCount, String> {
     let size: ByteCount = word(text)?;

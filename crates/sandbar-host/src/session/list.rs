@@ -31,6 +31,7 @@ impl Inner {
         let after = page.token.as_deref().map(parse_token).transpose()?;
         let matches = |record: &SessionRecord| {
             filter.state.is_none_or(|state| record.state == state)
+                && filter.ids.as_ref().is_none_or(|ids| ids.contains(&record.id))
                 && filter.labels.iter().all(|(key, value)| record.labels.get(key) == Some(value))
         };
         let later = |record: &SessionRecord| {

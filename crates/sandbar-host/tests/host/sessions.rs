@@ -57,7 +57,7 @@ pub(crate) fn a_listing_is_filtered_and_paged(fixture: &mut HostFixture) -> Case
             wanted.labels.insert("parity".into(), (number % 2).to_string());
             fixture.make(wanted).await;
         }
-        let even = SessionFilter { labels: [("parity".into(), "0".into())].into(), state: None };
+        let even = SessionFilter { labels: [("parity".into(), "0".into())].into(), ..SessionFilter::default() };
         let mut page = PageRequest { size: 2, token: None };
         let mut seen = Vec::new();
         loop {

@@ -9,7 +9,7 @@ use axum::{
 use futures::future::join_all;
 use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts};
 use sandbar_client::Client;
-use sandbar_core::SessionId;
+use sandbar_core::{Error, ErrorCode, SessionId};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -82,6 +82,22 @@ impl HttpEndpoint {
                 response
             }
         }
+    }
+
+    /// Refuses somebody who was not let in, in words their program reads.
+    pub fn refuse(error: &Error) -> Response {
+        let status = match error.code() {
+            ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
+            ErrorCode::PermissionDenied => StatusCode::FORBIDDEN,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        let fault = Fault { data: error.hint().map(Value::from), ..Fault::new(Fault::INVALID_REQUEST, error.chain()) };
+        let mut response = reply(status, &jsonrpc::failed(None, &fault));
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = header::HeaderValue::from_static("Bearer realm=\"sandbar\"");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
     }
 
     async fn serve(&self, parts: &Parts, body: Body, client: Client, ports: PortNames) -> Result<Response, Rejection> {

@@ -239,8 +239,9 @@ async fn reached_at(call: &Call<'_>, id: &SessionId, port: u16) -> Result<Value>
     let address = call.ports.address(id, port);
     let mut headers: BTreeMap<&str, String> = address.headers.into_iter().collect();
     let public = network.policy.allow_public_ingress;
-    if !public {
-        headers.insert("x-sandbar-traffic-token", network.traffic_token.expose().to_owned());
+    // A caller who may only look is not told what opens it.
+    if let Some(token) = network.traffic_token.filter(|_| !public) {
+        headers.insert("x-sandbar-traffic-token", token.expose().to_owned());
     }
     Ok(json!({"url": address.url, "headers": headers, "public": public}))
 }

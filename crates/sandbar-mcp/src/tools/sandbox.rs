@@ -103,7 +103,7 @@ struct List {
 
 pub(crate) async fn list(mut call: Call<'_>) -> Result<Answer> {
     let List { labels, state } = call.read()?;
-    let sessions = call.client.all_sessions(&SessionFilter { labels, state }).await?;
+    let sessions = call.client.all_sessions(&SessionFilter { labels, state, ..SessionFilter::default() }).await?;
     Ok(Answer::structured(json!({"sandboxes": sessions.iter().map(show).collect::<Vec<_>>()})))
 }
 

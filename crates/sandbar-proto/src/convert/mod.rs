@@ -13,6 +13,7 @@ mod process;
 mod scalar;
 mod session;
 mod snapshot;
+mod token;
 mod tool;
 
 pub use file::{pack_path, unpack_path};

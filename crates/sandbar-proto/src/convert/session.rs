@@ -178,7 +178,8 @@ impl v1::ListSessionsRequest {
 
     /// What to list, and which part of it.
     pub fn unpack(self) -> Result<(SessionFilter, PageRequest)> {
-        let filter = SessionFilter { labels: self.labels, state: unpack_state(known("state", self.state)?) };
+        let state = unpack_state(known("state", self.state)?);
+        let filter = SessionFilter { labels: self.labels, state, ..SessionFilter::default() };
         Ok((filter, unpack_page(self.page_size, self.page_token)?))
     }
 }

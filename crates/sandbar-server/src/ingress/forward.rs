@@ -70,7 +70,7 @@ impl Ingress {
         {
             headers.insert(header::HOST, host);
         }
-        headers::prepare(&mut headers, &self.gatekeeper, peer);
+        headers::prepare(&mut headers, |value| self.gatekeeper.is_for_this_host(value), peer);
         if let Some(protocol) = protocol {
             headers::put_upgrade(&mut headers, protocol);
         }

@@ -25,6 +25,7 @@ pub(crate) mod secret;
 pub(crate) mod shell;
 pub(crate) mod snapshot;
 pub(crate) mod snapshots;
+pub(crate) mod token;
 pub(crate) mod tool;
 pub(crate) mod turn;
 pub(crate) mod up;

@@ -44,6 +44,8 @@ Examples:
 Keys of the configuration file (and SANDBAR_<KEY> variables):
   listen                     \"127.0.0.1:9100\"
   insecure                   false
+  max_calls_per_token        512: calls under way with one access token; 0, unlimited
+  request_timeout            \"10m\": longest unary call without a deadline of its own; \"0s\", any time
   data_dir                   \"/var/lib/sandbar\"
   storage_backend            \"auto\", \"zfs\", \"btrfs\" or \"local-disk\"
   container_runtime          \"auto\", \"gvisor\", \"native\" or \"none\"
@@ -239,7 +241,11 @@ async fn open(
 ) -> Result<RunningServer> {
     import_default_base(host).await?;
     let token = AccessToken::new(local_files::read_or_make_token(data_dir)?)?;
-    let config = sandbar_server::ServerConfig::new(config.listen, Some(token));
+    let config = sandbar_server::ServerConfig {
+        max_calls_per_token: config.max_calls_per_token,
+        request_timeout: config.request_timeout,
+        ..sandbar_server::ServerConfig::new(config.listen, Some(token))
+    };
     let server = sandbar_server::serve(Arc::clone(host), config, shutdown).await?;
     local_files::write_address(data_dir, server.address())?;
     Ok(server)
@@ -307,7 +313,11 @@ mod tests {
 
     #[test]
     fn only_loopback_is_opened_without_saying_so() {
-        let config = |listen: &str, insecure| ServerConfig { listen: listen.parse().unwrap(), insecure };
+        let config = |listen: &str, insecure| ServerConfig {
+            listen: listen.parse().unwrap(),
+            insecure,
+            ..ServerConfig::default()
+        };
         for open in [config("127.0.0.1:0", false), config("[::1]:9100", false), config("0.0.0.0:9100", true)] {
             assert!(refuse_open_door(&open).is_ok(), "{open:?}");
         }

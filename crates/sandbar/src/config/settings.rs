@@ -4,9 +4,10 @@ use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use sandbar_core::{Error, Resources, Result};
+use sandbar_core::{Error, Resources, Result, duration_text};
 use sandbar_host::HostConfig;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
@@ -25,11 +26,21 @@ pub(crate) struct ServerConfig {
     pub(crate) listen: SocketAddr,
     /// Listen beyond this machine without TLS.
     pub(crate) insecure: bool,
+    /// Calls one access token may have under way; 0 is any number.
+    pub(crate) max_calls_per_token: usize,
+    /// How long a unary call without a deadline of its own may take; `0s` is any time.
+    #[serde(with = "duration_text")]
+    pub(crate) request_timeout: Duration,
 }
 
 impl Default for ServerConfig {
     fn default() -> Self {
-        Self { listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9100), insecure: false }
+        Self {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9100),
+            insecure: false,
+            max_calls_per_token: sandbar_server::ServerConfig::MAX_CALLS_PER_TOKEN,
+            request_timeout: sandbar_server::ServerConfig::REQUEST_TIMEOUT,
+        }
     }
 }
 

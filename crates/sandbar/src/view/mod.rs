@@ -6,6 +6,7 @@ mod audit;
 mod json;
 mod network;
 mod process;
+mod token;
 mod tool;
 mod words;
 
@@ -13,5 +14,6 @@ pub(crate) use audit::{AuditView, audit_detail};
 pub(crate) use json::{BaseView, ChangeView, SessionView, SnapshotView};
 pub(crate) use network::{NetworkView, SecretView, enforcement, injection};
 pub(crate) use process::{ProcessView, process_status, shortened};
+pub(crate) use token::{NewTokenView, TokenView};
 pub(crate) use tool::ToolView;
 pub(crate) use words::{age, length, moment, printable_labels};

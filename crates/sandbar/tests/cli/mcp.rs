@@ -34,8 +34,13 @@ impl Session {
 
     fn spawn(world: &World, arguments: &[&str]) -> Self {
         let mut command: Command = world.server.client(["mcp"]);
-        let mut child =
-            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         Self { child, stdin, stdout, next_id: 0 }
     }
@@ -114,7 +119,10 @@ fn a_client_makes_a_sandbox_works_in_it_goes_back_forks_it_and_destroys_it() {
         .collect();
     assert_eq!(changed, [("modified", "/workspace/a.txt"), ("added", "/workspace/b.txt")]);
     let forked = mcp.tool("fork", json!({"sandbox": "box", "ids": ["copy"]}));
-    assert_eq!((&forked["sandboxes"][0]["sandbox"], &forked["sandboxes"][0]["forked_from"]), (&json!("copy"), &json!("box")));
+    assert_eq!(
+        (&forked["sandboxes"][0]["sandbox"], &forked["sandboxes"][0]["forked_from"]),
+        (&json!("copy"), &json!("box"))
+    );
     mcp.tool("rollback", json!({"sandbox": "box", "snapshot": "before"}));
     assert_eq!(mcp.text("bash", json!({"sandbox": "box", "cmd": "cat a.txt; ls"})), "one\na.txt\n");
     assert_eq!(mcp.text("bash", json!({"sandbox": "copy", "cmd": "cat a.txt"})), "one\ntwo\n");
@@ -166,7 +174,8 @@ fn a_cancelled_call_ends_its_command_and_is_not_answered() {
     let mut mcp = Session::start(&world, &[]);
     let directory = mcp.text("bash", json!({"cmd": "pwd"}));
     assert!(!directory.is_empty());
-    let sleeping = mcp.begin("tools/call", json!({"name": "bash", "arguments": {"cmd": "echo $$ > pid; exec sleep 1000"}}));
+    let sleeping =
+        mcp.begin("tools/call", json!({"name": "bash", "arguments": {"cmd": "echo $$ > pid; exec sleep 1000"}}));
     let wait = "until test -s pid; do sleep 0.02; done; cat pid";
     mcp.text("bash", json!({"cmd": wait}));
     mcp.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": sleeping, "reason": "enough"}}));
