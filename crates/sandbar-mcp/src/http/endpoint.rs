@@ -1,17 +1,17 @@
 //! One POST, from its headers to its answer.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
-    body::{Body, Bytes, to_bytes},
+    body::Body,
     response::{IntoResponse as _, Response},
 };
-use futures::future::join_all;
+use futures::{StreamExt as _, future::join_all};
 use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts};
 use sandbar_client::Client;
 use sandbar_core::{Error, ErrorCode, SessionId};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
@@ -33,6 +33,12 @@ use crate::{
 
 /// Largest body: what a message to the host may have.
 const LARGEST_BODY: usize = 16 << 20;
+
+/// What is read of a larger one.
+const HEARD_OUT: usize = 4 * LARGEST_BODY;
+
+/// How long a body may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Messages one batch may have.
 const LARGEST_BATCH: usize = 100;
@@ -154,16 +160,31 @@ fn default_sandbox(uri: &Uri) -> Result<DefaultSandbox, Rejection> {
     Ok(DefaultSandbox::given(id))
 }
 
-async fn read_body(body: Body) -> Result<Bytes, Rejection> {
-    to_bytes(body, LARGEST_BODY).await.map_err(|error| {
-        let too_large = std::error::Error::source(&error).is_some_and(|cause| cause.to_string().contains("limit"));
-        if too_large {
-            let why = format!("the message is longer than {LARGEST_BODY} bytes");
-            Rejection::plain(StatusCode::PAYLOAD_TOO_LARGE, &why)
-        } else {
-            Rejection::plain(StatusCode::BAD_REQUEST, "the body broke off")
+/// Reads a body. One that is too large is heard out for a while: its sender listens only when it has said everything.
+async fn read_body(body: Body) -> Result<Vec<u8>, Rejection> {
+    let mut body = body.into_data_stream();
+    let mut read = Vec::new();
+    let mut length = 0;
+    let listening = async {
+        while let Some(bytes) = body.next().await {
+            let bytes = bytes.map_err(|_| Rejection::plain(StatusCode::BAD_REQUEST, "the body broke off"))?;
+            length += bytes.len();
+            if length <= LARGEST_BODY {
+                read.extend_from_slice(&bytes);
+            } else if length > HEARD_OUT {
+                break;
+            }
         }
-    })
+        Ok(())
+    };
+    timeout(PATIENCE, listening)
+        .await
+        .map_err(|_| Rejection::plain(StatusCode::REQUEST_TIMEOUT, "the body takes too long"))??;
+    if length > LARGEST_BODY {
+        let why = format!("the message is longer than {LARGEST_BODY} bytes");
+        return Err(Rejection::plain(StatusCode::PAYLOAD_TOO_LARGE, &why));
+    }
+    Ok(read)
 }
 
 fn reply(status: StatusCode, message: &Value) -> Response {
