@@ -22,6 +22,7 @@ mod files;
 mod host_state;
 mod ingress;
 mod listener;
+mod mcp;
 mod network;
 mod openapi;
 mod oversize;

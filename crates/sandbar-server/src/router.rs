@@ -2,11 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{Router, middleware, routing::get};
+use axum::{
+    Router, middleware,
+    routing::{any, get},
+};
 use connectrpc::{ConnectRpcService, DeadlinePolicy, Limits};
 use connectrpc_reflection::Reflector;
 use sandbar_core::{Error, Result};
 use sandbar_host::Host;
+use sandbar_mcp::HttpEndpoint;
 use sandbar_proto::{FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES};
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +18,7 @@ use crate::{
     access::{Gatekeeper, Guarded, Patience, Places, be_patient, guard, tell_version},
     failure::catch_panic,
     host_state::{healthz, metrics, readyz},
+    mcp::{self, Mcp, mcp},
     openapi::openapi,
     oversize::refuse_oversized,
     service::Service,
@@ -48,12 +53,20 @@ pub(crate) fn router(host: Arc<Host>, bounds: Bounds, shutdown: CancellationToke
         .layer(middleware::from_fn(catch_panic))
         .layer(middleware::from_fn(refuse_oversized))
         .layer(middleware::from_fn_with_state(patience, be_patient))
-        .layer(middleware::from_fn_with_state((bounds.gatekeeper, bounds.places), guard));
+        .layer(middleware::from_fn_with_state((bounds.gatekeeper.clone(), bounds.places), guard));
+    let mcp_state = Mcp {
+        endpoint: HttpEndpoint::new(),
+        gatekeeper: bounds.gatekeeper,
+        calls: calls.clone(),
+        host: Arc::clone(&host),
+    };
+    let mcp = Router::new().route(mcp::PATH, any(mcp)).with_state(mcp_state).layer(middleware::from_fn(catch_panic));
     Ok(Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/openapi.json", get(openapi))
         .with_state(host)
+        .merge(mcp)
         .fallback_service(calls)
         .layer(middleware::from_fn(tell_version)))
 }

@@ -6,7 +6,7 @@ use clap::{Arg, Command};
 
 use crate::{
     command::{
-        audit, base, clock, cp, diff, doctor, exec, fork, inspect, kill, launch, logs, ls, network, new, ps, rm,
+        audit, base, clock, cp, diff, doctor, exec, fork, inspect, kill, launch, logs, ls, mcp, network, new, ps, rm,
         rollback, run, secret, shell, snapshot, snapshots, token, tool, turn, up,
     },
     env_vars,
@@ -110,6 +110,7 @@ pub(crate) fn define() -> Command {
             base::define(),
             audit::define(),
         ])
+        .subcommands([mcp::define()])
 }
 
 #[cfg(test)]

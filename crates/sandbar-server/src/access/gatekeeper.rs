@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, header};
 use sandbar_core::{AccessToken, Error, ErrorCode, Need, Result, SessionId};
 use sandbar_host::Host;
 
-use super::{Caller, bearer};
+use super::{Caller, bearer, version};
 
 /// What callers are checked against: the token of the data directory, and those the host was asked to make. Only hashes
 /// are kept, and comparing two hashes takes the same time wherever they differ. The host's are looked up in its memory
@@ -38,6 +38,12 @@ impl Gatekeeper {
         };
         let caller = bearer::token(header.as_bytes()).map(|token| self.holder(token)).transpose()?.flatten();
         caller.ok_or_else(|| refusal("the access token is none of this host"))
+    }
+
+    /// Whether somebody known calls. For what makes calls of its own on their behalf, which pass the guard.
+    pub(crate) fn recognize(&self, headers: &HeaderMap) -> Result<()> {
+        version::check(headers)?;
+        self.identify(headers).map(drop)
     }
 
     /// Whether this opens the private ports of a session.

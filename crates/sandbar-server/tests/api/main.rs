@@ -11,6 +11,7 @@ mod ingress_access;
 mod ingress_failures;
 mod ingress_world;
 mod lifecycle;
+mod mcp;
 mod monitoring;
 mod network;
 mod openapi;

@@ -19,6 +19,7 @@ use super::{
     launch::{self, LaunchArgs},
     logs::{self, LogsArgs},
     ls::{self, LsArgs},
+    mcp::{self, McpArgs},
     network::{self, NetworkArgs},
     new::{self, NewArgs},
     ps::{self, PsArgs},
@@ -87,6 +88,7 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "secret" => with_client!(url, secret::execute, SecretCommand::read(&mut given)?),
         "token" => with_client!(url, token::execute, TokenCommand::read(&mut given)?),
         "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
+        "mcp" => with_client!(url, mcp::execute, McpArgs::read(&mut given)?),
         "audit" => with_client!(url, audit::execute, AuditArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
     }

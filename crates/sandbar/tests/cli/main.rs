@@ -6,6 +6,7 @@ mod bases;
 mod commands;
 mod files;
 mod life;
+mod mcp;
 mod network;
 mod offline;
 mod processes;
