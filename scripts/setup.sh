@@ -30,6 +30,8 @@ test_needs=(
     "git git"
     "curl curl"
     "node nodejs"
+    "npm npm"
+    "javac default-jdk-headless"
     "openssl openssl"
     "ip iproute2"
     "nft nftables"
@@ -133,6 +135,7 @@ for set in "$@"; do
         tests)
             require_packages "${test_needs[@]}"
             require_moto
+            "$(dirname "$0")/setup-clients.sh"
             require_cargo
             require_tool cargo-nextest
             ;;
