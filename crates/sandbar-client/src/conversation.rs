@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use connectrpc::{
     ConnectError,
-    client::{BidiRecvHalf, BidiSendHalf, ClientTransport, SharedHttp2Connection},
+    client::{BidiRecvHalf, BidiSendHalf},
 };
 use sandbar_proto::v1::{self, exec_response::Event};
 use tokio::sync::{Semaphore, mpsc};
+
+use crate::transport::AnswerBody;
 
 /// Stdin that may be on the way. The server always has room for it, so a signal never waits behind it.
 pub(crate) const STDIN_WINDOW: usize = 256 << 10;
@@ -22,8 +24,7 @@ const EVENTS: usize = 4;
 const REQUESTS: usize = 4;
 
 pub(crate) type Sender = BidiSendHalf<v1::ExecRequest>;
-pub(crate) type Receiver =
-    BidiRecvHalf<<SharedHttp2Connection as ClientTransport>::ResponseBody, v1::ExecResponseView<'static>>;
+pub(crate) type Receiver = BidiRecvHalf<AnswerBody, v1::ExecResponseView<'static>>;
 
 /// What the caller holds of a conversation.
 pub(crate) struct Ends {

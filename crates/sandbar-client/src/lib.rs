@@ -18,11 +18,14 @@ mod processes;
 mod retry;
 mod sessions;
 mod snapshots;
+mod tls;
 mod tools;
+mod transport;
 mod upload;
 
 pub use bases::ImportProgress;
-pub use client::{Client, WireProtocol};
+pub use client::{Client, ConnectOptions, WireProtocol};
 pub use exec::{RemoteCommand, RemoteControl, RemoteStdin};
 pub use processes::RemoteLogs;
+pub use tls::TlsOptions;
 pub use tools::RemoteTool;
