@@ -43,6 +43,12 @@ tool() {
     call ExecuteTool "{\"sessionId\": \"$SESSION\", \"toolName\": \"$1\", \"toolCallId\": \"$2\", \"params\": $3}"
 }
 
+# Calls without effects are also GET requests, and whoever asks for a compressed answer gets one.
+health=$(curl --silent --show-error --fail "$http" --max-time 60 --oauth2-bearer "$TOKEN" --compressed --get \
+    "$URL/sandbar.v1.SandboxService/HealthCheck" --data 'connect=v1&encoding=json' --data-urlencode 'message={}' | field status)
+[ "$health" = HEALTH_STATUS_HEALTHY ] || fail "the host is $health"
+did get "$health"
+
 state=$(call CreateSession "{\"baseSnapshot\": \"host\", \"sessionId\": \"$SESSION\"}" | field session.state)
 [ "$state" = SESSION_STATE_ACTIVE ] || fail "the state is $state"
 did create "$state"

@@ -16,7 +16,13 @@ const { URL: baseUrl, TOKEN: token, SESSION: sessionId } = process.env;
 const protocol = process.argv[2];
 
 const TRANSPORTS = {
-  'connect-json': (common) => createConnectTransport({ ...common, httpVersion: '1.1', useBinaryFormat: false }),
+  'connect-json': (common) => createConnectTransport({
+    ...common,
+    httpVersion: '1.1',
+    useBinaryFormat: false,
+    // Calls without effects are GET requests then.
+    useHttpGet: true,
+  }),
   connect: (common) => createConnectTransport({ ...common, httpVersion: '2', useBinaryFormat: true }),
   grpc: (common) => createGrpcTransport(common),
   'grpc-web': (common) => createGrpcWebTransport({ ...common, httpVersion: '2' }),
