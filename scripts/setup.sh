@@ -30,6 +30,8 @@ test_needs=(
     "git git"
     "curl curl"
     "node nodejs"
+    "npm npm"
+    "javac default-jdk-headless"
     "openssl openssl"
     "ip iproute2"
     "nft nftables"
@@ -145,6 +147,7 @@ for set in "$@"; do
             require_packages "${test_needs[@]}"
             require_moto
             require_openapi_validator
+            "$(dirname "$0")/setup-clients.sh"
             require_cargo
             require_tool cargo-nextest
             ;;
