@@ -50,7 +50,7 @@ pub use process::{
     WaitFor,
 };
 pub use resources::Resources;
-pub use session::{Labels, SessionInfo, SessionSpec, SessionState};
+pub use session::{Labels, SessionInfo, SessionSpec, SessionState, SessionUsage};
 pub use snapshot::{LaterSnapshots, Quiesce, SnapshotInfo, SnapshotKind};
 pub use tool::{
     ContentBlock, ToolCallId, ToolEvent, ToolInfo, ToolParams, ToolProgress, ToolRequest, ToolResponse, ToolTier,

@@ -8,6 +8,8 @@ pub struct SessionFilter {
     /// All of these must match.
     pub labels: Labels,
     pub state: Option<SessionState>,
+    /// Also tell what runs in them uses now, which costs a little for each.
+    pub with_usage: bool,
 }
 
 /// Which part of a listing to return.

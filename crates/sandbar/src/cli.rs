@@ -4,8 +4,8 @@ use clap::{Arg, Command};
 
 use crate::{
     command::{
-        audit, base, clock, cp, diff, doctor, exec, fork, inspect, kill, launch, logs, ls, network, new, ps, rm,
-        rollback, run, secret, shell, snapshot, snapshots, tool, turn, up,
+        audit, base, clock, completion, cp, diff, doctor, env, exec, fork, inspect, kill, launch, logs, ls, network,
+        new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, tool, turn, up,
     },
     env_vars,
 };
@@ -94,6 +94,7 @@ pub(crate) fn define() -> Command {
             base::define(),
             audit::define(),
         ])
+        .subcommands([env::define(), completion::define()])
 }
 
 #[cfg(test)]

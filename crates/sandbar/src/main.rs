@@ -7,6 +7,7 @@ mod arguments;
 mod attendance;
 mod cli;
 mod command;
+mod completion;
 mod config;
 mod connection;
 mod descriptor_limit;
@@ -31,6 +32,9 @@ use crate::failure::report;
 fn main() -> ExitCode {
     // Before anything else: the same binary is the spawner and the init of boxes.
     sandbar_runtime::run_role();
+    if let Some(code) = completion::serve(std::env::args_os()) {
+        return code;
+    }
     let matches = cli::define().get_matches();
     match command::dispatch(matches) {
         Ok(code) => code,

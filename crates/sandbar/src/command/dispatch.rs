@@ -9,9 +9,11 @@ use super::{
     audit::{self, AuditArgs},
     base::{self, BaseCommand},
     clock::{self, Clock, ClockArgs},
+    completion::{self, CompletionArgs},
     cp::{self, CpArgs},
     diff::{self, DiffArgs},
     doctor::{self, DoctorArgs},
+    env::{self, EnvArgs},
     exec::{self, ExecArgs},
     fork::{self, ForkArgs},
     inspect::{self, InspectArgs},
@@ -80,6 +82,8 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "secret" => with_client!(url, secret::execute, SecretCommand::read(&mut given)?),
         "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
         "audit" => with_client!(url, audit::execute, AuditArgs::read(&mut given)?),
+        "env" => env::execute(&EnvArgs::read(&mut given), url),
+        "completion" => completion::execute(&CompletionArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
     }
 }

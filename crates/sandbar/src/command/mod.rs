@@ -3,10 +3,12 @@
 pub(crate) mod audit;
 pub(crate) mod base;
 pub(crate) mod clock;
+pub(crate) mod completion;
 pub(crate) mod cp;
 pub(crate) mod diff;
 mod dispatch;
 pub(crate) mod doctor;
+pub(crate) mod env;
 pub(crate) mod exec;
 pub(crate) mod fork;
 pub(crate) mod inspect;
