@@ -5,7 +5,7 @@ use clap::{Arg, Command};
 use crate::{
     command::{
         audit, base, clock, completion, cp, diff, doctor, env, exec, fork, inspect, kill, launch, logs, ls, network,
-        new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, tool, turn, up,
+        new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, tool, top, turn, up,
     },
     env_vars,
 };
@@ -94,7 +94,7 @@ pub(crate) fn define() -> Command {
             base::define(),
             audit::define(),
         ])
-        .subcommands([env::define(), completion::define()])
+        .subcommands([top::define(), env::define(), completion::define()])
 }
 
 #[cfg(test)]

@@ -21,7 +21,9 @@ mod mount_namespace;
 mod output;
 mod parse;
 mod progress;
+mod screen;
 mod terminal;
+mod top;
 mod tree;
 mod view;
 

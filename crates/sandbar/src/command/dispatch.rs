@@ -32,6 +32,7 @@ use super::{
     snapshot::{self, SnapshotArgs},
     snapshots::{self, SnapshotsArgs},
     tool::{self, ToolArgs},
+    top::{self, TopArgs},
     turn::{self, TurnArgs},
     up::{self, UpArgs},
 };
@@ -82,6 +83,10 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "secret" => with_client!(url, secret::execute, SecretCommand::read(&mut given)?),
         "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
         "audit" => with_client!(url, audit::execute, AuditArgs::read(&mut given)?),
+        "top" => {
+            let arguments = TopArgs::read(&mut given)?;
+            block_on(top::execute(arguments, url.map(ToOwned::to_owned)))
+        }
         "env" => env::execute(&EnvArgs::read(&mut given), url),
         "completion" => completion::execute(&CompletionArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),

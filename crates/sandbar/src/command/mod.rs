@@ -27,6 +27,7 @@ pub(crate) mod shell;
 pub(crate) mod snapshot;
 pub(crate) mod snapshots;
 pub(crate) mod tool;
+pub(crate) mod top;
 pub(crate) mod turn;
 pub(crate) mod up;
 
