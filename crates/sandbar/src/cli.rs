@@ -4,8 +4,8 @@ use clap::{Arg, Command};
 
 use crate::{
     command::{
-        audit, base, clock, completion, cp, diff, doctor, env, exec, fork, inspect, kill, launch, logs, ls, network,
-        new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, tool, top, turn, up,
+        audit, base, bench, clock, completion, cp, diff, doctor, env, exec, fork, inspect, kill, launch, logs, ls,
+        network, new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, tool, top, turn, up,
     },
     env_vars,
 };
@@ -94,7 +94,7 @@ pub(crate) fn define() -> Command {
             base::define(),
             audit::define(),
         ])
-        .subcommands([top::define(), env::define(), completion::define()])
+        .subcommands([top::define(), bench::define(), env::define(), completion::define()])
 }
 
 #[cfg(test)]

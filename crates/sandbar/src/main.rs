@@ -5,6 +5,7 @@
 
 mod arguments;
 mod attendance;
+mod bench;
 mod cli;
 mod command;
 mod completion;

@@ -8,6 +8,7 @@ use sandbar_core::Error;
 use super::{
     audit::{self, AuditArgs},
     base::{self, BaseCommand},
+    bench::{self, BenchArgs},
     clock::{self, Clock, ClockArgs},
     completion::{self, CompletionArgs},
     cp::{self, CpArgs},
@@ -87,6 +88,7 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
             let arguments = TopArgs::read(&mut given)?;
             block_on(top::execute(arguments, url.map(ToOwned::to_owned)))
         }
+        "bench" => with_client!(url, bench::execute, BenchArgs::read(&mut given)?),
         "env" => env::execute(&EnvArgs::read(&mut given), url),
         "completion" => completion::execute(&CompletionArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),

@@ -2,6 +2,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod base;
+pub(crate) mod bench;
 pub(crate) mod clock;
 pub(crate) mod completion;
 pub(crate) mod cp;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use rustix::process::{Signal, kill_current_process_group};
-use sandbar_core::{Error, Result};
+use sandbar_core::{Error, ErrorCode, Result};
 
 use super::{
     draw::{list_rows, rows},
@@ -117,8 +117,12 @@ impl Watch {
                 let since = *self.silent_since.get_or_insert_with(Instant::now);
                 let silent = brief(since.elapsed());
                 let url = &self.observed.url;
-                self.view.trouble =
-                    Some(format!("no answer from {url} for {silent}; trying again ({})", describe(&error)));
+                // That nobody is there says it all; anything else is worth telling.
+                let why = match error.code() {
+                    ErrorCode::Unavailable => String::new(),
+                    _ => format!(" ({})", describe(&error)),
+                };
+                self.view.trouble = Some(format!("no answer from {url} for {silent}; trying again{why}"));
             }
         }
     }
