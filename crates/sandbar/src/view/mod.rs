@@ -13,5 +13,5 @@ pub(crate) use audit::{AuditView, audit_detail};
 pub(crate) use json::{BaseView, ChangeView, SessionView, SnapshotView};
 pub(crate) use network::{NetworkView, SecretView, enforcement, injection};
 pub(crate) use process::{ProcessView, process_status, shortened};
-pub(crate) use tool::ToolView;
+pub(crate) use tool::{ToolInfoView, ToolView};
 pub(crate) use words::{age, brief, length, moment, printable_labels, short_age};
