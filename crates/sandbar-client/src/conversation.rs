@@ -104,8 +104,7 @@ impl<E: Send + 'static> Ends<E> {
         if error.details.is_empty() && matches!(restored.code(), ErrorCode::Unavailable | ErrorCode::Internal) {
             let gone = format!("the host at {} went away before the command had ended", self.client.url());
             return Error::new(ErrorCode::Unavailable, gone)
-                .with_hint("look at what the host says, then start it again; its sandboxes are kept")
-                .with_source(error.clone());
+                .with_hint("look at what the host says, then start it again; its sandboxes are kept");
         }
         restored
     }

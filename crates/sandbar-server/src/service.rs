@@ -35,7 +35,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::GetSessionRequest>,
     ) -> ServiceResult<v1::GetSessionResponse> {
-        self.find_session(request.session_id).await
+        self.find_session(request.session_id, request.include_usage).await
     }
 
     async fn list_sessions(

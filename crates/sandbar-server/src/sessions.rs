@@ -19,9 +19,10 @@ impl Service {
         Response::ok(v1::CreateSessionResponse { session: v1::Session::from(session).into(), ..Default::default() })
     }
 
-    pub(crate) async fn find_session(&self, id: &str) -> ServiceResult<v1::GetSessionResponse> {
+    pub(crate) async fn find_session(&self, id: &str, usage: bool) -> ServiceResult<v1::GetSessionResponse> {
         let id = SessionId::new(id).map_err(failed)?;
-        let session = self.host.get_session(&id).await.map_err(failed_in(&id))?;
+        let found = if usage { self.host.get_session_with_usage(&id).await } else { self.host.get_session(&id).await };
+        let session = found.map_err(failed_in(&id))?;
         Response::ok(v1::GetSessionResponse { session: v1::Session::from(session).into(), ..Default::default() })
     }
 

@@ -6,8 +6,8 @@ use clap::{Arg, Command};
 
 use crate::{
     command::{
-        audit, base, clock, cp, diff, doctor, exec, fork, inspect, kill, launch, logs, ls, mcp, network, new, ps, rm,
-        rollback, run, secret, shell, snapshot, snapshots, token, tool, turn, up,
+        audit, base, bench, clock, completion, cp, diff, doctor, env, exec, fork, inspect, kill, launch, logs, ls, mcp,
+        network, new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, token, tool, top, turn, up,
     },
     env_vars,
 };
@@ -110,7 +110,7 @@ pub(crate) fn define() -> Command {
             base::define(),
             audit::define(),
         ])
-        .subcommands([mcp::define()])
+        .subcommands([mcp::define(), top::define(), bench::define(), env::define(), completion::define()])
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(crate) async fn connect(url: Option<&str>) -> Result<Client> {
 }
 
 /// The token: as given, else the one of the host on this machine, which goes to this machine only.
-fn token_for(url: &str) -> Result<Option<String>> {
+pub(crate) fn token_for(url: &str) -> Result<Option<String>> {
     if let Some(token) = std::env::var(env_vars::TOKEN).ok().filter(|token| !token.is_empty()) {
         return Ok(Some(token));
     }

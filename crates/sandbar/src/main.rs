@@ -5,8 +5,10 @@
 
 mod arguments;
 mod attendance;
+mod bench;
 mod cli;
 mod command;
+mod completion;
 mod config;
 mod connection;
 mod descriptor_limit;
@@ -21,7 +23,9 @@ mod mount_namespace;
 mod output;
 mod parse;
 mod progress;
+mod screen;
 mod terminal;
+mod top;
 mod tree;
 mod view;
 
@@ -32,6 +36,9 @@ use crate::failure::report;
 fn main() -> ExitCode {
     // Before anything else: the same binary is the spawner and the init of boxes.
     sandbar_runtime::run_role();
+    if let Some(code) = completion::serve(std::env::args_os()) {
+        return code;
+    }
     let matches = cli::define().get_matches();
     match command::dispatch(matches) {
         Ok(code) => code,

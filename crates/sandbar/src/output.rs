@@ -113,6 +113,15 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     text
 }
 
+/// A word a shell takes as it is.
+pub(crate) fn shell_word(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,5 +130,12 @@ mod tests {
     fn control_bytes_and_broken_utf8_are_escaped_and_words_stay_as_they_are() {
         assert_eq!(printable("größe.txt".as_bytes()), "größe.txt");
         assert_eq!(printable(b"a\nb\x1b[31m\xff\\"), "a\\nb\\u{1b}[31m\\xff\\\\");
+    }
+
+    #[test]
+    fn words_are_quoted_when_a_shell_would_read_them_differently() {
+        assert_eq!(shell_word("./bin/sandbar"), "./bin/sandbar");
+        assert_eq!(shell_word("/var/my data"), "'/var/my data'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
     }
 }

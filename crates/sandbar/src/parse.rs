@@ -117,6 +117,11 @@ const SIGNALS: [(&str, i32); 16] = [
     ("WINCH", libc::SIGWINCH),
 ];
 
+/// The names of signals, as people write them.
+pub(crate) fn signal_names() -> [&'static str; SIGNALS.len()] {
+    SIGNALS.map(|(name, _)| name)
+}
+
 /// A signal, by name or number: `TERM`, `SIGTERM`, `15`.
 pub(crate) fn signal(text: &str) -> Result<i32, String> {
     let upper = text.to_ascii_uppercase();

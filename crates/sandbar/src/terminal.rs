@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, Winsize, isatty, tcgetattr, tcgetwinsize, tcsetattr};
@@ -34,7 +34,12 @@ impl Terminal {
             let error = Error::invalid("tty", format!("`{wanted_by}` needs a terminal — our input is not one"));
             return Err(Failure::Usage(error.with_hint(instead.to_owned())));
         }
-        let device = stdin.as_fd().try_clone_to_owned();
+        Ok(Self::at(stdin.as_fd())?)
+    }
+
+    /// The terminal behind a descriptor.
+    pub(crate) fn at(descriptor: BorrowedFd<'_>) -> Result<Self> {
+        let device = descriptor.try_clone_to_owned();
         Ok(Self { device: device.map_err(|error| Error::io("could not open the terminal", error))? })
     }
 
@@ -47,7 +52,7 @@ impl Terminal {
         }
     }
 
-    fn size(&self) -> TerminalSize {
+    pub(crate) fn size(&self) -> TerminalSize {
         match tcgetwinsize(&self.device) {
             Ok(Winsize { ws_row: rows @ 1.., ws_col: columns @ 1.., .. }) => TerminalSize { rows, columns },
             _ => CLASSIC,
@@ -129,7 +134,7 @@ mod tests {
     use super::*;
 
     fn terminal(pty: &Pty) -> Terminal {
-        Terminal { device: pty.device().try_clone_to_owned().unwrap() }
+        Terminal::at(pty.device()).unwrap()
     }
 
     #[test]

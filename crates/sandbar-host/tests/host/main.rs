@@ -57,6 +57,7 @@ on_every_host! {
         the_host_base_is_made_when_first_asked_for,
         an_id_is_taken_once_and_free_after_destroy,
         a_listing_is_filtered_and_paged,
+        what_a_session_uses_is_told_when_asked,
         at_most_max_sessions_are_made,
         two_callers_may_destroy_one_session,
         a_session_past_its_time_is_destroyed;

@@ -8,10 +8,13 @@ use sandbar_core::Error;
 use super::{
     audit::{self, AuditArgs},
     base::{self, BaseCommand},
+    bench::{self, BenchArgs},
     clock::{self, Clock, ClockArgs},
+    completion::{self, CompletionArgs},
     cp::{self, CpArgs},
     diff::{self, DiffArgs},
     doctor::{self, DoctorArgs},
+    env::{self, EnvArgs},
     exec::{self, ExecArgs},
     fork::{self, ForkArgs},
     inspect::{self, InspectArgs},
@@ -32,6 +35,7 @@ use super::{
     snapshots::{self, SnapshotsArgs},
     token::{self, TokenCommand},
     tool::{self, ToolArgs},
+    top::{self, TopArgs},
     turn::{self, TurnArgs},
     up::{self, UpArgs},
 };
@@ -90,6 +94,13 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
         "mcp" => with_client!(url, mcp::execute, McpArgs::read(&mut given)?),
         "audit" => with_client!(url, audit::execute, AuditArgs::read(&mut given)?),
+        "top" => {
+            let arguments = TopArgs::read(&mut given)?;
+            block_on(top::execute(arguments, url.map(ToOwned::to_owned)))
+        }
+        "bench" => with_client!(url, bench::execute, BenchArgs::read(&mut given)?),
+        "env" => env::execute(&EnvArgs::read(&mut given), url),
+        "completion" => completion::execute(&CompletionArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
     }
 }

@@ -7,9 +7,10 @@ use sandbar_client::Client;
 use sandbar_core::{ProcessSpec, Readiness, RestartPolicy, Result, SessionId, WaitFor};
 
 use crate::{
-    arguments::{argv, flag, id, many, option, optional, pairs, required},
+    arguments::{argv, flag, id, json, many, option, optional, pairs, required},
     failure::Outcome,
     output, parse,
+    view::ProcessView,
 };
 
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub(crate) struct LaunchArgs {
     id: SessionId,
     spec: ProcessSpec,
     wait: bool,
+    json: bool,
 }
 
 pub(crate) fn define() -> Command {
@@ -51,6 +53,7 @@ Examples:
             pairs("env", "Set a variable; may be given several times").short('e'),
             option("cwd", "DIR", "The directory it starts in; /workspace when left out").short('w'),
             flag("wait", "Wait until it is ready, and fail when it does not get there"),
+            json(),
         ])
         .arg(argv())
 }
@@ -67,12 +70,18 @@ impl LaunchArgs {
             restart: optional::<RestartPolicy>(matches, "restart").unwrap_or_default(),
             ..defaults
         };
-        Ok(Self { id: required(matches, "id")?, spec, wait: matches.get_flag("wait") })
+        Ok(Self { id: required(matches, "id")?, spec, wait: matches.get_flag("wait"), json: matches.get_flag("json") })
     }
 }
 
 pub(crate) async fn execute(args: LaunchArgs, client: &Client) -> Outcome {
     let process = client.launch_process(&args.id, args.spec).await?;
+    if args.json {
+        let process =
+            if args.wait { client.wait_process(&args.id, &process.id, WaitFor::Ready).await? } else { process };
+        output::json(&ProcessView::from(&process))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     output::line(&process.id)?;
     if args.wait {
         let process = client.wait_process(&args.id, &process.id, WaitFor::Ready).await?;

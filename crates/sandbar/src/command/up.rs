@@ -329,7 +329,11 @@ fn announce(host: &Host, address: SocketAddr, server: &ServerConfig, data_dir: &
     output::say(format_args!("listening on {scheme}://{address}"));
     output::say("\nin another terminal:");
     if data_dir != local_files::default_data_dir() {
-        output::say(format_args!("  export {}={}", env_vars::DATA_DIR, quoted(&data_dir.to_string_lossy())));
+        output::say(format_args!(
+            "  export {}={}",
+            env_vars::DATA_DIR,
+            output::shell_word(&data_dir.to_string_lossy())
+        ));
     }
     if server.tls_cert_file.is_some() {
         let url = format!("https://NAME:{}", address.port());
@@ -340,22 +344,13 @@ fn announce(host: &Host, address: SocketAddr, server: &ServerConfig, data_dir: &
             local_files::token_path(data_dir).display()
         ));
     }
-    let program = quoted(&program);
+    let program = output::shell_word(&program);
     output::say(format_args!("  {program} run -- sh -c 'echo hello from a sandbox'"));
     output::say(format_args!("  id=$({program} new)"));
     output::say(format_args!("  {program} exec $id -- sh -c 'date > now.txt; cat now.txt'"));
     output::say(format_args!("  {program} snapshot $id first"));
     output::say(format_args!("  {program} --help"));
     output::say("\nstop with Ctrl-C; sandboxes stay");
-}
-
-/// A word a shell takes as it is.
-fn quoted(word: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
-    if !word.is_empty() && word.bytes().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
@@ -384,12 +379,5 @@ mod tests {
         for shut in [config("0.0.0.0:9100", false), config("[::]:9100", false), config("192.0.2.1:1", false)] {
             assert!(matches!(refuse_open_door(&shut), Err(Failure::Usage(_))), "{shut:?}");
         }
-    }
-
-    #[test]
-    fn words_are_quoted_when_a_shell_would_read_them_differently() {
-        assert_eq!(quoted("./bin/sandbar"), "./bin/sandbar");
-        assert_eq!(quoted("/var/my data"), "'/var/my data'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
     }
 }

@@ -15,5 +15,5 @@ pub(crate) use json::{BaseView, ChangeView, SessionView, SnapshotView};
 pub(crate) use network::{NetworkView, SecretView, enforcement, injection};
 pub(crate) use process::{ProcessView, process_status, shortened};
 pub(crate) use token::{NewTokenView, TokenView};
-pub(crate) use tool::ToolView;
-pub(crate) use words::{age, length, moment, printable_labels};
+pub(crate) use tool::{ToolInfoView, ToolView};
+pub(crate) use words::{age, brief, length, moment, printable_labels, short_age};
