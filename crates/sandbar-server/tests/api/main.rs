@@ -4,6 +4,8 @@
 
 mod access;
 mod audit;
+mod call_limits;
+mod every_call;
 mod exec;
 mod files;
 mod ingress;
@@ -18,5 +20,6 @@ mod raw;
 mod reflection;
 mod refusals;
 mod shutdown;
+mod tokens;
 mod tools;
 mod world;

@@ -12,6 +12,7 @@ mod processes;
 mod sandboxes;
 mod snapshots;
 mod terminal;
+mod tokens;
 mod tools;
 mod up;
 mod world;
