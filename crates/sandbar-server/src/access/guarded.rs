@@ -64,7 +64,9 @@ impl<D: Dispatcher> Dispatcher for Guarded<D> {
             None => Ok(()),
         });
         match admitted {
-            Ok(()) => stream_ends_with_token(&ctx.clone(), self.calls.call_server_streaming(path, ctx, request, format)),
+            Ok(()) => {
+                stream_ends_with_token(&ctx.clone(), self.calls.call_server_streaming(path, ctx, request, format))
+            }
             Err(error) => refused_stream(error),
         }
     }
@@ -135,7 +137,9 @@ fn look(path: &str, ctx: &RequestContext) -> Result<Option<Question>, ConnectErr
         Some(Rule::ReadSession(session_of)) => {
             Ok(Some(Question { session_of, need: |session| Need::ReadSession(session) }))
         }
-        Some(Rule::UseSession(session_of)) => Ok(Some(Question { session_of, need: |session| Need::UseSession(session) })),
+        Some(Rule::UseSession(session_of)) => {
+            Ok(Some(Question { session_of, need: |session| Need::UseSession(session) }))
+        }
     }
 }
 
@@ -147,10 +151,13 @@ impl Question {
             Ok(session) => caller.require((self.need)(&session)).map_err(failed),
             // One that cannot exist is nobody's.
             Err(error) => Err(failed(
-                Error::new(ErrorCode::PermissionDenied, "this call names no session, and the token is for sessions only")
-                    .with_field("session_id")
-                    .with_hint("name a session of the token in the first message")
-                    .with_source(error),
+                Error::new(
+                    ErrorCode::PermissionDenied,
+                    "this call names no session, and the token is for sessions only",
+                )
+                .with_field("session_id")
+                .with_hint("name a session of the token in the first message")
+                .with_source(error),
             )),
         }
     }

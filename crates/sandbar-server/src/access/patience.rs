@@ -42,7 +42,8 @@ impl<D: Dispatcher> Patience<D> {
         let has_deadline = DEADLINES.iter().any(|name| headers.contains_key(name));
         let path = path.strip_prefix('/')?;
         let is_unary = || self.calls.lookup(path).is_some_and(|call| call.kind == MethodKind::Unary);
-        let bounded = !has_deadline && !self.request_timeout.is_zero() && is_unary() && !rules::waits_for_a_session(path);
+        let bounded =
+            !has_deadline && !self.request_timeout.is_zero() && is_unary() && !rules::waits_for_a_session(path);
         bounded.then_some(self.request_timeout)
     }
 }

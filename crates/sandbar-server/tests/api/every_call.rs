@@ -250,8 +250,7 @@ fn refusals_are_the_same_over_grpc_and_grpc_web() {
         session(world, "own").await;
         session(world, "other").await;
         let shut = Shut::new(world).await;
-        let (reader, other) =
-            (world.token("reader", &["read"]).await, world.token("other", &["session:other"]).await);
+        let (reader, other) = (world.token("reader", &["read"]).await, world.token("other", &["session:other"]).await);
         let connection = Connection::open(world).await;
         for kind in ["application/grpc+proto", "application/grpc-web+proto"] {
             for call in Call::all() {
@@ -260,10 +259,9 @@ fn refusals_are_the_same_over_grpc_and_grpc_web() {
                     assert_eq!(status, UNAUTHENTICATED, "{kind} {} {why}", call.name());
                 }
                 let takes = call.takes();
-                for (token, is_enough) in [
-                    (&reader, matches!(takes, Takes::AnyToken | Takes::Looking)),
-                    (&other, takes == Takes::AnyToken),
-                ] {
+                for (token, is_enough) in
+                    [(&reader, matches!(takes, Takes::AnyToken | Takes::Looking)), (&other, takes == Takes::AnyToken)]
+                {
                     let status = call.grpc(&connection, kind, Some(token), "own").await;
                     assert_eq!(status == PERMISSION_DENIED, !is_enough, "{kind} {} {status}", call.name());
                     assert_ne!(status, UNAUTHENTICATED, "{kind} {}", call.name());

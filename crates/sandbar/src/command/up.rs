@@ -313,7 +313,11 @@ mod tests {
 
     #[test]
     fn only_loopback_is_opened_without_saying_so() {
-        let config = |listen: &str, insecure| ServerConfig { listen: listen.parse().unwrap(), insecure, ..ServerConfig::default() };
+        let config = |listen: &str, insecure| ServerConfig {
+            listen: listen.parse().unwrap(),
+            insecure,
+            ..ServerConfig::default()
+        };
         for open in [config("127.0.0.1:0", false), config("[::1]:9100", false), config("0.0.0.0:9100", true)] {
             assert!(refuse_open_door(&open).is_ok(), "{open:?}");
         }

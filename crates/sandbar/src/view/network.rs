@@ -1,6 +1,8 @@
 //! The network of a sandbox, and secrets: the shapes `--json` prints, and the words for people.
 
-use sandbar_core::{Capability, HeaderRule, NetworkPolicy, NetworkStatus, NetworkTraffic, SecretInfo, SecretValue, SessionId};
+use sandbar_core::{
+    Capability, HeaderRule, NetworkPolicy, NetworkStatus, NetworkTraffic, SecretInfo, SecretValue, SessionId,
+};
 use serde::Serialize;
 
 /// The network of a sandbox. The policy is written as `@FILE` reads it.
