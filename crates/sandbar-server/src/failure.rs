@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use axum::{
     body::Body,
     extract::Request,
+    http::HeaderMap,
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
@@ -46,6 +47,16 @@ fn report(error: &Error) {
     }
 }
 
+/// The answer to a call that does not reach its handler, in the call's own protocol.
+pub(crate) fn refusal(error: ConnectError, request: &HeaderMap) -> Response {
+    let mut response = error.into_http_response(request).map(Body::new).into_response();
+    // The end of the answer says it again, and with our detail; who finds it at the beginning does not read so far.
+    for name in ["grpc-status", "grpc-message"] {
+        response.headers_mut().remove(name);
+    }
+    response
+}
+
 /// Answers a call whose handler panicked, so that its caller hears of a fault and not of silence. The panic itself was
 /// reported by the panic hook.
 pub(crate) async fn catch_panic(request: Request, next: Next) -> Response {
@@ -53,7 +64,7 @@ pub(crate) async fn catch_panic(request: Request, next: Next) -> Response {
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     answer.unwrap_or_else(|_| {
         let error = Error::internal("the server hit a bug while it answered this call");
-        failed(error).into_http_response(&headers).map(Body::new).into_response()
+        refusal(failed(error), &headers)
     })
 }
 

@@ -4,6 +4,8 @@
 
 mod access;
 mod audit;
+mod call_limits;
+mod every_call;
 mod exec;
 mod files;
 mod ingress;
@@ -23,5 +25,6 @@ mod shutdown;
 mod tls;
 mod tls_client;
 mod tls_files;
+mod tokens;
 mod tools;
 mod world;

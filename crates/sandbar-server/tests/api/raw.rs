@@ -99,7 +99,7 @@ pub(crate) fn frames(messages: &[Value]) -> Bytes {
     frames.freeze()
 }
 
-fn unframe(mut body: &[u8]) -> Vec<Value> {
+pub(crate) fn unframe(mut body: &[u8]) -> Vec<Value> {
     let mut messages = Vec::new();
     while let Some((head, rest)) = body.split_first_chunk::<5>() {
         let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;

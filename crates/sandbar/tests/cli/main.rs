@@ -14,6 +14,7 @@ mod sandboxes;
 mod snapshots;
 mod terminal;
 mod tls;
+mod tokens;
 mod tools;
 mod up;
 mod world;
