@@ -48,7 +48,7 @@ impl EnvironmentError {
     /// What an error means whichever session it is about.
     pub(crate) fn of_provider(error: Error) -> Self {
         match error.code() {
-            ErrorCode::Unavailable => Self::ProviderUnavailable(error),
+            ErrorCode::Unavailable | ErrorCode::TooManyCalls => Self::ProviderUnavailable(error),
             ErrorCode::MaxSessionsReached => Self::SessionLimitReached(error),
             _ => Self::Failed(error),
         }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -79,6 +80,9 @@ impl LocalProvider {
         blocking(move || {
             let directory = checked(&config.directory)?;
             let runtime = open_runtime(config.isolation)?;
+            if has_walls(&*runtime) {
+                writable_in_a_box(&directory)?;
+            }
             let capabilities = describe(&*runtime, &directory);
             let config = LocalConfig { directory, ..config };
             Ok(Self { config, runtime, capabilities, sessions: Arc::default() })
@@ -184,6 +188,19 @@ fn checked(directory: &Path) -> sandbar_core::Result<PathBuf> {
         return Err(refuse("has a name that is not text"));
     }
     Ok(real)
+}
+
+/// Commands in a box are root's without root's rights, and write only where root may by name. Tools on files could write
+/// elsewhere, and then the two would not see the same directory.
+fn writable_in_a_box(directory: &Path) -> sandbar_core::Result<()> {
+    let failed = |error| Error::io(format!("look at `{}`", directory.display()), error);
+    let metadata = directory.metadata().map_err(failed)?;
+    if metadata.uid() == 0 || metadata.mode() & 0o002 != 0 {
+        return Ok(());
+    }
+    let (shown, owner) = (directory.display(), metadata.uid());
+    Err(Error::invalid("directory", format!("`{shown}` belongs to user {owner}: nothing in a box could write there"))
+        .with_hint("give it to root, run as that user, or choose `LocalIsolation::Unboxed`"))
 }
 
 fn open_runtime(isolation: LocalIsolation) -> sandbar_core::Result<Arc<dyn Runtime>> {

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::{MetadataExt as _, symlink},
+    os::unix::fs::{MetadataExt as _, chown, symlink},
     path::Path,
     sync::Arc,
     time::Duration,
@@ -114,12 +114,16 @@ fn a_directory_that_cannot_be_worked_on_is_refused() {
     let place = scratch();
     let file = place.path().join("file");
     fs::write(&file, "").unwrap();
+    let theirs = place.path().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    chown(&theirs, Some(12345), Some(12345)).unwrap();
     tokio().block_on(async {
-        for bad in [Path::new("/"), &file, &place.path().join("missing")] {
+        for bad in [Path::new("/"), &file, &place.path().join("missing"), &theirs] {
             let error = LocalProvider::open(LocalConfig::new(bad)).await.unwrap_err();
             let cause = error.cause().unwrap();
             assert_eq!((cause.code(), cause.field()), (ErrorCode::InvalidArgument, Some("directory")), "{bad:?}");
         }
+        LocalProvider::open(LocalConfig::new(&theirs).with_isolation(LocalIsolation::Unboxed)).await.unwrap();
     });
 }
 
