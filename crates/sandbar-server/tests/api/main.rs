@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod access;
+mod attach;
 mod audit;
 mod exec;
 mod files;
@@ -18,5 +19,7 @@ mod raw;
 mod reflection;
 mod refusals;
 mod shutdown;
+mod streams;
 mod tools;
+mod watching;
 mod world;
