@@ -4,8 +4,8 @@ use clap::{Arg, Command};
 
 use crate::{
     command::{
-        audit, base, clock, cp, diff, doctor, exec, fork, inspect, kill, launch, logs, ls, network, new, ps, rm,
-        rollback, run, secret, shell, snapshot, snapshots, token, tool, turn, up,
+        attach, audit, base, clock, cp, diff, doctor, events, exec, fork, inspect, kill, launch, logs, ls, network,
+        new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, token, tool, turn, up, watch,
     },
     env_vars,
 };
@@ -95,6 +95,7 @@ pub(crate) fn define() -> Command {
             base::define(),
             audit::define(),
         ])
+        .subcommands([attach::define(), events::define(), watch::define()])
 }
 
 #[cfg(test)]

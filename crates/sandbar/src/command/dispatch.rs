@@ -6,12 +6,14 @@ use clap::ArgMatches;
 use sandbar_core::Error;
 
 use super::{
+    attach::{self, AttachArgs},
     audit::{self, AuditArgs},
     base::{self, BaseCommand},
     clock::{self, Clock, ClockArgs},
     cp::{self, CpArgs},
     diff::{self, DiffArgs},
     doctor::{self, DoctorArgs},
+    events::{self, EventsArgs},
     exec::{self, ExecArgs},
     fork::{self, ForkArgs},
     inspect::{self, InspectArgs},
@@ -33,6 +35,7 @@ use super::{
     tool::{self, ToolArgs},
     turn::{self, TurnArgs},
     up::{self, UpArgs},
+    watch::{self, WatchArgs},
 };
 use crate::{arguments::optional, connection::connect, failure::Outcome};
 
@@ -82,6 +85,9 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "token" => with_client!(url, token::execute, TokenCommand::read(&mut given)?),
         "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
         "audit" => with_client!(url, audit::execute, AuditArgs::read(&mut given)?),
+        "attach" => with_client!(url, attach::execute, AttachArgs::read(&mut given)?),
+        "events" => with_client!(url, events::execute, EventsArgs::read(&mut given)?),
+        "watch" => with_client!(url, watch::execute, WatchArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
     }
 }

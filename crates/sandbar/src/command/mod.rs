@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod base;
 pub(crate) mod clock;
@@ -7,6 +8,7 @@ pub(crate) mod cp;
 pub(crate) mod diff;
 mod dispatch;
 pub(crate) mod doctor;
+pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod fork;
 pub(crate) mod inspect;
@@ -28,5 +30,6 @@ pub(crate) mod token;
 pub(crate) mod tool;
 pub(crate) mod turn;
 pub(crate) mod up;
+pub(crate) mod watch;
 
 pub(crate) use dispatch::dispatch;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+mod attach;
 mod bases;
 mod commands;
 mod files;
@@ -14,4 +15,5 @@ mod snapshots;
 mod terminal;
 mod tools;
 mod up;
+mod watching;
 mod world;
