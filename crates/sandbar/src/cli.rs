@@ -6,8 +6,9 @@ use clap::{Arg, Command};
 
 use crate::{
     command::{
-        audit, base, bench, clock, completion, cp, diff, doctor, env, exec, fork, inspect, kill, launch, logs, ls, mcp,
-        network, new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, token, tool, top, turn, up,
+        attach, audit, base, bench, clock, completion, cp, diff, doctor, env, events, exec, fork, inspect, kill,
+        launch, logs, ls, mcp, network, new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, token, tool,
+        top, turn, up, watch,
     },
     env_vars,
 };
@@ -110,6 +111,7 @@ pub(crate) fn define() -> Command {
             base::define(),
             audit::define(),
         ])
+        .subcommands([attach::define(), events::define(), watch::define()])
         .subcommands([mcp::define(), top::define(), bench::define(), env::define(), completion::define()])
 }
 

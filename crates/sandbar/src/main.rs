@@ -4,6 +4,7 @@
 //! every mount it makes dies with it.
 
 mod arguments;
+mod attachment;
 mod attendance;
 mod bench;
 mod cli;

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, str::FromStr, time::Duration};
 
-use sandbar_core::{ByteCount, Error, HeaderRule, NetworkPolicy, Readiness, RestartPolicy, SecretName};
+use sandbar_core::{ByteCount, Error, HeaderRule, NetworkPolicy, Readiness, Replay, RestartPolicy, SecretName};
 
 /// Parses one of the vocabulary's types, and keeps its hint.
 pub(crate) fn word<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
@@ -79,6 +79,16 @@ pub(crate) fn readiness(text: &str) -> Result<Readiness, String> {
         }
         Some(("log", text)) if !text.is_empty() => Ok(Readiness::Log { text: text.to_owned() }),
         _ => Err(format!("this is nothing to look at — {hint}")),
+    }
+}
+
+/// `none`, `tail`, `all`.
+pub(crate) fn replay(text: &str) -> Result<Replay, String> {
+    match text {
+        "none" => Ok(Replay::None),
+        "tail" => Ok(Replay::Tail),
+        "all" => Ok(Replay::All),
+        _ => Err("this is no part of the past — write `none`, `tail` or `all`".to_owned()),
     }
 }
 

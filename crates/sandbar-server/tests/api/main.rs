@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod access;
+mod attach;
 mod audit;
 mod call_limits;
 mod every_call;
@@ -22,9 +23,11 @@ mod raw;
 mod reflection;
 mod refusals;
 mod shutdown;
+mod streams;
 mod tls;
 mod tls_client;
 mod tls_files;
 mod tokens;
 mod tools;
+mod watching;
 mod world;

@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use rustix::mount::{UnmountFlags, unmount};
@@ -43,6 +44,30 @@ impl World {
         Self::run_in(async || World::start(&directory.0, Some(tls)).await, test);
     }
 
+    /// As [`run`](Self::run), and then a second test with another host and server on the same data.
+    pub(crate) fn run_and_start_again(test: impl AsyncFnOnce(&World), afterwards: impl AsyncFnOnce(&World)) {
+        private_mounts();
+        let directory = Directory::new();
+        Self::run_in(async || World::start(&directory.0, None).await, test);
+        let again = async || World::serve(Host::start(Self::config(&directory.0)).await.unwrap(), None).await;
+        Self::run_in(again, afterwards);
+    }
+
+    /// As [`run`](Self::run), with a server that has so much patience with readers of streams.
+    pub(crate) fn run_impatient(patience: Duration, test: impl AsyncFnOnce(&World)) {
+        Self::run(async |world| {
+            let stop = CancellationToken::new();
+            let listen = "127.0.0.1:0".parse().unwrap();
+            let config = ServerConfig { slow_reader_timeout: patience, ..ServerConfig::new(listen, None) };
+            let server = serve(world.host.clone(), config, stop.clone()).await.unwrap();
+            let (host, token) = (world.host.clone(), world.token.clone());
+            let impatient = World { host, address: server.address(), token, stop };
+            test(&impatient).await;
+            impatient.stop.cancel();
+            server.finished().await.unwrap();
+        });
+    }
+
     fn run_in(start: impl AsyncFnOnce() -> (World, RunningServer), test: impl AsyncFnOnce(&World)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
@@ -75,16 +100,19 @@ impl World {
         Self::run_in(async || World::serve(Host::start(config).await.unwrap(), tls).await, test);
     }
 
-    async fn start(directory: &Path, tls: Option<TlsConfig>) -> (Self, RunningServer) {
-        let source = directory.join("source");
-        make_small_root(&source);
-        let config = HostConfig {
+    fn config(directory: &Path) -> HostConfig {
+        HostConfig {
             data_dir: directory.join("data"),
             storage_backend: "local-disk".parse().unwrap(),
             container_runtime: "none".parse().unwrap(),
             ..HostConfig::default()
-        };
-        let (world, server) = Self::serve(Host::start(config).await.unwrap(), tls).await;
+        }
+    }
+
+    async fn start(directory: &Path, tls: Option<TlsConfig>) -> (Self, RunningServer) {
+        let source = directory.join("source");
+        make_small_root(&source);
+        let (world, server) = Self::serve(Host::start(Self::config(directory)).await.unwrap(), tls).await;
         let small = BaseName::new("small").unwrap();
         world.host.import_base(&small, &ImportSource::Directory(source), |_| {}).await.unwrap();
         (world, server)

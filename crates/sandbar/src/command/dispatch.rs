@@ -6,6 +6,7 @@ use clap::ArgMatches;
 use sandbar_core::Error;
 
 use super::{
+    attach::{self, AttachArgs},
     audit::{self, AuditArgs},
     base::{self, BaseCommand},
     bench::{self, BenchArgs},
@@ -15,6 +16,7 @@ use super::{
     diff::{self, DiffArgs},
     doctor::{self, DoctorArgs},
     env::{self, EnvArgs},
+    events::{self, EventsArgs},
     exec::{self, ExecArgs},
     fork::{self, ForkArgs},
     inspect::{self, InspectArgs},
@@ -38,6 +40,7 @@ use super::{
     top::{self, TopArgs},
     turn::{self, TurnArgs},
     up::{self, UpArgs},
+    watch::{self, WatchArgs},
 };
 use crate::{
     arguments::optional,
@@ -101,6 +104,9 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "bench" => with_client!(url, bench::execute, BenchArgs::read(&mut given)?),
         "env" => env::execute(&EnvArgs::read(&mut given), url),
         "completion" => completion::execute(&CompletionArgs::read(&mut given)?),
+        "attach" => with_client!(url, attach::execute, AttachArgs::read(&mut given)?),
+        "events" => with_client!(url, events::execute, EventsArgs::read(&mut given)?),
+        "watch" => with_client!(url, watch::execute, WatchArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
     }
 }

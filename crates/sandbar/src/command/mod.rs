@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod base;
 pub(crate) mod bench;
@@ -10,6 +11,7 @@ pub(crate) mod diff;
 mod dispatch;
 pub(crate) mod doctor;
 pub(crate) mod env;
+pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod fork;
 pub(crate) mod inspect;
@@ -33,5 +35,6 @@ pub(crate) mod tool;
 pub(crate) mod top;
 pub(crate) mod turn;
 pub(crate) mod up;
+pub(crate) mod watch;
 
 pub(crate) use dispatch::dispatch;

@@ -3,6 +3,7 @@
 //! The JSON field names are a contract with scripts: they are those of the wire API, in snake case.
 
 mod audit;
+mod event;
 mod json;
 mod network;
 mod process;
@@ -11,6 +12,7 @@ mod tool;
 mod words;
 
 pub(crate) use audit::{AuditView, audit_detail};
+pub(crate) use event::{DirChangeView, EventView, dir_change_line, event_line};
 pub(crate) use json::{BaseView, ChangeView, SessionView, SnapshotView};
 pub(crate) use network::{NetworkView, SecretView, enforcement, injection};
 pub(crate) use process::{ProcessView, process_status, shortened};

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+mod attach;
 mod bases;
 mod commands;
 mod files;
@@ -17,4 +18,5 @@ mod tls;
 mod tokens;
 mod tools;
 mod up;
+mod watching;
 mod world;
