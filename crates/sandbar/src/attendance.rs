@@ -1,6 +1,10 @@
 //! Staying with a command until it ends: its output comes here, our input and our Ctrl-C go there.
 
-use std::{future::Future, process::ExitCode};
+use std::{
+    future::Future,
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
 
 use sandbar_client::{Client, RemoteCommand, RemoteControl, RemoteStdin};
 use sandbar_core::{ByteCount, Error, ErrorCode, ExecEvent, ExecSpec, ExitStatus, SessionId};
@@ -41,12 +45,13 @@ pub(crate) async fn attend(
     // Only now: until the command runs, Ctrl-C is for us.
     let raw = terminal.map(Terminal::raw).transpose()?;
     // In raw mode Ctrl-C is a key like any other. A signal then comes from elsewhere, and means us.
-    let mut attendance = Attendance { control, interrupts, asked: raw.is_some(), within_line: false };
+    let mut attendance = Attendance { control, interrupts, asked: raw.is_some(), within_line: false, shown_key: false };
     let outcome = attendance.follow(command).await;
-    let within_line = raw.is_some() && attendance.within_line;
+    let broken_off = raw.is_some() && !matches!(outcome, Ok(End::Exited(_)));
+    let is_line_open = attendance.within_line && (broken_off || attendance.shown_key);
     drop(raw);
-    if within_line && !matches!(outcome, Ok(End::Exited(_))) {
-        // What we say about it starts on a line of its own.
+    if is_line_open {
+        // What we say about it, or the shell's next prompt, starts on a line of its own.
         output::say("");
     }
     Ok(ExitCode::from(match outcome? {
@@ -89,6 +94,8 @@ struct Attendance<'a> {
     asked: bool,
     /// Whether the last output ended in the middle of a line.
     within_line: bool,
+    /// Whether the terminal has shown a `^C` of somebody's.
+    shown_key: bool,
 }
 
 impl Attendance<'_> {
@@ -104,7 +111,10 @@ impl Attendance<'_> {
                     self.within_line = !bytes.ends_with(b"\n");
                     self.listening(pass_on(&mut stdout, &bytes)).await
                 }
-                Some(ExecEvent::Stderr(bytes)) => self.listening(pass_on(&mut stderr, &bytes)).await,
+                Some(ExecEvent::Stderr(bytes)) => {
+                    self.within_line = !bytes.ends_with(b"\n");
+                    self.listening(pass_on(&mut stderr, &bytes)).await
+                }
                 Some(ExecEvent::Exited(status)) => return Ok(End::Exited(status)),
                 None => return Err(Error::internal("the command ended without an exit status").into()),
             };
@@ -127,6 +137,9 @@ impl Attendance<'_> {
                         return Err(signal);
                     }
                     self.asked = true;
+                    if signal == libc::SIGINT && io::stdin().is_terminal() && io::stderr().is_terminal() {
+                        (self.within_line, self.shown_key) = (true, true);
+                    }
                     let control = self.control.clone();
                     // It may have to wait behind input the command does not read; the second signal does not.
                     tokio::spawn(async move { drop(control.signal(signal).await) });

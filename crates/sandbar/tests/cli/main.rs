@@ -4,12 +4,15 @@
 
 mod bases;
 mod commands;
+mod completion;
 mod files;
 mod life;
+mod measurements;
 mod network;
 mod offline;
 mod processes;
 mod sandboxes;
+mod screen;
 mod snapshots;
 mod terminal;
 mod tools;
