@@ -1,6 +1,10 @@
 //! Staying with something that runs until it ends: its output comes here, our input and our Ctrl-C go there.
 
-use std::{future::Future, process::ExitCode};
+use std::{
+    future::Future,
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
 
 use bytes::Bytes;
 use sandbar_client::{Client, RemoteCommand, RemoteControl, RemoteStdin};
@@ -46,10 +50,11 @@ pub(crate) async fn attend(
     let outcome = attendance.follow(&mut command).await;
     // Letting go of the command kills it.
     drop(command);
-    let within_line = raw.is_some() && attendance.within_line;
+    let broken_off = raw.is_some() && !matches!(outcome, Ok(End::Exited(_)));
+    let is_line_open = attendance.within_line && (broken_off || attendance.shown_key);
     drop(raw);
-    if within_line && !matches!(outcome, Ok(End::Exited(_))) {
-        // What we say about it starts on a line of its own.
+    if is_line_open {
+        // What we say about it, or the shell's next prompt, starts on a line of its own.
         output::say("");
     }
     Ok(ExitCode::from(match outcome? {
@@ -121,12 +126,14 @@ pub(crate) struct Attendance<'a> {
     asked: bool,
     /// Whether the last output ended in the middle of a line.
     pub(crate) within_line: bool,
+    /// Whether the terminal has shown a `^C` of somebody's.
+    shown_key: bool,
 }
 
 impl<'a> Attendance<'a> {
     /// `asked`: already the first signal is for us.
     pub(crate) fn new(control: RemoteControl, interrupts: &'a mut Interrupts, asked: bool) -> Self {
-        Self { control, interrupts, asked, within_line: false }
+        Self { control, interrupts, asked, within_line: false, shown_key: false }
     }
 
     pub(crate) async fn follow<A: Attended>(&mut self, attended: &mut A) -> Outcome<End<A::Status>> {
@@ -141,7 +148,10 @@ impl<'a> Attendance<'a> {
                     self.within_line = !bytes.ends_with(b"\n");
                     self.listening(pass_on(&mut stdout, &bytes)).await
                 }
-                Some(Seen::Stderr(bytes)) => self.listening(pass_on(&mut stderr, &bytes)).await,
+                Some(Seen::Stderr(bytes)) => {
+                    self.within_line = !bytes.ends_with(b"\n");
+                    self.listening(pass_on(&mut stderr, &bytes)).await
+                }
                 Some(Seen::Missed(bytes)) => {
                     output::say(format_args!("note: {bytes} bytes before this are no longer kept"));
                     continue;
@@ -168,6 +178,9 @@ impl<'a> Attendance<'a> {
                         return Err(signal);
                     }
                     self.asked = true;
+                    if signal == libc::SIGINT && io::stdin().is_terminal() && io::stderr().is_terminal() {
+                        (self.within_line, self.shown_key) = (true, true);
+                    }
                     let control = self.control.clone();
                     // It may have to wait behind input the command does not read; the second signal does not.
                     tokio::spawn(async move { drop(control.signal(signal).await) });

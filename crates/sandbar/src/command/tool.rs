@@ -42,14 +42,19 @@ Examples:
   jq -n --rawfile content main.rs '{path: \"main.rs\", $content}' | sandbar tool build-42 write_file --params -",
         )
         .arg(id().required(false).required_unless_present("list"))
-        .arg(Arg::new("name").value_name("NAME").required_unless_present("list").help("The tool"))
+        .arg(
+            Arg::new("name")
+                .value_name("NAME")
+                .required_unless_present("list")
+                .help("The tool; `sandbar tool --list` names them"),
+        )
         .args([
             option("params", "JSON", "Its parameters, as a JSON object; - reads them from stdin").short('p'),
             option("call-id", "ID", "A name for this call; a random one when left out")
                 .value_parser(parse::word::<ToolCallId>),
             flag("list", "List the tools there are; --json has the schemas of their parameters")
                 .conflicts_with_all(["id", "name", "params", "call-id"]),
-            quiet("With --list: print names only").requires("list"),
+            quiet("With --list: print names only"),
             json(),
         ])
 }
@@ -59,6 +64,10 @@ impl ToolArgs {
         let json = matches.get_flag("json");
         if matches.get_flag("list") {
             return Ok(Self::List { quiet: matches.get_flag("quiet"), json });
+        }
+        if matches.get_flag("quiet") {
+            let error = Error::invalid("quiet", "`-q` is for the list of tools");
+            return Err(Failure::Usage(error.with_hint("leave it out, or write `sandbar tool --list -q`")));
         }
         let call = match optional(matches, "call-id") {
             Some(call) => call,
@@ -102,10 +111,10 @@ async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {
     } else if quiet {
         tools.iter().try_for_each(|tool| output::line(&tool.name))?;
     } else {
-        let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+        let first_sentence = |text: &str| text.split_once(". ").map_or(text, |(first, _)| first).to_owned();
         output::table(
             ["NAME", "DESCRIPTION"],
-            tools.iter().map(|tool| [tool.name.clone(), first_line(&tool.description)]),
+            tools.iter().map(|tool| [tool.name.clone(), first_sentence(&tool.description)]),
         )?;
     }
     Ok(ExitCode::SUCCESS)

@@ -5,13 +5,16 @@
 mod attach;
 mod bases;
 mod commands;
+mod completion;
 mod files;
 mod life;
 mod mcp;
+mod measurements;
 mod network;
 mod offline;
 mod processes;
 mod sandboxes;
+mod screen;
 mod snapshots;
 mod terminal;
 mod tls;

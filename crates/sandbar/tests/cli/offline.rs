@@ -4,7 +4,7 @@ use sandbar_testing::tree::scratch;
 
 use crate::world::{Said, alone, alone_command, binary};
 
-const VERBS: [&str; 29] = [
+const VERBS: [&str; 33] = [
     "up",
     "doctor",
     "new",
@@ -35,6 +35,10 @@ const VERBS: [&str; 29] = [
     "token",
     "base",
     "audit",
+    "top",
+    "bench",
+    "env",
+    "completion",
 ];
 
 #[test]
@@ -119,6 +123,15 @@ fn wrong_usage_ends_with_two_and_says_what_to_do() {
         vec!["secret", "set"],
         vec!["secret", "set", "a/b"],
         vec!["secret", "set", "name", "value"],
+        vec!["top", "--sort", "beauty"],
+        vec!["top", "--interval", "0s"],
+        vec!["env", "--unset", "--json"],
+        vec!["completion"],
+        vec!["completion", "csh"],
+        vec!["tool", "box"],
+        vec!["tool", "--list", "box", "grep"],
+        vec!["tool", "box", "grep", "-q"],
+        vec!["diff", "box", "snap", "-q", "--json"],
         vec!["secret", "rm"],
         vec!["token", "new", "ci"],
         vec!["token", "new", "--scope", "read"],
@@ -186,6 +199,10 @@ fn every_verb_that_needs_a_host_says_how_to_start_one() {
         vec!["base", "ls"],
         vec!["base", "import", "name", "host"],
         vec!["base", "rm", "name"],
+        vec!["top"],
+        vec!["top", "--json"],
+        vec!["bench"],
+        vec!["tool", "--list"],
     ] {
         let output = alone_command(&arguments)
             .env("SANDBAR_DATA_DIR", empty.path())
