@@ -46,3 +46,13 @@ fn grpcio_drives_a_host_with_what_the_older_reflection_tells_it() {
 fn requests_drives_a_host() {
     run("requests", "import requests", "plain_http.py", &[]);
 }
+
+#[test]
+fn the_mcp_client_drives_a_host_over_stdio() {
+    run("mcp (stdio)", "import mcp", "mcp_client.py", &["stdio"]);
+}
+
+#[test]
+fn the_mcp_client_drives_a_host_over_http() {
+    run("mcp (http)", "import mcp", "mcp_client.py", &["http"]);
+}
