@@ -13,6 +13,8 @@ mod actor;
 mod audit;
 mod config;
 mod data_directory;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod health;
 mod host;

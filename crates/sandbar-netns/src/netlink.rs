@@ -119,20 +119,24 @@ impl Netlink {
             libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
         };
         let Ok(received) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
-        let mut rest = &buffer[..received];
-        let mut count = 0;
-        while let Some((kind, body, next)) = split(rest) {
-            if i32::from(kind) == libc::NLMSG_ERROR {
-                match body.first_chunk().copied().map(i32::from_ne_bytes) {
-                    Some(0) => count += 1,
-                    Some(errno) => return Err(io::Error::from_raw_os_error(-errno)),
-                    None => return Err(io::ErrorKind::InvalidData.into()),
-                }
-            }
-            rest = next;
-        }
-        Ok(count)
+        acknowledgements(&buffer[..received])
     }
+}
+
+/// How many acknowledgements there are in one datagram, or the first refusal.
+pub(crate) fn acknowledgements(mut datagram: &[u8]) -> io::Result<usize> {
+    let mut count = 0;
+    while let Some((kind, body, next)) = split(datagram) {
+        if i32::from(kind) == libc::NLMSG_ERROR {
+            match body.first_chunk().copied().map(i32::from_ne_bytes) {
+                Some(0) => count += 1,
+                Some(errno) => return Err(io::Error::from_raw_os_error(errno.saturating_neg())),
+                None => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+        datagram = next;
+    }
+    Ok(count)
 }
 
 /// The kind and the body of the first message, and what comes after it.

@@ -16,6 +16,8 @@ mod entrance;
 mod exec;
 mod failure;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host_state;
 mod ingress;
 mod listener;

@@ -9,6 +9,8 @@
 
 mod call;
 mod context;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod outcome;
 mod params;

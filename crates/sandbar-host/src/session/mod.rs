@@ -29,6 +29,7 @@ use sandbar_storage::{Draft, SessionTree};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use activity::Activity;
+pub use list::page_token;
 pub use files::FileWriter;
 use files::SharedDraft;
 use ports::Ports;
