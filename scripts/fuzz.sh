@@ -6,5 +6,5 @@ cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/sandbar/target}"
 PATH="$PATH:$HOME/.cargo/bin"
 
-RUSTC_WORKSPACE_WRAPPER="$PWD/scripts/fuzz-rustc.sh" cargo build --package sandbar-fuzz
-exec "$CARGO_TARGET_DIR/debug/sandbar-fuzz" run "${SANDBAR_FUZZ_SECONDS:-30}" "$@"
+export RUSTC_WORKSPACE_WRAPPER="$PWD/scripts/fuzz-rustc.sh"
+exec cargo run --quiet --package sandbar-fuzz -- run "${SANDBAR_FUZZ_SECONDS:-30}" "$@"

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::{
+    process::{Gid, Resource, Rlimit, Uid, geteuid, setrlimit},
+    thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
+};
 use sandbar_fuzz::{Mutator, Target};
 
 use crate::{
@@ -25,6 +28,10 @@ const STACK: usize = 2 << 20;
 
 /// Of address space. No parser needs a fraction of it for inputs this short.
 const MEMORY: u64 = 2 << 30;
+
+/// Who runs targets.
+pub(crate) const NOBODY: Uid = Uid::from_raw(65534);
+pub(crate) const NOBODY_GROUP: Gid = Gid::from_raw(65534);
 
 /// What is being tried, for whoever finds this process dead.
 #[derive(Debug)]
@@ -59,7 +66,10 @@ pub(crate) fn run(target: Option<&'static Target>, seconds: &str, directory: &st
     let limit = Rlimit { current: Some(MEMORY), maximum: Some(MEMORY) };
     let Ok(()) = setrlimit(Resource::As, limit) else { return ExitCode::FAILURE };
     let directory = Path::new(directory).to_owned();
-    let work = move || fuzz(target, Duration::from_secs(seconds), &directory, seed);
+    // Read while it may be: the seeds can lie where nobody else looks.
+    let seeds = corpus::load(&target.seeds());
+    let Ok(()) = become_nobody() else { return ExitCode::FAILURE };
+    let work = move || fuzz(target, seeds, Duration::from_secs(seconds), &directory, seed);
     let Ok(worker) = thread::Builder::new().stack_size(STACK).spawn(work) else { return ExitCode::FAILURE };
     match worker.join() {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -72,14 +82,24 @@ pub(crate) fn run(target: Option<&'static Target>, seconds: &str, directory: &st
     }
 }
 
-fn fuzz(target: &Target, time: Duration, directory: &Path, seed: u64) -> std::io::Result<()> {
+/// A target that finds a way to write somewhere may write nowhere.
+fn become_nobody() -> rustix::io::Result<()> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    set_thread_groups(&[])?;
+    set_thread_res_gid(NOBODY_GROUP, NOBODY_GROUP, NOBODY_GROUP)?;
+    set_thread_res_uid(NOBODY, NOBODY, NOBODY)
+}
+
+fn fuzz(target: &Target, seeds: Vec<Vec<u8>>, time: Duration, directory: &Path, seed: u64) -> std::io::Result<()> {
     let end = Instant::now() + time;
     let notebook = Notebook::open(directory)?;
     let found = directory.join("corpus");
     let (mut seen, mut runs) = (Seen::default(), 0);
     let mut mutator = Mutator::new(seed, target.words);
     let mut corpus: Vec<Vec<u8>> = Vec::new();
-    for input in corpus::load(&target.seeds()).into_iter().chain(corpus::load(&found)).chain([Vec::new()]) {
+    for input in seeds.into_iter().chain(corpus::load(&found)).chain([Vec::new()]) {
         runs += 1;
         notebook.write(runs, seen.edges(), &input)?;
         Seen::begin();

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::Read as _,
-    os::unix::{fs::chown, process::CommandExt as _},
+    os::unix::fs::chown,
     path::Path,
     process::{Child, Command, ExitStatus},
     thread,
@@ -14,14 +14,11 @@ use sandbar_fuzz::Target;
 
 use crate::{
     corpus::keep,
-    looping::{self, Notebook},
+    looping::{self, NOBODY, NOBODY_GROUP, Notebook},
 };
 
 /// One input may take this long, on a machine that does something else, too.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Nobody: a target that finds a way to write somewhere may write nowhere.
-const NOBODY: u32 = 65534;
 
 /// Runs a target for `time` and says what came of it. `false`: it was found wanting, and the input is kept.
 pub(crate) fn fuzz(target: &Target, time: Duration, work: &Path) -> bool {
@@ -37,10 +34,9 @@ pub(crate) fn fuzz(target: &Target, time: Duration, work: &Path) -> bool {
 fn attempt(target: &Target, time: Duration, work: &Path) -> std::io::Result<bool> {
     let directory = work.join(target.name);
     fs::create_dir_all(directory.join("corpus"))?;
-    let is_root = rustix::process::geteuid().is_root();
-    if is_root {
+    if rustix::process::geteuid().is_root() {
         for path in [directory.clone(), directory.join("corpus")] {
-            chown(path, Some(NOBODY), Some(NOBODY))?;
+            chown(path, Some(NOBODY.as_raw()), Some(NOBODY_GROUP.as_raw()))?;
         }
     }
     let seed = std::env::var("SANDBAR_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
@@ -54,9 +50,6 @@ fn attempt(target: &Target, time: Duration, work: &Path) -> std::io::Result<bool
         .arg(seed.to_string())
         .env("TMPDIR", &directory)
         .stderr(File::create(&complaint)?);
-    if is_root {
-        command.gid(NOBODY).uid(NOBODY);
-    }
     let started = Instant::now();
     let ended = watch(&mut command.spawn()?, &directory)?;
     let (runs, edges, input) = Notebook::read(&directory).unwrap_or_default();

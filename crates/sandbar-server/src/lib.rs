@@ -30,6 +30,7 @@ mod sessions;
 mod signal;
 mod snapshots;
 mod tools;
+mod torn_body;
 
 pub use access::AccessToken;
 pub use listener::{RunningServer, ServerConfig, serve};

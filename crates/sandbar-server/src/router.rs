@@ -16,6 +16,7 @@ use crate::{
     host_state::{healthz, metrics, readyz},
     oversize::refuse_oversized,
     service::Service,
+    torn_body::blame_torn_bodies,
 };
 
 /// Everything that is the API's. Only the two health paths are open to callers without the token.
@@ -31,6 +32,7 @@ pub(crate) fn router(host: Arc<Host>, gatekeeper: Gatekeeper, shutdown: Cancella
         .with_state(host.clone())
         .fallback_service(ConnectRpcService::new(calls).with_limits(limits))
         .layer(middleware::from_fn(catch_panic))
+        .layer(middleware::from_fn(blame_torn_bodies))
         .layer(middleware::from_fn(refuse_oversized))
         .layer(middleware::from_fn_with_state(gatekeeper, guard));
     Ok(Router::new()

@@ -4,6 +4,7 @@
 
 mod access;
 mod audit;
+mod errors;
 mod exec;
 mod files;
 mod ingress;
@@ -11,6 +12,8 @@ mod ingress_access;
 mod ingress_failures;
 mod ingress_world;
 mod lifecycle;
+mod malformed;
+mod malformed_requests;
 mod monitoring;
 mod network;
 mod processes;
@@ -19,4 +22,5 @@ mod reflection;
 mod refusals;
 mod shutdown;
 mod tools;
+mod wire_forms;
 mod world;

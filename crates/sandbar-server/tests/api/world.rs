@@ -30,9 +30,14 @@ pub(crate) struct World {
 impl World {
     /// Runs a test in a world of its own, and takes the world down however the test ends.
     pub(crate) fn run(test: impl AsyncFnOnce(&World)) {
+        Self::run_with(|_, _| (), test);
+    }
+
+    /// As [`run`](Self::run), with another configuration; its directory is for whatever that needs.
+    pub(crate) fn run_with(adjust: impl FnOnce(&Path, &mut HostConfig), test: impl AsyncFnOnce(&World)) {
         private_mounts();
         let directory = Directory::new();
-        Self::run_in(async || World::start(&directory.0).await, test);
+        Self::run_in(async || World::start(&directory.0, adjust).await, test);
     }
 
     fn run_in(start: impl AsyncFnOnce() -> (World, RunningServer), test: impl AsyncFnOnce(&World)) {
@@ -62,15 +67,16 @@ impl World {
         Self::run_in(async || World::serve(Host::start(config).await.unwrap()).await, test);
     }
 
-    async fn start(directory: &Path) -> (Self, RunningServer) {
+    async fn start(directory: &Path, adjust: impl FnOnce(&Path, &mut HostConfig)) -> (Self, RunningServer) {
         let source = directory.join("source");
         make_small_root(&source);
-        let config = HostConfig {
+        let mut config = HostConfig {
             data_dir: directory.join("data"),
             storage_backend: "local-disk".parse().unwrap(),
             container_runtime: "none".parse().unwrap(),
             ..HostConfig::default()
         };
+        adjust(directory, &mut config);
         let (world, server) = Self::serve(Host::start(config).await.unwrap()).await;
         let client = world.client(WireProtocol::Connect).await;
         let source = source.to_str().unwrap();

@@ -88,7 +88,8 @@ impl<R: Read> ArchiveReader<R> {
     }
 
     fn skip(&mut self) -> Result<()> {
-        let wanted = self.left + self.padding;
+        // A member may say that it is as long as a number can be.
+        let wanted = self.left.saturating_add(self.padding);
         (self.left, self.padding) = (0, 0);
         let skipped = std::io::copy(&mut self.stream.by_ref().take(wanted), &mut std::io::sink());
         match skipped {
