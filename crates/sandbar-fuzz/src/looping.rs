@@ -30,8 +30,7 @@ const STACK: usize = 2 << 20;
 const MEMORY: u64 = 2 << 30;
 
 /// Who runs targets.
-pub(crate) const NOBODY: Uid = Uid::from_raw(65534);
-pub(crate) const NOBODY_GROUP: Gid = Gid::from_raw(65534);
+pub(crate) const NOBODY: u32 = 65534;
 
 /// What is being tried, for whoever finds this process dead.
 #[derive(Debug)]
@@ -88,8 +87,9 @@ fn become_nobody() -> rustix::io::Result<()> {
         return Ok(());
     }
     set_thread_groups(&[])?;
-    set_thread_res_gid(NOBODY_GROUP, NOBODY_GROUP, NOBODY_GROUP)?;
-    set_thread_res_uid(NOBODY, NOBODY, NOBODY)
+    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    set_thread_res_gid(group, group, group)?;
+    set_thread_res_uid(user, user, user)
 }
 
 fn fuzz(target: &Target, seeds: Vec<Vec<u8>>, time: Duration, directory: &Path, seed: u64) -> std::io::Result<()> {

@@ -14,7 +14,7 @@ use sandbar_fuzz::Target;
 
 use crate::{
     corpus::keep,
-    looping::{self, NOBODY, NOBODY_GROUP, Notebook},
+    looping::{self, NOBODY, Notebook},
 };
 
 /// One input may take this long, on a machine that does something else, too.
@@ -36,7 +36,7 @@ fn attempt(target: &Target, time: Duration, work: &Path) -> std::io::Result<bool
     fs::create_dir_all(directory.join("corpus"))?;
     if rustix::process::geteuid().is_root() {
         for path in [directory.clone(), directory.join("corpus")] {
-            chown(path, Some(NOBODY.as_raw()), Some(NOBODY_GROUP.as_raw()))?;
+            chown(path, Some(NOBODY), Some(NOBODY))?;
         }
     }
     let seed = std::env::var("SANDBAR_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));

@@ -147,3 +147,28 @@ fn split(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let next = length.next_multiple_of(ALIGNMENT).min(bytes.len());
     Some((kind, body, &bytes[next..]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(errno: i32) -> Vec<u8> {
+        let mut messages = Messages::default();
+        messages.add(2, 0, &errno.to_ne_bytes(), |_| ());
+        messages.bytes
+    }
+
+    #[test]
+    fn answers_are_counted_up_to_the_first_refusal() {
+        let accepted = [answer(0), answer(0)].concat();
+        assert_eq!(acknowledgements(&accepted).unwrap(), 2);
+        let refused = acknowledgements(&[accepted, answer(-17)].concat()).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(17));
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_an_error_is_one_all_the_same() {
+        assert!(acknowledgements(&answer(i32::MIN)).is_err());
+        assert!(acknowledgements(&answer(5)).is_err());
+    }
+}

@@ -215,7 +215,7 @@ fn every_error_is_told_in_every_form_with_its_code_session_and_field() {
         stream(E::SessionPaused, "ExecuteToolStream", call).of("other").check(world, &mut seen).await;
 
         world.host.shutdown().await.unwrap();
-        unary(E::Unavailable, "GetSession", json!({"sessionId": "box"})).of("box").check(world, &mut seen).await;
+        unary(E::Unavailable, "Stat", json!({"sessionId": "box", "path": "/"})).of("box").check(world, &mut seen).await;
         stream(E::Unavailable, "ReadFile", json!({"sessionId": "box", "path": "f"})).of("box").check(world, &mut seen).await;
     });
     while_exclusive_work_waits(&mut seen);

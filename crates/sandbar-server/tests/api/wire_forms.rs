@@ -104,6 +104,7 @@ impl World {
                 } else {
                     answer.json()
                 };
+                assert!(error["code"].is_string(), "{call:?} did not fail: {error}");
                 connect_error(answer.status, &error)
             }
             Form::Grpc => self.grpc(request).await,

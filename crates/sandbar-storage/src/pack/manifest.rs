@@ -68,3 +68,22 @@ pub struct PackObject {
     pub size: u64,
     pub blake3: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_nobody_can_have_are_added_up_all_the_same() {
+        let object = PackObject { name: "x".into(), size: u64::MAX, blake3: String::new() };
+        let step = PackStep { snapshot: None, deleted: object.clone(), entries: object };
+        let manifest = PackManifest {
+            format: PackManifest::FORMAT,
+            created: Timestamp::UNIX_EPOCH,
+            base: "small".parse().unwrap(),
+            base_fingerprint: String::new(),
+            steps: vec![step],
+        };
+        assert_eq!(manifest.size(), u64::MAX);
+    }
+}
