@@ -40,7 +40,13 @@ impl Notebook {
     const NAME: &str = "current";
 
     fn open(directory: &Path) -> std::io::Result<Self> {
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(directory.join(Self::NAME)).map(Self)
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(directory.join(Self::NAME))
+            .map(Self)
     }
 
     fn write(&self, runs: u64, edges: usize, input: &[u8]) -> std::io::Result<()> {

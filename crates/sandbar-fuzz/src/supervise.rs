@@ -39,7 +39,8 @@ fn attempt(target: &Target, time: Duration, work: &Path) -> std::io::Result<bool
             chown(path, Some(NOBODY), Some(NOBODY))?;
         }
     }
-    let seed = std::env::var("SANDBAR_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    let seed =
+        std::env::var("SANDBAR_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
     let complaint = directory.join("stderr");
     let mut command = Command::new(std::env::current_exe()?);
     command

@@ -1,10 +1,10 @@
 //! Ways into the readers of this crate for the fuzzer. Each takes any bytes, and panics where a promise is broken.
 
+use crate::sniff::{HostPort, MOST_OPENING, Opening, ProxyOpening, opening, proxy_request};
 pub use crate::{
     dns::fuzzing::{dns_answer, dns_message, hosts_file, resolver_file},
     http::fuzzing::requested_host,
 };
-use crate::sniff::{HostPort, MOST_OPENING, Opening, ProxyOpening, opening, proxy_request};
 
 /// The first bytes of a connection: TLS, HTTP or something else.
 pub fn connection_opening(bytes: &[u8]) {

@@ -2,8 +2,8 @@
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request};
 
-pub use crate::ingress::ingress_request;
 use crate::access::Gatekeeper;
+pub use crate::ingress::ingress_request;
 
 /// The headers a call is let in by. Nobody guesses the token.
 pub fn access_headers(bytes: &[u8]) {

@@ -22,13 +22,18 @@ use futures::{Stream, StreamExt as _};
 use sandbar_core::Error;
 use sandbar_proto::to_connect;
 
+use crate::oversize::is_stream;
+
 /// Answers a call whose body could not be read as the bad request it is.
 pub(crate) async fn blame_torn_bodies(request: Request, next: Next) -> Response {
     let is_torn = Arc::new(AtomicBool::new(false));
     let headers = request.headers().clone();
-    let watch = |body: Body| Body::from_stream(Watched { body: body.into_data_stream(), is_torn: Arc::clone(&is_torn) });
+    let watch =
+        |body: Body| Body::from_stream(Watched { body: body.into_data_stream(), is_torn: Arc::clone(&is_torn) });
     let response = next.run(request.map(watch)).await;
-    if !response.status().is_server_error() || !is_torn.load(Ordering::Relaxed) {
+    // Streams and gRPC say inside an answer of 200 what went wrong.
+    let may_blame_us = response.status().is_server_error() || is_stream(&headers);
+    if !may_blame_us || !is_torn.load(Ordering::Relaxed) {
         return response;
     }
     let error = Error::invalid("body", "the body of the request breaks off, or is not coded as its headers say")

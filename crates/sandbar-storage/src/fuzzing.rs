@@ -2,9 +2,7 @@
 
 use std::{fs::File, io::Read, path::Path};
 
-use crate::archive::{
-    ArchiveReader, Directories, Limits, Links, UnpackOptions, Unpacker, Whiteouts, decompress,
-};
+use crate::archive::{ArchiveReader, Directories, Limits, Links, UnpackOptions, Unpacker, Whiteouts, decompress};
 pub use crate::{
     archive::fuzzing::{pax_records, sparse_map},
     import::fuzzing::{archive_contents, image_documents},

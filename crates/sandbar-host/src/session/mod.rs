@@ -29,9 +29,9 @@ use sandbar_storage::{Draft, SessionTree};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use activity::Activity;
-pub use list::page_token;
 pub use files::FileWriter;
 use files::SharedDraft;
+pub use list::page_token;
 use ports::Ports;
 pub use ports::{PortAccess, PortConnection};
 use root::Root;

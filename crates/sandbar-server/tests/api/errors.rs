@@ -165,7 +165,9 @@ fn every_error_is_told_in_every_form_with_its_code_session_and_field() {
             stream(E::BaseExists, "ImportBase", json!({"name": "small", "source": "/usr/lib64"})),
             unary(E::FileNotFound, "Stat", json!({"sessionId": "box", "path": "none"})).of("box"),
             stream(E::FileNotFound, "ReadFile", json!({"sessionId": "box", "path": "none"})).of("box"),
-            stream(E::FileNotFound, "Exec", json!({"start": {"sessionId": "box", "argv": ["none"]}})).of("box").at("argv"),
+            stream(E::FileNotFound, "Exec", json!({"start": {"sessionId": "box", "argv": ["none"]}}))
+                .of("box")
+                .at("argv"),
             unary(E::SecretNotFound, "DeleteSecret", json!({"name": "none"})),
             unary(E::InvalidArgument, "GetSession", json!({"sessionId": "a/b"})).at("session_id"),
             stream(E::InvalidArgument, "ReadFile", json!({"sessionId": "box"})).of("box").at("path"),
@@ -173,12 +175,8 @@ fn every_error_is_told_in_every_form_with_its_code_session_and_field() {
             stream(E::InvalidState, "ReadFile", json!({"sessionId": "box", "path": "f"}))
                 .with("x-api-version", "v0")
                 .at("x-api-version"),
-            unary(
-                E::InvalidState,
-                "SendProcessInput",
-                json!({"sessionId": "box", "processId": late, "data": "YQ=="}),
-            )
-            .of("box"),
+            unary(E::InvalidState, "SendProcessInput", json!({"sessionId": "box", "processId": late, "data": "YQ=="}))
+                .of("box"),
             unary(E::Unauthenticated, "ListBases", json!({})).with("authorization", "Bearer wrong"),
             stream(E::Unauthenticated, "Diff", json!({"sessionId": "box", "from": "s1"}))
                 .with("authorization", "Bearer wrong"),
@@ -216,7 +214,10 @@ fn every_error_is_told_in_every_form_with_its_code_session_and_field() {
 
         world.host.shutdown().await.unwrap();
         unary(E::Unavailable, "Stat", json!({"sessionId": "box", "path": "/"})).of("box").check(world, &mut seen).await;
-        stream(E::Unavailable, "ReadFile", json!({"sessionId": "box", "path": "f"})).of("box").check(world, &mut seen).await;
+        stream(E::Unavailable, "ReadFile", json!({"sessionId": "box", "path": "f"}))
+            .of("box")
+            .check(world, &mut seen)
+            .await;
     });
     while_exclusive_work_waits(&mut seen);
     on_a_full_disk(&mut seen);

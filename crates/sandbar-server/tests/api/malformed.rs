@@ -89,8 +89,12 @@ fn ten_thousand_malformed_requests_are_the_callers_fault_and_nothing_else() {
                 }
             });
             futures::future::join_all(workers).await;
-            println!("{} answered, {} closed, {} MiB more", answered.load(Ordering::Relaxed), closed.load(Ordering::Relaxed),
-                resident().saturating_sub(memory) >> 20);
+            println!(
+                "{} answered, {} closed, {} MiB more",
+                answered.load(Ordering::Relaxed),
+                closed.load(Ordering::Relaxed),
+                resident().saturating_sub(memory) >> 20
+            );
             let faults = faults.into_inner().unwrap();
             for (fault, example) in &faults {
                 println!("{fault}\n  {example}");
@@ -107,7 +111,8 @@ fn ten_thousand_malformed_requests_are_the_callers_fault_and_nothing_else() {
             }
             let client = world.client(WireProtocol::Connect).await;
             let id = sandbar_core::SessionId::new("box").unwrap();
-            let ended = crate::world::Ended::of(client.exec(&id, crate::world::shell("echo well")).await.unwrap()).await;
+            let ended =
+                crate::world::Ended::of(client.exec(&id, crate::world::shell("echo well")).await.unwrap()).await;
             assert_eq!(ended.text(), "well\n");
         },
     );
@@ -117,7 +122,9 @@ fn ten_thousand_malformed_requests_are_the_callers_fault_and_nothing_else() {
 fn fault(answer: &Answer) -> Option<String> {
     match answer.status {
         // Not implemented, as a method or a compression there is not; and a deadline the caller set.
-        StatusCode::NOT_IMPLEMENTED | StatusCode::GATEWAY_TIMEOUT | StatusCode::HTTP_VERSION_NOT_SUPPORTED => return None,
+        StatusCode::NOT_IMPLEMENTED | StatusCode::GATEWAY_TIMEOUT | StatusCode::HTTP_VERSION_NOT_SUPPORTED => {
+            return None;
+        }
         status if status.is_server_error() => {
             return Some(format!("answered {status}: {}", String::from_utf8_lossy(&answer.body)));
         }
@@ -131,12 +138,16 @@ fn fault(answer: &Answer) -> Option<String> {
     }
     let in_body = text.lines().find_map(|line| Some(line.rsplit_once("grpc-status:")?.1.trim().to_owned()));
     if let Some(status) = grpc.or(in_body).filter(|status| OUR_FAULT_IN_GRPC.contains(&status.as_str())) {
-        return Some(format!("ended with grpc-status {status}: {message}{}", &text[text.find("grpc-message").unwrap_or(text.len())..]));
+        return Some(format!(
+            "ended with grpc-status {status}: {message}{}",
+            &text[text.find("grpc-message").unwrap_or(text.len())..]
+        ));
     }
     // The last frame of a stream of Connect.
     let end = text.rfind("{\"error\"").and_then(|start| serde_json::from_str::<Value>(&text[start..]).ok());
     let code = end.as_ref().and_then(|end| end["error"]["code"].as_str());
-    code.filter(|code| OUR_FAULT.contains(code)).map(|code| format!("ended with {code}: {:?}", end.as_ref().map(|end| &end["error"]["message"])))
+    code.filter(|code| OUR_FAULT.contains(code))
+        .map(|code| format!("ended with {code}: {:?}", end.as_ref().map(|end| &end["error"]["message"])))
 }
 
 fn shown_answer(answer: &Answer) -> String {

@@ -93,7 +93,8 @@ impl Generator {
         }
         let mut request = Request::new(Full::new(message.into()));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = format!("http://{}/sandbar.v1.SandboxService/{}", self.authority, rpc.name).parse().unwrap();
+        *request.uri_mut() =
+            format!("http://{}/sandbar.v1.SandboxService/{}", self.authority, rpc.name).parse().unwrap();
         self.set(&mut request, "content-type", content_type);
         let token = format!("Bearer {}", self.token);
         self.set(&mut request, "authorization", &token);
@@ -137,15 +138,31 @@ impl Generator {
                 return self.with_values(&valid, |_| deep.clone());
             }
             6 => {
-                let number = self.one_of(&["1e400", "-1e400", "99999999999999999999999", "NaN", "Infinity", "-0", "0x10", "1.", "01"]);
+                let number = self.one_of(&[
+                    "1e400",
+                    "-1e400",
+                    "99999999999999999999999",
+                    "NaN",
+                    "Infinity",
+                    "-0",
+                    "0x10",
+                    "1.",
+                    "01",
+                ]);
                 return self.with_values(&valid, |_| number.to_owned());
             }
-            7 => text = format!("{}{}", &valid[..valid.len() - 1], ",\"sessionId\":\"a\",\"sessionId\":\"b\"}").into_bytes(),
+            7 => {
+                text =
+                    format!("{}{}", &valid[..valid.len() - 1], ",\"sessionId\":\"a\",\"sessionId\":\"b\"}").into_bytes()
+            }
             8 => text = format!("{}{}", &valid[..valid.len() - 1], ",\"nonsense\":{\"a\":[null]}}").into_bytes(),
             9 => text = [b"\xef\xbb\xbf", valid.as_bytes()].concat(),
             10 => text = format!("{valid}{valid}").into_bytes(),
             11 => return self.with_values(&valid, |_| "\"\\ud800\\u0000\"".to_owned()),
-            12 => text = self.one_of(&["", "null", "[]", "\"\"", "1", "true", "{", "}", "/*x*/{}", "{'a':1}", "\0"]).into(),
+            12 => {
+                text =
+                    self.one_of(&["", "null", "[]", "\"\"", "1", "true", "{", "}", "/*x*/{}", "{'a':1}", "\0"]).into()
+            }
             13 => return self.garbage(64),
             14 => return self.with_values(&valid, |random| format!("\"{}\"", "x".repeat(random.usize(..100_000)))),
             _ => {}
@@ -318,9 +335,16 @@ impl Generator {
 
     /// HTTP/1.1 that is none.
     fn http1(&mut self) -> Vec<u8> {
+        let (method, content_type) = self.one_of(&[
+            ("ListBases", "application/json"),
+            ("ListBases", "application/grpc-web+proto"),
+            ("ReadFile", "application/connect+json"),
+            ("WriteFile", "application/connect+proto"),
+            ("WriteFile", "application/grpc-web"),
+        ]);
         let head = format!(
-            "POST /sandbar.v1.SandboxService/ListBases HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: \
-             application/json\r\n",
+            "POST /sandbar.v1.SandboxService/{method} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: \
+             {content_type}\r\n",
             self.authority, self.token
         );
         let long = "x".repeat(200_000);
@@ -346,7 +370,13 @@ impl Generator {
             17 => return format!("{head}x: {long}\r\n\r\n").into_bytes(),
             18 => return format!("GET /{long} HTTP/1.1\r\nhost: a\r\n\r\n").into_bytes(),
             19 => {
-                let line = self.one_of(&["GET / HTTP/9.9\r\n\r\n", "GET\r\n\r\n", "\r\n\r\n\r\n", "GET / HTTP/1.1\n\n", " / \r\n\r\n"]);
+                let line = self.one_of(&[
+                    "GET / HTTP/9.9\r\n\r\n",
+                    "GET\r\n\r\n",
+                    "\r\n\r\n\r\n",
+                    "GET / HTTP/1.1\n\n",
+                    " / \r\n\r\n",
+                ]);
                 return line.into();
             }
             20 => return format!("CONNECT {} HTTP/1.1\r\nhost: x\r\n\r\n", self.authority).into_bytes(),
@@ -391,7 +421,9 @@ fn valid(method: &str) -> Value {
             "baseSnapshot": "small", "env": {"A": "b"}, "labels": {"a": "b"}, "quota": "1000000", "timeout": "60s",
             "resources": {"cpus": 1.5, "memory": "100000000"}, "network": {"allowList": ["a.example:443"]},
         }),
-        "ListSessions" => json!({"pageSize": 10, "pageToken": "", "labels": {"a": "b"}, "state": "SESSION_STATE_ACTIVE"}),
+        "ListSessions" => {
+            json!({"pageSize": 10, "pageToken": "", "labels": {"a": "b"}, "state": "SESSION_STATE_ACTIVE"})
+        }
         "ForkSession" => json!({"sessionId": "nobody", "count": 1, "snapshot": "s"}),
         "SetNetwork" => json!({"sessionId": "nobody", "network": {"allowOutbound": true, "denyList": ["10.0.0.0/8"]}}),
         "PutSecret" => json!({"name": "key", "value": "secret"}),
@@ -420,7 +452,21 @@ fn valid(method: &str) -> Value {
 }
 
 fn wrong_value(random: &mut Rng) -> String {
-    let values = ["null", "true", "5", "-5", "1.5", "\"\"", "\"x\"", "[]", "[1]", "{}", "{\"a\":1}", "[[[]]]", "\"9999999999999s\""];
+    let values = [
+        "null",
+        "true",
+        "5",
+        "-5",
+        "1.5",
+        "\"\"",
+        "\"x\"",
+        "[]",
+        "[1]",
+        "{}",
+        "{\"a\":1}",
+        "[[[]]]",
+        "\"9999999999999s\"",
+    ];
     values[random.usize(..values.len())].to_owned()
 }
 

@@ -472,7 +472,11 @@ fn global_headers_that_would_be_copied_for_every_member_are_refused() {
     let mut bytes = with_records(&[("comment", &[b'x'; 100 << 10])]);
     // What is for one member becomes what is for all.
     bytes[156] = b'g';
-    let sum: u32 = bytes[..512].iter().enumerate().map(|(at, byte)| if (148..156).contains(&at) { 32 } else { u32::from(*byte) }).sum();
+    let sum: u32 = bytes[..512]
+        .iter()
+        .enumerate()
+        .map(|(at, byte)| if (148..156).contains(&at) { 32 } else { u32::from(*byte) })
+        .sum();
     bytes[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     let error = ArchiveReader::new(&bytes[..]).next_entry().unwrap_err();
     assert!(error.message().contains("global headers"), "{error}");

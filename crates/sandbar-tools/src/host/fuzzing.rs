@@ -1,7 +1,7 @@
 //! Ways to what these tools make of text for the fuzzer.
 
-use super::{edit_file, nearest::nearest};
 pub use super::search::ignore_rules;
+use super::{edit_file, nearest::nearest};
 
 /// A file, the text to find in it and the text that takes its place, with a zero byte between them.
 pub fn edit(bytes: &[u8]) {
