@@ -14,6 +14,8 @@ mod audit;
 mod config;
 mod data_directory;
 mod events;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod health;
 mod host;

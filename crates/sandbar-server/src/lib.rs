@@ -19,6 +19,8 @@ mod events;
 mod exec;
 mod failure;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host_state;
 mod ingress;
 mod listener;
@@ -36,6 +38,7 @@ mod snapshots;
 mod tls;
 mod tokens;
 mod tools;
+mod torn_body;
 
 pub use listener::{RunningServer, ServerConfig, serve};
 pub use sandbar_core::AccessToken;

@@ -48,7 +48,8 @@ fn length(headers: &HeaderMap) -> usize {
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-fn is_stream(headers: &HeaderMap) -> bool {
+/// Whether a request is a stream of messages in envelopes.
+pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
     kind.starts_with(b"application/connect+") || kind.starts_with(b"application/grpc")
 }

@@ -22,6 +22,7 @@ use crate::{
     openapi::openapi,
     oversize::refuse_oversized,
     service::Service,
+    torn_body::blame_torn_bodies,
 };
 
 /// What callers are held to.
@@ -51,6 +52,7 @@ pub(crate) fn router(host: Arc<Host>, bounds: Bounds, shutdown: CancellationToke
         .with_state(host.clone())
         .fallback_service(calls)
         .layer(middleware::from_fn(catch_panic))
+        .layer(middleware::from_fn(blame_torn_bodies))
         .layer(middleware::from_fn(refuse_oversized))
         .layer(middleware::from_fn_with_state(patience, be_patient))
         .layer(middleware::from_fn_with_state((bounds.gatekeeper.clone(), bounds.places), guard));

@@ -1,7 +1,7 @@
 //! Sessions.
 
 use connectrpc::{ConnectError, Response, ServiceResult};
-use sandbar_core::{SessionFilter, SessionId};
+use sandbar_core::{SessionFilter, SessionId, SessionSpec};
 use sandbar_proto::v1;
 
 use crate::{
@@ -15,7 +15,12 @@ impl Service {
         &self,
         request: v1::CreateSessionRequest,
     ) -> ServiceResult<v1::CreateSessionResponse> {
-        let session = self.host.create_session(request.try_into().map_err(failed)?).await.map_err(failed)?;
+        let spec = SessionSpec::try_from(request).map_err(failed)?;
+        let id = spec.id.clone();
+        let session = self.host.create_session(spec).await.map_err(|error| match &id {
+            Some(id) => failed_in(id)(error),
+            None => failed(error),
+        })?;
         Response::ok(v1::CreateSessionResponse { session: v1::Session::from(session).into(), ..Default::default() })
     }
 

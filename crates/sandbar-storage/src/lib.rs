@@ -15,6 +15,8 @@ mod confine;
 mod descent;
 pub mod diff;
 mod errors;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod import;
 mod layered;
 mod local_disk;

@@ -10,6 +10,8 @@
 mod call;
 pub mod calls;
 mod context;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod outcome;
 mod params;

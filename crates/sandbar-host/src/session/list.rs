@@ -119,3 +119,10 @@ fn parse_token(token: &str) -> Result<(i128, SessionId)> {
     let parts = token.split_once('.');
     parts.and_then(|(age, id)| Some((age.parse().ok()?, SessionId::new(id).ok()?))).ok_or_else(PageRequest::bad_token)
 }
+
+/// Any token, for the fuzzer: one that is taken names a session that can be.
+pub fn page_token(bytes: &[u8]) {
+    if let Ok((_, id)) = parse_token(&String::from_utf8_lossy(bytes)) {
+        assert!(SessionId::new(id.as_str()).is_ok(), "{id}");
+    }
+}

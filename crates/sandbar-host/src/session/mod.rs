@@ -34,6 +34,7 @@ pub(crate) use activity::Activity;
 pub use attach::{AttachedStdin, Attachment};
 pub use files::FileWriter;
 use files::SharedDraft;
+pub use list::page_token;
 use ports::Ports;
 pub use ports::{PortAccess, PortConnection};
 use root::Root;

@@ -110,3 +110,7 @@ pub(crate) fn unframe(mut body: &[u8]) -> Vec<Value> {
     }
     messages
 }
+
+pub(crate) fn header_name(name: &str) -> http::HeaderName {
+    name.trim().parse().unwrap()
+}

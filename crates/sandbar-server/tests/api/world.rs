@@ -32,23 +32,28 @@ pub(crate) struct World {
 impl World {
     /// Runs a test in a world of its own, and takes the world down however the test ends.
     pub(crate) fn run(test: impl AsyncFnOnce(&World)) {
+        Self::run_with(|_, _| (), test);
+    }
+
+    /// As [`run`](Self::run), with another configuration; its directory is for whatever that needs.
+    pub(crate) fn run_with(adjust: impl FnOnce(&Path, &mut HostConfig), test: impl AsyncFnOnce(&World)) {
         private_mounts();
         let directory = Directory::new();
-        Self::run_in(async || World::start(&directory.0, None).await, test);
+        Self::run_in(async || World::start(&directory.0, None, adjust).await, test);
     }
 
     /// As [`run`](Self::run), with TLS on the port.
     pub(crate) fn run_tls(tls: TlsConfig, test: impl AsyncFnOnce(&World)) {
         private_mounts();
         let directory = Directory::new();
-        Self::run_in(async || World::start(&directory.0, Some(tls)).await, test);
+        Self::run_in(async || World::start(&directory.0, Some(tls), |_, _| ()).await, test);
     }
 
     /// As [`run`](Self::run), and then a second test with another host and server on the same data.
     pub(crate) fn run_and_start_again(test: impl AsyncFnOnce(&World), afterwards: impl AsyncFnOnce(&World)) {
         private_mounts();
         let directory = Directory::new();
-        Self::run_in(async || World::start(&directory.0, None).await, test);
+        Self::run_in(async || World::start(&directory.0, None, |_, _| ()).await, test);
         let again = async || World::serve(Host::start(Self::config(&directory.0)).await.unwrap(), None).await;
         Self::run_in(again, afterwards);
     }
@@ -109,10 +114,16 @@ impl World {
         }
     }
 
-    async fn start(directory: &Path, tls: Option<TlsConfig>) -> (Self, RunningServer) {
+    async fn start(
+        directory: &Path,
+        tls: Option<TlsConfig>,
+        adjust: impl FnOnce(&Path, &mut HostConfig),
+    ) -> (Self, RunningServer) {
         let source = directory.join("source");
         make_small_root(&source);
-        let (world, server) = Self::serve(Host::start(Self::config(directory)).await.unwrap(), tls).await;
+        let mut config = Self::config(directory);
+        adjust(directory, &mut config);
+        let (world, server) = Self::serve(Host::start(config).await.unwrap(), tls).await;
         let small = BaseName::new("small").unwrap();
         world.host.import_base(&small, &ImportSource::Directory(source), |_| {}).await.unwrap();
         (world, server)

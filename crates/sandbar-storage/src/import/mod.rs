@@ -6,6 +6,7 @@
 mod base;
 mod blobs;
 mod docker;
+pub(crate) mod fuzzing;
 mod host;
 mod host_files;
 mod image;

@@ -4,7 +4,7 @@ use sandbar_testing::tree::scratch;
 
 use crate::world::{Said, alone, alone_command, binary};
 
-const VERBS: [&str; 33] = [
+const VERBS: &[&str] = &[
     "up",
     "doctor",
     "new",
@@ -39,12 +39,16 @@ const VERBS: [&str; 33] = [
     "bench",
     "env",
     "completion",
+    "attach",
+    "events",
+    "watch",
+    "mcp",
 ];
 
 #[test]
 fn help_lists_every_verb_and_each_verb_explains_itself() {
     let help = alone(["--help"]).data();
-    for verb in VERBS {
+    for &verb in VERBS {
         assert!(help.contains(&format!("\n  {verb} ")), "{verb} is not in {help}");
         let own = alone([verb, "--help"]).data();
         assert!(own.contains("Usage: sandbar "), "{verb}: {own}");
