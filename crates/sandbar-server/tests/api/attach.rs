@@ -97,7 +97,8 @@ fn closing_the_request_side_leaves_the_process_and_its_stdin_alone() {
         let attach =
             json!({"attach": {"sessionId": id.as_str(), "processId": process.as_str(), "replay": "REPLAY_ALL"}});
         // All requests first, then all answers: another caller has to end the process.
-        let whole_call = world.stream("AttachProcess", &[attach, json!({"stdin": "aGVsbG8K"})]);
+        let requests = [attach, json!({"stdin": "aGVsbG8K"})];
+        let whole_call = world.stream("AttachProcess", &requests);
         let other = async {
             let mut other = client.attach_process(id, process, Replay::All).await.unwrap();
             until(&mut other, "got hello\n").await;
