@@ -12,6 +12,17 @@ use crate::{
 
 type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
+/// Waits until `text` was written, whatever comes with it.
+async fn see(attachment: &mut Attachment, text: &str) {
+    let mut said = String::new();
+    while !said.contains(text) {
+        match attachment.next_event().await {
+            Some(AttachEvent::Stdout(bytes)) => said.push_str(&String::from_utf8_lossy(&bytes)),
+            other => panic!("{other:?} after {said:?}"),
+        }
+    }
+}
+
 /// All that comes until `text` is the end of it.
 async fn until(attachment: &mut Attachment, text: &str) -> String {
     let mut said = String::new();
@@ -69,11 +80,11 @@ pub(crate) fn a_terminal_is_shared_by_those_who_are_attached(fixture: &mut HostF
         let process = fixture.launch(&id, spec).await;
         let mut attached = fixture.host.attach_process(&id, &process, Replay::All).await.unwrap();
         assert!(attached.has_terminal());
-        until(&mut attached, "up\r\n").await;
+        see(&mut attached, "up\r\n").await;
         fixture.host.resize_process(&id, &process, TerminalSize { rows: 11, columns: 33 }).await.unwrap();
         let stdin = attached.stdin().unwrap();
         stdin.write("PS1=; stty size\n".into()).await.unwrap();
-        assert!(until(&mut attached, "11 33\r\n").await.ends_with("11 33\r\n"));
+        see(&mut attached, "11 33\r\n").await;
         stdin.write("exit 4\n".into()).await.unwrap();
         loop {
             match attached.next_event().await.unwrap() {

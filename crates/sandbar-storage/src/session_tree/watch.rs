@@ -45,8 +45,10 @@ pub struct TreeWatch {
     root: i32,
     /// Something left its place; where it went comes next, when it stayed in the part that is watched.
     leaving: Option<Leaving>,
-    /// What was found in new directories and may come as a change as well, until all changes so far are read.
+    /// What was found in new directories and may come as a change as well, until all changes so far are read: in those of
+    /// this reading, and of those before it.
     found: HashSet<PathBuf>,
+    found_before: HashSet<PathBuf>,
     /// Nothing can be told after what was told so far.
     end: Option<Error>,
 }
@@ -86,6 +88,7 @@ impl TreeWatch {
             root: -1,
             leaving: None,
             found: HashSet::new(),
+            found_before: HashSet::new(),
             end: None,
         };
         watch.begin()?;
@@ -116,8 +119,10 @@ impl TreeWatch {
             }
         }
         if drained {
-            self.found.clear();
+            // Everything that came before this reading was in it.
+            self.found_before.clear();
         }
+        self.found_before.extend(self.found.drain());
         match self.end.take() {
             Some(error) if news.is_empty() => Err(error),
             end => {
@@ -264,7 +269,7 @@ impl TreeWatch {
             }
             news.push(changed(DirChangeKind::Renamed { from: leaving.path }, path, is_dir));
         } else if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
-            if self.found.remove(&path) {
+            if self.was_found(&path) {
                 return Ok(());
             }
             news.push(changed(DirChangeKind::Created, path.clone(), is_dir));
@@ -272,7 +277,7 @@ impl TreeWatch {
                 self.add_all(vec![path], &mut Some(news))?;
             }
         } else if flags.contains(ReadFlags::DELETE) {
-            self.found.remove(&path);
+            self.was_found(&path);
             news.push(changed(DirChangeKind::Removed, path, is_dir));
         } else {
             let written = flags.contains(ReadFlags::MODIFY);
@@ -287,12 +292,6 @@ impl TreeWatch {
 
     /// Watches everything once more: changes were lost, and new directories with them.
     fn start_anew(&mut self, news: &mut Vec<DirNews>) -> Result<()> {
-        self.inotify_again()?;
-        news.push(DirNews::Overflow);
-        Ok(())
-    }
-
-    fn inotify_again(&mut self) -> Result<()> {
         // The same instance, so that whoever waits for it goes on: what it still tells is as good as new.
         for watch in std::mem::take(&mut self.paths).into_keys() {
             // It fails for directories that are gone.
@@ -300,7 +299,15 @@ impl TreeWatch {
         }
         self.leaving = None;
         self.found.clear();
-        self.begin()
+        self.found_before.clear();
+        self.begin()?;
+        news.push(DirNews::Overflow);
+        Ok(())
+    }
+
+    /// Whether something was told already when its directory was looked through.
+    fn was_found(&mut self, path: &Path) -> bool {
+        self.found.remove(path) || self.found_before.remove(path)
     }
 
     /// A directory has another name, and with it all below it.
