@@ -4,7 +4,7 @@ use sandbar_testing::tree::scratch;
 
 use crate::world::{Said, alone, alone_command, binary};
 
-const VERBS: [&str; 29] = [
+const VERBS: [&str; 30] = [
     "up",
     "doctor",
     "new",
