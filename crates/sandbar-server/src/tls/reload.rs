@@ -3,7 +3,7 @@
 use std::{
     fs,
     os::unix::fs::MetadataExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -34,12 +34,12 @@ pub(crate) struct Tls {
 #[derive(Debug)]
 struct Source {
     identity: Identity,
-    client_ca: Option<std::path::PathBuf>,
+    client_ca: Option<PathBuf>,
 }
 
 #[derive(Debug)]
 enum Identity {
-    Files { certificate: std::path::PathBuf, key: std::path::PathBuf },
+    Files { certificate: PathBuf, key: PathBuf },
     Local(Arc<LocalCertificates>),
 }
 
@@ -99,7 +99,7 @@ impl Source {
             Identity::Files { certificate, key } => vec![certificate, key],
             Identity::Local(_) => Vec::new(),
         };
-        own.into_iter().chain(&self.client_ca).map(std::path::PathBuf::as_path)
+        own.into_iter().chain(&self.client_ca).map(PathBuf::as_path)
     }
 
     fn stamps(&self) -> Vec<Option<Stamp>> {

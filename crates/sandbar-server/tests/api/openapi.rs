@@ -119,13 +119,15 @@ async fn live(heard: &mut Heard<'_>) {
     for call in ["Capabilities", "HealthCheck", "ListBases", "ListTools", "ListSecrets"] {
         heard.call(call, json!({})).await;
     }
+    heard.call("CreateToken", json!({"name": "reader", "scopes": ["read"], "expiresIn": "60s"})).await;
+    heard.call("ListTokens", json!({})).await;
     heard.call("CreateSnapshot", of(json!({"name": "one"}))).await;
     let exec = json!({"start": {"sessionId": "box", "argv": ["/bin/sh", "-c", "echo hello > file; echo said"]}});
     heard.stream("Exec", &[exec]).await;
     heard.stream("Diff", &[of(json!({"from": "one"}))]).await;
     heard.stream("ReadFile", &[of(json!({"path": "/workspace/file"}))]).await;
     heard.call("Stat", of(json!({"path": "/workspace/file"}))).await;
-    heard.call("ListDir", of(json!({"path": "/workspace"}))).await;
+    heard.stream("ListDir", &[of(json!({"path": "/workspace"}))]).await;
     heard.call("ListSnapshots", of(json!({}))).await;
     let launched = heard.call("LaunchProcess", of(json!({"argv": ["/bin/sh", "-c", "echo up; exit 3"]}))).await;
     let process = launched["process"]["processId"].clone();

@@ -107,7 +107,7 @@ fn with_an_authority_for_clients_only_its_own_come_in_and_still_need_the_token()
                 Some(clients.server("wrong-use")),
             ] {
                 let answer = ask(refused.clone(), version);
-                assert!(matches!(answer.code, 35 | 55 | 56 | 98), "{refused:?}: {answer:?}");
+                assert_ne!(answer.code, 0, "{refused:?}: {answer:?}");
                 assert_eq!(answer.stdout, "", "{refused:?}");
             }
         }

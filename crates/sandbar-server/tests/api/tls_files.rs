@@ -112,7 +112,7 @@ impl Pair {
 /// What `curl` said.
 #[derive(Debug)]
 pub(crate) struct Curled {
-    /// 0, or what went wrong: 60 is a certificate that is not trusted, 56 and 35 a handshake that failed.
+    /// 0, or what went wrong: 60 is a certificate that is not trusted.
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
