@@ -36,7 +36,8 @@ pub trait EnvironmentProvider: fmt::Debug + Send + Sync {
 /// - A tool call that is repeated under its id is done once.
 /// - Tools, snapshots and writes need an environment that is active; otherwise they give `NotActive` with its state.
 /// - After `destroy` everything but `state` and `destroy` gives `NotActive`; `destroy` succeeds again.
-/// - Dropping a future stops the work on the other side, too.
+/// - Dropping the future of a tool call, a read or a write stops the work on the other side, too. What changes the
+///   environment as a whole, such as a pause or a rollback, comes to its end once it has begun.
 /// - Tools answer in the same shapes everywhere: see `docs/tools.md`.
 #[async_trait]
 pub trait ExecutionEnvironment: fmt::Debug + Send + Sync {

@@ -116,11 +116,14 @@ impl ExecutionEnvironment for NativeEnvironment {
     }
 
     async fn resume(&self) -> Result<()> {
-        self.admit(Some(Feature::Pause))?;
+        self.admit(None)?;
         let session = self.explained(self.client.get_session(&self.session).await).await?;
-        let outcome = match session.state {
-            SessionState::Hibernated => self.client.wake_session(&self.session).await,
-            _ => self.client.resume_session(&self.session).await,
+        let outcome = if session.state == SessionState::Hibernated {
+            // It was put away and not frozen: that works also where nothing can be frozen.
+            self.client.wake_session(&self.session).await
+        } else {
+            self.capabilities.require(Feature::Pause)?;
+            self.client.resume_session(&self.session).await
         };
         match outcome {
             Ok(_) => Ok(()),

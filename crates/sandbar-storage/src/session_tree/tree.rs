@@ -201,3 +201,36 @@ pub fn failure(path: &Path, errno: Errno) -> Error {
         errno => Error::io(format!("reach `{shown}` in the session"), errno.into()).with_field("path"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use sandbar_core::WriteOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_workspace_that_lies_elsewhere_is_reached_by_its_name_and_links_lead_where_they_really_do() {
+        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let project = scratch.path().join("workspace/me/project");
+        fs::create_dir_all(&project).unwrap();
+        fs::write(scratch.path().join("workspace/me/beside"), "beside").unwrap();
+        std::os::unix::fs::symlink("../beside", project.join("link")).unwrap();
+        let tree = SessionTree::open(scratch.path(), None).unwrap().with_workspace(Path::new("/workspace/me/project"));
+        tree.make_directories(Path::new("/workspace/a/b")).unwrap();
+        assert!(project.join("a/b").is_dir());
+        let options = WriteOptions { mode: None, create_dirs: true };
+        tree.draft(Path::new("/workspace/a/c/file"), options).unwrap().commit().unwrap();
+        assert!(project.join("a/c/file").is_file());
+        let (_, stat) = tree.open_file(Path::new("/workspace/link")).unwrap();
+        assert_eq!((stat.path.as_path(), stat.size.get()), (Path::new("/workspace/link"), 6));
+        tree.stat(Path::new("/workspace/../beside")).unwrap();
+        let listed: Vec<_> = tree.list(Path::new("/workspace"), 9, 9).unwrap().entries;
+        let paths: Vec<_> = listed.iter().map(|entry| entry.path.to_str().unwrap()).collect();
+        assert_eq!(
+            paths,
+            ["/workspace/a", "/workspace/a/b", "/workspace/a/c", "/workspace/a/c/file", "/workspace/link"]
+        );
+    }
+}
