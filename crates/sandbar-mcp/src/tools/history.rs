@@ -1,6 +1,6 @@
 //! `snapshot`, `rollback`, `fork` and `diff`.
 
-use sandbar_core::{ForkRequest, Labels, LaterSnapshots, Quiesce, Result, SessionId, SnapshotName};
+use sandbar_core::{Error, ForkRequest, Labels, LaterSnapshots, Quiesce, Result, SessionId, SnapshotName};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -132,6 +132,10 @@ struct Fork {
 pub(crate) async fn fork(mut call: Call<'_>) -> Result<Answer> {
     let asked = call.asked_sandbox()?;
     let Fork { from, count, ids, labels } = call.read()?;
+    // On the wire, 0 is one that was not said.
+    if count == Some(0) {
+        return Err(Error::invalid("count", "0 copies are none").with_hint("ask for at least 1"));
+    }
     let id = call.default.resolve(call.client, asked).await?;
     let count = count.unwrap_or_else(|| ids.len().max(1));
     let copies = call.client.fork_session(&id, ForkRequest { from, count, ids, labels }).await?;
