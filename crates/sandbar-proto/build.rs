@@ -4,10 +4,11 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use buffa_codegen::{BytesRepr, CodeGenConfig, MapRepr};
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 14] = [
     "audit",
     "bases",
     "errors",
+    "events",
     "exec",
     "files",
     "host",
@@ -16,6 +17,7 @@ const FILES: [&str; 12] = [
     "service",
     "sessions",
     "snapshots",
+    "tokens",
     "tools",
 ];
 

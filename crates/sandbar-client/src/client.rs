@@ -1,14 +1,19 @@
 //! The connection to a host.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use connectrpc::{
     CompressionRegistry, ConnectError, Protocol,
-    client::{ClientConfig, Http2Connection, SharedHttp2Connection},
+    client::{ClientBody, ClientConfig, Http2Connection},
 };
-use http::{HeaderValue, Uri, uri::Scheme};
+use http::{HeaderValue, Request, Response, Uri, uri::Scheme};
+use hyper::body::Body;
 use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_proto::{API_VERSION, API_VERSION_HEADER, MAX_MESSAGE_BYTES, from_connect, v1};
+use tower::Service;
+
+use crate::{TlsOptions, transport::Transport};
 
 /// What one stream may have under way. A reader that stops holds back only its own stream.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -34,10 +39,32 @@ pub enum WireProtocol {
     GrpcWeb,
 }
 
+/// Where a host is and how to talk to it.
+#[derive(Clone, Default)]
+pub struct ConnectOptions {
+    /// For example `http://127.0.0.1:9100`, or `https://` with TLS.
+    pub url: String,
+    pub token: Option<String>,
+    pub protocol: WireProtocol,
+    /// Counts for `https://` only.
+    pub tls: TlsOptions,
+}
+
+impl fmt::Debug for ConnectOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url, token: _, protocol, tls } = self;
+        f.debug_struct("ConnectOptions")
+            .field("url", url)
+            .field("protocol", protocol)
+            .field("tls", tls)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A connection to a host. Clones share it; when it breaks, the next call makes it anew.
 #[derive(Clone)]
 pub struct Client {
-    pub(crate) rpc: Arc<v1::SandboxServiceClient<SharedHttp2Connection>>,
+    pub(crate) rpc: Arc<v1::SandboxServiceClient<Transport>>,
     url: Arc<str>,
 }
 
@@ -51,35 +78,49 @@ impl Client {
 
     /// Like [`connect`](Self::connect), with a chosen wire form.
     pub async fn connect_with(url: &str, token: Option<&str>, protocol: WireProtocol) -> Result<Self> {
-        let uri = parse_url(url)?;
-        let connection = Http2Connection::builder()
+        let (url, token) = (url.to_owned(), token.map(ToOwned::to_owned));
+        Self::open(ConnectOptions { url, token, protocol, tls: TlsOptions::default() }).await
+    }
+
+    /// Like [`connect`](Self::connect), with everything chosen.
+    pub async fn open(options: ConnectOptions) -> Result<Self> {
+        let ConnectOptions { url, token, protocol, tls } = options;
+        let uri = parse_url(&url)?;
+        let builder = Http2Connection::builder()
             .establishment_timeout(CONNECT_TIMEOUT)
             .tcp_connect_timeout(CONNECT_TIMEOUT)
             .keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE)
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .connect_plaintext(uri.clone())
-            .await
-            .map_err(|error| unreachable_server(url, &error))?;
-        let mut config = ClientConfig::new(uri)
-            .with_protocol(match protocol {
-                WireProtocol::Connect | WireProtocol::ConnectJson => Protocol::Connect,
-                WireProtocol::Grpc => Protocol::Grpc,
-                WireProtocol::GrpcWeb => Protocol::GrpcWeb,
-            })
-            // Hosts are near; what is sent there is mostly files that compress badly or are not worth the time.
-            .with_compression(CompressionRegistry::new())
-            .with_default_max_message_size(MAX_MESSAGE_BYTES)
-            .with_default_header(API_VERSION_HEADER, format!("v{API_VERSION}"));
-        if protocol == WireProtocol::ConnectJson {
-            config = config.json();
-        }
-        if let Some(token) = token {
-            config = config.with_default_header(http::header::AUTHORIZATION, bearer(token)?);
-        }
-        let rpc = v1::SandboxServiceClient::new(connection.shared(QUEUE), config);
+            .initial_connection_window_size(CONNECTION_WINDOW);
+        let connection = if uri.scheme() == Some(&Scheme::HTTPS) {
+            builder.connect_tls(uri.clone(), tls.load()?).await.map_err(|error| unreachable_over_tls(&url, &error))?
+        } else {
+            builder.connect_plaintext(uri.clone()).await.map_err(|error| unreachable_server(&url, &error))?
+        };
+        let config = configure(uri, protocol, token.as_deref())?;
+        let rpc = v1::SandboxServiceClient::new(Transport::Connection(connection.shared(QUEUE)), config);
         Ok(Self { rpc: Arc::new(rpc), url: url.into() })
+    }
+
+    /// A client of an API in this process: its calls pass the same checks, and no socket.
+    ///
+    /// `authorization` is what a caller sent as that header, passed on as it is.
+    pub fn in_process<S, B>(api: S, authorization: Option<HeaderValue>) -> Self
+    where
+        S: Service<Request<ClientBody>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+        S::Future: Send + 'static,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let url = "http://in-process";
+        let mut config = base_config(Uri::from_static(url), WireProtocol::Connect);
+        if let Some(mut value) = authorization {
+            value.set_sensitive(true);
+            config = config.with_default_header(http::header::AUTHORIZATION, value);
+        }
+        let rpc = v1::SandboxServiceClient::new(Transport::in_process(api), config);
+        Self { rpc: Arc::new(rpc), url: url.into() }
     }
 
     /// Where the host is.
@@ -103,6 +144,37 @@ impl fmt::Debug for Client {
     }
 }
 
+fn configure(uri: Uri, protocol: WireProtocol, token: Option<&str>) -> Result<ClientConfig> {
+    let config = base_config(uri, protocol);
+    Ok(match token {
+        Some(token) => config.with_default_header(http::header::AUTHORIZATION, bearer(token)?),
+        None => config,
+    })
+}
+
+fn base_config(uri: Uri, protocol: WireProtocol) -> ClientConfig {
+    let config = ClientConfig::new(uri)
+        .with_protocol(match protocol {
+            WireProtocol::Connect | WireProtocol::ConnectJson => Protocol::Connect,
+            WireProtocol::Grpc => Protocol::Grpc,
+            WireProtocol::GrpcWeb => Protocol::GrpcWeb,
+        })
+        // Hosts are near; what is sent there is mostly files that compress badly or are not worth the time.
+        .with_compression(CompressionRegistry::new())
+        .with_default_max_message_size(MAX_MESSAGE_BYTES)
+        .with_default_header(API_VERSION_HEADER, format!("v{API_VERSION}"));
+    if protocol == WireProtocol::ConnectJson { config.json() } else { config }
+}
+
+/// TLS that fails is no reason to start another host.
+fn unreachable_over_tls(url: &str, error: &ConnectError) -> Error {
+    Error::new(ErrorCode::Unavailable, format!("no TLS connection to a Sandbar host at {url}"))
+        .with_hint(
+            "see that it serves TLS there, and name its authority with SANDBAR_CA_FILE when it has one of its own",
+        )
+        .with_source(error.clone())
+}
+
 fn unreachable_server(url: &str, error: &ConnectError) -> Error {
     Error::new(ErrorCode::Unavailable, format!("no answer from a Sandbar host at {url}"))
         .with_hint("start one with `sandbar up`")
@@ -117,13 +189,12 @@ pub(crate) fn incomplete(what: &str) -> Error {
 fn parse_url(url: &str) -> Result<Uri> {
     let refuse = |why: &str| {
         Error::invalid("url", format!("server address `{}` {why}", url.escape_debug()))
-            .with_hint("use `http://HOST:PORT`, for example `http://127.0.0.1:9100`")
+            .with_hint("use `http://HOST:PORT` or `https://HOST:PORT`, for example `http://127.0.0.1:9100`")
     };
     let uri: Uri = url.parse().map_err(|_| refuse("is not a URL"))?;
     match uri.scheme() {
-        Some(scheme) if *scheme == Scheme::HTTP => {}
-        Some(scheme) if *scheme == Scheme::HTTPS => return Err(refuse("needs TLS, which this client does not speak")),
-        _ => return Err(refuse("does not begin with `http://`")),
+        Some(scheme) if *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS => {}
+        _ => return Err(refuse("does not begin with `http://` or `https://`")),
     }
     if uri.authority().is_none_or(|authority| authority.host().is_empty()) {
         return Err(refuse("names no host"));
@@ -148,7 +219,8 @@ mod tests {
     fn addresses_that_cannot_work_are_refused_with_the_form_that_does() {
         parse_url("http://127.0.0.1:9100").unwrap();
         parse_url("http://localhost:9100/").unwrap();
-        for bad in ["", "127.0.0.1:9100", "https://localhost:9100", "ftp://x", "http://", "/path", "no scheme"] {
+        parse_url("https://host.example:9100").unwrap();
+        for bad in ["", "127.0.0.1:9100", "https://", "ftp://x", "http://", "/path", "no scheme"] {
             let error = parse_url(bad).unwrap_err();
             assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("url")), "{bad}");
             assert!(error.hint().is_some());

@@ -3,14 +3,13 @@
 use std::fmt;
 
 use bytes::Bytes;
-use connectrpc::client::{ClientTransport, ServerStream, SharedHttp2Connection};
+use connectrpc::client::ServerStream;
 use sandbar_core::{LogChunk, LogQuery, ProcessId, ProcessInfo, ProcessSpec, Result, SessionId, TerminalSize, WaitFor};
 use sandbar_proto::v1;
 
-use crate::{Client, client::incomplete};
+use crate::{Client, client::incomplete, transport::AnswerBody};
 
-type Chunks =
-    ServerStream<<SharedHttp2Connection as ClientTransport>::ResponseBody, v1::ProcessLogsResponseView<'static>>;
+type Chunks = ServerStream<AnswerBody, v1::ProcessLogsResponseView<'static>>;
 
 /// Largest piece of input sent as one message; far below the limit of a message.
 const PIECE: usize = 1 << 20;

@@ -2,14 +2,13 @@
 
 use std::fmt;
 
-use connectrpc::client::{ClientTransport, ServerStream, SharedHttp2Connection};
+use connectrpc::client::ServerStream;
 use sandbar_core::{Result, SessionId, ToolEvent, ToolInfo, ToolRequest, ToolResponse};
 use sandbar_proto::v1;
 
-use crate::{Client, client::incomplete};
+use crate::{Client, client::incomplete, transport::AnswerBody};
 
-type Events =
-    ServerStream<<SharedHttp2Connection as ClientTransport>::ResponseBody, v1::ExecuteToolStreamResponseView<'static>>;
+type Events = ServerStream<AnswerBody, v1::ExecuteToolStreamResponseView<'static>>;
 
 impl Client {
     /// Every tool of the host.

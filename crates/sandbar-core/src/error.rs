@@ -25,7 +25,11 @@ pub enum ErrorCode {
     BaseExists,
     FileNotFound,
     SecretNotFound,
+    TokenNotFound,
+    TokenExists,
     StorageFull,
+    SlowReader,
+    TooManyCalls,
     InvalidArgument,
     Timeout,
     Unavailable,
@@ -36,7 +40,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code, in the order of the reference page.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 28] = [
         Self::SessionNotFound,
         Self::SessionExists,
         Self::SessionPaused,
@@ -54,7 +58,11 @@ impl ErrorCode {
         Self::BaseExists,
         Self::FileNotFound,
         Self::SecretNotFound,
+        Self::TokenNotFound,
+        Self::TokenExists,
         Self::StorageFull,
+        Self::SlowReader,
+        Self::TooManyCalls,
         Self::InvalidArgument,
         Self::Timeout,
         Self::Unavailable,
@@ -83,7 +91,11 @@ impl ErrorCode {
             Self::BaseExists => "BaseExists",
             Self::FileNotFound => "FileNotFound",
             Self::SecretNotFound => "SecretNotFound",
+            Self::TokenNotFound => "TokenNotFound",
+            Self::TokenExists => "TokenExists",
             Self::StorageFull => "StorageFull",
+            Self::SlowReader => "SlowReader",
+            Self::TooManyCalls => "TooManyCalls",
             Self::InvalidArgument => "InvalidArgument",
             Self::Timeout => "Timeout",
             Self::Unavailable => "Unavailable",
@@ -106,15 +118,18 @@ impl ErrorCode {
             | Self::SnapshotNotFound
             | Self::BaseNotFound
             | Self::FileNotFound
-            | Self::SecretNotFound => "not_found",
-            Self::SessionExists | Self::SnapshotExists | Self::BaseExists => "already_exists",
+            | Self::SecretNotFound
+            | Self::TokenNotFound => "not_found",
+            Self::SessionExists | Self::SnapshotExists | Self::BaseExists | Self::TokenExists => "already_exists",
             Self::SessionPaused
             | Self::SessionDestroying
             | Self::InvalidState
             | Self::RollbackInProgress
             | Self::ToolsInFlight
             | Self::SnapshotsNotAvailable => "failed_precondition",
-            Self::MaxSessionsReached | Self::StorageFull => "resource_exhausted",
+            Self::MaxSessionsReached | Self::StorageFull | Self::SlowReader | Self::TooManyCalls => {
+                "resource_exhausted"
+            }
             Self::InvalidArgument => "invalid_argument",
             Self::Timeout | Self::ProcessReadyTimeout => "deadline_exceeded",
             Self::Unavailable => "unavailable",

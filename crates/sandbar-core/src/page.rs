@@ -1,6 +1,6 @@
 //! Long listings, a page at a time.
 
-use crate::{Error, Labels, Result, SessionState};
+use crate::{Error, Labels, Result, SessionId, SessionState};
 
 /// Which sessions to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -8,6 +8,8 @@ pub struct SessionFilter {
     /// All of these must match.
     pub labels: Labels,
     pub state: Option<SessionState>,
+    /// Only these; `None` is all of them.
+    pub ids: Option<Vec<SessionId>>,
     /// Also tell what runs in them uses now, which costs a little for each.
     pub with_usage: bool,
 }

@@ -18,6 +18,7 @@ use crate::{
     HostConfig,
     actor::{acting_as, acting_as_here, current_actor},
     data_directory::DataDirectory,
+    events::EventLog,
     gate::not_found,
     incidents::Incidents,
     janitor::Janitor,
@@ -29,6 +30,7 @@ use crate::{
     secrets::SecretVault,
     session::Session,
     state::StateStore,
+    tokens::TokenVault,
     traffic_token::TrafficKey,
     verb::{Call, Verb},
 };
@@ -72,10 +74,13 @@ pub(crate) struct Inner {
     pub(crate) packs: Target,
     pub(crate) active_commands: Arc<AtomicU64>,
     pub(crate) incidents: Incidents,
+    /// What happened last, for those who watch.
+    pub(crate) events: Arc<EventLog>,
     pub(crate) metrics: Metrics,
     /// Serves the network of sessions that have one.
     pub(crate) gateway: SharedGateway,
     pub(crate) secrets: Arc<SecretVault>,
+    pub(crate) tokens: TokenVault,
     /// What was decided about connections, on its way into the audit log.
     pub(crate) decisions: Arc<DecisionLog>,
     pub(crate) traffic_key: TrafficKey,
@@ -202,9 +207,11 @@ impl Inner {
             packs: config.object_store_target()?,
             active_commands: Arc::default(),
             incidents: Incidents::default(),
+            events: EventLog::new(),
             metrics,
             gateway: SharedGateway::new(&config),
             secrets: SecretVault::open(&state)?,
+            tokens: TokenVault::default(),
             decisions: Arc::default(),
             state,
             traffic_key: TrafficKey::open(&directory.traffic_key())?,
@@ -222,6 +229,8 @@ impl Inner {
             }
             return Err(error);
         }
+        // After recovery: the tokens of sessions it has removed are gone.
+        inner.tokens.load(&inner.state)?;
         for record in inner.state.sessions()? {
             let session = Session::new(record.id.clone());
             inner.slots().insert(record.id, Slot::Ready(session));
@@ -368,6 +377,8 @@ impl Inner {
 
     /// The session is gone; its name is free.
     pub(crate) fn release(&self, id: &SessionId) {
+        // Before the name is free: whoever gets it next must not be opened by tokens of this one.
+        self.tokens.forget_session(id);
         let mut slots = self.slots();
         // Together, so that nobody who sums them up finds less than before.
         if let Some(Slot::Ready(session)) = slots.remove(id) {

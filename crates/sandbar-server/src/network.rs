@@ -1,23 +1,38 @@
 //! The network of sessions, and secrets.
 
 use connectrpc::{Response, ServiceResult};
-use sandbar_core::{SecretName, SessionId};
+use sandbar_core::{Need, SecretName, SessionId};
 use sandbar_proto::v1;
 
 use crate::{
+    access::Caller,
     failure::{failed, failed_in},
     service::Service,
 };
 
 impl Service {
-    pub(crate) async fn network_of(&self, id: &str) -> ServiceResult<v1::GetNetworkResponse> {
+    pub(crate) async fn network_of(&self, caller: &Caller, id: &str) -> ServiceResult<v1::GetNetworkResponse> {
         let id = SessionId::new(id).map_err(failed)?;
-        let status = self.host.get_network(&id).await.map_err(failed_in(&id))?;
+        let mut status = self.host.get_network(&id).await.map_err(failed_in(&id))?;
+        // Who may only look does not get what opens its ports.
+        status.traffic_token = status.traffic_token.filter(|_| caller.grant().may(Need::UseSession(&id)));
         Response::ok(v1::GetNetworkResponse { status: v1::NetworkStatus::from(status).into(), ..Default::default() })
     }
 
-    pub(crate) async fn change_network(&self, request: v1::SetNetworkRequest) -> ServiceResult<v1::SetNetworkResponse> {
+    /// Secrets are the admin's: who is not one leaves those of the present policy as they are, or takes some out.
+    pub(crate) async fn change_network(
+        &self,
+        caller: &Caller,
+        request: v1::SetNetworkRequest,
+    ) -> ServiceResult<v1::SetNetworkResponse> {
         let (id, policy) = request.unpack().map_err(failed)?;
+        if !policy.secrets.is_empty() && !caller.grant().may(Need::Admin) {
+            let present = self.host.get_network(&id).await.map_err(failed_in(&id))?.policy.secrets;
+            if !policy.secrets.iter().all(|rule| present.contains(rule)) {
+                let refused = caller.require(Need::Admin).map_err(|error| error.with_field("network.secrets"));
+                refused.map_err(failed_in(&id))?;
+            }
+        }
         let status = self.host.set_network(&id, policy).await.map_err(failed_in(&id))?;
         Response::ok(v1::SetNetworkResponse { status: v1::NetworkStatus::from(status).into(), ..Default::default() })
     }

@@ -1,10 +1,11 @@
 //! Sessions.
 
 use connectrpc::{ConnectError, Response, ServiceResult};
-use sandbar_core::SessionId;
+use sandbar_core::{SessionFilter, SessionId, SessionSpec};
 use sandbar_proto::v1;
 
 use crate::{
+    access::Caller,
     failure::{failed, failed_in},
     service::Service,
 };
@@ -14,7 +15,12 @@ impl Service {
         &self,
         request: v1::CreateSessionRequest,
     ) -> ServiceResult<v1::CreateSessionResponse> {
-        let session = self.host.create_session(request.try_into().map_err(failed)?).await.map_err(failed)?;
+        let spec = SessionSpec::try_from(request).map_err(failed)?;
+        let id = spec.id.clone();
+        let session = self.host.create_session(spec).await.map_err(|error| match &id {
+            Some(id) => failed_in(id)(error),
+            None => failed(error),
+        })?;
         Response::ok(v1::CreateSessionResponse { session: v1::Session::from(session).into(), ..Default::default() })
     }
 
@@ -25,11 +31,14 @@ impl Service {
         Response::ok(v1::GetSessionResponse { session: v1::Session::from(session).into(), ..Default::default() })
     }
 
+    /// Tells of the sessions its caller may look at, and of no others.
     pub(crate) async fn page_of_sessions(
         &self,
+        caller: &Caller,
         request: v1::ListSessionsRequest,
     ) -> ServiceResult<v1::ListSessionsResponse> {
         let (filter, page) = request.unpack().map_err(failed)?;
+        let filter = SessionFilter { ids: caller.grant().sessions(), ..filter };
         let page = self.host.list_sessions(&filter, &page).await.map_err(failed)?;
         Response::ok(v1::ListSessionsResponse {
             sessions: page.items.into_iter().map(Into::into).collect(),

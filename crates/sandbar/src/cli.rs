@@ -1,11 +1,14 @@
 //! What can be typed.
 
+use std::path::PathBuf;
+
 use clap::{Arg, Command};
 
 use crate::{
     command::{
-        audit, base, bench, clock, completion, cp, diff, doctor, env, exec, fork, inspect, kill, launch, logs, ls,
-        network, new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, tool, top, turn, up,
+        attach, audit, base, bench, clock, completion, cp, diff, doctor, env, events, exec, fork, inspect, kill,
+        launch, logs, ls, mcp, network, new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, token, tool,
+        top, turn, up, watch,
     },
     env_vars,
 };
@@ -40,6 +43,9 @@ Exit codes:
 Environment:
   SANDBAR_URL       address of the host
   SANDBAR_TOKEN     bearer token; the one of a host on this machine is found without it
+  SANDBAR_CA_FILE   authorities to trust for https://, PEM; that of a host on this machine is found without it
+  SANDBAR_CLIENT_CERT, SANDBAR_CLIENT_KEY
+                    certificate and key for a host that asks for them, PEM
   SANDBAR_DATA_DIR  data directory of the host on this machine
   SANDBAR_CONFIG    configuration file of `sandbar up`
   SANDBAR_LOG       what `sandbar up` logs: warn, info, debug, sandbar_storage=debug
@@ -65,6 +71,16 @@ pub(crate) fn define() -> Command {
                 .env(env_vars::URL)
                 .help_heading("Global options")
                 .help("Address of the host, for example http://127.0.0.1:9100"),
+        )
+        .arg(
+            Arg::new("ca-file")
+                .long("ca-file")
+                .value_name("FILE")
+                .global(true)
+                .env(env_vars::CA_FILE)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help_heading("Global options")
+                .help("Authorities to trust for https://, PEM, in place of those this machine trusts"),
         )
         .subcommands([
             up::define(),
@@ -93,10 +109,12 @@ pub(crate) fn define() -> Command {
             tool::define(),
             network::define(),
             secret::define(),
+            token::define(),
             base::define(),
             audit::define(),
         ])
-        .subcommands([top::define(), bench::define(), env::define(), completion::define()])
+        .subcommands([attach::define(), events::define(), watch::define()])
+        .subcommands([mcp::define(), top::define(), bench::define(), env::define(), completion::define()])
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! every mount it makes dies with it.
 
 mod arguments;
+mod attachment;
 mod attendance;
 mod bench;
 mod cli;
@@ -17,6 +18,7 @@ mod env_vars;
 mod failure;
 mod input;
 mod interrupt;
+mod local_authority;
 mod local_files;
 mod mount_namespace;
 mod output;

@@ -73,6 +73,13 @@ pub(crate) fn json(value: &impl Serialize) -> Outcome<()> {
     stdout.write_all(b"\n").map_err(Failure::writing)
 }
 
+/// Writes a value as one line of JSON.
+pub(crate) fn json_line(value: &impl Serialize) -> Outcome<()> {
+    let mut stdout = io::stdout().lock();
+    serde_json::to_writer(&mut stdout, value).map_err(|error| Failure::writing(error.into()))?;
+    stdout.write_all(b"\n").map_err(Failure::writing)
+}
+
 /// Writes rows under upper-case headings, columns aligned, the way `docker ps` and `kubectl get` do.
 pub(crate) fn table<const COLUMNS: usize>(
     headings: [&str; COLUMNS],

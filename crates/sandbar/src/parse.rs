@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, str::FromStr, time::Duration};
 
-use sandbar_core::{ByteCount, Error, HeaderRule, NetworkPolicy, Readiness, RestartPolicy, SecretName};
+use sandbar_core::{ByteCount, Error, HeaderRule, NetworkPolicy, Readiness, Replay, RestartPolicy, SecretName};
 
 /// Parses one of the vocabulary's types, and keeps its hint.
 pub(crate) fn word<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
@@ -29,6 +29,16 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let hint = "write a number with a unit: `500ms`, `30s`, `5m`, `1h`";
     let parsed: jiff::SignedDuration = text.parse().map_err(|_| format!("this is not a length of time — {hint}"))?;
     let duration = Duration::try_from(parsed).map_err(|_| format!("a length of time is not negative — {hint}"))?;
+    if duration.is_zero() { Err(format!("the length of time is zero — {hint}")) } else { Ok(duration) }
+}
+
+/// `8h`, `30d`, `2w`; a day is 24 hours.
+pub(crate) fn long_duration(text: &str) -> Result<Duration, String> {
+    let hint = "write a number with a unit: `8h`, `30d`, `2w`";
+    let refuse = || format!("this is not a length of time — {hint}");
+    let span: jiff::Span = text.parse().map_err(|_| refuse())?;
+    let duration = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).map_err(|_| refuse())?;
+    let duration = Duration::try_from(duration).map_err(|_| format!("a length of time is not negative — {hint}"))?;
     if duration.is_zero() { Err(format!("the length of time is zero — {hint}")) } else { Ok(duration) }
 }
 
@@ -69,6 +79,16 @@ pub(crate) fn readiness(text: &str) -> Result<Readiness, String> {
         }
         Some(("log", text)) if !text.is_empty() => Ok(Readiness::Log { text: text.to_owned() }),
         _ => Err(format!("this is nothing to look at — {hint}")),
+    }
+}
+
+/// `none`, `tail`, `all`.
+pub(crate) fn replay(text: &str) -> Result<Replay, String> {
+    match text {
+        "none" => Ok(Replay::None),
+        "tail" => Ok(Replay::Tail),
+        "all" => Ok(Replay::All),
+        _ => Err("this is no part of the past — write `none`, `tail` or `all`".to_owned()),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What programs assume of a terminal that does not know its own size, a serial line for example.
-const CLASSIC: TerminalSize = TerminalSize { rows: 24, columns: 80 };
+pub(crate) const CLASSIC: TerminalSize = TerminalSize { rows: 24, columns: 80 };
 
 /// The terminal our input comes from.
 #[derive(Debug)]
@@ -47,9 +47,14 @@ impl Terminal {
     pub(crate) fn describe(&self, spec: &mut ExecSpec) {
         spec.terminal = Some(self.size());
         spec.stdin = StdinMode::Piped;
-        if let Some(kind) = std::env::var(env_vars::TERM).ok().filter(|kind| !kind.is_empty()) {
+        if let Some(kind) = Self::kind() {
             spec.env.entry(env_vars::TERM.to_owned()).or_insert(kind);
         }
+    }
+
+    /// The kind of terminal this is, for the environment of what runs at one like it.
+    pub(crate) fn kind() -> Option<String> {
+        std::env::var(env_vars::TERM).ok().filter(|kind| !kind.is_empty())
     }
 
     pub(crate) fn size(&self) -> TerminalSize {

@@ -4,6 +4,7 @@
 
 mod double;
 mod errors;
+mod in_process;
 mod retries;
 mod terminals;
 mod uploads;

@@ -10,6 +10,6 @@ pub struct NetworkStatus {
     /// Whether the policy is kept here, and why not.
     pub enforced: Capability,
     pub traffic: NetworkTraffic,
-    /// Opens the ports of this session by host name, and nothing else.
-    pub traffic_token: SecretValue,
+    /// Opens the ports of this session by host name, and nothing else. `None` to callers who may only look.
+    pub traffic_token: Option<SecretValue>,
 }

@@ -38,6 +38,7 @@ impl Inner {
         let after = page.token.as_deref().map(parse_token).transpose()?;
         let matches = |record: &SessionRecord| {
             filter.state.is_none_or(|state| record.state == state)
+                && filter.ids.as_ref().is_none_or(|ids| ids.contains(&record.id))
                 && filter.labels.iter().all(|(key, value)| record.labels.get(key) == Some(value))
         };
         let later = |record: &SessionRecord| {
@@ -117,4 +118,11 @@ impl Inner {
 fn parse_token(token: &str) -> Result<(i128, SessionId)> {
     let parts = token.split_once('.');
     parts.and_then(|(age, id)| Some((age.parse().ok()?, SessionId::new(id).ok()?))).ok_or_else(PageRequest::bad_token)
+}
+
+/// Any token, for the fuzzer: one that is taken names a session that can be.
+pub fn page_token(bytes: &[u8]) {
+    if let Ok((_, id)) = parse_token(&String::from_utf8_lossy(bytes)) {
+        assert!(SessionId::new(id.as_str()).is_ok(), "{id}");
+    }
 }

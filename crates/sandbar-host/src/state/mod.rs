@@ -1,4 +1,4 @@
-//! What the host remembers: sessions, snapshots, intents, answers of tool calls, secrets and audit logs, in SQLite.
+//! What the host remembers: sessions, snapshots, intents, answers of tool calls, secrets, hashes of tokens and audit logs, in SQLite.
 
 mod audit;
 mod intents;
@@ -6,6 +6,7 @@ mod processes;
 mod records;
 mod schema;
 mod secrets;
+mod tokens;
 mod tool_calls;
 
 use std::{

@@ -4,7 +4,7 @@ use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_sqlite::Database;
 
 /// Each step takes a database from the version of its index to the next. Steps are never changed, only added.
-const STEPS: [&str; 4] = [
+const STEPS: [&str; 5] = [
     "
     CREATE TABLE session (
         id TEXT PRIMARY KEY,
@@ -85,6 +85,26 @@ const STEPS: [&str; 4] = [
     ) STRICT;
     PRAGMA user_version = 4;
 ",
+    "
+    CREATE TABLE token (
+        name TEXT PRIMARY KEY,
+        hash TEXT NOT NULL UNIQUE,
+        created INTEGER NOT NULL,
+        expires INTEGER
+    ) STRICT;
+    CREATE TABLE token_scope (
+        token TEXT NOT NULL REFERENCES token (name) ON DELETE CASCADE,
+        scope TEXT NOT NULL,
+        session TEXT REFERENCES session (id) ON DELETE CASCADE,
+        PRIMARY KEY (token, scope)
+    ) STRICT;
+    CREATE INDEX token_scope_by_session ON token_scope (session);
+    CREATE TRIGGER token_without_scope AFTER DELETE ON token_scope BEGIN
+        DELETE FROM token WHERE name = OLD.token
+            AND NOT EXISTS (SELECT 1 FROM token_scope WHERE token = OLD.token);
+    END;
+    PRAGMA user_version = 5;
+",
 ];
 
 /// Brings the tables up to date. A database from a newer program is refused.
@@ -132,6 +152,8 @@ mod tests {
                 "SELECT number FROM process",
                 "SELECT number FROM audit",
                 "SELECT name FROM secret",
+                "SELECT name FROM token",
+                "SELECT token FROM token_scope",
             ] {
                 database.execute(sql, &[]).unwrap();
             }

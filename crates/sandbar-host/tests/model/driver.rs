@@ -95,8 +95,8 @@ impl<'a> Driver<'a> {
             }
             Operation::Get { id } => Ok(Outcome::Session(self.session(&host.get_session(&self.id(id)).await?))),
             Operation::List { label, state, page, token } => {
-                let state = state.map(str::parse).transpose()?;
-                let filter = SessionFilter { labels: owned(label.as_slice()), state, with_usage: false };
+                let (labels, state) = (owned(label.as_slice()), state.map(str::parse).transpose()?);
+                let filter = SessionFilter { labels, state, ..SessionFilter::default() };
                 self.pages(&filter, *page, *token).await
             }
             Operation::Write { id, path, content, mode, create_dirs } => {

@@ -135,7 +135,7 @@ impl From<NetworkStatus> for v1::NetworkStatus {
             enforced: status.enforced.is_yes(),
             reason: status.enforced.reason().unwrap_or_default().to_owned(),
             traffic: v1::NetworkTraffic::from(status.traffic).into(),
-            traffic_token: status.traffic_token.expose().to_owned(),
+            traffic_token: status.traffic_token.map(|token| token.expose().to_owned()).unwrap_or_default(),
             ..Default::default()
         }
     }
@@ -149,7 +149,11 @@ impl TryFrom<v1::NetworkStatus> for NetworkStatus {
             policy: wire.network.into_option().ok_or_else(|| missing("network"))?.try_into()?,
             enforced: if wire.enforced { Capability::Yes } else { Capability::no(wire.reason) },
             traffic: wire.traffic.into_option().map(Into::into).unwrap_or_default(),
-            traffic_token: SecretValue::new(wire.traffic_token).map_err(|error| error.with_field("traffic_token"))?,
+            traffic_token: Some(wire.traffic_token)
+                .filter(|token| !token.is_empty())
+                .map(SecretValue::new)
+                .transpose()
+                .map_err(|error| error.with_field("traffic_token"))?,
         })
     }
 }
@@ -237,7 +241,7 @@ mod tests {
             let traffic =
                 NetworkTraffic { bytes_sent: 1, bytes_received: 2, connections: 3, allowed: 4, denied: u64::MAX };
             let status =
-                NetworkStatus { policy: sent, enforced, traffic, traffic_token: SecretValue::new("sbt_1").unwrap() };
+                NetworkStatus { policy: sent, enforced, traffic, traffic_token: SecretValue::new("sbt_1").ok() };
             assert_eq!(NetworkStatus::try_from(v1::NetworkStatus::from(status.clone())).unwrap(), status);
         }
     }

@@ -25,7 +25,7 @@ impl From<SessionState> for v1::SessionState {
 }
 
 /// `None` is the unspecified state.
-fn unpack_state(state: v1::SessionState) -> Option<SessionState> {
+pub(super) fn unpack_state(state: v1::SessionState) -> Option<SessionState> {
     match state {
         v1::SessionState::SESSION_STATE_UNSPECIFIED => None,
         v1::SessionState::SESSION_STATE_CREATING => Some(SessionState::Creating),
@@ -207,6 +207,7 @@ impl v1::ListSessionsRequest {
         let filter = SessionFilter {
             labels: self.labels,
             state: unpack_state(known("state", self.state)?),
+            ids: None,
             with_usage: self.include_usage,
         };
         Ok((filter, unpack_page(self.page_size, self.page_token)?))

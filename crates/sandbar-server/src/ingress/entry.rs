@@ -13,7 +13,8 @@ use super::{
 };
 use crate::access::Gatekeeper;
 
-/// The host's own token. It stands in no header that applications use, so that it can be taken out on the way.
+/// A token of the host that may do something with the session. It stands in no header that applications use, so that it
+/// can be taken out on the way.
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-sandbar-token");
 /// The token of the session.
 pub(super) const TRAFFIC_TOKEN: HeaderName = HeaderName::from_static("x-sandbar-traffic-token");
@@ -42,7 +43,7 @@ pub(super) fn admit<B>(
     // a name of its own.
     let anybody = (access.public || gatekeeper.is_open()) && target.found_by != FoundBy::HeadersElsewhere;
     let has_token = || {
-        shown(&TOKEN).is_some_and(|token| gatekeeper.accepts(token))
+        shown(&TOKEN).is_some_and(|token| gatekeeper.opens_ports_of(&target.session, token))
             || shown(&TRAFFIC_TOKEN).is_some_and(|token| access.token.is(token))
             || (by_name && visit::cookies(request.headers()).any(|token| access.token.is(token)))
     };
@@ -53,7 +54,8 @@ pub(super) fn admit<B>(
     let what = if was_shown { "the token does not open" } else { "a token is needed for" };
     Err(Error::new(ErrorCode::Unauthenticated, format!("{what} the ports of session `{}`", target.session)).with_hint(
         format!(
-            "send `{TRAFFIC_TOKEN}` with the session's traffic token or `{TOKEN}` with the host's token, in a browser \
+            "send `{TRAFFIC_TOKEN}` with the session's traffic token or `{TOKEN}` with a token of the host that may \
+             use the session, in a browser \
              add `?{}=TRAFFIC_TOKEN` once, or allow public ingress in the session's network policy",
             visit::NAME
         ),

@@ -7,7 +7,7 @@ use super::{
     target::{PORT, SESSION},
     visit,
 };
-use crate::access::{Gatekeeper, Peer};
+use crate::{access::Peer, entrance::Transport};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -45,8 +45,9 @@ pub(super) fn put_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(header::UPGRADE, protocol);
 }
 
-/// Makes the headers of a request what the session is to see of them.
-pub(super) fn prepare(headers: &mut HeaderMap, gatekeeper: &Gatekeeper, peer: Peer) {
+/// Makes the headers of a request what the session is to see of them. `opens_host` says whether an `authorization` is one
+/// of ours.
+pub(super) fn prepare(headers: &mut HeaderMap, opens_host: impl Fn(&[u8]) -> bool, peer: Peer, transport: Transport) {
     let takes_trailers = headers.get_all(header::TE).iter().any(|value| contains_word(value, "trailers"));
     take_out_hop_by_hop(headers);
     // We ask for the body ourselves; and it is for this hop that a client said what it accepts.
@@ -57,15 +58,15 @@ pub(super) fn prepare(headers: &mut HeaderMap, gatekeeper: &Gatekeeper, peer: Pe
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
     // It belongs to the application, unless somebody put what opens the host there.
-    if headers.get(header::AUTHORIZATION).is_some_and(|value| gatekeeper.accepts_authorization(value.as_bytes())) {
+    if headers.get(header::AUTHORIZATION).is_some_and(|value| opens_host(value.as_bytes())) {
         headers.remove(header::AUTHORIZATION);
     }
     visit::take_out_cookies(headers);
-    forwarded(headers, peer);
+    forwarded(headers, peer, transport);
 }
 
 /// Says where the request came from. A proxy before us knows better what was asked for.
-fn forwarded(headers: &mut HeaderMap, Peer(address): Peer) {
+fn forwarded(headers: &mut HeaderMap, Peer(address): Peer, transport: Transport) {
     let mut chain: Vec<String> =
         headers.get_all(FORWARDED_FOR).iter().filter_map(|value| Some(value.to_str().ok()?.to_owned())).collect();
     chain.push(address.to_string());
@@ -75,7 +76,8 @@ fn forwarded(headers: &mut HeaderMap, Peer(address): Peer) {
     if let Some(host) = headers.get(header::HOST).cloned() {
         headers.entry(FORWARDED_HOST).or_insert(host);
     }
-    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    let scheme = if transport == Transport::Tls { "https" } else { "http" };
+    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static(scheme));
 }
 
 fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
@@ -92,7 +94,6 @@ fn contains_word(value: &HeaderValue, wanted: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::AccessToken;
 
     fn map(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let pairs = pairs.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
@@ -105,8 +106,7 @@ mod tests {
 
     #[test]
     fn what_is_of_the_hop_or_opens_the_host_is_not_passed_on() {
-        let token = AccessToken::random().unwrap();
-        let bearer = format!("Bearer {}", token.reveal());
+        let bearer = "Bearer of-the-host";
         let mut headers = map(&[
             ("host", "80-s.localhost:9100"),
             ("connection", "close, X-Private"),
@@ -120,14 +120,15 @@ mod tests {
             ("expect", "100-continue"),
             ("x-sandbar-session", "s"),
             ("x-sandbar-port", "80"),
-            ("x-sandbar-token", token.reveal()),
+            ("x-sandbar-token", "of-the-host"),
             ("x-sandbar-traffic-token", "sbt_x"),
-            ("authorization", &bearer),
+            ("authorization", bearer),
             ("cookie", "sandbar_traffic_token=x; mine=1"),
             ("x-forwarded-for", "192.0.2.9"),
         ]);
         assert_eq!(upgrade(&headers).unwrap(), "websocket");
-        prepare(&mut headers, &Gatekeeper::new(Some(&token)), Peer("127.0.0.1".parse().unwrap()));
+        let peer = Peer("127.0.0.1".parse().unwrap());
+        prepare(&mut headers, |value| value == bearer.as_bytes(), peer, Transport::Plain);
         let expected = map(&[
             ("host", "80-s.localhost:9100"),
             ("trailer", "x-sum"),
@@ -143,12 +144,16 @@ mod tests {
     #[test]
     fn what_belongs_to_the_application_is_passed_on() {
         let mut headers = map(&[("authorization", "Bearer of-the-application"), ("x-forwarded-proto", "https")]);
-        let token = AccessToken::random().unwrap();
-        for gatekeeper in [Gatekeeper::new(Some(&token)), Gatekeeper::new(None)] {
-            prepare(&mut headers, &gatekeeper, Peer("::1".parse().unwrap()));
-            assert_eq!(headers["authorization"], "Bearer of-the-application");
-            assert_eq!(headers["x-forwarded-proto"], "https");
-        }
+        prepare(&mut headers, |value| value == b"Bearer of-the-host", Peer("::1".parse().unwrap()), Transport::Plain);
+        assert_eq!(headers["authorization"], "Bearer of-the-application");
+        assert_eq!(headers["x-forwarded-proto"], "https");
+    }
+
+    #[test]
+    fn applications_are_told_that_they_are_reached_by_tls() {
+        let mut headers = HeaderMap::new();
+        prepare(&mut headers, |_| false, Peer("::1".parse().unwrap()), Transport::Tls);
+        assert_eq!(headers["x-forwarded-proto"], "https");
     }
 
     #[test]

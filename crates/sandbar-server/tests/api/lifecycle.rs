@@ -58,8 +58,8 @@ fn a_session_lives_its_whole_life_over_every_protocol_of_the_client() {
             let client = world.client(protocol).await;
             let mut spec = SessionSpec::new(BaseName::new("small").unwrap());
             spec.labels.insert("protocol".into(), format!("{protocol:?}"));
-            let filter =
-                SessionFilter { labels: spec.labels.clone(), state: Some(SessionState::Active), ..Default::default() };
+            let (labels, state) = (spec.labels.clone(), Some(SessionState::Active));
+            let filter = SessionFilter { labels, state, ..SessionFilter::default() };
             let session = client.create_session(spec).await.unwrap();
             let id = &session.id;
             assert_eq!(client.get_session(id).await.unwrap().id, *id);

@@ -1,6 +1,7 @@
 //! Ways into the tree.
 
 use std::{
+    borrow::Cow,
     ffi::OsStr,
     fs::File,
     os::{
@@ -30,6 +31,8 @@ const MOST_LINKS: usize = 40;
 pub struct SessionTree {
     root: Arc<OwnedFd>,
     owners: Option<Arc<OwnerMap>>,
+    /// Where `/workspace` really lies below the root, when it is not there.
+    workspace: Option<Arc<Path>>,
 }
 
 /// A place for a file: its directory, its name there, and what is there now.
@@ -44,13 +47,23 @@ impl SessionTree {
     /// The tree at `root`; `owners` are those it was mounted with.
     pub fn open(root: &Path, owners: Option<Arc<OwnerMap>>) -> Result<Self> {
         openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map(|root| Self { root: Arc::new(root), owners })
+            .map(|root| Self { root: Arc::new(root), owners, workspace: None })
             .map_err(|errno| Error::io(format!("open the tree at `{}`", root.display()), errno.into()))
+    }
+
+    /// The same tree with `directory` of it as its `/workspace`.
+    #[must_use]
+    pub fn with_workspace(self, directory: &Path) -> Self {
+        Self { workspace: Some(directory.into()), ..self }
     }
 
     /// Opens what `path` names; `flags` decide whether a link at its end is followed.
     pub fn reach(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
-        let below = path.strip_prefix("/").unwrap_or(path);
+        let real = match (&self.workspace, path.strip_prefix(WORKING_DIRECTORY)) {
+            (Some(workspace), Ok(below)) => Cow::Owned(workspace.join(below)),
+            _ => Cow::Borrowed(path),
+        };
+        let below = real.strip_prefix("/").unwrap_or(&real);
         let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
         open_confined(&*self.root, below, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
             .map_err(|errno| failure(path, errno))
@@ -64,7 +77,12 @@ impl SessionTree {
     pub fn make_directories(&self, path: &Path) -> Result<OwnedFd> {
         let _acting = self.act()?;
         let mut so_far = PathBuf::from("/");
-        for component in path.components() {
+        let mut missing = path;
+        if let (Some(_), Ok(below)) = (&self.workspace, path.strip_prefix(WORKING_DIRECTORY)) {
+            so_far.push(WORKING_DIRECTORY);
+            missing = below;
+        }
+        for component in missing.components() {
             match component {
                 Component::Normal(name) => {
                     let parent = self.directory(&so_far)?;

@@ -1,11 +1,12 @@
 //! From what was typed to the verb that does it.
 
-use std::future::Future;
+use std::{future::Future, path::PathBuf};
 
 use clap::ArgMatches;
 use sandbar_core::Error;
 
 use super::{
+    attach::{self, AttachArgs},
     audit::{self, AuditArgs},
     base::{self, BaseCommand},
     bench::{self, BenchArgs},
@@ -15,6 +16,7 @@ use super::{
     diff::{self, DiffArgs},
     doctor::{self, DoctorArgs},
     env::{self, EnvArgs},
+    events::{self, EventsArgs},
     exec::{self, ExecArgs},
     fork::{self, ForkArgs},
     inspect::{self, InspectArgs},
@@ -22,6 +24,7 @@ use super::{
     launch::{self, LaunchArgs},
     logs::{self, LogsArgs},
     ls::{self, LsArgs},
+    mcp::{self, McpArgs},
     network::{self, NetworkArgs},
     new::{self, NewArgs},
     ps::{self, PsArgs},
@@ -32,12 +35,18 @@ use super::{
     shell::{self, ShellArgs},
     snapshot::{self, SnapshotArgs},
     snapshots::{self, SnapshotsArgs},
+    token::{self, TokenCommand},
     tool::{self, ToolArgs},
     top::{self, TopArgs},
     turn::{self, TurnArgs},
     up::{self, UpArgs},
+    watch::{self, WatchArgs},
 };
-use crate::{arguments::optional, connection::connect, failure::Outcome};
+use crate::{
+    arguments::optional,
+    connection::{connect, trust},
+    failure::Outcome,
+};
 
 /// Reads the arguments of a verb, connects, and carries it out.
 macro_rules! with_client {
@@ -54,6 +63,8 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
     };
     let url: Option<String> = optional(&mut given, "url").or_else(|| optional(&mut matches, "url"));
     let url = url.as_deref();
+    let ca_file: Option<PathBuf> = optional(&mut given, "ca-file").or_else(|| optional(&mut matches, "ca-file"));
+    trust(ca_file);
     match verb.as_str() {
         "up" => up::execute(UpArgs::read(&mut given)),
         "doctor" => doctor::execute(&DoctorArgs::read(&mut given), url),
@@ -82,7 +93,9 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "tool" => with_client!(url, tool::execute, ToolArgs::read(&mut given)?),
         "network" => with_client!(url, network::execute, NetworkArgs::read(&mut given)?),
         "secret" => with_client!(url, secret::execute, SecretCommand::read(&mut given)?),
+        "token" => with_client!(url, token::execute, TokenCommand::read(&mut given)?),
         "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
+        "mcp" => with_client!(url, mcp::execute, McpArgs::read(&mut given)?),
         "audit" => with_client!(url, audit::execute, AuditArgs::read(&mut given)?),
         "top" => {
             let arguments = TopArgs::read(&mut given)?;
@@ -91,6 +104,9 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "bench" => with_client!(url, bench::execute, BenchArgs::read(&mut given)?),
         "env" => env::execute(&EnvArgs::read(&mut given), url),
         "completion" => completion::execute(&CompletionArgs::read(&mut given)?),
+        "attach" => with_client!(url, attach::execute, AttachArgs::read(&mut given)?),
+        "events" => with_client!(url, events::execute, EventsArgs::read(&mut given)?),
+        "watch" => with_client!(url, watch::execute, WatchArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
     }
 }

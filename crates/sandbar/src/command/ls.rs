@@ -57,7 +57,8 @@ impl LsArgs {
 }
 
 pub(crate) async fn execute(args: LsArgs, client: &Client) -> Outcome {
-    let filter = SessionFilter { labels: args.labels.into_iter().collect(), state: args.state, with_usage: false };
+    let labels = args.labels.into_iter().collect();
+    let filter = SessionFilter { labels, state: args.state, ..SessionFilter::default() };
     let sessions = client.all_sessions(&filter).await?;
     if args.json {
         output::json(&sessions.iter().map(SessionView::from).collect::<Vec<_>>())?;

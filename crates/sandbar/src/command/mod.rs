@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod base;
 pub(crate) mod bench;
@@ -10,6 +11,7 @@ pub(crate) mod diff;
 mod dispatch;
 pub(crate) mod doctor;
 pub(crate) mod env;
+pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod fork;
 pub(crate) mod inspect;
@@ -17,6 +19,7 @@ pub(crate) mod kill;
 pub(crate) mod launch;
 pub(crate) mod logs;
 pub(crate) mod ls;
+pub(crate) mod mcp;
 pub(crate) mod network;
 pub(crate) mod new;
 pub(crate) mod ps;
@@ -27,9 +30,11 @@ pub(crate) mod secret;
 pub(crate) mod shell;
 pub(crate) mod snapshot;
 pub(crate) mod snapshots;
+pub(crate) mod token;
 pub(crate) mod tool;
 pub(crate) mod top;
 pub(crate) mod turn;
 pub(crate) mod up;
+pub(crate) mod watch;
 
 pub(crate) use dispatch::dispatch;

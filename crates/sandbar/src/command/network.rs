@@ -103,8 +103,8 @@ fn print(status: &NetworkStatus) -> Outcome<()> {
         ("connections", traffic.connections.to_string()),
         ("allowed", traffic.allowed.to_string()),
         ("denied", traffic.denied.to_string()),
-        ("token", status.traffic_token.expose().to_owned()),
     ]);
+    rows.extend(status.traffic_token.as_ref().map(|token| ("token", token.expose().to_owned())));
     rows.into_iter().try_for_each(|(name, value)| output::line(format_args!("{:<12} {value}", format!("{name}:"))))
 }
 

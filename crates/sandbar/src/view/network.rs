@@ -1,6 +1,8 @@
 //! The network of a sandbox, and secrets: the shapes `--json` prints, and the words for people.
 
-use sandbar_core::{Capability, HeaderRule, NetworkPolicy, NetworkStatus, NetworkTraffic, SecretInfo, SessionId};
+use sandbar_core::{
+    Capability, HeaderRule, NetworkPolicy, NetworkStatus, NetworkTraffic, SecretInfo, SecretValue, SessionId,
+};
 use serde::Serialize;
 
 /// The network of a sandbox. The policy is written as `@FILE` reads it.
@@ -11,7 +13,7 @@ pub(crate) struct NetworkView<'a> {
     enforced: bool,
     reason: Option<&'a str>,
     traffic: NetworkTraffic,
-    traffic_token: &'a str,
+    traffic_token: Option<&'a str>,
 }
 
 impl<'a> NetworkView<'a> {
@@ -22,7 +24,7 @@ impl<'a> NetworkView<'a> {
             enforced: status.enforced.is_yes(),
             reason: status.enforced.reason(),
             traffic: status.traffic,
-            traffic_token: status.traffic_token.expose(),
+            traffic_token: status.traffic_token.as_ref().map(SecretValue::expose),
         }
     }
 }

@@ -1,0 +1,11 @@
+//! MCP on a path of a web server: streamable HTTP.
+//!
+//! Every POST stands for itself. The session id that a handshake hands out is the name of a conversation: it tells the
+//! request numbers of clients apart, and nothing is kept under it.
+
+mod endpoint;
+mod event_stream;
+mod headers;
+mod origin;
+
+pub use endpoint::HttpEndpoint;

@@ -1,0 +1,159 @@
+//! What a tool call comes to, as MCP has it.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use sandbar_core::{ContentBlock, Error, ToolResponse};
+use serde_json::{Map, Value, json};
+
+use crate::version::Version;
+
+/// The answer to a tool call.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    content: Vec<Value>,
+    /// The same for programs, as the tool's output schema has it.
+    structured: Option<Value>,
+    is_error: bool,
+    meta: Map<String, Value>,
+}
+
+impl Answer {
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self { content: vec![text_block(text)], ..Self::default() }
+    }
+
+    /// The same as text and for programs: clients show a model either.
+    pub(crate) fn structured(value: Value) -> Self {
+        Self { content: vec![text_block(value.to_string())], structured: Some(value), ..Self::default() }
+    }
+
+    pub(crate) fn to_json(&self, version: Version) -> Value {
+        let mut result = json!({"content": self.content, "isError": self.is_error});
+        if let Some(structured) = self.structured.as_ref().filter(|_| version.has_structured_content()) {
+            result["structuredContent"] = structured.clone();
+        }
+        if !self.meta.is_empty() {
+            result["_meta"] = self.meta.clone().into();
+        }
+        result
+    }
+}
+
+/// A tool that failed says how, and what to do about it: its caller is a model that can.
+impl From<&Error> for Answer {
+    fn from(error: &Error) -> Self {
+        let mut text = format!("error: {}", error.chain());
+        if let Some(hint) = error.hint() {
+            text.push_str("\nhint: ");
+            text.push_str(hint);
+        }
+        let mut meta = Map::from_iter([("sandbar/errorCode".into(), error.code().as_str().into())]);
+        if let Some(field) = error.field() {
+            meta.insert("sandbar/errorField".into(), field.into());
+        }
+        Self { content: vec![text_block(text)], is_error: true, meta, ..Self::default() }
+    }
+}
+
+impl From<ToolResponse> for Answer {
+    fn from(response: ToolResponse) -> Self {
+        let failed_with = response.exit_code.filter(|code| *code != 0);
+        let mut content: Vec<Value> = response.content_blocks.iter().map(block).collect();
+        if !response.content.is_empty() || content.is_empty() {
+            content.insert(0, text_block(response.content.as_str()));
+        }
+        // A model sees nothing but text. Where the tool has said how it ended itself, it is not said again.
+        if let Some(code) = failed_with.filter(|_| !response.content.trim_end().ends_with(']')) {
+            content.push(text_block(format!("[exit code {code}]")));
+        }
+        let mut meta = Map::new();
+        meta.insert("sandbar/tier".into(), response.tier.number().into());
+        meta.insert("sandbar/durationSeconds".into(), response.duration.as_secs_f64().into());
+        meta.extend(response.exit_code.map(|code| ("sandbar/exitCode".to_owned(), code.into())));
+        meta.extend(response.snapshot_id.map(|name| ("sandbar/snapshot".to_owned(), name.as_str().into())));
+        for (name, holds) in [
+            ("sandbar/timedOut", response.timed_out),
+            ("sandbar/oomKilled", response.oom_killed),
+            ("sandbar/truncated", response.truncated),
+        ] {
+            if holds {
+                meta.insert(name.into(), true.into());
+            }
+        }
+        Self { content, structured: None, is_error: response.is_error, meta }
+    }
+}
+
+fn text_block(text: impl Into<String>) -> Value {
+    json!({"type": "text", "text": text.into()})
+}
+
+fn block(block: &ContentBlock) -> Value {
+    match block {
+        ContentBlock::Text(text) => text_block(text.as_str()),
+        ContentBlock::Image { media_type, data } => {
+            json!({"type": "image", "data": STANDARD.encode(data), "mimeType": media_type})
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sandbar_core::ToolTier;
+
+    use super::*;
+
+    fn response(content: &str, exit_code: Option<i32>) -> ToolResponse {
+        ToolResponse {
+            content: content.into(),
+            content_blocks: Vec::new(),
+            exit_code,
+            snapshot_id: None,
+            duration: Duration::from_millis(5),
+            tier: ToolTier::Sandbox,
+            is_error: exit_code != Some(0),
+            timed_out: false,
+            oom_killed: false,
+            truncated: true,
+        }
+    }
+
+    #[test]
+    fn a_command_that_failed_says_its_exit_code_once() {
+        let shown = |content: &str, code| Answer::from(response(content, Some(code))).to_json(Version::V2025_06_18);
+        let failed = shown("no such file\n", 2);
+        assert_eq!(failed["content"][1]["text"], "[exit code 2]");
+        assert_eq!((&failed["isError"], &failed["_meta"]["sandbar/exitCode"]), (&json!(true), &json!(2)));
+        assert_eq!(failed["_meta"]["sandbar/truncated"], true);
+        assert_eq!(shown("[exit code 2, and no output]", 2)["content"].as_array().unwrap().len(), 1);
+        assert_eq!(shown("fine", 0)["content"].as_array().unwrap().len(), 1);
+        assert_eq!(shown("", 0)["content"][0]["text"], "");
+    }
+
+    #[test]
+    fn an_image_is_an_image() {
+        let image = ContentBlock::Image { media_type: "image/png".into(), data: vec![0xff, 0].into() };
+        let answer = Answer::from(ToolResponse { content_blocks: vec![image], ..response("", None) });
+        assert_eq!(
+            answer.to_json(Version::V2024_11_05)["content"],
+            json!([{"type": "image", "data": "/wA=", "mimeType": "image/png"}])
+        );
+    }
+
+    #[test]
+    fn an_error_says_what_to_do_about_it() {
+        let error = Error::invalid("path", "`x` is no path").with_hint("use another");
+        let shown = Answer::from(&error).to_json(Version::V2025_06_18);
+        assert_eq!(shown["content"][0]["text"], "error: `x` is no path\nhint: use another");
+        assert_eq!((&shown["isError"], &shown["_meta"]["sandbar/errorField"]), (&json!(true), &json!("path")));
+    }
+
+    #[test]
+    fn programs_get_their_form_where_the_version_has_one() {
+        let answer = Answer::structured(json!({"a": 1}));
+        assert_eq!(answer.to_json(Version::V2025_06_18)["structuredContent"], json!({"a": 1}));
+        assert!(answer.to_json(Version::V2025_03_26).get("structuredContent").is_none());
+        assert_eq!(answer.to_json(Version::V2025_03_26)["content"][0]["text"], r#"{"a":1}"#);
+    }
+}

@@ -1,0 +1,123 @@
+//! What clients are told about a tool.
+
+use serde_json::{Map, Value, json};
+
+use super::hints::Hints;
+use crate::{sandboxes::DefaultSandbox, version::Version};
+
+/// The parameter every tool has that works in a sandbox.
+pub(crate) const SANDBOX: &str = "sandbox";
+
+/// Whether a tool works in a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorksIn {
+    /// It is about all of them, or about one that is not there yet.
+    NoSandbox,
+    /// The one it names, or the default one.
+    Sandbox,
+    /// One it has to name: nothing is destroyed because a name was forgotten.
+    NamedSandbox,
+}
+
+/// A tool as it is listed.
+#[derive(Clone, Debug)]
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) hints: Option<Hints>,
+    /// JSON Schema of its parameters, without the sandbox.
+    pub(crate) input: Value,
+    /// JSON Schema of what it answers, when that is for programs.
+    pub(crate) output: Option<Value>,
+    pub(crate) works_in: WorksIn,
+}
+
+impl Definition {
+    pub(crate) fn to_json(&self, version: Version, default: &DefaultSandbox) -> Value {
+        let mut tool = json!({
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.input_schema(default),
+        });
+        if let Some(hints) = self.hints.filter(|_| version.has_annotations()) {
+            tool["annotations"] = hints.to_json();
+        }
+        if version.has_structured_content() {
+            if let Some(hints) = self.hints {
+                tool["title"] = hints.title.into();
+            }
+            if let Some(output) = &self.output {
+                tool["outputSchema"] = output.clone();
+            }
+        }
+        tool
+    }
+
+    /// The schema of the parameters, with the sandbox before all others.
+    fn input_schema(&self, default: &DefaultSandbox) -> Value {
+        let mut schema = self.input.clone();
+        if self.works_in == WorksIn::NoSandbox {
+            return schema;
+        }
+        let must_name = default.is_nothing() || self.works_in == WorksIn::NamedSandbox;
+        let about = if must_name { DefaultSandbox::nothing().explain() } else { default.explain() };
+        let mut properties = Map::from_iter([(SANDBOX.into(), json!({"type": "string", "description": about}))]);
+        if let Some(Value::Object(others)) = schema.get_mut("properties").map(Value::take) {
+            properties.extend(others);
+        }
+        schema["properties"] = properties.into();
+        if must_name {
+            let others = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+            schema["required"] = std::iter::once(SANDBOX.into()).chain(others).collect();
+        }
+        schema
+    }
+}
+
+/// An object with these properties and no others.
+#[expect(clippy::needless_pass_by_value, reason = "it is called with what `json!` just made")]
+pub(crate) fn object(properties: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+#[cfg(test)]
+mod tests {
+    use sandbar_core::SessionId;
+
+    use super::*;
+
+    fn definition(works_in: WorksIn) -> Definition {
+        Definition {
+            name: "tool".into(),
+            description: "does things".into(),
+            hints: Some(Hints::reads("Do things")),
+            input: object(json!({"path": {"type": "string"}}), &["path"]),
+            output: Some(object(json!({}), &[])),
+            works_in,
+        }
+    }
+
+    #[test]
+    fn a_sandbox_is_required_unless_there_is_a_default_one() {
+        let version = Version::V2025_06_18;
+        let given = DefaultSandbox::given(SessionId::new("box").unwrap());
+        let schema =
+            |works_in, default: &DefaultSandbox| definition(works_in).to_json(version, default)["inputSchema"].take();
+        assert_eq!(schema(WorksIn::Sandbox, &DefaultSandbox::nothing())["required"], json!(["sandbox", "path"]));
+        assert_eq!(schema(WorksIn::Sandbox, &given)["required"], json!(["path"]));
+        assert!(schema(WorksIn::Sandbox, &given)["properties"]["sandbox"]["description"].to_string().contains("box"));
+        assert_eq!(schema(WorksIn::NamedSandbox, &given)["required"], json!(["sandbox", "path"]));
+        assert!(schema(WorksIn::NoSandbox, &given)["properties"].get("sandbox").is_none());
+    }
+
+    #[test]
+    fn older_versions_are_told_what_they_know() {
+        let shown = |version| definition(WorksIn::Sandbox).to_json(version, &DefaultSandbox::nothing());
+        let (oldest, old, new) =
+            (shown(Version::V2024_11_05), shown(Version::V2025_03_26), shown(Version::V2026_07_28));
+        assert!(oldest.get("annotations").is_none() && oldest.get("title").is_none());
+        assert!(old.get("annotations").is_some() && old.get("outputSchema").is_none());
+        assert!(new.get("annotations").is_some() && new.get("outputSchema").is_some());
+        assert_eq!(new["title"], "Do things");
+    }
+}

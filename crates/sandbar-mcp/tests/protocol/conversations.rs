@@ -1,0 +1,126 @@
+//! How a connection goes on and how it ends.
+
+use sandbar_mcp::Ended;
+use serde_json::{Value, json};
+
+use crate::world::{Connection, World};
+
+/// A command that says that it has begun and waits to be ended.
+fn waiting(file: &str) -> Value {
+    json!({"name": "bash", "arguments": {"cmd": format!("echo $$ > {file}; exec sleep 1000")}})
+}
+
+async fn until(connection: &mut Connection, id: u64, condition: &str) {
+    let cmd = format!("until {condition}; do sleep 0.02; done");
+    let result = connection.tool(id, "bash", json!({"cmd": cmd})).await;
+    assert_eq!(result["isError"], false, "{result}");
+}
+
+#[test]
+fn calls_run_beside_each_other_and_answers_come_as_they_are_ready() {
+    World::run(async |world| {
+        let mut connection = world.greet("2025-06-18").await;
+        connection.tool(1, "bash", json!({"cmd": "true"})).await;
+        // Each waits for the one after it.
+        for id in 10..14 {
+            let cmd = format!("until test -e f{}; do sleep 0.02; done; echo > f{id}", id + 1);
+            connection.request(json!(id), "tools/call", json!({"name": "bash", "arguments": {"cmd": cmd}})).await;
+        }
+        connection.request(json!(14), "tools/call", json!({"name": "bash", "arguments": {"cmd": "echo > f14"}})).await;
+        for expected in [14, 13, 12, 11, 10] {
+            assert_eq!(connection.hear().await["id"], expected);
+        }
+        connection.close().await;
+    });
+}
+
+#[test]
+fn a_request_that_is_sent_again_is_answered_once_and_its_number_is_not_for_another() {
+    World::run(async |world| {
+        let mut connection = world.greet("2025-06-18").await;
+        connection.tool(1, "bash", json!({"cmd": "true"})).await;
+        let slow = json!({"name": "bash", "arguments": {"cmd": "echo run >> runs; until test -e go; do sleep 0.02; done; cat runs"}});
+        for _ in 0..3 {
+            connection.request(json!(2), "tools/call", slow.clone()).await;
+        }
+        connection.request(json!(2), "ping", json!({})).await;
+        let taken = connection.hear().await;
+        assert_eq!((&taken["id"], &taken["error"]["code"]), (&json!(2), &json!(-32600)));
+        connection.request(json!(3), "tools/call", json!({"name": "bash", "arguments": {"cmd": "echo > go"}})).await;
+        let mut answers = vec![connection.hear().await, connection.hear().await];
+        answers.sort_by_key(|answer| answer["id"].as_u64());
+        assert_eq!(answers[0]["result"]["content"][0]["text"], "run\n");
+        // After its answer, too: it was done, and is not done again.
+        assert_eq!(connection.ask(2, "tools/call", slow.clone()).await["result"]["content"][0]["text"], "run\n");
+        assert_eq!(connection.ask(4, "tools/call", slow).await["result"]["content"][0]["text"], "run\nrun\n");
+        connection.close().await;
+    });
+}
+
+#[test]
+fn a_cancelled_request_stops_its_command_and_has_no_answer() {
+    World::run(async |world| {
+        let mut connection = world.greet("2025-06-18").await;
+        connection.tool(1, "bash", json!({"cmd": "true"})).await;
+        connection.request(json!("slow"), "tools/call", waiting("pid")).await;
+        until(&mut connection, 2, "test -s pid").await;
+        connection
+            .say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow"}}))
+            .await;
+        until(&mut connection, 3, "! kill -0 $(cat pid) 2>/dev/null").await;
+        connection.close().await;
+    });
+}
+
+#[test]
+fn however_a_connection_ends_its_calls_end_and_its_sandbox_goes() {
+    World::run(async |world| {
+        for (way, expected) in [("close", Ended::InputClosed), ("vanish", Ended::InputClosed), ("stop", Ended::Stopped)]
+        {
+            let mut connection = world.greet("2025-06-18").await;
+            connection.tool(1, "bash", json!({"cmd": "true"})).await;
+            connection.request(json!(2), "tools/call", waiting("pid")).await;
+            until(&mut connection, 3, "test -s pid").await;
+            assert_eq!(world.sandboxes().await.len(), 1);
+            let ended = match way {
+                "close" => connection.close().await,
+                "vanish" => connection.vanish().await,
+                _ => {
+                    connection.stop.cancel();
+                    connection.ended().await
+                }
+            };
+            assert!(ended == expected || way == "vanish", "{way}: {ended:?}");
+            assert!(world.sandboxes().await.is_empty(), "{way}");
+        }
+    });
+}
+
+#[test]
+fn a_sandbox_that_is_being_made_when_the_client_goes_is_taken_along() {
+    World::run(async |world| {
+        for _ in 0..5 {
+            let mut connection = world.greet("2025-06-18").await;
+            connection.request(json!(1), "tools/call", json!({"name": "list_dir", "arguments": {}})).await;
+            connection.close().await;
+            assert!(world.sandboxes().await.is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_can_still_be_left() {
+    World::run(async |world| {
+        let mut connection = world.greet("2025-06-18").await;
+        // More answers than pipe and queues hold.
+        let long = "x".repeat(4000);
+        for number in 0..200 {
+            connection.request(json!(format!("{number}{long}")), "ping", json!({})).await;
+            if number == 100 {
+                break;
+            }
+        }
+        connection.stop.cancel();
+        assert_eq!(connection.ended().await, Ended::Stopped);
+    });
+}
