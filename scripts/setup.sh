@@ -38,6 +38,10 @@ test_needs=(
     "perl perl"
     "python3 python3-venv"
     "/usr/bin/python3 python3"
+    "tmux tmux"
+    "less less"
+    "vi vim-tiny"
+    "top procps"
 )
 
 # Administration commands are often not on an ordinary user's PATH.

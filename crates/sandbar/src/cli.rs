@@ -33,6 +33,8 @@ Examples:
   sandbar diff $id before && sandbar rollback $id before
   sandbar launch $id --port 8000 --ready tcp --wait -- python3 -m http.server 8000
   sandbar network $id set allow=pypi.org,files.pythonhosted.org    open its network by name
+  sandbar top                              watch sandboxes and what they use
+  source <(sandbar completion bash)        complete verbs, options and names with the tab key
 
 Exit codes:
   0 done, 1 failed, 2 wrong usage. `exec`, `run` and `shell` end with the command's own code, 128+n when signal n

@@ -16,6 +16,10 @@ use super::rounds::{Ended, Times, measure, timed};
 pub(super) const CONTENT: &str = "0123456789abcde\n";
 pub(super) const REPEATED: usize = 256;
 
+/// The smallest command in a box of bubblewrap.
+const BOX: [&str; 9] =
+    ["bwrap", "--ro-bind", "/", "/", "--proc", "/proc", "--unshare-all", "--die-with-parent", "true"];
+
 /// Times everything else is compared with.
 #[derive(Debug)]
 pub(crate) struct Baselines {
@@ -32,8 +36,6 @@ pub(crate) struct Baselines {
 impl Baselines {
     pub(crate) async fn measure(client: &Client, stop: &Cell<bool>) -> Result<Self, Ended> {
         let process = measure(200, stop, async || run(&["true"])).await?;
-        const BOX: [&str; 9] =
-            ["bwrap", "--ro-bind", "/", "/", "--proc", "/proc", "--unshare-all", "--die-with-parent", "true"];
         let bwrap = match run(&BOX) {
             Ok(_) => Some(measure(100, stop, async || run(&BOX)).await?),
             Err(_) => None,

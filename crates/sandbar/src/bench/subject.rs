@@ -67,7 +67,7 @@ impl Subject<'_> {
     }
 
     async fn create(&self) -> Result<SessionInfo> {
-        self.client.create_session(self.spec()).await
+        Box::pin(self.client.create_session(self.spec())).await
     }
 
     /// Runs `true` to its end.
@@ -192,7 +192,7 @@ impl Subject<'_> {
         let mut making = JoinSet::new();
         for _ in 0..AT_ONCE {
             let (client, spec) = (self.client.clone(), self.spec());
-            making.spawn(async move { client.create_session(spec).await });
+            making.spawn(async move { Box::pin(client.create_session(spec)).await });
         }
         let mut made = Vec::new();
         let mut failed = None;

@@ -69,14 +69,17 @@ pub(crate) async fn execute(args: BenchArgs, client: &Client) -> Outcome {
             let (tidied, _) = until_second(&mut interrupts, Box::pin(tidy(client, &labels)), || {}).await?;
             return match (ended, tidied) {
                 (Ended::Failed(error), _) | (Ended::Stopped, Err(error)) => Err(error.into()),
-                (Ended::Stopped, Ok(())) => Ok(ExitCode::from(exit::INTERRUPTED)),
+                (Ended::Stopped, Ok(())) => {
+                    output::say("\nstopped; nothing is left behind");
+                    Ok(ExitCode::from(exit::INTERRUPTED))
+                }
             };
         }
     };
     if args.json {
-        report.print_json()?
+        report.print_json()?;
     } else {
-        report.print_table()?
+        report.print_table()?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -84,11 +87,7 @@ pub(crate) async fn execute(args: BenchArgs, client: &Client) -> Outcome {
 /// Takes away what an unfinished run has left.
 async fn tidy(client: &Client, labels: &Labels) -> Result<()> {
     let filter = SessionFilter { labels: labels.clone(), ..SessionFilter::default() };
-    let left = client.all_sessions(&filter).await?;
-    if !left.is_empty() {
-        output::say(format_args!("removing {} sandboxes", left.len()));
-    }
-    for session in left {
+    for session in client.all_sessions(&filter).await? {
         match client.destroy_session(&session.id).await {
             Err(error) if error.code() != ErrorCode::SessionNotFound => return Err(error),
             _ => {}

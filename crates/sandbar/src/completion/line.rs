@@ -19,27 +19,26 @@ fn split(line: &str) -> Vec<String> {
     let mut quote = None;
     let mut characters = line.chars();
     while let Some(character) = characters.next() {
-        match (quote, character) {
-            (Some('\''), _) | (None, '\'') | (Some(_), '"') | (None, '"') if quote.is_none_or(|q| q == character) => {
-                quote = if quote.is_none() { Some(character) } else { None };
+        match character {
+            '\'' | '"' if quote.is_none_or(|open| open == character) => {
+                quote = quote.xor(Some(character));
                 within_word = true;
             }
-            (None | Some('"'), '\\') => {
+            '\\' if quote != Some('\'') => {
                 push(&mut words, characters.next());
                 within_word = true;
             }
-            (Some(_), _) => push(&mut words, Some(character)),
-            (None, ' ' | '\t' | '\n') => {
+            ' ' | '\t' | '\n' if quote.is_none() => {
                 if within_word {
                     words.push(String::new());
                 }
                 within_word = false;
             }
-            (None, '|' | ';' | '&' | '(' | '`') => {
+            '|' | ';' | '&' | '(' | '`' if quote.is_none() => {
                 words = vec![String::new()];
                 within_word = false;
             }
-            (None, _) => {
+            _ => {
                 push(&mut words, Some(character));
                 within_word = true;
             }

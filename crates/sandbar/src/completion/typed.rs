@@ -45,7 +45,9 @@ pub(super) fn complete(
         url: None,
         only_values: false,
     };
-    before.iter().for_each(|word| position.pass(word));
+    for word in before {
+        position.pass(word);
+    }
     let place = Place { url: position.url, session: position.positional.first().copied() };
     if let Some(option) = position.awaiting {
         return values(&position.verb, option, current, place, &ask);

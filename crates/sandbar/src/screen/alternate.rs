@@ -1,6 +1,9 @@
 //! The alternate screen of a terminal.
 
-use std::io::{self, Write};
+use std::{
+    fmt::Write as _,
+    io::{self, Write},
+};
 
 use sandbar_core::{Error, Result, TerminalSize};
 
@@ -69,7 +72,8 @@ impl<'a, W: Write> Screen<'a, W> {
         for (number, line) in lines.iter().enumerate() {
             let same = if whole { line.is_empty() } else { self.shown[number] == *line };
             if !same {
-                text.push_str(&format!("\x1b[{};1H{line}\x1b[0m\x1b[K", number + 1));
+                // Writing to a string cannot fail.
+                let _ = write!(text, "\x1b[{};1H{line}\x1b[0m\x1b[K", number + 1);
             }
         }
         if text.len() > before || whole {
