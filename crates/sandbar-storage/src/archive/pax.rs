@@ -188,12 +188,12 @@ mod tests {
     #[test]
     fn as_many_attributes_as_fit_are_read_in_no_time() {
         let mut records = Records::default();
-        for number in 0..300_000 {
+        for number in 0..60_000 {
             records.push(format!("SCHILY.xattr.user.{number}"), "x");
         }
         records.push("SCHILY.xattr.user.7", "y");
         let found = records.xattrs();
-        assert_eq!(found.len(), 300_000);
+        assert_eq!(found.len(), 60_000);
         assert!(found.contains(&(c"user.7".to_owned(), b"y".to_vec())));
         let mut below = records.clone();
         below.overlay(records);
