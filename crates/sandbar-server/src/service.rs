@@ -108,10 +108,10 @@ impl v1::SandboxService for Service {
 
     async fn set_network(
         &self,
-        context: RequestContext,
+        _: RequestContext,
         request: ServiceRequest<'_, v1::SetNetworkRequest>,
     ) -> ServiceResult<v1::SetNetworkResponse> {
-        self.change_network(Caller::of(&context)?, request.to_owned_message()).await
+        self.change_network(request.to_owned_message()).await
     }
 
     async fn put_secret(

@@ -38,7 +38,8 @@ pub(super) fn of_call(path: &str) -> Option<Rule> {
         "ListSessions" => AnyToken,
 
         "CreateSession" | "ForkSession" | "ImportBase" | "DeleteBase" => Admin,
-        "PutSecret" | "ListSecrets" | "DeleteSecret" => Admin,
+        // An agent that has the token of its own session must not let itself out.
+        "SetNetwork" | "PutSecret" | "ListSecrets" | "DeleteSecret" => Admin,
         "CreateToken" | "ListTokens" | "RevokeToken" => Admin,
 
         "GetSession" => ReadSession(session_of::<v1::GetSessionRequest>),
@@ -61,7 +62,6 @@ pub(super) fn of_call(path: &str) -> Option<Rule> {
         "ResumeSession" => UseSession(session_of::<v1::ResumeSessionRequest>),
         "HibernateSession" => UseSession(session_of::<v1::HibernateSessionRequest>),
         "WakeSession" => UseSession(session_of::<v1::WakeSessionRequest>),
-        "SetNetwork" => UseSession(session_of::<v1::SetNetworkRequest>),
         "TurnComplete" => UseSession(session_of::<v1::TurnCompleteRequest>),
         "CreateSnapshot" => UseSession(session_of::<v1::CreateSnapshotRequest>),
         "DeleteSnapshot" => UseSession(session_of::<v1::DeleteSnapshotRequest>),
@@ -115,7 +115,7 @@ about_session! {
     GetSessionRequest GetNetworkRequest ListSnapshotsRequest DiffRequest GetProcessStatusRequest ListProcessesRequest
     WaitProcessRequest ProcessLogsRequest AuditRequest VerifyAuditRequest ReadFileRequest StatRequest ListDirRequest
     ExportTreeRequest DestroySessionRequest PauseSessionRequest ResumeSessionRequest HibernateSessionRequest
-    WakeSessionRequest SetNetworkRequest TurnCompleteRequest CreateSnapshotRequest DeleteSnapshotRequest
+    WakeSessionRequest TurnCompleteRequest CreateSnapshotRequest DeleteSnapshotRequest
     RollbackSessionRequest LaunchProcessRequest KillProcessRequest SendProcessInputRequest ExecuteToolRequest
     WatchEventsRequest WatchDirRequest
 }
