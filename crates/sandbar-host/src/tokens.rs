@@ -35,7 +35,7 @@ impl Host {
     ) -> Result<NewToken> {
         let name = name.clone();
         self.run(Call::of(Verb::CreateToken), move |inner| {
-            let made = inner.tokens.create(&inner.state, name, Grant::new(scopes)?, expires_in)?;
+            let made = inner.tokens.create(&inner.state, name, &Grant::new(scopes)?, expires_in)?;
             for scope in &made.info.scopes {
                 if let TokenScope::Session(id) = scope {
                     let event = Event::new(id, Verb::CreateToken.as_str());
@@ -125,7 +125,7 @@ impl TokenVault {
         &self,
         state: &StateStore,
         name: TokenName,
-        grant: Grant,
+        grant: &Grant,
         expires_in: Option<Duration>,
     ) -> Result<NewToken> {
         let created = Timestamp::now();

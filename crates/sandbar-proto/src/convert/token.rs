@@ -26,7 +26,7 @@ impl TryFrom<v1::Token> for TokenInfo {
     fn try_from(wire: v1::Token) -> Result<Self> {
         Ok(Self {
             name: TokenName::new(wire.name)?,
-            scopes: unpack_scopes(wire.scopes)?,
+            scopes: unpack_scopes(&wire.scopes)?,
             created: unpack_time("created", wire.created)?,
             expires: unpack_optional_time("expires", wire.expires)?,
             last_used: unpack_optional_time("last_used", wire.last_used)?,
@@ -47,7 +47,7 @@ impl v1::CreateTokenRequest {
     /// The name, what the token allows, and how long it is good for.
     pub fn unpack(self) -> Result<(TokenName, Vec<TokenScope>, Option<Duration>)> {
         let expires_in = unpack_duration("expires_in", self.expires_in)?;
-        Ok((TokenName::new(self.name)?, unpack_scopes(self.scopes)?, expires_in))
+        Ok((TokenName::new(self.name)?, unpack_scopes(&self.scopes)?, expires_in))
     }
 }
 
@@ -70,7 +70,7 @@ impl TryFrom<v1::CreateTokenResponse> for NewToken {
     }
 }
 
-fn unpack_scopes(scopes: Vec<String>) -> Result<Vec<TokenScope>> {
+fn unpack_scopes(scopes: &[String]) -> Result<Vec<TokenScope>> {
     scopes.iter().map(|scope| scope.parse()).collect()
 }
 

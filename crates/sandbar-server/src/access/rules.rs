@@ -29,6 +29,7 @@ const REFLECTION: [&str; 2] = [
 
 /// The rule of a call, by its path without the first `/`. A call that is not here is refused to everybody; a test walks
 /// the compiled description of the API and finds it.
+#[expect(clippy::match_same_arms, reason = "a table is read by groups")]
 pub(super) fn of_call(path: &str) -> Option<Rule> {
     use Rule::{Admin, AnyToken, ReadSession, UseSession};
     let Some(call) = path.strip_prefix(CALLS) else { return REFLECTION.contains(&path).then_some(AnyToken) };
