@@ -47,7 +47,7 @@ pub(crate) fn token_for(url: &str) -> Result<Option<String>> {
 }
 
 /// Whom to trust, and what to show: as given, else the authority of the host on this machine.
-fn tls_for(url: &str) -> TlsOptions {
+pub(crate) fn tls_for(url: &str) -> TlsOptions {
     let file = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let given = TRUSTED.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let own = || Some(local_authority::certificate_path(&local_files::client_data_dir()));

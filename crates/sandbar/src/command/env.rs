@@ -1,6 +1,6 @@
 //! `sandbar env`.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{ArgMatches, Command};
 use serde::Serialize;
@@ -23,7 +23,8 @@ pub(crate) fn define() -> Command {
         .about("Print the lines that point a shell and the programs it starts at this host")
         .long_about(
             "\
-Print the lines that point a shell and the programs it starts at this host: SANDBAR_URL and SANDBAR_TOKEN.
+Print the lines that point a shell and the programs it starts at this host: SANDBAR_URL and SANDBAR_TOKEN, and
+SANDBAR_CA_FILE for a host whose certificate only its own authority vouches for.
 
 They are what the command line and the clients read. The token opens the host to whoever has it. No host has to answer.",
         )
@@ -51,20 +52,27 @@ struct Variables {
     url: String,
     #[serde(rename = "SANDBAR_TOKEN")]
     token: Option<String>,
+    /// Whom to trust; only where that is not whom this machine trusts anyway.
+    #[serde(rename = "SANDBAR_CA_FILE", skip_serializing_if = "Option::is_none")]
+    ca_file: Option<PathBuf>,
 }
 
 pub(crate) fn execute(args: &EnvArgs, url: Option<&str>) -> Outcome {
     if args.unset {
-        output::line(format_args!("unset {} {}", env_vars::URL, env_vars::TOKEN))?;
+        output::line(format_args!("unset {} {} {}", env_vars::URL, env_vars::TOKEN, env_vars::CA_FILE))?;
         return Ok(ExitCode::SUCCESS);
     }
     let url = connection::server_url(url);
-    let variables = Variables { token: connection::token_for(&url)?, url };
+    let ca_file = connection::tls_for(&url).ca_file.filter(|_| url.starts_with("https://"));
+    let variables = Variables { token: connection::token_for(&url)?, ca_file, url };
     if args.json {
         output::json(&variables)?;
         return Ok(ExitCode::SUCCESS);
     }
     output::line(format_args!("export {}={}", env_vars::URL, output::shell_word(&variables.url)))?;
+    if let Some(path) = &variables.ca_file {
+        output::line(format_args!("export {}={}", env_vars::CA_FILE, output::shell_word(&path.to_string_lossy())))?;
+    }
     match &variables.token {
         Some(token) => output::line(format_args!("export {}={}", env_vars::TOKEN, output::shell_word(token)))?,
         None => output::say(format_args!(

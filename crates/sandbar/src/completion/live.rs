@@ -1,13 +1,17 @@
 //! Names a host knows, asked for while somebody types: quickly, and without a word when it does not work.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use sandbar_client::Client;
 use sandbar_core::{Result, SessionFilter, SessionId};
 
 use super::{Candidate, source::Names};
 use crate::{
-    connection::connect,
+    connection::{connect, trust},
+    env_vars,
     view::{process_status, shortened},
 };
 
@@ -26,12 +30,15 @@ pub(super) enum Wanted<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place<'a> {
     pub(super) url: Option<&'a str>,
+    pub(super) ca_file: Option<&'a str>,
     pub(super) session: Option<&'a str>,
 }
 
 /// The names there are; none when the host does not answer.
 pub(super) fn names(wanted: Wanted<'_>, place: Place<'_>) -> Vec<Candidate> {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
+    let ca_file = place.ca_file.map(PathBuf::from).or_else(|| std::env::var_os(env_vars::CA_FILE).map(PathBuf::from));
+    trust(ca_file);
     let asked = runtime.block_on(async {
         let asking = async { ask(wanted, place, &connect(place.url).await?).await };
         tokio::time::timeout(PATIENCE, asking).await
@@ -63,6 +70,9 @@ async fn ask(wanted: Wanted<'_>, place: Place<'_>, client: &Client) -> Result<Ve
         }
         Wanted::Names(Names::Secrets) => {
             client.list_secrets().await?.into_iter().map(|found| Candidate::plain(found.name)).collect()
+        }
+        Wanted::Names(Names::Tokens) => {
+            client.list_tokens().await?.into_iter().map(|found| Candidate::plain(found.name)).collect()
         }
         Wanted::Names(Names::Tools) => {
             client.list_tools().await?.into_iter().map(|found| Candidate::new(found.name, found.description)).collect()

@@ -29,6 +29,7 @@ pub(crate) enum Names {
     Processes,
     Bases,
     Secrets,
+    Tokens,
     Tools,
 }
 
@@ -49,6 +50,8 @@ pub(super) fn source_of(verb: &str, argument: &Arg) -> Source {
         }
         ("base rm", "name", _) | (_, "base", _) => Source::Live(Names::Bases),
         ("secret rm" | "secret set", "name", _) => Source::Live(Names::Secrets),
+        ("token rm", "name", _) => Source::Live(Names::Tokens),
+        ("token new", "scope", _) => Source::Beginnings(plain(&["admin", "read", "session:"])),
         ("tool", "name", _) => Source::Live(Names::Tools),
         ("base import", "source", _) => {
             Source::WordsOrPaths(vec![Candidate::new("host", "this machine's programs")], Paths::Files)
@@ -61,7 +64,8 @@ pub(super) fn source_of(verb: &str, argument: &Arg) -> Source {
         ("launch", "ready", _) => Source::Beginnings(plain(&["tcp", "http:/", "log:"])),
         ("launch", "restart", _) => words(&["no", "on-failure", "always"]),
         (_, "network" | "policy", _) => Source::Beginnings(plain(&["none", "full", "allow=", "deny=", "@"])),
-        (_, "id", true) => Source::Live(Names::Sessions),
+        ("attach", "replay", _) => words(&["none", "tail", "all"]),
+        (_, "id", true) | ("mcp", "sandbox", _) => Source::Live(Names::Sessions),
         (_, "process", true) => Source::Live(Names::Processes),
         _ => match argument.get_value_hint() {
             ValueHint::DirPath => Source::Paths(Paths::Directories),

@@ -24,6 +24,8 @@ struct Position<'a> {
     awaiting: Option<&'a Arg>,
     /// The value of `--url`.
     url: Option<&'a str>,
+    /// The value of `--ca-file`.
+    ca_file: Option<&'a str>,
     /// After `--`, or inside a command for the sandbox.
     only_values: bool,
 }
@@ -43,12 +45,13 @@ pub(super) fn complete(
         given: Vec::new(),
         awaiting: None,
         url: None,
+        ca_file: None,
         only_values: false,
     };
     for word in before {
         position.pass(word);
     }
-    let place = Place { url: position.url, session: position.positional.first().copied() };
+    let place = Place { url: position.url, ca_file: position.ca_file, session: position.positional.first().copied() };
     if let Some(option) = position.awaiting {
         return values(&position.verb, option, current, place, &ask);
     }
@@ -123,8 +126,10 @@ impl<'a> Position<'a> {
     }
 
     fn note_value(&mut self, option: &Arg, value: &'a str) {
-        if option.get_id() == "url" {
-            self.url = Some(value);
+        match option.get_id().as_str() {
+            "url" => self.url = Some(value),
+            "ca-file" => self.ca_file = Some(value),
+            _ => {}
         }
     }
 
@@ -238,6 +243,7 @@ mod tests {
             (Wanted::Names(Names::Processes), Some("box")) => &["p1"],
             (Wanted::Names(Names::Bases), _) => &["host", "debian"],
             (Wanted::Names(Names::Secrets), _) => &["openai"],
+            (Wanted::Names(Names::Tokens), _) => &["ci"],
             (Wanted::Names(Names::Tools), _) => &["bash", "grep"],
             (Wanted::Entries("."), Some("box")) => &["notes.txt", "src/"],
             (Wanted::Entries("src/"), Some("box")) => &["main.rs"],
@@ -267,7 +273,10 @@ mod tests {
 
     #[test]
     fn options_complete_until_they_are_given() {
-        assert_eq!(candidates(&["ls", "--"]), ["--label", "--state", "--quiet", "--json", "--url", "--help"]);
+        assert_eq!(
+            candidates(&["ls", "--"]),
+            ["--label", "--state", "--quiet", "--json", "--url", "--ca-file", "--help"]
+        );
         assert!(candidates(&["ls", "-"]).contains(&"-q".to_owned()));
         assert_eq!(candidates(&["ls", "-q", "--q"]), [""; 0]);
         assert_eq!(candidates(&["ls", "--label", "a=b", "--la"]), ["--label"]);
@@ -289,6 +298,7 @@ mod tests {
         assert_eq!(candidates(&["new", "--base", "d"]), ["debian"]);
         assert_eq!(candidates(&["base", "rm", "h"]), ["host"]);
         assert_eq!(candidates(&["secret", "rm", ""]), ["openai"]);
+        assert_eq!(candidates(&["token", "rm", ""]), ["ci"]);
         assert_eq!(candidates(&["tool", "box", "g"]), ["grep"]);
         assert_eq!(candidates(&["ls", "--state", "pa"]), ["paused"]);
         assert_eq!(candidates(&["up", "--storage", "b"]), ["btrfs"]);

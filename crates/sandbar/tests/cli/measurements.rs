@@ -52,7 +52,7 @@ fn env_prints_what_a_shell_and_other_programs_need() {
     let variables: Value = serde_json::from_str(&world.run(["env", "--json"]).data()).unwrap();
     assert_eq!(variables["SANDBAR_URL"], world.server.url());
     assert_eq!(variables["SANDBAR_TOKEN"].as_str().map(str::len), Some(64));
-    assert_eq!(world.run(["env", "--unset"]).data(), "unset SANDBAR_URL SANDBAR_TOKEN\n");
+    assert_eq!(world.run(["env", "--unset"]).data(), "unset SANDBAR_URL SANDBAR_TOKEN SANDBAR_CA_FILE\n");
     let elsewhere = world.run(["--url", "http://example.com/it's", "env"]);
     assert_eq!(elsewhere.stdout, "export SANDBAR_URL='http://example.com/it'\\''s'\n");
     assert!(elsewhere.stderr.contains("no token for http://example.com"), "{elsewhere:?}");
