@@ -120,21 +120,25 @@ extern "C" fn __sanitizer_cov_8bit_counters_init(start: *mut u8, stop: *mut u8) 
 extern "C" fn __sanitizer_cov_pcs_init(_: *const usize, _: *const usize) {}
 
 macro_rules! comparison {
-    ($($name:ident: $number:ty),*) => {
+    ($($name:ident: $number:ty, $width:literal;)*) => {
         $(
             #[unsafe(no_mangle)]
             extern "C" fn $name(one: $number, other: $number) {
-                compare(one.into(), other.into(), (<$number>::BITS / 8) as u8);
+                compare(one.into(), other.into(), $width);
             }
         )*
     };
 }
 
 comparison! {
-    __sanitizer_cov_trace_cmp1: u8, __sanitizer_cov_trace_cmp2: u16,
-    __sanitizer_cov_trace_cmp4: u32, __sanitizer_cov_trace_cmp8: u64,
-    __sanitizer_cov_trace_const_cmp1: u8, __sanitizer_cov_trace_const_cmp2: u16,
-    __sanitizer_cov_trace_const_cmp4: u32, __sanitizer_cov_trace_const_cmp8: u64
+    __sanitizer_cov_trace_cmp1: u8, 1;
+    __sanitizer_cov_trace_cmp2: u16, 2;
+    __sanitizer_cov_trace_cmp4: u32, 4;
+    __sanitizer_cov_trace_cmp8: u64, 8;
+    __sanitizer_cov_trace_const_cmp1: u8, 1;
+    __sanitizer_cov_trace_const_cmp2: u16, 2;
+    __sanitizer_cov_trace_const_cmp4: u32, 4;
+    __sanitizer_cov_trace_const_cmp8: u64, 8;
 }
 
 /// A choice between numbers: how many there are, how wide they are, and then the numbers.

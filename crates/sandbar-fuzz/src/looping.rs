@@ -102,15 +102,15 @@ fn fuzz(target: &Target, seeds: Vec<Vec<u8>>, time: Duration, directory: &Path, 
     let end = Instant::now() + time;
     let notebook = Notebook::open(directory)?;
     let found = directory.join("corpus");
-    let (mut seen, mut runs) = (Seen::default(), 0);
+    let (mut coverage, mut runs) = (Seen::default(), 0);
     let mut mutator = Mutator::new(seed, target.words);
     let mut corpus: Vec<Vec<u8>> = Vec::new();
     for input in seeds.into_iter().chain(corpus::load(&found)).chain([Vec::new()]) {
         runs += 1;
-        notebook.write(runs, seen.edges(), &input)?;
+        notebook.write(runs, coverage.edges(), &input)?;
         Seen::begin();
         (target.run)(&input);
-        if seen.learn() || corpus.is_empty() {
+        if coverage.learn() || corpus.is_empty() {
             corpus.push(input);
         }
     }
@@ -125,14 +125,14 @@ fn fuzz(target: &Target, seeds: Vec<Vec<u8>>, time: Duration, directory: &Path, 
             let other = mutator.random().usize(..corpus.len());
             mutator.mutate(&mut input, &corpus[other], &compared);
             runs += 1;
-            notebook.write(runs, seen.edges(), &input)?;
+            notebook.write(runs, coverage.edges(), &input)?;
             Seen::begin();
             (target.run)(&input);
-            if seen.learn() {
+            if coverage.learn() {
                 corpus::keep(&found, "", &input)?;
                 corpus.push(input);
             }
         }
     }
-    notebook.write(runs, seen.edges(), &[])
+    notebook.write(runs, coverage.edges(), &[])
 }

@@ -90,5 +90,5 @@ fn watch(child: &mut Child, directory: &Path) -> std::io::Result<Option<ExitStat
 fn tail(path: &Path) -> String {
     let mut text = String::new();
     let _ = File::open(path).and_then(|file| file.take(2000).read_to_string(&mut text));
-    text.lines().map(|line| format!("  {line}\n")).collect()
+    text.lines().flat_map(|line| ["  ", line, "\n"]).collect()
 }

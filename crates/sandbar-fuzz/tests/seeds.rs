@@ -43,7 +43,7 @@ fn changed_seeds_break_nothing() {
         let seeds = if target.writes_files { Vec::new() } else { seeds(target) };
         for (number, seed) in seeds.iter().enumerate() {
             let mut mutator = Mutator::new(number as u64, target.words);
-            for _ in 0..CHANGES / seeds.len() as u64 + 1 {
+            for _ in 0..=CHANGES / seeds.len() as u64 {
                 let mut input = seed.clone();
                 let other = mutator.random().usize(..seeds.len());
                 mutator.mutate(&mut input, &seeds[other], &[]);

@@ -128,7 +128,7 @@ pub(super) fn errors(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (kind, value) = text.split_once('\n').unwrap_or(("sandbar.v1.ErrorDetail", &text));
     let mut detail = ErrorDetail::from_message("sandbar.v1.ErrorDetail", &v1::ErrorDetail::default());
-    detail.type_url = kind.to_owned();
+    kind.clone_into(&mut detail.type_url);
     detail.value = Some(value.to_owned());
     let error = from_connect(&ConnectError::new(RpcCode::Internal, "x").with_detail(detail));
     assert_eq!(from_connect(&to_connect(&error, None)).code(), error.code());

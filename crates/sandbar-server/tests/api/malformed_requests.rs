@@ -95,11 +95,11 @@ impl Generator {
         *request.method_mut() = Method::POST;
         *request.uri_mut() =
             format!("http://{}/sandbar.v1.SandboxService/{}", self.authority, rpc.name).parse().unwrap();
-        self.set(&mut request, "content-type", content_type);
+        set(&mut request, "content-type", content_type);
         let token = format!("Bearer {}", self.token);
-        self.set(&mut request, "authorization", &token);
+        set(&mut request, "authorization", &token);
         if family == 1 {
-            self.set(&mut request, "te", "trailers");
+            set(&mut request, "te", "trailers");
         }
         match self.random.u8(..8) {
             0 => self.odd_type(&mut request),
@@ -111,12 +111,6 @@ impl Generator {
         request
     }
 
-    fn set(&mut self, request: &mut Request<Full<Bytes>>, name: &str, value: &str) {
-        if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) {
-            request.headers_mut().insert(name, value);
-        }
-    }
-
     /// The JSON of a call, broken.
     fn json(&mut self, method: &str) -> Vec<u8> {
         let valid = valid(method).to_string();
@@ -126,7 +120,7 @@ impl Generator {
             0 => text.truncate(at),
             1 => text[at] ^= 1 << self.random.u32(..8),
             2 => text.insert(at, self.random.u8(0x80..)),
-            3 => return self.with_values(&valid, |random| wrong_value(random)),
+            3 => return self.with_values(&valid, wrong_value),
             4 => {
                 let depth = self.one_of(&[10, 64, 127, 129, 1000, 20_000]);
                 let (open, close) = self.one_of(&[("[", "]"), ("{\"a\":", "}"), ("{\"params\":{\"a\":", "}}")]);
@@ -152,8 +146,8 @@ impl Generator {
                 return self.with_values(&valid, |_| number.to_owned());
             }
             7 => {
-                text =
-                    format!("{}{}", &valid[..valid.len() - 1], ",\"sessionId\":\"a\",\"sessionId\":\"b\"}").into_bytes()
+                text = format!("{}{}", &valid[..valid.len() - 1], ",\"sessionId\":\"a\",\"sessionId\":\"b\"}")
+                    .into_bytes();
             }
             8 => text = format!("{}{}", &valid[..valid.len() - 1], ",\"nonsense\":{\"a\":[null]}}").into_bytes(),
             9 => text = [b"\xef\xbb\xbf", valid.as_bytes()].concat(),
@@ -161,7 +155,7 @@ impl Generator {
             11 => return self.with_values(&valid, |_| "\"\\ud800\\u0000\"".to_owned()),
             12 => {
                 text =
-                    self.one_of(&["", "null", "[]", "\"\"", "1", "true", "{", "}", "/*x*/{}", "{'a':1}", "\0"]).into()
+                    self.one_of(&["", "null", "[]", "\"\"", "1", "true", "{", "}", "/*x*/{}", "{'a':1}", "\0"]).into();
             }
             13 => return self.garbage(64),
             14 => return self.with_values(&valid, |random| format!("\"{}\"", "x".repeat(random.usize(..100_000)))),
@@ -257,7 +251,7 @@ impl Generator {
             "multipart/form-data",
             "application/json, application/proto",
         ]);
-        self.set(request, "content-type", value);
+        set(request, "content-type", value);
         if self.random.u8(..4) == 0 {
             request.headers_mut().remove("content-type");
         }
@@ -279,13 +273,13 @@ impl Generator {
             10 => ("expect", &["100-continue", "nonsense"]),
             _ => {
                 for number in 0..60 {
-                    self.set(request, &format!("x-header-{number}"), "x");
+                    set(request, &format!("x-header-{number}"), "x");
                 }
-                return self.set(request, "x-long", &long);
+                return set(request, "x-long", &long);
             }
         };
         let value = self.one_of(values);
-        self.set(request, name, value);
+        set(request, name, value);
     }
 
     fn odd_target(&mut self, request: &mut Request<Full<Bytes>>) {
@@ -317,7 +311,7 @@ impl Generator {
     fn odd_compression(&mut self, request: &mut Request<Full<Bytes>>) {
         let header = self.one_of(&["content-encoding", "connect-content-encoding", "grpc-encoding"]);
         let value = self.one_of(&["gzip", "zstd", "br", "nonsense", "identity", "gzip, gzip", ""]);
-        self.set(request, header, value);
+        set(request, header, value);
         let body = match self.random.u8(..6) {
             0 => gzip(b"{}"),
             1 => {
@@ -427,12 +421,11 @@ fn valid(method: &str) -> Value {
         "ForkSession" => json!({"sessionId": "nobody", "count": 1, "snapshot": "s"}),
         "SetNetwork" => json!({"sessionId": "nobody", "network": {"allowOutbound": true, "denyList": ["10.0.0.0/8"]}}),
         "PutSecret" => json!({"name": "key", "value": "secret"}),
-        "DeleteSecret" => json!({"name": "none"}),
         "CreateSnapshot" | "DeleteSnapshot" => json!({"sessionId": "nobody", "name": "s", "quiesce": true}),
         "RollbackSession" => json!({"sessionId": "nobody", "snapshot": "s", "keepLater": true}),
         "Diff" => json!({"sessionId": "box", "from": "s", "to": "t"}),
         "ImportBase" => json!({"name": "new", "source": "/none"}),
-        "DeleteBase" => json!({"name": "none"}),
+        "DeleteBase" | "DeleteSecret" => json!({"name": "none"}),
         "Exec" => json!({"start": {"sessionId": "nobody", "argv": ["/none"], "terminal": {"rows": 2, "columns": 3}}}),
         "LaunchProcess" => json!({"sessionId": "nobody", "argv": ["/none"], "ready": {"tcp": {"port": 80}}}),
         "KillProcess" => json!({"sessionId": "box", "processId": "p", "signal": 15}),
@@ -495,4 +488,10 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
+}
+
+fn set(request: &mut Request<Full<Bytes>>, name: &str, value: &str) {
+    if let (Ok(name), Ok(value)) = (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) {
+        request.headers_mut().insert(name, value);
+    }
 }

@@ -171,12 +171,12 @@ fn a_body_that_is_torn_is_the_callers_fault() {
             ("application/grpc-web", "transfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n{}\r\n0\r\n\r\n"),
         ] {
             let mut stream = TcpStream::connect(world.address).await.unwrap();
-            let head = format!(
+            let request = format!(
                 "POST /sandbar.v1.SandboxService/ListBases HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {}\r\n\
                  content-type: {content_type}\r\n{body}",
                 world.token
             );
-            stream.write_all(head.as_bytes()).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
             stream.shutdown().await.unwrap();
             let mut heard = Vec::new();
             stream.read_to_end(&mut heard).await.unwrap();

@@ -469,7 +469,7 @@ fn a_member_as_long_as_a_number_can_be_is_cut_short() {
 
 #[test]
 fn global_headers_that_would_be_copied_for_every_member_are_refused() {
-    let mut bytes = with_records(&[("comment", &[b'x'; 100 << 10])]);
+    let mut bytes = with_records(&[("comment", &vec![b'x'; 100 << 10])]);
     // What is for one member becomes what is for all.
     bytes[156] = b'g';
     let sum: u32 = bytes[..512]
