@@ -14,7 +14,7 @@ const LIFE_OF_A_SERVER: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// A certificate authority that lives in memory as long as its session does, and is trusted by nobody else.
 pub struct Authority {
-    authority: sandbar_x509::Authority,
+    signer: sandbar_x509::Authority,
     certificate_pem: String,
     /// One key serves all hosts: whoever gets it has the gateway already.
     server_key: ServerKey,
@@ -23,9 +23,9 @@ pub struct Authority {
 
 impl Authority {
     pub fn new(session: &str) -> Result<Self> {
-        let authority = sandbar_x509::Authority::new(&format!("Sandbar session {session}"), LIFE)?;
-        let certificate_pem = authority.certificate_pem();
-        Ok(Self { authority, certificate_pem, server_key: ServerKey::new()?, servers: Certificates::default() })
+        let signer = sandbar_x509::Authority::new(&format!("Sandbar session {session}"), LIFE)?;
+        let certificate_pem = signer.certificate_pem();
+        Ok(Self { signer, certificate_pem, server_key: ServerKey::new()?, servers: Certificates::default() })
     }
 
     /// What the session must trust.
@@ -37,13 +37,13 @@ impl Authority {
     pub(crate) fn server_config(&self, host: &DomainName) -> Result<Arc<ServerConfig>> {
         self.servers.of(host, Timestamp::now(), || {
             let names = [SubjectName::Dns(host.as_str().to_owned())];
-            self.authority.certify(&names, &self.server_key, LIFE_OF_A_SERVER)
+            self.signer.certify(&names, &self.server_key, LIFE_OF_A_SERVER)
         })
     }
 }
 
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.authority.fmt(f)
+        self.signer.fmt(f)
     }
 }
