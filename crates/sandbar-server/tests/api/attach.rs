@@ -103,6 +103,8 @@ fn closing_the_request_side_leaves_the_process_and_its_stdin_alone() {
             let mut other = client.attach_process(id, process, Replay::All).await.unwrap();
             until(&mut other, "got hello\n").await;
             other.stdin().unwrap().write("\n".into()).await.unwrap();
+            // Only now what was written is surely sent.
+            assert!(matches!(other.next_event().await.unwrap(), Some(AttachEvent::Exited(_))));
         };
         let (answers, ()) = tokio::join!(whole_call, other);
         assert_eq!(answers[0]["attached"]["process"]["processId"], process.as_str());

@@ -77,8 +77,10 @@ fn changes_are_told_until_the_sandbox_is_gone() {
     world.sandbox("box");
     let mut watch = Listener::start(&world, &["watch", "box"], "watching /workspace");
     let mut flat = Listener::start(&world, &["watch", "box", "/workspace", "--flat", "--json"], "watching");
-    world.shell("box", "mkdir d; echo > d/f; mv d/f d/g; rm -r d");
+    world.shell("box", "mkdir d");
     assert_eq!(watch.line(), "created    /workspace/d/");
+    // From here on the new directory is watched.
+    world.shell("box", "echo > d/f; mv d/f d/g; rm -r d");
     watch.see("/workspace/d/f -> /workspace/d/g");
     watch.see("removed    /workspace/d/");
     let first: Value = serde_json::from_str(&flat.line()).unwrap();
