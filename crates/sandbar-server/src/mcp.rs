@@ -9,7 +9,7 @@ use axum::{
     Extension, Router,
     body::Body,
     extract::{Request, State},
-    http::{Uri, header},
+    http::{Uri, header, uri::Authority},
     response::Response,
 };
 use sandbar_client::Client;
@@ -49,7 +49,7 @@ pub(crate) async fn mcp(State(mcp): State<Mcp>, request: Request<Body>) -> Respo
 /// What the caller knows this host by.
 fn origin<B>(request: &Request<B>) -> String {
     let uri: &Uri = request.uri();
-    let named = uri.authority().map(|authority| authority.as_str());
+    let named = uri.authority().map(Authority::as_str);
     let field = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     format!("{}://{}", uri.scheme_str().unwrap_or("http"), named.or_else(field).unwrap_or("localhost"))
 }
