@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/sandbar/target
 CARGO ?= cargo
 
-.PHONY: help setup setup-tests tools build run test soak chaos bench lint fmt deny machete
+.PHONY: help setup setup-tests tools build run test soak chaos fuzz bench lint fmt deny machete
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ soak: setup-tests ## The long runs: host and model over thousands of random sequ
 chaos: setup-tests ## Kill a host under load 200 times on every storage; SANDBAR_CHAOS_ROUNDS and SANDBAR_CHAOS_SEED
 	@SANDBAR_CHAOS_ROUNDS=$${SANDBAR_CHAOS_ROUNDS:-200} \
 		$(CARGO) nextest run --profile chaos -p sandbar --test kill -E 'test(under_load)' --no-capture
+
+fuzz: ## Every parser under a coverage-guided fuzzer; SANDBAR_FUZZ_SECONDS for each (30), SANDBAR_FUZZ_SEED
+	@scripts/fuzz.sh
 
 bench: setup-tests ## Measure this machine: one run, ratios to raw baselines
 	@$(CARGO) bench --workspace --bench '*'

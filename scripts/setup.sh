@@ -30,12 +30,18 @@ test_needs=(
     "git git"
     "curl curl"
     "node nodejs"
+    "npm npm"
+    "javac default-jdk-headless"
     "openssl openssl"
     "ip iproute2"
     "nft nftables"
     "perl perl"
     "python3 python3-venv"
     "/usr/bin/python3 python3"
+    "tmux tmux"
+    "less less"
+    "vi vim-tiny"
+    "top procps"
 )
 
 # Administration commands are often not on an ordinary user's PATH.
@@ -107,6 +113,17 @@ require_moto() {
     "$environment/bin/pip" install --quiet 'moto[server,s3]'
 }
 
+# Others' reading of OpenAPI and JSON Schema, for the tests of `/openapi.json`; in the same environment.
+require_openapi_validator() {
+    local environment="$HOME/.cache/sandbar/python" python
+    for python in "$environment/bin/python3" python3; do
+        "$python" -c 'import openapi_spec_validator, jsonschema' >/dev/null 2>&1 && return 0
+    done
+    say "installing openapi-spec-validator into $environment"
+    [ -x "$environment/bin/python3" ] || python3 -m venv "$environment"
+    "$environment/bin/pip" install --quiet openapi-spec-validator jsonschema
+}
+
 # Tools are built outside the repository, whose cargo configuration (static linking, explicit target) is not for them,
 # and lightly optimised: they run for seconds and would build for minutes.
 require_tool() {
@@ -133,6 +150,8 @@ for set in "$@"; do
         tests)
             require_packages "${test_needs[@]}"
             require_moto
+            require_openapi_validator
+            "$(dirname "$0")/setup-clients.sh"
             require_cargo
             require_tool cargo-nextest
             ;;

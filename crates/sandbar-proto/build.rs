@@ -4,10 +4,11 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use buffa_codegen::{BytesRepr, CodeGenConfig, MapRepr};
 
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     "audit",
     "bases",
     "errors",
+    "events",
     "exec",
     "files",
     "host",

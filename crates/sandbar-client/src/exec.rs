@@ -1,22 +1,20 @@
 //! Commands that run on the other side.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
-use bytes::Bytes;
-use connectrpc::ConnectError;
-use sandbar_core::{Error, ErrorCode, ExecEvent, ExecSpec, Result, SessionId, StdinMode, TerminalSize};
+use connectrpc::{
+    ConnectError,
+    client::{BidiRecvHalf, BidiSendHalf},
+};
+use sandbar_core::{ExecEvent, ExecSpec, Result, SessionId, StdinMode, TerminalSize};
 use sandbar_proto::v1::{self, exec_request::Request, exec_response::Event};
-use tokio::sync::{Semaphore, mpsc};
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     Client,
     client::incomplete,
-    conversation::{Conversation, Ends, STDIN_WINDOW},
+    conversation::{Call, Ends, Heard, Input, RemoteControl, RemoteStdin},
+    transport::AnswerBody,
 };
-
-/// Largest piece of stdin sent as one message.
-const PIECE: usize = STDIN_WINDOW / 4;
 
 impl Client {
     /// Starts a command, and returns when it runs.
@@ -25,20 +23,11 @@ impl Client {
         let (mut sender, receiver) = self.once(self.rpc.exec()).await?.into_split();
         // This fails only when the server has ended the call, and then the first answer says why.
         let _ = sender.send(message(v1::ExecStart::new(id, spec))).await;
-        let (conversation, Ends { events, requests, stdin_window }) = Conversation::new(sender, receiver);
-        let mut command = RemoteCommand {
-            pid: 0,
-            client: self.clone(),
-            events,
-            requests,
-            stdin: piped.then_some(stdin_window),
-            _conversation: AbortOnDropHandle::new(tokio::spawn(conversation.run())),
-        };
-        match command.receive().await.map_err(|error| self.restore(&error))? {
-            Some(Event::Started(started)) => command.pid = started.pid,
-            _ => return Err(incomplete("started command")),
+        let mut call = Ends::of(self, ExecCall { sender, receiver });
+        match call.first().await? {
+            Some(Event::Started(started)) => Ok(RemoteCommand { pid: started.pid, call, piped }),
+            _ => Err(incomplete("started command")),
         }
-        Ok(command)
     }
 }
 
@@ -46,11 +35,8 @@ impl Client {
 pub struct RemoteCommand {
     /// Its process id as the host sees it.
     pub pid: u32,
-    client: Client,
-    events: mpsc::Receiver<Result<Event, ConnectError>>,
-    requests: mpsc::Sender<v1::ExecRequest>,
-    stdin: Option<Arc<Semaphore>>,
-    _conversation: AbortOnDropHandle<()>,
+    call: Ends<Event>,
+    piped: bool,
 }
 
 impl RemoteCommand {
@@ -58,7 +44,7 @@ impl RemoteCommand {
     /// when the host went away meanwhile.
     pub async fn next_event(&mut self) -> Result<Option<ExecEvent>> {
         loop {
-            return Ok(Some(match self.receive().await.map_err(|error| self.broken_off(&error))? {
+            return Ok(Some(match self.call.next().await? {
                 None => return Ok(None),
                 Some(Event::Stdout(bytes)) => ExecEvent::Stdout(bytes),
                 Some(Event::Stderr(bytes)) => ExecEvent::Stderr(bytes),
@@ -70,8 +56,7 @@ impl RemoteCommand {
 
     /// A handle that feeds stdin; `None` when the command was started without one.
     pub fn stdin(&self) -> Option<RemoteStdin> {
-        let window = self.stdin.clone()?;
-        Some(RemoteStdin { requests: self.requests.clone(), window })
+        self.piped.then(|| self.call.stdin())
     }
 
     /// Sends a signal to everything the command started.
@@ -86,23 +71,7 @@ impl RemoteCommand {
 
     /// A handle that sends signals and sizes while something else reads the events.
     pub fn control(&self) -> RemoteControl {
-        RemoteControl { requests: self.requests.clone() }
-    }
-
-    async fn receive(&mut self) -> Result<Option<Event>, ConnectError> {
-        self.events.recv().await.transpose()
-    }
-
-    /// The host's error. One that the host did not raise itself means that it is gone.
-    fn broken_off(&self, error: &ConnectError) -> Error {
-        let restored = self.client.restore(error);
-        if error.details.is_empty() && matches!(restored.code(), ErrorCode::Unavailable | ErrorCode::Internal) {
-            let gone = format!("the host at {} went away before the command had ended", self.client.url());
-            return Error::new(ErrorCode::Unavailable, gone)
-                .with_hint("look at what the host says, then start it again; its sandboxes are kept")
-                .with_source(error.clone());
-        }
-        restored
+        self.call.control()
     }
 }
 
@@ -112,58 +81,35 @@ impl fmt::Debug for RemoteCommand {
     }
 }
 
-/// Feeds the stdin of a command. Clones feed the same command.
-#[derive(Clone, Debug)]
-pub struct RemoteStdin {
-    requests: mpsc::Sender<v1::ExecRequest>,
-    window: Arc<Semaphore>,
+struct ExecCall {
+    sender: BidiSendHalf<v1::ExecRequest>,
+    receiver: BidiRecvHalf<AnswerBody, v1::ExecResponseView<'static>>,
 }
 
-impl RemoteStdin {
-    /// Hands bytes to the command; waits while it is slow to read. `InvalidState` when it has ended.
-    pub async fn write(&self, mut bytes: Bytes) -> Result<()> {
-        while !bytes.is_empty() {
-            let piece = bytes.split_to(bytes.len().min(PIECE));
-            // The piece is far below 4 GiB.
-            let length = u32::try_from(piece.len()).unwrap_or(u32::MAX);
-            self.window.acquire_many(length).await.map_err(|_| has_ended())?.forget();
-            send(&self.requests, Request::Stdin(piece)).await?;
-        }
-        Ok(())
+impl Call for ExecCall {
+    type Event = Event;
+
+    async fn send(&mut self, input: Input) -> Result<(), ConnectError> {
+        let request = match input {
+            Input::Stdin(bytes) => Request::Stdin(bytes),
+            Input::CloseStdin => v1::CloseStdin::default().into(),
+            Input::Signal(signal) => Request::Signal(signal),
+            Input::Resize(size) => v1::TerminalSize::from(size).into(),
+        };
+        self.sender.send(message(request)).await
     }
 
-    /// Ends the input: the command reads what was written, then end of file.
-    pub async fn close(&self) -> Result<()> {
-        send(&self.requests, v1::CloseStdin::default().into()).await
+    async fn receive(&mut self) -> Result<Option<Heard<Event>>, ConnectError> {
+        let message = self.receiver.message().await?;
+        Ok(message.map(|message| match message.to_owned_message().event {
+            Some(Event::StdinTaken(bytes)) => Heard::StdinTaken(bytes),
+            Some(end @ Event::Exited(_)) => Heard::End(end),
+            Some(event) => Heard::Event(event),
+            None => Heard::Unknown,
+        }))
     }
-}
-
-/// Sends signals to a command, and sizes to its terminal. Clones reach the same command.
-#[derive(Clone, Debug)]
-pub struct RemoteControl {
-    requests: mpsc::Sender<v1::ExecRequest>,
-}
-
-impl RemoteControl {
-    /// Sends a signal to everything the command started.
-    pub async fn signal(&self, signal: i32) -> Result<()> {
-        send(&self.requests, Request::Signal(signal)).await
-    }
-
-    /// Changes the size of its terminal. The call fails when the command was started without one.
-    pub async fn resize(&self, size: TerminalSize) -> Result<()> {
-        send(&self.requests, v1::TerminalSize::from(size).into()).await
-    }
-}
-
-async fn send(requests: &mpsc::Sender<v1::ExecRequest>, request: Request) -> Result<()> {
-    requests.send(message(request)).await.map_err(|_| has_ended())
 }
 
 fn message(request: impl Into<Request>) -> v1::ExecRequest {
     v1::ExecRequest { request: Some(request.into()), ..Default::default() }
-}
-
-fn has_ended() -> Error {
-    Error::new(ErrorCode::InvalidState, "the command has ended and takes no more input")
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use futures::{StreamExt as _, stream};
+use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _, stream, stream::BoxStream};
 use sandbar_core::{Error, FileStat, Result, SessionId, TreeSummary, WriteOptions};
 use sandbar_proto::{
     pack_path,
@@ -24,20 +25,35 @@ impl Client {
         path: &Path,
         target: &mut (impl AsyncWrite + Send + Unpin),
     ) -> Result<FileStat> {
+        let (stat, mut pieces) = self.read_file_stream(id, path).await?;
+        while let Some(bytes) = pieces.try_next().await? {
+            write(target, &bytes).await?;
+        }
+        flush(target).await?;
+        Ok(stat)
+    }
+
+    /// Opens a file of the session; its content comes piece by piece. Dropping the stream ends the reading.
+    pub async fn read_file_stream(
+        &self,
+        id: &SessionId,
+        path: &Path,
+    ) -> Result<(FileStat, BoxStream<'static, Result<Bytes>>)> {
         let (path, path_bytes) = pack_path(path);
         let request =
             v1::ReadFileRequest { session_id: id.as_str().to_owned(), path, path_bytes, ..Default::default() };
-        let mut stream = self.once(self.rpc.read_file(request)).await?;
-        let mut stat = None;
-        while let Some(message) = self.once(stream.message()).await? {
-            match message.to_owned_message().part {
-                Some(read_file_response::Part::Stat(found)) => stat = Some(*found),
-                Some(read_file_response::Part::Data(bytes)) => write(target, &bytes).await?,
-                None => {}
+        let mut answers = self.once(self.rpc.read_file(request)).await?;
+        let first = self.once(answers.message()).await?.and_then(|message| message.to_owned_message().part);
+        let Some(read_file_response::Part::Stat(stat)) = first else { return Err(incomplete("stat")) };
+        let pieces = stream::try_unfold((self.clone(), answers), |(client, mut answers)| async move {
+            while let Some(message) = client.once(answers.message()).await? {
+                if let Some(read_file_response::Part::Data(bytes)) = message.to_owned_message().part {
+                    return Ok(Some((bytes, (client, answers))));
+                }
             }
-        }
-        flush(target).await?;
-        stat.ok_or_else(|| incomplete("stat"))?.try_into()
+            Ok(None)
+        });
+        Ok(((*stat).try_into()?, pieces.boxed()))
     }
 
     /// Puts what `source` gives into a file of the session, and says how many bytes that were. The file appears whole
@@ -80,17 +96,29 @@ impl Client {
 
     /// The entries below a directory, sorted by path; a depth of 1 is its own entries.
     pub async fn list_dir(&self, id: &SessionId, path: &Path, depth: u32) -> Result<Vec<FileStat>> {
+        self.list_dir_stream(id, path, depth).await?.try_collect().await
+    }
+
+    /// The same, entry by entry.
+    pub async fn list_dir_stream(
+        &self,
+        id: &SessionId,
+        path: &Path,
+        depth: u32,
+    ) -> Result<BoxStream<'static, Result<FileStat>>> {
         let (path, path_bytes) = pack_path(path);
         let request =
             v1::ListDirRequest { session_id: id.as_str().to_owned(), path, path_bytes, depth, ..Default::default() };
-        let mut stream = self.once(self.rpc.list_dir(request)).await?;
-        let mut entries = Vec::new();
-        while let Some(batch) = self.once(stream.message()).await? {
-            for entry in batch.to_owned_message().entries {
-                entries.push(entry.try_into()?);
-            }
-        }
-        Ok(entries)
+        let answers = self.once(self.rpc.list_dir(request)).await?;
+        let batches = stream::try_unfold((self.clone(), answers), |(client, mut answers)| async move {
+            let Some(batch) = client.once(answers.message()).await? else { return Ok(None) };
+            let entries = batch.to_owned_message().entries.into_iter().map(FileStat::try_from);
+            Ok(Some((stream::iter(entries.collect::<Vec<_>>()), (client, answers))))
+        });
+        let mut entries = batches.try_flatten().boxed();
+        // A directory that cannot be listed is an error of the call, and not of its first entry.
+        let first = entries.try_next().await?;
+        Ok(stream::iter(first).map(Ok).chain(entries).boxed())
     }
 
     /// Writes a file or tree of the session to `target` as a tar stream, names relative to the parent of `path`, and

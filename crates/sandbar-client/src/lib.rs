@@ -6,6 +6,7 @@
 //! Invariant: only calls that change nothing, or are done once however often they are made, are repeated, and only when
 //! the server could not be reached.
 
+mod attach;
 mod audit;
 mod bases;
 mod client;
@@ -23,10 +24,14 @@ mod tokens;
 mod tools;
 mod transport;
 mod upload;
+mod watch;
 
+pub use attach::RemoteAttachment;
 pub use bases::ImportProgress;
 pub use client::{Client, ConnectOptions, WireProtocol};
-pub use exec::{RemoteCommand, RemoteControl, RemoteStdin};
+pub use conversation::{RemoteControl, RemoteStdin};
+pub use exec::RemoteCommand;
 pub use processes::RemoteLogs;
 pub use tls::TlsOptions;
 pub use tools::RemoteTool;
+pub use watch::{RemoteEvents, RemoteWatch};

@@ -12,7 +12,17 @@ impl Client {
     }
 
     pub async fn get_session(&self, id: &SessionId) -> Result<SessionInfo> {
-        let request = v1::GetSessionRequest { session_id: id.as_str().to_owned(), ..Default::default() };
+        self.ask_for_session(id, false).await
+    }
+
+    /// As [`get_session`](Self::get_session), and what runs in it uses now.
+    pub async fn get_session_with_usage(&self, id: &SessionId) -> Result<SessionInfo> {
+        self.ask_for_session(id, true).await
+    }
+
+    async fn ask_for_session(&self, id: &SessionId, include_usage: bool) -> Result<SessionInfo> {
+        let session_id = id.as_str().to_owned();
+        let request = v1::GetSessionRequest { session_id, include_usage, ..Default::default() };
         let answer = self.repeat(|| self.rpc.get_session(request.clone())).await?.into_owned();
         answer.session.into_option().ok_or_else(|| incomplete("session"))?.try_into()
     }

@@ -28,6 +28,7 @@ pub enum ErrorCode {
     TokenNotFound,
     TokenExists,
     StorageFull,
+    SlowReader,
     TooManyCalls,
     InvalidArgument,
     Timeout,
@@ -39,7 +40,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code, in the order of the reference page.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::SessionNotFound,
         Self::SessionExists,
         Self::SessionPaused,
@@ -60,6 +61,7 @@ impl ErrorCode {
         Self::TokenNotFound,
         Self::TokenExists,
         Self::StorageFull,
+        Self::SlowReader,
         Self::TooManyCalls,
         Self::InvalidArgument,
         Self::Timeout,
@@ -92,6 +94,7 @@ impl ErrorCode {
             Self::TokenNotFound => "TokenNotFound",
             Self::TokenExists => "TokenExists",
             Self::StorageFull => "StorageFull",
+            Self::SlowReader => "SlowReader",
             Self::TooManyCalls => "TooManyCalls",
             Self::InvalidArgument => "InvalidArgument",
             Self::Timeout => "Timeout",
@@ -124,7 +127,9 @@ impl ErrorCode {
             | Self::RollbackInProgress
             | Self::ToolsInFlight
             | Self::SnapshotsNotAvailable => "failed_precondition",
-            Self::MaxSessionsReached | Self::StorageFull | Self::TooManyCalls => "resource_exhausted",
+            Self::MaxSessionsReached | Self::StorageFull | Self::SlowReader | Self::TooManyCalls => {
+                "resource_exhausted"
+            }
             Self::InvalidArgument => "invalid_argument",
             Self::Timeout | Self::ProcessReadyTimeout => "deadline_exceeded",
             Self::Unavailable => "unavailable",

@@ -37,3 +37,35 @@ pub struct TreeSummary {
     /// Bytes of file content.
     pub bytes: u64,
 }
+
+/// What happened to an entry of a directory that is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DirChangeKind {
+    /// It was made, or came from outside the directory.
+    Created,
+    /// Its content changed.
+    Written,
+    /// It was removed, or went out of the directory.
+    Removed,
+    /// It has another name.
+    Renamed { from: PathBuf },
+    /// Its mode, owner, times or extended attributes changed.
+    Attributes,
+}
+
+/// A change below a directory that is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirChange {
+    pub kind: DirChangeKind,
+    /// Absolute, inside the session.
+    pub path: PathBuf,
+    pub is_dir: bool,
+}
+
+/// What a watcher of a directory is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DirNews {
+    Changed(DirChange),
+    /// There was too much to tell: the directory has to be looked at anew.
+    Overflow,
+}

@@ -13,6 +13,7 @@ mod capability;
 mod change;
 pub mod duration_text;
 mod error;
+mod event;
 mod exec;
 mod file;
 mod fork;
@@ -34,8 +35,9 @@ pub use byte_count::ByteCount;
 pub use capability::{Capabilities, Capability, RuntimeKind, StorageKind};
 pub use change::{Aspect, Aspects, Change, ChangeKind, EntryType};
 pub use error::{Error, ErrorCode, Result};
+pub use event::{EventKind, EventNews, EventQuery, SessionEvent};
 pub use exec::{ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};
-pub use file::{FileStat, TreeSummary, WriteOptions};
+pub use file::{DirChange, DirChangeKind, DirNews, FileStat, TreeSummary, WriteOptions};
 pub use fork::ForkRequest;
 pub use health::{Health, HealthStatus};
 pub use id::{BaseName, ProcessId, SessionId, SnapshotName};
@@ -47,11 +49,11 @@ pub use network::{
 pub use owner_map::OwnerMap;
 pub use page::{Page, PageRequest, SessionFilter};
 pub use process::{
-    LogChunk, LogQuery, LogStream, ProcessExit, ProcessInfo, ProcessSpec, ProcessStatus, Readiness, RestartPolicy,
-    WaitFor,
+    AttachEvent, LogChunk, LogQuery, LogStream, ProcessExit, ProcessInfo, ProcessSpec, ProcessStatus, Readiness,
+    Replay, RestartPolicy, WaitFor,
 };
 pub use resources::Resources;
-pub use session::{Labels, SessionInfo, SessionSpec, SessionState};
+pub use session::{Labels, SessionInfo, SessionSpec, SessionState, SessionUsage};
 pub use snapshot::{LaterSnapshots, Quiesce, SnapshotInfo, SnapshotKind};
 pub use token::{AccessToken, Grant, Need, NewToken, TokenInfo, TokenName, TokenScope};
 pub use tool::{

@@ -10,6 +10,8 @@ pub struct SessionFilter {
     pub state: Option<SessionState>,
     /// Only these; `None` is all of them.
     pub ids: Option<Vec<SessionId>>,
+    /// Also tell what runs in them uses now, which costs a little for each.
+    pub with_usage: bool,
 }
 
 /// Which part of a listing to return.

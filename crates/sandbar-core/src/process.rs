@@ -293,6 +293,47 @@ pub struct LogChunk {
     pub bytes: Bytes,
 }
 
+/// What of the past somebody who attaches to a process is told first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replay {
+    /// Only what is written from now on.
+    #[default]
+    None,
+    /// The last lines of each stream.
+    Tail,
+    /// All that is kept.
+    All,
+}
+
+impl Replay {
+    /// So many lines are the last ones.
+    pub const TAIL: u64 = 10;
+
+    /// The logs of somebody who attaches.
+    pub fn query(self) -> LogQuery {
+        let tail = match self {
+            Self::None => Some(0),
+            Self::Tail => Some(Self::TAIL),
+            Self::All => None,
+        };
+        LogQuery { stream: None, follow: true, tail }
+    }
+}
+
+/// Something a process did, told to somebody who is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttachEvent {
+    Stdout(Bytes),
+    Stderr(Bytes),
+    /// Bytes that come next in a stream were dropped before they could be told.
+    Missed {
+        stream: LogStream,
+        bytes: u64,
+    },
+    /// The end for good; exactly one, and last.
+    Exited(ProcessExit),
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -156,6 +156,22 @@ pub struct SessionInfo {
     pub snapshot_count: u64,
     /// The session and snapshot this one was forked from.
     pub parent: Option<(SessionId, Option<crate::SnapshotName>)>,
+    /// `None` unless it was asked for, and where there is nothing to count.
+    pub usage: Option<SessionUsage>,
+}
+
+/// What runs in a session uses now. A figure the host cannot count is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionUsage {
+    /// Of everything that ran in it since its box started.
+    pub cpu_time: Option<Duration>,
+    pub memory: Option<ByteCount>,
+    pub processes: Option<u64>,
+}
+
+impl SessionUsage {
+    /// Of a session in which nothing runs.
+    pub const NOTHING: Self = Self { cpu_time: Some(Duration::ZERO), memory: Some(ByteCount(0)), processes: Some(0) };
 }
 
 #[cfg(test)]

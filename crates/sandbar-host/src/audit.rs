@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use crate::{
     Host,
     actor::current_actor,
+    events::{Happening, News},
     gate::not_found,
     host::Inner,
     verb::{Call, Verb},
@@ -55,13 +56,20 @@ pub(crate) struct Event {
     pub(crate) what: &'static str,
     pub(crate) outcome: &'static str,
     pub(crate) detail: Map<String, Value>,
+    /// What those who watch events are told about it.
+    pub(crate) told: Option<Happening>,
 }
 
 impl Event {
     /// Something that was done, by whoever acts now.
     pub(crate) fn new(session: &SessionId, what: &'static str) -> Self {
         let session = session.clone();
-        Self { session, who: current_actor(), what, outcome: AuditEntry::OK, detail: Map::new() }
+        Self { session, who: current_actor(), what, outcome: AuditEntry::OK, detail: Map::new(), told: None }
+    }
+
+    /// A verb that was done, by whoever acts now.
+    pub(crate) fn of_verb(session: &SessionId, verb: Verb) -> Self {
+        Self { told: verb.happening(), ..Self::new(session, verb.as_str()) }
     }
 
     /// Something the host did, whoever made it necessary.
@@ -74,6 +82,12 @@ impl Event {
         self
     }
 
+    /// Tells it also to those who watch events.
+    pub(crate) fn told(mut self, happening: impl Into<Happening>) -> Self {
+        self.told = Some(happening.into());
+        self
+    }
+
     /// Adds a detail. Never a secret: no environment, no file content.
     pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.detail.insert(key.to_owned(), value.into());
@@ -82,7 +96,7 @@ impl Event {
 }
 
 impl Inner {
-    /// Writes something into the log of a session. What was done is done: a log that cannot be written is reported, and
+    /// Writes something into the log of a session, and tells it to those who watch. What was done is done: a log that cannot be written is reported, and
     /// changes nothing of that.
     pub(crate) fn record_event(&self, mut event: Event) {
         event.detail.retain(|_, value| !value.is_null());
@@ -92,6 +106,11 @@ impl Inner {
             tracing::error!(session = %event.session, what = event.what, error = error.chain(), "something is missing in the audit log");
             self.metrics.audit_failures.add(1);
             self.incidents.note(&Call::on(&event.session, Verb::Audit), &error);
+        }
+        // What was refused has changed nothing.
+        if let Some(happening) = event.told.filter(|_| matches!(event.outcome, AuditEntry::OK | AuditEntry::FAILED)) {
+            let Event { session, who: actor, outcome, detail, .. } = event;
+            self.tell_event(News { session, actor, happening, outcome, detail });
         }
     }
 

@@ -233,7 +233,9 @@ impl FromStr for DnsServer {
 
 impl fmt::Display for DnsServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.port() == Self::PORT { self.0.ip().fmt(f) } else { self.0.fmt(f) }
+        // An address alone has no place for the interface it is on.
+        let has_interface = matches!(self.0, SocketAddr::V6(address) if address.scope_id() != 0);
+        if self.0.port() == Self::PORT && !has_interface { self.0.ip().fmt(f) } else { self.0.fmt(f) }
     }
 }
 
@@ -346,6 +348,9 @@ mod tests {
         let ports: Vec<u16> = config.dns_servers.iter().map(|server| SocketAddr::from(*server).port()).collect();
         assert_eq!(ports, [53, 5353, 53, 5353]);
         assert_eq!(config.dns_servers[1].to_string(), "192.0.2.53:5353");
+        for text in ["[fe80::1%3]:53", "[fe80::1%3]:5353", "fe80::1", "192.0.2.53"] {
+            assert_eq!(text.parse::<DnsServer>().unwrap().to_string(), text);
+        }
         for bad in ["", "dns.example", "192.0.2.53:0", "0.0.0.0", "192.0.2", "192.0.2.53:"] {
             assert_eq!(bad.parse::<DnsServer>().unwrap_err().field(), Some("dns_servers"), "{bad}");
         }

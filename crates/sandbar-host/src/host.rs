@@ -18,6 +18,7 @@ use crate::{
     HostConfig,
     actor::{acting_as, acting_as_here, current_actor},
     data_directory::DataDirectory,
+    events::EventLog,
     gate::not_found,
     incidents::Incidents,
     janitor::Janitor,
@@ -73,6 +74,8 @@ pub(crate) struct Inner {
     pub(crate) packs: Target,
     pub(crate) active_commands: Arc<AtomicU64>,
     pub(crate) incidents: Incidents,
+    /// What happened last, for those who watch.
+    pub(crate) events: Arc<EventLog>,
     pub(crate) metrics: Metrics,
     /// Serves the network of sessions that have one.
     pub(crate) gateway: SharedGateway,
@@ -204,6 +207,7 @@ impl Inner {
             packs: config.object_store_target()?,
             active_commands: Arc::default(),
             incidents: Incidents::default(),
+            events: EventLog::new(),
             metrics,
             gateway: SharedGateway::new(&config),
             secrets: SecretVault::open(&state)?,

@@ -137,7 +137,7 @@ fn destroy(inner: &Arc<Inner>, id: &SessionId, why: Why) {
             };
             tracing::info!(session = %id, reason, "destroyed");
             inner.metrics.sessions_expired.add(u64::from(why == Why::Expired));
-            inner.record_event(Event::new(id, Verb::DestroySession.as_str()).with("reason", reason));
+            inner.record_event(Event::of_verb(id, Verb::DestroySession).with("reason", reason));
         }
         // Only the log of the program tells of attempts that fail, or the audit log would grow with every round.
         Err(error) => tracing::warn!(session = %id, error = error.chain(), "could not destroy a session"),
@@ -150,7 +150,7 @@ fn pause(inner: &Inner, id: &SessionId) -> bool {
         Ok(true) => {
             tracing::info!(session = %id, "paused: nobody used it");
             inner.metrics.sessions_idle_paused.add(1);
-            inner.record_event(Event::new(id, Verb::PauseSession.as_str()).with("reason", "nobody used it"));
+            inner.record_event(Event::of_verb(id, Verb::PauseSession).with("reason", "nobody used it"));
             true
         }
         Ok(false) => false,

@@ -13,6 +13,9 @@ mod actor;
 mod audit;
 mod config;
 mod data_directory;
+mod events;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod health;
 mod host;
@@ -23,6 +26,7 @@ mod network;
 mod object_store;
 mod perform;
 mod process;
+mod readable;
 mod recovery;
 mod runtime_choice;
 mod secrets;
@@ -34,11 +38,15 @@ mod verb;
 
 pub use actor::acting_as;
 pub use config::{DnsServer, HostConfig, RuntimeChoice, StorageChoice};
+pub use events::EventWatcher;
 pub use host::{Host, HostParts, OpenStorage, WrapRuntime};
 pub use process::ProcessLogs;
 pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
 pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};
-pub use session::{FileWriter, PortAccess, PortConnection, ToolExecution, TreeReader, TreeWriter};
+pub use session::{
+    AttachedStdin, Attachment, DirWatcher, FileWriter, PortAccess, PortConnection, ToolExecution, TreeReader,
+    TreeWriter,
+};
 pub use tokens::KnownToken;
 pub use traffic_token::TrafficToken;

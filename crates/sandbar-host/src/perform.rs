@@ -28,7 +28,7 @@ impl Inner {
             && (outcome.is_ok() || self.has_session(&session))
         {
             detail.extend(notes);
-            self.record_event(Event { detail, ..Event::new(&session, verb.as_str()).outcome(name) });
+            self.record_event(Event { detail, ..Event::of_verb(&session, verb).outcome(name) });
         }
         outcome
     }

@@ -155,7 +155,8 @@ fn reconcile_volumes(inner: &Inner) -> Result<()> {
             } else if in_state != SessionState::Failed {
                 tracing::error!(%session, "the volume of this session is gone");
                 inner.state.set_state(&session, SessionState::Failed)?;
-                record(inner, &session, "the volume is gone: the session has failed", None);
+                let failed = Event::of_host(&session, "recover").told(SessionState::Failed);
+                inner.record_event(failed.with("decision", "the volume is gone: the session has failed"));
             }
             continue;
         }

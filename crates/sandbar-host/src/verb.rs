@@ -1,7 +1,9 @@
 //! What can be asked of a host, by name: for the audit log, the metrics and the spans.
 
-use sandbar_core::SessionId;
+use sandbar_core::{EventKind, SessionId, SessionState};
 use serde_json::{Map, Value};
+
+use crate::events::Happening;
 
 macro_rules! verbs {
     ($($name:ident $text:literal $record:ident,)*) => {
@@ -57,6 +59,7 @@ verbs! {
     Exec "exec" audited,
     ExecuteTool "execute_tool" audited,
     LaunchProcess "launch_process" audited,
+    AttachProcess "attach_process" audited,
     KillProcess "kill_process" audited,
     GetProcessStatus "get_process_status" silent,
     ListProcesses "list_processes" silent,
@@ -72,6 +75,7 @@ verbs! {
     WriteFile "write_file" audited,
     Stat "stat" silent,
     ListDir "list_dir" silent,
+    WatchDir "watch_dir" silent,
     ExportTree "export_tree" audited,
     ImportTree "import_tree" audited,
     ListBases "list_bases" silent,
@@ -81,6 +85,65 @@ verbs! {
     VerifyAudit "verify_audit" silent,
     HealthCheck "health_check" silent,
     Shutdown "shutdown" audited,
+}
+
+impl Verb {
+    /// What whoever watches events is told when it was done. Everything that changes a session is told.
+    pub(crate) fn happening(self) -> Option<Happening> {
+        Some(match self {
+            Self::CreateSession => Happening { kind: EventKind::SessionCreated, state: Some(SessionState::Active) },
+            Self::DestroySession => EventKind::SessionDestroyed.into(),
+            Self::ForkSession => EventKind::SessionForked.into(),
+            Self::PauseSession => SessionState::Paused.into(),
+            Self::ResumeSession | Self::WakeSession => SessionState::Active.into(),
+            Self::HibernateSession => SessionState::Hibernated.into(),
+            Self::TurnComplete => EventKind::TurnCompleted.into(),
+            Self::CreateSnapshot => EventKind::SnapshotTaken.into(),
+            Self::DeleteSnapshot => EventKind::SnapshotDeleted.into(),
+            Self::RollbackSession => EventKind::RolledBack.into(),
+            Self::LaunchProcess => EventKind::ProcessLaunched.into(),
+            Self::ExecuteTool => EventKind::ToolFinished.into(),
+            Self::GetSession
+            | Self::ListSessions
+            | Self::GetNetwork
+            | Self::SetNetwork
+            | Self::PutSecret
+            | Self::ListSecrets
+            | Self::DeleteSecret
+            | Self::CreateToken
+            | Self::ListTokens
+            | Self::RevokeToken
+            | Self::ListSnapshots
+            | Self::Diff
+            | Self::Exec
+            | Self::AttachProcess
+            | Self::KillProcess
+            | Self::GetProcessStatus
+            | Self::ListProcesses
+            | Self::WaitProcess
+            | Self::ProcessLogs
+            | Self::WriteProcessStdin
+            | Self::CloseProcessStdin
+            | Self::ResizeProcess
+            | Self::DialPort
+            | Self::PortAccess
+            | Self::ReadFile
+            | Self::BeginWriteFile
+            | Self::WriteFile
+            | Self::Stat
+            | Self::ListDir
+            | Self::WatchDir
+            | Self::ExportTree
+            | Self::ImportTree
+            | Self::ListBases
+            | Self::ImportBase
+            | Self::DeleteBase
+            | Self::Audit
+            | Self::VerifyAudit
+            | Self::HealthCheck
+            | Self::Shutdown => return None,
+        })
+    }
 }
 
 /// A verb with what it is asked of, and what people will want to know about it later.

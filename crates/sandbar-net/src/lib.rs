@@ -6,6 +6,8 @@
 //! with a certificate of an authority only this session trusts, and puts the secret into the request.
 
 mod dns;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod gateway;
 mod hooks;

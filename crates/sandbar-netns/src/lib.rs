@@ -8,6 +8,8 @@
 mod addresses;
 mod expressions;
 mod filter;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod link;
 mod namespace;

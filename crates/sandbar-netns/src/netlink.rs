@@ -119,20 +119,24 @@ impl Netlink {
             libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
         };
         let Ok(received) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
-        let mut rest = &buffer[..received];
-        let mut count = 0;
-        while let Some((kind, body, next)) = split(rest) {
-            if i32::from(kind) == libc::NLMSG_ERROR {
-                match body.first_chunk().copied().map(i32::from_ne_bytes) {
-                    Some(0) => count += 1,
-                    Some(errno) => return Err(io::Error::from_raw_os_error(-errno)),
-                    None => return Err(io::ErrorKind::InvalidData.into()),
-                }
-            }
-            rest = next;
-        }
-        Ok(count)
+        acknowledgements(&buffer[..received])
     }
+}
+
+/// How many acknowledgements there are in one datagram, or the first refusal.
+pub(crate) fn acknowledgements(mut datagram: &[u8]) -> io::Result<usize> {
+    let mut count = 0;
+    while let Some((kind, body, next)) = split(datagram) {
+        if i32::from(kind) == libc::NLMSG_ERROR {
+            match body.first_chunk().copied().map(i32::from_ne_bytes) {
+                Some(0) => count += 1,
+                Some(errno) => return Err(io::Error::from_raw_os_error(errno.saturating_neg())),
+                None => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+        datagram = next;
+    }
+    Ok(count)
 }
 
 /// The kind and the body of the first message, and what comes after it.
@@ -142,4 +146,29 @@ fn split(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let body = bytes.get(MESSAGE_HEADER..length)?;
     let next = length.next_multiple_of(ALIGNMENT).min(bytes.len());
     Some((kind, body, &bytes[next..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(errno: i32) -> Vec<u8> {
+        let mut messages = Messages::default();
+        messages.add(2, 0, &errno.to_ne_bytes(), |_| ());
+        messages.bytes
+    }
+
+    #[test]
+    fn answers_are_counted_up_to_the_first_refusal() {
+        let accepted = [answer(0), answer(0)].concat();
+        assert_eq!(acknowledgements(&accepted).unwrap(), 2);
+        let refused = acknowledgements(&[accepted, answer(-17)].concat()).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(17));
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_an_error_is_one_all_the_same() {
+        assert!(acknowledgements(&answer(i32::MIN)).is_err());
+        assert!(acknowledgements(&answer(5)).is_err());
+    }
 }

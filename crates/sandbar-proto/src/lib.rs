@@ -9,9 +9,11 @@
 mod convert;
 mod error;
 mod generated;
+mod openapi;
 mod version;
 
-pub use convert::{pack_path, unpack_path};
+pub use convert::{pack_path, unpack_attach_event, unpack_dir_news, unpack_event_news, unpack_path};
 pub use error::{from_connect, to_connect};
 pub use generated::{FILE_DESCRIPTOR_SET, v1};
+pub use openapi::openapi_json;
 pub use version::{API_VERSION, API_VERSION_HEADER, MAX_MESSAGE_BYTES, OLDEST_API_VERSION, parse_api_version};

@@ -12,6 +12,8 @@ mod cgroup;
 mod command;
 mod dialed;
 mod environment;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gvisor;
 mod init;
 mod native;

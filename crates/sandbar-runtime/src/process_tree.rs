@@ -7,7 +7,7 @@ use std::{collections::HashSet, fs};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-struct Entry {
+pub(crate) struct Entry {
     pid: i32,
     parent: i32,
     session: i32,
@@ -56,7 +56,7 @@ fn processes() -> Vec<Entry> {
 }
 
 /// `pid (name) state ppid pgrp session …`; the name may hold anything, so the last `)` ends it.
-fn parse(pid: i32, stat: &str) -> Option<Entry> {
+pub(crate) fn parse(pid: i32, stat: &str) -> Option<Entry> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let zombie = matches!(fields.next()?, "Z" | "X");
     let parent = fields.next()?.parse().ok()?;

@@ -9,19 +9,27 @@ use hyper_util::service::TowerToHyperService;
 
 use crate::{access::Peer, ingress::Ingress};
 
+/// How requests come: every one carries it among its extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Plain,
+    Tls,
+}
+
 /// The first to see a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Entrance {
     api: TowerToHyperService<Router>,
     ingress: Arc<Ingress>,
     peer: Peer,
+    transport: Transport,
 }
 
 impl Entrance {
     /// For one connection.
-    pub(crate) fn new(api: &Router, ingress: &Arc<Ingress>, peer: Peer) -> Self {
+    pub(crate) fn new(api: &Router, ingress: &Arc<Ingress>, peer: Peer, transport: Transport) -> Self {
         let api = TowerToHyperService::new(api.clone().layer(Extension(peer)));
-        Self { api, ingress: Arc::clone(ingress), peer }
+        Self { api, ingress: Arc::clone(ingress), peer, transport }
     }
 }
 
@@ -30,7 +38,8 @@ impl Service<Request<Incoming>> for Entrance {
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.transport);
         match self.ingress.target(&request).transpose() {
             None => self.api.call(request).boxed(),
             Some(target) => {

@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use axum::{
     body::Body,
     extract::Request,
+    http::HeaderMap,
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
@@ -29,11 +30,31 @@ pub(crate) fn failed_in(session: &SessionId) -> impl Fn(Error) -> ConnectError +
     }
 }
 
+/// Who waits for something could wait for ever; who stops a server does not want to.
+pub(crate) fn host_is_stopping() -> Error {
+    Error::new(ErrorCode::Unavailable, "this host is stopping").with_hint("ask again when it is back")
+}
+
+/// As [`host_is_stopping`], for a call about a session.
+pub(crate) fn stopping(session: &SessionId) -> ConnectError {
+    failed_in(session)(host_is_stopping())
+}
+
 /// Faults of ours are for the operator too; everything else is the caller's business.
 fn report(error: &Error) {
     if error.code() == ErrorCode::Internal {
         tracing::error!(error = error.chain(), "a call failed");
     }
+}
+
+/// The answer to a call that does not reach its handler, in the call's own protocol.
+pub(crate) fn refusal(error: ConnectError, request: &HeaderMap) -> Response {
+    let mut response = error.into_http_response(request).map(Body::new).into_response();
+    // The end of the answer says it again, and with our detail; who finds it at the beginning does not read so far.
+    for name in ["grpc-status", "grpc-message"] {
+        response.headers_mut().remove(name);
+    }
+    response
 }
 
 /// Answers a call whose handler panicked, so that its caller hears of a fault and not of silence. The panic itself was
@@ -43,7 +64,7 @@ pub(crate) async fn catch_panic(request: Request, next: Next) -> Response {
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     answer.unwrap_or_else(|_| {
         let error = Error::internal("the server hit a bug while it answered this call");
-        failed(error).into_http_response(&headers).map(Body::new).into_response()
+        refusal(failed(error), &headers)
     })
 }
 

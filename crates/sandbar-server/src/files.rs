@@ -129,7 +129,7 @@ impl Service {
 }
 
 /// Which file of which session a call is about.
-fn address(session: String, path: String, path_bytes: Bytes) -> Result<(SessionId, PathBuf), ConnectError> {
+pub(crate) fn address(session: String, path: String, path_bytes: Bytes) -> Result<(SessionId, PathBuf), ConnectError> {
     let id = SessionId::new(session).map_err(failed)?;
     let path = unpack_path(path, path_bytes).map_err(failed_in(&id))?;
     Ok((id, path))

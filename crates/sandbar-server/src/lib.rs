@@ -5,31 +5,41 @@
 //! message means is decided in `sandbar-proto`, what is done about it in `sandbar-host`. Requests for the host names of
 //! sessions are passed on to the ports of those (`ingress`).
 //!
-//! Invariant: nothing of the API but the two health paths is answered without a token whose scope is enough (`access`), a
+//! Invariant: nothing but the two health paths and the description of the API is answered without a token whose scope is enough (`access`), a
 //! bad request is answered and never panics, and a caller that goes away takes the command it started with it.
 
 mod access;
+mod attach;
 mod audit;
 mod bases;
 mod batches;
+mod conversation;
 mod entrance;
+mod events;
 mod exec;
 mod failure;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host_state;
 mod ingress;
 mod listener;
 mod mcp;
 mod network;
+mod openapi;
 mod oversize;
 mod processes;
 mod router;
 mod service;
 mod sessions;
 mod signal;
+mod slow_reader;
 mod snapshots;
+mod tls;
 mod tokens;
 mod tools;
+mod torn_body;
 
 pub use listener::{RunningServer, ServerConfig, serve};
 pub use sandbar_core::AccessToken;
+pub use tls::{LocalIdentity, TlsConfig, TlsIdentity};

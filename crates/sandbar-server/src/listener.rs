@@ -5,11 +5,15 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use axum::Router;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto::Builder, graceful::GracefulShutdown},
+    server::{
+        conn::auto::Builder,
+        graceful::{GracefulShutdown, Watcher},
+    },
 };
 use sandbar_core::{AccessToken, Error, ErrorCode, Result};
 use sandbar_host::Host;
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
@@ -18,9 +22,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::{Gatekeeper, Peer, Places},
-    entrance::Entrance,
+    entrance::{Entrance, Transport},
     ingress::Ingress,
     router::{Bounds, router},
+    tls::{Tls, TlsConfig, shake_hands},
 };
 
 /// What one HTTP/2 stream may have under way before its reader takes it.
@@ -40,22 +45,28 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where and for whom to serve.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ServerConfig {
     /// Port 0 takes a free one.
     pub listen: SocketAddr,
     /// The token that may do everything, beside those the host was asked to make. Without it everybody who reaches the
     /// port may do everything; only a loopback address is served so.
     pub token: Option<AccessToken>,
+    /// Without it everybody on the way can read and change what is said.
+    pub tls: Option<TlsConfig>,
     /// Calls one token may have under way; a stream counts until it ends. 0 is any number.
     pub max_calls_per_token: usize,
     /// How long a unary call without a deadline of its own may take. Zero is any time.
     pub request_timeout: Duration,
     /// How long calls may go on after shutdown began.
     pub drain_timeout: Duration,
+    /// How long the reader of a stream may take nothing before the stream is ended, with the command it belongs to.
+    pub slow_reader_timeout: Duration,
 }
 
 impl ServerConfig {
+    /// `slow_reader_timeout` when nobody says otherwise.
+    pub const SLOW_READER_TIMEOUT: Duration = Duration::from_mins(5);
     pub const MAX_CALLS_PER_TOKEN: usize = 512;
     pub const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
 
@@ -63,9 +74,11 @@ impl ServerConfig {
         Self {
             listen,
             token,
+            tls: None,
             max_calls_per_token: Self::MAX_CALLS_PER_TOKEN,
             request_timeout: Self::REQUEST_TIMEOUT,
             drain_timeout: Duration::from_secs(10),
+            slow_reader_timeout: Self::SLOW_READER_TIMEOUT,
         }
     }
 }
@@ -91,18 +104,25 @@ impl RunningServer {
 
 /// Serves `host` until `shutdown` is cancelled. Returns as soon as the port is open.
 pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: CancellationToken) -> Result<RunningServer> {
-    let ServerConfig { listen, token, max_calls_per_token, request_timeout, drain_timeout } = config;
+    let ServerConfig { listen, token, tls, max_calls_per_token, request_timeout, drain_timeout, slow_reader_timeout } =
+        config;
+    let tls = tls.map(Tls::new).transpose()?.map(Arc::new);
     if token.is_none() && !listen.ip().is_loopback() {
         return Err(Error::invalid("listen", format!("serving {listen} without a token would open it to everybody"))
             .with_hint("give it a token, or listen on 127.0.0.1"));
     }
     let gatekeeper = Gatekeeper::new(token.as_ref(), Arc::clone(&host));
-    let bounds = Bounds { gatekeeper: gatekeeper.clone(), places: Places::new(max_calls_per_token), request_timeout };
+    let bounds = Bounds {
+        gatekeeper: gatekeeper.clone(),
+        places: Places::new(max_calls_per_token),
+        request_timeout,
+        slow_reader_timeout,
+    };
     let router = router(host.clone(), bounds, shutdown.clone())?;
     let ingress = Arc::new(Ingress { host, gatekeeper, shutdown: shutdown.clone() });
     let listener = TcpListener::bind(listen).await.map_err(|source| cannot_listen(listen, source))?;
     let address = listener.local_addr().map_err(|source| cannot_listen(listen, source))?;
-    let task = tokio::spawn(accept(listener, (router, ingress), shutdown, drain_timeout));
+    let task = tokio::spawn(accept(listener, (router, ingress), tls, shutdown, drain_timeout));
     Ok(RunningServer { address, task })
 }
 
@@ -122,6 +142,7 @@ fn cannot_listen(listen: SocketAddr, source: std::io::Error) -> Error {
 async fn accept(
     listener: TcpListener,
     (router, ingress): (Router, Arc<Ingress>),
+    tls: Option<Arc<Tls>>,
     shutdown: CancellationToken,
     drain_timeout: Duration,
 ) {
@@ -133,8 +154,10 @@ async fn accept(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    let entrance = Entrance::new(&router, &ingress, Peer(peer.ip()));
-                    connections.spawn(converse(stream, entrance, graceful.watcher()));
+                    let transport = if tls.is_some() { Transport::Tls } else { Transport::Plain };
+                    let entrance = Entrance::new(&router, &ingress, Peer(peer.ip()), transport);
+                    let (tls, watcher, shutdown) = (tls.clone(), graceful.watcher(), shutdown.clone());
+                    connections.spawn(welcome(stream, tls, entrance, watcher, shutdown));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection");
@@ -153,10 +176,29 @@ async fn accept(
     connections.shutdown().await;
 }
 
-async fn converse(stream: TcpStream, entrance: Entrance, watcher: hyper_util::server::graceful::Watcher) {
+/// Everything that happens on one connection.
+async fn welcome(
+    stream: TcpStream,
+    tls: Option<Arc<Tls>>,
+    entrance: Entrance,
+    watcher: Watcher,
+    shutdown: CancellationToken,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "could not switch off Nagle's algorithm");
     }
+    let Some(tls) = tls else { return converse(stream, entrance, watcher).await };
+    let stream = tokio::select! {
+        // Nobody has asked for anything yet.
+        () = shutdown.cancelled() => return,
+        stream = shake_hands(stream, tls.current()) => stream,
+    };
+    if let Some(stream) = stream {
+        converse(stream, entrance, watcher).await;
+    }
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, entrance: Entrance, watcher: Watcher) {
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder

@@ -9,14 +9,17 @@ use axum::{
     Extension, Router,
     body::Body,
     extract::{Request, State},
-    http::{Uri, header, uri::Authority},
+    http::{header, uri::Authority},
     response::Response,
 };
 use sandbar_client::Client;
 use sandbar_host::Host;
 use sandbar_mcp::{HttpEndpoint, PortNames};
 
-use crate::access::{Gatekeeper, Peer};
+use crate::{
+    access::{Gatekeeper, Peer},
+    entrance::Transport,
+};
 
 /// Where MCP is served.
 pub(crate) const PATH: &str = "/mcp";
@@ -48,8 +51,11 @@ pub(crate) async fn mcp(State(mcp): State<Mcp>, request: Request<Body>) -> Respo
 
 /// What the caller knows this host by.
 fn origin<B>(request: &Request<B>) -> String {
-    let uri: &Uri = request.uri();
-    let named = uri.authority().map(Authority::as_str);
+    let scheme = match request.extensions().get::<Transport>() {
+        Some(Transport::Tls) => "https",
+        Some(Transport::Plain) | None => "http",
+    };
+    let named = request.uri().authority().map(Authority::as_str);
     let field = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    format!("{}://{}", uri.scheme_str().unwrap_or("http"), named.or_else(field).unwrap_or("localhost"))
+    format!("{scheme}://{}", named.or_else(field).unwrap_or("localhost"))
 }

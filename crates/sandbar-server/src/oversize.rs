@@ -7,12 +7,14 @@ use axum::{
     extract::Request,
     http::{HeaderMap, header},
     middleware::Next,
-    response::{IntoResponse as _, Response},
+    response::Response,
 };
 use connectrpc::{ConnectError, ErrorCode as RpcCode};
 use futures::StreamExt as _;
 use sandbar_proto::MAX_MESSAGE_BYTES;
 use tokio::time::timeout;
+
+use crate::failure::refusal;
 
 /// What is read of a refused request, so that a caller who sends before it listens still hears the answer.
 const DRAIN: usize = 4 * MAX_MESSAGE_BYTES;
@@ -28,7 +30,7 @@ pub(crate) async fn refuse_oversized(request: Request, next: Next) -> Response {
         RpcCode::ResourceExhausted,
         format!("the request is {} bytes long, at most {MAX_MESSAGE_BYTES} are allowed", length(headers)),
     );
-    let response = error.into_http_response(headers).map(Body::new).into_response();
+    let response = refusal(error, headers);
     hear_out(request).await;
     response
 }
@@ -46,7 +48,8 @@ fn length(headers: &HeaderMap) -> usize {
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-fn is_stream(headers: &HeaderMap) -> bool {
+/// Whether a request is a stream of messages in envelopes.
+pub(crate) fn is_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |kind| kind.as_bytes());
     kind.starts_with(b"application/connect+") || kind.starts_with(b"application/grpc")
 }

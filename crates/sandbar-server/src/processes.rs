@@ -2,11 +2,11 @@
 
 use connectrpc::{ConnectError, Response, ServiceResult, ServiceStream};
 use futures::stream;
-use sandbar_core::{Error, ErrorCode, ProcessId, SessionId, TerminalSize};
+use sandbar_core::{Error, ProcessId, SessionId, TerminalSize};
 use sandbar_proto::v1;
 
 use crate::{
-    failure::{failed, failed_in},
+    failure::{failed, failed_in, stopping},
     service::Service,
     signal::{SIGTERM, known_signal},
 };
@@ -102,11 +102,6 @@ impl Service {
         }
         Response::ok(v1::SendProcessInputResponse::default())
     }
-}
-
-/// Who waits for a process could wait for ever; who stops a server does not want to.
-fn stopping(id: &SessionId) -> ConnectError {
-    failed_in(id)(Error::new(ErrorCode::Unavailable, "this host is stopping").with_hint("ask again when it is back"))
 }
 
 fn names(session: String, process: String) -> Result<(SessionId, ProcessId), ConnectError> {

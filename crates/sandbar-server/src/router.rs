@@ -19,8 +19,10 @@ use crate::{
     failure::catch_panic,
     host_state::{healthz, metrics, readyz},
     mcp::{self, Mcp, mcp},
+    openapi::openapi,
     oversize::refuse_oversized,
     service::Service,
+    torn_body::blame_torn_bodies,
 };
 
 /// What callers are held to.
@@ -29,13 +31,15 @@ pub(crate) struct Bounds {
     pub(crate) gatekeeper: Gatekeeper,
     pub(crate) places: Places,
     pub(crate) request_timeout: Duration,
+    pub(crate) slow_reader_timeout: Duration,
 }
 
-/// Everything that is the API's. Only the two health paths are open to callers without a token.
+/// Everything that is the API's. Only the two health paths and the description are open to callers without a token.
 pub(crate) fn router(host: Arc<Host>, bounds: Bounds, shutdown: CancellationToken) -> Result<Router> {
     let reflector = Reflector::from_descriptor_set_bytes(FILE_DESCRIPTOR_SET)
         .map_err(|source| Error::internal("the compiled API description is broken").with_source(source))?;
-    let calls = connectrpc::Router::new().add_service(Arc::new(Service { host: host.clone(), shutdown }));
+    let service = Service { host: host.clone(), shutdown, slow_reader_timeout: bounds.slow_reader_timeout };
+    let calls = connectrpc::Router::new().add_service(Arc::new(service));
     let calls = Arc::new(Guarded::new(connectrpc_reflection::install(calls, reflector)));
     let patience = Patience::new(bounds.request_timeout, Arc::clone(&calls));
     let limits =
@@ -48,6 +52,7 @@ pub(crate) fn router(host: Arc<Host>, bounds: Bounds, shutdown: CancellationToke
         .with_state(host.clone())
         .fallback_service(calls)
         .layer(middleware::from_fn(catch_panic))
+        .layer(middleware::from_fn(blame_torn_bodies))
         .layer(middleware::from_fn(refuse_oversized))
         .layer(middleware::from_fn_with_state(patience, be_patient))
         .layer(middleware::from_fn_with_state((bounds.gatekeeper.clone(), bounds.places), guard));
@@ -61,6 +66,7 @@ pub(crate) fn router(host: Arc<Host>, bounds: Bounds, shutdown: CancellationToke
     Ok(Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
+        .route("/openapi.json", get(openapi))
         .with_state(host)
         .merge(mcp)
         .fallback_service(calls)

@@ -1,6 +1,6 @@
 //! The service trait, call by call. What each does is in the file of its group.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use connectrpc::{InboundStream, RequestContext, Response, ServiceRequest, ServiceResult, ServiceStream};
 use futures::stream;
@@ -8,7 +8,7 @@ use sandbar_host::Host;
 use sandbar_proto::v1;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Caller;
+use crate::{access::Caller, slow_reader::with_patience};
 
 /// The host behind `sandbar.v1.SandboxService`.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Service {
     pub(crate) host: Arc<Host>,
     /// Cancelled when the server begins to stop: whoever waits for something that may never come is sent away.
     pub(crate) shutdown: CancellationToken,
+    /// How long a reader of a stream may take nothing.
+    pub(crate) slow_reader_timeout: Duration,
 }
 
 #[expect(refining_impl_trait, reason = "the trait leaves the body's type open; here it is always the owned message")]
@@ -33,7 +35,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::GetSessionRequest>,
     ) -> ServiceResult<v1::GetSessionResponse> {
-        self.find_session(request.session_id).await
+        self.find_session(request.session_id, request.include_usage).await
     }
 
     async fn list_sessions(
@@ -106,10 +108,10 @@ impl v1::SandboxService for Service {
 
     async fn set_network(
         &self,
-        context: RequestContext,
+        _: RequestContext,
         request: ServiceRequest<'_, v1::SetNetworkRequest>,
     ) -> ServiceResult<v1::SetNetworkResponse> {
-        self.change_network(Caller::of(&context)?, request.to_owned_message()).await
+        self.change_network(request.to_owned_message()).await
     }
 
     async fn put_secret(
@@ -205,7 +207,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::DiffRequest>,
     ) -> ServiceResult<ServiceStream<v1::DiffResponse>> {
-        in_stream(self.differences(request.to_owned_message()).await)
+        self.in_stream(self.differences(request.to_owned_message()).await)
     }
 
     async fn list_bases(
@@ -221,7 +223,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ImportBaseRequest>,
     ) -> ServiceResult<ServiceStream<v1::ImportBaseResponse>> {
-        in_stream(self.bring_base(request.to_owned_message()))
+        self.in_stream(self.bring_base(request.to_owned_message()))
     }
 
     async fn delete_base(
@@ -253,7 +255,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         requests: InboundStream<v1::ExecRequest>,
     ) -> ServiceResult<ServiceStream<v1::ExecResponse>> {
-        in_stream(self.run_command(requests).await)
+        self.in_stream(self.run_command(requests).await)
     }
 
     async fn launch_process(
@@ -301,7 +303,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ProcessLogsRequest>,
     ) -> ServiceResult<ServiceStream<v1::ProcessLogsResponse>> {
-        in_stream(self.read_logs(request.to_owned_message()).await)
+        self.in_stream(self.read_logs(request.to_owned_message()).await)
     }
 
     async fn send_process_input(
@@ -349,7 +351,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ExecuteToolRequest>,
     ) -> ServiceResult<ServiceStream<v1::ExecuteToolStreamResponse>> {
-        in_stream(self.follow_tool(request.to_owned_message()).await)
+        self.in_stream(self.follow_tool(request.to_owned_message()).await)
     }
 
     async fn read_file(
@@ -357,7 +359,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ReadFileRequest>,
     ) -> ServiceResult<ServiceStream<v1::ReadFileResponse>> {
-        in_stream(self.send_file(request.to_owned_message()).await)
+        self.in_stream(self.send_file(request.to_owned_message()).await)
     }
 
     async fn write_file(
@@ -381,7 +383,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ListDirRequest>,
     ) -> ServiceResult<ServiceStream<v1::ListDirResponse>> {
-        in_stream(self.list_files(request.to_owned_message()).await)
+        self.in_stream(self.list_files(request.to_owned_message()).await)
     }
 
     async fn export_tree(
@@ -389,7 +391,7 @@ impl v1::SandboxService for Service {
         _: RequestContext,
         request: ServiceRequest<'_, v1::ExportTreeRequest>,
     ) -> ServiceResult<ServiceStream<v1::ExportTreeResponse>> {
-        in_stream(self.send_tree(request.to_owned_message()).await)
+        self.in_stream(self.send_tree(request.to_owned_message()).await)
     }
 
     async fn import_tree(
@@ -399,11 +401,44 @@ impl v1::SandboxService for Service {
     ) -> ServiceResult<v1::ImportTreeResponse> {
         self.receive_tree(requests).await
     }
+
+    async fn attach_process(
+        &self,
+        _: RequestContext,
+        requests: InboundStream<v1::AttachProcessRequest>,
+    ) -> ServiceResult<ServiceStream<v1::AttachProcessResponse>> {
+        self.in_stream(self.attach(requests).await)
+    }
+
+    async fn watch_events(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::WatchEventsRequest>,
+    ) -> ServiceResult<ServiceStream<v1::WatchEventsResponse>> {
+        self.in_stream(self.tell_events(request.to_owned_message()))
+    }
+
+    async fn watch_dir(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::WatchDirRequest>,
+    ) -> ServiceResult<ServiceStream<v1::WatchDirResponse>> {
+        self.in_stream(self.watch_directory(request.to_owned_message()).await)
+    }
 }
 
-/// Puts the error of a streaming call into its stream. Outside of it gRPC would carry the code and the message, but not
-/// our detail.
-#[expect(clippy::unnecessary_wraps, reason = "it stands where the outcome stood")]
-fn in_stream<M: Send + 'static>(outcome: ServiceResult<ServiceStream<M>>) -> ServiceResult<ServiceStream<M>> {
-    Ok(outcome.unwrap_or_else(|error| Response::new(Box::pin(stream::iter([Err(error)])))))
+impl Service {
+    /// What every streaming answer goes through: a reader that takes nothing for too long is given up, and the error of a
+    /// call that failed is put into its stream. Outside of it gRPC would carry the code and the message, but not our
+    /// detail.
+    #[expect(clippy::unnecessary_wraps, reason = "it stands where the outcome stood")]
+    fn in_stream<M: Send + 'static>(
+        &self,
+        outcome: ServiceResult<ServiceStream<M>>,
+    ) -> ServiceResult<ServiceStream<M>> {
+        Ok(match outcome {
+            Ok(answer) => answer.map_body(|answers| with_patience(answers, self.slow_reader_timeout)),
+            Err(error) => Response::new(Box::pin(stream::iter([Err(error)]))),
+        })
+    }
 }

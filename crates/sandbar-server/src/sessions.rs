@@ -1,7 +1,7 @@
 //! Sessions.
 
 use connectrpc::{ConnectError, Response, ServiceResult};
-use sandbar_core::{SessionFilter, SessionId};
+use sandbar_core::{SessionFilter, SessionId, SessionSpec};
 use sandbar_proto::v1;
 
 use crate::{
@@ -15,13 +15,19 @@ impl Service {
         &self,
         request: v1::CreateSessionRequest,
     ) -> ServiceResult<v1::CreateSessionResponse> {
-        let session = self.host.create_session(request.try_into().map_err(failed)?).await.map_err(failed)?;
+        let spec = SessionSpec::try_from(request).map_err(failed)?;
+        let id = spec.id.clone();
+        let session = self.host.create_session(spec).await.map_err(|error| match &id {
+            Some(id) => failed_in(id)(error),
+            None => failed(error),
+        })?;
         Response::ok(v1::CreateSessionResponse { session: v1::Session::from(session).into(), ..Default::default() })
     }
 
-    pub(crate) async fn find_session(&self, id: &str) -> ServiceResult<v1::GetSessionResponse> {
+    pub(crate) async fn find_session(&self, id: &str, usage: bool) -> ServiceResult<v1::GetSessionResponse> {
         let id = SessionId::new(id).map_err(failed)?;
-        let session = self.host.get_session(&id).await.map_err(failed_in(&id))?;
+        let found = if usage { self.host.get_session_with_usage(&id).await } else { self.host.get_session(&id).await };
+        let session = found.map_err(failed_in(&id))?;
         Response::ok(v1::GetSessionResponse { session: v1::Session::from(session).into(), ..Default::default() })
     }
 

@@ -15,6 +15,8 @@ mod confine;
 mod descent;
 pub mod diff;
 mod errors;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod import;
 mod layered;
 mod local_disk;
@@ -23,6 +25,7 @@ mod mount_clone;
 mod open;
 mod overlay;
 pub mod pack;
+mod private_mounts;
 pub mod session_tree;
 mod storage;
 mod translation;
@@ -37,8 +40,9 @@ pub use acting_owner::ActingOwner;
 pub use confine::open_confined;
 pub use diff::DiffEntry;
 pub use errors::snapshot_not_found;
-pub use import::{ImportProgress, ImportSource, import_base};
+pub use import::{ImportProgress, ImportSource, fill_host_root, import_base};
 pub use open::{OpenedStorage, StorageConfig, ZfsConfig, open};
+pub use private_mounts::enter_private_mounts;
 pub use session_tree::{Draft, SessionTree};
 
 pub use storage::{

@@ -11,7 +11,7 @@ use std::{
 use rustix::process::{Signal, set_parent_process_death_signal};
 use sandbar_storage::pack::{S3Target, Target};
 
-use crate::eventually;
+use crate::{eventually, installed_python};
 
 const BUCKET: &str = "packs";
 const REGION: &str = "us-east-1";
@@ -90,7 +90,5 @@ impl Drop for MotoS3 {
 
 /// The one `scripts/setup.sh` installed, or the machine's own.
 fn program() -> PathBuf {
-    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    let installed = home.join(".cache/sandbar/python/bin/moto_server");
-    if installed.exists() { installed } else { PathBuf::from("moto_server") }
+    installed_python("bin/moto_server").unwrap_or_else(|| PathBuf::from("moto_server"))
 }

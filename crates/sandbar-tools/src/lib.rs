@@ -8,7 +8,10 @@
 //! through its [`SessionTree`](sandbar_storage::SessionTree).
 
 mod call;
+pub mod calls;
 mod context;
+#[doc(hidden)]
+pub mod fuzzing;
 mod host;
 mod outcome;
 mod params;

@@ -1,9 +1,14 @@
-//! Staying with a command until it ends: its output comes here, our input and our Ctrl-C go there.
+//! Staying with something that runs until it ends: its output comes here, our input and our Ctrl-C go there.
 
-use std::{future::Future, process::ExitCode};
+use std::{
+    future::Future,
+    io::{self, IsTerminal},
+    process::ExitCode,
+};
 
+use bytes::Bytes;
 use sandbar_client::{Client, RemoteCommand, RemoteControl, RemoteStdin};
-use sandbar_core::{ByteCount, Error, ErrorCode, ExecEvent, ExecSpec, ExitStatus, SessionId};
+use sandbar_core::{ByteCount, Error, ErrorCode, ExecEvent, ExecSpec, ExitStatus, Result as CoreResult, SessionId};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -31,22 +36,25 @@ pub(crate) async fn attend(
     if let Some(terminal) = terminal {
         terminal.describe(&mut spec);
     }
-    let command = tokio::select! {
+    let mut command = tokio::select! {
         started = Box::pin(client.exec(id, spec)) => started.map_err(not_started)?,
         signal = interrupts.next() => return Ok(ExitCode::from(exit::signalled(signal))),
     };
     let control = command.control();
     let _resizer = sizes.map(|sizes| in_background(pass_sizes_on(sizes, control.clone())));
-    let _feeder = command.stdin().map(|stdin| in_background(feed(stdin)));
+    let _feeder = command.stdin().map(|stdin| in_background(feed(stdin, AtTheEnd::Close)));
     // Only now: until the command runs, Ctrl-C is for us.
     let raw = terminal.map(Terminal::raw).transpose()?;
     // In raw mode Ctrl-C is a key like any other. A signal then comes from elsewhere, and means us.
-    let mut attendance = Attendance { control, interrupts, asked: raw.is_some(), within_line: false };
-    let outcome = attendance.follow(command).await;
-    let within_line = raw.is_some() && attendance.within_line;
+    let mut attendance = Attendance::new(control, interrupts, raw.is_some());
+    let outcome = attendance.follow(&mut command).await;
+    // Letting go of the command kills it.
+    drop(command);
+    let broken_off = raw.is_some() && !matches!(outcome, Ok(End::Exited(_)));
+    let is_line_open = attendance.within_line && (broken_off || attendance.shown_key);
     drop(raw);
-    if within_line && !matches!(outcome, Ok(End::Exited(_))) {
-        // What we say about it starts on a line of its own.
+    if is_line_open {
+        // What we say about it, or the shell's next prompt, starts on a line of its own.
         output::say("");
     }
     Ok(ExitCode::from(match outcome? {
@@ -69,43 +77,86 @@ fn not_started(error: Error) -> Failure {
     }
 }
 
-/// Something that ends with the command.
-fn in_background(work: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+/// Something that ends with what is attended.
+pub(crate) fn in_background(work: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(work))
 }
 
-/// How we part from a command.
+/// Something that runs on the other side.
+pub(crate) trait Attended {
+    /// How it ended.
+    type Status;
+
+    async fn next(&mut self) -> CoreResult<Option<Seen<Self::Status>>>;
+}
+
+/// Something it did.
+pub(crate) enum Seen<S> {
+    Stdout(Bytes),
+    Stderr(Bytes),
+    /// So many bytes cannot be shown.
+    Missed(u64),
+    Ended(S),
+}
+
+impl Attended for RemoteCommand {
+    type Status = ExitStatus;
+
+    async fn next(&mut self) -> CoreResult<Option<Seen<ExitStatus>>> {
+        Ok(self.next_event().await?.map(|event| match event {
+            ExecEvent::Stdout(bytes) => Seen::Stdout(bytes),
+            ExecEvent::Stderr(bytes) => Seen::Stderr(bytes),
+            ExecEvent::Exited(status) => Seen::Ended(status),
+        }))
+    }
+}
+
+/// How we part from it.
 #[derive(Debug)]
-enum End {
-    Exited(ExitStatus),
-    /// This signal did not let us wait any longer. Letting go of the command kills it.
+pub(crate) enum End<S> {
+    Exited(S),
+    /// This signal did not let us wait any longer.
     LetGo(i32),
 }
 
-struct Attendance<'a> {
+pub(crate) struct Attendance<'a> {
     control: RemoteControl,
     interrupts: &'a mut Interrupts,
-    /// Whether the next signal lets us go: the command has been asked to stop already.
+    /// Whether the next signal lets us go: it has been asked to stop already.
     asked: bool,
     /// Whether the last output ended in the middle of a line.
-    within_line: bool,
+    pub(crate) within_line: bool,
+    /// Whether the terminal has shown a `^C` of somebody's.
+    shown_key: bool,
 }
 
-impl Attendance<'_> {
-    async fn follow(&mut self, mut command: RemoteCommand) -> Outcome<End> {
+impl<'a> Attendance<'a> {
+    /// `asked`: already the first signal is for us.
+    pub(crate) fn new(control: RemoteControl, interrupts: &'a mut Interrupts, asked: bool) -> Self {
+        Self { control, interrupts, asked, within_line: false, shown_key: false }
+    }
+
+    pub(crate) async fn follow<A: Attended>(&mut self, attended: &mut A) -> Outcome<End<A::Status>> {
         let (mut stdout, mut stderr) = (tokio::io::stdout(), tokio::io::stderr());
         loop {
-            let event = match self.listening(command.next_event()).await {
+            let event = match self.listening(attended.next()).await {
                 Ok(event) => event?,
                 Err(signal) => return Ok(End::LetGo(signal)),
             };
             let written = match event {
-                Some(ExecEvent::Stdout(bytes)) => {
+                Some(Seen::Stdout(bytes)) => {
                     self.within_line = !bytes.ends_with(b"\n");
                     self.listening(pass_on(&mut stdout, &bytes)).await
                 }
-                Some(ExecEvent::Stderr(bytes)) => self.listening(pass_on(&mut stderr, &bytes)).await,
-                Some(ExecEvent::Exited(status)) => return Ok(End::Exited(status)),
+                Some(Seen::Stderr(bytes)) => {
+                    self.within_line = !bytes.ends_with(b"\n");
+                    self.listening(pass_on(&mut stderr, &bytes)).await
+                }
+                Some(Seen::Missed(bytes)) => {
+                    output::say(format_args!("note: {bytes} bytes before this are no longer kept"));
+                    continue;
+                }
+                Some(Seen::Ended(status)) => return Ok(End::Exited(status)),
                 None => return Err(Error::internal("the command ended without an exit status").into()),
             };
             match written {
@@ -127,6 +178,9 @@ impl Attendance<'_> {
                         return Err(signal);
                     }
                     self.asked = true;
+                    if signal == libc::SIGINT && io::stdin().is_terminal() && io::stderr().is_terminal() {
+                        (self.within_line, self.shown_key) = (true, true);
+                    }
                     let control = self.control.clone();
                     // It may have to wait behind input the command does not read; the second signal does not.
                     tokio::spawn(async move { drop(control.signal(signal).await) });
@@ -161,8 +215,17 @@ fn exit_code(status: &ExitStatus) -> u8 {
     }
 }
 
+/// What the end of our stdin is to what reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtTheEnd {
+    /// The end of its own.
+    Close,
+    /// Nothing: somebody else may have more.
+    Leave,
+}
+
 /// Our stdin as the command's.
-async fn feed(stdin: RemoteStdin) {
+pub(crate) async fn feed(stdin: RemoteStdin, at_the_end: AtTheEnd) {
     if let Ok(mut input) = Input::open() {
         while let Some(bytes) = input.next().await {
             if stdin.write(bytes).await.is_err() {
@@ -171,11 +234,13 @@ async fn feed(stdin: RemoteStdin) {
             }
         }
     }
-    let _ = stdin.close().await;
+    if at_the_end == AtTheEnd::Close {
+        let _ = stdin.close().await;
+    }
 }
 
 /// Every new size of our terminal for the command's.
-async fn pass_sizes_on(mut sizes: Sizes, control: RemoteControl) {
+pub(crate) async fn pass_sizes_on(mut sizes: Sizes, control: RemoteControl) {
     while control.resize(sizes.next().await).await.is_ok() {}
 }
 

@@ -1,11 +1,14 @@
 //! What can be typed.
 
+use std::path::PathBuf;
+
 use clap::{Arg, Command};
 
 use crate::{
     command::{
-        audit, base, clock, cp, diff, doctor, exec, fork, inspect, kill, launch, logs, ls, mcp, network, new, ps, rm,
-        rollback, run, secret, shell, snapshot, snapshots, token, tool, turn, up,
+        attach, audit, base, bench, clock, completion, cp, diff, doctor, env, events, exec, fork, inspect, kill,
+        launch, logs, ls, mcp, network, new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, token, tool,
+        top, turn, up, watch,
     },
     env_vars,
 };
@@ -30,6 +33,8 @@ Examples:
   sandbar diff $id before && sandbar rollback $id before
   sandbar launch $id --port 8000 --ready tcp --wait -- python3 -m http.server 8000
   sandbar network $id set allow=pypi.org,files.pythonhosted.org    open its network by name
+  sandbar top                              watch sandboxes and what they use
+  source <(sandbar completion bash)        complete verbs, options and names with the tab key
 
 Exit codes:
   0 done, 1 failed, 2 wrong usage. `exec`, `run` and `shell` end with the command's own code, 128+n when signal n
@@ -38,6 +43,9 @@ Exit codes:
 Environment:
   SANDBAR_URL       address of the host
   SANDBAR_TOKEN     bearer token; the one of a host on this machine is found without it
+  SANDBAR_CA_FILE   authorities to trust for https://, PEM; that of a host on this machine is found without it
+  SANDBAR_CLIENT_CERT, SANDBAR_CLIENT_KEY
+                    certificate and key for a host that asks for them, PEM
   SANDBAR_DATA_DIR  data directory of the host on this machine
   SANDBAR_CONFIG    configuration file of `sandbar up`
   SANDBAR_LOG       what `sandbar up` logs: warn, info, debug, sandbar_storage=debug
@@ -63,6 +71,16 @@ pub(crate) fn define() -> Command {
                 .env(env_vars::URL)
                 .help_heading("Global options")
                 .help("Address of the host, for example http://127.0.0.1:9100"),
+        )
+        .arg(
+            Arg::new("ca-file")
+                .long("ca-file")
+                .value_name("FILE")
+                .global(true)
+                .env(env_vars::CA_FILE)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help_heading("Global options")
+                .help("Authorities to trust for https://, PEM, in place of those this machine trusts"),
         )
         .subcommands([
             up::define(),
@@ -95,7 +113,8 @@ pub(crate) fn define() -> Command {
             base::define(),
             audit::define(),
         ])
-        .subcommands([mcp::define()])
+        .subcommands([attach::define(), events::define(), watch::define()])
+        .subcommands([mcp::define(), top::define(), bench::define(), env::define(), completion::define()])
 }
 
 #[cfg(test)]

@@ -1,34 +1,63 @@
-//! Finding the server and the token for it.
+//! Finding the server, the token for it, and whom to trust.
 
-use sandbar_client::Client;
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+use sandbar_client::{Client, ConnectOptions, TlsOptions, WireProtocol};
 use sandbar_core::{Error, ErrorCode, Result};
 
-use crate::{env_vars, local_files};
+use crate::{env_vars, local_authority, local_files};
 
 const LOCAL_DEFAULT: &str = "http://127.0.0.1:9100";
+
+/// What `--ca-file` says: one command line is about one host, wherever in it a connection is made.
+static TRUSTED: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Trusts the authorities in a file, in place of all others.
+pub(crate) fn trust(ca_file: Option<PathBuf>) {
+    *TRUSTED.lock().unwrap_or_else(PoisonError::into_inner) = ca_file.filter(|path| !path.as_os_str().is_empty());
+}
 
 /// Where the server is: as given, else where the host on this machine says it listens, else where it listens by default.
 pub(crate) fn server_url(given: Option<&str>) -> String {
     if let Some(url) = given.filter(|url| !url.is_empty()) {
         return url.to_owned();
     }
-    local_files::read_address(&local_files::client_data_dir())
-        .map_or_else(|| LOCAL_DEFAULT.to_owned(), |address| format!("http://{address}"))
+    local_files::read_address(&local_files::client_data_dir()).unwrap_or_else(|| LOCAL_DEFAULT.to_owned())
 }
 
 /// Connects to the server.
 pub(crate) async fn connect(url: Option<&str>) -> Result<Client> {
     let url = server_url(url);
     let token = token_for(&url)?;
-    Client::connect(&url, token.as_deref()).await.map_err(|error| explain_missing_token(error, token.is_some()))
+    let had_token = token.is_some();
+    let tls = tls_for(&url);
+    let connected = Client::open(ConnectOptions { url, token, protocol: WireProtocol::default(), tls }).await;
+    connected.map_err(|error| explain_missing_token(error, had_token))
 }
 
 /// The token: as given, else the one of the host on this machine, which goes to this machine only.
-fn token_for(url: &str) -> Result<Option<String>> {
+pub(crate) fn token_for(url: &str) -> Result<Option<String>> {
     if let Some(token) = std::env::var(env_vars::TOKEN).ok().filter(|token| !token.is_empty()) {
         return Ok(Some(token));
     }
-    if is_loopback(url) { local_files::read_token(&local_files::client_data_dir()) } else { Ok(None) }
+    if is_local(url) { local_files::read_token(&local_files::client_data_dir()) } else { Ok(None) }
+}
+
+/// Whom to trust, and what to show: as given, else the authority of the host on this machine.
+fn tls_for(url: &str) -> TlsOptions {
+    let file = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let given = TRUSTED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let own = || Some(local_authority::certificate_path(&local_files::client_data_dir()));
+    let ca_file = given.or_else(|| own().filter(|path| is_local(url) && path.exists()));
+    TlsOptions { ca_file, cert_file: file(env_vars::CLIENT_CERT), key_file: file(env_vars::CLIENT_KEY) }
+}
+
+/// Whether a URL is that of the host on this machine, or can only mean this machine.
+fn is_local(url: &str) -> bool {
+    is_loopback(url) || local_files::read_address(&local_files::client_data_dir()).as_deref() == Some(url)
 }
 
 fn explain_missing_token(error: Error, had_token: bool) -> Error {

@@ -4,6 +4,12 @@
 pub(crate) const URL: &str = "SANDBAR_URL";
 /// Bearer token, when the server is not this machine's own.
 pub(crate) const TOKEN: &str = "SANDBAR_TOKEN";
+/// Authorities to trust for `https://`, when `--ca-file` does not say.
+pub(crate) const CA_FILE: &str = "SANDBAR_CA_FILE";
+/// Certificate to show to a host that asks for one.
+pub(crate) const CLIENT_CERT: &str = "SANDBAR_CLIENT_CERT";
+/// The key of that certificate.
+pub(crate) const CLIENT_KEY: &str = "SANDBAR_CLIENT_KEY";
 /// Data directory of the local host. The client looks there for the token and the address of a local server.
 pub(crate) const DATA_DIR: &str = "SANDBAR_DATA_DIR";
 /// Configuration file of `sandbar up`.
@@ -16,4 +22,5 @@ pub(crate) const TERM: &str = "TERM";
 pub(crate) const PREFIX: &str = "SANDBAR_";
 
 /// Variables that start with [`PREFIX`] and override no key. The last two belong to the test suite.
-pub(crate) const NOT_KEYS: [&str; 6] = [URL, TOKEN, CONFIG, LOG, "SANDBAR_SKIP_REPORT", "SANDBAR_TEST_RUN"];
+pub(crate) const NOT_KEYS: [&str; 9] =
+    [URL, TOKEN, CA_FILE, CLIENT_CERT, CLIENT_KEY, CONFIG, LOG, "SANDBAR_SKIP_REPORT", "SANDBAR_TEST_RUN"];

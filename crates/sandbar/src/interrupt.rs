@@ -1,8 +1,8 @@
 //! Ctrl-C and its relatives, as something to wait for.
 
-use std::io;
+use std::{future::Future, io};
 
-use sandbar_core::{Error, Result};
+use sandbar_core::{Error, ErrorCode, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals that ask us to stop. From the moment this exists they no longer end the process by themselves.
@@ -35,6 +35,29 @@ impl Interrupts {
             _ = self.terminate.recv() => libc::SIGTERM,
             _ = self.hangup.recv() => libc::SIGHUP,
             _ = self.quit.recv() => libc::SIGQUIT,
+        }
+    }
+}
+
+/// Waits for `work` through one interrupt, of which `on_first` may tell it; whether there was one. The second one is obeyed at once.
+pub(crate) async fn until_second<T>(
+    interrupts: &mut Interrupts,
+    work: impl Future<Output = T>,
+    on_first: impl Fn(),
+) -> Result<(T, bool)> {
+    tokio::pin!(work);
+    let mut interrupted = false;
+    loop {
+        tokio::select! {
+            done = &mut work => return Ok((done, interrupted)),
+            _ = interrupts.next() => {
+                if interrupted {
+                    return Err(Error::new(ErrorCode::Unavailable, "stopped before the host had answered")
+                        .with_hint("look with `sandbar ls` whether a sandbox is left"));
+                }
+                interrupted = true;
+                on_first();
+            }
         }
     }
 }

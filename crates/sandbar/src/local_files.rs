@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, Write},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -52,11 +52,7 @@ pub(crate) fn read_token(data_dir: &Path) -> Result<Option<String>> {
 pub(crate) fn read_or_make_token(data_dir: &Path) -> Result<String> {
     let path = token_path(data_dir);
     if let Some(token) = read_token(data_dir)? {
-        let mode = fs::metadata(&path).map_or(0, |data| data.permissions().mode() & 0o777);
-        if mode & 0o077 != 0 {
-            return Err(Error::invalid("token", format!("the token `{}` can be read by others", path.display()))
-                .with_hint(format!("run `chmod 600 {}`, or remove it to get a new one", path.display())));
-        }
+        refuse_readable_by_others(&path, "token")?;
         return Ok(token);
     }
     let mut bytes = [0u8; 32];
@@ -66,13 +62,40 @@ pub(crate) fn read_or_make_token(data_dir: &Path) -> Result<String> {
     Ok(token)
 }
 
-/// Where the local host listens, if it says so.
-pub(crate) fn read_address(data_dir: &Path) -> Option<SocketAddr> {
-    fs::read_to_string(address_path(data_dir)).ok()?.trim().parse().ok()
+/// A secret that others could have read is none.
+pub(crate) fn refuse_readable_by_others(path: &Path, what: &'static str) -> Result<()> {
+    let mode = fs::metadata(path).map_or(0, |data| data.permissions().mode() & 0o777);
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(Error::invalid(what, format!("the {what} `{}` can be read by others", path.display()))
+        .with_hint(format!("run `chmod 600 {}`, or remove it to get a new one", path.display())))
 }
 
-pub(crate) fn write_address(data_dir: &Path, address: SocketAddr) -> Result<()> {
-    replace(&address_path(data_dir), format!("{address}\n").as_bytes(), 0o644)
+/// Where the local host listens, if it says so: a URL. Without a scheme it is plain HTTP.
+pub(crate) fn read_address(data_dir: &Path) -> Option<String> {
+    let text = fs::read_to_string(address_path(data_dir)).ok()?;
+    let (scheme, address) = match text.trim().split_once("://") {
+        Some((scheme @ ("http" | "https"), address)) => (scheme, address),
+        Some(_) => return None,
+        None => ("http", text.trim()),
+    };
+    address.parse::<SocketAddr>().ok().map(|address| format!("{scheme}://{address}"))
+}
+
+pub(crate) fn write_address(data_dir: &Path, url: &str) -> Result<()> {
+    replace(&address_path(data_dir), format!("{url}\n").as_bytes(), 0o644)
+}
+
+/// The URL a client on this machine reaches a host at that listens there.
+pub(crate) fn local_url(listening: SocketAddr, speaks_tls: bool) -> String {
+    let near = match listening.ip() {
+        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        address => address,
+    };
+    let scheme = if speaks_tls { "https" } else { "http" };
+    format!("{scheme}://{}", SocketAddr::new(near, listening.port()))
 }
 
 pub(crate) fn remove_address(data_dir: &Path) {
@@ -81,7 +104,7 @@ pub(crate) fn remove_address(data_dir: &Path) {
 }
 
 /// Writes a small file so that a reader sees all of it or the old one.
-fn replace(path: &Path, content: &[u8], mode: u32) -> Result<()> {
+pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     let complain = |error| Error::io(format!("could not write `{}`", path.display()), error);
     let temporary = path.with_extension(format!("new-{}", std::process::id()));
     let write = || {
@@ -129,9 +152,23 @@ mod tests {
     fn the_address_is_read_back_and_nonsense_is_no_address() {
         let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
         assert_eq!(read_address(directory.path()), None);
-        write_address(directory.path(), "127.0.0.1:4711".parse().unwrap()).unwrap();
-        assert_eq!(read_address(directory.path()), Some("127.0.0.1:4711".parse().unwrap()));
+        for url in ["http://127.0.0.1:4711", "https://[::1]:4711"] {
+            write_address(directory.path(), url).unwrap();
+            assert_eq!(read_address(directory.path()).as_deref(), Some(url));
+        }
+        fs::write(address_path(directory.path()), "127.0.0.1:4711\n").unwrap();
+        assert_eq!(read_address(directory.path()).as_deref(), Some("http://127.0.0.1:4711"));
+        fs::write(address_path(directory.path()), "ftp://127.0.0.1:4711").unwrap();
+        assert_eq!(read_address(directory.path()), None);
         fs::write(address_path(directory.path()), "nonsense").unwrap();
         assert_eq!(read_address(directory.path()), None);
+    }
+
+    #[test]
+    fn a_host_that_listens_everywhere_is_near() {
+        let url = |address: &str, speaks_tls| local_url(address.parse().unwrap(), speaks_tls);
+        assert_eq!(url("0.0.0.0:9100", true), "https://127.0.0.1:9100");
+        assert_eq!(url("[::]:9100", false), "http://[::1]:9100");
+        assert_eq!(url("192.0.2.1:9100", true), "https://192.0.2.1:9100");
     }
 }

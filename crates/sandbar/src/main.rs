@@ -4,9 +4,12 @@
 //! every mount it makes dies with it.
 
 mod arguments;
+mod attachment;
 mod attendance;
+mod bench;
 mod cli;
 mod command;
+mod completion;
 mod config;
 mod connection;
 mod descriptor_limit;
@@ -15,12 +18,15 @@ mod env_vars;
 mod failure;
 mod input;
 mod interrupt;
+mod local_authority;
 mod local_files;
 mod mount_namespace;
 mod output;
 mod parse;
 mod progress;
+mod screen;
 mod terminal;
+mod top;
 mod tree;
 mod view;
 
@@ -31,6 +37,9 @@ use crate::failure::report;
 fn main() -> ExitCode {
     // Before anything else: the same binary is the spawner and the init of boxes.
     sandbar_runtime::run_role();
+    if let Some(code) = completion::serve(std::env::args_os()) {
+        return code;
+    }
     let matches = cli::define().get_matches();
     match command::dispatch(matches) {
         Ok(code) => code,

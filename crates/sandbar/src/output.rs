@@ -73,6 +73,13 @@ pub(crate) fn json(value: &impl Serialize) -> Outcome<()> {
     stdout.write_all(b"\n").map_err(Failure::writing)
 }
 
+/// Writes a value as one line of JSON.
+pub(crate) fn json_line(value: &impl Serialize) -> Outcome<()> {
+    let mut stdout = io::stdout().lock();
+    serde_json::to_writer(&mut stdout, value).map_err(|error| Failure::writing(error.into()))?;
+    stdout.write_all(b"\n").map_err(Failure::writing)
+}
+
 /// Writes rows under upper-case headings, columns aligned, the way `docker ps` and `kubectl get` do.
 pub(crate) fn table<const COLUMNS: usize>(
     headings: [&str; COLUMNS],
@@ -113,6 +120,15 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     text
 }
 
+/// A word a shell takes as it is.
+pub(crate) fn shell_word(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,5 +137,12 @@ mod tests {
     fn control_bytes_and_broken_utf8_are_escaped_and_words_stay_as_they_are() {
         assert_eq!(printable("größe.txt".as_bytes()), "größe.txt");
         assert_eq!(printable(b"a\nb\x1b[31m\xff\\"), "a\\nb\\u{1b}[31m\\xff\\\\");
+    }
+
+    #[test]
+    fn words_are_quoted_when_a_shell_would_read_them_differently() {
+        assert_eq!(shell_word("./bin/sandbar"), "./bin/sandbar");
+        assert_eq!(shell_word("/var/my data"), "'/var/my data'");
+        assert_eq!(shell_word("it's"), r"'it'\''s'");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, str::FromStr, time::Duration};
 
-use sandbar_core::{ByteCount, Error, HeaderRule, NetworkPolicy, Readiness, RestartPolicy, SecretName};
+use sandbar_core::{ByteCount, Error, HeaderRule, NetworkPolicy, Readiness, Replay, RestartPolicy, SecretName};
 
 /// Parses one of the vocabulary's types, and keeps its hint.
 pub(crate) fn word<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
@@ -82,6 +82,16 @@ pub(crate) fn readiness(text: &str) -> Result<Readiness, String> {
     }
 }
 
+/// `none`, `tail`, `all`.
+pub(crate) fn replay(text: &str) -> Result<Replay, String> {
+    match text {
+        "none" => Ok(Replay::None),
+        "tail" => Ok(Replay::Tail),
+        "all" => Ok(Replay::All),
+        _ => Err("this is no part of the past — write `none`, `tail` or `all`".to_owned()),
+    }
+}
+
 /// `no`, `on-failure`, `on-failure:3`, `always`.
 pub(crate) fn restart_policy(text: &str) -> Result<RestartPolicy, String> {
     let refuse =
@@ -116,6 +126,11 @@ const SIGNALS: [(&str, i32); 16] = [
     ("TSTP", libc::SIGTSTP),
     ("WINCH", libc::SIGWINCH),
 ];
+
+/// The names of signals, as people write them.
+pub(crate) fn signal_names() -> [&'static str; SIGNALS.len()] {
+    SIGNALS.map(|(name, _)| name)
+}
 
 /// A signal, by name or number: `TERM`, `SIGTERM`, `15`.
 pub(crate) fn signal(text: &str) -> Result<i32, String> {

@@ -56,6 +56,20 @@ impl Progress {
         }
     }
 
+    /// Shows how long something takes that cannot tell how far it is.
+    pub(crate) async fn during<T>(self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        let Some(line) = &self.0 else { return work.await };
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = tokio::time::sleep(Duration::from_millis(INTERVAL)) => {
+                    line.draw(&format!("{:.1} s", line.started.elapsed().as_secs_f64()));
+                }
+            }
+        }
+    }
+
     /// Counts what is read through the result.
     pub(crate) fn wrap<R: Read>(self, inner: R) -> Counted<R> {
         Counted { inner, progress: self }

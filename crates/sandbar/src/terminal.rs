@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, Winsize, isatty, tcgetattr, tcgetwinsize, tcsetattr};
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What programs assume of a terminal that does not know its own size, a serial line for example.
-const CLASSIC: TerminalSize = TerminalSize { rows: 24, columns: 80 };
+pub(crate) const CLASSIC: TerminalSize = TerminalSize { rows: 24, columns: 80 };
 
 /// The terminal our input comes from.
 #[derive(Debug)]
@@ -34,7 +34,12 @@ impl Terminal {
             let error = Error::invalid("tty", format!("`{wanted_by}` needs a terminal — our input is not one"));
             return Err(Failure::Usage(error.with_hint(instead.to_owned())));
         }
-        let device = stdin.as_fd().try_clone_to_owned();
+        Ok(Self::at(stdin.as_fd())?)
+    }
+
+    /// The terminal behind a descriptor.
+    pub(crate) fn at(descriptor: BorrowedFd<'_>) -> Result<Self> {
+        let device = descriptor.try_clone_to_owned();
         Ok(Self { device: device.map_err(|error| Error::io("could not open the terminal", error))? })
     }
 
@@ -42,12 +47,17 @@ impl Terminal {
     pub(crate) fn describe(&self, spec: &mut ExecSpec) {
         spec.terminal = Some(self.size());
         spec.stdin = StdinMode::Piped;
-        if let Some(kind) = std::env::var(env_vars::TERM).ok().filter(|kind| !kind.is_empty()) {
+        if let Some(kind) = Self::kind() {
             spec.env.entry(env_vars::TERM.to_owned()).or_insert(kind);
         }
     }
 
-    fn size(&self) -> TerminalSize {
+    /// The kind of terminal this is, for the environment of what runs at one like it.
+    pub(crate) fn kind() -> Option<String> {
+        std::env::var(env_vars::TERM).ok().filter(|kind| !kind.is_empty())
+    }
+
+    pub(crate) fn size(&self) -> TerminalSize {
         match tcgetwinsize(&self.device) {
             Ok(Winsize { ws_row: rows @ 1.., ws_col: columns @ 1.., .. }) => TerminalSize { rows, columns },
             _ => CLASSIC,
@@ -129,7 +139,7 @@ mod tests {
     use super::*;
 
     fn terminal(pty: &Pty) -> Terminal {
-        Terminal { device: pty.device().try_clone_to_owned().unwrap() }
+        Terminal::at(pty.device()).unwrap()
     }
 
     #[test]

@@ -105,12 +105,15 @@ impl NetworkPolicy {
 
     /// UDP ports that the policy opens somewhere.
     pub fn udp_ports(&self) -> Vec<u16> {
-        let opened = self.allow_list.iter().filter(|destination| destination.transport == Transport::Udp);
-        let mut ports: Vec<u16> =
-            opened.filter_map(|destination| destination.ports).flat_map(super::PortRange::ports).collect();
+        let mut ports: Vec<u16> = self.udp_ranges().flat_map(super::PortRange::ports).collect();
         ports.sort_unstable();
         ports.dedup();
         ports
+    }
+
+    fn udp_ranges(&self) -> impl Iterator<Item = super::PortRange> {
+        let opened = self.allow_list.iter().filter(|destination| destination.transport == Transport::Udp);
+        opened.filter_map(|destination| destination.ports)
     }
 
     /// Checks what the types alone cannot.
@@ -120,6 +123,7 @@ impl NetworkPolicy {
         for (field, count) in [
             ("network.allow_list", self.allow_list.len()),
             ("network.deny_list", self.deny_list.len()),
+            ("network.private_ranges", self.private_ranges.len()),
             ("network.secrets", self.secrets.len()),
         ] {
             if count > MOST_ENTRIES {
@@ -127,7 +131,9 @@ impl NetworkPolicy {
                     .with_hint(format!("use at most {MOST_ENTRIES}; `*.example.com` and ranges say much in one")));
             }
         }
-        if self.udp_ports().len() > MOST_UDP_PORTS {
+        // One range that is too wide is enough: a thousand of them would be millions of ports to count.
+        let is_wide = |range: super::PortRange| range.ports().len() > MOST_UDP_PORTS;
+        if self.udp_ranges().any(is_wide) || self.udp_ports().len() > MOST_UDP_PORTS {
             return Err(Error::invalid("network.allow_list", "the UDP ports are too many")
                 .with_hint(format!("open at most {MOST_UDP_PORTS}")));
         }
@@ -255,6 +261,25 @@ mod tests {
         let name = "api.example".parse().unwrap();
         assert_eq!(policy.headers_for(&name, 443).count(), 1);
         assert!(serde_json::from_str::<NetworkPolicy>(r#"{"alow_list": []}"#).is_err());
+    }
+
+    #[test]
+    fn ports_are_not_counted_one_by_one_where_a_range_is_too_wide() {
+        let mut policy =
+            NetworkPolicy { allow_list: vec!["udp://a.example:1-64".parse().unwrap()], ..NetworkPolicy::none() };
+        policy.validate().unwrap();
+        policy.allow_list = vec!["udp://a.example:1-65535".parse().unwrap(); 1000];
+        assert_eq!(policy.validate().unwrap_err().field(), Some("network.allow_list"));
+        let narrow = (0..65).map(|port| format!("udp://a.example:{}", 100 + port).parse().unwrap());
+        policy.allow_list = narrow.collect();
+        assert_eq!(policy.validate().unwrap_err().field(), Some("network.allow_list"));
+    }
+
+    #[test]
+    fn ranges_beyond_number_are_refused() {
+        let policy =
+            NetworkPolicy { private_ranges: vec!["10.0.0.0/8".parse().unwrap(); 1001], ..NetworkPolicy::none() };
+        assert_eq!(policy.validate().unwrap_err().field(), Some("network.private_ranges"));
     }
 
     #[test]

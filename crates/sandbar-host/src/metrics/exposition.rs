@@ -67,3 +67,16 @@ impl Exposition {
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
+
+/// Any label and any help, for the fuzzer: whatever they say, a line stays a line and a label ends at its quote.
+pub fn metric_label(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut exposition = Exposition::default();
+    exposition.family("name", Kind::Counter, &text);
+    exposition.sample("name", &[("label", &text)], 1);
+    let written = exposition.into_text();
+    assert_eq!(written.matches('\n').count(), 3, "{written:?}");
+    let inside = written.lines().last().and_then(|line| line.strip_prefix("name{label=\"")?.strip_suffix("\"} 1"));
+    let read = inside.map(|inside| inside.replace("\\\\", "\0").replace("\\\"", "\"").replace("\\n", "\n"));
+    assert!(read.map(|read| read.replace('\0', "\\")) == Some(text.replace('\0', "\\")), "{written:?}");
+}

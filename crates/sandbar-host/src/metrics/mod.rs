@@ -14,6 +14,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sandbar_core::{NetworkDecision, NetworkTraffic, RuntimeKind, StorageKind};
 
+pub use exposition::metric_label;
+
 use self::{
     exposition::Exposition,
     instruments::{Counter, Family, Histogram},

@@ -7,10 +7,11 @@ use std::{
 
 use jiff::Timestamp;
 use sandbar_core::{
-    Error, ErrorCode, ExecEvent, ExitStatus, LogStream, ProcessExit, ProcessInfo, ProcessSpec, ProcessStatus,
-    Readiness, RestartPolicy, Result, TerminalSize,
+    Actor, AuditEntry, Error, ErrorCode, EventKind, ExecEvent, ExitStatus, LogStream, ProcessExit, ProcessInfo,
+    ProcessSpec, ProcessStatus, Readiness, RestartPolicy, Result, StdinMode, TerminalSize,
 };
 use sandbar_runtime::{RunningCommand, Sandbox, StdinHandle};
+use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,7 @@ use super::{
     readiness::{LogMatcher, Probe},
 };
 use crate::{
+    events::News,
     host::{Inner, blocking},
     session::Session,
 };
@@ -68,6 +70,8 @@ impl Launch {
             stdin: std::sync::Mutex::default(),
             orders: order_sender,
             stop: watch::Sender::new(None),
+            takes_stdin: spec.stdin == StdinMode::Piped,
+            has_terminal: spec.terminal.is_some(),
         });
         let clock = Arc::clone(&processes.clock);
         let supervisor = Supervisor {
@@ -312,7 +316,12 @@ impl Supervisor {
                 tracing::error!(process = %info.id, error = error.chain(), "could not write down the state of a process");
             }
         }
-        self.process.info.send_replace(info);
+        let before = self.process.info.send_replace(info.clone());
+        if let (Some(host), Some(kind)) = (self.host.upgrade(), change_of_status(before.status, info.status)) {
+            let session = info.session.clone();
+            let (actor, happening, outcome) = (Actor::host(), kind.into(), AuditEntry::OK);
+            host.tell_event(News { session, actor, happening, outcome, detail: told(&info) });
+        }
     }
 }
 
@@ -355,6 +364,27 @@ fn is_busy(error: &Error) -> bool {
             | ErrorCode::SessionDestroying
             | ErrorCode::ToolsInFlight
     )
+}
+
+/// What those who watch events are told, when it is something.
+fn change_of_status(before: ProcessStatus, now: ProcessStatus) -> Option<EventKind> {
+    match now {
+        ProcessStatus::Running if before != now => Some(EventKind::ProcessReady),
+        ProcessStatus::Exited if before != now => Some(EventKind::ProcessExited),
+        _ => None,
+    }
+}
+
+/// What they are told about a process.
+fn told(info: &ProcessInfo) -> Map<String, Value> {
+    let mut told = Map::from_iter([("process".to_owned(), info.id.as_str().into())]);
+    if let Some(exit) = info.exit.as_ref().filter(|_| info.status == ProcessStatus::Exited) {
+        let details = [("code", exit.code.map(Value::from)), ("signal", exit.signal.map(Value::from))];
+        let reason = ("reason", exit.reason.clone().map(Value::from));
+        let known = details.into_iter().chain([reason]).filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        told.extend(known);
+    }
+    told
 }
 
 fn ready(info: &mut ProcessInfo) {

@@ -43,6 +43,8 @@ pub(crate) struct Process {
     pub(super) orders: mpsc::Sender<Order>,
     /// Set when the session stops what runs in it.
     pub(super) stop: watch::Sender<Option<(StopReason, Manner)>>,
+    pub(crate) takes_stdin: bool,
+    pub(crate) has_terminal: bool,
 }
 
 impl Default for Processes {

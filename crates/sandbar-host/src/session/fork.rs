@@ -68,7 +68,7 @@ impl Inner {
         note("sessions", ids.iter().map(SessionId::as_str).collect::<Vec<_>>());
         // The log of a copy begins with where it comes from.
         for copy in &ids {
-            let made = Event::new(copy, Verb::CreateSession.as_str()).with("forked_from", id.as_str());
+            let made = Event::of_verb(copy, Verb::CreateSession).with("forked_from", id.as_str());
             self.record_event(made.with("snapshot", request.from.as_ref().map(SnapshotName::as_str)));
         }
         records.into_iter().map(|record| self.info(record)).collect()

@@ -1,7 +1,7 @@
 //! Looking at sessions.
 
 use sandbar_core::{
-    ByteCount, ErrorCode, Page, PageRequest, Result, SessionFilter, SessionId, SessionInfo, SessionState,
+    ByteCount, ErrorCode, Page, PageRequest, Result, SessionFilter, SessionId, SessionInfo, SessionState, SessionUsage,
 };
 
 use crate::{
@@ -16,6 +16,13 @@ impl Host {
         let target = id.clone();
         let call = Call::on(id, Verb::GetSession);
         self.run(call, move |inner| inner.record(&target).and_then(|record| inner.info(record))).await
+    }
+
+    /// As [`get_session`](Self::get_session), and what runs in it uses now.
+    pub async fn get_session_with_usage(&self, id: &SessionId) -> Result<SessionInfo> {
+        let target = id.clone();
+        let call = Call::on(id, Verb::GetSession);
+        self.run(call, move |inner| inner.record(&target).and_then(|record| inner.info_with_usage(record))).await
     }
 
     /// Sessions that match, oldest first.
@@ -43,7 +50,8 @@ impl Inner {
         records.truncate(size);
         let next_token =
             records.last().filter(|_| more).map(|last| format!("{}.{}", last.created.as_nanosecond(), last.id));
-        let items = records.into_iter().map(|record| self.info(record)).collect::<Result<_>>()?;
+        let info = |record| if filter.with_usage { self.info_with_usage(record) } else { self.info(record) };
+        let items = records.into_iter().map(info).collect::<Result<_>>()?;
         Ok(Page { items, next_token })
     }
 
@@ -83,7 +91,26 @@ impl Inner {
             quota: record.quota,
             network: record.network,
             parent: record.parent,
+            usage: None,
         })
+    }
+
+    fn info_with_usage(&self, record: SessionRecord) -> Result<SessionInfo> {
+        let info = self.info(record)?;
+        Ok(SessionInfo { usage: self.usage(&info), ..info })
+    }
+
+    /// What runs in a session uses now. One whose box is being made or ended is not waited for.
+    fn usage(&self, info: &SessionInfo) -> Option<SessionUsage> {
+        if !matches!(info.state, SessionState::Active | SessionState::Paused) {
+            return None;
+        }
+        // Looking at a session is no use of it: one nobody uses is paused all the same.
+        let session = self.session_unused(&info.id).ok()?;
+        let sandbox = session.live.try_lock().ok()?.sandbox.clone();
+        let Some(sandbox) = sandbox else { return Some(SessionUsage::NOTHING) };
+        let stats = sandbox.stats().ok()?;
+        Some(SessionUsage { cpu_time: stats.cpu_time, memory: stats.memory, processes: stats.processes })
     }
 }
 
@@ -91,4 +118,11 @@ impl Inner {
 fn parse_token(token: &str) -> Result<(i128, SessionId)> {
     let parts = token.split_once('.');
     parts.and_then(|(age, id)| Some((age.parse().ok()?, SessionId::new(id).ok()?))).ok_or_else(PageRequest::bad_token)
+}
+
+/// Any token, for the fuzzer: one that is taken names a session that can be.
+pub fn page_token(bytes: &[u8]) {
+    if let Ok((_, id)) = parse_token(&String::from_utf8_lossy(bytes)) {
+        assert!(SessionId::new(id.as_str()).is_ok(), "{id}");
+    }
 }

@@ -1,6 +1,7 @@
 //! One session, and a file for each thing that can be done with it.
 
 mod activity;
+mod attach;
 mod bases;
 mod create;
 mod destroy;
@@ -19,6 +20,7 @@ mod root;
 mod snapshot;
 mod tools;
 mod trees;
+mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -29,14 +31,18 @@ use sandbar_storage::{Draft, SessionTree};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use activity::Activity;
+pub use attach::{AttachedStdin, Attachment};
 pub use files::FileWriter;
 use files::SharedDraft;
+pub use list::page_token;
 use ports::Ports;
 pub use ports::{PortAccess, PortConnection};
 use root::Root;
-use tools::ToolCalls;
+use sandbar_tools::calls::ToolCalls;
 pub use tools::ToolExecution;
 pub use trees::{TreeReader, TreeWriter};
+pub use watch::DirWatcher;
+use watch::WatchSlot;
 
 use crate::{
     gate::{Gate, not_found},
@@ -78,6 +84,8 @@ struct Live {
     outlet: Option<Outlet>,
     /// Files being written.
     drafts: Vec<Weak<Mutex<Option<Draft>>>>,
+    /// Directories that are watched.
+    watches: Vec<Weak<WatchSlot>>,
 }
 
 impl Live {
@@ -157,6 +165,13 @@ impl Session {
         live.drafts.push(Arc::downgrade(draft));
     }
 
+    /// Keeps an eye on a directory that is watched.
+    fn remember_watch(&self, watch: &Arc<WatchSlot>) {
+        let mut live = self.live();
+        live.watches.retain(|watch| watch.strong_count() > 0);
+        live.watches.push(Arc::downgrade(watch));
+    }
+
     /// The sandbox commands run in, started when first needed.
     fn sandbox(&self, inner: &Inner, record: &SessionRecord) -> Result<Arc<dyn Sandbox>> {
         let root = self.root(inner)?;
@@ -210,6 +225,9 @@ impl Session {
         let mut live = self.live();
         for draft in live.drafts.drain(..).filter_map(|draft| draft.upgrade()) {
             files::lock(&draft).take();
+        }
+        for watch in live.watches.drain(..).filter_map(|watch| watch.upgrade()) {
+            watch.end(why);
         }
         if let Some(sandbox) = &live.sandbox {
             sandbox.stop()?;

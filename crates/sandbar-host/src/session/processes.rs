@@ -12,6 +12,7 @@ use sandbar_core::{
 use super::Session;
 use crate::{
     Host,
+    audit::note,
     host::Inner,
     process::{ExposedPort, Launch, Manner, Order, Process, ProcessLogs, Run, StopReason},
     state::SessionRecord,
@@ -160,7 +161,7 @@ fn on(session: &SessionId, verb: Verb, process: &ProcessId) -> Call {
 }
 
 /// A process somebody asked for.
-enum Found {
+pub(super) enum Found {
     Ours(Arc<Process>),
     /// An earlier host ran it.
     Past(Box<ProcessInfo>),
@@ -233,6 +234,7 @@ impl Inner {
         self.state.insert_process(&info, &spec)?;
         let launch =
             Launch { host: Arc::downgrade(self), session: Arc::clone(&session), spec, info: info.clone(), port };
+        note("process", info.id.as_str());
         let process = session.processes.supervise(launch, run);
         // A host that began to stop meanwhile may have looked for its processes before this one was there.
         self.admit().inspect_err(|_| process.stop(StopReason::HostStopped, Manner::AtOnce))?;
@@ -265,7 +267,7 @@ impl Inner {
         Ok(stored.into_iter().map(|info| session.processes.find(&info.id).map_or(info, |ours| ours.info())).collect())
     }
 
-    fn find_process(&self, session: &Session, id: &ProcessId) -> Result<Found> {
+    pub(super) fn find_process(&self, session: &Session, id: &ProcessId) -> Result<Found> {
         if let Some(process) = session.processes.find(id) {
             return Ok(Found::Ours(process));
         }

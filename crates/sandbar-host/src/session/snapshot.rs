@@ -1,7 +1,7 @@
 //! Snapshots of a session: by name, and one after every turn.
 
 use jiff::{Timestamp, tz::TimeZone};
-use sandbar_core::{Error, ErrorCode, Quiesce, Result, SessionId, SnapshotInfo, SnapshotKind, SnapshotName};
+use sandbar_core::{Error, ErrorCode, EventKind, Quiesce, Result, SessionId, SnapshotInfo, SnapshotKind, SnapshotName};
 
 use super::Session;
 use crate::{
@@ -186,7 +186,7 @@ impl Inner {
             match self.remove_snapshot(session, &snapshot.name) {
                 Ok(()) => {
                     self.metrics.snapshots_pruned.add(1);
-                    let pruned = Event::of_host(&session.id, "prune_snapshot");
+                    let pruned = Event::of_host(&session.id, "prune_snapshot").told(EventKind::SnapshotDeleted);
                     self.record_event(pruned.with("snapshot", snapshot.name.as_str()));
                 }
                 Err(error) => {

@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+mod attach;
 mod audit;
 mod bad_input;
 mod commands;
+mod events;
 mod files;
 mod fixture;
 mod forks;
@@ -21,6 +23,7 @@ mod tool_calls;
 mod tool_commands;
 mod tool_git;
 mod tools;
+mod watch_dir;
 
 macro_rules! on_every_host {
     ($($module:ident: $($case:ident),* $(,)?;)*) => {
@@ -54,6 +57,7 @@ on_every_host! {
         the_host_base_is_made_when_first_asked_for,
         an_id_is_taken_once_and_free_after_destroy,
         a_listing_is_filtered_and_paged,
+        what_a_session_uses_is_told_when_asked,
         at_most_max_sessions_are_made,
         two_callers_may_destroy_one_session,
         a_session_past_its_time_is_destroyed;
@@ -145,6 +149,14 @@ on_every_host! {
     network_policy:
         a_policy_is_remembered_whatever_becomes_of_the_session,
         a_policy_that_cannot_be_is_refused_and_changes_nothing;
+    attach:
+        several_talk_with_a_process_and_leave_it_running,
+        a_terminal_is_shared_by_those_who_are_attached;
+    events:
+        everything_that_happens_to_a_session_is_told_in_order;
+    watch_dir:
+        changes_are_told_whoever_makes_them,
+        a_watch_ends_with_what_it_watches;
     tool_git:
         a_repository_is_worked_with_from_clone_to_push,
         nothing_of_a_hostile_repository_runs_on_the_host;
@@ -183,6 +195,8 @@ on_every_host!(@host once, LocalDiskExt4, Native, processes:
     a_process_comes_back_in_a_new_box_when_its_box_has_died,
     a_process_keeps_no_session_awake_and_is_in_no_fork,
     the_oldest_processes_are_forgotten_in_the_end;
+    attach:
+    who_is_slow_is_told_what_was_missed;
     process_ports:
     a_connection_to_a_port_keeps_its_session_awake;
 );

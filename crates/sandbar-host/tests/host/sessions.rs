@@ -1,6 +1,6 @@
 use std::{pin::Pin, time::Duration};
 
-use sandbar_core::{ErrorCode, PageRequest, SessionFilter, SessionState};
+use sandbar_core::{ErrorCode, PageRequest, SessionFilter, SessionState, SessionUsage};
 use sandbar_host::HostConfig;
 
 use crate::fixture::{HostFixture, spec};
@@ -79,6 +79,24 @@ pub(crate) fn a_listing_is_filtered_and_paged(fixture: &mut HostFixture) -> Case
             let error = fixture.host.list_sessions(&even, &request).await.unwrap_err();
             assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some(field)));
         }
+    })
+}
+
+pub(crate) fn what_a_session_uses_is_told_when_asked(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        assert_eq!(fixture.host.get_session(&id).await.unwrap().usage, None);
+        let idle = fixture.host.get_session_with_usage(&id).await.unwrap().usage;
+        assert_eq!(idle, Some(SessionUsage::NOTHING));
+        fixture.shell(&id, "sleep 600 >/dev/null 2>&1 & i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done").await;
+        let filter = SessionFilter { with_usage: true, ..SessionFilter::default() };
+        let listed = fixture.host.list_sessions(&filter, &PageRequest::default()).await.unwrap();
+        let usage = listed.items[0].usage.unwrap();
+        assert!(usage.cpu_time.is_some_and(|time| !time.is_zero()), "{usage:?}");
+        assert!(usage.memory.is_some_and(|memory| memory.get() > 0), "{usage:?}");
+        assert_eq!(usage.processes, Some(1), "{usage:?}");
+        let listed = fixture.host.list_sessions(&SessionFilter::default(), &PageRequest::default()).await.unwrap();
+        assert_eq!(listed.items[0].usage, None);
     })
 }
 

@@ -22,7 +22,7 @@ impl HostsFile {
 }
 
 /// `address name…` with comments. Lines that are something else are passed over, as the C library does.
-fn parse(text: &str) -> HashMap<DomainName, Arc<[IpAddr]>> {
+pub(super) fn parse(text: &str) -> HashMap<DomainName, Arc<[IpAddr]>> {
     let mut names: HashMap<DomainName, Vec<IpAddr>> = HashMap::new();
     for line in text.lines() {
         let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();

@@ -6,6 +6,7 @@
 mod answer;
 mod cache;
 mod changing_file;
+pub(crate) mod fuzzing;
 mod hosts_file;
 mod known_names;
 mod message;

@@ -33,7 +33,7 @@ impl Servers {
 }
 
 /// The `nameserver` lines; this machine when there are none, as the C library has it.
-fn parse(text: &str) -> Vec<SocketAddr> {
+pub(super) fn parse(text: &str) -> Vec<SocketAddr> {
     let address = |line: &str| {
         let mut words = line.split_ascii_whitespace();
         (words.next() == Some("nameserver")).then(|| words.next()?.parse::<IpAddr>().ok()).flatten()

@@ -5,6 +5,7 @@
 
 mod content;
 mod engine;
+pub(crate) mod fuzzing;
 mod headers;
 mod inject;
 mod ledger;

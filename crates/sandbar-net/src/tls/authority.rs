@@ -1,63 +1,31 @@
 //! The authority that one session trusts.
 
-use std::{fmt, ops::RangeInclusive, sync::Arc};
+use std::{fmt, sync::Arc};
 
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::{SignedDuration, Timestamp};
-use rustls::{
-    ServerConfig,
-    crypto::aws_lc_rs::sign::any_ecdsa_type,
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
-    sign::{CertifiedKey, SigningKey},
-};
-use sandbar_core::{DomainName, Error, Result};
+use rustls::ServerConfig;
+use sandbar_core::{DomainName, Result};
+use sandbar_x509::{ServerKey, SubjectName};
 
-use super::{
-    certificates::Certificates,
-    x509::{Purpose, Statement},
-};
+use super::certificates::Certificates;
 
-const DAY: SignedDuration = SignedDuration::from_hours(24);
 const LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
 const LIFE_OF_A_SERVER: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// Common names are at most this long.
-const LONGEST_NAME: usize = 64;
 
 /// A certificate authority that lives in memory as long as its session does, and is trusted by nobody else.
 pub struct Authority {
-    key: EcdsaKeyPair,
-    name: String,
-    valid: RangeInclusive<Timestamp>,
+    issuer: sandbar_x509::Authority,
     certificate_pem: String,
+    /// One key serves all hosts: whoever gets it has the gateway already.
     server_key: ServerKey,
     servers: Certificates,
 }
 
-/// One key serves all hosts: whoever gets it has the gateway already.
-struct ServerKey {
-    public: Vec<u8>,
-    signing: Arc<dyn SigningKey>,
-}
-
 impl Authority {
     pub fn new(session: &str) -> Result<Self> {
-        let key = new_key()?;
-        let mut name = format!("Sandbar session {session}");
-        name.truncate(name.floor_char_boundary(LONGEST_NAME));
-        let now = Timestamp::now();
-        let valid = now - DAY..=now + LIFE;
-        let certificate = Statement {
-            issuer: &name,
-            subject: &name,
-            key: key.public_key().as_ref(),
-            valid: valid.clone(),
-            purpose: Purpose::Authority,
-        }
-        .sign(&key)?;
-        let server_key = ServerKey::new()?;
-        let certificate_pem = pem(&certificate);
-        Ok(Self { key, name, valid, certificate_pem, server_key, servers: Certificates::default() })
+        let issuer = sandbar_x509::Authority::new(&format!("Sandbar session {session}"), LIFE)?;
+        let certificate_pem = issuer.certificate_pem();
+        Ok(Self { issuer, certificate_pem, server_key: ServerKey::new()?, servers: Certificates::default() })
     }
 
     /// What the session must trust.
@@ -67,49 +35,15 @@ impl Authority {
 
     /// What a server needs to be this host for the session.
     pub(crate) fn server_config(&self, host: &DomainName) -> Result<Arc<ServerConfig>> {
-        self.servers.of(host, Timestamp::now(), |valid_from| {
-            let valid = valid_from - DAY..=(valid_from + LIFE_OF_A_SERVER).min(*self.valid.end());
-            let expires = *valid.end();
-            let certificate = Statement {
-                issuer: &self.name,
-                subject: if host.as_str().len() > LONGEST_NAME { "Sandbar" } else { host.as_str() },
-                key: &self.server_key.public,
-                valid: *valid.start().max(self.valid.start())..=expires,
-                purpose: Purpose::Server { host: host.as_str() },
-            }
-            .sign(&self.key)?;
-            let chain = vec![CertificateDer::from(certificate)];
-            Ok((CertifiedKey::new(chain, Arc::clone(&self.server_key.signing)), expires))
+        self.servers.of(host, Timestamp::now(), || {
+            let names = [SubjectName::Dns(host.as_str().to_owned())];
+            self.issuer.certify(&names, &self.server_key, LIFE_OF_A_SERVER)
         })
     }
 }
 
-impl ServerKey {
-    fn new() -> Result<Self> {
-        let key = new_key()?;
-        let public = key.public_key().as_ref().to_vec();
-        let private = key.to_pkcs8v1().map_err(|_| Error::internal("write a key for TLS"))?;
-        let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(private.as_ref()));
-        let signing =
-            any_ecdsa_type(&private).map_err(|source| Error::internal("use a key for TLS").with_source(source))?;
-        Ok(Self { public, signing })
-    }
-}
-
-/// A certificate as text, in lines of 64 characters as some readers insist.
-fn pem(certificate: &[u8]) -> String {
-    let digits = STANDARD.encode(certificate);
-    let lines = digits.as_bytes().chunks(64).map(String::from_utf8_lossy);
-    let body = lines.fold(String::new(), |body, line| body + &line + "\n");
-    format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n")
-}
-
-fn new_key() -> Result<EcdsaKeyPair> {
-    EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).map_err(|_| Error::internal("make a key for TLS"))
-}
-
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authority").field("name", &self.name).finish_non_exhaustive()
+        self.issuer.fmt(f)
     }
 }

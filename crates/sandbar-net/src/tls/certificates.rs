@@ -42,14 +42,14 @@ impl Certificates {
         &self,
         host: &DomainName,
         now: Timestamp,
-        mint: impl FnOnce(Timestamp) -> Result<(CertifiedKey, Timestamp)>,
+        mint: impl FnOnce() -> Result<(CertifiedKey, Timestamp)>,
     ) -> Result<Arc<ServerConfig>> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = known().hosts.get(host).filter(|server| server.expires - LEAST_LIFE > now) {
             return Ok(Arc::clone(&server.config));
         }
         // Two may do this at once; the later one counts.
-        let (certificate, expires) = mint(now)?;
+        let (certificate, expires) = mint()?;
         let config = Arc::new(server_config(certificate)?);
         known().keep(host, Server { config: Arc::clone(&config), expires });
         Ok(config)

@@ -3,10 +3,8 @@
 
 mod authority;
 mod certificates;
-mod der;
 mod intercept;
 mod upstream;
-mod x509;
 
 pub use authority::Authority;
 pub(crate) use intercept::intercept;

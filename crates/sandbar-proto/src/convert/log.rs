@@ -15,7 +15,7 @@ impl From<LogStream> for v1::LogStream {
 }
 
 /// `None` is the unspecified stream.
-fn unpack_stream(stream: v1::LogStream) -> Option<LogStream> {
+pub(super) fn unpack_stream(stream: v1::LogStream) -> Option<LogStream> {
     match stream {
         v1::LogStream::LOG_STREAM_UNSPECIFIED => None,
         v1::LogStream::LOG_STREAM_STDOUT => Some(LogStream::Stdout),

@@ -2,7 +2,7 @@
 
 use sandbar_core::{
     BaseName, ByteCount, Error, ForkRequest, NetworkPolicy, PageRequest, Resources, Result, SessionFilter, SessionId,
-    SessionInfo, SessionSpec, SessionState, SnapshotName,
+    SessionInfo, SessionSpec, SessionState, SessionUsage, SnapshotName,
 };
 
 use super::{
@@ -25,7 +25,7 @@ impl From<SessionState> for v1::SessionState {
 }
 
 /// `None` is the unspecified state.
-fn unpack_state(state: v1::SessionState) -> Option<SessionState> {
+pub(super) fn unpack_state(state: v1::SessionState) -> Option<SessionState> {
     match state {
         v1::SessionState::SESSION_STATE_UNSPECIFIED => None,
         v1::SessionState::SESSION_STATE_CREATING => Some(SessionState::Creating),
@@ -93,8 +93,32 @@ impl From<SessionInfo> for v1::Session {
                     ..Default::default()
                 })
                 .into(),
+            usage: session.usage.map(v1::SessionUsage::from).into(),
             ..Default::default()
         }
+    }
+}
+
+impl From<SessionUsage> for v1::SessionUsage {
+    fn from(usage: SessionUsage) -> Self {
+        Self {
+            cpu_time: usage.cpu_time.map_or_else(Default::default, pack_duration),
+            memory: usage.memory.map(ByteCount::get),
+            processes: usage.processes,
+            ..Default::default()
+        }
+    }
+}
+
+impl TryFrom<v1::SessionUsage> for SessionUsage {
+    type Error = Error;
+
+    fn try_from(wire: v1::SessionUsage) -> Result<Self> {
+        Ok(Self {
+            cpu_time: unpack_duration("usage.cpu_time", wire.cpu_time)?,
+            memory: wire.memory.map(ByteCount),
+            processes: wire.processes,
+        })
     }
 }
 
@@ -123,6 +147,7 @@ impl TryFrom<v1::Session> for SessionInfo {
                     Some((SessionId::new(parent.session_id)?, optional_snapshot("snapshot", parent.snapshot)?))
                 }
             },
+            usage: wire.usage.into_option().map(SessionUsage::try_from).transpose()?,
         })
     }
 }
@@ -172,14 +197,19 @@ impl v1::ListSessionsRequest {
             state: filter.state.map_or(v1::SessionState::Unspecified, Into::into).into(),
             page_size,
             page_token,
+            include_usage: filter.with_usage,
             ..Default::default()
         }
     }
 
     /// What to list, and which part of it.
     pub fn unpack(self) -> Result<(SessionFilter, PageRequest)> {
-        let state = unpack_state(known("state", self.state)?);
-        let filter = SessionFilter { labels: self.labels, state, ..SessionFilter::default() };
+        let filter = SessionFilter {
+            labels: self.labels,
+            state: unpack_state(known("state", self.state)?),
+            ids: None,
+            with_usage: self.include_usage,
+        };
         Ok((filter, unpack_page(self.page_size, self.page_token)?))
     }
 }
@@ -258,12 +288,15 @@ mod tests {
             turn_count: 4,
             snapshot_count: 5,
             parent: Some((SessionId::new("mother").unwrap(), Some(SnapshotName::new("clean").unwrap()))),
+            usage: Some(SessionUsage { cpu_time: Some(Duration::from_micros(7)), memory: None, processes: Some(3) }),
         };
         for state in SessionState::ALL {
             let sent = SessionInfo { state, ..session.clone() };
             assert_eq!(SessionInfo::try_from(v1::Session::from(sent.clone())).unwrap(), sent);
         }
-        let plain = SessionInfo { expires: None, quota: None, parent: None, ..session };
+        let idle = SessionInfo { usage: Some(SessionUsage::NOTHING), ..session.clone() };
+        assert_eq!(SessionInfo::try_from(v1::Session::from(idle.clone())).unwrap(), idle);
+        let plain = SessionInfo { expires: None, quota: None, parent: None, usage: None, ..session };
         assert_eq!(SessionInfo::try_from(v1::Session::from(plain.clone())).unwrap(), plain);
     }
 

@@ -43,7 +43,10 @@ pub(super) fn unified_parents() -> Vec<PathBuf> {
 
 /// The v1 hierarchy that has a controller.
 pub(super) fn separate_parent(controller: Controller) -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    hierarchy_of(controller, &fs::read_to_string("/proc/self/mounts").ok()?)
+}
+
+pub(super) fn hierarchy_of(controller: Controller, mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let mut fields = line.split(' ');
         let (_, place, kind, options) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);

@@ -76,8 +76,7 @@ impl Group {
 
     /// The number behind `key` in a file of keys and numbers.
     pub(super) fn keyed_number(&self, file: &str, key: &str) -> Option<u64> {
-        let text = self.read(file).ok()?;
-        text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+        keyed_number(&self.read(file).ok()?, key)
     }
 
     /// The file a process enters through. Whoever holds it open may enter, whoever they are.
@@ -212,6 +211,10 @@ impl AsFd for Group {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
+}
+
+pub(super) fn keyed_number(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 fn kill_listed(list: &Path) -> io::Result<()> {

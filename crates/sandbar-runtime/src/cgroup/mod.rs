@@ -5,6 +5,7 @@
 //! out by trying.
 
 mod controllers;
+pub(crate) mod fuzzing;
 mod group;
 mod host_groups;
 mod session_groups;

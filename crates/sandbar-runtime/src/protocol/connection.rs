@@ -68,6 +68,11 @@ impl Incoming {
         Self { refuses_descriptors: true, ..Self::default() }
     }
 
+    /// For what has arrived some other way.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_vec(), ..Self::from_box() }
+    }
+
     /// Reads what is there. `false` at the end of the stream.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> rustix::io::Result<bool> {
         let filled = self.bytes.len();

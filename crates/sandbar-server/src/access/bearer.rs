@@ -3,7 +3,7 @@
 const SCHEME: &[u8] = b"Bearer ";
 
 /// The token in what callers send as `authorization`.
-pub(super) fn token(value: &[u8]) -> Option<&[u8]> {
+pub(crate) fn token(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(SCHEME.len())?;
     SCHEME.eq_ignore_ascii_case(scheme).then_some(token)
 }

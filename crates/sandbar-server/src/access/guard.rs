@@ -1,16 +1,16 @@
 //! The first gate: every request that is not for the health paths passes here.
 
 use axum::{
-    body::Body,
     extract::{Request, State},
     middleware::Next,
-    response::{IntoResponse as _, Response},
+    response::Response,
 };
 use sandbar_core::{Actor, Result};
 use sandbar_host::acting_as;
 use sandbar_proto::to_connect;
 
 use super::{Caller, Gatekeeper, Places, places::Place, rules, version};
+use crate::failure::refusal;
 
 /// Lets a request through when somebody known sends it, and answers in its own protocol when not.
 pub(crate) async fn guard(
@@ -23,7 +23,7 @@ pub(crate) async fn guard(
             request.extensions_mut().insert(caller);
             acting_as(actor, next.run(request)).await.map(|body| place.keep_for(body))
         }
-        Err(error) => to_connect(&error, None).into_http_response(request.headers()).map(Body::new).into_response(),
+        Err(error) => refusal(to_connect(&error, None), request.headers()),
     }
 }
 

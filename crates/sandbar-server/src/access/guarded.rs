@@ -43,7 +43,11 @@ impl<D: Dispatcher> Dispatcher for Guarded<D> {
             None => Ok(()),
         });
         match admitted {
-            Ok(()) => ends_with_token(&ctx.clone(), self.calls.call_unary(path, ctx, request, format)),
+            Ok(()) if rules::waits_for_a_session(path) => {
+                ends_with_token(&ctx.clone(), self.calls.call_unary(path, ctx, request, format))
+            }
+            // It is done in a moment; and who takes their own token back is to hear that it worked.
+            Ok(()) => self.calls.call_unary(path, ctx, request, format),
             Err(error) => future::ready(Err(error)).boxed(),
         }
     }

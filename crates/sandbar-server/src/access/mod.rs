@@ -17,10 +17,11 @@ mod places;
 mod rules;
 mod version;
 
+pub(crate) use bearer::token as bearer_token;
 pub(crate) use caller::{Caller, Peer};
 pub(crate) use gatekeeper::Gatekeeper;
 pub(crate) use guard::guard;
 pub(crate) use guarded::Guarded;
 pub(crate) use patience::{Patience, be_patient};
 pub(crate) use places::Places;
-pub(crate) use version::tell_version;
+pub(crate) use version::{check as check_version, tell_version};

@@ -3,18 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    body::Body,
     extract::{Request, State},
     http::{HeaderMap, HeaderName},
     middleware::Next,
-    response::{IntoResponse as _, Response},
+    response::Response,
 };
 use connectrpc::{Dispatcher, MethodKind};
 use sandbar_core::{Error, ErrorCode};
 use tokio::time::timeout;
 
 use super::rules;
-use crate::failure::failed;
+use crate::failure::{failed, refusal};
 
 /// What callers say it with. The protocols keep to that by themselves.
 const DEADLINES: [HeaderName; 2] =
@@ -63,6 +62,6 @@ pub(crate) async fn be_patient<D: Dispatcher>(
                 "what changes a session is finished all the same: look before you repeat it; give the call a deadline \
                  of its own, or raise `request_timeout`",
             );
-        failed(error).into_http_response(&headers).map(Body::new).into_response()
+        refusal(failed(error), &headers)
     })
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use connectrpc::{CodecFormat, ConnectError, HasMessageView, JsonDeserialize, codec::decode_json};
 use sandbar_core::Need;
-use sandbar_proto::v1::{self, exec_request, import_tree_request, write_file_request};
+use sandbar_proto::v1::{self, attach_process_request, exec_request, import_tree_request, write_file_request};
 
 /// What a call takes. The session is in its first message.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,8 @@ pub(super) fn of_call(path: &str) -> Option<Rule> {
         "ListSessions" => AnyToken,
 
         "CreateSession" | "ForkSession" | "ImportBase" | "DeleteBase" => Admin,
-        "PutSecret" | "ListSecrets" | "DeleteSecret" => Admin,
+        // An agent that has the token of its own session must not let itself out.
+        "SetNetwork" | "PutSecret" | "ListSecrets" | "DeleteSecret" => Admin,
         "CreateToken" | "ListTokens" | "RevokeToken" => Admin,
 
         "GetSession" => ReadSession(session_of::<v1::GetSessionRequest>),
@@ -61,7 +62,6 @@ pub(super) fn of_call(path: &str) -> Option<Rule> {
         "ResumeSession" => UseSession(session_of::<v1::ResumeSessionRequest>),
         "HibernateSession" => UseSession(session_of::<v1::HibernateSessionRequest>),
         "WakeSession" => UseSession(session_of::<v1::WakeSessionRequest>),
-        "SetNetwork" => UseSession(session_of::<v1::SetNetworkRequest>),
         "TurnComplete" => UseSession(session_of::<v1::TurnCompleteRequest>),
         "CreateSnapshot" => UseSession(session_of::<v1::CreateSnapshotRequest>),
         "DeleteSnapshot" => UseSession(session_of::<v1::DeleteSnapshotRequest>),
@@ -73,6 +73,11 @@ pub(super) fn of_call(path: &str) -> Option<Rule> {
         "ExecuteTool" | "ExecuteToolStream" => UseSession(session_of::<v1::ExecuteToolRequest>),
         "WriteFile" => UseSession(session_of::<v1::WriteFileRequest>),
         "ImportTree" => UseSession(session_of::<v1::ImportTreeRequest>),
+
+        "AttachProcess" => UseSession(session_of::<v1::AttachProcessRequest>),
+        // Of all sessions only to those who may look at all.
+        "WatchEvents" => ReadSession(session_of::<v1::WatchEventsRequest>),
+        "WatchDir" => ReadSession(session_of::<v1::WatchDirRequest>),
         _ => return None,
     })
 }
@@ -110,8 +115,18 @@ about_session! {
     GetSessionRequest GetNetworkRequest ListSnapshotsRequest DiffRequest GetProcessStatusRequest ListProcessesRequest
     WaitProcessRequest ProcessLogsRequest AuditRequest VerifyAuditRequest ReadFileRequest StatRequest ListDirRequest
     ExportTreeRequest DestroySessionRequest PauseSessionRequest ResumeSessionRequest HibernateSessionRequest
-    WakeSessionRequest SetNetworkRequest TurnCompleteRequest CreateSnapshotRequest DeleteSnapshotRequest
+    WakeSessionRequest TurnCompleteRequest CreateSnapshotRequest DeleteSnapshotRequest
     RollbackSessionRequest LaunchProcessRequest KillProcessRequest SendProcessInputRequest ExecuteToolRequest
+    WatchEventsRequest WatchDirRequest
+}
+
+impl AboutSession for v1::AttachProcessRequest {
+    fn session(self) -> String {
+        match self.request {
+            Some(attach_process_request::Request::Attach(attach)) => attach.session_id,
+            _ => String::new(),
+        }
+    }
 }
 
 impl AboutSession for v1::ExecRequest {

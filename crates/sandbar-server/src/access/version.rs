@@ -10,7 +10,7 @@ use sandbar_core::Result;
 use sandbar_proto::{API_VERSION, API_VERSION_HEADER, parse_api_version};
 
 /// Refuses callers of an API this server no longer speaks.
-pub(super) fn check(headers: &HeaderMap) -> Result<()> {
+pub(crate) fn check(headers: &HeaderMap) -> Result<()> {
     match headers.get(API_VERSION_HEADER) {
         Some(version) => parse_api_version(version.to_str().unwrap_or_default()).map(drop),
         None => Ok(()),

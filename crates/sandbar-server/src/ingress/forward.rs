@@ -15,7 +15,7 @@ use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_host::PortConnection;
 
 use super::{Ingress, headers, target::Target, tunnel};
-use crate::access::Peer;
+use crate::{access::Peer, entrance::Transport};
 
 /// What servers in sessions are spoken to in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,8 @@ impl Ingress {
         {
             headers.insert(header::HOST, host);
         }
-        headers::prepare(&mut headers, |value| self.gatekeeper.is_for_this_host(value), peer);
+        let transport = request.extensions().get::<Transport>().copied().unwrap_or(Transport::Plain);
+        headers::prepare(&mut headers, |value| self.gatekeeper.is_for_this_host(value), peer, transport);
         if let Some(protocol) = protocol {
             headers::put_upgrade(&mut headers, protocol);
         }

@@ -7,7 +7,7 @@ use super::{
     target::{PORT, SESSION},
     visit,
 };
-use crate::access::Peer;
+use crate::{access::Peer, entrance::Transport};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -47,7 +47,7 @@ pub(super) fn put_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
 
 /// Makes the headers of a request what the session is to see of them. `opens_host` says whether an `authorization` is one
 /// of ours.
-pub(super) fn prepare(headers: &mut HeaderMap, opens_host: impl Fn(&[u8]) -> bool, peer: Peer) {
+pub(super) fn prepare(headers: &mut HeaderMap, opens_host: impl Fn(&[u8]) -> bool, peer: Peer, transport: Transport) {
     let takes_trailers = headers.get_all(header::TE).iter().any(|value| contains_word(value, "trailers"));
     take_out_hop_by_hop(headers);
     // We ask for the body ourselves; and it is for this hop that a client said what it accepts.
@@ -62,11 +62,11 @@ pub(super) fn prepare(headers: &mut HeaderMap, opens_host: impl Fn(&[u8]) -> boo
         headers.remove(header::AUTHORIZATION);
     }
     visit::take_out_cookies(headers);
-    forwarded(headers, peer);
+    forwarded(headers, peer, transport);
 }
 
 /// Says where the request came from. A proxy before us knows better what was asked for.
-fn forwarded(headers: &mut HeaderMap, Peer(address): Peer) {
+fn forwarded(headers: &mut HeaderMap, Peer(address): Peer, transport: Transport) {
     let mut chain: Vec<String> =
         headers.get_all(FORWARDED_FOR).iter().filter_map(|value| Some(value.to_str().ok()?.to_owned())).collect();
     chain.push(address.to_string());
@@ -76,7 +76,8 @@ fn forwarded(headers: &mut HeaderMap, Peer(address): Peer) {
     if let Some(host) = headers.get(header::HOST).cloned() {
         headers.entry(FORWARDED_HOST).or_insert(host);
     }
-    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    let scheme = if transport == Transport::Tls { "https" } else { "http" };
+    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static(scheme));
 }
 
 fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
@@ -126,7 +127,8 @@ mod tests {
             ("x-forwarded-for", "192.0.2.9"),
         ]);
         assert_eq!(upgrade(&headers).unwrap(), "websocket");
-        prepare(&mut headers, |value| value == bearer.as_bytes(), Peer("127.0.0.1".parse().unwrap()));
+        let peer = Peer("127.0.0.1".parse().unwrap());
+        prepare(&mut headers, |value| value == bearer.as_bytes(), peer, Transport::Plain);
         let expected = map(&[
             ("host", "80-s.localhost:9100"),
             ("trailer", "x-sum"),
@@ -142,8 +144,15 @@ mod tests {
     #[test]
     fn what_belongs_to_the_application_is_passed_on() {
         let mut headers = map(&[("authorization", "Bearer of-the-application"), ("x-forwarded-proto", "https")]);
-        prepare(&mut headers, |value| value == b"Bearer of-the-host", Peer("::1".parse().unwrap()));
+        prepare(&mut headers, |value| value == b"Bearer of-the-host", Peer("::1".parse().unwrap()), Transport::Plain);
         assert_eq!(headers["authorization"], "Bearer of-the-application");
+        assert_eq!(headers["x-forwarded-proto"], "https");
+    }
+
+    #[test]
+    fn applications_are_told_that_they_are_reached_by_tls() {
+        let mut headers = HeaderMap::new();
+        prepare(&mut headers, |_| false, Peer("::1".parse().unwrap()), Transport::Tls);
         assert_eq!(headers["x-forwarded-proto"], "https");
     }
 

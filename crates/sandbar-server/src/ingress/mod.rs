@@ -9,11 +9,14 @@
 
 mod entry;
 mod forward;
+mod fuzzing;
 mod headers;
 mod refusal;
 mod target;
 mod tunnel;
 mod visit;
+
+pub use fuzzing::ingress_request;
 
 use std::sync::Arc;
 

@@ -7,6 +7,8 @@ use axum::{
     http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header},
 };
 
+use crate::entrance::Transport;
+
 /// Of the parameter and of the cookie.
 pub(super) const NAME: &str = "sandbar_traffic_token";
 
@@ -26,10 +28,11 @@ pub(super) fn begin<B>(request: &Request<B>, is_right: impl Fn(&[u8]) -> bool) -
     // Two slashes at the beginning would lead to another host.
     let path = request.uri().path().trim_start_matches(['/', '\\']);
     let query = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
+    let secure = if request.extensions().get() == Some(&Transport::Tls) { "; Secure" } else { "" };
     Response::builder()
         .status(StatusCode::SEE_OTHER)
         .header(header::LOCATION, format!("/{path}{query}"))
-        .header(header::SET_COOKIE, format!("{NAME}={token}; Path=/; HttpOnly; SameSite=Lax"))
+        .header(header::SET_COOKIE, format!("{NAME}={token}; Path=/; HttpOnly; SameSite=Lax{secure}"))
         .header(header::CACHE_CONTROL, "no-store")
         .header(header::REFERRER_POLICY, "no-referrer")
         .body(Body::empty())
@@ -73,6 +76,16 @@ mod tests {
         assert!(cookie.starts_with("sandbar_traffic_token=right; ") && cookie.contains("HttpOnly"), "{cookie}");
         assert!(visit("/?sandbar_traffic_token=wrong").is_none());
         assert!(visit("/").is_none());
+    }
+
+    #[test]
+    fn a_cookie_that_came_by_tls_never_goes_without() {
+        let mut request = Request::get("/?sandbar_traffic_token=right").body(()).unwrap();
+        for (transport, is_secure) in [(Transport::Plain, false), (Transport::Tls, true)] {
+            request.extensions_mut().insert(transport);
+            let answer = begin(&request, |token| token == b"right").unwrap();
+            assert_eq!(answer.headers()[header::SET_COOKIE].to_str().unwrap().ends_with("; Secure"), is_secure);
+        }
     }
 
     #[test]

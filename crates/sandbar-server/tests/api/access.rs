@@ -57,6 +57,7 @@ fn a_wrong_token_is_told_in_the_callers_own_protocol() {
                 let id = sandbar_core::SessionId::new("box").unwrap();
                 let error = client.exec(&id, crate::world::shell("true")).await.unwrap_err();
                 assert_eq!(error.code(), ErrorCode::Unauthenticated, "{protocol:?}");
+                assert!(error.hint().is_some(), "{protocol:?}");
             }
         }
     });
@@ -86,6 +87,8 @@ fn the_api_version_is_told_and_old_callers_are_turned_away() {
             }
         }
         assert_eq!(get(world.address, "/healthz").await.headers["x-api-version"], "v1");
+        // Refused callers are told as well.
+        assert_eq!(get(world.address, "/metrics").await.headers["x-api-version"], "v1");
     });
 }
 

@@ -18,15 +18,15 @@ use crate::{
 };
 
 /// A process, watched by descriptor, so that its number cannot be mistaken for another's.
-struct Watched(OwnedFd);
+pub(crate) struct Watched(OwnedFd);
 
 impl Watched {
-    fn new(pid: u32) -> Self {
+    pub(crate) fn new(pid: u32) -> Self {
         let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
         Self(pidfd_open(pid, PidfdFlags::empty()).unwrap())
     }
 
-    async fn has_died(self) {
+    pub(crate) async fn has_died(self) {
         let wait = move || poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None);
         assert_eq!(tokio::task::spawn_blocking(wait).await.unwrap(), Ok(1));
     }

@@ -24,7 +24,7 @@ use crate::{
 const LARGE: usize = 64 << 20;
 
 /// A body that is sent piece by piece, and where to put the pieces.
-fn pieces() -> (mpsc::Sender<Bytes>, impl Body<Data = Bytes, Error = std::io::Error> + Send + 'static) {
+pub(crate) fn pieces() -> (mpsc::Sender<Bytes>, impl Body<Data = Bytes, Error = std::io::Error> + Send + 'static) {
     let (sender, receiver) = mpsc::channel(0);
     (sender, StreamBody::new(receiver.map(|piece| Ok(Frame::data(piece)))))
 }

@@ -3,7 +3,11 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod access;
+mod attach;
 mod audit;
+mod call_limits;
+mod errors;
+mod every_call;
 mod exec;
 mod files;
 mod ingress;
@@ -11,13 +15,23 @@ mod ingress_access;
 mod ingress_failures;
 mod ingress_world;
 mod lifecycle;
+mod malformed;
+mod malformed_requests;
 mod mcp;
 mod monitoring;
 mod network;
+mod openapi;
 mod processes;
 mod raw;
 mod reflection;
 mod refusals;
 mod shutdown;
+mod streams;
+mod tls;
+mod tls_client;
+mod tls_files;
+mod tokens;
 mod tools;
+mod watching;
+mod wire_forms;
 mod world;

@@ -99,7 +99,7 @@ pub(crate) fn frames(messages: &[Value]) -> Bytes {
     frames.freeze()
 }
 
-fn unframe(mut body: &[u8]) -> Vec<Value> {
+pub(crate) fn unframe(mut body: &[u8]) -> Vec<Value> {
     let mut messages = Vec::new();
     while let Some((head, rest)) = body.split_first_chunk::<5>() {
         let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
@@ -109,4 +109,8 @@ fn unframe(mut body: &[u8]) -> Vec<Value> {
         assert_eq!(head[0] == 2, body.is_empty(), "the end of the stream is its last frame");
     }
     messages
+}
+
+pub(crate) fn header_name(name: &str) -> http::HeaderName {
+    name.trim().parse().unwrap()
 }

@@ -4,6 +4,10 @@ use connectrpc::client::{ClientConfig, HttpClient, stream_iter};
 use http::StatusCode;
 use sandbar_proto::v1::{self, write_file_request::Part};
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 use crate::{raw::send, world::World};
 
@@ -154,5 +158,33 @@ fn a_message_above_the_limit_is_refused_and_one_below_it_is_not() {
         assert_eq!(error.code.as_str(), "resource_exhausted", "{error:?}");
         let missing = world.call("Stat", &json!({"sessionId": "box", "path": "file"})).await;
         assert_eq!(missing.detail()["code"], "FileNotFound");
+    });
+}
+
+#[test]
+fn a_body_that_is_torn_is_the_callers_fault() {
+    World::run(async |world| {
+        for (content_type, body) in [
+            ("application/json", "transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n"),
+            ("application/json", "content-length: 100\r\n\r\n{}"),
+            ("application/proto", "transfer-encoding: chunked\r\n\r\n2\r\n{}x\r\n0\r\n\r\n"),
+            ("application/grpc-web", "transfer-encoding: chunked\r\n\r\nffffffffffffffff\r\n{}\r\n0\r\n\r\n"),
+        ] {
+            let mut stream = TcpStream::connect(world.address).await.unwrap();
+            let head = format!(
+                "POST /sandbar.v1.SandboxService/ListBases HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {}\r\n\
+                 content-type: {content_type}\r\n{body}",
+                world.token
+            );
+            stream.write_all(head.as_bytes()).await.unwrap();
+            stream.shutdown().await.unwrap();
+            let mut heard = Vec::new();
+            stream.read_to_end(&mut heard).await.unwrap();
+            let answer = String::from_utf8_lossy(&heard);
+            let is_told = answer.contains("\"invalid_argument\"") || answer.contains("grpc-status: 3");
+            // Who hangs up in the middle of what was announced may also find nobody there to answer.
+            assert!(is_told || answer.is_empty(), "{content_type} {body:?}: {answer}");
+            assert!(is_told || body.starts_with("content-length"), "{content_type} {body:?}: no answer");
+        }
     });
 }

@@ -6,13 +6,15 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use rustix::mount::{UnmountFlags, unmount};
 use sandbar_client::{Client, RemoteCommand, WireProtocol};
 use sandbar_core::{BaseName, ExecEvent, ExecSpec, ExitStatus, SessionInfo, SessionSpec};
 use sandbar_host::{Host, HostConfig};
-use sandbar_server::{AccessToken, RunningServer, ServerConfig, serve};
+use sandbar_server::{AccessToken, RunningServer, ServerConfig, TlsConfig, serve};
+use sandbar_storage::ImportSource;
 use sandbar_testing::{Backend, StorageFixture, private_mounts};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -30,9 +32,45 @@ pub(crate) struct World {
 impl World {
     /// Runs a test in a world of its own, and takes the world down however the test ends.
     pub(crate) fn run(test: impl AsyncFnOnce(&World)) {
+        Self::run_with(|_, _| (), test);
+    }
+
+    /// As [`run`](Self::run), with another configuration; its directory is for whatever that needs.
+    pub(crate) fn run_with(adjust: impl FnOnce(&Path, &mut HostConfig), test: impl AsyncFnOnce(&World)) {
         private_mounts();
         let directory = Directory::new();
-        Self::run_in(async || World::start(&directory.0).await, test);
+        Self::run_in(async || World::start(&directory.0, None, adjust).await, test);
+    }
+
+    /// As [`run`](Self::run), with TLS on the port.
+    pub(crate) fn run_tls(tls: TlsConfig, test: impl AsyncFnOnce(&World)) {
+        private_mounts();
+        let directory = Directory::new();
+        Self::run_in(async || World::start(&directory.0, Some(tls), |_, _| ()).await, test);
+    }
+
+    /// As [`run`](Self::run), and then a second test with another host and server on the same data.
+    pub(crate) fn run_and_start_again(test: impl AsyncFnOnce(&World), afterwards: impl AsyncFnOnce(&World)) {
+        private_mounts();
+        let directory = Directory::new();
+        Self::run_in(async || World::start(&directory.0, None, |_, _| ()).await, test);
+        let again = async || World::serve(Host::start(Self::config(&directory.0)).await.unwrap(), None).await;
+        Self::run_in(again, afterwards);
+    }
+
+    /// As [`run`](Self::run), with a server that has so much patience with readers of streams.
+    pub(crate) fn run_impatient(patience: Duration, test: impl AsyncFnOnce(&World)) {
+        Self::run(async |world| {
+            let stop = CancellationToken::new();
+            let listen = "127.0.0.1:0".parse().unwrap();
+            let config = ServerConfig { slow_reader_timeout: patience, ..ServerConfig::new(listen, None) };
+            let server = serve(world.host.clone(), config, stop.clone()).await.unwrap();
+            let (host, token) = (world.host.clone(), world.token.clone());
+            let impatient = World { host, address: server.address(), token, stop };
+            test(&impatient).await;
+            impatient.stop.cancel();
+            server.finished().await.unwrap();
+        });
     }
 
     fn run_in(start: impl AsyncFnOnce() -> (World, RunningServer), test: impl AsyncFnOnce(&World)) {
@@ -48,6 +86,11 @@ impl World {
 
     /// As [`run`](Self::run), with sessions that are isolated and stand on this machine's own programs.
     pub(crate) fn run_isolated(test: impl AsyncFnOnce(&World)) {
+        Self::run_isolated_with(None, test);
+    }
+
+    /// The same, with or without TLS on the port.
+    pub(crate) fn run_isolated_with(tls: Option<TlsConfig>, test: impl AsyncFnOnce(&World)) {
         let storage = StorageFixture::new(Backend::BtrfsImage);
         // The fixture only lends its place; the host opens it by itself.
         storage.storage.close().unwrap();
@@ -59,30 +102,38 @@ impl World {
             pool_image_limit: storage.config.pool_image_limit,
             ..HostConfig::default()
         };
-        Self::run_in(async || World::serve(Host::start(config).await.unwrap()).await, test);
+        Self::run_in(async || World::serve(Host::start(config).await.unwrap(), tls).await, test);
     }
 
-    async fn start(directory: &Path) -> (Self, RunningServer) {
-        let source = directory.join("source");
-        make_small_root(&source);
-        let config = HostConfig {
+    fn config(directory: &Path) -> HostConfig {
+        HostConfig {
             data_dir: directory.join("data"),
             storage_backend: "local-disk".parse().unwrap(),
             container_runtime: "none".parse().unwrap(),
             ..HostConfig::default()
-        };
-        let (world, server) = Self::serve(Host::start(config).await.unwrap()).await;
-        let client = world.client(WireProtocol::Connect).await;
-        let source = source.to_str().unwrap();
-        client.import_base(&BaseName::new("small").unwrap(), source, |_| {}).await.unwrap();
+        }
+    }
+
+    async fn start(
+        directory: &Path,
+        tls: Option<TlsConfig>,
+        adjust: impl FnOnce(&Path, &mut HostConfig),
+    ) -> (Self, RunningServer) {
+        let source = directory.join("source");
+        make_small_root(&source);
+        let mut config = Self::config(directory);
+        adjust(directory, &mut config);
+        let (world, server) = Self::serve(Host::start(config).await.unwrap(), tls).await;
+        let small = BaseName::new("small").unwrap();
+        world.host.import_base(&small, &ImportSource::Directory(source), |_| {}).await.unwrap();
         (world, server)
     }
 
-    async fn serve(host: Arc<Host>) -> (Self, RunningServer) {
+    async fn serve(host: Arc<Host>, tls: Option<TlsConfig>) -> (Self, RunningServer) {
         let token = AccessToken::random().unwrap();
         let revealed = token.reveal().to_owned();
         let stop = CancellationToken::new();
-        let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token));
+        let config = ServerConfig { tls, ..ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token)) };
         let server = serve(host.clone(), config, stop.clone()).await.unwrap();
         (Self { host, address: server.address(), token: revealed, stop }, server)
     }

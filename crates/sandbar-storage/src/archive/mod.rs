@@ -9,6 +9,7 @@
 
 mod compression;
 mod entry;
+pub(crate) mod fuzzing;
 mod owners;
 mod pax;
 mod reader;

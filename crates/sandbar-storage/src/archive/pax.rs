@@ -1,6 +1,9 @@
 //! Extended header records: `length keyword=value\n`, and the spelling of times and attribute names in them.
 
-use std::ffi::CString;
+use std::{
+    collections::{BTreeMap, HashSet},
+    ffi::CString,
+};
 
 use rustix::fs::Timespec;
 
@@ -48,21 +51,26 @@ impl Records {
     }
 
     pub(super) fn xattrs(&self) -> Vec<(CString, Vec<u8>)> {
-        let mut found: Vec<(CString, Vec<u8>)> = Vec::new();
+        // By name, since an archive may have hundreds of thousands: looking each up among the others would take for ever.
+        let mut found = BTreeMap::new();
         for (keyword, value) in &self.0 {
-            let Some(name) = keyword.strip_prefix(XATTR).map(unescape).and_then(|name| CString::new(name).ok()) else {
-                continue;
-            };
-            found.retain(|(known, _)| *known != name);
-            found.push((name, value.clone()));
+            if let Some(name) = keyword.strip_prefix(XATTR).and_then(|name| CString::new(unescape(name)).ok()) {
+                found.insert(name, value.clone());
+            }
         }
-        found
+        found.into_iter().collect()
+    }
+
+    /// Bytes of keywords and values.
+    pub(super) fn size(&self) -> usize {
+        self.0.iter().map(|(keyword, value)| keyword.len() + value.len()).sum()
     }
 
     /// Puts the records of a closer header over these. An empty value takes back one of the same keyword; only an
     /// attribute can really be empty.
     pub(super) fn overlay(&mut self, closer: Self) {
-        self.0.retain(|(known, _)| closer.0.iter().all(|(keyword, _)| keyword != known));
+        let replaced: HashSet<&[u8]> = closer.0.iter().map(|(keyword, _)| keyword.as_slice()).collect();
+        self.0.retain(|(known, _)| !replaced.contains(known.as_slice()));
         self.0.extend(closer.0.into_iter().filter(|(keyword, value)| !value.is_empty() || keyword.starts_with(XATTR)));
     }
 
@@ -175,6 +183,21 @@ mod tests {
         {
             assert!(Records::decode(bad.as_bytes()).is_none(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn as_many_attributes_as_fit_are_read_in_no_time() {
+        let mut records = Records::default();
+        for number in 0..60_000 {
+            records.push(format!("SCHILY.xattr.user.{number}"), "x");
+        }
+        records.push("SCHILY.xattr.user.7", "y");
+        let found = records.xattrs();
+        assert_eq!(found.len(), 60_000);
+        assert!(found.contains(&(c"user.7".to_owned(), b"y".to_vec())));
+        let mut below = records.clone();
+        below.overlay(records);
+        assert_eq!(below.xattrs(), found);
     }
 
     proptest! {

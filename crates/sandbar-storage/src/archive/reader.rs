@@ -15,6 +15,8 @@ use super::{
 const BLOCK: u64 = 512;
 /// Names, attributes and maps of one member may take this much memory.
 const LONGEST_EXTENSION: u64 = 8 << 20;
+/// Global headers count for every member after them, and are short: git writes one with the name of a commit.
+const LARGEST_GLOBAL: usize = 64 << 10;
 
 /// Reads a tar stream (already decompressed) member by member: v7, ustar, pax and GNU.
 #[derive(Debug)]
@@ -59,6 +61,9 @@ impl<R: Read> ArchiveReader<R> {
                     let data = self.extension(size)?;
                     let records = Records::decode(&data).ok_or_else(|| self.damaged("has a damaged global header"))?;
                     self.global.overlay(records);
+                    if self.global.size() > LARGEST_GLOBAL {
+                        return Err(self.damaged("makes the global headers larger than 64 KiB"));
+                    }
                 }
                 EntryType::GNULongName => extensions.long_name = Some(until_zero(self.extension(size)?)),
                 EntryType::GNULongLink => extensions.long_link = Some(until_zero(self.extension(size)?)),
@@ -88,7 +93,8 @@ impl<R: Read> ArchiveReader<R> {
     }
 
     fn skip(&mut self) -> Result<()> {
-        let wanted = self.left + self.padding;
+        // A member may say that it is as long as a number can be.
+        let wanted = self.left.saturating_add(self.padding);
         (self.left, self.padding) = (0, 0);
         let skipped = std::io::copy(&mut self.stream.by_ref().take(wanted), &mut std::io::sink());
         match skipped {

@@ -40,6 +40,14 @@ pub(super) fn own_layer() -> BaseLayer {
     BaseLayer { mount_point: "/".into(), directory: LayerDirectory::Own }
 }
 
+/// Fills an empty directory with a root like that of a base from this machine, without a storage. The layers say which
+/// directories of the machine are to be shown where, read-only.
+pub fn fill_host_root(rootfs: &Path) -> Result<Vec<BaseLayer>> {
+    let filled = host::fill(Path::new("/"), rootfs)?;
+    skeleton::complete(rootfs)?;
+    Ok(filled.layers)
+}
+
 /// Makes the base `name` from `source`. Whatever fails, nothing is left behind. As an ordinary user owners stay the
 /// caller's and devices are left out; what could not be kept is logged.
 pub fn import_base(

@@ -95,7 +95,7 @@ impl Blobs {
     }
 }
 
-fn blob_path(digest: &str) -> Result<String> {
+pub(super) fn blob_path(digest: &str) -> Result<String> {
     match digest.split_once(':') {
         Some(("sha256", hex)) if hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
             Ok(format!("blobs/sha256/{hex}"))

@@ -14,7 +14,7 @@ use crate::archive::decompress;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Manifest {
+pub(super) struct Manifest {
     config: String,
     #[serde(default)]
     repo_tags: Option<Vec<String>>,

@@ -6,6 +6,7 @@
 mod base;
 mod blobs;
 mod docker;
+pub(crate) mod fuzzing;
 mod host;
 mod host_files;
 mod image;
@@ -13,5 +14,5 @@ mod oci;
 mod skeleton;
 mod source;
 
-pub use base::{ImportProgress, import_base};
+pub use base::{ImportProgress, fill_host_root, import_base};
 pub use source::ImportSource;

@@ -17,9 +17,9 @@ const DEEPEST: usize = 4;
 /// An index has manifests, a manifest has layers; old ones carry no media type to tell them apart.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
+pub(super) struct Document {
     #[serde(default)]
-    manifests: Option<Vec<Descriptor>>,
+    pub(super) manifests: Option<Vec<Descriptor>>,
     #[serde(default)]
     config: Option<Descriptor>,
     #[serde(default)]
@@ -61,7 +61,7 @@ fn manifest(blobs: &Blobs) -> Result<(Descriptor, Vec<Descriptor>)> {
     Err(damaged("image has no manifest with layers".into()))
 }
 
-fn choose(manifests: &[Descriptor]) -> Result<&Descriptor> {
+pub(super) fn choose(manifests: &[Descriptor]) -> Result<&Descriptor> {
     let platforms: Vec<_> = manifests.iter().filter_map(|manifest| manifest.platform.as_ref()).collect();
     if let [only] = manifests
         && platforms.is_empty()

@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -83,7 +84,7 @@ fn unreachable_source(source: &str, error: std::io::Error) -> Error {
     Error::invalid("source", format!("source `{source}` does not exist")).with_hint(hint)
 }
 
-enum Contents {
+pub(super) enum Contents {
     Tree,
     OciLayout,
     DockerArchive,
@@ -91,7 +92,7 @@ enum Contents {
 
 /// What an archive holds. Image archives have only a few kinds of names at the top; the first other name ends the
 /// search, so that a large root file system is not read twice.
-fn contents(file: File) -> Result<Contents> {
+pub(super) fn contents(file: impl Read) -> Result<Contents> {
     let mut archive = ArchiveReader::new(decompress(file)?);
     let (mut layout, mut index, mut manifest, mut any) = (false, false, false, false);
     while let Some(entry) = archive.next_entry()? {

@@ -1,6 +1,7 @@
 //! Unpacking a volume.
 
 use std::{
+    fmt::Display,
     fs::File,
     io::{BufRead, BufReader},
 };
@@ -28,16 +29,20 @@ fn manifest_of(objects: &Objects) -> Result<PackManifest> {
     let bytes = objects.get(manifest::NAME)?.ok_or_else(|| {
         Error::new(ErrorCode::FileNotFound, format!("there is no pack at {}", objects.place())).with_field("prefix")
     })?;
+    parse_manifest(&bytes, objects.place())
+}
+
+/// The manifest of the pack at `place`.
+pub(super) fn parse_manifest(bytes: &[u8], place: impl Display) -> Result<PackManifest> {
     let damaged = |error| {
-        let message = format!("the manifest of the pack at {} is damaged", objects.place());
+        let message = format!("the manifest of the pack at {place} is damaged");
         Error::new(ErrorCode::InvalidArgument, message).with_source(error)
     };
-    let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(damaged)?;
+    let value: serde_json::Value = serde_json::from_slice(bytes).map_err(damaged)?;
     let format = value.get("format").and_then(serde_json::Value::as_u64);
     if format != Some(PackManifest::FORMAT.into()) {
         let format = format.map_or_else(|| "no format".into(), |format| format!("format {format}"));
-        let message =
-            format!("the pack at {} has {format}, this program knows {}", objects.place(), PackManifest::FORMAT);
+        let message = format!("the pack at {place} has {format}, this program knows {}", PackManifest::FORMAT);
         return Err(
             Error::new(ErrorCode::InvalidArgument, message).with_hint("use the version of sandbar that packed it")
         );

@@ -7,8 +7,10 @@ mod draft;
 mod look;
 mod tree;
 mod walk;
+mod watch;
 
 pub use draft::Draft;
 pub use look::Listing;
 pub use tree::{Place, SessionTree, WORKING_DIRECTORY, absolute, failure, open_regular};
 pub use walk::{Step, Visitor, WalkEntry};
+pub use watch::{TreeWatch, WatchBatch};

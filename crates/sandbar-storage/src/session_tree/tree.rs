@@ -1,6 +1,7 @@
 //! Ways into the tree.
 
 use std::{
+    borrow::Cow,
     ffi::OsStr,
     fs::File,
     os::{
@@ -30,6 +31,8 @@ const MOST_LINKS: usize = 40;
 pub struct SessionTree {
     root: Arc<OwnedFd>,
     owners: Option<Arc<OwnerMap>>,
+    /// Where `/workspace` really lies below the root, when it is not there.
+    workspace: Option<Arc<Path>>,
 }
 
 /// A place for a file: its directory, its name there, and what is there now.
@@ -44,13 +47,23 @@ impl SessionTree {
     /// The tree at `root`; `owners` are those it was mounted with.
     pub fn open(root: &Path, owners: Option<Arc<OwnerMap>>) -> Result<Self> {
         openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map(|root| Self { root: Arc::new(root), owners })
+            .map(|root| Self { root: Arc::new(root), owners, workspace: None })
             .map_err(|errno| Error::io(format!("open the tree at `{}`", root.display()), errno.into()))
+    }
+
+    /// The same tree with `directory` of it as its `/workspace`.
+    #[must_use]
+    pub fn with_workspace(self, directory: &Path) -> Self {
+        Self { workspace: Some(directory.into()), ..self }
     }
 
     /// Opens what `path` names; `flags` decide whether a link at its end is followed.
     pub fn reach(&self, path: &Path, flags: OFlags) -> Result<OwnedFd> {
-        let below = path.strip_prefix("/").unwrap_or(path);
+        let real = match (&self.workspace, path.strip_prefix(WORKING_DIRECTORY)) {
+            (Some(workspace), Ok(below)) => Cow::Owned(workspace.join(below)),
+            _ => Cow::Borrowed(path),
+        };
+        let below = real.strip_prefix("/").unwrap_or(&real);
         let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
         open_confined(&*self.root, below, flags, ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
             .map_err(|errno| failure(path, errno))
@@ -64,7 +77,12 @@ impl SessionTree {
     pub fn make_directories(&self, path: &Path) -> Result<OwnedFd> {
         let _acting = self.act()?;
         let mut so_far = PathBuf::from("/");
-        for component in path.components() {
+        let mut missing = path;
+        if let (Some(_), Ok(below)) = (&self.workspace, path.strip_prefix(WORKING_DIRECTORY)) {
+            so_far.push(WORKING_DIRECTORY);
+            missing = below;
+        }
+        for component in missing.components() {
             match component {
                 Component::Normal(name) => {
                     let parent = self.directory(&so_far)?;
@@ -181,5 +199,38 @@ pub fn failure(path: &Path, errno: Errno) -> Error {
         Errno::NAMETOOLONG => Error::invalid("path", format!("`{shown}` is too long")).with_hint("use a shorter path"),
         Errno::ISDIR => is_a_directory(path),
         errno => Error::io(format!("reach `{shown}` in the session"), errno.into()).with_field("path"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use sandbar_core::WriteOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_workspace_that_lies_elsewhere_is_reached_by_its_name_and_links_lead_where_they_really_do() {
+        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let project = scratch.path().join("workspace/me/project");
+        fs::create_dir_all(&project).unwrap();
+        fs::write(scratch.path().join("workspace/me/beside"), "beside").unwrap();
+        std::os::unix::fs::symlink("../beside", project.join("link")).unwrap();
+        let tree = SessionTree::open(scratch.path(), None).unwrap().with_workspace(Path::new("/workspace/me/project"));
+        tree.make_directories(Path::new("/workspace/a/b")).unwrap();
+        assert!(project.join("a/b").is_dir());
+        let options = WriteOptions { mode: None, create_dirs: true };
+        tree.draft(Path::new("/workspace/a/c/file"), options).unwrap().commit().unwrap();
+        assert!(project.join("a/c/file").is_file());
+        let (_, stat) = tree.open_file(Path::new("/workspace/link")).unwrap();
+        assert_eq!((stat.path.as_path(), stat.size.get()), (Path::new("/workspace/link"), 6));
+        tree.stat(Path::new("/workspace/../beside")).unwrap();
+        let listed: Vec<_> = tree.list(Path::new("/workspace"), 9, 9).unwrap().entries;
+        let paths: Vec<_> = listed.iter().map(|entry| entry.path.to_str().unwrap()).collect();
+        assert_eq!(
+            paths,
+            ["/workspace/a", "/workspace/a/b", "/workspace/a/c", "/workspace/a/c/file", "/workspace/link"]
+        );
     }
 }

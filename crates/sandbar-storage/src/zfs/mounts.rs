@@ -61,7 +61,7 @@ impl MountTable {
         Ok(Self::parse(&table))
     }
 
-    fn parse(table: &[u8]) -> Self {
+    pub(super) fn parse(table: &[u8]) -> Self {
         let mounts = table.split(|byte| *byte == b'\n').filter_map(|line| {
             let mut fields = line.split(|byte| *byte == b' ');
             let target = fields.nth(4)?;

@@ -445,3 +445,39 @@ fn other_compressions_are_named() {
         assert!(error.message().contains(name) && error.hint().is_some());
     }
 }
+
+/// A member after extended records, as `tar` writes them.
+fn with_records(records: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    builder.append_pax_extensions(records.iter().copied()).unwrap();
+    let mut header = tar::Header::new_ustar();
+    header.set_size(0);
+    builder.append_data(&mut header, "file", std::io::empty()).unwrap();
+    builder.into_inner().unwrap()
+}
+
+#[test]
+fn a_member_as_long_as_a_number_can_be_is_cut_short() {
+    for size in [u64::MAX, u64::MAX - 511, i64::MAX.unsigned_abs()] {
+        let bytes = with_records(&[("size", size.to_string().as_bytes())]);
+        let mut reader = ArchiveReader::new(&bytes[..]);
+        assert_eq!(reader.next_entry().unwrap().unwrap().size, size);
+        let error = reader.next_entry().unwrap_err();
+        assert!(error.message().contains("cut short"), "{error}");
+    }
+}
+
+#[test]
+fn global_headers_that_would_be_copied_for_every_member_are_refused() {
+    let mut bytes = with_records(&[("comment", &[b'x'; 100 << 10])]);
+    // What is for one member becomes what is for all.
+    bytes[156] = b'g';
+    let sum: u32 = bytes[..512]
+        .iter()
+        .enumerate()
+        .map(|(at, byte)| if (148..156).contains(&at) { 32 } else { u32::from(*byte) })
+        .sum();
+    bytes[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let error = ArchiveReader::new(&bytes[..]).next_entry().unwrap_err();
+    assert!(error.message().contains("global headers"), "{error}");
+}

@@ -78,7 +78,7 @@ impl HostTool for EditFile {
             return Ok(Outcome::failed(format!("`{shown}` would grow by {longer} bytes, more than {MOST_GROWTH}")));
         }
         let mut draft = side.tree.draft(&path, WriteOptions::default())?;
-        draft.write(&self.replaced(&content.bytes))?;
+        draft.write(&replaced(&content.bytes, &self.old_string, &self.new_string))?;
         side.check()?;
         let unchanged = before.as_ref().zip(draft.existing()).is_some_and(|(then, now)| {
             (then.st_ino, then.st_size, then.st_ctime, then.st_ctime_nsec)
@@ -95,18 +95,6 @@ impl HostTool for EditFile {
 }
 
 impl EditFile {
-    fn replaced(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut result = Vec::with_capacity(bytes.len());
-        let mut from = 0;
-        for place in memmem::find_iter(bytes, &self.old_string) {
-            result.extend_from_slice(&bytes[from..place]);
-            result.extend_from_slice(self.new_string.as_bytes());
-            from = place + self.old_string.len();
-        }
-        result.extend_from_slice(&bytes[from..]);
-        result
-    }
-
     /// Says that the text is not there, and what is there instead.
     fn not_found(&self, bytes: &[u8]) -> Outcome {
         let mut answer = format!("`old_string` is not in `{}`", self.path.as_str());
@@ -118,6 +106,19 @@ impl EditFile {
         }
         Outcome::failed(answer)
     }
+}
+
+/// The file with the new text in every place of the old one.
+fn replaced(bytes: &[u8], old: &str, new: &str) -> Vec<u8> {
+    let mut result = Vec::with_capacity(bytes.len());
+    let mut from = 0;
+    for place in memmem::find_iter(bytes, old) {
+        result.extend_from_slice(&bytes[from..place]);
+        result.extend_from_slice(new.as_bytes());
+        from = place + old.len();
+    }
+    result.extend_from_slice(&bytes[from..]);
+    result
 }
 
 /// Where a text is in a file.
@@ -152,6 +153,17 @@ impl Places {
         };
         format!("{word} {}{rest}", numbers.join(", "))
     }
+}
+
+/// Edits any bytes, for the fuzzer: what grew or shrank is what was replaced, and lines are counted from 1.
+pub(super) fn try_edit(bytes: &[u8], old: &str, new: &str) {
+    if old.is_empty() {
+        return;
+    }
+    let places = Places::find(bytes, old);
+    assert_eq!(replaced(bytes, old, new).len() + places.count * old.len(), bytes.len() + places.count * new.len());
+    assert!(places.lines.iter().all(|line| *line >= 1) && places.lines.is_sorted(), "{:?}", places.lines);
+    let _ = places.name();
 }
 
 #[cfg(test)]

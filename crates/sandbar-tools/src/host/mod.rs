@@ -2,6 +2,7 @@
 
 mod content;
 mod edit_file;
+pub(crate) mod fuzzing;
 mod glob;
 #[cfg(test)]
 mod glob_tests;

@@ -9,7 +9,7 @@ use sandbar_core::{
 };
 
 use crate::{
-    arguments::{flag, id, json, option, optional, required},
+    arguments::{flag, id, json, option, optional, quiet, required},
     failure::Outcome,
     output::{self, printable},
     view::{AuditView, audit_detail, moment},
@@ -20,6 +20,7 @@ pub(crate) struct AuditArgs {
     id: SessionId,
     last: Option<usize>,
     verify: bool,
+    quiet: bool,
     json: bool,
 }
 
@@ -44,7 +45,8 @@ Examples:
         .args([
             id(),
             option("last", "N", "Only the last so many entries").short('n').value_parser(clap::value_parser!(usize)),
-            flag("verify", "Tell whether the log is as it was written").conflicts_with_all(["last", "json"]),
+            flag("verify", "Tell whether the log is as it was written").conflicts_with_all(["last", "quiet", "json"]),
+            quiet("Print the numbers of entries only"),
             json(),
         ])
 }
@@ -55,6 +57,7 @@ impl AuditArgs {
             id: required(matches, "id")?,
             last: optional(matches, "last"),
             verify: matches.get_flag("verify"),
+            quiet: matches.get_flag("quiet"),
             json: matches.get_flag("json"),
         })
     }
@@ -67,6 +70,8 @@ pub(crate) async fn execute(args: AuditArgs, client: &Client) -> Outcome {
     let entries = last_entries(&args.id, args.last.unwrap_or(usize::MAX), client).await?;
     if args.json {
         output::json(&entries.iter().map(AuditView::from).collect::<Vec<_>>())?;
+    } else if args.quiet {
+        entries.iter().try_for_each(|entry| output::line(entry.number))?;
     } else {
         output::table(["TIME", "WHO", "WHAT", "OUTCOME", "DETAIL"], entries.iter().map(row))?;
     }

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum BaseCommand {
     Ls { quiet: bool, json: bool },
-    Import { name: BaseName, source: String },
+    Import { name: BaseName, source: String, json: bool },
     Rm { names: Vec<BaseName> },
 }
 
@@ -52,7 +52,8 @@ Examples:
   sandbar base import fresh host",
                 )
                 .arg(name().help("Its name"))
-                .arg(Arg::new("source").value_name("SOURCE").required(true).help("What to import; `./host` is a path")),
+                .arg(Arg::new("source").value_name("SOURCE").required(true).help("What to import; `./host` is a path"))
+                .arg(json()),
         )
         .subcommand(
             Command::new("rm")
@@ -65,9 +66,11 @@ Examples:
 impl BaseCommand {
     pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
         match matches.remove_subcommand() {
-            Some((verb, mut given)) if verb == "import" => {
-                Ok(Self::Import { name: required(&mut given, "name")?, source: required(&mut given, "source")? })
-            }
+            Some((verb, mut given)) if verb == "import" => Ok(Self::Import {
+                name: required(&mut given, "name")?,
+                source: required(&mut given, "source")?,
+                json: given.get_flag("json"),
+            }),
             Some((verb, mut given)) if verb == "rm" => Ok(Self::Rm { names: many(&mut given, "name") }),
             Some((_, given)) => Ok(Self::Ls { quiet: given.get_flag("quiet"), json: given.get_flag("json") }),
             None => Err(Error::internal("there is no verb after `base`")),
@@ -78,7 +81,7 @@ impl BaseCommand {
 pub(crate) async fn execute(command: BaseCommand, client: &Client) -> Outcome {
     match command {
         BaseCommand::Ls { quiet, json } => list(quiet, json, client).await,
-        BaseCommand::Import { name, source } => import(&name, &source, client).await,
+        BaseCommand::Import { name, source, json } => import(&name, &source, json, client).await,
         BaseCommand::Rm { names } => remove(&names, client).await,
     }
 }
@@ -100,7 +103,7 @@ async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn import(name: &BaseName, source: &str, client: &Client) -> Outcome {
+async fn import(name: &BaseName, source: &str, json: bool, client: &Client) -> Outcome {
     let source = if source == "host" { source.to_owned() } else { absolute(source)? };
     let progress = Progress::new("importing");
     let base = client
@@ -109,7 +112,11 @@ async fn import(name: &BaseName, source: &str, client: &Client) -> Outcome {
         })
         .await?;
     drop(progress);
-    output::line(&base.name)?;
+    if json {
+        output::json(&BaseView::from(&base))?;
+    } else {
+        output::line(&base.name)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

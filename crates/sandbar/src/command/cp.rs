@@ -10,6 +10,8 @@ use std::{
 use clap::{Arg, ArgMatches, Command};
 use sandbar_client::Client;
 use sandbar_core::{EntryType, Error, ErrorCode, Result, SessionId, WriteOptions};
+use tokio::io::AsyncRead;
+use tokio_util::io::InspectReader;
 
 use crate::{
     arguments::required,
@@ -102,7 +104,7 @@ pub(crate) async fn execute(args: CpArgs, client: &Client) -> Outcome {
         (Side::Sandbox(id, source), Side::Here(target)) => copy_out(client, &id, &source, &target).await?,
         (Side::Stream, Side::Sandbox(id, target)) => {
             require_directory(client, &id, &target).await?;
-            client.import_tree(&id, &target, tokio::io::stdin()).await?;
+            client.import_tree(&id, &target, counted(tokio::io::stdin())).await?;
         }
         (Side::Sandbox(id, source), Side::Stream) => {
             client.export_tree(&id, &source, &mut tokio::io::stdout()).await.map_err(broken_pipe)?;
@@ -150,7 +152,7 @@ async fn copy_in(client: &Client, id: &SessionId, source: &Path, target: &Path) 
             .await
             .map_err(|error| Error::io(format!("could not read `{}`", source.display()), error))?;
         let options = WriteOptions { mode: Some(mode(&metadata)), create_dirs: false };
-        client.write_file(id, &target, options, file).await.map(drop)
+        client.write_file(id, &target, options, counted(file)).await.map(drop)
     } else {
         tree::send(client, id, source.to_owned(), TopLevel::Named(name), parent, Progress::new("copying"))
             .await
@@ -185,6 +187,12 @@ async fn copy_out(client: &Client, id: &SessionId, source: &Path, target: &Path)
         return Err(no_such_directory(&directory.display().to_string()));
     }
     tree::receive(client, id, &stat.path, directory, name, Progress::new("copying")).await
+}
+
+/// The same, with a line that counts.
+fn counted<R: AsyncRead>(source: R) -> InspectReader<R, impl FnMut(&[u8]) + Send> {
+    let progress = Progress::new("copying");
+    InspectReader::new(source, move |bytes| progress.add(bytes.len()))
 }
 
 /// What is at a path in the sandbox; a link counts as what it leads to.

@@ -7,7 +7,7 @@ use sandbar_client::Client;
 use sandbar_core::{ChangeKind, EntryType, Result, SessionId, SnapshotName};
 
 use crate::{
-    arguments::{id, json, optional, required, snapshot},
+    arguments::{id, json, optional, quiet, required, snapshot},
     failure::Outcome,
     output,
     view::ChangeView,
@@ -18,6 +18,7 @@ pub(crate) struct DiffArgs {
     id: SessionId,
     from: SnapshotName,
     to: Option<SnapshotName>,
+    quiet: bool,
     json: bool,
 }
 
@@ -41,6 +42,7 @@ Examples:
             id(),
             snapshot("from", "FROM", "The earlier snapshot").required(true),
             snapshot("to", "TO", "The later snapshot; now when left out"),
+            quiet("Print paths only"),
             json(),
         ])
 }
@@ -51,6 +53,7 @@ impl DiffArgs {
             id: required(matches, "id")?,
             from: required(matches, "from")?,
             to: optional(matches, "to"),
+            quiet: matches.get_flag("quiet"),
             json: matches.get_flag("json"),
         })
     }
@@ -69,7 +72,12 @@ pub(crate) async fn execute(args: DiffArgs, client: &Client) -> Outcome {
             ChangeKind::Deleted => 'D',
         };
         let slash = if change.entry == EntryType::Directory { "/" } else { "" };
-        output::line(format_args!("{letter} {}{slash}", output::printable(change.path.as_os_str().as_bytes())))?;
+        let path = output::printable(change.path.as_os_str().as_bytes());
+        if args.quiet {
+            output::line(format_args!("{path}{slash}"))?;
+        } else {
+            output::line(format_args!("{letter} {path}{slash}"))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,17 +1,22 @@
 //! From what was typed to the verb that does it.
 
-use std::future::Future;
+use std::{future::Future, path::PathBuf};
 
 use clap::ArgMatches;
 use sandbar_core::Error;
 
 use super::{
+    attach::{self, AttachArgs},
     audit::{self, AuditArgs},
     base::{self, BaseCommand},
+    bench::{self, BenchArgs},
     clock::{self, Clock, ClockArgs},
+    completion::{self, CompletionArgs},
     cp::{self, CpArgs},
     diff::{self, DiffArgs},
     doctor::{self, DoctorArgs},
+    env::{self, EnvArgs},
+    events::{self, EventsArgs},
     exec::{self, ExecArgs},
     fork::{self, ForkArgs},
     inspect::{self, InspectArgs},
@@ -32,10 +37,16 @@ use super::{
     snapshots::{self, SnapshotsArgs},
     token::{self, TokenCommand},
     tool::{self, ToolArgs},
+    top::{self, TopArgs},
     turn::{self, TurnArgs},
     up::{self, UpArgs},
+    watch::{self, WatchArgs},
 };
-use crate::{arguments::optional, connection::connect, failure::Outcome};
+use crate::{
+    arguments::optional,
+    connection::{connect, trust},
+    failure::Outcome,
+};
 
 /// Reads the arguments of a verb, connects, and carries it out.
 macro_rules! with_client {
@@ -52,6 +63,8 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
     };
     let url: Option<String> = optional(&mut given, "url").or_else(|| optional(&mut matches, "url"));
     let url = url.as_deref();
+    let ca_file: Option<PathBuf> = optional(&mut given, "ca-file").or_else(|| optional(&mut matches, "ca-file"));
+    trust(ca_file);
     match verb.as_str() {
         "up" => up::execute(UpArgs::read(&mut given)),
         "doctor" => doctor::execute(&DoctorArgs::read(&mut given), url),
@@ -84,6 +97,16 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
         "mcp" => with_client!(url, mcp::execute, McpArgs::read(&mut given)?),
         "audit" => with_client!(url, audit::execute, AuditArgs::read(&mut given)?),
+        "top" => {
+            let arguments = TopArgs::read(&mut given)?;
+            block_on(top::execute(arguments, url.map(ToOwned::to_owned)))
+        }
+        "bench" => with_client!(url, bench::execute, BenchArgs::read(&mut given)?),
+        "env" => env::execute(&EnvArgs::read(&mut given), url),
+        "completion" => completion::execute(&CompletionArgs::read(&mut given)?),
+        "attach" => with_client!(url, attach::execute, AttachArgs::read(&mut given)?),
+        "events" => with_client!(url, events::execute, EventsArgs::read(&mut given)?),
+        "watch" => with_client!(url, watch::execute, WatchArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
     }
 }

@@ -7,9 +7,10 @@ use sandbar_client::Client;
 use sandbar_core::{ForkRequest, Result, SessionId, SnapshotName};
 
 use crate::{
-    arguments::{id, many, option, optional, pairs, required, snapshot},
+    arguments::{id, json, many, option, optional, pairs, required, snapshot},
     failure::Outcome,
     output, parse,
+    view::SessionView,
 };
 
 #[derive(Debug)]
@@ -19,6 +20,7 @@ pub(crate) struct ForkArgs {
     count: Option<u16>,
     ids: Vec<SessionId>,
     labels: Vec<(String, String)>,
+    json: bool,
 }
 
 pub(crate) fn define() -> Command {
@@ -48,6 +50,7 @@ Examples:
                 .action(ArgAction::Append)
                 .value_parser(parse::word::<SessionId>),
             pairs("label", "Tag the copies, beside the labels of the source; may be given several times"),
+            json(),
         ])
 }
 
@@ -59,6 +62,7 @@ impl ForkArgs {
             count: optional(matches, "count"),
             ids: many(matches, "ids"),
             labels: many(matches, "label"),
+            json: matches.get_flag("json"),
         })
     }
 }
@@ -70,8 +74,11 @@ pub(crate) async fn execute(args: ForkArgs, client: &Client) -> Outcome {
         ids: args.ids,
         labels: args.labels.into_iter().collect(),
     };
-    for session in client.fork_session(&args.source, request).await? {
-        output::line(&session.id)?;
+    let copies = client.fork_session(&args.source, request).await?;
+    if args.json {
+        output::json(&copies.iter().map(SessionView::from).collect::<Vec<_>>())?;
+    } else {
+        copies.iter().try_for_each(|session| output::line(&session.id))?;
     }
     Ok(ExitCode::SUCCESS)
 }

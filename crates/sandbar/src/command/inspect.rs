@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 use sandbar_client::Client;
-use sandbar_core::{Capability, Result, SessionId};
+use sandbar_core::{Capability, Result, SessionId, SessionUsage};
 
 use crate::{
     arguments::{id, json, required},
@@ -38,7 +38,7 @@ impl InspectArgs {
 }
 
 pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
-    let session = client.get_session(&args.id).await?;
+    let session = client.get_session_with_usage(&args.id).await?;
     if args.json {
         output::json(&SessionView::from(&session))?;
         return Ok(ExitCode::SUCCESS);
@@ -53,6 +53,7 @@ pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
         Some(snapshot) => format!("{id} at {snapshot}"),
         None => id.to_string(),
     });
+    let SessionUsage { cpu_time, memory, processes } = session.usage.unwrap_or_default();
     let rows = [
         ("id", Some(session.id.to_string())),
         ("state", Some(session.state.to_string())),
@@ -61,6 +62,9 @@ pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
         ("created", Some(format!("{} ({})", moment(session.created), age(session.created)))),
         ("expires", session.expires.map(moment)),
         ("idle pause", session.idle_timeout.map(|time| format!("after {}", length(time)))),
+        ("cpu time", cpu_time.map(|time| format!("{:.1} s since its box started", time.as_secs_f64()))),
+        ("memory", memory.map(|memory| memory.to_string())),
+        ("processes", processes.map(|count| count.to_string())),
         ("space used", Some(session.space_used.to_string())),
         ("quota", Some(session.quota.map_or_else(|| "none".to_owned(), |quota| quota.to_string()))),
         ("turns", Some(session.turn_count.to_string())),

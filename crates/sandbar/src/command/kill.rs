@@ -7,9 +7,10 @@ use sandbar_client::Client;
 use sandbar_core::{ProcessId, Result, SessionId};
 
 use crate::{
-    arguments::{id, option, process, required},
+    arguments::{id, json, option, process, required},
     failure::Outcome,
     output, parse,
+    view::ProcessView,
 };
 
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub(crate) struct KillArgs {
     id: SessionId,
     process: ProcessId,
     signal: i32,
+    json: bool,
 }
 
 pub(crate) fn define() -> Command {
@@ -43,6 +45,7 @@ Examples:
                 .short('s')
                 .default_value("TERM")
                 .value_parser(parse::signal),
+            json(),
         ])
 }
 
@@ -52,12 +55,17 @@ impl KillArgs {
             id: required(matches, "id")?,
             process: required(matches, "process")?,
             signal: required(matches, "signal")?,
+            json: matches.get_flag("json"),
         })
     }
 }
 
 pub(crate) async fn execute(args: KillArgs, client: &Client) -> Outcome {
     let process = client.kill_process(&args.id, &args.process, args.signal).await?;
-    output::line(&process.id)?;
+    if args.json {
+        output::json(&ProcessView::from(&process))?;
+    } else {
+        output::line(&process.id)?;
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,12 +1,17 @@
 //! The verbs, one file each.
 
+pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod base;
+pub(crate) mod bench;
 pub(crate) mod clock;
+pub(crate) mod completion;
 pub(crate) mod cp;
 pub(crate) mod diff;
 mod dispatch;
 pub(crate) mod doctor;
+pub(crate) mod env;
+pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod fork;
 pub(crate) mod inspect;
@@ -27,7 +32,9 @@ pub(crate) mod snapshot;
 pub(crate) mod snapshots;
 pub(crate) mod token;
 pub(crate) mod tool;
+pub(crate) mod top;
 pub(crate) mod turn;
 pub(crate) mod up;
+pub(crate) mod watch;
 
 pub(crate) use dispatch::dispatch;

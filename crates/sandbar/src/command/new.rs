@@ -7,9 +7,10 @@ use sandbar_client::Client;
 use sandbar_core::{BaseName, ByteCount, HeaderRule, NetworkPolicy, Resources, Result, SessionId, SessionSpec};
 
 use crate::{
-    arguments::{inject, many, option, optional, pairs, required},
+    arguments::{inject, json, many, option, optional, pairs, required},
     failure::Outcome,
     output, parse,
+    view::SessionView,
 };
 
 /// What a sandbox is made from; `new` and `run` share it.
@@ -91,6 +92,7 @@ impl SandboxOptions {
 pub(crate) struct NewArgs {
     id: Option<SessionId>,
     options: SandboxOptions,
+    json: bool,
 }
 
 pub(crate) fn define() -> Command {
@@ -102,21 +104,31 @@ Examples:
   sandbar new
   sandbar new --id build-42 --label team=red --quota 2G --ttl 1h
   id=$(sandbar new --base debian)
+  sandbar new --json | jq -r .session_id
   sandbar new --network allow=pypi.org,files.pythonhosted.org
   sandbar new --network allow=api.openai.com --inject 'api.openai.com Authorization: Bearer {openai}'",
         )
         .arg(option("id", "ID", "Its id; a random one when left out").value_parser(parse::word::<SessionId>))
         .args(SandboxOptions::define())
+        .arg(json())
 }
 
 impl NewArgs {
     pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self { id: optional(matches, "id"), options: SandboxOptions::read(matches)? })
+        Ok(Self {
+            id: optional(matches, "id"),
+            options: SandboxOptions::read(matches)?,
+            json: matches.get_flag("json"),
+        })
     }
 }
 
 pub(crate) async fn execute(args: NewArgs, client: &Client) -> Outcome {
     let session = client.create_session(args.options.into_spec(args.id)).await?;
-    output::line(&session.id)?;
+    if args.json {
+        output::json(&SessionView::from(&session))?;
+    } else {
+        output::line(&session.id)?;
+    }
     Ok(ExitCode::SUCCESS)
 }

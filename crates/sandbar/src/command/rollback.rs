@@ -7,9 +7,10 @@ use sandbar_client::Client;
 use sandbar_core::{LaterSnapshots, Result, SessionId, SnapshotName};
 
 use crate::{
-    arguments::{flag, id, required, snapshot},
+    arguments::{flag, id, json, required, snapshot},
     failure::Outcome,
     output,
+    view::SessionView,
 };
 
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub(crate) struct RollbackArgs {
     id: SessionId,
     snapshot: SnapshotName,
     keep_later: bool,
+    json: bool,
 }
 
 pub(crate) fn define() -> Command {
@@ -38,6 +40,7 @@ Examples:
             id(),
             snapshot("snapshot", "SNAPSHOT", "The snapshot to go back to").required(true),
             flag("keep-later", "Keep the snapshots taken after it, so that you can go forward again"),
+            json(),
         ])
 }
 
@@ -47,13 +50,18 @@ impl RollbackArgs {
             id: required(matches, "id")?,
             snapshot: required(matches, "snapshot")?,
             keep_later: matches.get_flag("keep-later"),
+            json: matches.get_flag("json"),
         })
     }
 }
 
 pub(crate) async fn execute(args: RollbackArgs, client: &Client) -> Outcome {
     let later = if args.keep_later { LaterSnapshots::Keep } else { LaterSnapshots::Drop };
-    client.rollback_session(&args.id, &args.snapshot, later).await?;
-    output::say(format_args!("rolled back {} to {}", args.id, args.snapshot));
+    let session = client.rollback_session(&args.id, &args.snapshot, later).await?;
+    if args.json {
+        output::json(&SessionView::from(&session))?;
+    } else {
+        output::say(format_args!("rolled back {} to {}", args.id, args.snapshot));
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! `sandbar run`.
 
-use std::{future::Future, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::{ArgAction, ArgMatches, Command};
 use sandbar_client::Client;
@@ -10,7 +10,7 @@ use super::{exec::CommandOptions, new::SandboxOptions};
 use crate::{
     arguments::{argv, flag, many, option},
     failure::{Outcome, exit},
-    interrupt::Interrupts,
+    interrupt::{Interrupts, until_second},
     output,
     parse::{self, CopiedDirectory},
     progress::Progress,
@@ -80,7 +80,7 @@ pub(crate) async fn execute(args: RunArgs, client: &Client) -> Outcome {
     let mut interrupts = Interrupts::listen()?;
     // Not cancelled by the first Ctrl-C: only a sandbox whose id we know can be taken away again.
     let spec = args.sandbox.into_spec(None);
-    let (session, interrupted) = until_second(&mut interrupts, Box::pin(client.create_session(spec))).await?;
+    let (session, interrupted) = until_second(&mut interrupts, Box::pin(client.create_session(spec)), || {}).await?;
     let id = session?.id;
     let outcome = if interrupted {
         Ok(ExitCode::from(exit::INTERRUPTED))
@@ -95,7 +95,7 @@ pub(crate) async fn execute(args: RunArgs, client: &Client) -> Outcome {
         output::say(format_args!("kept sandbox {id}"));
         return outcome;
     }
-    let (destroyed, _) = until_second(&mut interrupts, Box::pin(client.destroy_session(&id))).await?;
+    let (destroyed, _) = until_second(&mut interrupts, Box::pin(client.destroy_session(&id)), || {}).await?;
     match (outcome, destroyed) {
         (Ok(_), Err(error)) if error.code() != ErrorCode::SessionNotFound => Err(error.into()),
         (outcome, _) => outcome,
@@ -130,22 +130,4 @@ async fn copy_in(
         }
     }
     Ok(false)
-}
-
-/// Waits for `work` through one interrupt; whether there was one. The second one is obeyed at once.
-async fn until_second<T>(interrupts: &mut Interrupts, work: impl Future<Output = T>) -> Result<(T, bool)> {
-    tokio::pin!(work);
-    let mut interrupted = false;
-    loop {
-        tokio::select! {
-            done = &mut work => return Ok((done, interrupted)),
-            _ = interrupts.next() => {
-                if interrupted {
-                    return Err(Error::new(ErrorCode::Unavailable, "stopped before the host had answered")
-                        .with_hint("look with `sandbar ls` whether a sandbox is left"));
-                }
-                interrupted = true;
-            }
-        }
-    }
 }

@@ -7,9 +7,10 @@ use sandbar_client::Client;
 use sandbar_core::{Quiesce, Result, SessionId, SnapshotName};
 
 use crate::{
-    arguments::{flag, id, optional, required, snapshot},
+    arguments::{flag, id, json, optional, required, snapshot},
     failure::Outcome,
     output,
+    view::SnapshotView,
 };
 
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub(crate) struct SnapshotArgs {
     id: SessionId,
     name: Option<SnapshotName>,
     quiesce: bool,
+    json: bool,
 }
 
 pub(crate) fn define() -> Command {
@@ -39,18 +41,28 @@ Examples:
             id(),
             snapshot("name", "NAME", "Its name; a generated one when left out"),
             flag("quiesce", "Freeze what runs in the sandbox while the snapshot is taken"),
+            json(),
         ])
 }
 
 impl SnapshotArgs {
     pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self { id: required(matches, "id")?, name: optional(matches, "name"), quiesce: matches.get_flag("quiesce") })
+        Ok(Self {
+            id: required(matches, "id")?,
+            name: optional(matches, "name"),
+            quiesce: matches.get_flag("quiesce"),
+            json: matches.get_flag("json"),
+        })
     }
 }
 
 pub(crate) async fn execute(args: SnapshotArgs, client: &Client) -> Outcome {
     let quiesce = if args.quiesce { Quiesce::Always } else { Quiesce::WhereNeeded };
     let snapshot = client.create_snapshot(&args.id, args.name.as_ref(), quiesce).await?;
-    output::line(&snapshot.name)?;
+    if args.json {
+        output::json(&SnapshotView::from(&snapshot))?;
+    } else {
+        output::line(&snapshot.name)?;
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,17 +10,16 @@ use sandbar_client::Client;
 use sandbar_core::{Error, Resources, SessionId, ToolCallId, ToolEvent, ToolParams, ToolProgress, ToolRequest};
 
 use crate::{
-    arguments::{id, json, option, optional, required},
+    arguments::{flag, id, json, option, optional, quiet, required},
     failure::{Failure, Outcome, exit},
     output, parse,
-    view::ToolView,
+    view::{ToolInfoView, ToolView},
 };
 
 #[derive(Debug)]
-pub(crate) struct ToolArgs {
-    id: SessionId,
-    request: ToolRequest,
-    json: bool,
+pub(crate) enum ToolArgs {
+    Call { id: SessionId, request: ToolRequest, json: bool },
+    List { quiet: bool, json: bool },
 }
 
 pub(crate) fn define() -> Command {
@@ -36,23 +35,40 @@ What the tool says comes out while it works. The exit code is 0 when the tool su
         .after_help(
             "\
 Examples:
+  sandbar tool --list
   sandbar tool build-42 list_dir
   sandbar tool build-42 grep --params '{\"pattern\": \"TODO\", \"include\": \"*.rs\"}'
   sandbar tool build-42 bash --params '{\"cmd\": \"make test\", \"timeout_ms\": 60000}' --json
   jq -n --rawfile content main.rs '{path: \"main.rs\", $content}' | sandbar tool build-42 write_file --params -",
         )
-        .arg(id())
-        .arg(Arg::new("name").value_name("NAME").required(true).help("The tool"))
+        .arg(id().required(false).required_unless_present("list"))
+        .arg(
+            Arg::new("name")
+                .value_name("NAME")
+                .required_unless_present("list")
+                .help("The tool; `sandbar tool --list` names them"),
+        )
         .args([
             option("params", "JSON", "Its parameters, as a JSON object; - reads them from stdin").short('p'),
             option("call-id", "ID", "A name for this call; a random one when left out")
                 .value_parser(parse::word::<ToolCallId>),
+            flag("list", "List the tools there are; --json has the schemas of their parameters")
+                .conflicts_with_all(["id", "name", "params", "call-id"]),
+            quiet("With --list: print names only"),
             json(),
         ])
 }
 
 impl ToolArgs {
     pub(crate) fn read(matches: &mut ArgMatches) -> Outcome<Self> {
+        let json = matches.get_flag("json");
+        if matches.get_flag("list") {
+            return Ok(Self::List { quiet: matches.get_flag("quiet"), json });
+        }
+        if matches.get_flag("quiet") {
+            let error = Error::invalid("quiet", "`-q` is for the list of tools");
+            return Err(Failure::Usage(error.with_hint("leave it out, or write `sandbar tool --list -q`")));
+        }
         let call = match optional(matches, "call-id") {
             Some(call) => call,
             None => ToolCallId::new(SessionId::random().as_str())?,
@@ -67,7 +83,7 @@ impl ToolArgs {
             Some(text) => parse_params(text)?,
         };
         let request = ToolRequest { tool: required(matches, "name")?, call, params, resources: Resources::default() };
-        Ok(Self { id: required(matches, "id")?, request, json: matches.get_flag("json") })
+        Ok(Self::Call { id: required(matches, "id")?, request, json })
     }
 }
 
@@ -82,12 +98,35 @@ fn parse_params(text: &str) -> Outcome<ToolParams> {
 }
 
 pub(crate) async fn execute(args: ToolArgs, client: &Client) -> Outcome {
-    let mut tool = client.execute_tool_stream(&args.id, &args.request).await?;
+    match args {
+        ToolArgs::Call { id, request, json } => call(&id, &request, json, client).await,
+        ToolArgs::List { quiet, json } => list(quiet, json, client).await,
+    }
+}
+
+async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {
+    let tools = client.list_tools().await?;
+    if json {
+        output::json(&tools.iter().map(ToolInfoView::from).collect::<Vec<_>>())?;
+    } else if quiet {
+        tools.iter().try_for_each(|tool| output::line(&tool.name))?;
+    } else {
+        let first_sentence = |text: &str| text.split_once(". ").map_or(text, |(first, _)| first).to_owned();
+        output::table(
+            ["NAME", "DESCRIPTION"],
+            tools.iter().map(|tool| [tool.name.clone(), first_sentence(&tool.description)]),
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn call(id: &SessionId, request: &ToolRequest, json: bool, client: &Client) -> Outcome {
+    let mut tool = client.execute_tool_stream(id, request).await?;
     let mut told = String::new();
     while let Some(event) = tool.next_event().await? {
         let answer = match event {
             ToolEvent::Progress(progress) => {
-                if !args.json {
+                if !json {
                     show(&progress)?;
                     told.push_str(&progress.content);
                 }
@@ -95,7 +134,7 @@ pub(crate) async fn execute(args: ToolArgs, client: &Client) -> Outcome {
             }
             ToolEvent::Finished(answer) => answer,
         };
-        if args.json {
+        if json {
             output::json(&ToolView::from(&answer))?;
         } else {
             // What was told while the tool worked is not told again.

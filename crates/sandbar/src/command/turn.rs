@@ -7,14 +7,16 @@ use sandbar_client::Client;
 use sandbar_core::{Result, SessionId};
 
 use crate::{
-    arguments::{id, required},
+    arguments::{id, json, required},
     failure::Outcome,
     output,
+    view::SnapshotView,
 };
 
 #[derive(Debug)]
 pub(crate) struct TurnArgs {
     id: SessionId,
+    json: bool,
 }
 
 pub(crate) fn define() -> Command {
@@ -31,17 +33,21 @@ Turn numbers never repeat. Old turn snapshots are pruned where the host has a li
 Examples:
   sandbar turn build-42",
         )
-        .arg(id())
+        .args([id(), json()])
 }
 
 impl TurnArgs {
     pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self { id: required(matches, "id")? })
+        Ok(Self { id: required(matches, "id")?, json: matches.get_flag("json") })
     }
 }
 
 pub(crate) async fn execute(args: TurnArgs, client: &Client) -> Outcome {
     let snapshot = client.turn_complete(&args.id).await?;
-    output::line(&snapshot.name)?;
+    if args.json {
+        output::json(&SnapshotView::from(&snapshot))?;
+    } else {
+        output::line(&snapshot.name)?;
+    }
     Ok(ExitCode::SUCCESS)
 }

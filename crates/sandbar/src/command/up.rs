@@ -12,17 +12,17 @@ use clap::{ArgMatches, Command};
 use env_logger::WriteStyle;
 use sandbar_core::{BaseName, Error, ErrorCode, Result, RuntimeKind};
 use sandbar_host::{Host, HostConfig};
-use sandbar_server::{AccessToken, RunningServer};
+use sandbar_server::{AccessToken, RunningServer, TlsConfig, TlsIdentity};
 use sandbar_storage::ImportSource;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     arguments::{flag, option, optional},
-    config::{ServerConfig, Settings},
+    config::{ServerConfig, Settings, TlsMode},
     descriptor_limit, env_vars,
     failure::{Failure, Outcome, exit},
     interrupt::Interrupts,
-    local_files, mount_namespace, output,
+    local_authority, local_files, mount_namespace, output,
 };
 
 #[derive(Debug)]
@@ -33,19 +33,30 @@ pub(crate) struct UpArgs {
     runtime: Option<String>,
     config: Option<PathBuf>,
     insecure: bool,
+    tls: Option<String>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    tls_client_ca: Option<PathBuf>,
 }
 
 const EXAMPLES_AND_KEYS: &str = "\
 Examples:
   sandbar up
   sandbar up --data-dir /srv/sandbar --storage btrfs --runtime native
+  sandbar up --listen 0.0.0.0:9100 --tls auto
+  sandbar up --listen 0.0.0.0:9100 --tls-cert host.pem --tls-key host.key --tls-client-ca clients.pem
   SANDBAR_MAX_SESSIONS=50 sandbar up --config sandbar.toml
 
 Keys of the configuration file (and SANDBAR_<KEY> variables):
   listen                     \"127.0.0.1:9100\"
   insecure                   false
+  slow_reader_timeout        \"5m\": a stream whose reader takes nothing for so long is ended
   max_calls_per_token        512: calls under way with one access token; 0, unlimited
   request_timeout            \"10m\": longest unary call without a deadline of its own; \"0s\", any time
+  tls                        \"off\", or \"auto\": TLS by an authority of this machine's own, DATA_DIR/tls/ca.pem
+  tls_cert_file              TLS by this certificate, PEM, followed by those between it and its authority
+  tls_key_file               its key, PEM; both files are read again when they change
+  tls_client_ca_file         PEM: only clients with a certificate of one of these authorities are let in
   data_dir                   \"/var/lib/sandbar\"
   storage_backend            \"auto\", \"zfs\", \"btrfs\" or \"local-disk\"
   container_runtime          \"auto\", \"gvisor\", \"native\" or \"none\"
@@ -101,8 +112,13 @@ user for whom nothing else works. Ctrl-C or SIGTERM stops the host and keeps all
             .value_parser(path.clone()),
             option("storage", "KIND", "Storage: auto, zfs, btrfs or local-disk [default: auto]"),
             option("runtime", "KIND", "Runtime: auto, gvisor, native or none [default: auto]"),
-            option("config", "FILE", "Configuration file, TOML").value_parser(path),
+            option("config", "FILE", "Configuration file, TOML").value_parser(path.clone()),
             flag("insecure", "Listen beyond this machine without TLS"),
+            option("tls", "MODE", "TLS by an authority of this machine's own: auto or off [default: off]"),
+            option("tls-cert", "FILE", "TLS by this certificate, PEM").value_parser(path.clone()),
+            option("tls-key", "FILE", "The key of the certificate, PEM").value_parser(path.clone()),
+            option("tls-client-ca", "FILE", "Let in only clients with a certificate of these authorities, PEM")
+                .value_parser(path),
         ])
 }
 
@@ -115,6 +131,10 @@ impl UpArgs {
             runtime: optional(matches, "runtime"),
             config: optional(matches, "config"),
             insecure: matches.get_flag("insecure"),
+            tls: optional(matches, "tls"),
+            tls_cert: optional(matches, "tls-cert"),
+            tls_key: optional(matches, "tls-key"),
+            tls_client_ca: optional(matches, "tls-client-ca"),
         }
     }
 }
@@ -127,6 +147,10 @@ pub(crate) fn execute(args: UpArgs) -> Outcome {
         layers.add_flag("storage", "storage_backend", args.storage);
         layers.add_flag("runtime", "container_runtime", args.runtime);
         layers.add_flag("insecure", "insecure", args.insecure.then_some(true));
+        layers.add_flag("tls", "tls", args.tls);
+        layers.add_flag("tls-cert", "tls_cert_file", text(&args.tls_cert));
+        layers.add_flag("tls-key", "tls_key_file", text(&args.tls_key));
+        layers.add_flag("tls-client-ca", "tls_client_ca_file", text(&args.tls_client_ca));
     })
     .map_err(Failure::Usage)?;
     refuse_open_door(&settings.server)?;
@@ -149,17 +173,14 @@ pub(crate) fn execute(args: UpArgs) -> Outcome {
 
 /// A host that anyone on the network can reach needs TLS, or somebody who says it is fine.
 fn refuse_open_door(server: &ServerConfig) -> Outcome<()> {
-    if server.listen.ip().is_loopback() || server.insecure {
+    if server.listen.ip().is_loopback() || server.insecure || server.speaks_tls() {
         return Ok(());
     }
-    let error = Error::invalid(
-        "listen",
-        format!(
-            "{} is not this machine alone — without TLS the token could be read on the way, and TLS comes with a later release",
-            server.listen
-        ),
-    );
-    Err(Failure::Usage(error.with_hint("listen on 127.0.0.1 and forward the port (ssh -L), or give --insecure")))
+    let what = format!("{} is not this machine alone — without TLS the token could be read on the way", server.listen);
+    Err(Failure::Usage(Error::invalid("listen", what).with_hint(
+        "give --tls auto, or --tls-cert and --tls-key; or listen on 127.0.0.1 and forward the port (ssh -L); or give \
+         --insecure",
+    )))
 }
 
 /// Moves this process into a mount namespace of its own. With a ZFS pool, the machine's ZFS mounts are shared first, so
@@ -195,11 +216,13 @@ async fn serve(settings: Settings) -> Outcome {
     let mut interrupts = Interrupts::listen()?;
     let data_dir = settings.host.data_dir.clone();
     make_data_dir(&data_dir)?;
+    // What is wrong with it is said before anything is started.
+    let tls = tls_of(&settings)?;
     let host = Host::start(settings.host).await?;
     // After boxes have their origin, so that commands find the usual limit.
     descriptor_limit::raise();
     let shutdown = CancellationToken::new();
-    let server = match open(&host, &settings.server, &data_dir, shutdown.clone()).await {
+    let server = match open(&host, &settings.server, tls, &data_dir, shutdown.clone()).await {
         Ok(server) => server,
         Err(error) => {
             // The first complaint is the one that explains what happened.
@@ -207,7 +230,7 @@ async fn serve(settings: Settings) -> Outcome {
             return Err(error.into());
         }
     };
-    announce(&host, server.address(), &data_dir);
+    announce(&host, server.address(), &settings.server, &data_dir);
     interrupts.next().await;
     output::say("stopping; sandboxes stay. Once more stops at once");
     let stopping = async {
@@ -232,22 +255,43 @@ fn make_data_dir(data_dir: &Path) -> Result<()> {
     })
 }
 
+/// How the port speaks TLS, when it does.
+fn tls_of(settings: &Settings) -> Result<Option<TlsConfig>> {
+    let server = &settings.server;
+    let client_ca = server.tls_client_ca_file.clone();
+    if server.tls == TlsMode::Auto {
+        let identity = TlsIdentity::Local(local_authority::identity(&settings.host, server.listen)?);
+        return Ok(Some(TlsConfig { identity, client_ca }));
+    }
+    let (Some(certificate), Some(key)) = (server.tls_cert_file.clone(), server.tls_key_file.clone()) else {
+        return Ok(None);
+    };
+    Ok(Some(TlsConfig { identity: TlsIdentity::Files { certificate, key }, client_ca }))
+}
+
 /// Everything between a started host and one that answers.
 async fn open(
     host: &Arc<Host>,
     config: &ServerConfig,
+    tls: Option<TlsConfig>,
     data_dir: &Path,
     shutdown: CancellationToken,
 ) -> Result<RunningServer> {
     import_default_base(host).await?;
     let token = AccessToken::new(local_files::read_or_make_token(data_dir)?)?;
+    if config.tls == TlsMode::Off {
+        local_authority::hide(data_dir);
+    }
+    let speaks_tls = tls.is_some();
     let config = sandbar_server::ServerConfig {
+        tls,
         max_calls_per_token: config.max_calls_per_token,
         request_timeout: config.request_timeout,
+        slow_reader_timeout: config.slow_reader_timeout,
         ..sandbar_server::ServerConfig::new(config.listen, Some(token))
     };
     let server = sandbar_server::serve(Arc::clone(host), config, shutdown).await?;
-    local_files::write_address(data_dir, server.address())?;
+    local_files::write_address(data_dir, &local_files::local_url(server.address(), speaks_tls))?;
     Ok(server)
 }
 
@@ -268,7 +312,7 @@ async fn import_default_base(host: &Host) -> Result<()> {
 }
 
 /// Says what was chosen, where it listens, and what to type next.
-fn announce(host: &Host, address: SocketAddr, data_dir: &Path) {
+fn announce(host: &Host, address: SocketAddr, server: &ServerConfig, data_dir: &Path) {
     let program = std::env::args().next().unwrap_or_else(|| "sandbar".to_owned());
     output::say(format_args!("sandbar {}", env!("CARGO_PKG_VERSION")));
     output::say(format_args!("  storage  {}", host.storage_summary()));
@@ -277,27 +321,36 @@ fn announce(host: &Host, address: SocketAddr, data_dir: &Path) {
     if host.capabilities().runtime == RuntimeKind::None {
         output::say("note: commands are not isolated from this machine; run only what you would run on it yourself");
     }
-    output::say(format_args!("listening on http://{address}"));
+    if server.tls == TlsMode::Auto {
+        let authority = local_authority::certificate_path(data_dir);
+        output::say(format_args!("  tls      by {}: clients elsewhere need it as --ca-file", authority.display()));
+    }
+    let scheme = if server.speaks_tls() { "https" } else { "http" };
+    output::say(format_args!("listening on {scheme}://{address}"));
     output::say("\nin another terminal:");
     if data_dir != local_files::default_data_dir() {
-        output::say(format_args!("  export {}={}", env_vars::DATA_DIR, quoted(&data_dir.to_string_lossy())));
+        output::say(format_args!(
+            "  export {}={}",
+            env_vars::DATA_DIR,
+            output::shell_word(&data_dir.to_string_lossy())
+        ));
     }
-    let program = quoted(&program);
+    if server.tls_cert_file.is_some() {
+        let url = format!("https://NAME:{}", address.port());
+        output::say(format_args!("  export {}={url}   NAME as in the certificate", env_vars::URL));
+        output::say(format_args!(
+            "  export {}=\"$(cat {})\"",
+            env_vars::TOKEN,
+            local_files::token_path(data_dir).display()
+        ));
+    }
+    let program = output::shell_word(&program);
     output::say(format_args!("  {program} run -- sh -c 'echo hello from a sandbox'"));
     output::say(format_args!("  id=$({program} new)"));
     output::say(format_args!("  {program} exec $id -- sh -c 'date > now.txt; cat now.txt'"));
     output::say(format_args!("  {program} snapshot $id first"));
     output::say(format_args!("  {program} --help"));
     output::say("\nstop with Ctrl-C; sandboxes stay");
-}
-
-/// A word a shell takes as it is.
-fn quoted(word: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%".contains(&byte);
-    if !word.is_empty() && word.bytes().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
@@ -321,15 +374,10 @@ mod tests {
         for open in [config("127.0.0.1:0", false), config("[::1]:9100", false), config("0.0.0.0:9100", true)] {
             assert!(refuse_open_door(&open).is_ok(), "{open:?}");
         }
+        let tls = ServerConfig { tls: TlsMode::Auto, ..config("0.0.0.0:9100", false) };
+        assert!(refuse_open_door(&tls).is_ok());
         for shut in [config("0.0.0.0:9100", false), config("[::]:9100", false), config("192.0.2.1:1", false)] {
             assert!(matches!(refuse_open_door(&shut), Err(Failure::Usage(_))), "{shut:?}");
         }
-    }
-
-    #[test]
-    fn words_are_quoted_when_a_shell_would_read_them_differently() {
-        assert_eq!(quoted("./bin/sandbar"), "./bin/sandbar");
-        assert_eq!(quoted("/var/my data"), "'/var/my data'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
     }
 }

@@ -6,4 +6,4 @@ mod keys;
 mod layers;
 mod settings;
 
-pub(crate) use settings::{ServerConfig, Settings};
+pub(crate) use settings::{ServerConfig, Settings, TlsMode};

@@ -26,11 +26,32 @@ pub(crate) struct ServerConfig {
     pub(crate) listen: SocketAddr,
     /// Listen beyond this machine without TLS.
     pub(crate) insecure: bool,
+    /// How long the reader of a stream may take nothing before the stream is ended.
+    #[serde(with = "duration_text")]
+    pub(crate) slow_reader_timeout: Duration,
     /// Calls one access token may have under way; 0 is any number.
     pub(crate) max_calls_per_token: usize,
     /// How long a unary call without a deadline of its own may take; `0s` is any time.
     #[serde(with = "duration_text")]
     pub(crate) request_timeout: Duration,
+    /// Speak TLS with certificates of this machine's own authority.
+    pub(crate) tls: TlsMode,
+    /// Speak TLS with this certificate, PEM; those between it and its authority follow it.
+    pub(crate) tls_cert_file: Option<PathBuf>,
+    /// The key of that certificate, PEM.
+    pub(crate) tls_key_file: Option<PathBuf>,
+    /// Let in only who has a certificate of one of these authorities, PEM.
+    pub(crate) tls_client_ca_file: Option<PathBuf>,
+}
+
+/// Whether the port speaks TLS with certificates of its own making.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TlsMode {
+    #[default]
+    Off,
+    /// With an authority of this machine's own.
+    Auto,
 }
 
 impl Default for ServerConfig {
@@ -40,7 +61,51 @@ impl Default for ServerConfig {
             insecure: false,
             max_calls_per_token: sandbar_server::ServerConfig::MAX_CALLS_PER_TOKEN,
             request_timeout: sandbar_server::ServerConfig::REQUEST_TIMEOUT,
+            tls: TlsMode::Off,
+            tls_cert_file: None,
+            tls_key_file: None,
+            tls_client_ca_file: None,
+            slow_reader_timeout: sandbar_server::ServerConfig::SLOW_READER_TIMEOUT,
         }
+    }
+}
+
+impl ServerConfig {
+    /// Whether the port speaks TLS.
+    pub(crate) fn speaks_tls(&self) -> bool {
+        self.tls == TlsMode::Auto || self.tls_cert_file.is_some()
+    }
+
+    /// What no type can say about a key, alone or beside others.
+    fn validate(&self) -> Result<()> {
+        let refuse = |key: &'static str, message: &str, hint: &str| Err(Error::invalid(key, message).with_hint(hint));
+        if self.slow_reader_timeout.is_zero() {
+            return refuse("slow_reader_timeout", "no reader takes anything in no time", "leave it out for `5m`");
+        }
+        match (&self.tls_cert_file, &self.tls_key_file) {
+            (Some(_), None) => {
+                return refuse("tls_key_file", "there is a certificate and no key", "give --tls-key as well");
+            }
+            (None, Some(_)) => {
+                return refuse("tls_cert_file", "there is a key and no certificate", "give --tls-cert as well");
+            }
+            (Some(_), Some(_)) if self.tls == TlsMode::Auto => {
+                return refuse(
+                    "tls",
+                    "`tls = \"auto\"` makes certificates, and there is one already",
+                    "leave out --tls auto, or --tls-cert and --tls-key",
+                );
+            }
+            _ => {}
+        }
+        if self.tls_client_ca_file.is_some() && !self.speaks_tls() {
+            return refuse(
+                "tls_client_ca_file",
+                "clients cannot show certificates without TLS",
+                "give --tls auto, or --tls-cert and --tls-key",
+            );
+        }
+        Ok(())
     }
 }
 
@@ -111,7 +176,9 @@ impl Settings {
             Error::io("could not tell where the data directory is", error).with_hint("give --data-dir an absolute path")
         })?;
         host.validate()?;
-        Ok(Self { server: decode(server).map_err(|error| whole(&error))?, host, origins, unknown_variables })
+        let server: ServerConfig = decode(server).map_err(|error| whole(&error))?;
+        server.validate()?;
+        Ok(Self { server, host, origins, unknown_variables })
     }
 }
 
@@ -176,6 +243,31 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_tls_that_do_not_fit_together_are_refused() {
+        let with = |keys: &[(&str, &str)]| {
+            let mut layers = Layers::default();
+            for (key, value) in keys {
+                layers.add_flag("flag", key, Some(*value));
+            }
+            Settings::from_layers(layers).map(|settings| settings.server.speaks_tls())
+        };
+        let (cert, key, ca) = (("tls_cert_file", "c"), ("tls_key_file", "k"), ("tls_client_ca_file", "a"));
+        assert!(!with(&[]).unwrap());
+        for good in [&[("tls", "auto")][..], &[cert, key], &[cert, key, ca], &[("tls", "auto"), ca]] {
+            assert!(with(good).unwrap(), "{good:?}");
+        }
+        for (bad, field) in [
+            (&[cert][..], "tls_key_file"),
+            (&[key], "tls_cert_file"),
+            (&[cert, key, ("tls", "auto")], "tls"),
+            (&[ca], "tls_client_ca_file"),
+        ] {
+            assert_eq!(with(bad).unwrap_err().field(), Some(field), "{bad:?}");
+        }
+        assert!(with(&[("tls", "sometimes")]).is_err());
+    }
+
+    #[test]
     fn every_documented_key_is_known() {
         let known = Settings::known_keys();
         for key in ["listen", "data_dir", "storage_backend", "container_runtime", "max_sessions", "default_resources"] {
@@ -188,6 +280,12 @@ mod tests {
         let error = with_flag("max_sessions", "many").unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert!(error.message().contains("`max_sessions` in the flag --flag"), "{error}");
+    }
+
+    #[test]
+    fn readers_of_streams_are_given_some_time() {
+        assert_eq!(with_flag("slow_reader_timeout", "30s").unwrap().server.slow_reader_timeout.as_secs(), 30);
+        assert_eq!(with_flag("slow_reader_timeout", "0s").unwrap_err().field(), Some("slow_reader_timeout"));
     }
 
     #[test]

@@ -24,6 +24,15 @@ pub(crate) struct SessionView<'a> {
     turn_count: u64,
     snap_count: u64,
     parent: Option<ParentView<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<UsageView>,
+}
+
+#[derive(Debug, Serialize)]
+struct UsageView {
+    cpu_time_seconds: Option<f64>,
+    memory: Option<u64>,
+    processes: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -52,6 +61,11 @@ impl<'a> From<&'a SessionInfo> for SessionView<'a> {
             parent: session.parent.as_ref().map(|(id, snapshot)| ParentView {
                 session_id: id.as_str(),
                 snapshot: snapshot.as_ref().map(sandbar_core::SnapshotName::as_str),
+            }),
+            usage: session.usage.map(|usage| UsageView {
+                cpu_time_seconds: usage.cpu_time.map(|time| time.as_secs_f64()),
+                memory: usage.memory.map(sandbar_core::ByteCount::get),
+                processes: usage.processes,
             }),
         }
     }

@@ -1,7 +1,7 @@
-//! The shape `sandbar tool --json` prints.
+//! The shapes `sandbar tool --json` prints.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use sandbar_core::{ContentBlock, SnapshotName, ToolResponse};
+use sandbar_core::{ContentBlock, SnapshotName, ToolInfo, ToolResponse};
 use serde::Serialize;
 
 /// The answer of a tool.
@@ -51,5 +51,20 @@ impl<'a> From<&'a ToolResponse> for ToolView<'a> {
             oom_killed: answer.oom_killed,
             truncated: answer.truncated,
         }
+    }
+}
+
+/// A tool there is.
+#[derive(Debug, Serialize)]
+pub(crate) struct ToolInfoView<'a> {
+    name: &'a str,
+    description: &'a str,
+    tier: u32,
+    parameters: &'a serde_json::Value,
+}
+
+impl<'a> From<&'a ToolInfo> for ToolInfoView<'a> {
+    fn from(tool: &'a ToolInfo) -> Self {
+        Self { name: &tool.name, description: &tool.description, tier: tool.tier.number(), parameters: &tool.schema }
     }
 }

@@ -15,6 +15,21 @@ pub(crate) fn age(moment: Timestamp) -> String {
     age_at(moment, Timestamp::now())
 }
 
+/// The same in a word: `5m`.
+pub(crate) fn short_age(moment: Timestamp) -> String {
+    brief(Timestamp::now().duration_since(moment).unsigned_abs())
+}
+
+/// A length of time in its coarsest unit: `90s` is `1m`.
+pub(crate) fn brief(length: Duration) -> String {
+    match length.as_secs() {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds @ 60..3600 => format!("{}m", seconds / 60),
+        seconds @ 3600..86_400 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
 fn age_at(moment: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(moment).as_secs().max(0);
     let (amount, unit) = match seconds {

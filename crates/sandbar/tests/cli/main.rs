@@ -2,17 +2,24 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+mod attach;
 mod bases;
 mod commands;
+mod completion;
 mod files;
 mod life;
 mod mcp;
+mod measurements;
 mod network;
 mod offline;
 mod processes;
 mod sandboxes;
+mod screen;
 mod snapshots;
 mod terminal;
+mod tls;
+mod tokens;
 mod tools;
 mod up;
+mod watching;
 mod world;

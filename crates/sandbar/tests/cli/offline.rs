@@ -4,7 +4,7 @@ use sandbar_testing::tree::scratch;
 
 use crate::world::{Said, alone, alone_command, binary};
 
-const VERBS: [&str; 29] = [
+const VERBS: &[&str] = &[
     "up",
     "doctor",
     "new",
@@ -32,14 +32,23 @@ const VERBS: [&str; 29] = [
     "tool",
     "network",
     "secret",
+    "token",
     "base",
     "audit",
+    "top",
+    "bench",
+    "env",
+    "completion",
+    "attach",
+    "events",
+    "watch",
+    "mcp",
 ];
 
 #[test]
 fn help_lists_every_verb_and_each_verb_explains_itself() {
     let help = alone(["--help"]).data();
-    for verb in VERBS {
+    for &verb in VERBS {
         assert!(help.contains(&format!("\n  {verb} ")), "{verb} is not in {help}");
         let own = alone([verb, "--help"]).data();
         assert!(own.contains("Usage: sandbar "), "{verb}: {own}");
@@ -118,7 +127,24 @@ fn wrong_usage_ends_with_two_and_says_what_to_do() {
         vec!["secret", "set"],
         vec!["secret", "set", "a/b"],
         vec!["secret", "set", "name", "value"],
+        vec!["top", "--sort", "beauty"],
+        vec!["top", "--interval", "0s"],
+        vec!["env", "--unset", "--json"],
+        vec!["completion"],
+        vec!["completion", "csh"],
+        vec!["tool", "box"],
+        vec!["tool", "--list", "box", "grep"],
+        vec!["tool", "box", "grep", "-q"],
+        vec!["diff", "box", "snap", "-q", "--json"],
         vec!["secret", "rm"],
+        vec!["token", "new", "ci"],
+        vec!["token", "new", "--scope", "read"],
+        vec!["token", "new", "a/b", "--scope", "read"],
+        vec!["token", "new", "ci", "--scope", "write"],
+        vec!["token", "new", "ci", "--scope", "read", "--expires", "soon"],
+        vec!["token", "new", "ci", "--scope", "read", "--expires", "0s"],
+        vec!["token", "ls", "-q", "--json"],
+        vec!["token", "rm"],
         vec!["tool", "box"],
         vec!["tool", "box", "bash", "--params", "cmd"],
         vec!["base", "import", "name"],
@@ -171,9 +197,16 @@ fn every_verb_that_needs_a_host_says_how_to_start_one() {
         vec!["secret", "set", "name"],
         vec!["secret", "ls"],
         vec!["secret", "rm", "name"],
+        vec!["token", "new", "name", "--scope", "read"],
+        vec!["token", "ls"],
+        vec!["token", "rm", "name"],
         vec!["base", "ls"],
         vec!["base", "import", "name", "host"],
         vec!["base", "rm", "name"],
+        vec!["top"],
+        vec!["top", "--json"],
+        vec!["bench"],
+        vec!["tool", "--list"],
     ] {
         let output = alone_command(&arguments)
             .env("SANDBAR_DATA_DIR", empty.path())

@@ -46,6 +46,41 @@ fn json_listings_carry_what_scripts_need() {
 }
 
 #[test]
+fn what_makes_or_changes_something_answers_in_json_when_asked() {
+    let world = World::new();
+    let json = |arguments: &[&str]| -> Value { serde_json::from_str(&world.run(arguments).data()).unwrap() };
+    assert_eq!(json(&["new", "--id", "one", "--json"])["session_id"], "one");
+    world.shell("one", "echo text > file");
+    assert_eq!(json(&["snapshot", "one", "first", "--json"])["name"], "first");
+    assert_eq!(json(&["turn", "one", "--json"])["kind"], "turn");
+    assert_eq!(json(&["fork", "one", "-n", "2", "--json"]).as_array().unwrap().len(), 2);
+    assert_eq!(json(&["rollback", "one", "first", "--json"])["session_id"], "one");
+    let process = json(&["launch", "one", "--json", "--wait", "--", "sleep", "600"]);
+    assert_eq!((&process["session_id"], &process["status"]), (&"one".into(), &"running".into()));
+    let used = json(&["inspect", "one", "--json"]);
+    assert_eq!(used["usage"]["processes"], 1, "{used}");
+    let process = process["process_id"].as_str().unwrap().to_owned();
+    assert_eq!(json(&["kill", "one", &process, "--json"])["process_id"], process.as_str());
+    assert_eq!(json(&["pause", "one", "--json"])[0]["state"], "paused");
+    assert_eq!(json(&["resume", "one", "--json"])[0]["state"], "active");
+    assert_eq!(json(&["base", "import", "again", "host", "--json"])["name"], "again");
+    assert!(json(&["tool", "--list", "--json"])[0]["parameters"].is_object());
+}
+
+#[test]
+fn listings_can_be_only_names() {
+    let world = World::new();
+    world.sandbox("one");
+    world.run(["snapshot", "one", "first"]).data();
+    world.shell("one", "echo text > file");
+    assert_eq!(world.run(["diff", "one", "first", "-q"]).data(), "/workspace/file\n");
+    let numbers = world.run(["audit", "one", "-q"]).data();
+    assert!(numbers.lines().count() >= 3 && numbers.lines().all(|line| line.parse::<u64>().is_ok()), "{numbers}");
+    assert!(world.run(["tool", "--list", "-q"]).data().lines().any(|name| name == "read_file"));
+    assert!(world.run(["tool", "--list"]).data().starts_with("NAME "));
+}
+
+#[test]
 fn listings_are_filtered_by_label_and_state() {
     let world = World::new();
     world.run(["new", "--id", "red", "--label", "team=red"]).data();

@@ -1,20 +1,17 @@
 //! Tool calls: done once, however often they are asked for, and ended when nobody waits for them.
 
-mod calls;
-mod execution;
 mod runner;
 mod trace;
 mod work;
 
-pub(crate) use calls::ToolCalls;
-pub use execution::ToolExecution;
+pub use sandbar_tools::calls::ToolExecution;
 
 use std::sync::Arc;
 
 use sandbar_core::{Result, SessionId, ToolInfo, ToolRequest, ToolResponse};
-use sandbar_tools::PreparedCall;
+use sandbar_tools::{PreparedCall, calls::Found};
 
-use self::{calls::Found, trace::Trace, work::Work};
+use self::{trace::Trace, work::Work};
 use crate::Host;
 
 impl Host {

@@ -24,7 +24,7 @@ pub(super) struct Trace {
 
 impl Trace {
     pub(super) fn begin(inner: &Arc<Inner>, session: &SessionId, request: &ToolRequest) -> Self {
-        let event = Event::new(session, Verb::ExecuteTool.as_str())
+        let event = Event::of_verb(session, Verb::ExecuteTool)
             .with("tool", request.tool.as_str())
             .with("call", request.call.as_str());
         let told = TOLD.iter().filter_map(|key| Some((*key, request.params.get(*key)?.as_str()?)));

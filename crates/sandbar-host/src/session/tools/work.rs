@@ -6,21 +6,21 @@ use jiff::{Timestamp, tz::TimeZone};
 use sandbar_core::{
     ErrorCode, Quiesce, Resources, Result, SnapshotKind, SnapshotName, ToolCallId, ToolProgress, ToolResponse,
 };
-use sandbar_tools::{PreparedCall, ToolContext};
+use sandbar_tools::{
+    PreparedCall, ToolContext,
+    calls::{Entry, progress_channel},
+};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::{calls::Entry, runner::SessionRunner, trace::Trace};
+use super::{runner::SessionRunner, trace::Trace};
 use crate::{
     actor::{acting_as, current_actor},
     gate::SharedEntry,
     host::{Inner, blocking},
     session::Session,
 };
-
-/// Progress between a tool and those who listen.
-const PROGRESS_QUEUE: usize = 16;
 
 /// Characters of a call's id that go into the name of its snapshot.
 const LONGEST_NAME: usize = 100;
@@ -39,24 +39,26 @@ pub(super) struct Work {
 impl Work {
     /// Does it on a task of its own.
     pub(super) fn start(self, entry: Entry) {
-        let (tasks, trace) = (entry.tasks.clone(), self.trace.clone());
-        let work = async move {
-            let answer = self.answer(&entry).await;
-            if let Err(error) = &answer {
-                trace.failed(error).await;
-            }
-            entry.end(answer);
-        };
-        tasks.spawn(acting_as(current_actor(), work).in_current_span());
+        let trace = self.trace.clone();
+        entry.spawn(|entry| {
+            let work = async move {
+                let answer = self.answer(&entry).await;
+                if let Err(error) = &answer {
+                    trace.failed(error).await;
+                }
+                entry.end(answer);
+            };
+            acting_as(current_actor(), work).in_current_span()
+        });
     }
 
     async fn answer(self, entry: &Entry) -> Result<ToolResponse> {
         let Self { inner, session, tool, prepared, resources, trace } = self;
-        let call = entry.id.clone();
-        let (progress, mut told) = mpsc::channel(PROGRESS_QUEUE);
+        let call = entry.id().clone();
+        let (progress, told) = progress_channel();
         let begun = {
             let (inner, session, call) = (Arc::clone(&inner), Arc::clone(&session), call.clone());
-            let cancelled = entry.call.cancelled.clone();
+            let cancelled = entry.cancelled().clone();
             blocking(move || match inner.state.tool_answer(&session.id, &call)? {
                 Some(stored) => Ok(Begun::Stored(stored)),
                 None => Begun::enter(&inner, &session, resources, progress, cancelled),
@@ -67,19 +69,7 @@ impl Work {
             Begun::Stored(stored) => return Ok(stored),
             Begun::Entered(inside, context) => (inside, context),
         };
-        let response = {
-            let mut running = std::pin::pin!(prepared.run(&context));
-            loop {
-                tokio::select! {
-                    biased;
-                    Some(item) = told.recv() => entry.call.tell(item).await,
-                    outcome = &mut running => break outcome,
-                }
-            }
-        }?;
-        while let Ok(item) = told.try_recv() {
-            entry.call.tell(item).await;
-        }
+        let response = entry.run(prepared, &context, told).await?;
         blocking(move || {
             let response = if inner.config.per_tool_snapshots && !response.is_error {
                 with_snapshot(&inner, &session, &call, response)

@@ -81,6 +81,16 @@ fn parse(directory: &Path, text: Option<String>) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
+/// Any ignore file and any path, for the fuzzer: the path is the first line.
+pub fn ignore_rules(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let (path, rules) = text.split_once('\n').unwrap_or(("a/b", &text));
+    let rules = parse(Path::new("/workspace"), Some(rules.to_owned()));
+    for is_directory in [false, true] {
+        let _ = rules.matched(Path::new("/workspace").join(path.trim_start_matches('/')), is_directory);
+    }
+}
+
 /// The text of a file in a directory. Links do not count, as in git; neither does anything that cannot be read.
 fn read_named(directory: BorrowedFd<'_>, name: &str) -> Option<String> {
     let found = openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;

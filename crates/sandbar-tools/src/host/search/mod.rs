@@ -3,4 +3,5 @@
 mod ignore_level;
 mod ignore_rules;
 
+pub use ignore_level::ignore_rules;
 pub(super) use ignore_rules::IgnoreRules;

@@ -1,0 +1,69 @@
+//! A host that makes environments.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sandbar_client::Client;
+use sandbar_core::{Capabilities, Capability, SessionId};
+
+use super::NativeEnvironment;
+use crate::{
+    EnvironmentCapabilities, EnvironmentConfig, EnvironmentError, EnvironmentProvider, ExecutionEnvironment, Result,
+};
+
+/// A Sandbar host.
+#[derive(Clone, Debug)]
+pub struct NativeProvider {
+    client: Client,
+}
+
+impl NativeProvider {
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    /// Connects to the host at `url`. `ProviderUnavailable` when nothing answers there.
+    pub async fn connect(url: &str, token: Option<&str>) -> Result<Self> {
+        match Client::connect(url, token).await {
+            Ok(client) => Ok(Self::new(client)),
+            Err(error) => Err(EnvironmentError::of_provider(error)),
+        }
+    }
+}
+
+#[async_trait]
+impl EnvironmentProvider for NativeProvider {
+    async fn capabilities(&self) -> Result<EnvironmentCapabilities> {
+        self.client.capabilities().await.map(translate).map_err(EnvironmentError::of_provider)
+    }
+
+    async fn create(&self, config: EnvironmentConfig) -> Result<Arc<dyn ExecutionEnvironment>> {
+        let spec = config.session_spec()?;
+        let capabilities = self.capabilities().await?;
+        capabilities.require_all(&config.required)?;
+        let session = self.client.create_session(spec).await.map_err(EnvironmentError::of_provider)?;
+        Ok(Arc::new(NativeEnvironment::new(self.client.clone(), session.id, capabilities)))
+    }
+
+    async fn attach(&self, session: &SessionId) -> Result<Arc<dyn ExecutionEnvironment>> {
+        let found = self.client.get_session(session).await;
+        let session = found.map_err(|error| EnvironmentError::of_session(error, session))?;
+        let capabilities = self.capabilities().await?;
+        Ok(Arc::new(NativeEnvironment::new(self.client.clone(), session.id, capabilities)))
+    }
+}
+
+fn translate(host: Capabilities) -> EnvironmentCapabilities {
+    EnvironmentCapabilities {
+        snapshots: host.snapshots,
+        rollback: host.rollback,
+        pause: host.pause,
+        streaming_progress: Capability::Yes,
+        tier_routing: Capability::Yes,
+        fork: host.fork,
+        max_session_duration: None,
+        // A host has a limit of its own, or none, and does not tell.
+        concurrent_sessions: None,
+        isolation: host.isolation,
+    }
+}

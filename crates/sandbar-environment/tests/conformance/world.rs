@@ -1,0 +1,226 @@
+//! One environment of each kind, and what tests do with it.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use sandbar_client::Client;
+use sandbar_core::{ErrorCode, Resources};
+use sandbar_environment::{
+    EnvironmentConfig, EnvironmentError, EnvironmentProvider, EnvironmentState, ExecutionEnvironment, Result,
+    SessionId, ToolCallId, ToolRequest, ToolResponse, WriteOptions,
+    local::{LocalConfig, LocalIsolation, LocalProvider},
+    native::NativeProvider,
+};
+use sandbar_host::{Host, HostConfig};
+use sandbar_server::{AccessToken, RunningServer, ServerConfig, serve};
+use sandbar_testing::{Backend, StorageFixture, tree::scratch};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// What is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Implementation {
+    LocalBoxed,
+    LocalUnboxed,
+    Native,
+}
+
+/// One environment, and who made it.
+pub(crate) struct World {
+    pub(crate) provider: Arc<dyn EnvironmentProvider>,
+    pub(crate) environment: Arc<dyn ExecutionEnvironment>,
+}
+
+impl World {
+    /// Runs a test on an environment of its own, and takes everything down however the test ends.
+    pub(crate) fn run(implementation: Implementation, test: impl AsyncFnOnce(&World)) {
+        match implementation {
+            Implementation::LocalBoxed => run_local(LocalIsolation::Boxed, async |world, _| test(world).await),
+            Implementation::LocalUnboxed => run_local(LocalIsolation::Unboxed, async |world, _| test(world).await),
+            Implementation::Native => run_native(HostConfig::default(), async |native| {
+                let provider = Arc::new(NativeProvider::new(native.client().await));
+                let world = World::new(provider).await;
+                test(&world).await;
+                world.environment.destroy().await.unwrap();
+            }),
+        }
+    }
+
+    async fn new(provider: Arc<dyn EnvironmentProvider>) -> Self {
+        let environment = provider.create(config("first")).await.unwrap();
+        Self { provider, environment }
+    }
+
+    pub(crate) async fn tool(&self, name: &str, params: Value) -> Result<ToolResponse> {
+        call(&*self.environment, request(name, params)).await
+    }
+
+    /// The answer of a tool that must succeed.
+    pub(crate) async fn done(&self, name: &str, params: Value) -> String {
+        done(&*self.environment, name, params).await
+    }
+
+    pub(crate) async fn bash(&self, command: &str) -> String {
+        self.done("bash", json!({ "cmd": command })).await
+    }
+
+    /// The paths below `/workspace`.
+    pub(crate) async fn listing(&self) -> Vec<String> {
+        let entries = self.environment.list_files(Path::new("/workspace"), 10).await.unwrap();
+        let entries: Vec<_> = entries.try_collect().await.unwrap();
+        entries.into_iter().map(|entry| entry.path.to_str().unwrap().to_owned()).collect()
+    }
+
+    pub(crate) async fn write(&self, path: &str, content: &str) {
+        write(&*self.environment, path, content).await.unwrap();
+    }
+
+    /// The content of a file; `None` when it is not there.
+    pub(crate) async fn read(&self, path: &str) -> Option<String> {
+        read(&*self.environment, path).await
+    }
+
+    /// Waits until a file has come into being.
+    pub(crate) async fn appears(&self, path: &str) {
+        eventually(path, async || self.read(path).await.is_some()).await;
+    }
+}
+
+/// Runs a test on a directory, which it gets as well.
+pub(crate) fn run_local(isolation: LocalIsolation, test: impl AsyncFnOnce(&World, &Path)) {
+    let place = scratch();
+    let directory: PathBuf = place.path().join("project");
+    std::fs::create_dir(&directory).unwrap();
+    tokio().block_on(async {
+        let config = LocalConfig::new(&directory).with_isolation(isolation);
+        let world = World::new(Arc::new(LocalProvider::open(config).await.unwrap())).await;
+        test(&world, &directory).await;
+        world.environment.destroy().await.unwrap();
+    });
+}
+
+/// A real host with a server in front of it.
+pub(crate) struct Native {
+    url: String,
+    token: String,
+    stop: CancellationToken,
+}
+
+impl Native {
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(&self.url, Some(&self.token)).await.unwrap()
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Begins to stop the server.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+}
+
+/// Runs a test on a host that isolates sessions on btrfs; what else it is told is in `config`.
+pub(crate) fn run_native(config: HostConfig, test: impl AsyncFnOnce(&Native)) {
+    let storage = StorageFixture::new(Backend::BtrfsImage);
+    // The fixture only lends its place; the host opens it by itself.
+    storage.storage.close().unwrap();
+    let config = HostConfig {
+        data_dir: storage.scratch().join("data"),
+        storage_backend: "btrfs".parse().unwrap(),
+        container_runtime: "native".parse().unwrap(),
+        sessions_root_dir: Some(storage.config.directory.clone()),
+        pool_image_limit: storage.config.pool_image_limit,
+        ..config
+    };
+    tokio().block_on(async { serve_host(Host::start(config).await.unwrap(), test).await });
+}
+
+/// Runs a test on a server for a host, and stops both.
+pub(crate) async fn serve_host(host: Arc<Host>, test: impl AsyncFnOnce(&Native)) {
+    let token = AccessToken::random().unwrap();
+    let (revealed, stop) = (token.reveal().to_owned(), CancellationToken::new());
+    let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token));
+    let server: RunningServer = serve(Arc::clone(&host), config, stop.clone()).await.unwrap();
+    let native = Native { url: format!("http://{}", server.address()), token: revealed, stop };
+    test(&native).await;
+    native.stop();
+    server.finished().await.unwrap();
+    host.shutdown().await.unwrap();
+}
+
+pub(crate) fn tokio() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+pub(crate) fn config(session: &str) -> EnvironmentConfig {
+    let mut config = EnvironmentConfig::new("host", SessionId::new(session).unwrap());
+    config.options.env.insert("GREETING".into(), "good morning".into());
+    config
+}
+
+/// A call under an id of its own.
+pub(crate) fn request(name: &str, params: Value) -> ToolRequest {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let id = format!("call-{}", CALLS.fetch_add(1, Ordering::Relaxed));
+    request_as(&id, name, params)
+}
+
+pub(crate) fn request_as(id: &str, name: &str, params: Value) -> ToolRequest {
+    let Value::Object(params) = params else { panic!("parameters are an object") };
+    ToolRequest { tool: name.into(), call: ToolCallId::new(id).unwrap(), params, resources: Resources::default() }
+}
+
+pub(crate) async fn call(environment: &dyn ExecutionEnvironment, request: ToolRequest) -> Result<ToolResponse> {
+    environment.execute_tool(request, &mut |_| {}).await
+}
+
+/// The answer of a tool that must succeed.
+pub(crate) async fn done(environment: &dyn ExecutionEnvironment, name: &str, params: Value) -> String {
+    let answer = call(environment, request(name, params)).await.unwrap();
+    assert!(!answer.is_error, "{name}: {}", answer.content);
+    answer.content
+}
+
+pub(crate) async fn write(environment: &dyn ExecutionEnvironment, path: &str, content: &str) -> Result<u64> {
+    let content = stream::iter([Ok(content.to_owned().into())]).boxed();
+    environment.write_file(Path::new(path), WriteOptions::default(), content).await
+}
+
+/// The content of a file; `None` when it is not there.
+pub(crate) async fn read(environment: &dyn ExecutionEnvironment, path: &str) -> Option<String> {
+    match environment.read_file(Path::new(path)).await {
+        Ok(file) => {
+            let pieces: Vec<_> = file.content.try_collect().await.unwrap();
+            Some(String::from_utf8(pieces.concat()).unwrap())
+        }
+        Err(error) if error.cause().is_some_and(|cause| cause.code() == ErrorCode::FileNotFound) => None,
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// Returns as soon as `condition` holds; fails the test when it does not within half a minute.
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition().await {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Insists on `NotActive`, in one of these states.
+#[track_caller]
+pub(crate) fn not_active<T: std::fmt::Debug>(outcome: Result<T>, states: &[EnvironmentState]) {
+    match outcome {
+        Err(EnvironmentError::NotActive { state, .. }) if states.contains(&state) => {}
+        other => panic!("not `NotActive` but {other:?}"),
+    }
+}

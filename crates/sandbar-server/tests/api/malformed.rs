@@ -1,0 +1,248 @@
+//! Ten thousand requests nobody should send: every one is answered as the caller's fault, or its connection is closed.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use sandbar_client::WireProtocol;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+
+use crate::{
+    malformed_requests::{Generator, Sent},
+    raw::Answer,
+    world::World,
+};
+
+const REQUESTS: u64 = 10_000;
+const AT_ONCE: u64 = 6;
+
+/// Nothing takes so long, on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the process may grow by: every connection may hold one message of 16 MiB, and a little more.
+const MOST_MEMORY: u64 = 400 << 20;
+
+/// Errors of an RPC that are the server's fault.
+const OUR_FAULT: [&str; 4] = ["internal", "unknown", "data_loss", "unavailable"];
+/// Where the protocols themselves ask for `internal`.
+const SPECIFIED: &str = "received compressed message without";
+const OUR_FAULT_IN_GRPC: [&str; 4] = ["13", "2", "15", "14"];
+
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn ten_thousand_malformed_requests_are_the_callers_fault_and_nothing_else() {
+    let seed = std::env::var("SANDBAR_MALFORMED_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("seed {seed}; again with SANDBAR_MALFORMED_SEED={seed}");
+    // Whatever catches a panic later, this hears of it first.
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        PANICS.fetch_add(1, Ordering::SeqCst);
+        before(panic);
+    }));
+    World::run_with(
+        |_, config| config.max_sessions = 4,
+        async |world| {
+            let made = world.call("CreateSession", &json!({"baseSnapshot": "small", "sessionId": "box"})).await;
+            assert!(made.status.is_success(), "{:?}", made.body);
+            let memory = resident();
+            let (answered, closed) = (AtomicU64::new(0), AtomicU64::new(0));
+            let faults = Mutex::new(BTreeMap::new());
+            let workers = (0..AT_ONCE).map(|worker| {
+                let (answered, closed, faults) = (&answered, &closed, &faults);
+                async move {
+                    let mut caller = Caller::new(world.address);
+                    for number in (0..REQUESTS).filter(|number| number % AT_ONCE == worker) {
+                        let mut generator = Generator::new(seed ^ number, &world.token, &world.address.to_string());
+                        let sent = generator.next();
+                        let shown = format!("{sent:?}").chars().take(2000).collect::<String>();
+                        let counter = match timeout(PATIENCE, caller.make(sent)).await {
+                            Err(_) => panic!("request {number} of seed {seed} is never answered: {shown}"),
+                            Ok(None) => closed,
+                            Ok(Some(answer)) => {
+                                if let Some(fault) = fault(&answer) {
+                                    let told = format!("request {number}: {shown}\n{}", shown_answer(&answer));
+                                    faults.lock().unwrap().entry(fault).or_insert(told);
+                                }
+                                answered
+                            }
+                        };
+                        counter.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+            futures::future::join_all(workers).await;
+            println!(
+                "{} answered, {} closed, {} MiB more",
+                answered.load(Ordering::Relaxed),
+                closed.load(Ordering::Relaxed),
+                resident().saturating_sub(memory) >> 20
+            );
+            let faults = faults.into_inner().unwrap();
+            for (fault, example) in &faults {
+                println!("{fault}\n  {example}");
+            }
+            assert!(faults.is_empty(), "seed {seed}: {:?}", faults.keys());
+            assert_eq!(PANICS.load(Ordering::SeqCst), 0, "something panicked");
+            assert!(resident().saturating_sub(memory) < MOST_MEMORY, "memory is not bounded");
+            assert!(answered.load(Ordering::Relaxed) > REQUESTS / 2, "most requests are HTTP and have an answer");
+
+            // It serves as if nothing had been.
+            for protocol in crate::world::PROTOCOLS {
+                let client = world.client(protocol).await;
+                assert!(client.list_bases().await.unwrap().iter().any(|base| base.name.as_str() == "small"));
+            }
+            let client = world.client(WireProtocol::Connect).await;
+            let id = sandbar_core::SessionId::new("box").unwrap();
+            let ended =
+                crate::world::Ended::of(client.exec(&id, crate::world::shell("echo well")).await.unwrap()).await;
+            assert_eq!(ended.text(), "well\n");
+        },
+    );
+}
+
+/// What is wrong with an answer, if anything.
+fn fault(answer: &Answer) -> Option<String> {
+    match answer.status {
+        // Not implemented, as a method or a compression there is not; and a deadline the caller set.
+        StatusCode::NOT_IMPLEMENTED | StatusCode::GATEWAY_TIMEOUT | StatusCode::HTTP_VERSION_NOT_SUPPORTED => {
+            return None;
+        }
+        status if status.is_server_error() => {
+            return Some(format!("answered {status}: {}", String::from_utf8_lossy(&answer.body)));
+        }
+        _ => {}
+    }
+    let grpc = answer.headers.get("grpc-status").and_then(|status| status.to_str().ok()).map(str::to_owned);
+    let text = String::from_utf8_lossy(&answer.body);
+    let message = answer.headers.get("grpc-message").and_then(|message| message.to_str().ok()).unwrap_or_default();
+    if text.contains(SPECIFIED) || message.contains(SPECIFIED) {
+        return None;
+    }
+    let in_body = text.lines().find_map(|line| Some(line.rsplit_once("grpc-status:")?.1.trim().to_owned()));
+    if let Some(status) = grpc.or(in_body).filter(|status| OUR_FAULT_IN_GRPC.contains(&status.as_str())) {
+        return Some(format!(
+            "ended with grpc-status {status}: {message}{}",
+            &text[text.find("grpc-message").unwrap_or(text.len())..]
+        ));
+    }
+    // The last frame of a stream of Connect.
+    let end = text.rfind("{\"error\"").and_then(|start| serde_json::from_str::<Value>(&text[start..]).ok());
+    let code = end.as_ref().and_then(|end| end["error"]["code"].as_str());
+    code.filter(|code| OUR_FAULT.contains(code))
+        .map(|code| format!("ended with {code}: {:?}", end.as_ref().map(|end| &end["error"]["message"])))
+}
+
+fn shown_answer(answer: &Answer) -> String {
+    format!("{} {:?}\n{}", answer.status, answer.headers, String::from_utf8_lossy(&answer.body))
+}
+
+/// The memory this process has, the server's with it.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// Somebody with connections that are kept as long as they last.
+struct Caller {
+    address: SocketAddr,
+    http1: Option<http1::SendRequest<Full<Bytes>>>,
+    http2: Option<http2::SendRequest<Full<Bytes>>>,
+}
+
+impl Caller {
+    const fn new(address: SocketAddr) -> Self {
+        Self { address, http1: None, http2: None }
+    }
+
+    /// The answer; `None` when the connection was closed in place of one.
+    async fn make(&mut self, sent: Sent) -> Option<Answer> {
+        match sent {
+            Sent::Request { request, by_http2: true } => self.by_http2(*request).await,
+            Sent::Request { request, by_http2: false } => self.by_http1(*request).await,
+            Sent::Bytes(bytes) => self.bytes(&bytes).await,
+        }
+    }
+
+    async fn by_http1(&mut self, mut request: Request<Full<Bytes>>) -> Option<Answer> {
+        let path = request.uri().path_and_query().unwrap().clone();
+        let host = request.uri().authority().unwrap().as_str().parse().unwrap();
+        *request.uri_mut() = path.into();
+        request.headers_mut().insert("host", host);
+        if self.http1.as_ref().is_none_or(|sender| sender.is_closed()) {
+            let stream = TcpStream::connect(self.address).await.unwrap();
+            let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(connection);
+            self.http1 = Some(sender);
+        }
+        let sender = self.http1.as_mut().unwrap();
+        let answer = match sender.ready().await {
+            Ok(()) => read(sender.send_request(request).await).await,
+            Err(_) => None,
+        };
+        if answer.is_none() {
+            self.http1 = None;
+        }
+        answer
+    }
+
+    async fn by_http2(&mut self, mut request: Request<Full<Bytes>>) -> Option<Answer> {
+        // HTTP/2 has no such thing.
+        request.headers_mut().remove("expect");
+        if self.http2.as_ref().is_none_or(|sender| sender.is_closed()) {
+            let stream = TcpStream::connect(self.address).await.unwrap();
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(connection);
+            self.http2 = Some(sender);
+        }
+        let sender = self.http2.as_mut().unwrap();
+        let answer = match sender.ready().await {
+            Ok(()) => read(sender.send_request(request).await).await,
+            Err(_) => None,
+        };
+        if answer.is_none() {
+            self.http2 = None;
+        }
+        answer
+    }
+
+    /// Says everything, hangs up in this direction, and hears everything.
+    async fn bytes(&self, bytes: &[u8]) -> Option<Answer> {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let mut heard = Vec::new();
+        // The server may have had enough before all is said.
+        let _ = stream.write_all(bytes).await;
+        let _ = stream.shutdown().await;
+        let _ = stream.read_to_end(&mut heard).await;
+        let text = String::from_utf8_lossy(&heard).into_owned();
+        let status = text.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+        Some(Answer { status, headers: http::HeaderMap::new(), body: heard.into() })
+    }
+}
+
+async fn read(response: hyper::Result<http::Response<hyper::body::Incoming>>) -> Option<Answer> {
+    let response = response.ok()?;
+    let (status, mut headers) = (response.status(), response.headers().clone());
+    let body = response.into_body().collect().await.ok()?;
+    if let Some(trailers) = body.trailers() {
+        headers.extend(trailers.clone());
+    }
+    Some(Answer { status, headers, body: body.to_bytes() })
+}

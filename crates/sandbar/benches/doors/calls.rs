@@ -1,0 +1,121 @@
+//! A unary tool call over loopback, against the same call in the host's process.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use sandbar_client::{Client, WireProtocol};
+use sandbar_core::{BaseName, Resources, RuntimeKind, SessionId, SessionSpec, ToolRequest, ToolResponse};
+use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
+use sandbar_server::{AccessToken, ServerConfig, serve};
+use sandbar_testing::{
+    Backend, StorageFixture,
+    measure::{Report, alternate, middle, milliseconds},
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+const ROUNDS: usize = 300;
+
+/// A session with the file that is read.
+struct Subject {
+    host: Arc<Host>,
+    session: SessionId,
+    calls: AtomicUsize,
+}
+
+impl Subject {
+    /// A request under a name of its own: one that was used before would be answered from memory.
+    fn request(&self, tool: &str, params: &Value) -> ToolRequest {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        ToolRequest {
+            tool: tool.into(),
+            call: format!("call-{number}").parse().unwrap(),
+            params: params.as_object().unwrap().clone(),
+            resources: Resources::default(),
+        }
+    }
+
+    async fn in_process(&self, tool: &str, params: &Value) -> f64 {
+        let request = self.request(tool, params);
+        let started = Instant::now();
+        let response = self.host.execute_tool(&self.session, request).await.unwrap();
+        let took = milliseconds(started);
+        check(&response);
+        took
+    }
+
+    async fn over(&self, client: &Client, tool: &str, params: &Value) -> f64 {
+        let request = self.request(tool, params);
+        let started = Instant::now();
+        let response = client.execute_tool(&self.session, &request).await.unwrap();
+        let took = milliseconds(started);
+        check(&response);
+        took
+    }
+}
+
+fn check(response: &ToolResponse) {
+    assert!(!response.is_error, "{response:?}");
+}
+
+pub(crate) fn measure(report: &mut Report) {
+    let storage = StorageFixture::with_size(Backend::BtrfsImage, 6144);
+    storage.storage.close().unwrap();
+    let config = HostConfig {
+        data_dir: storage.scratch().join("data"),
+        storage_backend: StorageChoice::Named(storage.config.choice.unwrap()),
+        container_runtime: RuntimeChoice::Named(RuntimeKind::Native),
+        sessions_root_dir: Some(storage.config.directory.clone()),
+        pool_image_limit: storage.config.pool_image_limit,
+        ..HostConfig::default()
+    };
+    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    tokio.block_on(async {
+        let host = Host::start(config).await.unwrap();
+        let session = host.create_session(SessionSpec::new(BaseName::new("host").unwrap())).await.unwrap().id;
+        let subject = Subject { host: Arc::clone(&host), session, calls: AtomicUsize::new(0) };
+        let content = "0123456789abcde\n".repeat(16);
+        subject.in_process("write_file", &json!({"path": "file", "content": content})).await;
+        let token = AccessToken::random().unwrap();
+        let secret = token.reveal().to_owned();
+        let stop = CancellationToken::new();
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let server = serve(host, ServerConfig::new(listen, Some(token)), stop.clone()).await.unwrap();
+        let url = format!("http://{}", server.address());
+        for (protocol, name, aim) in [
+            (WireProtocol::Connect, "Connect", Some(3.0)),
+            (WireProtocol::ConnectJson, "Connect in JSON", None),
+            (WireProtocol::Grpc, "gRPC", None),
+        ] {
+            let client = Client::connect_with(&url, Some(&secret), protocol).await.unwrap();
+            compare(&subject, &client, name, aim, report);
+        }
+        stop.cancel();
+        server.finished().await.unwrap();
+        subject.host.shutdown().await.unwrap();
+    });
+}
+
+fn compare(subject: &Subject, client: &Client, protocol: &str, aim: Option<f64>, report: &mut Report) {
+    let tools = [
+        ("read_file", "read_file of 256 bytes", json!({"path": "file"})),
+        ("bash", "bash `true`", json!({"cmd": "true"})),
+    ];
+    for (tool, what, params) in tools {
+        // The rounds are measured one by one from here, on the thread that asked for them.
+        let (inside, outside) = tokio::task::block_in_place(|| {
+            let handle = tokio::runtime::Handle::current();
+            alternate(
+                ROUNDS,
+                |_| handle.block_on(subject.in_process(tool, &params)),
+                |_| handle.block_on(subject.over(client, tool, &params)),
+            )
+        });
+        report.ratio(format!("{what}, {protocol} over loopback ÷ in process"), middle(&outside), middle(&inside), aim);
+    }
+}

@@ -1,0 +1,98 @@
+//! Callers that call as fast as they are answered.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, StatusCode, body::Bytes, client::conn::http2::SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+const WARM_UP: Duration = Duration::from_millis(300);
+const MEASURED: Duration = Duration::from_millis(1500);
+
+/// Where the calls go, and what they say.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    pub(crate) token: String,
+    pub(crate) session: String,
+}
+
+/// How many callers share how many connections.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) callers: usize,
+    pub(crate) connections: usize,
+}
+
+impl Target {
+    /// `read_file` in JSON, under a name of its own: one that was used before would be answered from memory.
+    fn request(&self, name: &str) -> Request<Full<Bytes>> {
+        let body = format!(
+            r#"{{"sessionId": "{}", "toolName": "read_file", "toolCallId": "{name}", "params": {{"path": "file"}}}}"#,
+            self.session
+        );
+        Request::post(format!("http://{}/sandbar.v1.SandboxService/ExecuteTool", self.address))
+            .header("content-type", "application/json")
+            .header("authorization", format!("Bearer {}", self.token))
+            .body(Full::new(body.into()))
+            .unwrap()
+    }
+
+    pub(crate) async fn connect(&self) -> SendRequest<Full<Bytes>> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let (sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+
+    /// One call; its answer.
+    pub(crate) async fn call(&self, sender: &mut SendRequest<Full<Bytes>>, name: &str) -> Bytes {
+        let response = sender.send_request(self.request(name)).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+        body
+    }
+
+    /// Answers a second.
+    #[expect(clippy::cast_precision_loss, reason = "a few hundred thousand")]
+    pub(crate) async fn rate(&self, shape: Shape, run: &str) -> f64 {
+        let mut connections = Vec::new();
+        for _ in 0..shape.connections {
+            connections.push(self.connect().await);
+        }
+        let answered = Arc::new(AtomicUsize::new(0));
+        let callers: Vec<_> = (0..shape.callers)
+            .map(|caller| {
+                let (target, answered) = (self.clone(), Arc::clone(&answered));
+                let mut connection = connections[caller % shape.connections].clone();
+                let run = run.to_owned();
+                tokio::spawn(async move {
+                    for number in 0.. {
+                        target.call(&mut connection, &format!("{run}-{caller}-{number}")).await;
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        tokio::time::sleep(WARM_UP).await;
+        let (before, started) = (answered.load(Ordering::Relaxed), Instant::now());
+        tokio::time::sleep(MEASURED).await;
+        let rate = (answered.load(Ordering::Relaxed) - before) as f64 / started.elapsed().as_secs_f64();
+        for caller in callers {
+            caller.abort();
+            let _ = caller.await;
+        }
+        rate
+    }
+}

@@ -1,0 +1,97 @@
+//! `sandbar bench`.
+
+use std::{cell::Cell, process::ExitCode};
+
+use clap::{ArgMatches, Command};
+use sandbar_client::Client;
+use sandbar_core::{BaseName, ErrorCode, Labels, Result, SessionFilter, SessionId};
+
+use crate::{
+    arguments::{json, option, required},
+    bench::{Ended, measure},
+    failure::{Outcome, exit},
+    interrupt::{Interrupts, until_second},
+    output, parse,
+};
+
+/// The label by which what we made is found again.
+const LABEL: &str = "sandbar-bench";
+
+#[derive(Debug)]
+pub(crate) struct BenchArgs {
+    base: BaseName,
+    json: bool,
+}
+
+pub(crate) fn define() -> Command {
+    Command::new("bench")
+        .about("Measure this host against what the machine does without it")
+        .long_about(
+            "\
+Measure this host against what the machine does without it, in one run of well under a minute.
+
+Sandboxes are made, used, snapshotted, rolled back, forked and removed; the same machine starts processes, bwrap and
+reads a file by itself. What counts are the ratios: the times depend on the machine and on what else it does. Run it on
+the machine of the host. Nothing stays behind, also after Ctrl-C.",
+        )
+        .after_help(
+            "\
+Examples:
+  sandbar bench
+  sandbar bench --base debian
+  sandbar bench --json | jq '.results[] | {name, median_seconds}'",
+        )
+        .args([
+            option("base", "NAME", "The base sandboxes are made from; it needs the command `true`")
+                .default_value("host")
+                .value_parser(parse::word::<BaseName>),
+            json(),
+        ])
+}
+
+impl BenchArgs {
+    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
+        Ok(Self { base: required(matches, "base")?, json: matches.get_flag("json") })
+    }
+}
+
+pub(crate) async fn execute(args: BenchArgs, client: &Client) -> Outcome {
+    let mut interrupts = Interrupts::listen()?;
+    let labels = Labels::from([(LABEL.to_owned(), SessionId::random().to_string())]);
+    let stop = Cell::new(false);
+    let (measured, _) = {
+        let measuring = Box::pin(measure(client, &args.base, &labels, &stop));
+        until_second(&mut interrupts, measuring, || stop.set(true)).await?
+    };
+    let report = match measured {
+        Ok(report) => report,
+        Err(ended) => {
+            let (tidied, _) = until_second(&mut interrupts, Box::pin(tidy(client, &labels)), || {}).await?;
+            return match (ended, tidied) {
+                (Ended::Failed(error), _) | (Ended::Stopped, Err(error)) => Err(error.into()),
+                (Ended::Stopped, Ok(())) => {
+                    output::say("\nstopped; nothing is left behind");
+                    Ok(ExitCode::from(exit::INTERRUPTED))
+                }
+            };
+        }
+    };
+    if args.json {
+        report.print_json()?;
+    } else {
+        report.print_table()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes away what an unfinished run has left.
+async fn tidy(client: &Client, labels: &Labels) -> Result<()> {
+    let filter = SessionFilter { labels: labels.clone(), ..SessionFilter::default() };
+    for session in client.all_sessions(&filter).await? {
+        match client.destroy_session(&session.id).await {
+            Err(error) if error.code() != ErrorCode::SessionNotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! Clients from npm.
+
+use sandbar_testing::{Registry, installed_node_modules};
+
+use crate::{
+    host::{drive, drive_without_streams},
+    programs::script,
+};
+
+/// With types made of our .proto files by the generators of the same people.
+fn connect_node(protocol: &str) {
+    let Some(modules) = installed_node_modules("connect-node") else {
+        return Registry::Npm.report_out_of_reach(&format!("@connectrpc/connect-node ({protocol})"));
+    };
+    let mut run = script("connect-node/run.sh");
+    run.arg(modules).arg(protocol);
+    drive(run);
+}
+
+#[test]
+fn connect_node_drives_a_host_in_json() {
+    connect_node("connect-json");
+}
+
+#[test]
+fn connect_node_drives_a_host_in_connect() {
+    connect_node("connect");
+}
+
+#[test]
+fn connect_node_drives_a_host_in_grpc() {
+    connect_node("grpc");
+}
+
+#[test]
+fn connect_node_drives_a_host_in_grpc_web() {
+    connect_node("grpc-web");
+}
+
+/// Its command line, one program a call.
+fn inspector(transport: &str) {
+    let Some(modules) = installed_node_modules("inspector") else {
+        return Registry::Npm.report_out_of_reach(&format!("MCP Inspector ({transport})"));
+    };
+    let mut run = script("inspector.sh");
+    run.arg(transport).env("INSPECTOR", modules.join(".bin/mcp-inspector"));
+    drive_without_streams(run);
+}
+
+#[test]
+fn the_mcp_inspector_drives_a_host_over_stdio() {
+    inspector("stdio");
+}
+
+#[test]
+fn the_mcp_inspector_drives_a_host_over_http() {
+    inspector("http");
+}
