@@ -64,9 +64,9 @@ mod tests {
     use super::*;
     use crate::jsonrpc::RequestId;
 
-    fn request(id: Value, tool: &str, cmd: &str) -> Request {
+    fn request(id: &Value, tool: &str, cmd: &str) -> Request {
         let Value::Object(params) = json!({"name": tool, "arguments": {"cmd": cmd}}) else { panic!() };
-        Request { id: RequestId::read(&id).unwrap(), method: "tools/call".into(), params }
+        Request { id: RequestId::read(id).unwrap(), method: "tools/call".into(), params }
     }
 
     #[test]
@@ -76,13 +76,13 @@ mod tests {
             call_id(request, &Meta::default(), version, conversation).unwrap()
         };
         let old = Version::V2025_06_18;
-        let first = request(json!(1), "bash", "ls");
+        let first = request(&json!(1), "bash", "ls");
         assert_eq!(name(&first, old, Some(&here)), name(&first.clone(), old, Some(&here)));
         for other in [
-            name(&request(json!(2), "bash", "ls"), old, Some(&here)),
-            name(&request(json!("1"), "bash", "ls"), old, Some(&here)),
-            name(&request(json!(1), "bash", "pwd"), old, Some(&here)),
-            name(&request(json!(1), "run_code", "ls"), old, Some(&here)),
+            name(&request(&json!(2), "bash", "ls"), old, Some(&here)),
+            name(&request(&json!("1"), "bash", "ls"), old, Some(&here)),
+            name(&request(&json!(1), "bash", "pwd"), old, Some(&here)),
+            name(&request(&json!(1), "run_code", "ls"), old, Some(&here)),
             name(&first, old, Some(&there)),
             name(&first, old, None),
             name(&first, Version::V2026_07_28, Some(&here)),
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_caller_may_name_its_call_itself() {
         let meta = Meta { tool_call_id: Some(ToolCallId::new("mine").unwrap()), ..Meta::default() };
-        let id = call_id(&request(json!(1), "bash", "ls"), &meta, Version::V2026_07_28, None).unwrap();
+        let id = call_id(&request(&json!(1), "bash", "ls"), &meta, Version::V2026_07_28, None).unwrap();
         assert_eq!(id.as_str(), "mine");
     }
 

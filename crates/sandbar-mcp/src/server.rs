@@ -123,9 +123,8 @@ impl McpServer {
         version: Version,
         setting: Setting<'_>,
     ) -> Result<Value, Fault> {
-        let name = match request.params.get("name") {
-            Some(Value::String(name)) => name,
-            _ => return Err(Fault::invalid_params("`name` of the tool is missing, or not a string")),
+        let Some(Value::String(name)) = request.params.get("name") else {
+            return Err(Fault::invalid_params("`name` of the tool is missing, or not a string"));
         };
         let arguments = match request.params.get("arguments") {
             None | Some(Value::Null) => Params::new(),

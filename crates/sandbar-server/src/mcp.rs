@@ -9,7 +9,7 @@ use axum::{
     Extension, Router,
     body::Body,
     extract::{Request, State},
-    http::header,
+    http::{header, uri::Authority},
     response::Response,
 };
 use sandbar_client::Client;
@@ -55,7 +55,7 @@ fn origin<B>(request: &Request<B>) -> String {
         Some(Transport::Tls) => "https",
         Some(Transport::Plain) | None => "http",
     };
-    let named = request.uri().authority().map(|authority| authority.as_str());
+    let named = request.uri().authority().map(Authority::as_str);
     let field = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     format!("{scheme}://{}", named.or_else(field).unwrap_or("localhost"))
 }

@@ -38,7 +38,7 @@ const LARGEST_BODY: usize = 16 << 20;
 const HEARD_OUT: usize = 4 * LARGEST_BODY;
 
 /// How long a body may take to arrive.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Messages one batch may have.
 const LARGEST_BATCH: usize = 100;
@@ -77,8 +77,8 @@ impl HttpEndpoint {
 
     /// Answers a request. `client` is the caller's, with what they may do; they have been let in already.
     pub async fn answer(&self, request: http::Request<Body>, client: Client, ports: PortNames) -> Response {
-        let (parts, body) = request.into_parts();
-        match self.serve(&parts, body, client, ports).await {
+        let (head, body) = request.into_parts();
+        match self.serve(&head, body, client, ports).await {
             Ok(response) => response,
             Err(Rejection(status, message)) => {
                 let mut response = reply(status, &message);
@@ -106,8 +106,8 @@ impl HttpEndpoint {
         response
     }
 
-    async fn serve(&self, parts: &Parts, body: Body, client: Client, ports: PortNames) -> Result<Response, Rejection> {
-        let Parts { method, headers, uri, .. } = parts;
+    async fn serve(&self, head: &Parts, body: Body, client: Client, ports: PortNames) -> Result<Response, Rejection> {
+        let Parts { method, headers, uri, .. } = head;
         if !origin::is_trusted(headers) {
             return Err(Rejection::plain(StatusCode::FORBIDDEN, "pages of this origin may not call"));
         }
@@ -241,7 +241,7 @@ impl Visit {
         let (mut refused, mut admitted) = (Vec::new(), Vec::new());
         for message in messages {
             match message {
-                Ok(Message::Request(request)) if self.is_stateless(&request) => {
+                Ok(Message::Request(request)) if is_stateless(&request) => {
                     let fault = Fault::new(Fault::INVALID_REQUEST, "this version of the protocol has no batches");
                     refused.push(jsonrpc::failed(Some(&request.id), &fault));
                 }
@@ -265,10 +265,6 @@ impl Visit {
         });
         refused.extend(join_all(work).await.into_iter().flatten());
         Ok(reply(StatusCode::OK, &refused.into()))
-    }
-
-    fn is_stateless(&self, request: &Request) -> bool {
-        Meta::read(&request.params).is_ok_and(|meta| meta.version.is_some_and(Version::is_stateless))
     }
 
     /// Gives a request its place, under which it can be cancelled.
@@ -324,6 +320,10 @@ impl Visit {
             self.in_flight.cancel(&(self.caller, conversation, id));
         }
     }
+}
+
+fn is_stateless(request: &Request) -> bool {
+    Meta::read(&request.params).is_ok_and(|meta| meta.version.is_some_and(Version::is_stateless))
 }
 
 /// A method that is not there is not found, where the version says so.

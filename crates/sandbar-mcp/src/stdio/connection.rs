@@ -104,6 +104,9 @@ async fn finish(mut writer: JoinHandle<()>) {
     }
 }
 
+/// A request and its place among those under way.
+type Admitted = (Arc<Request>, Ticket<RequestId>);
+
 /// What is known of a client.
 #[derive(Debug)]
 struct Connection {
@@ -196,7 +199,7 @@ impl Connection {
     }
 
     /// Gives a request its place. One that is sent again while it is under way is answered once.
-    fn admit(&self, request: Request) -> Result<Option<(Arc<Request>, Ticket<RequestId>)>, Refusal> {
+    fn admit(&self, request: Request) -> Result<Option<Admitted>, Refusal> {
         match self.in_flight.find(&request.id) {
             Some(same) if *same == request => Ok(None),
             Some(_) => {

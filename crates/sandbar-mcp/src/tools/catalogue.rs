@@ -28,9 +28,10 @@ impl Catalogue {
     pub(crate) async fn call(&self, tool: &str, call: Call<'_>) -> Result<Answer, Fault> {
         let own = OwnTool::ALL.into_iter().find(|own| own.define().name == tool);
         let outcome = match own {
-            Some(own) => own.run(call).await,
+            // Boxed: what a call keeps would otherwise be part of everything that waits for one.
+            Some(own) => Box::pin(own.run(call)).await,
             None => match self.of_host(call.client).await {
-                Ok(tools) if tools.iter().any(|known| known.name == tool) => host_tool::run(tool, call).await,
+                Ok(tools) if tools.iter().any(|known| known.name == tool) => Box::pin(host_tool::run(tool, call)).await,
                 Ok(_) => {
                     return Err(Fault::invalid_params(format!("there is no tool `{}`", tool.escape_debug())));
                 }

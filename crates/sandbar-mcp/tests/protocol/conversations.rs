@@ -47,7 +47,7 @@ fn a_request_that_is_sent_again_is_answered_once_and_its_number_is_not_for_anoth
         let taken = connection.hear().await;
         assert_eq!((&taken["id"], &taken["error"]["code"]), (&json!(2), &json!(-32600)));
         connection.request(json!(3), "tools/call", json!({"name": "bash", "arguments": {"cmd": "echo > go"}})).await;
-        let mut answers = vec![connection.hear().await, connection.hear().await];
+        let mut answers = [connection.hear().await, connection.hear().await];
         answers.sort_by_key(|answer| answer["id"].as_u64());
         assert_eq!(answers[0]["result"]["content"][0]["text"], "run\n");
         // After its answer, too: it was done, and is not done again.
@@ -114,11 +114,8 @@ fn a_client_that_does_not_read_can_still_be_left() {
         let mut connection = world.greet("2025-06-18").await;
         // More answers than pipe and queues hold.
         let long = "x".repeat(4000);
-        for number in 0..200 {
+        for number in 0..100 {
             connection.request(json!(format!("{number}{long}")), "ping", json!({})).await;
-            if number == 100 {
-                break;
-            }
         }
         connection.stop.cancel();
         assert_eq!(connection.ended().await, Ended::Stopped);

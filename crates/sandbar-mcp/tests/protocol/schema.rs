@@ -36,9 +36,8 @@ fn fits(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
         for (name, value) in object {
             let below = format!("{at}/{name}");
             match (schema["properties"].get(name), schema.get("additionalProperties")) {
-                (Some(schema), _) => fits(schema, value, &below)?,
                 (None, Some(Value::Bool(false))) => return Err(format!("`{below}` is unknown")),
-                (None, Some(schema @ Value::Object(_))) => fits(schema, value, &below)?,
+                (Some(schema), _) | (None, Some(schema @ Value::Object(_))) => fits(schema, value, &below)?,
                 _ => {}
             }
         }

@@ -29,7 +29,9 @@ fn every_version_is_spoken_as_it_was() {
             let tools = listed.as_array().unwrap();
             assert_eq!(tools.len(), sandbar_tools::list_tools().len() + 10);
             let has = |name: &str| tools.iter().any(|tool| tool.get(name).is_some());
-            tools.iter().for_each(|listed| check(&tool(), listed));
+            for listed in tools {
+                check(&tool(), listed);
+            }
             assert_eq!(has("annotations"), version >= "2025-03-26");
             assert_eq!((has("title"), has("outputSchema")), (version >= "2025-06-18", version >= "2025-06-18"));
             let listed = connection.tool(4, "sandbox_list", json!({})).await;

@@ -110,7 +110,7 @@ impl Events {
         loop {
             if let Some((event, rest)) = self.read.split_once("\n\n") {
                 let data = event.lines().find_map(|line| line.strip_prefix("data: ")).map(str::to_owned);
-                self.read = rest.to_owned();
+                self.read = String::from(rest);
                 match data {
                     Some(data) => return Some(serde_json::from_str(&data).unwrap()),
                     None => continue,

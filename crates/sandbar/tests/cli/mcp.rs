@@ -1,5 +1,7 @@
 //! `mcp`: the real program on its stdin and stdout, as a client starts it.
 
+#![expect(clippy::needless_pass_by_value, reason = "called with what `json!` just made")]
+
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
