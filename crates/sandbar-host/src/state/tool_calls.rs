@@ -17,6 +17,13 @@ struct Bounds {
     bytes: i64,
 }
 
+impl Bounds {
+    /// Finding the oldest means going through all, which costs more than a call: some gather before they are dropped.
+    fn are_passed(self, calls: i64, bytes: i64) -> bool {
+        calls > self.calls + self.calls / 8 || bytes > self.bytes
+    }
+}
+
 const BOUNDS: Bounds = Bounds { calls: 1000, bytes: 32 << 20 };
 
 /// An answer as it is written down. The format is kept from version to version.
@@ -145,6 +152,12 @@ impl StateStore {
                     Timestamp::now().as_second().into(),
                 ],
             )?;
+            let sql = "SELECT count(*), sum(size) FROM tool_call WHERE session = ?1";
+            let kept = database
+                .query_optional(sql, &[session.as_str().into()], |row| Ok((row.integer(0)?, row.integer(1)?)))?;
+            if !kept.is_some_and(|(calls, bytes)| bounds.are_passed(calls, bytes)) {
+                return Ok(());
+            }
             let sql = "DELETE FROM tool_call WHERE number IN ( \
                            SELECT number FROM ( \
                                SELECT number, \

@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -72,15 +72,18 @@ impl Target {
             connections.push(self.connect().await);
         }
         let answered = Arc::new(AtomicUsize::new(0));
+        let enough = Arc::new(AtomicBool::new(false));
         let callers: Vec<_> = (0..shape.callers)
             .map(|caller| {
-                let (target, answered) = (self.clone(), Arc::clone(&answered));
+                let (target, answered, enough) = (self.clone(), Arc::clone(&answered), Arc::clone(&enough));
                 let mut connection = connections[caller % shape.connections].clone();
                 let run = run.to_owned();
                 tokio::spawn(async move {
-                    for number in 0.. {
+                    let mut number = 0;
+                    while !enough.load(Ordering::Relaxed) {
                         target.call(&mut connection, &format!("{run}-{caller}-{number}")).await;
                         answered.fetch_add(1, Ordering::Relaxed);
+                        number += 1;
                     }
                 })
             })
@@ -89,9 +92,10 @@ impl Target {
         let (before, started) = (answered.load(Ordering::Relaxed), Instant::now());
         tokio::time::sleep(MEASURED).await;
         let rate = (answered.load(Ordering::Relaxed) - before) as f64 / started.elapsed().as_secs_f64();
+        // Everybody is answered: calls that are given up would cost the other side, and the next to be measured.
+        enough.store(true, Ordering::Relaxed);
         for caller in callers {
-            caller.abort();
-            let _ = caller.await;
+            caller.await.unwrap();
         }
         rate
     }

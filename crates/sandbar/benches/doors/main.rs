@@ -14,6 +14,9 @@ mod rates;
 
 use sandbar_testing::measure::Report;
 
+type Part = (&'static str, fn(&mut Report));
+const PARTS: [Part; 3] = [("commands", commands::measure), ("calls", calls::measure), ("rates", rates::measure)];
+
 fn main() {
     // Before anything else: this program is the spawner of boxes, too.
     sandbar_runtime::run_role();
@@ -26,8 +29,12 @@ fn main() {
         return;
     }
     let mut report = Report::default();
-    commands::measure(&mut report);
-    rates::measure(&mut report);
-    calls::measure(&mut report);
+    for (name, measure) in PARTS {
+        // `cargo bench -p sandbar --bench doors -- rates` measures one part.
+        let named: Vec<&String> = arguments[1..].iter().filter(|argument| !argument.starts_with('-')).collect();
+        if named.is_empty() || named.contains(&&name.to_owned()) {
+            measure(&mut report);
+        }
+    }
     report.print();
 }
