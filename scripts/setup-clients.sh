@@ -12,20 +12,28 @@ markers="$cache/registry-out-of-reach"
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
-# Any answer will do: a registry that is there and says no is a different trouble.
-answers() { curl --silent --output /dev/null --connect-timeout 5 --max-time 10 "$1"; }
+# Asked with the clients that install, so that whatever this machine is set up with counts. Neither tries again.
+PyPI_answers() {
+    local scratch answer=0
+    scratch=$(mktemp -d)
+    python3 -m pip download --quiet --no-deps --no-cache-dir --disable-pip-version-check --retries 0 --timeout 10 \
+        --dest "$scratch" six >/dev/null 2>&1 || answer=1
+    rm -rf "$scratch"
+    return $answer
+}
+npm_answers() { npm ping --fetch-retries=0 --fetch-timeout=10000 --loglevel=silent >/dev/null 2>&1; }
 
 out_of_reach() {
-    local registry=$1 address=$2
+    local registry=$1
     mkdir -p "$markers"
-    printf '%s did not answer\n' "$address" >"$markers/$registry"
-    say "WARNING: $address cannot be reached — the tests that need packages from $registry will be SKIPPED"
+    printf '%s did not answer\n' "$registry" >"$markers/$registry"
+    say "WARNING: $registry cannot be reached — the tests that need packages from it will be SKIPPED"
 }
 
-# install REGISTRY ADDRESS DIRECTORY MANIFEST COMMAND...: runs the command, unless what it installs is there.
+# install REGISTRY DIRECTORY MANIFEST COMMAND...: runs the command, unless what it installs is there.
 install() {
-    local registry=$1 address=$2 directory=$3 manifest=$4
-    shift 4
+    local registry=$1 directory=$2 manifest=$3
+    shift 3
     if cmp --silent "$manifest" "$directory/.installed"; then
         return 0
     fi
@@ -33,8 +41,8 @@ install() {
         say "$registry was out of reach a while ago, trying again after an hour (or: rm $markers/$registry)"
         return 0
     fi
-    if ! answers "$address"; then
-        out_of_reach "$registry" "$address"
+    if ! "${registry}_answers"; then
+        out_of_reach "$registry"
         return 0
     fi
     say "installing the packages of tests/foreign/$manifest into $directory"
@@ -42,8 +50,8 @@ install() {
     if "$@" "$directory" "$manifest"; then
         cp "$manifest" "$directory/.installed"
         rm -f "$markers/$registry"
-    elif ! answers "$address"; then
-        out_of_reach "$registry" "$address"
+    elif ! "${registry}_answers"; then
+        out_of_reach "$registry"
     else
         say "error: $registry answers, but the packages of tests/foreign/$manifest could not be installed" \
             "— what it said is above — mend that, then run this again"
@@ -64,10 +72,7 @@ with_npm() {
         --fetch-retries=0 --fetch-timeout=30000
 }
 
-pypi=${PIP_INDEX_URL:-$(python3 -m pip config get global.index-url 2>/dev/null || echo https://pypi.org/simple)}
-install PyPI "${pypi%/}/" "$cache/python" python.txt with_pip
-
-npm=$(npm config get registry 2>/dev/null || echo https://registry.npmjs.org/)
+install PyPI "$cache/python" python.txt with_pip
 for manifest in */package.json; do
-    install npm "$npm" "$cache/node/${manifest%/package.json}" "$manifest" with_npm
+    install npm "$cache/node/${manifest%/package.json}" "$manifest" with_npm
 done

@@ -32,7 +32,7 @@ Examples:
   sandbar snapshot $id before && sandbar exec $id -- rm /workspace/a
   sandbar diff $id before && sandbar rollback $id before
   sandbar launch $id --port 8000 --ready tcp --wait -- python3 -m http.server 8000
-  sandbar network $id set allow=pypi.org,files.pythonhosted.org    open its network by name
+  sandbar network $id set allow=github.com,api.github.com    open its network by name
   sandbar top                              watch sandboxes and what they use
   source <(sandbar completion bash)        complete verbs, options and names with the tab key
 

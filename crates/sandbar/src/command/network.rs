@@ -38,7 +38,7 @@ Examples:
   sandbar network build-42
   sandbar network build-42 --json
   sandbar network build-42 set none
-  sandbar network build-42 set allow=pypi.org,files.pythonhosted.org
+  sandbar network build-42 set allow=github.com,*.githubusercontent.com
   sandbar network build-42 set 'allow=*.example.com:443,10.0.0.0/8:5432'
   sandbar network build-42 set deny=ads.example
   sandbar network build-42 set @policy.json

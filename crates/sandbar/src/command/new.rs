@@ -105,7 +105,7 @@ Examples:
   sandbar new --id build-42 --label team=red --quota 2G --ttl 1h
   id=$(sandbar new --base debian)
   sandbar new --json | jq -r .session_id
-  sandbar new --network allow=pypi.org,files.pythonhosted.org
+  sandbar new --network allow=github.com,api.github.com
   sandbar new --network allow=api.openai.com --inject 'api.openai.com Authorization: Bearer {openai}'",
         )
         .arg(option("id", "ID", "Its id; a random one when left out").value_parser(parse::word::<SessionId>))
