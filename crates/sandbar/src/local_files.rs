@@ -65,11 +65,11 @@ pub(crate) fn read_or_make_token(data_dir: &Path) -> Result<String> {
 /// A secret that others could have read is none.
 pub(crate) fn refuse_readable_by_others(path: &Path, what: &'static str) -> Result<()> {
     let mode = fs::metadata(path).map_or(0, |data| data.permissions().mode() & 0o777);
-    if mode & 0o077 == 0 {
-        return Ok(());
+    if mode & 0o077 != 0 {
+        return Err(Error::invalid(what, format!("the {what} `{}` can be read by others", path.display()))
+            .with_hint(format!("run `chmod 600 {}`, or remove it to get a new one", path.display())));
     }
-    Err(Error::invalid(what, format!("the {what} `{}` can be read by others", path.display()))
-        .with_hint(format!("run `chmod 600 {}`, or remove it to get a new one", path.display())))
+    Ok(())
 }
 
 /// Where the local host listens, if it says so: a URL. Without a scheme it is plain HTTP.

@@ -57,8 +57,12 @@ impl Heard<'_> {
     async fn stream(&mut self, call: &str, requests: &[Value]) {
         let mut answers = self.world.stream(call, requests).await;
         assert_eq!(answers.pop(), Some(json!({})), "{call}");
-        requests.iter().for_each(|request| self.note(call, "request", request));
-        answers.iter().for_each(|answer| self.note(call, "response", answer));
+        for request in requests {
+            self.note(call, "request", request);
+        }
+        for answer in &answers {
+            self.note(call, "response", answer);
+        }
     }
 }
 
