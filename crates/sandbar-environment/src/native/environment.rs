@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -16,12 +17,20 @@ use sandbar_core::{
     Error, ErrorCode, ForkRequest, LaterSnapshots, Quiesce, SessionId, SessionState, SnapshotInfo, SnapshotName,
     ToolEvent, ToolRequest, ToolResponse, WriteOptions,
 };
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep},
+};
 use tokio_util::io::StreamReader;
 
 use crate::{
     ByteStream, EnvironmentCapabilities, EnvironmentError, EnvironmentState, ExecutionEnvironment, Feature,
     FileContent, FileStream, ForkConfig, OnProgress, Result, Snapshot, SnapshotId,
 };
+
+/// How long a pause or resume waits for that of another caller, and how often it looks.
+const CLOCK_PATIENCE: Duration = Duration::from_mins(1);
+const CLOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A session on a Sandbar host. Dropping a handle ends nothing; [`destroy`](ExecutionEnvironment::destroy) does.
 #[derive(Debug)]
@@ -31,11 +40,13 @@ pub struct NativeEnvironment {
     capabilities: EnvironmentCapabilities,
     /// This handle has seen the end. The id may be somebody else's by now.
     destroyed: AtomicBool,
+    /// Held by whoever pauses or resumes.
+    clock: Mutex<()>,
 }
 
 impl NativeEnvironment {
     pub(super) fn new(client: Client, session: SessionId, capabilities: EnvironmentCapabilities) -> Self {
-        Self { client, session, capabilities, destroyed: AtomicBool::new(false) }
+        Self { client, session, capabilities, destroyed: AtomicBool::new(false), clock: Mutex::default() }
     }
 
     fn not_active(&self, state: EnvironmentState) -> EnvironmentError {
@@ -62,6 +73,36 @@ impl NativeEnvironment {
                 _ => EnvironmentError::of_provider(error),
             },
             _ => EnvironmentError::of_provider(error),
+        }
+    }
+
+    /// Pauses or resumes. A host refuses one while it does the other; here they wait for each other, and whoever is told
+    /// that it is done has seen it done.
+    async fn set_clock(&self, wanted: EnvironmentState) -> Result<()> {
+        let _turn = self.clock.lock().await;
+        let deadline = Instant::now() + CLOCK_PATIENCE;
+        loop {
+            let found = self.explained(self.client.get_session(&self.session).await).await?.state;
+            if found != SessionState::Hibernated {
+                self.capabilities.require(Feature::Pause)?;
+            }
+            let state = EnvironmentState::from(found);
+            if state == wanted {
+                return Ok(());
+            }
+            let outcome = match found {
+                SessionState::Active => self.client.pause_session(&self.session).await,
+                SessionState::Paused => self.client.resume_session(&self.session).await,
+                // It was put away and not frozen: that works also where nothing can be frozen.
+                SessionState::Hibernated => self.client.wake_session(&self.session).await,
+                _ => return Err(self.not_active(state)),
+            };
+            match outcome {
+                Ok(_) => return Ok(()),
+                // Another caller is at it, or was quicker.
+                Err(error) if is_about_the_clock(&error) && Instant::now() < deadline => sleep(CLOCK_INTERVAL).await,
+                Err(error) => return Err(self.explain(error).await),
+            }
         }
     }
 
@@ -108,33 +149,12 @@ impl ExecutionEnvironment for NativeEnvironment {
 
     async fn pause(&self) -> Result<()> {
         self.admit(Some(Feature::Pause))?;
-        let Err(error) = self.client.pause_session(&self.session).await else { return Ok(()) };
-        match self.explain(error).await {
-            EnvironmentError::NotActive { state: EnvironmentState::Paused, .. } => Ok(()),
-            error => Err(error),
-        }
+        self.set_clock(EnvironmentState::Paused).await
     }
 
     async fn resume(&self) -> Result<()> {
         self.admit(None)?;
-        let session = self.explained(self.client.get_session(&self.session).await).await?;
-        let outcome = if session.state == SessionState::Hibernated {
-            // It was put away and not frozen: that works also where nothing can be frozen.
-            self.client.wake_session(&self.session).await
-        } else {
-            self.capabilities.require(Feature::Pause)?;
-            self.client.resume_session(&self.session).await
-        };
-        match outcome {
-            Ok(_) => Ok(()),
-            // It runs: that is what was asked for.
-            Err(error)
-                if error.code() == ErrorCode::InvalidState && self.state().await? == EnvironmentState::Active =>
-            {
-                Ok(())
-            }
-            Err(error) => Err(self.explain(error).await),
-        }
+        self.set_clock(EnvironmentState::Active).await
     }
 
     async fn destroy(&self) -> Result<()> {
@@ -204,6 +224,10 @@ impl ExecutionEnvironment for NativeEnvironment {
         let entries = self.explained(self.client.list_dir_stream(&self.session, path, depth).await).await?;
         Ok(entries.map_err(EnvironmentError::of_provider).boxed())
     }
+}
+
+fn is_about_the_clock(error: &Error) -> bool {
+    matches!(error.code(), ErrorCode::SessionPaused | ErrorCode::InvalidState)
 }
 
 fn translate(snapshot: SnapshotInfo) -> Snapshot {

@@ -52,9 +52,10 @@ pub(crate) async fn pause_and_resume_come_one_after_the_other(world: &World) {
         return;
     }
     world.bash("sleep 1000 > /dev/null 2>&1 &").await;
+    let second = world.provider.attach(environment.session_id()).await.unwrap();
     let callers: Vec<_> = (0..16)
         .map(|number| {
-            let environment = Arc::clone(environment);
+            let environment = Arc::clone(if number % 4 < 2 { environment } else { &second });
             tokio::spawn(
                 async move { if number % 2 == 0 { environment.pause().await } else { environment.resume().await } },
             )
