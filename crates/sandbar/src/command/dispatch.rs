@@ -86,7 +86,7 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
         "audit" => with_client!(url, audit::execute, AuditArgs::read(&mut given)?),
         "attach" => with_client!(url, attach::execute, AttachArgs::read(&mut given)?),
-        "events" => with_client!(url, events::execute, EventsArgs::read(&mut given)?),
+        "events" => with_client!(url, events::execute, EventsArgs::read(&mut given)),
         "watch" => with_client!(url, watch::execute, WatchArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
     }
