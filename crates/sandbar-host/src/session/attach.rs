@@ -104,7 +104,7 @@ impl Attachment {
             }
         };
         self.is_over = true;
-        Some(AttachEvent::Exited(info.exit.unwrap_or_else(|| ProcessExit {
+        Some(AttachEvent::Exited(info.exit.unwrap_or(ProcessExit {
             code: None,
             signal: None,
             oom_killed: false,

@@ -36,7 +36,8 @@ impl Host {
                 inner.present(&target)?;
                 let watch = TreeWatch::open(session.tree(inner)?, &path, recursive)?;
                 let descriptor = watch.descriptor()?;
-                let slot = Arc::new(WatchSlot { state: Mutex::new(State::Open(watch)), ended: Notify::new() });
+                let slot =
+                    Arc::new(WatchSlot { state: Mutex::new(State::Open(Box::new(watch))), ended: Notify::new() });
                 session.remember_watch(&slot);
                 Ok((slot, descriptor))
             })
@@ -56,7 +57,7 @@ pub(super) struct WatchSlot {
 
 #[derive(Debug)]
 enum State {
-    Open(TreeWatch),
+    Open(Box<TreeWatch>),
     Ended(StopReason),
 }
 
@@ -110,14 +111,12 @@ impl DirWatcher {
             }
         };
         let came = if is_undecided { timeout(SECOND_HALF, comes).await } else { Ok(comes.await) };
-        match came {
-            Ok(outcome) => outcome.map_err(|error| Error::io("wait for changes of a directory", error)),
-            Err(_) => {
-                let decided = self.with_watch(|watch| Ok(watch.decide())).await?;
-                self.queue.extend(decided);
-                Ok(())
-            }
+        if let Ok(outcome) = came {
+            return outcome.map_err(|error| Error::io("wait for changes of a directory", error));
         }
+        let decided = self.with_watch(|watch| Ok(watch.decide())).await?;
+        self.queue.extend(decided);
+        Ok(())
     }
 
     async fn with_watch<T: Send + 'static>(

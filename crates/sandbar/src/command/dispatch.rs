@@ -105,7 +105,7 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "env" => env::execute(&EnvArgs::read(&mut given), url),
         "completion" => completion::execute(&CompletionArgs::read(&mut given)?),
         "attach" => with_client!(url, attach::execute, AttachArgs::read(&mut given)?),
-        "events" => with_client!(url, events::execute, EventsArgs::read(&mut given)?),
+        "events" => with_client!(url, events::execute, EventsArgs::read(&mut given)),
         "watch" => with_client!(url, watch::execute, WatchArgs::read(&mut given)?),
         other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
     }

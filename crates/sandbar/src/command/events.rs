@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, ArgMatches, Command};
 use sandbar_client::Client;
-use sandbar_core::{EventKind, EventNews, EventQuery, Result};
+use sandbar_core::{EventKind, EventNews, EventQuery};
 
 use crate::{
     arguments::{id, json, many, option, optional, pairs},
@@ -52,14 +52,14 @@ Examples:
 }
 
 impl EventsArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
+    pub(crate) fn read(matches: &mut ArgMatches) -> Self {
         let query = EventQuery {
             session: optional(matches, "id"),
             labels: many(matches, "label").into_iter().collect(),
             kinds: many(matches, "kind"),
             since: optional(matches, "since"),
         };
-        Ok(Self { query, json: matches.get_flag("json") })
+        Self { query, json: matches.get_flag("json") }
     }
 }
 
@@ -73,7 +73,7 @@ pub(crate) async fn execute(args: EventsArgs, client: &Client) -> Outcome {
             EventNews::Happened(event) => output::line(event_line(&event))?,
             EventNews::Missed(Some(count)) => output::say(format_args!("note: {count} events before this were missed")),
             EventNews::Missed(None) => {
-                output::say("note: the host was started anew; what happened before is not known")
+                output::say("note: the host was started anew; what happened before is not known");
             }
         }
     }

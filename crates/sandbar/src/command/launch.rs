@@ -24,8 +24,10 @@ pub(crate) struct LaunchArgs {
     spec: ProcessSpec,
     wait: bool,
     json: bool,
-    /// Stay with it, at this terminal when there is one.
-    attach: Option<Option<Terminal>>,
+    /// Whether to stay with it.
+    stays: bool,
+    /// Ours, when it runs at one like it and we stay.
+    terminal: Option<Terminal>,
 }
 
 pub(crate) fn define() -> Command {
@@ -97,12 +99,12 @@ impl LaunchArgs {
             spec.env.entry(env_vars::TERM.to_owned()).or_insert(kind);
         }
         let (wait, json) = (matches.get_flag("wait"), matches.get_flag("json"));
-        Ok(Self { id: required(matches, "id")?, spec, wait, json, attach: stays.then_some(terminal) })
+        Ok(Self { id: required(matches, "id")?, spec, wait, json, stays, terminal })
     }
 }
 
 pub(crate) async fn execute(args: LaunchArgs, client: &Client) -> Outcome {
-    let mut interrupts = args.attach.is_some().then(Interrupts::listen).transpose()?;
+    let mut interrupts = args.stays.then(Interrupts::listen).transpose()?;
     let process = client.launch_process(&args.id, args.spec).await?;
     if args.json {
         let process =
@@ -111,10 +113,11 @@ pub(crate) async fn execute(args: LaunchArgs, client: &Client) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let name = process.id.clone();
-    match &args.attach {
+    if args.stays {
         // Here stdout is the process's.
-        Some(_) => output::say(format_args!("process {name}")),
-        None => output::line(&name)?,
+        output::say(format_args!("process {name}"));
+    } else {
+        output::line(&name)?;
     }
     if args.wait {
         let process = client.wait_process(&args.id, &process.id, WaitFor::Ready).await?;
@@ -124,9 +127,9 @@ pub(crate) async fn execute(args: LaunchArgs, client: &Client) -> Outcome {
     } else if let (Some(port), Some(address)) = (process.port, process.address) {
         output::say(format_args!("port {port} will be reached at {address}"));
     }
-    if let (Some(terminal), Some(interrupts)) = (args.attach, &mut interrupts) {
+    if let Some(interrupts) = &mut interrupts {
         let how = (Replay::All, AtTheEnd::Close);
-        return join(client, &args.id, &name, how, terminal.as_ref(), interrupts).await;
+        return join(client, &args.id, &name, how, args.terminal.as_ref(), interrupts).await;
     }
     Ok(ExitCode::SUCCESS)
 }
