@@ -9,14 +9,12 @@ use std::{
     time::Duration,
 };
 
-use rustix::mount::{UnmountFlags, unmount};
 use sandbar_client::{Client, RemoteCommand, WireProtocol};
 use sandbar_core::{BaseName, ExecEvent, ExecSpec, ExitStatus, SessionInfo, SessionSpec};
 use sandbar_host::{Host, HostConfig};
 use sandbar_server::{AccessToken, RunningServer, ServerConfig, TlsConfig, serve};
 use sandbar_storage::ImportSource;
-use sandbar_testing::{Backend, StorageFixture, private_mounts};
-use tempfile::TempDir;
+use sandbar_testing::{Backend, ScratchDirectory, StorageFixture, make_small_root, private_mounts};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const PROTOCOLS: [WireProtocol; 4] =
@@ -38,23 +36,23 @@ impl World {
     /// As [`run`](Self::run), with another configuration; its directory is for whatever that needs.
     pub(crate) fn run_with(adjust: impl FnOnce(&Path, &mut HostConfig), test: impl AsyncFnOnce(&World)) {
         private_mounts();
-        let directory = Directory::new();
-        Self::run_in(async || World::start(&directory.0, None, adjust).await, test);
+        let directory = ScratchDirectory::new();
+        Self::run_in(async || World::start(directory.path(), None, adjust).await, test);
     }
 
     /// As [`run`](Self::run), with TLS on the port.
     pub(crate) fn run_tls(tls: TlsConfig, test: impl AsyncFnOnce(&World)) {
         private_mounts();
-        let directory = Directory::new();
-        Self::run_in(async || World::start(&directory.0, Some(tls), |_, _| ()).await, test);
+        let directory = ScratchDirectory::new();
+        Self::run_in(async || World::start(directory.path(), Some(tls), |_, _| ()).await, test);
     }
 
     /// As [`run`](Self::run), and then a second test with another host and server on the same data.
     pub(crate) fn run_and_start_again(test: impl AsyncFnOnce(&World), afterwards: impl AsyncFnOnce(&World)) {
         private_mounts();
-        let directory = Directory::new();
-        Self::run_in(async || World::start(&directory.0, None, |_, _| ()).await, test);
-        let again = async || World::serve(Host::start(Self::config(&directory.0)).await.unwrap(), None).await;
+        let directory = ScratchDirectory::new();
+        Self::run_in(async || World::start(directory.path(), None, |_, _| ()).await, test);
+        let again = async || World::serve(Host::start(Self::config(directory.path())).await.unwrap(), None).await;
         Self::run_in(again, afterwards);
     }
 
@@ -150,56 +148,6 @@ impl World {
     pub(crate) async fn session(&self, client: &Client) -> SessionInfo {
         client.create_session(SessionSpec::new(BaseName::new("small").unwrap())).await.unwrap()
     }
-}
-
-/// The test's directory. Removed only when nothing is mounted below it any more: a removal that walks into a mount
-/// would empty what is mounted there.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        let directory = TempDir::with_prefix_in("sandbar-test-", "/var/tmp").unwrap();
-        Self(directory.keep())
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
-        let below = format!(" {}/", self.0.display());
-        let mounted: Vec<&str> =
-            mounts.lines().filter(|line| line.contains(&below)).filter_map(|line| line.split(' ').nth(4)).collect();
-        for mount_point in mounted.into_iter().rev() {
-            let _ = unmount(mount_point, UnmountFlags::DETACH);
-        }
-        let mounts = fs::read_to_string("/proc/thread-self/mountinfo");
-        if mounts.is_ok_and(|mounts| !mounts.contains(&below)) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-}
-
-/// A root with a shell and a few programs, copied from this machine: nothing of it is mounted.
-fn make_small_root(root: &Path) {
-    for directory in ["usr/bin", "usr/lib64", "usr/lib/x86_64-linux-gnu", "workspace", "tmp", "proc", "dev", "etc"] {
-        fs::create_dir_all(root.join(directory)).unwrap();
-    }
-    for (link, target) in [("bin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")] {
-        symlink(target, root.join(link)).unwrap();
-    }
-    for file in [
-        "usr/bin/dash",
-        "usr/bin/cat",
-        "usr/bin/sleep",
-        "usr/bin/head",
-        "usr/lib64/ld-linux-x86-64.so.2",
-        "usr/lib/x86_64-linux-gnu/libc.so.6",
-    ] {
-        fs::copy(Path::new("/").join(file), root.join(file)).unwrap();
-    }
-    symlink("dash", root.join("usr/bin/sh")).unwrap();
-    // The shell gives it to what runs in the background, where the runtime does not bring a `/dev` of its own.
-    fs::write(root.join("dev/null"), "").unwrap();
 }
 
 /// A shell command.
