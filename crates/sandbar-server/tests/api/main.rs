@@ -16,6 +16,7 @@ mod ingress_failures;
 mod ingress_world;
 mod lifecycle;
 mod malformed;
+mod malformed_bytes;
 mod malformed_requests;
 mod mcp;
 mod monitoring;
