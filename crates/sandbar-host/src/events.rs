@@ -23,9 +23,9 @@ const MOST_BYTES: usize = 4 << 20;
 /// What an event takes beside its details.
 const BARE: usize = 256;
 
-/// Numbers of one second in which a host starts: as long as hosts tell fewer events a second than this, no two runs of a
-/// host use the same number.
-const NUMBERS_A_SECOND: u64 = 1 << 20;
+/// Numbers of the millisecond in which a host starts: as long as hosts tell fewer events a millisecond than this, no two
+/// runs of a host use the same number.
+const NUMBERS_A_MILLISECOND: u64 = 1 << 10;
 
 impl Host {
     /// Tells what happens to sessions, from now on or from an earlier event on.
@@ -98,8 +98,8 @@ impl Ring {
 
 impl EventLog {
     pub(crate) fn new() -> Arc<Self> {
-        let now = u64::try_from(Timestamp::now().as_second()).unwrap_or_default();
-        Self::starting_after(now * NUMBERS_A_SECOND)
+        let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+        Self::starting_after(now * NUMBERS_A_MILLISECOND)
     }
 
     fn starting_after(base: u64) -> Arc<Self> {
