@@ -44,18 +44,18 @@ impl Subject {
         let request = self.request(tool, params);
         let started = Instant::now();
         let response = self.host.execute_tool(&self.session, request).await.unwrap();
-        let took = milliseconds(started);
+        let duration = milliseconds(started);
         check(&response);
-        took
+        duration
     }
 
     async fn over(&self, client: &Client, tool: &str, params: &Value) -> f64 {
         let request = self.request(tool, params);
         let started = Instant::now();
         let response = client.execute_tool(&self.session, &request).await.unwrap();
-        let took = milliseconds(started);
+        let duration = milliseconds(started);
         check(&response);
-        took
+        duration
     }
 }
 
