@@ -13,12 +13,12 @@ use crate::{
 };
 
 #[test]
-fn nothing_but_the_health_paths_is_answered_without_the_token() {
+fn nothing_but_health_and_the_description_is_answered_without_the_token() {
     World::run(async |world| {
-        for path in ["/healthz", "/readyz"] {
+        for path in ["/healthz", "/readyz", "/openapi.json"] {
             assert_eq!(get(world.address, path).await.status, StatusCode::OK, "{path}");
         }
-        for path in ["/", "/metrics", "/openapi.json", "/sandbar.v1.SandboxService/ListBases", "/healthz/x"] {
+        for path in ["/", "/metrics", "/mcp", "/sandbar.v1.SandboxService/ListBases", "/healthz/x"] {
             assert_eq!(get(world.address, path).await.status, StatusCode::UNAUTHORIZED, "{path}");
         }
         for wrong in [None, Some("Bearer wrong"), Some("Bearer "), Some("")] {

@@ -1,7 +1,8 @@
 //! Every error a host can raise, provoked for real and told in every form of every protocol.
 //!
-//! Two codes are not here: `SnapshotsNotAvailable`, which no storage of today raises, and `Timeout`, which the API only
-//! gives for a box that does not answer. That their codes survive the wire is tested in `sandbar-proto`.
+//! Four codes are not here: `SnapshotsNotAvailable`, which no storage of today raises, and `Timeout`, which the API only
+//! gives for a box that does not answer, and those of limits, `TooManyCalls` (`call_limits.rs`) and `SlowReader`
+//! (`streams.rs`). That their codes survive the wire is tested in `sandbar-proto`.
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
@@ -28,9 +29,14 @@ const SPECIFIED: [(&str, u16, &[ErrorCode]); 9] = [
             ErrorCode::BaseNotFound,
             ErrorCode::FileNotFound,
             ErrorCode::SecretNotFound,
+            ErrorCode::TokenNotFound,
         ],
     ),
-    ("already_exists", 409, &[ErrorCode::SessionExists, ErrorCode::SnapshotExists, ErrorCode::BaseExists]),
+    (
+        "already_exists",
+        409,
+        &[ErrorCode::SessionExists, ErrorCode::SnapshotExists, ErrorCode::BaseExists, ErrorCode::TokenExists],
+    ),
     (
         "failed_precondition",
         400,
@@ -142,6 +148,7 @@ fn every_error_is_told_in_every_form_with_its_code_session_and_field() {
         use ErrorCode as E;
         make(world, "box").await;
         make(world, "other").await;
+        world.call("CreateToken", &json!({"name": "taken", "scopes": ["read"]})).await;
         world.call("CreateSnapshot", &json!({"sessionId": "box", "name": "s1"})).await;
         let late = json!({
             "sessionId": "box", "argv": ["/bin/sleep", "1000"],
@@ -169,6 +176,8 @@ fn every_error_is_told_in_every_form_with_its_code_session_and_field() {
                 .of("box")
                 .at("argv"),
             unary(E::SecretNotFound, "DeleteSecret", json!({"name": "none"})),
+            unary(E::TokenNotFound, "RevokeToken", json!({"name": "none"})),
+            unary(E::TokenExists, "CreateToken", json!({"name": "taken", "scopes": ["read"]})),
             unary(E::InvalidArgument, "GetSession", json!({"sessionId": "a/b"})).at("session_id"),
             stream(E::InvalidArgument, "ReadFile", json!({"sessionId": "box"})).of("box").at("path"),
             unary(E::InvalidState, "ListBases", json!({})).with("x-api-version", "v0").at("x-api-version"),
@@ -221,7 +230,8 @@ fn every_error_is_told_in_every_form_with_its_code_session_and_field() {
     });
     while_exclusive_work_waits(&mut seen);
     on_a_full_disk(&mut seen);
-    let elsewhere = [ErrorCode::SnapshotsNotAvailable, ErrorCode::Timeout];
+    let elsewhere =
+        [ErrorCode::SnapshotsNotAvailable, ErrorCode::Timeout, ErrorCode::TooManyCalls, ErrorCode::SlowReader];
     let all: BTreeSet<&str> =
         ErrorCode::ALL.iter().filter(|code| !elsewhere.contains(code)).map(|code| code.as_str()).collect();
     assert_eq!(seen, all, "every code was provoked");

@@ -6,7 +6,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost_reflect::{
-    DescriptorPool, DynamicMessage, MethodDescriptor, Value as Field, prost::Message as _,
+    DescriptorPool, DynamicMessage, FieldDescriptor, MethodDescriptor, Value as Field, prost::Message as _,
     prost_types::method_options::IdempotencyLevel,
 };
 use sandbar_core::{BaseName, SessionSpec};
@@ -20,11 +20,12 @@ use crate::{
 };
 
 /// What nobody but an admin may call.
-const ADMIN: [&str; 10] = [
+const ADMIN: [&str; 11] = [
     "CreateSession",
     "ForkSession",
     "ImportBase",
     "DeleteBase",
+    "SetNetwork",
     "PutSecret",
     "ListSecrets",
     "DeleteSecret",
@@ -37,7 +38,8 @@ const ADMIN: [&str; 10] = [
 const ANY_TOKEN: [&str; 5] = ["HealthCheck", "Capabilities", "ListTools", "ListBases", "ListSessions"];
 
 /// What only looks at a session, and is not marked as such because it is a stream, or waits.
-const LOOKS: [&str; 6] = ["Diff", "ProcessLogs", "WaitProcess", "ReadFile", "ListDir", "ExportTree"];
+const LOOKS: [&str; 8] =
+    ["Diff", "ProcessLogs", "WaitProcess", "ReadFile", "ListDir", "ExportTree", "WatchEvents", "WatchDir"];
 
 /// Who may make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,12 +84,29 @@ impl Call {
         self.0.is_client_streaming() || self.0.is_server_streaming()
     }
 
+    /// What the first message of a stream of requests consists of.
+    fn first_part(&self) -> Option<FieldDescriptor> {
+        ["start", "attach"].iter().find_map(|name| self.0.input().get_field_by_name(name))
+    }
+
+    /// What keeps a call from going on for ever, where a session is all it takes.
+    fn refused_by_its_handler(&self) -> Option<(&'static str, Value, Field)> {
+        Some(match self.name() {
+            "WatchEvents" => ("kinds", json!([99]), Field::List(vec![Field::EnumNumber(99)])),
+            "WatchDir" => ("path", json!("/not/there"), Field::String("/not/there".into())),
+            _ => return None,
+        })
+    }
+
     /// The first message, which names a session and nothing else.
     fn request(&self, session: &str) -> Value {
-        let named = json!({"sessionId": session});
-        match (self.0.input().get_field_by_name("session_id"), self.0.input().get_field_by_name("start")) {
+        let mut named = json!({"sessionId": session});
+        if let Some((field, value, _)) = self.refused_by_its_handler() {
+            named[field] = value;
+        }
+        match (self.0.input().get_field_by_name("session_id"), self.first_part()) {
             (Some(_), _) => named,
-            (None, Some(_)) => json!({"start": named}),
+            (None, Some(first)) => json!({ first.json_name(): named }),
             (None, None) => {
                 assert!(matches!(self.takes(), Takes::Admin | Takes::AnyToken), "{} names no session", self.name());
                 json!({})
@@ -98,12 +117,15 @@ impl Call {
     /// The same in the binary form, in a frame.
     fn frame(&self, session: &str) -> Bytes {
         let mut message = DynamicMessage::new(self.0.input());
-        if let Some(start) = self.0.input().get_field_by_name("start") {
-            let mut part = DynamicMessage::new(start.kind().as_message().unwrap().clone());
+        if let Some(first) = self.first_part() {
+            let mut part = DynamicMessage::new(first.kind().as_message().unwrap().clone());
             part.set_field_by_name("session_id", Field::String(session.into()));
-            message.set_field_by_name("start", Field::Message(part));
+            message.set_field(&first, Field::Message(part));
         } else if self.0.input().get_field_by_name("session_id").is_some() {
             message.set_field_by_name("session_id", Field::String(session.into()));
+        }
+        if let Some((field, _, value)) = self.refused_by_its_handler() {
+            message.set_field_by_name(field, value);
         }
         let message = message.encode_to_vec();
         let mut frame = BytesMut::new();

@@ -244,6 +244,8 @@ fn binary(method: &str, body: &Value) -> Bytes {
     }
     by_name! {
         "CreateSession" => CreateSessionRequest,
+        "CreateToken" => CreateTokenRequest,
+        "RevokeToken" => RevokeTokenRequest,
         "GetSession" => GetSessionRequest,
         "SendProcessInput" => SendProcessInputRequest,
         "HibernateSession" => HibernateSessionRequest,

@@ -1,13 +1,6 @@
 //! A host with a small base, a server in front of it, and clients.
 
-use std::{
-    fs,
-    net::SocketAddr,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use sandbar_client::{Client, RemoteCommand, WireProtocol};
 use sandbar_core::{BaseName, ExecEvent, ExecSpec, ExitStatus, SessionInfo, SessionSpec};
