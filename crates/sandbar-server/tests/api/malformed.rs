@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::{http1, http2};
@@ -199,7 +199,7 @@ impl Caller {
         }
         let sender = self.http1.as_mut().unwrap();
         let answer = match sender.ready().await {
-            Ok(()) => read(sender.send_request(request).await).await,
+            Ok(()) => read(is_watch(&request), sender.send_request(request).await).await,
             Err(_) => None,
         };
         if answer.is_none() {
@@ -219,7 +219,7 @@ impl Caller {
         }
         let sender = self.http2.as_mut().unwrap();
         let answer = match sender.ready().await {
-            Ok(()) => read(sender.send_request(request).await).await,
+            Ok(()) => read(is_watch(&request), sender.send_request(request).await).await,
             Err(_) => None,
         };
         if answer.is_none() {
@@ -242,12 +242,24 @@ impl Caller {
     }
 }
 
-async fn read(response: hyper::Result<http::Response<hyper::body::Incoming>>) -> Option<Answer> {
+/// Whether it asks for what happens from now on: such an answer has no end.
+fn is_watch<B>(request: &Request<B>) -> bool {
+    request.uri().path().ends_with("/WatchEvents")
+}
+
+async fn read(is_watch: bool, response: hyper::Result<http::Response<hyper::body::Incoming>>) -> Option<Answer> {
     let response = response.ok()?;
     let (status, mut headers) = (response.status(), response.headers().clone());
-    let body = response.into_body().collect().await.ok()?;
-    if let Some(trailers) = body.trailers() {
-        headers.extend(trailers.clone());
+    let mut body = response.into_body();
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        match frame.ok()?.into_data() {
+            Ok(data) => bytes.extend_from_slice(&data),
+            Err(frame) => headers.extend(frame.into_trailers().unwrap_or_default()),
+        }
+        if is_watch {
+            break;
+        }
     }
-    Some(Answer { status, headers, body: body.to_bytes() })
+    Some(Answer { status, headers, body: bytes.freeze() })
 }
