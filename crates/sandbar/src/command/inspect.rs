@@ -10,7 +10,7 @@ use crate::{
     arguments::{id, json, required},
     failure::Outcome,
     output,
-    view::{SessionView, age, enforcement, length, moment, printable_labels},
+    view::{SessionView, age, enforcement, length, moment, origin, printable_labels},
 };
 
 #[derive(Debug)]
@@ -49,16 +49,12 @@ pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
         Capability::Yes => network.policy.to_string(),
         Capability::No(_) => format!("{} (enforced: {})", network.policy, enforcement(&network.enforced)),
     };
-    let parent = session.parent.as_ref().map(|(id, snapshot)| match snapshot {
-        Some(snapshot) => format!("{id} at {snapshot}"),
-        None => id.to_string(),
-    });
     let SessionUsage { cpu_time, memory, processes } = session.usage.unwrap_or_default();
     let rows = [
         ("id", Some(session.id.to_string())),
         ("state", Some(session.state.to_string())),
         ("base", Some(session.base.to_string())),
-        ("forked from", parent),
+        ("forked from", origin(&session)),
         ("created", Some(format!("{} ({})", moment(session.created), age(session.created)))),
         ("expires", session.expires.map(moment)),
         ("idle pause", session.idle_timeout.map(|time| format!("after {}", length(time)))),

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     output::printable,
     screen::{Look, Row},
-    view::{age, brief, enforcement, length, moment, printable_labels, process_status, shortened},
+    view::{age, brief, enforcement, length, moment, origin, printable_labels, process_status, shortened},
 };
 
 /// Rows above the list: three about the host, one that is free or tells of trouble, one with the headings.
@@ -147,16 +147,12 @@ fn details(session: &SessionInfo, observed: &Observed) -> Vec<Row> {
     let cpu = observed.cpu_shares().get(&session.id).map(|share| percent(*share));
     let cpu_time = session.usage.and_then(|usage| usage.cpu_time).map(|time| format!("{:.1} s", time.as_secs_f64()));
     let found = observed.now.details.as_ref();
-    let parent = session.parent.as_ref().map(|(id, snapshot)| match snapshot {
-        Some(snapshot) => format!("{id} at {snapshot}"),
-        None => id.to_string(),
-    });
     let entry = Entry { session, cpu: None };
     let pairs = [
         ("id", Some(session.id.to_string())),
         ("state", Some(session.state.to_string())),
         ("base", Some(session.base.to_string())),
-        ("forked from", parent),
+        ("forked from", origin(session)),
         ("created", Some(format!("{} ({})", moment(session.created), age(session.created)))),
         ("expires", session.expires.map(moment)),
         ("idle pause", session.idle_timeout.map(|time| format!("after {}", length(time)))),

@@ -1,4 +1,4 @@
-//! Times and labels in words.
+//! Times, labels and origins in words.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::{
     SignedDuration, Timestamp,
     fmt::friendly::{Spacing, SpanPrinter},
 };
-use sandbar_core::Labels;
+use sandbar_core::{Labels, SessionInfo};
 
 use crate::output::printable;
 
@@ -28,6 +28,14 @@ pub(crate) fn brief(length: Duration) -> String {
         seconds @ 3600..86_400 => format!("{}h", seconds / 3600),
         seconds => format!("{}d", seconds / 86_400),
     }
+}
+
+/// What a session was forked from, when it was.
+pub(crate) fn origin(session: &SessionInfo) -> Option<String> {
+    session.parent.as_ref().map(|(id, snapshot)| match snapshot {
+        Some(snapshot) => format!("{id} at {snapshot}"),
+        None => id.to_string(),
+    })
 }
 
 fn age_at(moment: Timestamp, now: Timestamp) -> String {
