@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs the clients of others that the tests drive a host with, from PyPI and npm. Called by setup.sh.
+# Installs the clients of others that the tests drive a host with, from PyPI and npm, and the shells whose tab key they
+# try. Called by setup.sh.
 #
 # A registry that cannot be reached is not an error: that is said, and remembered for an hour, so that the tests that
 # need it are skipped with this reason and the next run does not wait again. When the registry answers, an installation
@@ -72,6 +73,21 @@ with_npm() {
         --fetch-retries=0 --fetch-timeout=30000
 }
 
+# Shells are no part of what everything else rests on: without them the rest is tested all the same.
+install_shells() {
+    command -v zsh >/dev/null && command -v fish >/dev/null && return 0
+    [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null || return 0
+    [ -z "$(find "$markers/Debian" -mmin -60 2>/dev/null)" ] || return 0
+    say "installing zsh and fish"
+    export DEBIAN_FRONTEND=noninteractive
+    if { apt-get update -qq && apt-get install -y -qq --no-install-recommends zsh fish; } >/dev/null 2>&1; then
+        rm -f "$markers/Debian"
+    else
+        out_of_reach Debian
+    fi
+}
+
+install_shells
 install PyPI "$cache/python" python.txt with_pip
 for manifest in */package.json; do
     install npm "$cache/node/${manifest%/package.json}" "$manifest" with_npm

@@ -12,6 +12,7 @@ use crate::report_skip;
 pub enum Registry {
     PyPi,
     Npm,
+    Debian,
 }
 
 impl fmt::Display for Registry {
@@ -19,6 +20,7 @@ impl fmt::Display for Registry {
         formatter.write_str(match self {
             Self::PyPi => "PyPI",
             Self::Npm => "npm",
+            Self::Debian => "Debian",
         })
     }
 }
