@@ -41,10 +41,6 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a silent HTTP/2 connection is trusted: a caller whose machine is gone must not keep a command running.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// Calls of one connection that may be taken back before we have looked at them. Whoever drops a hundred forks at once is no
-/// attacker; whoever goes on like that is.
-const CALLS_TAKEN_BACK: usize = 1024;
-
 /// Between attempts to accept when the process has no more descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -211,8 +207,7 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, 
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(KEEP_ALIVE)
-        .keep_alive_timeout(KEEP_ALIVE)
-        .max_pending_accept_reset_streams(CALLS_TAKEN_BACK);
+        .keep_alive_timeout(KEEP_ALIVE);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), entrance);
     // Whatever went wrong on one connection is its caller's to see.
     if let Err(error) = watcher.watch(connection.into_owned()).await {

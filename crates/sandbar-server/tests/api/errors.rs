@@ -57,6 +57,15 @@ const SPECIFIED: [(&str, u16, &[ErrorCode]); 9] = [
     ("unavailable", 503, &[ErrorCode::Unavailable]),
 ];
 
+/// Codes of which some errors say no more than what is the matter: there, or with the machine.
+const WITHOUT_HINT: [ErrorCode; 5] = [
+    ErrorCode::FileNotFound,
+    ErrorCode::Internal,
+    ErrorCode::PermissionDenied,
+    ErrorCode::SessionDestroying,
+    ErrorCode::StorageFull,
+];
+
 fn specified(code: ErrorCode) -> (&'static str, u16) {
     let found = SPECIFIED.iter().find(|(_, _, codes)| codes.contains(&code));
     found.map_or(("internal", 500), |(rpc, status, _)| (*rpc, *status))
@@ -111,6 +120,8 @@ impl Row {
                 assert_eq!(told.detail.get("field").and_then(Value::as_str), self.field, "{context}");
             }
             assert!(!told.message.is_empty(), "{context}");
+            let has_hint = told.detail.get("hint").and_then(Value::as_str).is_some_and(|hint| !hint.is_empty());
+            assert!(has_hint || WITHOUT_HINT.contains(&self.code), "{context}");
             messages.insert(told.message);
         }
         assert_eq!(messages.len(), 1, "every form says the same: {messages:?}");

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use sandbar_client::{Client, WireProtocol};
 use sandbar_core::{
-    BaseName, ByteCount, ErrorCode, ExecEvent, ExecSpec, Resources, SessionId, SessionSpec, StdinMode, ToolCallId,
-    ToolEvent, ToolRequest, ToolResponse,
+    BaseName, ByteCount, ErrorCode, ExecEvent, ExecSpec, Resources, SessionId, SessionSpec, ToolCallId, ToolEvent,
+    ToolRequest, ToolResponse,
 };
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
@@ -263,27 +263,4 @@ fn a_call_made_a_hundred_times_and_again_after_a_restart_is_done_once() {
             assert_eq!(runs.content, "run\n");
         },
     );
-}
-
-#[test]
-fn calls_that_are_dropped_by_the_hundred_do_not_cost_the_others_their_connection() {
-    World::run(async |world| {
-        let client = world.client(WireProtocol::Connect).await;
-        let id = world.session(&client).await.id;
-        let mut witness =
-            client.exec(&id, ExecSpec { stdin: StdinMode::Piped, ..shell("read line; exit 7") }).await.unwrap();
-        for _ in 0..4 {
-            let mut calls: Vec<_> = (0..100).map(|_| Box::pin(client.get_session(&id))).collect();
-            // On their way, and then nobody wants them any longer.
-            for call in &mut calls {
-                let _ = futures::poll!(call);
-            }
-            tokio::task::yield_now().await;
-        }
-        witness.stdin().unwrap().write("go on\n".into()).await.unwrap();
-        while let Some(event) = witness.next_event().await.unwrap() {
-            let ExecEvent::Exited(status) = event else { continue };
-            assert_eq!(status.code, Some(7));
-        }
-    });
 }
