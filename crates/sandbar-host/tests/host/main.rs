@@ -7,12 +7,14 @@ mod audit;
 mod bad_input;
 mod commands;
 mod events;
+mod expiry;
 mod files;
 mod fixture;
 mod forks;
 mod hibernate;
 mod host_config;
 mod network_policy;
+mod notes;
 mod pause;
 mod process_ports;
 mod processes;
@@ -95,7 +97,17 @@ on_every_host! {
         a_pause_waits_for_tools_and_gives_up_in_the_end,
         an_idle_session_is_paused_by_itself,
         a_paused_session_is_still_paused_after_a_restart,
-        a_quiesced_snapshot_is_one_moment;
+        a_quiesced_snapshot_is_one_moment,
+        a_session_is_paused_with_its_files_only,
+        a_pause_without_memory_survives_a_restart_and_needs_no_freezer;
+    expiry:
+        a_session_is_given_more_time_less_time_and_no_end,
+        a_session_whose_time_is_up_is_paused_when_asked,
+        a_session_that_is_away_when_its_time_is_up_stays_and_has_no_end_any_more,
+        more_time_just_before_the_end_counts_or_is_refused;
+    notes:
+        a_note_is_kept_with_its_session_and_goes_with_it,
+        what_cannot_be_a_note_is_refused;
     hibernate:
         a_hibernated_session_comes_back_as_it_was,
         a_hibernated_session_can_only_be_listed_woken_and_destroyed,
