@@ -39,6 +39,7 @@ use files::SharedDraft;
 pub use list::page_token;
 use ports::Ports;
 pub use ports::{PortAccess, PortConnection};
+pub use processes::LaunchedProcess;
 use root::Root;
 use sandbar_tools::calls::ToolCalls;
 pub use tools::ToolExecution;

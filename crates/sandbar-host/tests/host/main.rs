@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod attach;
+mod attach_closely;
 mod audit;
 mod bad_input;
 mod commands;
@@ -164,6 +165,11 @@ on_every_host! {
     attach:
         several_talk_with_a_process_and_leave_it_running,
         a_terminal_is_shared_by_those_who_are_attached;
+    attach_closely:
+        who_launches_attached_sees_everything_from_the_first_byte,
+        a_process_whose_reader_is_stuck_is_ended_all_the_same,
+        a_process_is_found_by_its_pid_and_its_tag,
+        the_time_of_a_process_stands_still_while_its_session_does;
     events:
         everything_that_happens_to_a_session_is_told_in_order;
     watch_dir:
@@ -209,6 +215,10 @@ on_every_host!(@host once, LocalDiskExt4, Native, processes:
     the_oldest_processes_are_forgotten_in_the_end;
     attach:
     who_is_slow_is_told_what_was_missed;
+    attach_closely:
+    a_slow_close_reader_misses_nothing_and_the_host_stays_small,
+    processes_that_come_and_go_are_kept_for_a_while,
+    a_process_that_has_lived_a_while_is_known_after_a_restart;
     process_ports:
     a_connection_to_a_port_keeps_its_session_awake;
 );
