@@ -53,10 +53,7 @@ impl Default for SandboxNote {
 impl Surface {
     /// What E2B knows of a session.
     pub(crate) async fn note(&self, session: &SessionId) -> Result<SandboxNote> {
-        let Some(text) = self.notes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get(session).cloned()
-        else {
-            return Ok(SandboxNote::default());
-        };
+        let Some(text) = self.host.note(session, NOTE).await? else { return Ok(SandboxNote::default()) };
         serde_json::from_str(&text).map_err(|source| {
             Error::internal(format!("what is noted of sandbox `{session}` cannot be read")).with_source(source)
         })
@@ -65,8 +62,7 @@ impl Surface {
     pub(crate) async fn keep_note(&self, session: &SessionId, note: &SandboxNote) -> Result<()> {
         let text = serde_json::to_string(note)
             .map_err(|source| Error::internal("a sandbox could not be noted").with_source(source))?;
-        self.notes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(session.clone(), text);
-        Ok(())
+        self.host.put_note(session, NOTE, &text).await
     }
 }
 

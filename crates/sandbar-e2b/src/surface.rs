@@ -24,7 +24,6 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 pub(crate) struct Surface {
     pub(crate) host: Arc<Host>,
     pub(crate) keyring: Arc<dyn Keyring>,
-    pub(crate) notes: std::sync::Mutex<std::collections::HashMap<sandbar_core::SessionId, String>>,
 }
 
 /// The E2B surface of a host.
@@ -37,7 +36,7 @@ pub struct E2b {
 
 impl E2b {
     pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
-        let surface = Arc::new(Surface { host, keyring, notes: std::sync::Mutex::default() });
+        let surface = Arc::new(Surface { host, keyring });
         Self { control: control::router(&surface), envd: envd::router(&surface), surface }
     }
 
