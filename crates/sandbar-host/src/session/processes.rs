@@ -37,6 +37,7 @@ impl Host {
     pub async fn launch_process(&self, id: &SessionId, spec: ProcessSpec) -> Result<ProcessInfo> {
         let target = id.clone();
         let call = Call::on(id, Verb::LaunchProcess).with("argv", spec.argv.clone());
+        let call = spec.user.clone().into_iter().fold(call, |call, user| call.with("user", user));
         self.run(call, move |inner| inner.launch(&target, spec)).await
     }
 
@@ -256,8 +257,9 @@ impl Inner {
         // What limits a command would end or silence something that is meant to go on.
         command.resources.wall_time = spec.resources.wall_time;
         command.resources.output = Some(ByteCount(u64::MAX));
+        let user = command.user.as_deref().map(|user| self.account(session, user)).transpose()?;
         let sandbox = session.sandbox(self, record)?;
-        let command = sandbox.exec(command)?;
+        let command = sandbox.exec_as(command, user.as_ref())?;
         Ok(Run { command, sandbox })
     }
 
