@@ -143,6 +143,7 @@ impl Host {
             checkpoint: self.inner.runtime.facts().checkpoint.clone(),
             limits: self.inner.runtime.facts().limits.clone(),
             network: self.inner.runtime.facts().network.clone(),
+            users: self.inner.runtime.facts().users.clone(),
         }
     }
 
