@@ -53,7 +53,7 @@ pub use process::{
     Replay, RestartPolicy, WaitFor,
 };
 pub use resources::Resources;
-pub use session::{Labels, SessionInfo, SessionSpec, SessionState, SessionUsage};
+pub use session::{Keep, Labels, OnExpiry, SessionInfo, SessionSpec, SessionState, SessionUsage};
 pub use snapshot::{LaterSnapshots, Quiesce, SnapshotInfo, SnapshotKind};
 pub use token::{AccessToken, Grant, Need, NewToken, TokenInfo, TokenName, TokenScope};
 pub use tool::{

@@ -38,6 +38,9 @@ pub struct ProcessSpec {
     #[serde(with = "duration_text")]
     pub ready_timeout: Duration,
     pub restart: RestartPolicy,
+    /// A name its launcher finds it by.
+    #[serde(default)]
+    pub tag: Option<String>,
 }
 
 impl ProcessSpec {
@@ -54,6 +57,7 @@ impl ProcessSpec {
             ready: Readiness::None,
             ready_timeout: READY_TIMEOUT,
             restart: RestartPolicy::Never,
+            tag: None,
         }
     }
 

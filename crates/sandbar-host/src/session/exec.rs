@@ -71,10 +71,10 @@ impl Inner {
 
 /// Counts a command as long as somebody holds it.
 #[derive(Debug)]
-struct ActiveCommand(Arc<AtomicU64>);
+pub(super) struct ActiveCommand(Arc<AtomicU64>);
 
 impl ActiveCommand {
-    fn count(counter: &Arc<AtomicU64>) -> Self {
+    pub(super) fn count(counter: &Arc<AtomicU64>) -> Self {
         counter.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(counter))
     }
