@@ -3,10 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -93,28 +90,16 @@ impl ImageCache {
         let client = trust::client(self.settings.trusted_certificates.as_deref(), loopback)?;
         let connection = Connection::open(client, reference, credentials).await?;
         let manifest = self.manifest(&connection, reference).await?;
-        let parts: Vec<_> = [&manifest.config].into_iter().chain(&manifest.layers).collect();
-        let sizes = parts.iter().map(|part| size_of(part)).collect::<Result<Vec<u64>>>()?;
-        let total = sizes.iter().fold(0_u64, |total, size| total.saturating_add(*size));
+        let parts: Vec<_> = [&manifest.config].into_iter().chain(&manifest.layers).map(sized).collect::<Result<_>>()?;
+        let total = parts.iter().fold(0_u64, |total, (_, size)| total.saturating_add(*size));
         if total > self.settings.largest_image.get() {
             let message =
                 format!("image `{reference}` has {}, more than {}", ByteCount(total), self.settings.largest_image);
             return Err(Error::invalid("image", message));
         }
-        let fetched = Arc::new(AtomicU64::new(0));
-        let fetch = async |part: &ImageDescriptor, size: u64| {
-            let counted = AtomicU64::new(0);
-            let report = |have: u64| {
-                let before = counted.swap(have, Ordering::Relaxed);
-                // A part that starts over is less than it was.
-                let fetched = fetched.fetch_add(have.wrapping_sub(before), Ordering::Relaxed);
-                progress(PullProgress { fetched: fetched.wrapping_add(have.wrapping_sub(before)), total });
-            };
-            let path = self.fetch(&connection, part, size, &report).await?;
-            report(size);
-            Ok::<_, Error>(path)
-        };
-        let fetches = parts.iter().zip(&sizes).map(|(part, size)| fetch(part, *size));
+        let counter = Counter { total, fetched: AtomicU64::new(0), tell: &progress };
+        let fetches: Vec<_> =
+            parts.into_iter().map(|(part, size)| self.fetch(&connection, part, size, &counter)).collect();
         let mut paths: Vec<PathBuf> = stream::iter(fetches).buffered(AT_ONCE).try_collect().await?;
         paths.push(self.part(&manifest.digest)?);
         let image = self.lay_out(manifest, paths)?;
@@ -176,16 +161,22 @@ impl ImageCache {
     async fn fetch(
         &self,
         connection: &Connection,
-        part: &ImageDescriptor,
+        part: ImageDescriptor,
         size: u64,
-        progress: &(dyn Fn(u64) + Sync),
+        counter: &Counter<'_>,
     ) -> Result<PathBuf> {
+        let counted = AtomicU64::new(0);
+        let report = |have: u64| counter.count(&counted, have);
         let _turn = self.turn(&part.digest).await;
-        if let Some(path) = self.used(&part.digest, size)? {
-            return Ok(path);
-        }
-        download(connection, part, size, &self.partial(&part.digest)?, self.patience(), progress).await?;
-        self.complete(&part.digest)
+        let path = match self.used(&part.digest, size)? {
+            Some(path) => path,
+            None => {
+                download(connection, &part, size, &self.partial(&part.digest)?, self.patience(), &report).await?;
+                self.complete(&part.digest)?
+            }
+        };
+        report(size);
+        Ok(path)
     }
 
     /// A layout with the parts of one image. They are the cache's own files, so that they stay when it is shrunk.
@@ -213,7 +204,24 @@ impl ImageCache {
     }
 }
 
-/// How long a part is. Without a length there would be no end to what may come.
-fn size_of(part: &ImageDescriptor) -> Result<u64> {
-    part.size.ok_or_else(|| Error::invalid("image", format!("part `{}` of the image has no size", part.digest)))
+/// A part and how long it is. Without a length there would be no end to what may come.
+fn sized(part: &ImageDescriptor) -> Result<(ImageDescriptor, u64)> {
+    let no_size = || Error::invalid("image", format!("part `{}` of the image has no size", part.digest));
+    Ok((part.clone(), part.size.ok_or_else(no_size)?))
+}
+
+/// Adds up what was fetched of all parts.
+struct Counter<'a> {
+    total: u64,
+    fetched: AtomicU64,
+    tell: &'a (dyn Fn(PullProgress) + Sync),
+}
+
+impl Counter<'_> {
+    /// Of one part so much is here now. One that starts over has less than it had.
+    fn count(&self, counted: &AtomicU64, have: u64) {
+        let more = have.wrapping_sub(counted.swap(have, Ordering::Relaxed));
+        let fetched = self.fetched.fetch_add(more, Ordering::Relaxed).wrapping_add(more);
+        (self.tell)(PullProgress { fetched, total: self.total });
+    }
 }
