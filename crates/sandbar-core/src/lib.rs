@@ -28,6 +28,7 @@ mod session;
 mod snapshot;
 mod token;
 mod tool;
+mod user;
 
 pub use audit::{Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict};
 pub use base::BaseInfo;
@@ -59,3 +60,4 @@ pub use token::{AccessToken, Grant, Need, NewToken, TokenInfo, TokenName, TokenS
 pub use tool::{
     ContentBlock, ToolCallId, ToolEvent, ToolInfo, ToolParams, ToolProgress, ToolRequest, ToolResponse, ToolTier,
 };
+pub use user::UserAccount;

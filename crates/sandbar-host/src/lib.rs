@@ -42,6 +42,7 @@ pub use events::EventWatcher;
 pub use host::{Host, HostParts, OpenStorage, WrapRuntime};
 pub use process::ProcessLogs;
 pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
+pub use sandbar_registry::{Credentials, ImageReference, PullProgress, PulledImage};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
 pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};
 pub use session::{

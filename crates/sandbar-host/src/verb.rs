@@ -80,6 +80,7 @@ verbs! {
     WriteFile "write_file" audited,
     Stat "stat" silent,
     ListDir "list_dir" silent,
+    UserAccount "user_account" silent,
     WatchDir "watch_dir" silent,
     ExportTree "export_tree" audited,
     ImportTree "import_tree" audited,
@@ -142,6 +143,7 @@ impl Verb {
             | Self::WriteFile
             | Self::Stat
             | Self::ListDir
+            | Self::UserAccount
             | Self::WatchDir
             | Self::ExportTree
             | Self::ImportTree

@@ -22,6 +22,7 @@ mod root;
 mod snapshot;
 mod tools;
 mod trees;
+mod users;
 mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

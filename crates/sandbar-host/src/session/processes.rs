@@ -36,7 +36,7 @@ impl Host {
     /// A program that cannot be started is an error, as with [`exec`](Self::exec), and leaves nothing.
     pub async fn launch_process(&self, id: &SessionId, spec: ProcessSpec) -> Result<ProcessInfo> {
         let target = id.clone();
-        let call = Call::on(id, Verb::LaunchProcess).with("argv", spec.argv.clone());
+        let call = launching(id, &spec);
         self.run(call, move |inner| Ok(inner.launch(&target, spec, Logs::new(), Custom::Stays)?.0)).await
     }
 
@@ -45,7 +45,7 @@ impl Host {
     /// first moment is not written down: a host that is killed in it does not know the process afterwards.
     pub async fn launch_attached(&self, id: &SessionId, spec: ProcessSpec) -> Result<(ProcessInfo, Attachment)> {
         let target = id.clone();
-        let call = Call::on(id, Verb::LaunchProcess).with("argv", spec.argv.clone());
+        let call = launching(id, &spec);
         self.run(call, move |inner| {
             let in_use = inner.session(&target)?.activity.hold();
             let logs = Logs::new();
@@ -236,6 +236,12 @@ enum Custom {
     ComesAndGoes,
 }
 
+/// What the audit log has of a launch.
+fn launching(session: &SessionId, spec: &ProcessSpec) -> Call {
+    let call = Call::on(session, Verb::LaunchProcess).with("argv", spec.argv.clone());
+    spec.user.clone().into_iter().fold(call, |call, user| call.with("user", user))
+}
+
 fn on(session: &SessionId, verb: Verb, process: &ProcessId) -> Call {
     Call::on(session, verb).with("process", process.as_str())
 }
@@ -364,8 +370,9 @@ impl Inner {
         // Its own time is that of the session, which stands still with it; whoever supervises it looks at that clock.
         command.resources.wall_time = None;
         command.resources.output = Some(ByteCount(u64::MAX));
+        let user = command.user.as_deref().map(|user| self.account(session, user)).transpose()?;
         let sandbox = session.sandbox(self, record)?;
-        let command = sandbox.exec(command)?;
+        let command = sandbox.exec_as(command, user.as_ref())?;
         Ok(Run { command, sandbox })
     }
 

@@ -7,6 +7,7 @@ use sandbar_core::{
     AttachEvent, ErrorCode, ProcessExit, ProcessSpec, ProcessStatus, Replay, Resources, SessionId, StdinMode,
 };
 use sandbar_host::Attachment;
+use sandbar_sqlite::Database;
 
 use crate::{fixture::HostFixture, processes::script};
 
@@ -199,13 +200,12 @@ pub(crate) fn a_process_that_has_lived_a_while_is_known_after_a_restart(fixture:
         let short = fixture.attached(&id, script("true")).await.process().id.clone();
         fixture.exited(&id, &short).await;
         let long = fixture.attached(&id, script("sleep 1000")).await.process().id.clone();
-        // Looked for from outside: the host itself knows both.
+        // Looked at from outside: the host itself knows both.
         let database = fixture.config.data_dir.join("state.db");
         let known = async || {
-            let bytes = std::fs::read(&database).unwrap();
-            let log = std::fs::read(database.with_extension("db-wal")).unwrap_or_default();
-            let has = |text: &[u8]| [&bytes, &log].iter().any(|all| all.windows(text.len()).any(|part| part == text));
-            has(long.as_str().as_bytes()).then_some(())
+            let mut database = Database::open(&database).unwrap();
+            let ids = database.query("SELECT id FROM process", &[], |row| row.text(0)).unwrap();
+            (ids == [long.as_str()]).then_some(())
         };
         fixture.eventually("the process is written down", known).await;
         fixture.restart().await;
