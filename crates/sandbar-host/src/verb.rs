@@ -42,6 +42,11 @@ verbs! {
     ResumeSession "resume_session" audited,
     HibernateSession "hibernate_session" audited,
     WakeSession "wake_session" audited,
+    SetExpiry "set_expiry" audited,
+    PutNote "put_note" audited,
+    GetNote "get_note" silent,
+    ListNotes "list_notes" silent,
+    RemoveNote "remove_note" audited,
     GetNetwork "get_network" silent,
     SetNetwork "set_network" audited,
     PutSecret "put_secret" audited,
@@ -75,6 +80,7 @@ verbs! {
     WriteFile "write_file" audited,
     Stat "stat" silent,
     ListDir "list_dir" silent,
+    UserAccount "user_account" silent,
     WatchDir "watch_dir" silent,
     ExportTree "export_tree" audited,
     ImportTree "import_tree" audited,
@@ -105,6 +111,11 @@ impl Verb {
             Self::ExecuteTool => EventKind::ToolFinished.into(),
             Self::GetSession
             | Self::ListSessions
+            | Self::SetExpiry
+            | Self::PutNote
+            | Self::GetNote
+            | Self::ListNotes
+            | Self::RemoveNote
             | Self::GetNetwork
             | Self::SetNetwork
             | Self::PutSecret
@@ -132,6 +143,7 @@ impl Verb {
             | Self::WriteFile
             | Self::Stat
             | Self::ListDir
+            | Self::UserAccount
             | Self::WatchDir
             | Self::ExportTree
             | Self::ImportTree

@@ -15,4 +15,6 @@ mod skeleton;
 mod source;
 
 pub use base::{ImportProgress, fill_host_root, import_base};
+pub use blobs::{ImageDescriptor, LARGEST_DOCUMENT, blob_path, compare, hex};
+pub use oci::{DEEPEST_INDEX, ImageDocument, ImageLead};
 pub use source::ImportSource;
