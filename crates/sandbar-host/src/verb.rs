@@ -75,6 +75,9 @@ verbs! {
     WriteFile "write_file" audited,
     Stat "stat" silent,
     ListDir "list_dir" silent,
+    MakeDir "make_dir" audited,
+    MovePath "move_path" audited,
+    RemovePath "remove_path" audited,
     WatchDir "watch_dir" silent,
     ExportTree "export_tree" audited,
     ImportTree "import_tree" audited,
@@ -132,6 +135,9 @@ impl Verb {
             | Self::WriteFile
             | Self::Stat
             | Self::ListDir
+            | Self::MakeDir
+            | Self::MovePath
+            | Self::RemovePath
             | Self::WatchDir
             | Self::ExportTree
             | Self::ImportTree
