@@ -87,6 +87,8 @@ on_every_host! {
         a_written_file_is_what_a_command_reads,
         owners_are_those_inside_the_session,
         links_lead_nowhere_outside,
+        what_is_made_for_a_user_belongs_to_the_user,
+        directories_are_moved_and_removed_those_of_the_base_too,
         a_dropped_writer_changes_nothing,
         a_writer_notices_a_rollback,
         a_tree_goes_out_and_comes_back,
