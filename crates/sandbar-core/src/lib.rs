@@ -30,7 +30,7 @@ mod token;
 mod tool;
 
 pub use audit::{Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict};
-pub use base::BaseInfo;
+pub use base::{BaseInfo, SaveBase};
 pub use byte_count::ByteCount;
 pub use capability::{Capabilities, Capability, RuntimeKind, StorageKind};
 pub use change::{Aspect, Aspects, Change, ChangeKind, EntryType};
