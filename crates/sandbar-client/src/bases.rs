@@ -25,10 +25,30 @@ impl Client {
         &self,
         name: &BaseName,
         source: &str,
-        mut progress: impl FnMut(ImportProgress) + Send,
+        progress: impl FnMut(ImportProgress) + Send,
     ) -> Result<BaseInfo> {
         let request =
             v1::ImportBaseRequest { name: name.as_str().to_owned(), source: source.to_owned(), ..Default::default() };
+        self.make_base(request, progress).await
+    }
+
+    /// Makes a base from an image, which the host fetches from its registry.
+    pub async fn import_image(
+        &self,
+        name: &BaseName,
+        image: &str,
+        progress: impl FnMut(ImportProgress) + Send,
+    ) -> Result<BaseInfo> {
+        let request =
+            v1::ImportBaseRequest { name: name.as_str().to_owned(), image: image.to_owned(), ..Default::default() };
+        self.make_base(request, progress).await
+    }
+
+    async fn make_base(
+        &self,
+        request: v1::ImportBaseRequest,
+        mut progress: impl FnMut(ImportProgress) + Send,
+    ) -> Result<BaseInfo> {
         let mut stream = self.once(self.rpc.import_base(request)).await?;
         let mut base = None;
         while let Some(message) = self.once(stream.message()).await? {

@@ -1,6 +1,10 @@
 //! Sessions.
 
-use sandbar_core::{ForkRequest, Page, PageRequest, Result, SessionFilter, SessionId, SessionInfo, SessionSpec};
+use std::time::Duration;
+
+use sandbar_core::{
+    ForkRequest, Keep, OnExpiry, Page, PageRequest, Result, SessionFilter, SessionId, SessionInfo, SessionSpec,
+};
 use sandbar_proto::v1;
 
 use crate::{Client, client::incomplete};
@@ -55,9 +59,27 @@ impl Client {
         self.once(self.rpc.destroy_session(request)).await.map(drop)
     }
 
+    /// Says how long a session has from now, and what becomes of it then. Without `timeout` it has no end; without `then`,
+    /// the same becomes of it as before.
+    pub async fn set_expiry(
+        &self,
+        id: &SessionId,
+        timeout: Option<Duration>,
+        then: Option<OnExpiry>,
+    ) -> Result<SessionInfo> {
+        let request = v1::SetExpiryRequest::new(id, timeout, then);
+        let answer = self.once(self.rpc.set_expiry(request)).await?.into_owned();
+        answer.session.into_option().ok_or_else(|| incomplete("session"))?.try_into()
+    }
+
     /// Freezes what runs in a session.
     pub async fn pause_session(&self, id: &SessionId) -> Result<SessionInfo> {
-        let request = v1::PauseSessionRequest { session_id: id.as_str().to_owned(), ..Default::default() };
+        self.pause_session_keeping(id, Keep::Memory).await
+    }
+
+    /// Stops the clock of a session, with what runs in it or without.
+    pub async fn pause_session_keeping(&self, id: &SessionId, keep: Keep) -> Result<SessionInfo> {
+        let request = v1::PauseSessionRequest::new(id, keep);
         let answer = self.once(self.rpc.pause_session(request)).await?.into_owned();
         answer.session.into_option().ok_or_else(|| incomplete("session"))?.try_into()
     }

@@ -124,11 +124,13 @@ pub struct Capabilities {
     pub limits: Capability,
     /// The network of a session can be opened, and is kept to what its policy says.
     pub network: Capability,
+    /// Commands can run as other users of the sandbox than root.
+    pub users: Capability,
 }
 
 impl Capabilities {
     /// Every yes-or-no capability with its wire name.
-    pub fn entries(&self) -> [(&'static str, &Capability); 11] {
+    pub fn entries(&self) -> [(&'static str, &Capability); 12] {
         [
             ("snapshots", &self.snapshots),
             ("rollback", &self.rollback),
@@ -141,6 +143,7 @@ impl Capabilities {
             ("checkpoint", &self.checkpoint),
             ("limits", &self.limits),
             ("network", &self.network),
+            ("users", &self.users),
         ]
     }
 }

@@ -27,6 +27,7 @@ pub enum ErrorCode {
     SecretNotFound,
     TokenNotFound,
     TokenExists,
+    UserNotFound,
     StorageFull,
     SlowReader,
     TooManyCalls,
@@ -40,7 +41,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code, in the order of the reference page.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::SessionNotFound,
         Self::SessionExists,
         Self::SessionPaused,
@@ -60,6 +61,7 @@ impl ErrorCode {
         Self::SecretNotFound,
         Self::TokenNotFound,
         Self::TokenExists,
+        Self::UserNotFound,
         Self::StorageFull,
         Self::SlowReader,
         Self::TooManyCalls,
@@ -93,6 +95,7 @@ impl ErrorCode {
             Self::SecretNotFound => "SecretNotFound",
             Self::TokenNotFound => "TokenNotFound",
             Self::TokenExists => "TokenExists",
+            Self::UserNotFound => "UserNotFound",
             Self::StorageFull => "StorageFull",
             Self::SlowReader => "SlowReader",
             Self::TooManyCalls => "TooManyCalls",
@@ -119,7 +122,8 @@ impl ErrorCode {
             | Self::BaseNotFound
             | Self::FileNotFound
             | Self::SecretNotFound
-            | Self::TokenNotFound => "not_found",
+            | Self::TokenNotFound
+            | Self::UserNotFound => "not_found",
             Self::SessionExists | Self::SnapshotExists | Self::BaseExists | Self::TokenExists => "already_exists",
             Self::SessionPaused
             | Self::SessionDestroying

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Resources, Result};
+use crate::{Error, Resources, Result, user::validate_user};
 
 /// A command to run in a session.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +16,8 @@ pub struct ExecSpec {
     pub env: BTreeMap<String, String>,
     /// Working directory inside the sandbox; `/workspace` when absent.
     pub cwd: Option<String>,
+    /// Who runs it, by name or number of the session's own `/etc/passwd`; `root` when absent.
+    pub user: Option<String>,
     pub stdin: StdinMode,
     /// A terminal of this size instead of pipes: output and errors come as one stream of output, stdin is what is typed.
     pub terminal: Option<TerminalSize>,
@@ -46,6 +48,7 @@ impl ExecSpec {
         if self.cwd.as_ref().is_some_and(|cwd| cwd.contains('\0')) {
             return Err(Error::invalid("cwd", "the working directory contains NUL").with_hint("use a plain path"));
         }
+        validate_user(self.user.as_deref())?;
         self.resources.validate()
     }
 }
@@ -103,7 +106,11 @@ mod tests {
         let mut bad_env = ExecSpec::new(["ls"]);
         bad_env.env.insert("A=B".into(), String::new());
         let bad_cwd = ExecSpec { cwd: Some("a\0b".into()), ..ExecSpec::new(["ls"]) };
+        let user = |name: &str| ExecSpec { user: Some(name.into()), ..ExecSpec::new(["ls"]) };
         for (spec, field) in [
+            (user(""), "user"),
+            (user("a:b"), "user"),
+            (user("a\0b"), "user"),
             (ExecSpec::default(), "argv"),
             (ExecSpec::new([""]), "argv"),
             (ExecSpec::new(["ls", "a\0b"]), "argv"),

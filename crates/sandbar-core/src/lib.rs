@@ -28,6 +28,7 @@ mod session;
 mod snapshot;
 mod token;
 mod tool;
+mod user;
 
 pub use audit::{Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict};
 pub use base::BaseInfo;
@@ -55,9 +56,10 @@ pub use process::{
     Replay, RestartPolicy, WaitFor,
 };
 pub use resources::Resources;
-pub use session::{Labels, SessionInfo, SessionSpec, SessionState, SessionUsage};
+pub use session::{Keep, Labels, OnExpiry, SessionInfo, SessionSpec, SessionState, SessionUsage};
 pub use snapshot::{LaterSnapshots, Quiesce, SnapshotInfo, SnapshotKind};
 pub use token::{AccessToken, Grant, Need, NewToken, TokenInfo, TokenName, TokenScope};
 pub use tool::{
     ContentBlock, ToolCallId, ToolEvent, ToolInfo, ToolParams, ToolProgress, ToolRequest, ToolResponse, ToolTier,
 };
+pub use user::UserAccount;

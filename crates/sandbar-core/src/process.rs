@@ -28,7 +28,7 @@ pub struct ProcessSpec {
     pub stdin: StdinMode,
     /// A terminal of this size instead of pipes: output and errors come as one stream of output, stdin is what is typed.
     pub terminal: Option<TerminalSize>,
-    /// Who runs it. Only `root` exists in sandboxes today.
+    /// Who runs it, by name or number of the session's own `/etc/passwd`; `root` when absent.
     pub user: Option<String>,
     /// Limits of this process. Only a `wall_time` given here counts, and its output is not limited: logs keep the end.
     pub resources: Resources,
@@ -38,6 +38,9 @@ pub struct ProcessSpec {
     #[serde(with = "duration_text")]
     pub ready_timeout: Duration,
     pub restart: RestartPolicy,
+    /// A name its launcher finds it by.
+    #[serde(default)]
+    pub tag: Option<String>,
 }
 
 impl ProcessSpec {
@@ -54,6 +57,7 @@ impl ProcessSpec {
             ready: Readiness::None,
             ready_timeout: READY_TIMEOUT,
             restart: RestartPolicy::Never,
+            tag: None,
         }
     }
 
@@ -63,6 +67,7 @@ impl ProcessSpec {
             argv: self.argv.clone(),
             env: self.env.clone(),
             cwd: self.cwd.clone(),
+            user: self.user.clone(),
             stdin: self.stdin,
             terminal: self.terminal,
             resources: self.resources.clone(),
@@ -72,10 +77,6 @@ impl ProcessSpec {
     /// Checks what the types alone cannot.
     pub fn validate(&self) -> Result<()> {
         self.command().validate()?;
-        if let Some(user) = self.user.as_deref().filter(|user| !matches!(*user, "root" | "0")) {
-            return Err(Error::invalid("user", format!("processes cannot run as `{}`", user.escape_debug()))
-                .with_hint("leave it out, or use `root`: it is the root of the sandbox, and nobody on the host"));
-        }
         if self.expose_port == Some(0) {
             return Err(Error::invalid("expose_port", "there is no port 0")
                 .with_hint("use the port the process listens on, between 1 and 65535"));
@@ -349,7 +350,7 @@ mod tests {
             ready(Readiness::Tcp { port: None }),
             ready(http("/health?full=1")),
             ready(log("listening")),
-            ProcessSpec { user: Some("root".into()), ..good.clone() },
+            ProcessSpec { user: Some("www-data".into()), ..good.clone() },
         ] {
             fine.validate().unwrap();
         }
@@ -365,7 +366,7 @@ mod tests {
             (ready(log("two\nlines")), "ready.text"),
             (ProcessSpec { expose_port: Some(0), ..good.clone() }, "expose_port"),
             (ProcessSpec { ready_timeout: Duration::ZERO, ..good.clone() }, "ready_timeout"),
-            (ProcessSpec { user: Some("nobody".into()), ..good.clone() }, "user"),
+            (ProcessSpec { user: Some(String::new()), ..good.clone() }, "user"),
         ] {
             let error = bad.validate().unwrap_err();
             assert_eq!(error.field(), Some(field), "{error}");

@@ -40,6 +40,8 @@ pub struct SessionSpec {
     pub env: BTreeMap<String, String>,
     /// Time to live, from creation.
     pub time_to_live: Option<Duration>,
+    /// What becomes of it when its time is up.
+    pub on_expiry: OnExpiry,
     /// Paused by itself when nobody used it for so long; `None` takes the host's default.
     pub idle_timeout: Option<Duration>,
 }
@@ -55,6 +57,7 @@ impl SessionSpec {
             network: None,
             env: BTreeMap::new(),
             time_to_live: None,
+            on_expiry: OnExpiry::default(),
             idle_timeout: None,
         }
     }
@@ -86,13 +89,69 @@ impl SessionSpec {
     }
 }
 
+/// What becomes of a session when its time is up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnExpiry {
+    #[default]
+    Destroy,
+    /// It is paused, with what runs in it where the runtime can freeze that, and has no end set any more.
+    Pause,
+}
+
+impl OnExpiry {
+    pub const ALL: [Self; 2] = [Self::Destroy, Self::Pause];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Destroy => "destroy",
+            Self::Pause => "pause",
+        }
+    }
+}
+
+impl fmt::Display for OnExpiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for OnExpiry {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|then| then.as_str() == text).ok_or_else(|| {
+            Error::invalid("on_expiry", format!("`{}` is nothing that can happen then", text.escape_debug()))
+                .with_hint("use destroy or pause")
+        })
+    }
+}
+
+/// What a paused session keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Keep {
+    /// Everything: what runs in it stands still, and goes on where it was.
+    #[default]
+    Memory,
+    /// Its files: what runs in it is ended.
+    Files,
+}
+
+impl Keep {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Files => "files",
+        }
+    }
+}
+
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SessionState {
     Creating,
     Active,
-    /// Everything in it is frozen.
+    /// Everything in it is frozen, or only its files were kept.
     Paused,
     /// Its volume lies in the object store and takes no space here.
     Hibernated,
@@ -145,6 +204,8 @@ pub struct SessionInfo {
     pub runtime: RuntimeKind,
     pub created: Timestamp,
     pub expires: Option<Timestamp>,
+    /// What becomes of it then.
+    pub on_expiry: OnExpiry,
     /// It is paused by itself when nobody used it for so long.
     pub idle_timeout: Option<Duration>,
     pub quota: Option<ByteCount>,

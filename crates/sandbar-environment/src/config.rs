@@ -42,7 +42,6 @@ impl EnvironmentConfig {
         })?;
         let options = self.options.clone();
         let spec = SessionSpec {
-            base,
             id: Some(self.session_id.clone()),
             quota: options.quota,
             labels: self.labels.clone(),
@@ -51,6 +50,7 @@ impl EnvironmentConfig {
             env: options.env,
             time_to_live: options.time_to_live,
             idle_timeout: options.idle_timeout,
+            ..SessionSpec::new(base)
         };
         spec.validate()?;
         Ok(spec)

@@ -61,6 +61,10 @@ impl DataDirectory {
         self.path.join("state.db")
     }
 
+    pub(crate) fn images(&self) -> PathBuf {
+        self.path.join("images")
+    }
+
     pub(crate) fn traffic_key(&self) -> PathBuf {
         self.path.join("traffic.key")
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use sandbar_core::{Actor, Capabilities, Capability, Error, ErrorCode, NetworkTraffic, Result, SessionId};
+use sandbar_registry::{ImageCache, ImageCacheSettings};
 use sandbar_runtime::Runtime;
 use sandbar_storage::{OpenedStorage, Storage, pack::Target};
 use tokio::sync::Notify;
@@ -70,6 +71,8 @@ pub(crate) struct Inner {
     pub(crate) host_base: Mutex<()>,
     /// Held while a base is deleted, and while a session goes from standing on one to being hibernated.
     pub(crate) base_order: Mutex<()>,
+    /// Parts of images from registries.
+    pub(crate) images: ImageCache,
     /// Where hibernated sessions are.
     pub(crate) packs: Target,
     pub(crate) active_commands: Arc<AtomicU64>,
@@ -143,6 +146,7 @@ impl Host {
             checkpoint: self.inner.runtime.facts().checkpoint.clone(),
             limits: self.inner.runtime.facts().limits.clone(),
             network: self.inner.runtime.facts().network.clone(),
+            users: self.inner.runtime.facts().users.clone(),
         }
     }
 
@@ -182,6 +186,15 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
         .unwrap_or_else(|error| Err(Error::internal("an operation panicked").with_source(error)))
 }
 
+/// The cache, without what a host that was killed left of its pulls.
+fn image_cache(config: &HostConfig, directory: &DataDirectory) -> Result<ImageCache> {
+    let settings =
+        ImageCacheSettings { trusted_certificates: config.egress_ca_file.clone(), ..ImageCacheSettings::default() };
+    let cache = ImageCache::new(directory.images(), settings);
+    cache.forget_pulls()?;
+    Ok(cache)
+}
+
 impl Inner {
     fn open(config: HostConfig, parts: HostParts) -> Result<Arc<Self>> {
         let directory = DataDirectory::open(&config.data_dir)?;
@@ -204,6 +217,7 @@ impl Inner {
             sessions: Mutex::default(),
             host_base: Mutex::new(()),
             base_order: Mutex::new(()),
+            images: image_cache(&config, &directory)?,
             packs: config.object_store_target()?,
             active_commands: Arc::default(),
             incidents: Incidents::default(),

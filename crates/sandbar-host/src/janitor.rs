@@ -1,4 +1,4 @@
-//! What happens by itself: sessions whose time is up are destroyed, idle ones are paused, deletions that failed are tried
+//! What happens by itself: sessions whose time is up are destroyed or paused, idle ones are paused, deletions that failed are tried
 //! again, and snapshots are pruned harder when space runs out.
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use sandbar_core::{Actor, ErrorCode, Result, SessionId, SessionState};
+use sandbar_core::{Actor, ErrorCode, OnExpiry, Result, SessionId, SessionState};
 use tokio::{sync::Notify, task::JoinHandle};
 
 use crate::{
@@ -20,6 +20,9 @@ use crate::{
 
 /// The least time between two rounds.
 const BREATH: Duration = Duration::from_millis(10);
+
+/// How long whoever still works in a session whose time is up is left alone until the next attempt.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A task that wakes up when something is due, and now and then. It is stopped and joined before the host lets go.
 #[derive(Debug)]
@@ -78,7 +81,8 @@ fn sweep(inner: &Arc<Inner>) -> Result<Duration> {
             Some(Due::Destroy(why)) => destroy(inner, &session.id, why),
             // Somebody came just now.
             Some(Due::Pause) if !pause(inner, &session.id) => next = next.min(session.idle_timeout.unwrap_or(next)),
-            Some(Due::Pause) | None => {}
+            Some(Due::PauseExpired) if !pause_expired(inner, &session.id) => next = next.min(PATIENCE),
+            Some(Due::Pause | Due::PauseExpired) | None => {}
         }
         next = later.map_or(next, |later| next.min(later));
     }
@@ -95,7 +99,10 @@ fn tidy(inner: &Arc<Inner>) -> Result<()> {
 
 enum Due {
     Destroy(Why),
+    /// Nobody used it.
     Pause,
+    /// Its time is up.
+    PauseExpired,
 }
 
 /// Why a session is destroyed by itself.
@@ -112,7 +119,10 @@ fn what_is_due(inner: &Inner, session: &SessionRecord) -> (Option<Due>, Option<D
     }
     let until_expiry = session.expires.map(|expires| Timestamp::now().duration_until(expires));
     if until_expiry.is_some_and(|left| !left.is_positive()) {
-        return (Some(Due::Destroy(Why::Expired)), None);
+        return match session.on_expiry {
+            OnExpiry::Destroy => (Some(Due::Destroy(Why::Expired)), None),
+            OnExpiry::Pause => (Some(Due::PauseExpired), None),
+        };
     }
     let until_expiry = until_expiry.and_then(|left| Duration::try_from(left).ok());
     let idle_limit = session.idle_timeout.filter(|_| session.state == SessionState::Active);
@@ -128,9 +138,10 @@ fn what_is_due(inner: &Inner, session: &SessionRecord) -> (Option<Due>, Option<D
 }
 
 fn destroy(inner: &Arc<Inner>, id: &SessionId, why: Why) {
-    // One that somebody else destroys in this moment is gone all the same.
-    match inner.destroy(id) {
-        Ok(()) => {
+    match inner.destroy_when_due(id) {
+        // Somebody else was quicker, or has given it more time.
+        Ok(false) => {}
+        Ok(true) => {
             let reason = match why {
                 Why::Expired => "its time was up",
                 Why::HalfDestroyed => "it was half destroyed",
@@ -160,6 +171,23 @@ fn pause(inner: &Inner, id: &SessionId) -> bool {
             true
         }
     }
+}
+
+/// Pauses a session whose time is up. `false`: somebody still works in it.
+fn pause_expired(inner: &Inner, id: &SessionId) -> bool {
+    match inner.pause_when_expired(id) {
+        Ok(true) => {
+            tracing::info!(session = %id, "paused: its time was up");
+            inner.metrics.sessions_expired.add(1);
+            inner.record_event(Event::of_verb(id, Verb::PauseSession).with("reason", "its time was up"));
+        }
+        Ok(false) => {}
+        Err(error) => {
+            tracing::warn!(session = %id, error = error.chain(), "could not pause a session whose time is up");
+            return error.code() != ErrorCode::ToolsInFlight;
+        }
+    }
+    true
 }
 
 /// Prunes harder while the pool is nearly full.

@@ -42,11 +42,12 @@ pub use events::EventWatcher;
 pub use host::{Host, HostParts, OpenStorage, WrapRuntime};
 pub use process::ProcessLogs;
 pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
+pub use sandbar_registry::{Credentials, ImageReference, PullProgress, PulledImage};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
 pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};
 pub use session::{
-    AttachedStdin, Attachment, DirWatcher, FileWriter, PortAccess, PortConnection, ToolExecution, TreeReader,
-    TreeWriter,
+    AttachedStdin, Attachment, DirWatcher, FileWriter, LaunchedProcess, PortAccess, PortConnection, ToolExecution,
+    TreeReader, TreeWriter,
 };
 pub use tokens::KnownToken;
 pub use traffic_token::TrafficToken;

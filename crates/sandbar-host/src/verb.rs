@@ -42,6 +42,11 @@ verbs! {
     ResumeSession "resume_session" audited,
     HibernateSession "hibernate_session" audited,
     WakeSession "wake_session" audited,
+    SetExpiry "set_expiry" audited,
+    PutNote "put_note" audited,
+    GetNote "get_note" silent,
+    ListNotes "list_notes" silent,
+    RemoveNote "remove_note" audited,
     GetNetwork "get_network" silent,
     SetNetwork "set_network" audited,
     PutSecret "put_secret" audited,
@@ -75,6 +80,7 @@ verbs! {
     WriteFile "write_file" audited,
     Stat "stat" silent,
     ListDir "list_dir" silent,
+    UserAccount "user_account" silent,
     MakeDir "make_dir" audited,
     MovePath "move_path" audited,
     RemovePath "remove_path" audited,
@@ -108,6 +114,11 @@ impl Verb {
             Self::ExecuteTool => EventKind::ToolFinished.into(),
             Self::GetSession
             | Self::ListSessions
+            | Self::SetExpiry
+            | Self::PutNote
+            | Self::GetNote
+            | Self::ListNotes
+            | Self::RemoveNote
             | Self::GetNetwork
             | Self::SetNetwork
             | Self::PutSecret
@@ -135,6 +146,7 @@ impl Verb {
             | Self::WriteFile
             | Self::Stat
             | Self::ListDir
+            | Self::UserAccount
             | Self::MakeDir
             | Self::MovePath
             | Self::RemovePath

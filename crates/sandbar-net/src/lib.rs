@@ -22,6 +22,7 @@ mod tls;
 mod token_bucket;
 mod traffic;
 
+pub use dns::{NameServer, Zone};
 pub use gateway::{Gate, Gateway, SessionHooks};
 pub use hooks::{DecisionSink, Secrets};
 pub use settings::GatewaySettings;

@@ -9,6 +9,7 @@ use std::{
 
 use sandbar_core::{
     ByteCount, Capability, Error, ErrorCode, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind, SessionId,
+    UserAccount,
 };
 
 use sandbar_netns::{GateSockets, UdpGate};
@@ -121,6 +122,8 @@ pub struct RuntimeFacts {
     pub network: Capability,
     /// CPU, memory and process counts can be limited.
     pub limits: Capability,
+    /// Commands can run as other users than root.
+    pub users: Capability,
 }
 
 /// Where the commands of one session run.
@@ -134,8 +137,16 @@ pub struct RuntimeFacts {
 /// - What a finished command left in the background lives until the sandbox is stopped.
 /// - Connections end with the sandbox, and leave nothing in it when they are dropped.
 pub trait Sandbox: fmt::Debug + Send + Sync {
-    /// Starts a command. `spec.env` is everything beyond the defaults of the runtime, `spec.resources` is final.
-    fn exec(&self, spec: ExecSpec) -> Result<RunningCommand>;
+    /// Starts a command as root of the sandbox. `spec.env` is everything beyond the defaults of the runtime,
+    /// `spec.resources` is final.
+    fn exec(&self, spec: ExecSpec) -> Result<RunningCommand> {
+        self.exec_as(spec, None)
+    }
+
+    /// Starts a command as somebody in particular, who is the one `spec.user` names; `InvalidArgument` naming `user` where
+    /// that cannot be. The defaults of its environment are those of the user. It has no say over others: neither over what
+    /// runs as somebody else, nor over the sandbox itself.
+    fn exec_as(&self, spec: ExecSpec, user: Option<&UserAccount>) -> Result<RunningCommand>;
 
     /// Connects to a TCP port on the loopback of the sandbox, by IPv4 or else by IPv6. `Unavailable` when nobody listens
     /// there, or the sandbox has died; `Timeout` when there is no answer within `patience`, as from a frozen one: then the
@@ -194,6 +205,15 @@ pub struct SandboxStats {
     pub refused_forks: Option<u64>,
     /// Processes the kernel killed because the memory limit was reached.
     pub oom_kills: Option<u64>,
+}
+
+/// Why an ordinary user's sandboxes have no users but root.
+pub(crate) const ONLY_ROOT: &str =
+    "the host runs as an ordinary user, and so there is nobody in a sandbox but its root";
+
+/// Whether commands can run as other users than root.
+pub(crate) fn users() -> Capability {
+    if rustix::process::geteuid().is_root() { Capability::Yes } else { Capability::no(ONLY_ROOT) }
 }
 
 pub(crate) fn no_network() -> Error {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use connectrpc::{ConnectError, Response, ServiceResult, ServiceStream};
 use futures::stream;
 use sandbar_core::{BaseInfo, BaseName, Error};
-use sandbar_host::{Host, ImportProgress, ImportSource};
+use sandbar_host::{Host, ImageReference, ImportProgress, ImportSource};
 use sandbar_proto::v1;
 use sandbar_storage::BaseRecord;
 use tokio::{sync::watch, task::JoinError};
@@ -25,6 +25,15 @@ impl Service {
         request: v1::ImportBaseRequest,
     ) -> ServiceResult<ServiceStream<v1::ImportBaseResponse>> {
         let name = BaseName::new(request.name).map_err(|error| failed(error.with_field("name")))?;
+        if !request.image.is_empty() {
+            if !request.source.is_empty() {
+                let both =
+                    Error::invalid("image", "both a source and an image are given").with_hint("give one of them");
+                return Err(failed(both));
+            }
+            let image: ImageReference = request.image.parse().map_err(failed)?;
+            return Ok(Response::new(Box::pin(import(self.host.clone(), name, Origin::Registry(image)))));
+        }
         if request.source != "host" && !request.source.starts_with('/') {
             return Err(failed(
                 Error::invalid("source", format!("source `{}` is not an absolute path", request.source.escape_debug()))
@@ -32,7 +41,7 @@ impl Service {
             ));
         }
         let source = ImportSource::parse(&request.source).map_err(|error| failed(error.with_field("source")))?;
-        Ok(Response::new(Box::pin(import(self.host.clone(), name, source))))
+        Ok(Response::new(Box::pin(import(self.host.clone(), name, Origin::Disk(source)))))
     }
 
     pub(crate) async fn remove_base(&self, name: &str) -> ServiceResult<v1::DeleteBaseResponse> {
@@ -40,6 +49,12 @@ impl Service {
         self.host.delete_base(&name).await.map_err(failed)?;
         Response::ok(v1::DeleteBaseResponse::default())
     }
+}
+
+/// Where a base comes from.
+enum Origin {
+    Disk(ImportSource),
+    Registry(ImageReference),
 }
 
 /// An import under way. Progress is the latest state, not a history: a slow reader skips some.
@@ -51,7 +66,7 @@ struct Import {
 fn import(
     host: Arc<Host>,
     name: BaseName,
-    source: ImportSource,
+    origin: Origin,
 ) -> impl futures::Stream<Item = Result<v1::ImportBaseResponse, ConnectError>> + Send {
     let (report, progress) = watch::channel(v1::ImportProgress::default());
     let work = tokio::spawn(async move {
@@ -62,7 +77,10 @@ fn import(
                 ..Default::default()
             });
         };
-        host.import_base(&name, &source, report).await
+        match origin {
+            Origin::Disk(source) => host.import_base(&name, &source, report).await,
+            Origin::Registry(image) => host.import_image(&name, &image, None, report).await,
+        }
     });
     stream::unfold(Some(Import { progress, work: AbortOnDropHandle::new(work) }), |import| async move {
         let mut import = import?;

@@ -6,6 +6,7 @@ use axum::{Extension, Router, body::Body};
 use futures::{FutureExt as _, future::BoxFuture};
 use hyper::{Request, Response, body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
+use sandbar_e2b::E2b;
 
 use crate::{access::Peer, ingress::Ingress};
 
@@ -16,10 +17,19 @@ pub(crate) enum Transport {
     Tls,
 }
 
+/// Where a request can lead.
+#[derive(Clone, Debug)]
+pub(crate) struct Doors {
+    pub(crate) api: Router,
+    pub(crate) e2b: E2b,
+    pub(crate) ingress: Arc<Ingress>,
+}
+
 /// The first to see a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Entrance {
     api: TowerToHyperService<Router>,
+    e2b: E2b,
     ingress: Arc<Ingress>,
     peer: Peer,
     transport: Transport,
@@ -27,9 +37,9 @@ pub(crate) struct Entrance {
 
 impl Entrance {
     /// For one connection.
-    pub(crate) fn new(api: &Router, ingress: &Arc<Ingress>, peer: Peer, transport: Transport) -> Self {
-        let api = TowerToHyperService::new(api.clone().layer(Extension(peer)));
-        Self { api, ingress: Arc::clone(ingress), peer, transport }
+    pub(crate) fn new(doors: &Doors, peer: Peer, transport: Transport) -> Self {
+        let api = TowerToHyperService::new(doors.api.clone().layer(Extension(peer)));
+        Self { api, e2b: doors.e2b.clone(), ingress: Arc::clone(&doors.ingress), peer, transport }
     }
 }
 
@@ -40,6 +50,9 @@ impl Service<Request<Incoming>> for Entrance {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(self.transport);
+        if let Some(place) = self.e2b.place(&request) {
+            return self.e2b.clone().answer(place, request.map(Body::new), self.peer.0).map(Ok).boxed();
+        }
         match self.ingress.target(&request).transpose() {
             None => self.api.call(request).boxed(),
             Some(target) => {

@@ -2,7 +2,6 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::Router;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{
@@ -11,6 +10,7 @@ use hyper_util::{
     },
 };
 use sandbar_core::{AccessToken, Error, ErrorCode, Result};
+use sandbar_e2b::E2b;
 use sandbar_host::Host;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::{Gatekeeper, Peer, Places},
-    entrance::{Entrance, Transport},
+    entrance::{Doors, Entrance, Transport},
     ingress::Ingress,
     router::{Bounds, router},
     tls::{Tls, TlsConfig, shake_hands},
@@ -119,10 +119,12 @@ pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: Cancellation
         slow_reader_timeout,
     };
     let router = router(host.clone(), bounds, shutdown.clone())?;
+    let e2b = E2b::new(host.clone(), Arc::new(gatekeeper.clone()));
     let ingress = Arc::new(Ingress { host, gatekeeper, shutdown: shutdown.clone() });
+    let doors = Doors { api: router, e2b, ingress };
     let listener = TcpListener::bind(listen).await.map_err(|source| cannot_listen(listen, source))?;
     let address = listener.local_addr().map_err(|source| cannot_listen(listen, source))?;
-    let task = tokio::spawn(accept(listener, (router, ingress), tls, shutdown, drain_timeout));
+    let task = tokio::spawn(accept(listener, doors, tls, shutdown, drain_timeout));
     Ok(RunningServer { address, task })
 }
 
@@ -141,7 +143,7 @@ fn cannot_listen(listen: SocketAddr, source: std::io::Error) -> Error {
 
 async fn accept(
     listener: TcpListener,
-    (router, ingress): (Router, Arc<Ingress>),
+    doors: Doors,
     tls: Option<Arc<Tls>>,
     shutdown: CancellationToken,
     drain_timeout: Duration,
@@ -155,7 +157,7 @@ async fn accept(
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     let transport = if tls.is_some() { Transport::Tls } else { Transport::Plain };
-                    let entrance = Entrance::new(&router, &ingress, Peer(peer.ip()), transport);
+                    let entrance = Entrance::new(&doors, Peer(peer.ip()), transport);
                     let (tls, watcher, shutdown) = (tls.clone(), graceful.watcher(), shutdown.clone());
                     connections.spawn(welcome(stream, tls, entrance, watcher, shutdown));
                 }

@@ -54,12 +54,21 @@ impl v1::SandboxService for Service {
         self.remove_session(request.session_id).await
     }
 
+    async fn set_expiry(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::SetExpiryRequest>,
+    ) -> ServiceResult<v1::SetExpiryResponse> {
+        let session = self.set_end(request.to_owned_message()).await?;
+        Response::ok(v1::SetExpiryResponse { session: session.into(), ..Default::default() })
+    }
+
     async fn pause_session(
         &self,
         _: RequestContext,
         request: ServiceRequest<'_, v1::PauseSessionRequest>,
     ) -> ServiceResult<v1::PauseSessionResponse> {
-        let session = self.pause(request.session_id).await?;
+        let session = self.pause(request.to_owned_message()).await?;
         Response::ok(v1::PauseSessionResponse { session: session.into(), ..Default::default() })
     }
 

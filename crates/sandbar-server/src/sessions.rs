@@ -1,7 +1,8 @@
 //! Sessions.
 
 use connectrpc::{ConnectError, Response, ServiceResult};
-use sandbar_core::{SessionFilter, SessionId, SessionSpec};
+use jiff::Timestamp;
+use sandbar_core::{Error, SessionFilter, SessionId, SessionSpec};
 use sandbar_proto::v1;
 
 use crate::{
@@ -53,9 +54,19 @@ impl Service {
         Response::ok(v1::DestroySessionResponse::default())
     }
 
-    pub(crate) async fn pause(&self, id: &str) -> Result<v1::Session, ConnectError> {
-        let id = SessionId::new(id).map_err(failed)?;
-        self.host.pause_session(&id).await.map(Into::into).map_err(failed_in(&id))
+    pub(crate) async fn set_end(&self, request: v1::SetExpiryRequest) -> Result<v1::Session, ConnectError> {
+        let (id, timeout, then) = request.unpack().map_err(failed)?;
+        let expires = timeout.map(|timeout| {
+            Timestamp::now().checked_add(timeout).map_err(|error| {
+                failed(Error::invalid("timeout", "the time is too long").with_hint("use less").with_source(error))
+            })
+        });
+        self.host.set_expiry(&id, expires.transpose()?, then).await.map(Into::into).map_err(failed_in(&id))
+    }
+
+    pub(crate) async fn pause(&self, request: v1::PauseSessionRequest) -> Result<v1::Session, ConnectError> {
+        let (id, keep) = request.unpack().map_err(failed)?;
+        self.host.pause_session_keeping(&id, keep).await.map(Into::into).map_err(failed_in(&id))
     }
 
     pub(crate) async fn resume(&self, id: &str) -> Result<v1::Session, ConnectError> {

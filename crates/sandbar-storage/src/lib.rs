@@ -46,8 +46,8 @@ pub use private_mounts::enter_private_mounts;
 pub use session_tree::{Draft, SessionTree};
 
 pub use storage::{
-    BaseLayer, BaseRecord, BaseSource, ForkPoint, LayerDirectory, Mounted, Space, StagedBase, Storage, StorageFacts,
-    StoredSnapshot, Usage, VolumeSpec,
+    BaseLayer, BaseRecord, BaseSource, ForkPoint, ImageSettings, LayerDirectory, Mounted, Space, StagedBase, Storage,
+    StorageFacts, StoredSnapshot, Usage, VolumeSpec,
 };
 pub use tree_copy::{CopyOptions, CopySummary, Fidelity, OverlayInternals, copy_tree};
 pub use tree_remove::remove_tree;

@@ -224,12 +224,27 @@ pub struct BaseRecord {
     /// Environment an image asks for.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// How an image wants to be run, where the base came from one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageSettings>,
     /// Bytes of its own files; what the host lends is not counted.
     pub size: ByteCount,
 }
 
 impl BaseRecord {
     pub const VERSION: u32 = 1;
+}
+
+/// What an image says about the programs in it. Nothing here is done by itself; it is there for who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ImageSettings {
+    /// Who they run as: a name or a number, perhaps with a group after a colon.
+    pub user: Option<String>,
+    /// Where they start.
+    pub working_dir: Option<String>,
+    pub entrypoint: Vec<String>,
+    pub cmd: Vec<String>,
 }
 
 /// One directory of a base and where it appears in the sandbox.

@@ -104,6 +104,7 @@ pub fn commit_base(storage: &dyn Storage, name: &BaseName, fill: impl FnOnce(&Pa
         created: Timestamp::now(),
         layers: vec![BaseLayer { mount_point: "/".into(), directory: LayerDirectory::Own }],
         env: BTreeMap::new(),
+        image: None,
         size: ByteCount(0),
     };
     storage.commit_base(staged, &record).unwrap();

@@ -63,6 +63,11 @@ pub(crate) fn inject() -> Arg {
         )
 }
 
+/// `--user USER`, on everything that starts a program.
+pub(crate) fn user() -> Arg {
+    option("user", "USER", "Who runs it, by name or number of the sandbox's own users; root when left out")
+}
+
 /// The program and its arguments, after `--`.
 pub(crate) fn argv() -> Arg {
     Arg::new("argv")

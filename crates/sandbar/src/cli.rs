@@ -8,7 +8,7 @@ use crate::{
     command::{
         attach, audit, base, bench, clock, completion, cp, diff, doctor, env, events, exec, fork, inspect, kill,
         launch, logs, ls, mcp, network, new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, token, tool,
-        top, turn, up, watch,
+        top, ttl, turn, up, watch,
     },
     env_vars,
 };
@@ -96,6 +96,7 @@ pub(crate) fn define() -> Command {
         ])
         .subcommands(clock::define())
         .subcommands([
+            ttl::define(),
             snapshot::define(),
             snapshots::define(),
             rollback::define(),

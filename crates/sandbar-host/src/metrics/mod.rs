@@ -105,7 +105,11 @@ impl Metrics {
         self.network_decisions.write(text, "sandbar_network_decisions_total", help);
         for (name, help, counter) in [
             ("sandbar_snapshots_pruned_total", "Snapshots removed to keep within the limit.", &self.snapshots_pruned),
-            ("sandbar_sessions_expired_total", "Sessions destroyed because their time was up.", &self.sessions_expired),
+            (
+                "sandbar_sessions_expired_total",
+                "Sessions destroyed or paused because their time was up.",
+                &self.sessions_expired,
+            ),
             (
                 "sandbar_sessions_idle_paused_total",
                 "Sessions paused because nobody used them.",

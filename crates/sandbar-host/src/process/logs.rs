@@ -1,4 +1,7 @@
 //! What a process has written: the end of each stream is kept, for everybody who wants to read or follow it.
+//!
+//! Invariant: a close reader misses nothing that is written while it is there. What it has not read yet is a part of what
+//! is kept, with room to spare for all that may still be on its way after the process was killed.
 
 use std::{
     collections::VecDeque,
@@ -7,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use sandbar_core::{LogChunk, LogQuery, LogStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// So much is kept of each stream.
 const KEPT: usize = 1 << 20;
@@ -18,11 +21,16 @@ const CHUNK: u64 = 64 << 10;
 /// So many changes from one stream to the other are remembered; beyond that the oldest output loses its order.
 const MOST_TURNS: usize = 4096;
 
-/// The logs of one process. Writing never waits for readers.
+/// A process waits when a close reader has so many times less than what is kept before it.
+const SPARE: u64 = 4;
+
+/// The logs of one process. Writing never waits for readers; who writes asks for [room](Logs::room) first.
 #[derive(Debug)]
 pub(crate) struct Logs {
     rings: Mutex<Rings>,
     changed: watch::Sender<()>,
+    /// A close reader has read something, or went away.
+    read: Notify,
 }
 
 #[derive(Debug)]
@@ -35,6 +43,17 @@ struct Rings {
     turns: u64,
     /// Nothing will be written any more.
     closed: bool,
+    close_readers: Vec<CloseReader>,
+    /// Close readers there ever were.
+    numbered: u64,
+}
+
+/// How far somebody is whom the process waits for.
+#[derive(Debug)]
+struct CloseReader {
+    number: u64,
+    stdout: u64,
+    stderr: u64,
 }
 
 /// The end of one stream.
@@ -93,7 +112,12 @@ impl Ring {
 
     fn copy(&self, from: u64, until: u64) -> Bytes {
         let index = |offset: u64| usize::try_from(offset - self.start()).unwrap_or(usize::MAX);
-        self.bytes.range(index(from)..index(until)).copied().collect()
+        let (from, until) = (index(from), index(until));
+        let (front, back) = self.bytes.as_slices();
+        let mut copy = Vec::with_capacity(until - from);
+        copy.extend_from_slice(&front[from.min(front.len())..until.min(front.len())]);
+        copy.extend_from_slice(&back[from.saturating_sub(front.len())..until.saturating_sub(front.len())]);
+        copy.into()
     }
 }
 
@@ -109,6 +133,26 @@ impl Rings {
         match stream {
             LogStream::Stdout => &mut self.stdout,
             LogStream::Stderr => &mut self.stderr,
+        }
+    }
+
+    /// Whether every close reader is near enough to the end.
+    fn have_room(&self) -> bool {
+        let most = self.kept as u64 / SPARE;
+        self.close_readers.iter().all(|reader| {
+            self.stdout.end.saturating_sub(reader.stdout) <= most
+                && self.stderr.end.saturating_sub(reader.stderr) <= most
+        })
+    }
+
+    /// A close reader is where its cursors are.
+    fn note(&mut self, number: u64, cursors: &[Cursor]) {
+        let Some(reader) = self.close_readers.iter_mut().find(|reader| reader.number == number) else { return };
+        for cursor in cursors {
+            match cursor.stream {
+                LogStream::Stdout => reader.stdout = cursor.at,
+                LogStream::Stderr => reader.stderr = cursor.at,
+            }
         }
     }
 
@@ -130,14 +174,15 @@ impl Rings {
 }
 
 impl Logs {
-    pub(super) fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Self::keeping(KEPT)
     }
 
     fn keeping(kept: usize) -> Arc<Self> {
         let (stdout, stderr) = Default::default();
-        let rings = Rings { kept, stdout, stderr, last: None, turns: 0, closed: false };
-        Arc::new(Self { rings: Mutex::new(rings), changed: watch::Sender::new(()) })
+        let close_readers = Vec::new();
+        let rings = Rings { kept, stdout, stderr, last: None, turns: 0, closed: false, close_readers, numbered: 0 };
+        Arc::new(Self { rings: Mutex::new(rings), changed: watch::Sender::new(()), read: Notify::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Rings> {
@@ -158,15 +203,25 @@ impl Logs {
         self.changed.send_replace(());
     }
 
+    /// Waits until no close reader is far behind. One task waits at a time: the one that writes.
+    pub(super) async fn room(&self) {
+        while !self.lock().have_room() {
+            self.read.notified().await;
+        }
+    }
+
     /// Nothing will be written any more: followers come to their end.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.changed.send_replace(());
     }
 
-    /// Gives the memory back. Readers are told what they missed by the next offset.
+    /// Gives the memory back, unless a close reader is still at it. Others are told what they missed by the next offset.
     pub(super) fn clear(&self) {
         let mut rings = self.lock();
+        if !rings.close_readers.is_empty() {
+            return;
+        }
         rings.stdout.bytes = VecDeque::new();
         rings.stderr.bytes = VecDeque::new();
     }
@@ -189,7 +244,21 @@ impl Logs {
         });
         let cursors = cursors.collect();
         drop(rings);
-        ProcessLogs { logs: Arc::clone(self), changed, cursors }
+        ProcessLogs { logs: Arc::clone(self), changed, cursors, number: None }
+    }
+
+    /// As [`read`](Self::read), for somebody whom the process waits for from now on.
+    pub(crate) fn read_closely(self: &Arc<Self>, query: &LogQuery) -> ProcessLogs {
+        let mut reader = self.read(query);
+        let mut rings = self.lock();
+        rings.numbered += 1;
+        let number = rings.numbered;
+        let (stdout, stderr) = (rings.stdout.end, rings.stderr.end);
+        rings.close_readers.push(CloseReader { number, stdout, stderr });
+        rings.note(number, &reader.cursors);
+        drop(rings);
+        reader.number = Some(number);
+        reader
     }
 
     /// The last lines of both streams, for people.
@@ -219,12 +288,24 @@ struct Cursor {
     until: Option<u64>,
 }
 
-/// The logs of a process, seen by one reader. One that is slow misses something, is told how much, and holds nobody up.
+/// The logs of a process, seen by one reader. One that is slow misses something, is told how much, and holds nobody up;
+/// a close one misses nothing, and the process waits for it.
 #[derive(Debug)]
 pub struct ProcessLogs {
     logs: Arc<Logs>,
     changed: watch::Receiver<()>,
     cursors: Vec<Cursor>,
+    /// That of a close reader.
+    number: Option<u64>,
+}
+
+impl Drop for ProcessLogs {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.logs.lock().close_readers.retain(|reader| reader.number != number);
+            self.logs.read.notify_one();
+        }
+    }
 }
 
 impl ProcessLogs {
@@ -234,8 +315,12 @@ impl ProcessLogs {
         loop {
             self.changed.borrow_and_update();
             {
-                let rings = self.logs.lock();
+                let mut rings = self.logs.lock();
                 if let Some(chunk) = rings.take(&mut self.cursors) {
+                    if let Some(number) = self.number {
+                        rings.note(number, &self.cursors);
+                        self.logs.read.notify_one();
+                    }
                     return Some(chunk);
                 }
                 if rings.closed || self.cursors.iter().all(|cursor| cursor.until.is_some()) {
@@ -304,6 +389,46 @@ mod tests {
         assert_eq!((chunk.offset, chunk.missed, &chunk.bytes[..]), (12, 10, &b"6789"[..]));
         logs.close();
         assert_eq!(follower.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn a_process_waits_for_its_slowest_close_reader_and_no_longer_than_it_is_there() {
+        let logs = Logs::keeping(400);
+        let follow = LogQuery { follow: true, ..LogQuery::default() };
+        let (mut fast, slow) = (logs.read_closely(&follow), logs.read_closely(&follow));
+        let has_room = || logs.lock().have_room();
+        logs.push(Stdout, &[b'o'; 100]);
+        assert!(has_room());
+        logs.push(Stderr, &[b'e'; 101]);
+        assert!(!has_room());
+        // What is on its way after a kill is written without asking, and fits.
+        logs.push(Stdout, &[b'o'; 300]);
+        logs.close();
+        let mut told = 0;
+        while let Some(chunk) = fast.next().await {
+            assert_eq!(chunk.missed, 0);
+            told += chunk.bytes.len();
+        }
+        assert_eq!(told, 501);
+        assert!(!has_room());
+        logs.clear();
+        assert_eq!(logs.size(), 501);
+        drop(slow);
+        logs.room().await;
+        drop(fast);
+        logs.clear();
+        assert_eq!(logs.size(), 0);
+    }
+
+    #[tokio::test]
+    async fn who_comes_closer_later_is_waited_for_from_then_on() {
+        let logs = Logs::keeping(40);
+        logs.push(Stdout, &[b'a'; 60]);
+        let mut late = logs.read_closely(&LogQuery { tail: Some(0), follow: true, ..LogQuery::default() });
+        assert!(logs.lock().have_room());
+        logs.push(Stdout, &[b'b'; 11]);
+        let (chunk, ()) = tokio::join!(late.next(), logs.room());
+        assert_eq!(chunk.unwrap().bytes.len(), 11);
     }
 
     #[test]

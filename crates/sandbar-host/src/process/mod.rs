@@ -15,6 +15,7 @@ mod table;
 
 pub(crate) use clock::Clock;
 pub(crate) use connection::Dialer;
+pub(crate) use logs::Logs;
 pub use logs::ProcessLogs;
 pub(crate) use proxy::ExposedPort;
 pub(crate) use stop_reason::{Manner, StopReason};

@@ -7,6 +7,7 @@ use std::fmt;
 pub(crate) enum StopReason {
     HostStopped,
     RolledBack,
+    PausedWithoutMemory,
     Hibernated,
     Destroyed,
 }
@@ -16,6 +17,7 @@ impl fmt::Display for StopReason {
         f.write_str(match self {
             Self::HostStopped => "host stopped",
             Self::RolledBack => "session rolled back",
+            Self::PausedWithoutMemory => "paused without memory",
             Self::Hibernated => "session hibernated",
             Self::Destroyed => "session destroyed",
         })

@@ -1,14 +1,14 @@
 //! The task that owns one process.
 
 use std::{
-    sync::{Arc, PoisonError, Weak},
+    sync::{Arc, PoisonError, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
 use sandbar_core::{
     Actor, AuditEntry, Error, ErrorCode, EventKind, ExecEvent, ExitStatus, LogStream, ProcessExit, ProcessInfo,
-    ProcessSpec, ProcessStatus, Readiness, RestartPolicy, Result, StdinMode, TerminalSize,
+    ProcessSpec, ProcessStatus, Readiness, RestartPolicy, Result, TerminalSize,
 };
 use sandbar_runtime::{RunningCommand, Sandbox, StdinHandle};
 use serde_json::{Map, Value};
@@ -26,6 +26,9 @@ use crate::{
     host::{Inner, blocking},
     session::Session,
 };
+
+/// One that is not written down at once is when it has lived so long: most that are launched by hand do not.
+const A_WHILE: Duration = Duration::from_secs(1);
 
 /// Between two tries to enter a session that is busy with something else.
 const BREATH: Duration = Duration::from_millis(100);
@@ -57,21 +60,26 @@ pub(crate) struct Launch {
     pub(crate) spec: ProcessSpec,
     pub(crate) info: ProcessInfo,
     pub(crate) port: Option<ExposedPort>,
+    pub(crate) logs: Arc<Logs>,
+    /// The state database has it.
+    pub(crate) is_written: bool,
 }
 
 impl Launch {
     pub(super) fn begin(self, processes: &Processes, run: Run) -> Arc<Process> {
-        let Self { host, session, spec, info, port } = self;
+        let Self { host, session, spec, info, port, logs, is_written } = self;
         let (order_sender, orders) = mpsc::channel(4);
         let process = Arc::new(Process {
             id: info.id.clone(),
+            spec,
+            pid: info.pid.unwrap_or_default().into(),
+            timed_out: false.into(),
+            is_written: is_written.into(),
             info: watch::Sender::new(info),
-            logs: Logs::new(),
+            logs,
             stdin: std::sync::Mutex::default(),
             orders: order_sender,
             stop: watch::Sender::new(None),
-            takes_stdin: spec.stdin == StdinMode::Piped,
-            has_terminal: spec.terminal.is_some(),
         });
         let clock = Arc::clone(&processes.clock);
         let supervisor = Supervisor {
@@ -80,7 +88,6 @@ impl Launch {
             session: Arc::downgrade(&session),
             stop: process.stop.subscribe(),
             process: Arc::clone(&process),
-            spec,
             clock,
             orders,
             was_killed: false,
@@ -101,7 +108,6 @@ struct Supervisor {
     host: Weak<Inner>,
     session: Weak<Session>,
     process: Arc<Process>,
-    spec: ProcessSpec,
     clock: Arc<Clock>,
     proxy: Option<Proxy>,
     orders: mpsc::Receiver<Order>,
@@ -129,6 +135,7 @@ impl Supervisor {
                 None => exit,
                 Some(Ok(run)) => {
                     let pid = run.command.pid;
+                    self.process.pid.store(pid, Ordering::Relaxed);
                     self.publish(|info| (info.pid, info.restarts) = (Some(pid), restarts)).await;
                     self.one_run(run).await
                 }
@@ -148,7 +155,7 @@ impl Supervisor {
     /// Whether it is not started again.
     fn is_to_end(&self, exit: &ProcessExit) -> bool {
         let restarts = self.process.info().restarts;
-        exit.not_ready || self.wish().is_some() || !self.spec.restart.allows(exit, restarts)
+        exit.not_ready || self.wish().is_some() || !self.process.spec.restart.allows(exit, restarts)
     }
 
     /// Why it is to end, when somebody has asked for that.
@@ -161,18 +168,24 @@ impl Supervisor {
     async fn one_run(&mut self, run: Run) -> ProcessExit {
         let Run { mut command, sandbox } = run;
         self.reach(command.stdin(), Some(&sandbox));
-        let clock = Arc::clone(&self.clock);
-        let mut matcher = LogMatcher::of(&self.spec.ready);
-        let probe = Probe::of(&self.spec.ready, self.spec.expose_port);
+        let (clock, process) = (Arc::clone(&self.clock), Arc::clone(&self.process));
+        let spec = &process.spec;
+        let mut matcher = LogMatcher::of(&spec.ready);
+        let probe = Probe::of(&spec.ready, spec.expose_port);
         let mut passes = std::pin::pin!(async {
             match &probe {
                 Some(probe) => probe.passes(&sandbox, &clock).await,
                 None => std::future::pending().await,
             }
         });
-        let mut too_late = std::pin::pin!(clock.sleep(self.spec.ready_timeout));
-        let mut is_waited_for = self.spec.ready != Readiness::None;
+        let mut too_late = std::pin::pin!(clock.sleep(spec.ready_timeout));
+        let mut time_is_up = std::pin::pin!(clock.sleep(spec.resources.wall_time.unwrap_or(Duration::MAX)));
+        let mut lived_a_while = std::pin::pin!(tokio::time::sleep(A_WHILE));
+        let mut is_waited_for = spec.ready != Readiness::None;
+        // What is left of its output once it was killed is little, and fits into the logs.
+        let mut was_ended = false;
         let mut not_ready = false;
+        process.timed_out.store(false, Ordering::Relaxed);
         if !is_waited_for {
             self.publish(ready).await;
         }
@@ -184,19 +197,29 @@ impl Supervisor {
                 Ok(()) = self.stop.changed() => {
                     if let Some((_, manner)) = *self.stop.borrow_and_update() {
                         is_waited_for = false;
+                        was_ended |= manner == Manner::AtOnce;
                         end(&command, manner);
                     }
                 }
-                Some(order) = self.orders.recv() => self.obey(order, Some(&command)),
+                Some(order) = self.orders.recv() => {
+                    was_ended |= matches!(order, Order::Signal { signal: SIGKILL, .. });
+                    self.obey(order, Some(&command));
+                }
+                () = &mut time_is_up, if !process.timed_out() => {
+                    process.timed_out.store(true, Ordering::Relaxed);
+                    was_ended = true;
+                    command.kill();
+                }
+                () = &mut lived_a_while, if !process.is_written() => self.write_down().await,
                 () = &mut passes, if is_waited_for => {
                     is_waited_for = false;
                     self.publish(ready).await;
                 }
                 () = &mut too_late, if is_waited_for => {
-                    (is_waited_for, not_ready) = (false, true);
+                    (is_waited_for, not_ready, was_ended) = (false, true, true);
                     command.kill();
                 }
-                event = command.next_event() => {
+                event = next_event(&mut command, &process.logs, was_ended) => {
                     let (stream, bytes) = match event {
                         Some(ExecEvent::Stdout(bytes)) => (LogStream::Stdout, bytes),
                         Some(ExecEvent::Stderr(bytes)) => (LogStream::Stderr, bytes),
@@ -212,17 +235,17 @@ impl Supervisor {
             }
         };
         self.reach(None, None);
-        let reason = self.reason(&status, not_ready, sandbox.is_alive());
+        let reason = self.reason(not_ready, sandbox.is_alive());
         ProcessExit { not_ready, ..exited(status, reason) }
     }
 
     /// Why a run has ended, when it was not by itself.
-    fn reason(&self, status: &ExitStatus, not_ready: bool, box_lives: bool) -> Option<String> {
-        let limits = &self.spec.resources;
+    fn reason(&self, not_ready: bool, box_lives: bool) -> Option<String> {
+        let spec = &self.process.spec;
         let because = if not_ready {
-            Some(format!("stopped: it was not ready in {:?}", self.spec.ready_timeout))
-        } else if status.timed_out {
-            Some(format!("stopped: its time of {:?} was up", limits.wall_time.unwrap_or_default()))
+            Some(format!("stopped: it was not ready in {:?}", spec.ready_timeout))
+        } else if self.process.timed_out() {
+            Some(format!("stopped: its time of {:?} was up", spec.resources.wall_time.unwrap_or_default()))
         } else {
             None
         };
@@ -284,9 +307,9 @@ impl Supervisor {
     /// Starts it as soon as the session lets it. `None`: it is to end.
     async fn start_again(&mut self) -> Option<Result<Run>> {
         while self.wish().is_none() {
-            let (host, session, spec) = (self.host.upgrade()?, self.session.upgrade()?, self.spec.clone());
+            let (host, session, process) = (self.host.upgrade()?, self.session.upgrade()?, Arc::clone(&self.process));
             // Not given up half-way, so that nothing is started that nobody owns.
-            match blocking(move || host.start_again(&session, &spec)).await {
+            match blocking(move || host.start_again(&session, &process.spec)).await {
                 Err(error) if is_busy(&error) => self.wait(BREATH).await,
                 outcome => return Some(outcome),
             }
@@ -306,11 +329,23 @@ impl Supervisor {
         .await;
     }
 
+    /// Has the state database know it from now on.
+    async fn write_down(&self) {
+        let (Some(host), Some(session)) = (self.host.upgrade(), self.session.upgrade()) else { return };
+        let process = Arc::clone(&self.process);
+        // Not tried again when it fails: whoever launched it waits for it here.
+        process.is_written.store(true, Ordering::Relaxed);
+        if let Err(error) = blocking(move || host.write_process_down(&session, &process)).await {
+            let process = &self.process.id;
+            tracing::error!(%process, error = error.chain(), "could not write down a process");
+        }
+    }
+
     /// Writes a change down, then tells everybody who waits.
     async fn publish(&mut self, change: impl FnOnce(&mut ProcessInfo)) {
         let mut info = self.process.info();
         change(&mut info);
-        if let Some(host) = self.host.upgrade() {
+        if let Some(host) = self.host.upgrade().filter(|_| self.process.is_written()) {
             let written = info.clone();
             if let Err(error) = blocking(move || host.state.update_process(&written)).await {
                 tracing::error!(process = %info.id, error = error.chain(), "could not write down the state of a process");
@@ -337,6 +372,14 @@ impl Drop for Supervisor {
             info.exit = Some(exited(ExitStatus::default(), Some("the host let go of it".to_owned())));
         });
     }
+}
+
+/// The next thing a command does, as soon as its close readers have room for it.
+async fn next_event(command: &mut RunningCommand, logs: &Logs, was_ended: bool) -> Option<ExecEvent> {
+    if !was_ended {
+        logs.room().await;
+    }
+    command.next_event().await
 }
 
 /// Signals after which a process is not started again, whatever its policy.

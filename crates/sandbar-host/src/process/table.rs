@@ -1,11 +1,14 @@
 //! The processes of one session.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
-use sandbar_core::{Error, ErrorCode, ProcessId, ProcessInfo, ProcessStatus, Result};
+use sandbar_core::{Error, ErrorCode, ProcessId, ProcessInfo, ProcessSpec, ProcessStatus, Result, StdinMode};
 use sandbar_runtime::StdinHandle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::{
@@ -36,15 +39,20 @@ pub(crate) struct Processes {
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) id: ProcessId,
+    pub(crate) spec: ProcessSpec,
     pub(crate) info: watch::Sender<ProcessInfo>,
+    /// The process id it has, or had last.
+    pub(super) pid: AtomicU32,
+    /// Its time was up.
+    pub(super) timed_out: AtomicBool,
+    /// The state database has it.
+    pub(super) is_written: AtomicBool,
     pub(crate) logs: Arc<Logs>,
     /// Feeds the present run.
     pub(super) stdin: Mutex<Option<StdinHandle>>,
     pub(super) orders: mpsc::Sender<Order>,
     /// Set when the session stops what runs in it.
     pub(super) stop: watch::Sender<Option<(StopReason, Manner)>>,
-    pub(crate) takes_stdin: bool,
-    pub(crate) has_terminal: bool,
 }
 
 impl Default for Processes {
@@ -65,6 +73,26 @@ impl Processes {
 
     pub(crate) fn find(&self, id: &ProcessId) -> Option<Arc<Process>> {
         self.lock().iter().find(|process| process.id == *id).cloned()
+    }
+
+    /// The processes of which this is true, oldest first.
+    pub(crate) fn filter(&self, is_meant: impl Fn(&Process) -> bool) -> Vec<Arc<Process>> {
+        self.lock().iter().filter(|process| is_meant(process)).cloned().collect()
+    }
+
+    /// The process of which this is true: the newest of those that run, or else of all.
+    pub(crate) fn latest(&self, is_meant: impl Fn(&Process) -> bool) -> Option<Arc<Process>> {
+        let meant = self.filter(is_meant);
+        let running = meant.iter().rev().find(|process| !process.has_exited());
+        running.or(meant.last()).cloned()
+    }
+
+    /// Forgets the oldest processes that have exited beyond so many; returns those the state database has.
+    pub(crate) fn keep(&self, most: usize) -> Vec<ProcessId> {
+        let exited = self.filter(Process::has_exited);
+        let old = &exited[..exited.len().saturating_sub(most)];
+        self.forget(&old.iter().map(|process| process.id.clone()).collect::<Vec<_>>());
+        old.iter().filter(|process| process.is_written()).map(|process| process.id.clone()).collect()
     }
 
     /// Whether a process that has not exited exposes this port.
@@ -122,6 +150,23 @@ impl Process {
 
     pub(crate) fn has_exited(&self) -> bool {
         self.info.borrow().status == ProcessStatus::Exited
+    }
+
+    /// The process id it has, or had last.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn timed_out(&self) -> bool {
+        self.timed_out.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_written(&self) -> bool {
+        self.is_written.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn takes_stdin(&self) -> bool {
+        self.spec.stdin == StdinMode::Piped
     }
 
     pub(crate) fn stop(&self, why: StopReason, manner: Manner) {

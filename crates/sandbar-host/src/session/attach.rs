@@ -10,7 +10,7 @@ use sandbar_core::{
 use super::{activity::InUse, processes::Found};
 use crate::{
     Host,
-    process::{Process, ProcessLogs},
+    process::{Logs, Process, ProcessLogs},
     verb::{Call, Verb},
 };
 
@@ -18,6 +18,21 @@ impl Host {
     /// Attaches somebody to a process: what it writes, and its input. Any number may be attached at once, and who goes away
     /// leaves it running. Somebody who is attached is a use of the session.
     pub async fn attach_process(&self, id: &SessionId, process: &ProcessId, replay: Replay) -> Result<Attachment> {
+        self.attach(id, process, move |logs| logs.read(&replay.query())).await
+    }
+
+    /// As [`attach_process`](Self::attach_process), and the process waits for who is attached: nothing that is written
+    /// from now on is missed, and what is not read holds the process up.
+    pub async fn attach_closely(&self, id: &SessionId, process: &ProcessId, replay: Replay) -> Result<Attachment> {
+        self.attach(id, process, move |logs| logs.read_closely(&replay.query())).await
+    }
+
+    async fn attach(
+        &self,
+        id: &SessionId,
+        process: &ProcessId,
+        read: impl FnOnce(&Arc<Logs>) -> ProcessLogs + Send + 'static,
+    ) -> Result<Attachment> {
         let (target, process) = (id.clone(), process.clone());
         let call = Call::on(id, Verb::AttachProcess).with("process", process.as_str());
         self.run(call, move |inner| {
@@ -25,16 +40,11 @@ impl Host {
             inner.record(&target)?;
             let in_use = session.activity.hold();
             Ok(match inner.find_process(&session, &process)? {
-                Found::Ours(process) => Attachment {
-                    info: process.info(),
-                    partner: Some(Partner { logs: process.logs.read(&replay.query()), process }),
-                    held_back: None,
-                    is_over: false,
-                    _in_use: in_use,
-                },
-                Found::Past(info) => {
-                    Attachment { info: *info, partner: None, held_back: None, is_over: false, _in_use: in_use }
+                Found::Ours(process) => {
+                    let logs = read(&process.logs);
+                    Attachment::new(process.info(), Some((process, logs)), in_use)
                 }
+                Found::Past(info) => Attachment::new(*info, None, in_use),
             })
         })
         .await
@@ -60,23 +70,33 @@ struct Partner {
 }
 
 impl Attachment {
+    pub(super) fn new(info: ProcessInfo, partner: Option<(Arc<Process>, ProcessLogs)>, in_use: InUse) -> Self {
+        let partner = partner.map(|(process, logs)| Partner { process, logs });
+        Self { info, partner, held_back: None, is_over: false, _in_use: in_use }
+    }
+
     /// The process as it was found.
     pub fn process(&self) -> &ProcessInfo {
         &self.info
     }
 
     pub fn has_terminal(&self) -> bool {
-        self.partner.as_ref().is_some_and(|partner| partner.process.has_terminal)
+        self.partner.as_ref().is_some_and(|partner| partner.process.spec.terminal.is_some())
+    }
+
+    /// Whether it was ended because its time was up.
+    pub fn timed_out(&self) -> bool {
+        self.partner.as_ref().is_some_and(|partner| partner.process.timed_out())
     }
 
     /// What feeds the process; `None` when it was launched without stdin.
     pub fn stdin(&self) -> Option<AttachedStdin> {
         let process = &self.partner.as_ref()?.process;
-        process.takes_stdin.then(|| AttachedStdin { process: Arc::clone(process) })
+        process.takes_stdin().then(|| AttachedStdin { process: Arc::clone(process) })
     }
 
-    /// The next thing that happens; `None` after the end. Who is slow misses something, is told how much, and holds nobody
-    /// up. Dropping the returned future loses nothing.
+    /// The next thing that happens; `None` after the end. Who is slow, and not close, misses something, is told how much, and
+    /// holds nobody up. Dropping the returned future loses nothing.
     pub async fn next_event(&mut self) -> Option<AttachEvent> {
         if self.is_over {
             return None;

@@ -90,6 +90,7 @@ impl Inner {
             quota: spec.quota.or(default_quota),
             created,
             expires,
+            on_expiry: spec.on_expiry,
             idle_timeout: spec.idle_timeout.or(self.config.idle_timeout()),
             pack: None,
             turns: 0,

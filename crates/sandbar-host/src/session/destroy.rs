@@ -1,6 +1,6 @@
 //! Ending a session for good.
 
-use sandbar_core::{ErrorCode, Result, SessionId, SessionState};
+use sandbar_core::{ErrorCode, OnExpiry, Result, SessionId, SessionState};
 
 use crate::{
     Host,
@@ -20,16 +20,35 @@ impl Host {
 
 impl Inner {
     /// Destroys a session. When the storage fails, the session stays `destroying` and the janitor tries again.
-    pub(crate) fn destroy(&self, id: &SessionId) -> Result<()> {
+    fn destroy(&self, id: &SessionId) -> Result<()> {
+        self.destroy_if(id, || Ok(true)).map(|_| ())
+    }
+
+    /// Destroys a session whose time is up, or that is half destroyed. `false`: it is neither, or somebody else did.
+    pub(crate) fn destroy_when_due(&self, id: &SessionId) -> Result<bool> {
+        self.destroy_if(id, || {
+            let record = self.state.session(id)?;
+            Ok(record
+                .is_some_and(|record| record.state == SessionState::Destroying || record.is_due(OnExpiry::Destroy)))
+        })
+    }
+
+    /// Destroys a session if that is still wanted when nobody else is inside; says whether it was done here.
+    fn destroy_if(&self, id: &SessionId, is_wanted: impl Fn() -> Result<bool>) -> Result<bool> {
         let session = self.session(id)?;
         // Tools have their time; what is left of them then is ended.
-        let entered = session.gate.enter_to_destroy(self.config.pause_drain_timeout, || session.end_work());
+        let entered = session
+            .gate
+            .enter_to_destroy(self.config.pause_drain_timeout, || is_wanted().unwrap_or(false) && session.end_work());
         let entry = match entered {
             Ok(entry) => entry,
             // Somebody else has destroyed it while this caller waited.
-            Err(error) if error.code() == ErrorCode::SessionNotFound => return Ok(()),
+            Err(error) if error.code() == ErrorCode::SessionNotFound => return Ok(false),
             Err(error) => return Err(error),
         };
+        if !is_wanted()? {
+            return Ok(false);
+        }
         let intent = self.state.intend(&Intent::Destroy { session: id.clone() })?;
         let outcome = self.state.set_state(id, SessionState::Destroying).and_then(|()| {
             let _owners = session.stop(StopReason::Destroyed)?;
@@ -49,6 +68,6 @@ impl Inner {
         })?;
         self.release(id);
         entry.leave_for_good();
-        Ok(())
+        Ok(true)
     }
 }

@@ -25,6 +25,7 @@ impl Host {
     pub async fn exec(&self, id: &SessionId, spec: ExecSpec) -> Result<RunningCommand> {
         let target = id.clone();
         let call = Call::on(id, Verb::Exec).with("argv", spec.argv.clone());
+        let call = spec.user.clone().into_iter().fold(call, |call, user| call.with("user", user));
         self.run(call, move |inner| inner.exec(&target, spec)).await
     }
 }
@@ -48,7 +49,8 @@ impl Inner {
     ) -> Result<RunningCommand> {
         spec.env = self.environment(record, spec.env)?;
         spec.resources = spec.resources.or(&record.resources).or(&self.config.default_resources);
-        let mut command = session.sandbox(self, record)?.exec(spec)?;
+        let user = spec.user.as_deref().map(|user| self.account(session, user)).transpose()?;
+        let mut command = session.sandbox(self, record)?.exec_as(spec, user.as_ref())?;
         command.hold((ActiveCommand::count(&self.active_commands), session.activity.hold()));
         Ok(command)
     }
@@ -71,10 +73,10 @@ impl Inner {
 
 /// Counts a command as long as somebody holds it.
 #[derive(Debug)]
-struct ActiveCommand(Arc<AtomicU64>);
+pub(super) struct ActiveCommand(Arc<AtomicU64>);
 
 impl ActiveCommand {
-    fn count(counter: &Arc<AtomicU64>) -> Self {
+    pub(super) fn count(counter: &Arc<AtomicU64>) -> Self {
         counter.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(counter))
     }

@@ -87,6 +87,7 @@ impl Inner {
             labels: record.labels,
             created: record.created,
             expires: record.expires,
+            on_expiry: record.on_expiry,
             idle_timeout: record.idle_timeout,
             quota: record.quota,
             network: record.network,

@@ -1,7 +1,7 @@
 //! Stopping the clock of a session, and starting it again.
 
-use sandbar_core::{Error, ErrorCode, Quiesce, Result, SessionId, SessionInfo, SessionState};
-
+use jiff::Timestamp;
+use sandbar_core::{Error, ErrorCode, Keep, Quiesce, Result, SessionId, SessionInfo, SessionState};
 use sandbar_runtime::Sandbox;
 
 use super::Session;
@@ -9,6 +9,7 @@ use crate::{
     Host,
     gate::Closing,
     host::Inner,
+    process::StopReason,
     state::SessionRecord,
     verb::{Call, Verb},
 };
@@ -17,8 +18,15 @@ impl Host {
     /// Freezes everything that runs in a session, once its tool calls are done. Nothing is ended: what runs goes on where
     /// it was when the session is resumed.
     pub async fn pause_session(&self, id: &SessionId) -> Result<SessionInfo> {
+        self.pause_session_keeping(id, Keep::Memory).await
+    }
+
+    /// As [`pause_session`](Self::pause_session), or without what runs: then it is ended, and whatever runs after the
+    /// session was resumed runs in a new box. Every runtime can do that.
+    pub async fn pause_session_keeping(&self, id: &SessionId, keep: Keep) -> Result<SessionInfo> {
         let target = id.clone();
-        self.run(Call::on(id, Verb::PauseSession), move |inner| inner.pause(&target)).await
+        let call = Call::on(id, Verb::PauseSession).with("keep", keep.as_str());
+        self.run(call, move |inner| inner.pause(&target, keep)).await
     }
 
     /// Lets a paused session go on.
@@ -29,14 +37,16 @@ impl Host {
 }
 
 impl Inner {
-    fn pause(&self, id: &SessionId) -> Result<SessionInfo> {
+    fn pause(&self, id: &SessionId, keep: Keep) -> Result<SessionInfo> {
         let session = self.session(id)?;
         // Before anybody is disturbed, and again when nobody else can change it.
         self.active(id)?;
-        self.require_pause()?;
+        if keep == Keep::Memory {
+            self.require_pause()?;
+        }
         let _entry = session.gate.enter_exclusive(Closing::Pausing, self.config.pause_drain_timeout)?;
         let record = self.active(id)?;
-        self.freeze(&session)?;
+        self.stop_clock(&session, &record, keep, record.expires)?;
         self.info(SessionRecord { state: SessionState::Paused, ..record })
     }
 
@@ -54,22 +64,58 @@ impl Inner {
         let Ok(_entry) = session.gate.enter_exclusive(Closing::Pausing, std::time::Duration::ZERO) else {
             return Ok(false);
         };
-        if !is_idle(&self.record(id)?) {
+        let record = self.record(id)?;
+        if !is_idle(&record) {
             return Ok(false);
         }
-        self.freeze(&session)?;
+        self.freeze(&session, record.expires)?;
         Ok(true)
     }
 
-    /// Freezes a session the caller has to itself, and remembers that.
-    fn freeze(&self, session: &Session) -> Result<()> {
+    /// As much as can be kept here.
+    pub(super) fn best_keep(&self) -> Keep {
+        if self.require_pause().is_ok() { Keep::Memory } else { Keep::Files }
+    }
+
+    /// Pauses an active session the caller has to itself, and remembers that, and when its time is up from now on.
+    pub(super) fn stop_clock(
+        &self,
+        session: &Session,
+        record: &SessionRecord,
+        keep: Keep,
+        expires: Option<Timestamp>,
+    ) -> Result<()> {
+        match keep {
+            Keep::Memory => self.freeze(session, expires),
+            Keep::Files => self.let_go(session, record, expires),
+        }
+    }
+
+    /// Ends everything that runs and lets the box go. Written down first: nothing is ended for a pause nobody remembers.
+    fn let_go(&self, session: &Session, record: &SessionRecord, expires: Option<Timestamp>) -> Result<()> {
+        let id = &session.id;
+        self.state.set_paused(id, expires)?;
+        let owners = session.stop(StopReason::PausedWithoutMemory).or_else(|error| {
+            // The box is still there, so the session is what it was.
+            self.state.set_expiry(id, record.expires, None)?;
+            self.state.set_state(id, record.state).and(Err(error))
+        })?;
+        let _order = session.order_storage();
+        if let Err(error) = self.storage.unmount(id) {
+            tracing::warn!(session = %id, error = error.chain(), "could not unmount a session that is paused");
+        }
+        drop(owners);
+        Ok(())
+    }
+
+    fn freeze(&self, session: &Session, expires: Option<Timestamp>) -> Result<()> {
         let sandbox = session.live_sandbox();
         if let Some(sandbox) = &sandbox {
             freeze_or_leave(session, &**sandbox)?;
         }
         let clock = &session.processes.clock;
         clock.set_paused(true);
-        self.state.set_state(&session.id, SessionState::Paused).inspect_err(|_| {
+        self.state.set_paused(&session.id, expires).inspect_err(|_| {
             clock.set_paused(false);
             if let Some(sandbox) = &sandbox {
                 thaw_surely(session, &**sandbox);

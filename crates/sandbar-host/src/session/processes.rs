@@ -5,16 +5,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 use sandbar_core::{
-    ByteCount, Error, ErrorCode, LogQuery, ProcessId, ProcessInfo, ProcessSpec, ProcessStatus, Result, SessionId,
-    TerminalSize, WaitFor,
+    ByteCount, Error, ErrorCode, LogQuery, ProcessId, ProcessInfo, ProcessSpec, ProcessStatus, Replay, Result,
+    SessionId, TerminalSize, WaitFor,
 };
 
-use super::Session;
+use super::{Attachment, Session, exec::ActiveCommand};
 use crate::{
     Host,
     audit::note,
     host::Inner,
-    process::{ExposedPort, Launch, Manner, Order, Process, ProcessLogs, Run, StopReason},
+    process::{ExposedPort, Launch, Logs, Manner, Order, Process, ProcessLogs, Run, StopReason},
     state::SessionRecord,
     verb::{Call, Verb},
 };
@@ -36,8 +36,64 @@ impl Host {
     /// A program that cannot be started is an error, as with [`exec`](Self::exec), and leaves nothing.
     pub async fn launch_process(&self, id: &SessionId, spec: ProcessSpec) -> Result<ProcessInfo> {
         let target = id.clone();
-        let call = Call::on(id, Verb::LaunchProcess).with("argv", spec.argv.clone());
-        self.run(call, move |inner| inner.launch(&target, spec)).await
+        let call = launching(id, &spec);
+        self.run(call, move |inner| Ok(inner.launch(&target, spec, Logs::new(), Custom::Stays)?.0)).await
+    }
+
+    /// As [`launch_process`](Self::launch_process), attached from its first byte, and closely: as long as the attachment is
+    /// there, the process waits for it and it misses nothing. The process counts as a use of its session while it runs. Its
+    /// first moment is not written down: a host that is killed in it does not know the process afterwards.
+    pub async fn launch_attached(&self, id: &SessionId, spec: ProcessSpec) -> Result<(ProcessInfo, Attachment)> {
+        let target = id.clone();
+        let call = launching(id, &spec);
+        self.run(call, move |inner| {
+            let in_use = inner.session(&target)?.activity.hold();
+            let logs = Logs::new();
+            let reader = logs.read_closely(&Replay::All.query());
+            let (info, process) = inner.launch(&target, spec, logs, Custom::ComesAndGoes)?;
+            Ok((info.clone(), Attachment::new(info, Some((process, reader)), in_use)))
+        })
+        .await
+    }
+
+    /// The process this host has launched under this process id of the sandbox: the one that runs, or the last that did.
+    pub async fn process_by_pid(&self, id: &SessionId, pid: u32) -> Result<LaunchedProcess> {
+        self.launched(id, move |process| process.pid() == pid, move || format!("process {pid}")).await
+    }
+
+    /// The process this host has launched with this tag: the newest that runs, or the last that did.
+    pub async fn process_by_tag(&self, id: &SessionId, tag: &str) -> Result<LaunchedProcess> {
+        let (tag, named) = (tag.to_owned(), format!("process with the tag `{}`", tag.escape_debug()));
+        self.launched(id, move |process| process.spec.tag.as_ref() == Some(&tag), move || named).await
+    }
+
+    /// The processes of a session that have not exited, oldest first, with what they were asked to be.
+    pub async fn running_processes(&self, id: &SessionId) -> Result<Vec<LaunchedProcess>> {
+        let target = id.clone();
+        self.run(Call::on(id, Verb::ListProcesses), move |inner| {
+            let session = inner.session_unused(&target)?;
+            let running = session.processes.filter(|process| !process.has_exited());
+            Ok(running.iter().map(|process| LaunchedProcess::of(process)).collect())
+        })
+        .await
+    }
+
+    async fn launched(
+        &self,
+        id: &SessionId,
+        is_meant: impl Fn(&Process) -> bool + Send + 'static,
+        name: impl FnOnce() -> String + Send + 'static,
+    ) -> Result<LaunchedProcess> {
+        let target = id.clone();
+        self.run(Call::on(id, Verb::GetProcessStatus), move |inner| {
+            let session = inner.session_unused(&target)?;
+            let found = session.processes.latest(is_meant);
+            found.map(|process| LaunchedProcess::of(&process)).ok_or_else(|| {
+                Error::new(ErrorCode::ProcessNotFound, format!("session `{target}` has no {}", name()))
+                    .with_hint("it never ran here, or ended so long ago that it is forgotten")
+            })
+        })
+        .await
     }
 
     /// The processes of a session, oldest first, also those that have exited.
@@ -156,6 +212,36 @@ impl Host {
     }
 }
 
+/// A process this host has launched: what was asked for, and what became of it.
+#[derive(Clone, Debug)]
+pub struct LaunchedProcess {
+    /// The process id inside the sandbox that it has, or had last.
+    pub pid: u32,
+    pub spec: ProcessSpec,
+    pub info: ProcessInfo,
+}
+
+impl LaunchedProcess {
+    fn of(process: &Process) -> Self {
+        Self { pid: process.pid(), spec: process.spec.clone(), info: process.info() }
+    }
+}
+
+/// What becomes of a process, most likely.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Custom {
+    /// It is written down at once.
+    Stays,
+    /// Most are gone before it would be worth it.
+    ComesAndGoes,
+}
+
+/// What the audit log has of a launch.
+fn launching(session: &SessionId, spec: &ProcessSpec) -> Call {
+    let call = Call::on(session, Verb::LaunchProcess).with("argv", spec.argv.clone());
+    spec.user.clone().into_iter().fold(call, |call, user| call.with("user", user))
+}
+
 fn on(session: &SessionId, verb: Verb, process: &ProcessId) -> Call {
     Call::on(session, verb).with("process", process.as_str())
 }
@@ -206,7 +292,13 @@ fn has_exited(info: &ProcessInfo) -> Error {
 }
 
 impl Inner {
-    fn launch(self: &Arc<Self>, id: &SessionId, spec: ProcessSpec) -> Result<ProcessInfo> {
+    fn launch(
+        self: &Arc<Self>,
+        id: &SessionId,
+        spec: ProcessSpec,
+        logs: Arc<Logs>,
+        custom: Custom,
+    ) -> Result<(ProcessInfo, Arc<Process>)> {
         spec.validate()?;
         self.runtime.admit(&spec.resources, None)?;
         let session = self.session(id)?;
@@ -214,7 +306,7 @@ impl Inner {
         let record = self.active(id)?;
         let expose = |port| ExposedPort::open(&self.config.advertise_addr, port);
         let port = spec.expose_port.map(expose).transpose()?;
-        let run = self.start_run(&session, &record, &spec)?;
+        let mut run = self.start_run(&session, &record, &spec)?;
         let info = ProcessInfo {
             id: ProcessId::random(),
             session: id.clone(),
@@ -228,17 +320,38 @@ impl Inner {
             exit: None,
             restarts: 0,
         };
-        if let Err(error) = self.forget_old_processes(&session) {
-            tracing::warn!(session = %id, error = error.chain(), "could not forget old processes");
-        }
-        self.state.insert_process(&info, &spec)?;
-        let launch =
-            Launch { host: Arc::downgrade(self), session: Arc::clone(&session), spec, info: info.clone(), port };
+        let is_written = match custom {
+            Custom::Stays => {
+                self.forget_old_processes(&session);
+                self.state.insert_process(&info, &spec)?;
+                true
+            }
+            Custom::ComesAndGoes => {
+                run.command.hold((ActiveCommand::count(&self.active_commands), session.activity.hold()));
+                self.forget_processes(&session, &session.processes.keep(KEPT));
+                false
+            }
+        };
+        let launch = Launch {
+            host: Arc::downgrade(self),
+            session: Arc::clone(&session),
+            spec,
+            info: info.clone(),
+            port,
+            logs,
+            is_written,
+        };
         note("process", info.id.as_str());
         let process = session.processes.supervise(launch, run);
         // A host that began to stop meanwhile may have looked for its processes before this one was there.
         self.admit().inspect_err(|_| process.stop(StopReason::HostStopped, Manner::AtOnce))?;
-        Ok(info)
+        Ok((info, process))
+    }
+
+    /// Writes down a process that was not when it was launched.
+    pub(crate) fn write_process_down(&self, session: &Session, process: &Process) -> Result<()> {
+        self.forget_old_processes(session);
+        self.state.insert_process(&process.info(), &process.spec)
     }
 
     /// Starts a process once more.
@@ -254,24 +367,28 @@ impl Inner {
         command.env = self.environment(record, command.env)?;
         command.resources = command.resources.or(&record.resources).or(&self.config.default_resources);
         // What limits a command would end or silence something that is meant to go on.
-        command.resources.wall_time = spec.resources.wall_time;
+        // Its own time is that of the session, which stands still with it; whoever supervises it looks at that clock.
+        command.resources.wall_time = None;
         command.resources.output = Some(ByteCount(u64::MAX));
+        let user = command.user.as_deref().map(|user| self.account(session, user)).transpose()?;
         let sandbox = session.sandbox(self, record)?;
-        let command = sandbox.exec(command)?;
+        let command = sandbox.exec_as(command, user.as_ref())?;
         Ok(Run { command, sandbox })
     }
 
     /// What is known of the processes of a session, oldest first.
     fn processes(&self, session: &Session) -> Result<Vec<ProcessInfo>> {
-        let stored = self.state.processes(&session.id)?;
-        Ok(stored.into_iter().map(|info| session.processes.find(&info.id).map_or(info, |ours| ours.info())).collect())
+        let ours = session.processes.filter(|_| true);
+        let past = self.state.processes(&session.id)?.into_iter();
+        let past = past.filter(|info| !ours.iter().any(|process| process.id == info.id));
+        Ok(past.chain(ours.iter().map(|process| process.info())).collect())
     }
 
     pub(super) fn find_process(&self, session: &Session, id: &ProcessId) -> Result<Found> {
         if let Some(process) = session.processes.find(id) {
             return Ok(Found::Ours(process));
         }
-        let stored = self.state.processes(&session.id)?;
+        let stored = self.processes(session)?;
         let names: Vec<&str> = stored.iter().map(|info| info.id.as_str()).collect();
         let found = stored.iter().find(|info| info.id == *id);
         found.map(|info| Found::Past(Box::new(info.clone()))).ok_or_else(|| {
@@ -296,12 +413,26 @@ impl Inner {
         self.find_process(&session, process)
     }
 
-    fn forget_old_processes(&self, session: &Session) -> Result<()> {
-        let exited = self.processes(session)?.into_iter().filter(|info| info.status == ProcessStatus::Exited);
+    /// Forgets processes beyond those that are kept, also such as earlier hosts ran.
+    fn forget_old_processes(&self, session: &Session) {
+        let known = self.processes(session).unwrap_or_else(|error| {
+            tracing::warn!(session = %session.id, error = error.chain(), "could not find old processes");
+            Vec::new()
+        });
+        let exited = known.into_iter().filter(|info| info.status == ProcessStatus::Exited);
         let mut old: Vec<ProcessId> = exited.map(|info| info.id).collect();
         old.truncate(old.len().saturating_sub(KEPT));
-        self.state.forget_processes(&session.id, &old)?;
+        self.forget_processes(session, &old);
         session.processes.forget(&old);
-        Ok(())
+    }
+
+    /// Has the state database forget these.
+    fn forget_processes(&self, session: &Session, ids: &[ProcessId]) {
+        if ids.is_empty() {
+            return;
+        }
+        if let Err(error) = self.state.forget_processes(&session.id, ids) {
+            tracing::warn!(session = %session.id, error = error.chain(), "could not forget old processes");
+        }
     }
 }

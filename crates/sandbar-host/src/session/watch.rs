@@ -140,6 +140,10 @@ fn ended(id: &SessionId, why: StopReason) -> Error {
             format!("session `{id}` was rolled back: its directories are others now"),
         )
         .with_hint("look at the directory, and watch it again"),
+        StopReason::PausedWithoutMemory => {
+            Error::new(ErrorCode::SessionPaused, format!("session `{id}` is paused, and kept nothing but its files"))
+                .with_hint(format!("let it go on with `sandbar resume {id}`, and watch again"))
+        }
         StopReason::Hibernated => Error::new(ErrorCode::SessionPaused, format!("session `{id}` is hibernated"))
             .with_hint(format!("bring it back with `sandbar wake {id}`, and watch it again")),
         StopReason::HostStopped => Error::new(ErrorCode::Unavailable, "this host is stopping")

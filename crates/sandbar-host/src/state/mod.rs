@@ -1,7 +1,8 @@
-//! What the host remembers: sessions, snapshots, intents, answers of tool calls, secrets, hashes of tokens and audit logs, in SQLite.
+//! What the host remembers: sessions, snapshots, notes, intents, answers of tool calls, secrets, hashes of tokens and audit logs, in SQLite.
 
 mod audit;
 mod intents;
+mod notes;
 mod processes;
 mod records;
 mod schema;

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use sandbar_core::{
-    BaseName, ByteCount, Error, Labels, NetworkPolicy, Resources, Result, SessionId, SessionState, SnapshotInfo,
-    SnapshotKind, SnapshotName,
+    BaseName, ByteCount, Error, Labels, NetworkPolicy, OnExpiry, Resources, Result, SessionId, SessionState,
+    SnapshotInfo, SnapshotKind, SnapshotName,
 };
 use sandbar_sqlite::{Database, Row, Value};
 
@@ -24,6 +24,7 @@ pub(crate) struct SessionRecord {
     pub(crate) quota: Option<ByteCount>,
     pub(crate) created: Timestamp,
     pub(crate) expires: Option<Timestamp>,
+    pub(crate) on_expiry: OnExpiry,
     pub(crate) idle_timeout: Option<Duration>,
     /// Turns completed, ever. It never goes back.
     pub(crate) turns: u64,
@@ -36,9 +37,10 @@ pub(crate) struct SessionRecord {
 
 /// The statements that read whole sessions, in the column order of `read_session`.
 const ONE: &str = "SELECT id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack FROM session WHERE id = ?1";
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry FROM session WHERE id = ?1";
 const ALL: &str = "SELECT id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack FROM session ORDER BY created, id";
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry FROM session \
+                   ORDER BY created, id";
 
 pub(super) fn time(nanoseconds: i64) -> Result<Timestamp> {
     Timestamp::from_nanosecond(nanoseconds.into())
@@ -47,6 +49,10 @@ pub(super) fn time(nanoseconds: i64) -> Result<Timestamp> {
 
 pub(super) fn nanoseconds(time: Timestamp) -> i64 {
     i64::try_from(time.as_nanosecond()).unwrap_or(i64::MAX)
+}
+
+fn time_column(time: Option<Timestamp>) -> Value {
+    time.map_or(Value::Null, |time| nanoseconds(time).into())
 }
 
 pub(super) fn integer(number: u64) -> Value {
@@ -81,6 +87,7 @@ fn read_session(row: &Row<'_>) -> Result<SessionRecord> {
         head: row.optional_text(13)?.map(SnapshotName::new).transpose()?,
         idle_timeout: row.optional_integer(14)?.map(|millis| Duration::from_millis(unsigned(millis))),
         pack: row.optional_text(15)?,
+        on_expiry: row.text(16)?.parse()?,
     })
 }
 
@@ -88,8 +95,8 @@ impl SessionRecord {
     /// Adds the session, inside a transaction.
     pub(crate) fn insert(&self, database: &mut Database) -> Result<()> {
         let sql = "INSERT INTO session (id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
         let (parent, parent_snapshot) = match &self.parent {
             Some((session, snapshot)) => (Some(session.as_str()), snapshot.as_ref().map(SnapshotName::as_str)),
             None => (None, None),
@@ -104,13 +111,14 @@ impl SessionRecord {
             policy_column(self.network.as_ref())?,
             self.quota.map_or(Value::Null, |quota| integer(quota.get())),
             nanoseconds(self.created).into(),
-            self.expires.map_or(Value::Null, |expires| nanoseconds(expires).into()),
+            time_column(self.expires),
             integer(self.turns),
             parent.into(),
             parent_snapshot.into(),
             self.head.as_ref().map(SnapshotName::as_str).into(),
             self.idle_timeout.map_or(Value::Null, |idle| integer(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX))),
             self.pack.as_deref().into(),
+            self.on_expiry.as_str().into(),
         ];
         database.execute(sql, &values).map(|_| ())
     }
@@ -136,6 +144,20 @@ impl StateStore {
     pub(crate) fn set_state(&self, id: &SessionId, state: SessionState) -> Result<()> {
         let sql = "UPDATE session SET state = ?2 WHERE id = ?1";
         self.with(|database| database.execute(sql, &[id.as_str().into(), state.as_str().into()]).map(|_| ()))
+    }
+
+    /// The session is paused, and has this time left.
+    pub(crate) fn set_paused(&self, id: &SessionId, expires: Option<Timestamp>) -> Result<()> {
+        let sql = "UPDATE session SET state = ?2, expires = ?3 WHERE id = ?1";
+        let values = [id.as_str().into(), SessionState::Paused.as_str().into(), time_column(expires)];
+        self.with(|database| database.execute(sql, &values).map(|_| ()))
+    }
+
+    /// When its time is up; without `then`, the same becomes of it as before.
+    pub(crate) fn set_expiry(&self, id: &SessionId, expires: Option<Timestamp>, then: Option<OnExpiry>) -> Result<()> {
+        let sql = "UPDATE session SET expires = ?2, on_expiry = coalesce(?3, on_expiry) WHERE id = ?1";
+        let values = [id.as_str().into(), time_column(expires), then.map(OnExpiry::as_str).into()];
+        self.with(|database| database.execute(sql, &values).map(|_| ()))
     }
 
     pub(crate) fn set_network(&self, id: &SessionId, policy: Option<&NetworkPolicy>) -> Result<()> {

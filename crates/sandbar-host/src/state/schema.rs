@@ -4,7 +4,7 @@ use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_sqlite::Database;
 
 /// Each step takes a database from the version of its index to the next. Steps are never changed, only added.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     "
     CREATE TABLE session (
         id TEXT PRIMARY KEY,
@@ -105,6 +105,17 @@ const STEPS: [&str; 5] = [
     END;
     PRAGMA user_version = 5;
 ",
+    "
+    ALTER TABLE session ADD COLUMN on_expiry TEXT NOT NULL DEFAULT 'destroy';
+    CREATE TABLE note (
+        session TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+        key TEXT NOT NULL,
+        value TEXT NOT NULL,
+        PRIMARY KEY (session, key)
+    ) STRICT;
+    CREATE INDEX note_by_key ON note (key, session);
+    PRAGMA user_version = 6;
+",
 ];
 
 /// Brings the tables up to date. A database from a newer program is refused.
@@ -154,6 +165,8 @@ mod tests {
                 "SELECT name FROM secret",
                 "SELECT name FROM token",
                 "SELECT token FROM token_scope",
+                "SELECT on_expiry FROM session",
+                "SELECT value FROM note",
             ] {
                 database.execute(sql, &[]).unwrap();
             }

@@ -101,6 +101,7 @@ mod tests {
             quota: None,
             created: jiff::Timestamp::now(),
             expires: None,
+            on_expiry: sandbar_core::OnExpiry::default(),
             idle_timeout: None,
             turns: 0,
             parent: None,

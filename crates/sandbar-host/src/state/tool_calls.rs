@@ -196,6 +196,7 @@ mod tests {
             quota: None,
             created: Timestamp::now(),
             expires: None,
+            on_expiry: sandbar_core::OnExpiry::default(),
             idle_timeout: None,
             pack: None,
             turns: 0,

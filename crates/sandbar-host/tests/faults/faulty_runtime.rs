@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use sandbar_core::{NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind};
+use sandbar_core::{NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind, UserAccount};
 use sandbar_netns::{GateSockets, UdpGate};
 use sandbar_runtime::{Dialed, ExecSpec, RunningCommand, Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats};
 
@@ -60,8 +60,8 @@ struct FaultySandbox {
 }
 
 impl Sandbox for FaultySandbox {
-    fn exec(&self, spec: ExecSpec) -> Result<RunningCommand> {
-        self.faults.around("sandbox exec", || self.real.exec(spec))
+    fn exec_as(&self, spec: ExecSpec, user: Option<&UserAccount>) -> Result<RunningCommand> {
+        self.faults.around("sandbox exec", || self.real.exec_as(spec, user))
     }
     fn dial(&self, port: u16, patience: Duration) -> Result<Dialed> {
         self.faults.around("sandbox dial", || self.real.dial(port, patience))

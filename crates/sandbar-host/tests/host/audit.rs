@@ -20,7 +20,7 @@ type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl HostFixture {
     /// The whole log of a session, as it is now.
-    async fn entries(&self, id: &SessionId) -> Vec<AuditEntry> {
+    pub(crate) async fn entries(&self, id: &SessionId) -> Vec<AuditEntry> {
         let page = PageRequest { size: PageRequest::LARGEST_SIZE, token: None };
         self.host.audit(id, AuditQuery { page, ..AuditQuery::default() }).await.unwrap().items
     }

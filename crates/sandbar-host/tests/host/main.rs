@@ -3,16 +3,19 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod attach;
+mod attach_closely;
 mod audit;
 mod bad_input;
 mod commands;
 mod events;
+mod expiry;
 mod files;
 mod fixture;
 mod forks;
 mod hibernate;
 mod host_config;
 mod network_policy;
+mod notes;
 mod pause;
 mod process_ports;
 mod processes;
@@ -23,6 +26,7 @@ mod tool_calls;
 mod tool_commands;
 mod tool_git;
 mod tools;
+mod users;
 mod watch_dir;
 
 macro_rules! on_every_host {
@@ -67,6 +71,11 @@ on_every_host! {
         background_jobs_end_with_the_session,
         a_disk_filler_is_held_by_its_quota_and_its_neighbour_goes_on,
         a_command_runs_after_rollback;
+    users:
+        a_command_runs_as_a_user_of_the_session,
+        a_process_runs_as_a_user_of_the_session_also_when_it_starts_again,
+        users_are_those_of_the_session_s_own_files,
+        a_user_that_is_not_there_is_refused_and_nothing_runs;
     snapshots:
         rollback_restores_files_and_drops_later_snapshots,
         rollback_keeps_later_snapshots_when_asked,
@@ -97,7 +106,17 @@ on_every_host! {
         a_pause_waits_for_tools_and_gives_up_in_the_end,
         an_idle_session_is_paused_by_itself,
         a_paused_session_is_still_paused_after_a_restart,
-        a_quiesced_snapshot_is_one_moment;
+        a_quiesced_snapshot_is_one_moment,
+        a_session_is_paused_with_its_files_only,
+        a_pause_without_memory_survives_a_restart_and_needs_no_freezer;
+    expiry:
+        a_session_is_given_more_time_less_time_and_no_end,
+        a_session_whose_time_is_up_is_paused_when_asked,
+        a_session_that_is_away_when_its_time_is_up_stays_and_has_no_end_any_more,
+        more_time_just_before_the_end_counts_or_is_refused;
+    notes:
+        a_note_is_kept_with_its_session_and_goes_with_it,
+        what_cannot_be_a_note_is_refused;
     hibernate:
         a_hibernated_session_comes_back_as_it_was,
         a_hibernated_session_can_only_be_listed_woken_and_destroyed,
@@ -154,6 +173,11 @@ on_every_host! {
     attach:
         several_talk_with_a_process_and_leave_it_running,
         a_terminal_is_shared_by_those_who_are_attached;
+    attach_closely:
+        who_launches_attached_sees_everything_from_the_first_byte,
+        a_process_whose_reader_is_stuck_is_ended_all_the_same,
+        a_process_is_found_by_its_pid_and_its_tag,
+        the_time_of_a_process_stands_still_while_its_session_does;
     events:
         everything_that_happens_to_a_session_is_told_in_order;
     watch_dir:
@@ -199,6 +223,10 @@ on_every_host!(@host once, LocalDiskExt4, Native, processes:
     the_oldest_processes_are_forgotten_in_the_end;
     attach:
     who_is_slow_is_told_what_was_missed;
+    attach_closely:
+    a_slow_close_reader_misses_nothing_and_the_host_stays_small,
+    processes_that_come_and_go_are_kept_for_a_while,
+    a_process_that_has_lived_a_while_is_known_after_a_restart;
     process_ports:
     a_connection_to_a_port_keeps_its_session_awake;
 );

@@ -3,7 +3,8 @@
 use std::{pin::Pin, time::Duration};
 
 use sandbar_core::{
-    ErrorCode, ExecSpec, ForkRequest, LaterSnapshots, Quiesce, SessionId, SessionState, ToolEvent, WriteOptions,
+    ErrorCode, ExecEvent, ExecSpec, ForkRequest, Keep, LaterSnapshots, ProcessSpec, Quiesce, SessionId, SessionState,
+    ToolEvent, WriteOptions,
 };
 use sandbar_host::HostConfig;
 use serde_json::json;
@@ -181,5 +182,55 @@ pub(crate) fn a_quiesced_snapshot_is_one_moment(fixture: &mut HostFixture) -> Ca
                 (fixture.read(&id, "/workspace/second").await != now).then_some(())
             })
             .await;
+    })
+}
+
+pub(crate) fn a_session_is_paused_with_its_files_only(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        fixture.write(&id, "/workspace/file", "kept").await;
+        let process = fixture.host.launch_process(&id, ProcessSpec::new(["/bin/sleep", "600"])).await.unwrap();
+        let mut command = fixture.host.exec(&id, ExecSpec::new(["/bin/sleep", "600"])).await.unwrap();
+        let paused = fixture.host.pause_session_keeping(&id, Keep::Files).await.unwrap();
+        assert_eq!(paused.state, SessionState::Paused);
+        // The command has ended, and whoever waits for it is told.
+        while !matches!(command.next_event().await, Some(ExecEvent::Exited(_)) | None) {}
+        let ended = fixture.host.get_process_status(&id, &process.id).await.unwrap();
+        assert_eq!(ended.exit.unwrap().reason.as_deref(), Some("paused without memory"));
+        for keep in [Keep::Files, Keep::Memory] {
+            let error = fixture.host.pause_session_keeping(&id, keep).await.unwrap_err();
+            assert!(matches!(error.code(), ErrorCode::SessionPaused), "{}", error.chain());
+        }
+        // It can be looked at and copied, and nothing runs in it.
+        assert_eq!(fixture.read(&id, "/workspace/file").await.as_deref(), Some("kept"));
+        fixture.snapshot(&id, "while-paused").await;
+        let error = fixture.host.exec(&id, ExecSpec::new(["/bin/true"])).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::SessionPaused);
+        let fork = fixture.host.fork_session(&id, ForkRequest::default()).await.unwrap().remove(0).id;
+        assert_eq!(fixture.shell(&fork, "cat /workspace/file").await.0, "kept");
+
+        assert_eq!(fixture.host.resume_session(&id).await.unwrap().state, SessionState::Active);
+        let (output, code) = fixture.shell(&id, "cat /workspace/file; echo > /workspace/new").await;
+        assert_eq!((output.as_str(), code), ("kept", Some(0)));
+        fixture.host.pause_session_keeping(&id, Keep::Files).await.unwrap();
+        fixture.host.rollback_session(&id, &snap("while-paused"), LaterSnapshots::Drop).await.unwrap();
+        fixture.host.destroy_session(&id).await.unwrap();
+    })
+}
+
+pub(crate) fn a_pause_without_memory_survives_a_restart_and_needs_no_freezer(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let (id, empty) = (fixture.machine("s").await, fixture.session("empty").await);
+        fixture.write(&id, "/workspace/file", "kept").await;
+        fixture.shell(&id, "true").await;
+        for id in [&id, &empty] {
+            fixture.host.pause_session_keeping(id, Keep::Files).await.unwrap();
+        }
+        fixture.restart().await;
+        for id in [&id, &empty] {
+            assert_eq!(fixture.host.get_session(id).await.unwrap().state, SessionState::Paused);
+            assert_eq!(fixture.host.resume_session(id).await.unwrap().state, SessionState::Active);
+        }
+        assert_eq!(fixture.shell(&id, "cat /workspace/file").await.0, "kept");
     })
 }

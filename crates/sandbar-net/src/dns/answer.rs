@@ -9,17 +9,13 @@ use sandbar_core::{DomainName, NetworkDecision, NetworkProtocol, NetworkVerdict}
 
 use super::{
     KnownNames, LookupError, Resolver,
-    message::{Extension, Head, Message, Question, code, flag},
+    exchange::{Asked, Reply},
+    message::{Question, code, flag},
     record::{INTERNET, Record, kind},
 };
 use crate::rules::{Rules, Verdict};
 
 const PORT: u16 = 53;
-/// The longest datagram that is neither cut into packets nor lost.
-const MOST_DATAGRAM: u16 = 1232;
-/// The longest one for those who do not say what they take.
-const SMALL_DATAGRAM: usize = 512;
-const MOST_MESSAGE: usize = u16::MAX as usize;
 /// A session asks again soon, so that what it knows is what the gateway knows.
 const LONGEST_LIFE: u32 = 60;
 
@@ -30,8 +26,8 @@ pub(crate) struct Answer {
     pub(crate) decision: Option<NetworkDecision>,
 }
 
-/// Answers a query by the session's rules; nothing to what is no query. An answer of more than `most` bytes is cut, so that
-/// the session asks again over TCP, where `most` is 65 535. Below that a datagram is meant, which may have to be shorter yet.
+/// Answers a query by the session's rules; nothing to what is no query. How long an answer may be is said by
+/// [`Query::answer`](super::exchange::Query::answer).
 pub(crate) async fn answer(
     query: &[u8],
     rules: &Rules,
@@ -40,51 +36,15 @@ pub(crate) async fn answer(
     own: &[IpAddr],
     most: usize,
 ) -> Option<Answer> {
-    let head = Head::read(query)?;
-    if head.has(flag::RESPONSE) {
-        return None;
-    }
-    if head.has(flag::OPERATION) {
-        return Some(Answer { message: reply(head, code::NOT_IMPLEMENTED).write(), decision: None });
-    }
-    let Some(Message { question: Some(question), answers, extension, .. }) = Message::read(query) else {
-        return Some(Answer { message: reply(head, code::FORMAT_ERROR).write(), decision: None });
+    let (query, reply, decision) = match Asked::read(query)? {
+        Asked::Settled(query, reply) => (query, reply, None),
+        Asked::Open(query, question) => {
+            let told = Session { rules, resolver, names, own }.tell(&question).await;
+            (query, Reply { code: told.code, answers: told.answers }, told.decision)
+        }
     };
-    let told = if !answers.is_empty() || head.has(flag::TRUNCATED) {
-        Told::of(code::FORMAT_ERROR)
-    } else if extension.is_some_and(|extension| extension.version > 0) {
-        Told::of(code::BAD_VERSION)
-    } else if question.class != INTERNET {
-        Told::of(code::REFUSED)
-    } else {
-        Session { rules, resolver, names, own }.tell(&question).await
-    };
-    let mut message = reply(head, told.code);
-    message.question = Some(question);
-    message.answers = told.answers;
-    message.extension = extension.map(|_| Extension {
-        most: MOST_DATAGRAM,
-        version: 0,
-        upper_code: u8::try_from(told.code >> 4).unwrap_or_default(),
-    });
-    let takes = match extension {
-        _ if most >= MOST_MESSAGE => MOST_MESSAGE,
-        Some(extension) => most.min(SMALL_DATAGRAM.max(extension.most.into())),
-        None => most.min(SMALL_DATAGRAM),
-    };
-    let mut bytes = message.write();
-    if bytes.len() > takes {
-        message.answers.clear();
-        message.head.flags |= flag::TRUNCATED;
-        bytes = message.write();
-    }
-    Some(Answer { message: bytes, decision: told.decision })
-}
-
-fn reply(to: Head, code: u16) -> Message {
-    let kept = to.flags & (flag::OPERATION | flag::RECURSION_DESIRED);
-    let flags = flag::RESPONSE | flag::RECURSION_AVAILABLE | kept | (code & flag::CODE);
-    Message { head: Head { id: to.id, flags }, question: None, answers: Vec::new(), extension: None }
+    let message = query.answer(reply, flag::RECURSION_AVAILABLE, most);
+    Some(Answer { message, decision })
 }
 
 /// What the answer to a question will hold.

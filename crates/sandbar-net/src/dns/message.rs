@@ -9,6 +9,7 @@ use super::{
 pub(super) mod flag {
     pub(in crate::dns) const RESPONSE: u16 = 0x8000;
     pub(in crate::dns) const OPERATION: u16 = 0x7800;
+    pub(in crate::dns) const AUTHORITATIVE: u16 = 0x0400;
     pub(in crate::dns) const TRUNCATED: u16 = 0x0200;
     pub(in crate::dns) const RECURSION_DESIRED: u16 = 0x0100;
     pub(in crate::dns) const RECURSION_AVAILABLE: u16 = 0x0080;

@@ -64,6 +64,19 @@ impl WireName {
         labels?.join(".").parse().ok()
     }
 
+    /// Whether it is that name, or one below it.
+    pub(super) fn is_within(&self, above: &Self) -> bool {
+        let mut rest = Some(self.0.as_slice());
+        while let Some(name) = rest {
+            if name.eq_ignore_ascii_case(&above.0) {
+                return true;
+            }
+            // The name without its first label.
+            rest = name.split_first().and_then(|(length, after)| after.get(usize::from(*length).max(1)..));
+        }
+        false
+    }
+
     fn labels(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || {
@@ -155,6 +168,25 @@ mod tests {
         for other in [&b"\0"[..], b"\x01 \0", b"\x011\0", b"\x03a\xc3\xbc\0"] {
             assert_eq!(read(other, 0).unwrap().0.domain(), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_name_is_within_itself_and_what_is_above_it() {
+        let name = |text: &str| WireName::from(&text.parse().unwrap());
+        for (inner, outer, is_within) in [
+            ("a.example", "A.Example", true),
+            ("b.a.example", "a.example", true),
+            ("c.b.a.example", "a.example", true),
+            ("example", "a.example", false),
+            ("ba.example", "a.example", false),
+            ("a.example.b", "a.example", false),
+        ] {
+            assert_eq!(name(inner).is_within(&name(outer)), is_within, "{inner} {outer}");
+        }
+        // A label that looks like the rest of a name is one label all the same.
+        let (hidden, _) = read(b"\x0b\x01a\x07example\0\0", 0).unwrap();
+        assert!(!hidden.is_within(&name("a.example")));
+        assert!(!read(b"\0", 0).unwrap().0.is_within(&name("a.example")));
     }
 
     proptest! {

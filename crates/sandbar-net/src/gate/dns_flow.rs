@@ -1,27 +1,21 @@
 //! Questions for names, whoever they were sent to.
 
-use std::{io, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    sync::Semaphore,
-    time::timeout,
-};
+use tokio::{net::TcpStream, sync::Semaphore};
 
 use super::{GateDatagrams, Tasks};
-use crate::{dns::answer, http::Outside, session_gate::SessionGate, traffic::Direction};
+use crate::{
+    dns::{MOST_IN_DATAGRAM, MOST_IN_STREAM, answer, answer_stream},
+    http::Outside,
+    session_gate::SessionGate,
+    traffic::Direction,
+};
 
 pub(super) const PORT: u16 = 53;
 
 /// Questions of a session that are being answered at once. More are dropped, and asked again.
 const MOST_QUESTIONS: usize = 128;
-
-/// What fits into a datagram wherever it goes.
-const MOST_IN_DATAGRAM: usize = 1232;
-
-/// How long a connection for questions may be idle.
-const IDLE: Duration = Duration::from_secs(10);
 
 /// Answers datagrams until the gate closes.
 pub(crate) async fn answer_datagrams(datagrams: Arc<GateDatagrams>, gate: Arc<SessionGate>, tasks: Tasks) {
@@ -44,22 +38,8 @@ pub(crate) async fn answer_datagrams(datagrams: Arc<GateDatagrams>, gate: Arc<Se
 }
 
 /// Answers questions on a connection until it ends or is idle.
-pub(super) async fn answer_connection(gate: &SessionGate, mut client: TcpStream) {
-    while let Ok(Ok(question)) = timeout(IDLE, read_question(&mut client)).await {
-        let Some(message) = answer_one(gate, &question, usize::from(u16::MAX)).await else { return };
-        let Ok(length) = u16::try_from(message.len()) else { return };
-        let framed = [&length.to_be_bytes()[..], &message].concat();
-        if !matches!(timeout(IDLE, client.write_all(&framed)).await, Ok(Ok(()))) {
-            return;
-        }
-    }
-}
-
-async fn read_question(client: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let length = client.read_u16().await?;
-    let mut question = vec![0; usize::from(length)];
-    client.read_exact(&mut question).await?;
-    Ok(question)
+pub(super) async fn answer_connection(gate: &SessionGate, client: TcpStream) {
+    answer_stream(client, |question| async move { answer_one(gate, &question, MOST_IN_STREAM).await }).await;
 }
 
 async fn answer_one(gate: &SessionGate, question: &[u8], most: usize) -> Option<Vec<u8>> {

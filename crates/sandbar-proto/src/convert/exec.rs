@@ -15,6 +15,7 @@ impl v1::ExecStart {
             stdin: spec.stdin == StdinMode::Piped,
             resources: v1::Resources::from(&spec.resources).into(),
             terminal: spec.terminal.map(v1::TerminalSize::from).into(),
+            user: spec.user.unwrap_or_default(),
             ..Default::default()
         }
     }
@@ -26,6 +27,7 @@ impl v1::ExecStart {
             argv: self.argv,
             env: self.env,
             cwd: if self.cwd.is_empty() { None } else { Some(self.cwd) },
+            user: if self.user.is_empty() { None } else { Some(self.user) },
             stdin: if self.stdin { StdinMode::Piped } else { StdinMode::Null },
             terminal: self.terminal.into_option().map(TerminalSize::try_from).transpose()?,
             resources: self.resources.into_option().unwrap_or_default().try_into()?,
@@ -99,6 +101,7 @@ mod tests {
             argv: vec!["sh".into(), "-c".into(), "exit 3".into()],
             env: [("A".to_owned(), "b".to_owned())].into(),
             cwd: Some("/tmp".into()),
+            user: Some("user".into()),
             stdin: StdinMode::Piped,
             terminal: Some(TerminalSize { rows: 24, columns: 80 }),
             resources: Resources { wall_time: Some(Duration::from_secs(3)), ..Resources::default() },

@@ -95,6 +95,7 @@ impl TryFrom<v1::CapabilitiesResponse> for Capabilities {
             checkpoint: take("checkpoint"),
             limits: take("limits"),
             network: take("network"),
+            users: take("users"),
             isolation: wire.isolation,
         })
     }
@@ -145,6 +146,7 @@ mod tests {
             checkpoint: Capability::no("not here"),
             limits: Capability::Yes,
             network: Capability::no("no gate here"),
+            users: Capability::Yes,
         };
         assert_eq!(Capabilities::try_from(v1::CapabilitiesResponse::from(sent.clone())).unwrap(), sent);
     }

@@ -226,12 +226,13 @@ mod tests {
             cwd: Some("/tmp".into()),
             stdin: StdinMode::Piped,
             terminal: Some(TerminalSize { rows: 24, columns: 80 }),
-            user: Some("root".into()),
+            user: Some("www-data".into()),
             resources: Resources { wall_time: Some(Duration::from_secs(3)), ..Resources::default() },
             expose_port: Some(80),
             ready: Readiness::None,
             ready_timeout: Duration::from_millis(1500),
             restart: RestartPolicy::Always,
+            tag: None,
         };
         let ready = |ready| ProcessSpec { ready, ..full.clone() };
         let restart = |restart| ProcessSpec { restart, ..plain.clone() };
@@ -336,7 +337,7 @@ mod tests {
             (v1::LaunchProcessRequest { argv: vec![], ..good() }, "argv"),
             (v1::LaunchProcessRequest { expose_port: Some(0), ..good() }, "expose_port"),
             (v1::LaunchProcessRequest { expose_port: Some(65536), ..good() }, "expose_port"),
-            (v1::LaunchProcessRequest { user: "nobody".into(), ..good() }, "user"),
+            (v1::LaunchProcessRequest { user: "a:b".into(), ..good() }, "user"),
             (ready(v1::TcpProbe { port: Some(70_000), ..Default::default() }.into()), "ready.port"),
             (ready(v1::HttpProbe { path: "health".into(), ..Default::default() }.into()), "ready.path"),
             (ready(v1::LogProbe::default().into()), "ready.text"),

@@ -1,8 +1,10 @@
 //! Sessions.
 
+use std::time::Duration;
+
 use sandbar_core::{
-    BaseName, ByteCount, Error, ForkRequest, NetworkPolicy, PageRequest, Resources, Result, SessionFilter, SessionId,
-    SessionInfo, SessionSpec, SessionState, SessionUsage, SnapshotName,
+    BaseName, ByteCount, Error, ForkRequest, Keep, NetworkPolicy, OnExpiry, PageRequest, Resources, Result,
+    SessionFilter, SessionId, SessionInfo, SessionSpec, SessionState, SessionUsage, SnapshotName,
 };
 
 use super::{
@@ -34,6 +36,60 @@ pub(super) fn unpack_state(state: v1::SessionState) -> Option<SessionState> {
         v1::SessionState::SESSION_STATE_HIBERNATED => Some(SessionState::Hibernated),
         v1::SessionState::SESSION_STATE_DESTROYING => Some(SessionState::Destroying),
         v1::SessionState::SESSION_STATE_FAILED => Some(SessionState::Failed),
+    }
+}
+
+impl From<OnExpiry> for v1::OnExpiry {
+    fn from(then: OnExpiry) -> Self {
+        match then {
+            OnExpiry::Destroy => Self::Destroy,
+            OnExpiry::Pause => Self::Pause,
+        }
+    }
+}
+
+/// `None` is unspecified.
+fn unpack_on_expiry(then: buffa::EnumValue<v1::OnExpiry>) -> Result<Option<OnExpiry>> {
+    Ok(match known("on_expiry", then)? {
+        v1::OnExpiry::ON_EXPIRY_UNSPECIFIED => None,
+        v1::OnExpiry::ON_EXPIRY_DESTROY => Some(OnExpiry::Destroy),
+        v1::OnExpiry::ON_EXPIRY_PAUSE => Some(OnExpiry::Pause),
+    })
+}
+
+impl v1::SetExpiryRequest {
+    pub fn new(id: &SessionId, timeout: Option<Duration>, then: Option<OnExpiry>) -> Self {
+        Self {
+            session_id: id.as_str().to_owned(),
+            timeout: timeout.map_or_else(Default::default, pack_duration),
+            on_expiry: then.map_or(v1::OnExpiry::Unspecified, Into::into).into(),
+            ..Default::default()
+        }
+    }
+
+    /// The session, how long it has, and what becomes of it then.
+    pub fn unpack(self) -> Result<(SessionId, Option<Duration>, Option<OnExpiry>)> {
+        let timeout = unpack_duration("timeout", self.timeout)?;
+        Ok((SessionId::new(self.session_id)?, timeout, unpack_on_expiry(self.on_expiry)?))
+    }
+}
+
+impl v1::PauseSessionRequest {
+    pub fn new(id: &SessionId, keep: Keep) -> Self {
+        let keep = match keep {
+            Keep::Memory => v1::Keep::Memory,
+            Keep::Files => v1::Keep::Files,
+        };
+        Self { session_id: id.as_str().to_owned(), keep: keep.into(), ..Default::default() }
+    }
+
+    /// The session, and what it keeps.
+    pub fn unpack(self) -> Result<(SessionId, Keep)> {
+        let keep = match known("keep", self.keep)? {
+            v1::Keep::KEEP_UNSPECIFIED | v1::Keep::KEEP_MEMORY => Keep::Memory,
+            v1::Keep::KEEP_FILES => Keep::Files,
+        };
+        Ok((SessionId::new(self.session_id)?, keep))
     }
 }
 
@@ -79,6 +135,7 @@ impl From<SessionInfo> for v1::Session {
             container_runtime: session.runtime.as_str().to_owned(),
             created: pack_time(session.created),
             expires: session.expires.map_or_else(Default::default, pack_time),
+            on_expiry: v1::OnExpiry::from(session.on_expiry).into(),
             idle_timeout: session.idle_timeout.map_or_else(Default::default, pack_duration),
             quota: session.quota.map(ByteCount::get),
             space_used: session.space_used.get(),
@@ -135,6 +192,7 @@ impl TryFrom<v1::Session> for SessionInfo {
             runtime: wire.container_runtime.parse()?,
             created: unpack_time("created", wire.created)?,
             expires: unpack_optional_time("expires", wire.expires)?,
+            on_expiry: unpack_on_expiry(wire.on_expiry)?.unwrap_or_default(),
             idle_timeout: unpack_duration("idle_timeout", wire.idle_timeout)?,
             quota: wire.quota.map(ByteCount),
             network: wire.network.into_option().map(NetworkPolicy::try_from).transpose()?,
@@ -163,6 +221,7 @@ impl From<SessionSpec> for v1::CreateSessionRequest {
             network: spec.network.map(v1::NetworkPolicy::from).into(),
             env: spec.env,
             timeout: spec.time_to_live.map_or_else(Default::default, pack_duration),
+            on_expiry: v1::OnExpiry::from(spec.on_expiry).into(),
             idle_timeout: spec.idle_timeout.map_or_else(Default::default, pack_duration),
             ..Default::default()
         }
@@ -182,6 +241,7 @@ impl TryFrom<v1::CreateSessionRequest> for SessionSpec {
             network: wire.network.into_option().map(NetworkPolicy::try_from).transpose()?,
             env: wire.env,
             time_to_live: unpack_duration("timeout", wire.timeout)?,
+            on_expiry: unpack_on_expiry(wire.on_expiry)?.unwrap_or_default(),
             idle_timeout: unpack_duration("idle_timeout", wire.idle_timeout)?,
         };
         spec.validate()?;
@@ -263,8 +323,6 @@ pub(super) fn optional_snapshot(field: &'static str, name: String) -> Result<Opt
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use jiff::Timestamp;
     use sandbar_core::{RuntimeKind, StorageKind};
 
@@ -281,6 +339,7 @@ mod tests {
             runtime: RuntimeKind::None,
             created: Timestamp::new(1_700_000_000, 123_456_789).unwrap(),
             expires: Some(Timestamp::new(1_800_000_000, 0).unwrap()),
+            on_expiry: OnExpiry::Pause,
             idle_timeout: Some(Duration::from_secs(90)),
             quota: Some(ByteCount::gib(2)),
             network: Some("allow=example.com:443".parse().unwrap()),
@@ -318,8 +377,22 @@ mod tests {
         spec.network = Some(NetworkPolicy::full());
         spec.env.insert("A".into(), "1".into());
         spec.time_to_live = Some(Duration::from_mins(1));
+        spec.on_expiry = OnExpiry::Pause;
         spec.idle_timeout = Some(Duration::from_secs(7));
         assert_eq!(SessionSpec::try_from(v1::CreateSessionRequest::from(spec.clone())).unwrap(), spec);
+    }
+
+    #[test]
+    fn what_is_asked_of_a_session_is_the_same_after_the_wire() {
+        let id = SessionId::new("box").unwrap();
+        for keep in [Keep::Memory, Keep::Files] {
+            assert_eq!(v1::PauseSessionRequest::new(&id, keep).unpack().unwrap(), (id.clone(), keep));
+        }
+        for (timeout, then) in
+            [(None, None), (Some(Duration::ZERO), Some(OnExpiry::Destroy)), (None, Some(OnExpiry::Pause))]
+        {
+            assert_eq!(v1::SetExpiryRequest::new(&id, timeout, then).unpack().unwrap(), (id.clone(), timeout, then));
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl CommandStreams {
     pub(super) fn make(
         &self,
         stdin: StdinMode,
-        owner: Option<u32>,
+        owner: Option<(u32, u32)>,
         next: impl FnOnce() -> u64,
     ) -> io::Result<(u64, Pipes)> {
         match self {
@@ -43,6 +43,9 @@ impl CommandStreams {
             Self::Named(directory) => {
                 let prepared = lock(&directory.prepared).take();
                 let ends = prepared.map_or_else(|| NamedEnds::open(directory.make(next())?), Ok)?;
+                if let Some((user, group)) = owner {
+                    ends.named.give_to(user, group)?;
+                }
                 Ok((ends.named.number, Pipes::named(stdin, ends)))
             }
         }
@@ -104,12 +107,12 @@ pub(super) struct OurEnds {
 }
 
 impl Pipes {
-    /// `owner` is root in the box: it may open its streams again by name, as in `> /dev/stderr`.
-    fn passed(stdin: StdinMode, owner: Option<u32>) -> io::Result<Self> {
+    /// `owner` is the user and the group the streams belong to.
+    fn passed(stdin: StdinMode, owner: Option<(u32, u32)>) -> io::Result<Self> {
         let pipe = || {
             let ends = pipe_with(PipeFlags::CLOEXEC)?;
-            if let Some(owner) = owner {
-                rustix::fs::fchown(&ends.0, Some(Uid::from_raw(owner)), Some(Gid::from_raw(owner)))?;
+            if let Some((user, group)) = owner {
+                rustix::fs::fchown(&ends.0, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
             }
             io::Result::Ok(ends)
         };
@@ -297,6 +300,12 @@ impl NamedPipes {
 
     fn open(&self, name: &str, access: OFlags) -> io::Result<OwnedFd> {
         open(&self.on_host.join(name), access)
+    }
+
+    fn give_to(&self, user: u32, group: u32) -> io::Result<()> {
+        Self::OF_A_COMMAND
+            .iter()
+            .try_for_each(|name| std::os::unix::fs::chown(self.on_host.join(name), Some(user), Some(group)))
     }
 
     fn hold(&self) -> io::Result<Vec<OwnedFd>> {

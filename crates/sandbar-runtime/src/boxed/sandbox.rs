@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use sandbar_core::{ByteCount, Error, ErrorCode, OwnerMap, Result};
+use sandbar_core::{ByteCount, Error, ErrorCode, OwnerMap, Result, UserAccount};
 use sandbar_netns::{GateSockets, UdpGate};
 use tokio::{
     net::unix::pipe::{Receiver, Sender},
@@ -33,9 +33,10 @@ use crate::{
     Dialed, ExecEvent, ExecSpec, RunningCommand, Sandbox, SandboxStats, StdinHandle,
     cgroup::{CommandGroup, SessionGroups, SessionLease},
     environment::{Invocation, text},
+    gvisor::INIT_USER as GUEST_INIT,
     output::OutputStream,
-    protocol::{ExecOrder, GroupPlace, Stage},
-    runtime::no_network,
+    protocol::{ExecOrder, GroupPlace, Stage, UserOrder},
+    runtime::{ONLY_ROOT, no_network},
     supervise::Supervisor,
 };
 
@@ -174,11 +175,47 @@ impl BoxSandbox {
         }
     }
 
-    fn start(&self, spec: &ExecSpec, invocation: Invocation, cwd: &str) -> Result<RunningCommand> {
+    /// Who init is to make of a command. Nobody in particular for the root of a box that has no other users.
+    fn user_order(&self, user: &UserAccount) -> Result<Option<UserOrder>> {
+        let is_free = match self.walls {
+            Walls::Namespaces => self.owners.is_some(),
+            Walls::Guest if user.uid == GUEST_INIT => {
+                let what = format!("`{}` is the user of the sandbox's own init, and nobody else", user.name);
+                return Err(Error::invalid("user", what).with_hint("use another one"));
+            }
+            Walls::Guest | Walls::None => rustix::process::geteuid().is_root(),
+        };
+        match (is_free, user.uid, user.gid) {
+            (true, uid, gid) => Ok(Some(UserOrder { uid, gid, groups: user.groups.clone() })),
+            (false, 0, 0) => Ok(None),
+            (false, ..) => {
+                let what = format!("commands cannot run as `{}` here: {ONLY_ROOT}", user.name);
+                Err(Error::invalid("user", what).with_hint("leave it out, or run the host as root"))
+            }
+        }
+    }
+
+    /// Who the streams of a command belong to on the host: whoever it runs as, who may open them again by name, as in
+    /// `> /dev/stderr`.
+    fn stream_owner(&self, user: Option<&UserOrder>) -> Option<(u32, u32)> {
+        match (&self.owners, user) {
+            (None, user) => user.map(|user| (user.uid, user.gid)),
+            (Some(owners), None) => Some((owners.first(), owners.first())),
+            (Some(owners), Some(user)) => Some((owners.on_host(user.uid), owners.on_host(user.gid))),
+        }
+    }
+
+    fn start(
+        &self,
+        spec: &ExecSpec,
+        user: Option<UserOrder>,
+        invocation: Invocation,
+        cwd: &str,
+    ) -> Result<RunningCommand> {
         let io_failed = |error: io::Error| Error::io(format!("start `{}`", spec.argv[0].escape_debug()), error);
         let group = self.command_group(spec).map_err(io_failed)?;
         let directory = text("cwd", cwd)?;
-        let owner = self.owners.as_ref().map(|owners| owners.first());
+        let owner = self.stream_owner(user.as_ref());
         let (number, pipes) = self.streams.make(spec.stdin, owner, || self.next_number()).map_err(io_failed)?;
         let doors: Vec<BorrowedFd<'_>> = group.iter().flat_map(|group| group.doors()).collect();
         let order = ExecOrder {
@@ -196,6 +233,7 @@ impl BoxSandbox {
                 None => GroupPlace::Nowhere,
             },
             attach: u8::try_from(doors.len()).unwrap_or_default(),
+            user,
         };
         let descriptors: Vec<BorrowedFd<'_>> =
             pipes.theirs().chain(group.as_ref().map(|group| group.as_fd())).chain(doors).collect();
@@ -287,11 +325,16 @@ impl BoxSandbox {
 }
 
 impl Sandbox for BoxSandbox {
-    fn exec(&self, spec: ExecSpec) -> Result<RunningCommand> {
+    fn exec_as(&self, spec: ExecSpec, user: Option<&UserAccount>) -> Result<RunningCommand> {
         let _not_stopped = self.not_stopped()?;
-        let invocation = Invocation::prepare(&spec.argv, &spec.env)?;
+        if spec.user.is_some() && user.is_none() {
+            // Never as root instead.
+            return Err(Error::internal("the user of a command was not looked up"));
+        }
+        let invocation = Invocation::prepare(&spec.argv, &spec.env, user)?;
         let cwd = absolute(spec.cwd.as_deref().unwrap_or(DEFAULT_DIRECTORY));
-        let running = self.start(&spec, invocation, &cwd)?;
+        let user = user.map(|user| self.user_order(user)).transpose()?.flatten();
+        let running = self.start(&spec, user, invocation, &cwd)?;
         self.prepare();
         self.tidy();
         Ok(running)
@@ -375,8 +418,10 @@ fn explain((stage, cause): Refusal, program: &str, cwd: &str) -> Error {
     match (stage, cause.raw_os_error()) {
         (Stage::Directory, _) => {
             Error::invalid("cwd", format!("working directory `{}` cannot be entered: {cause}", cwd.escape_debug()))
-                .with_hint("give a directory that exists in the session")
+                .with_hint("give a directory that exists in the session, and that its user may enter")
         }
+        (Stage::User, _) => Error::invalid("user", format!("`{program}` cannot run as this user: {cause}"))
+            .with_hint("leave it out to run as root of the sandbox"),
         (Stage::Exec, Some(libc::ENOENT | libc::ENOTDIR)) => {
             Error::new(ErrorCode::FileNotFound, format!("command `{program}` was not found in the session"))
                 .with_field("argv")

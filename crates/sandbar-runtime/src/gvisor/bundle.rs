@@ -35,9 +35,10 @@ const TRUST_OWNER: u32 = 65_534;
 /// Mount points and directories in the container's root, parents first.
 const DIRECTORIES: [&str; 8] = ["proc", "dev", "sys", "tmp", SESSION, OWN, PIPES, TRUST];
 
-/// What init may do inside: mount, enter the tree, put processes into groups, end them, be another user than they, and give
-/// all of it up.
-const CAPABILITIES: [&str; 8] = [
+/// What init may do inside: mount, enter the tree, put processes into groups, end them, be another user than they, give
+/// terminals to their users, and give all of it up.
+const CAPABILITIES: [&str; 9] = [
+    "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
     "CAP_KILL",
     "CAP_SETGID",

@@ -30,7 +30,7 @@ use crate::{
 
 /// Who init is, so that commands, which are root without its rights, can neither signal it nor look at its descriptors:
 /// what protects the first process elsewhere, gVisor does not have.
-const INIT_USER: u32 = 65_533;
+pub(crate) const INIT_USER: u32 = 65_533;
 
 /// What the host tells when the tree is there.
 #[derive(Debug, PartialEq, Eq)]

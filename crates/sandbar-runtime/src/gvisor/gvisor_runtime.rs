@@ -137,6 +137,7 @@ impl Runtime for GvisorRuntime {
             checkpoint: probe::checkpoints(&self.workshop),
             network: self.network().clone(),
             limits: self.limits.clone(),
+            users: crate::runtime::users(),
         })
     }
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use sandbar_core::{Error, ErrorCode, Resources, Result};
+use sandbar_core::{Error, ErrorCode, Resources, Result, UserAccount};
 use sandbar_netns::{GateSockets, UdpGate};
 
 use super::{
@@ -131,9 +131,9 @@ pub(super) fn gated_boxes_stay() -> Error {
 }
 
 impl Sandbox for GvisorSandbox {
-    fn exec(&self, spec: ExecSpec) -> Result<RunningCommand> {
+    fn exec_as(&self, spec: ExecSpec, user: Option<&UserAccount>) -> Result<RunningCommand> {
         self.refuse_own_limits(&spec.resources)?;
-        self.commands.exec(spec)
+        self.commands.exec_as(spec, user)
     }
 
     fn dial(&self, port: u16, patience: Duration) -> Result<Dialed> {

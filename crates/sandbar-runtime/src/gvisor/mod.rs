@@ -21,5 +21,5 @@ mod runsc;
 mod tree;
 mod warm_pool;
 
-pub(crate) use guest::run as run_guest;
+pub(crate) use guest::{INIT_USER, run as run_guest};
 pub use gvisor_runtime::{GvisorRuntime, GvisorSettings};

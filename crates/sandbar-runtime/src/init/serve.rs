@@ -269,6 +269,11 @@ impl Init {
                 let keeper = self.terminal_keeper();
                 let made = Terminal::open(size, stdin, stdout, keeper).map_err(preparing)?;
                 listener = made.listener;
+                if let Some(user) = &order.user {
+                    // It may open its terminal again by name. The group is that of terminals.
+                    let owner = Some(rustix::fs::Uid::from_raw(user.uid));
+                    rustix::fs::fchown(&made.slave, owner, None).map_err(|errno| preparing(errno.into()))?;
+                }
                 // A kernel that does not know terminals does not know the end of what is typed either.
                 let nothing_typed = !order.reads() && keeper == TerminalKeeper::Init;
                 let first = if nothing_typed { Some(nothing_to_read().map_err(preparing)?) } else { None };

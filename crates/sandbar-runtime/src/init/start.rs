@@ -11,7 +11,10 @@ use super::{
     clone::{ChildStack, run_child},
     terminal_signals::leave_behind,
 };
-use crate::protocol::{ExecOrder, Stage};
+use crate::{
+    native::capabilities,
+    protocol::{ExecOrder, Stage, UserOrder},
+};
 
 const SHELL: &CStr = c"/bin/sh";
 
@@ -51,6 +54,8 @@ struct Plan {
     directory_handle: RawFd,
     open_files: Option<u64>,
     become_root: bool,
+    /// Lives in the parent.
+    user: Option<*const UserOrder>,
     candidates: Vec<*const c_char>,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
@@ -75,7 +80,8 @@ pub(super) fn start(stack: &mut ChildStack, launch: &Launch<'_>) -> Result<i32, 
         directory: if launch.directory.is_some() { None } else { Some(order.cwd.as_ptr()) },
         directory_handle: launch.directory.as_ref().map_or(-1, AsRawFd::as_raw_fd),
         open_files: order.open_files,
-        become_root: launch.become_root,
+        become_root: launch.become_root && order.user.is_none(),
+        user: order.user.as_ref().map(ptr::from_ref),
         candidates: order.candidates.iter().map(|text| text.as_ptr()).collect(),
         shell_argv: [SHELL.as_ptr(), ptr::null()].into_iter().chain(argv.iter().skip(1).copied()).collect(),
         argv,
@@ -85,6 +91,11 @@ pub(super) fn start(stack: &mut ChildStack, launch: &Launch<'_>) -> Result<i32, 
     let cgroup = launch.cgroup.map(|cgroup| cgroup.as_raw_fd());
     // SAFETY: `run` only makes system calls on prepared memory and ends in exec or exit; init has every signal blocked.
     let outcome = unsafe { run_child(stack, cgroup, run, &raw mut plan) };
+    if order.user.is_some() {
+        // A change of users decides anew whether the memory may be looked into, and the child's was ours.
+        // SAFETY: a flag of our own process.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+    }
     let pid = outcome.map_err(|cause| NotStarted { stage: Stage::Fork, cause })?;
     match plan.failure {
         None => Ok(pid),
@@ -134,11 +145,17 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Stage> {
             limits.rlim_cur = limits.rlim_max;
             check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits))?;
         }
-        if plan.become_root {
-            // Raw, so that only this process changes and not all the library thinks there are.
-            let outcomes = [libc::syscall(libc::SYS_setresgid, 0, 0, 0), libc::syscall(libc::SYS_setresuid, 0, 0, 0)];
-            if outcomes != [0, 0] {
-                return Err(Stage::Prepare);
+        if plan.become_root && !become_user(0, 0) {
+            return Err(Stage::Prepare);
+        }
+        if let Some(user) = plan.user {
+            let UserOrder { uid, gid, groups } = &*user;
+            if libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) != 0 || !become_user(*uid, *gid) {
+                return Err(Stage::User);
+            }
+            // What init may do, only root loses by becoming somebody else, and init is not root everywhere.
+            if *uid != 0 && capabilities::clear().is_err() {
+                return Err(Stage::User);
             }
         }
         if plan.signal_listener >= 0 && !leave_behind(plan.signal_listener) {
@@ -157,6 +174,17 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Stage> {
         let mut empty: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut empty);
         check(libc::sigprocmask(libc::SIG_SETMASK, &raw const empty, ptr::null_mut()))
+    }
+}
+
+/// Becomes a user and its group. Raw, so that only this process changes and not all the library thinks there are.
+///
+/// # Safety
+/// See [`run`].
+unsafe fn become_user(uid: u32, gid: u32) -> bool {
+    // SAFETY: system calls with numbers.
+    unsafe {
+        libc::syscall(libc::SYS_setresgid, gid, gid, gid) == 0 && libc::syscall(libc::SYS_setresuid, uid, uid, uid) == 0
     }
 }
 

@@ -306,14 +306,18 @@ fn furnish(
         namespaces::enter(namespace.as_fd(), libc::CLONE_NEWUSER).map_err(at(c"enter the user namespace"))?;
     }
     namespaces::become_root(!ordinary).map_err(at(c"become the root of the box"))?;
-    harden().map_err(at(c"give up privileges"))
+    harden(users).map_err(at(c"give up privileges"))
 }
 
-/// What init and every command give up, for good.
-fn harden() -> io::Result<()> {
+/// What init and every command give up, for good. Only init keeps what it takes to start commands as other users, where
+/// there are others.
+fn harden(users: Users) -> io::Result<()> {
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(rustix::process::Resource::Core, none)?;
-    capabilities::drop_all()?;
+    match users {
+        Users::Many => capabilities::drop_all_but_inits()?,
+        Users::One => capabilities::drop_all()?,
+    }
     landlock::restrict()?;
     // Commands run as the same user; they must not look into init, which holds the host's socket.
     // SAFETY: a flag of our own process.

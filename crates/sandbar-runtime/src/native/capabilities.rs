@@ -21,6 +21,19 @@ struct Sets {
 
 const VERSION_3: u32 = 0x2008_0522;
 
+const CHOWN: u32 = 1;
+const KILL: u32 = 1 << 5;
+const SETGID: u32 = 1 << 6;
+const SETUID: u32 = 1 << 7;
+/// Good for nothing in a user namespace. Whoever wants to look into a process must have all that it has.
+const SYS_PACCT: u32 = 1 << 20;
+
+/// What init needs to start and signal commands of other users, and to give them their terminals; and what no command ever
+/// has.
+const OF_INIT: u32 = CHOWN | KILL | SETGID | SETUID | SYS_PACCT;
+
+const NOTHING: [Sets; 2] = [Sets { effective: 0, permitted: 0, inheritable: 0 }; 2];
+
 /// Lets no program this process or its children execute have any capability, while the process keeps its own.
 pub(crate) fn drop_for_programs() -> io::Result<()> {
     // SAFETY: system calls with numbers only.
@@ -42,13 +55,25 @@ pub(crate) fn drop_for_programs() -> io::Result<()> {
 /// Empties every set and forbids gaining anything by `exec`.
 pub(crate) fn drop_all() -> io::Result<()> {
     drop_for_programs()?;
-    set([Sets { effective: 0, permitted: 0, inheritable: 0 }; 2])
+    clear()
+}
+
+/// As [`drop_all`], but for what init itself needs, in its own user namespace.
+pub(crate) fn drop_all_but_inits() -> io::Result<()> {
+    drop_for_programs()?;
+    let [_, high] = NOTHING;
+    set([Sets { effective: OF_INIT, permitted: OF_INIT, inheritable: 0 }, high])
+}
+
+/// Empties every set of this process. Makes system calls on local memory only.
+pub(crate) fn clear() -> io::Result<()> {
+    set(NOTHING)
 }
 
 /// Becomes another user and group with the capabilities there are.
 pub(crate) fn keep_as(user: u32) -> io::Result<()> {
     let header = Header { version: VERSION_3, pid: 0 };
-    let mut sets = [Sets { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    let mut sets = NOTHING;
     // SAFETY: system calls with numbers, and with local memory of the size the kernel expects. The caller has one thread,
     // which is all the raw calls change.
     let outcomes = unsafe {

@@ -64,6 +64,7 @@ impl NativeRuntime {
             checkpoint: Capability::no("native boxes cannot write running processes to disk; gvisor can"),
             network: try_gate(&spawner, ordinary),
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
+            users: crate::runtime::users(),
         };
         let isolation = describe(ordinary, groups.as_ref().err());
         let groups = groups.ok().map(Arc::new);

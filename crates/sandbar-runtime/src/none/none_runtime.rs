@@ -52,6 +52,7 @@ impl NoneRuntime {
             checkpoint: Capability::no("runtime `none` cannot write running processes to disk"),
             network: Capability::no("runtime `none` shares the host's network"),
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
+            users: crate::runtime::users(),
         };
         Ok(Self { spawner, groups: groups.ok().map(Arc::new), isolation, facts })
     }

@@ -67,6 +67,16 @@ pub(crate) struct ExecOrder {
     pub(crate) group: GroupPlace,
     /// So many `cgroup.procs` descriptors come along; the command writes itself into each.
     pub(crate) attach: u8,
+    /// Root of the box when absent.
+    pub(crate) user: Option<UserOrder>,
+}
+
+/// Who a command runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UserOrder {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
 }
 
 /// Where stdin, stdout and stderr of a command come from.
@@ -135,6 +145,8 @@ pub(crate) enum Stage {
     Fork,
     Directory,
     Exec,
+    /// Becoming the user it runs as.
+    User,
 }
 
 impl Request {
@@ -183,11 +195,22 @@ impl Request {
     }
 }
 
+/// Kinds of orders. An init from before there were users, as checkpoints have it, knows the first only, and so does not run
+/// as root what was meant for somebody else.
+const EXEC: u8 = 0;
+const EXEC_AS_USER: u8 = 2;
+
 impl Order {
     pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
         let mut reader = Reader::new(body);
         Ok(match reader.byte()? {
-            0 => Self::Exec(ExecOrder::read(&mut reader)?),
+            kind @ (EXEC | EXEC_AS_USER) => {
+                let mut order = ExecOrder::read(&mut reader)?;
+                if kind == EXEC_AS_USER {
+                    order.user = Some(UserOrder::read(&mut reader)?);
+                }
+                Self::Exec(order)
+            }
             1 => Self::Prepare(PrepareOrder { number: reader.number()?, pipes: reader.text()? }),
             _ => return Err(garbled()),
         })
@@ -212,7 +235,7 @@ impl ExecOrder {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.byte(0);
+        writer.byte(if self.user.is_some() { EXEC_AS_USER } else { EXEC });
         writer.number(self.number);
         writer.texts(&self.argv);
         writer.texts(&self.envp);
@@ -234,9 +257,13 @@ impl ExecOrder {
             GroupPlace::Own => 2,
         });
         writer.byte(self.attach);
+        if let Some(user) = &self.user {
+            user.write(&mut writer);
+        }
         writer.finish()
     }
 
+    /// All but who it runs as.
     fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
         Ok(Self {
             number: reader.number()?,
@@ -258,7 +285,25 @@ impl ExecOrder {
                 _ => return Err(garbled()),
             },
             attach: reader.byte()?,
+            user: None,
         })
+    }
+}
+
+impl UserOrder {
+    fn write(&self, writer: &mut Writer) {
+        writer.number(self.uid.into());
+        writer.number(self.gid.into());
+        writer.number(self.groups.len() as u64);
+        for group in &self.groups {
+            writer.number((*group).into());
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
+        let mut id = || u32::try_from(reader.number()?).map_err(|_| garbled());
+        let (uid, gid, count) = (id()?, id()?, id()?);
+        Ok(Self { uid, gid, groups: (0..count).map(|_| id()).collect::<io::Result<_>>()? })
     }
 }
 
@@ -362,6 +407,7 @@ impl Stage {
             Self::Fork => 1,
             Self::Directory => 2,
             Self::Exec => 3,
+            Self::User => 4,
         }
     }
 
@@ -371,6 +417,7 @@ impl Stage {
             1 => Self::Fork,
             2 => Self::Directory,
             3 => Self::Exec,
+            4 => Self::User,
             _ => return None,
         })
     }

@@ -10,7 +10,7 @@ mod wire;
 
 pub(crate) use connection::{Connection, Incoming, MOST_DESCRIPTORS, send_frame};
 pub(crate) use init_messages::{
-    Ended, Event, ExecAnswer, ExecOrder, GroupPlace, Order, PrepareOrder, Request, Stage, Streams,
+    Ended, Event, ExecAnswer, ExecOrder, GroupPlace, Order, PrepareOrder, Request, Stage, Streams, UserOrder,
 };
 pub(crate) use spawner_messages::{
     BoxOrder, GateOrder, GateParts, InitMode, RootPlace, SpawnerAnswer, SpawnerRequest, StartOrder, TrustOrder,

@@ -20,6 +20,7 @@ mod streams;
 mod terminal;
 mod test_box;
 mod trees;
+mod users;
 mod walls;
 mod world;
 
@@ -146,6 +147,13 @@ on_every_runtime! {
         without_stdin_a_terminal_is_at_its_end_at_once,
         dropping_a_command_ends_everything_on_its_terminal,
         a_daemon_on_the_terminal_does_not_hold_up_the_end;
+    users:
+        a_command_is_who_it_runs_as_and_so_is_what_it_makes,
+        a_user_has_no_rights_beyond_its_own,
+        signals_and_the_end_reach_commands_of_every_user,
+        streams_and_terminals_belong_to_the_user,
+        a_directory_its_user_may_not_enter_is_refused,
+        a_user_nobody_has_looked_up_is_never_root;
 }
 
 /// Makes a test of each function for each runtime with a network of its own to give.

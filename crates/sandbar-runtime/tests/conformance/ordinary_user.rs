@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use sandbar_core::{NetworkPolicy, Resources, RuntimeKind, SessionId};
+use sandbar_core::{NetworkPolicy, Resources, RuntimeKind, SessionId, UserAccount};
 use sandbar_runtime::{BoxNetwork, ExecSpec, Runtime, SandboxSpec, TerminalSize, Trust};
 
 use crate::{
     dial::{Server, connect, talk},
     gates::assert_gate_works,
-    test_box::TestBox,
+    test_box::{Ended, TestBox},
     trees::{Tree, Trees},
     world::{World, fresh_name, open_runtime, shell},
 };
@@ -94,6 +94,16 @@ async fn assert_commands_work(test_box: &TestBox) {
     talk(&mut connect(test_box, server.port).await, "hello").await;
 }
 
+/// There is nobody but root, and root can be asked for by name.
+async fn assert_only_root_is_there(runtime: &dyn Runtime, test_box: &TestBox) {
+    let as_user = async |user: &str| test_box.start_as(shell("id -u"), UserAccount::find(user, "", "").unwrap()).await;
+    let reason = runtime.facts().users.reason().expect("other users").to_owned();
+    let error = as_user("1000").await.unwrap_err();
+    assert!(error.field() == Some("user") && error.message().contains(&reason), "{error}");
+    let expected = if runtime.kind() == RuntimeKind::None { format!("{USER}\n") } else { "0\n".to_owned() };
+    assert_eq!(Ended::of(as_user("root").await.unwrap()).await.stdout, expected);
+}
+
 /// Without groups, what cannot be kept is said and refused.
 fn assert_says_what_is_missing(runtime: &dyn Runtime) {
     let isolation = runtime.isolation();
@@ -112,6 +122,7 @@ fn native_boxes_have_the_caller_as_their_only_user_and_every_other_wall() {
         assert!(runtime.isolation().contains("the caller as the only user"), "{}", runtime.isolation());
         assert_says_what_is_missing(runtime);
         assert_commands_work(test_box).await;
+        assert_only_root_is_there(runtime, test_box).await;
         let script = "id -u; cat /proc/self/uid_map; grep -E 'Cap(Prm|Eff|Bnd)|NoNewPrivs|Seccomp:' /proc/self/status; \
                       echo /proc/[0-9]*; uname -n; pwd; ls /";
         let seen = test_box.finish(shell(script)).await.stdout;
@@ -143,6 +154,7 @@ fn without_isolation_commands_run_on_the_host_s_files_in_the_session_s_directory
         assert_says_what_is_missing(runtime);
         runtime.admit(&Resources::default(), Some(&NetworkPolicy::full())).unwrap();
         assert_commands_work(test_box).await;
+        assert_only_root_is_there(runtime, test_box).await;
         let here = std::env::current_dir().unwrap().join("workspace");
         let seen = test_box.finish(shell("pwd; id -u")).await.stdout;
         assert_eq!(seen, format!("{}\n{USER}\n", here.display()));
@@ -160,6 +172,7 @@ fn gvisor_boxes_have_a_kernel_of_their_own_also_for_an_ordinary_user() {
     }
     in_a_box(RuntimeKind::Gvisor, async |runtime, test_box| {
         assert_commands_work(test_box).await;
+        assert_only_root_is_there(runtime, test_box).await;
         assert!(runtime.isolation().contains("not limited"), "{}", runtime.isolation());
         assert!(runtime.facts().limits.reason().is_some());
         let reason = runtime.facts().network.reason().expect("no network").to_owned();

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use sandbar_core::{Result, RuntimeKind};
+use sandbar_core::{Result, RuntimeKind, UserAccount};
 use sandbar_netns::{GateSockets, UdpGate};
 use sandbar_runtime::{Dialed, ExecSpec, RunningCommand, Sandbox, SandboxStats};
 
@@ -53,6 +53,10 @@ impl TestBox {
 
     pub(crate) async fn start(&self, spec: ExecSpec) -> Result<RunningCommand> {
         self.ask(move |sandbox| sandbox.exec(spec)).await
+    }
+
+    pub(crate) async fn start_as(&self, spec: ExecSpec, user: UserAccount) -> Result<RunningCommand> {
+        self.ask(move |sandbox| sandbox.exec_as(spec, Some(&user))).await
     }
 
     pub(crate) async fn finish(&self, spec: ExecSpec) -> Ended {

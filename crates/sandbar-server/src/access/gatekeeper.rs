@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
 use sandbar_core::{AccessToken, Error, ErrorCode, Need, Result, SessionId};
+use sandbar_e2b::{Holder, Keyring};
 use sandbar_host::Host;
 
 use super::{Caller, bearer, version};
@@ -66,6 +67,18 @@ impl Gatekeeper {
 
     fn is_local(&self, token: &[u8]) -> bool {
         self.local.is_some_and(|local| blake3::hash(token) == local)
+    }
+}
+
+/// Keys of E2B's SDKs are tokens of this host in another form.
+impl Keyring for Gatekeeper {
+    fn is_open(&self) -> bool {
+        self.is_open()
+    }
+
+    fn holder(&self, token: &[u8]) -> Result<Option<Holder>> {
+        let caller = self.holder(token)?;
+        Ok(caller.map(|caller| Holder { name: caller.name().clone(), grant: caller.grant().clone() }))
     }
 }
 

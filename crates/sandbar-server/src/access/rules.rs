@@ -41,6 +41,8 @@ pub(super) fn of_call(path: &str) -> Option<Rule> {
         "CreateSession" | "ForkSession" | "ImportBase" | "DeleteBase" => Admin,
         // An agent that has the token of its own session must not let itself out.
         "SetNetwork" | "PutSecret" | "ListSecrets" | "DeleteSecret" => Admin,
+        // Who bounds the life of a session, is not who lives in it.
+        "SetExpiry" => Admin,
         "CreateToken" | "ListTokens" | "RevokeToken" => Admin,
 
         "GetSession" => ReadSession(session_of::<v1::GetSessionRequest>),

@@ -30,6 +30,7 @@ const SPECIFIED: [(&str, u16, &[ErrorCode]); 9] = [
             ErrorCode::FileNotFound,
             ErrorCode::SecretNotFound,
             ErrorCode::TokenNotFound,
+            ErrorCode::UserNotFound,
         ],
     ),
     (
@@ -181,6 +182,12 @@ fn every_error_is_told_in_every_form_with_its_code_session_and_field() {
             stream(E::FileNotFound, "Exec", json!({"start": {"sessionId": "box", "argv": ["none"]}}))
                 .of("box")
                 .at("argv"),
+            stream(E::UserNotFound, "Exec", json!({"start": {"sessionId": "box", "argv": ["sh"], "user": "none"}}))
+                .of("box")
+                .at("user"),
+            unary(E::UserNotFound, "LaunchProcess", json!({"sessionId": "box", "argv": ["sh"], "user": "none"}))
+                .of("box")
+                .at("user"),
             unary(E::SecretNotFound, "DeleteSecret", json!({"name": "none"})),
             unary(E::TokenNotFound, "RevokeToken", json!({"name": "none"})),
             unary(E::TokenExists, "CreateToken", json!({"name": "taken", "scopes": ["read"]})),

@@ -20,11 +20,12 @@ use crate::{
 };
 
 /// What nobody but an admin may call.
-const ADMIN: [&str; 11] = [
+const ADMIN: [&str; 12] = [
     "CreateSession",
     "ForkSession",
     "ImportBase",
     "DeleteBase",
+    "SetExpiry",
     "SetNetwork",
     "PutSecret",
     "ListSecrets",

@@ -8,7 +8,8 @@ use sandbar_core::{BaseName, Error, Result};
 
 use super::{docker, host, oci, skeleton, source::at_source};
 use crate::{
-    BaseLayer, BaseRecord, BaseSource, CopyOptions, Fidelity, ImportSource, LayerDirectory, OverlayInternals, Storage,
+    BaseLayer, BaseRecord, BaseSource, CopyOptions, Fidelity, ImageSettings, ImportSource, LayerDirectory,
+    OverlayInternals, Storage,
     archive::{ArchiveReader, Directories, Links, UnpackOptions, Unpacker, decompress},
     copy_tree, remove_tree,
     tree_usage::allocated,
@@ -25,6 +26,7 @@ pub struct ImportProgress {
 pub(super) struct Filled {
     pub(super) layers: Vec<BaseLayer>,
     pub(super) env: BTreeMap<String, String>,
+    pub(super) image: Option<ImageSettings>,
     pub(super) notes: Vec<String>,
     pub(super) omitted: u64,
 }
@@ -32,7 +34,7 @@ pub(super) struct Filled {
 impl Filled {
     /// A base whose files are all its own.
     pub(super) fn own(notes: Vec<String>, omitted: u64) -> Self {
-        Self { layers: vec![own_layer()], env: BTreeMap::new(), notes, omitted }
+        Self { layers: vec![own_layer()], env: BTreeMap::new(), image: None, notes, omitted }
     }
 }
 
@@ -90,6 +92,7 @@ pub fn import_base(
         created: Timestamp::now(),
         layers: filled.layers,
         env: filled.env,
+        image: filled.image,
         size: allocated(&rootfs)?,
     };
     storage.commit_base(staged, &record)?;

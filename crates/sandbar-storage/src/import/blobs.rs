@@ -10,7 +10,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
 /// Manifests and configurations are small; what is larger is not one.
-const LARGEST_DOCUMENT: u64 = 4 << 20;
+pub const LARGEST_DOCUMENT: u64 = 4 << 20;
 
 /// A directory with the parts of an image. Names in it come from the image and lead nowhere else.
 #[derive(Debug)]
@@ -21,20 +21,20 @@ pub(super) struct Blobs {
 /// A reference to a part, as OCI writes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Descriptor {
+pub struct ImageDescriptor {
     #[serde(default)]
-    pub(super) media_type: String,
-    pub(super) digest: String,
+    pub media_type: String,
+    pub digest: String,
     #[serde(default)]
-    pub(super) size: Option<u64>,
+    pub size: Option<u64>,
     #[serde(default)]
-    pub(super) platform: Option<Platform>,
+    pub(crate) platform: Option<Platform>,
     #[serde(default)]
-    pub(super) annotations: Option<std::collections::BTreeMap<String, String>>,
+    pub(crate) annotations: Option<std::collections::BTreeMap<String, String>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Platform {
+pub(crate) struct Platform {
     #[serde(default)]
     pub(super) os: String,
     #[serde(default)]
@@ -78,12 +78,12 @@ impl Blobs {
     }
 
     /// A document named by a descriptor.
-    pub(super) fn described<T: DeserializeOwned>(&self, descriptor: &Descriptor) -> Result<T> {
+    pub(super) fn described<T: DeserializeOwned>(&self, descriptor: &ImageDescriptor) -> Result<T> {
         self.document(&blob_path(&descriptor.digest)?, Some(&descriptor.digest))
     }
 
     /// A part as a stream whose digest is known when all of it was read.
-    pub(super) fn stream(&self, descriptor: &Descriptor) -> Result<Hashing<File>> {
+    pub(super) fn stream(&self, descriptor: &ImageDescriptor) -> Result<Hashing<File>> {
         let file = self.file(&blob_path(&descriptor.digest)?)?;
         if let (Some(size), Ok(metadata)) = (descriptor.size, file.metadata())
             && metadata.len() != size
@@ -95,7 +95,8 @@ impl Blobs {
     }
 }
 
-pub(super) fn blob_path(digest: &str) -> Result<String> {
+/// Where a part lies in a layout.
+pub fn blob_path(digest: &str) -> Result<String> {
     match digest.split_once(':') {
         Some(("sha256", hex)) if hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
             Ok(format!("blobs/sha256/{hex}"))
@@ -108,7 +109,7 @@ pub(super) fn blob_path(digest: &str) -> Result<String> {
 }
 
 /// Whether a part is the one its digest names.
-pub(super) fn compare(digest: &str, computed: &str) -> Result<()> {
+pub fn compare(digest: &str, computed: &str) -> Result<()> {
     if digest.strip_prefix("sha256:").is_some_and(|expected| expected.eq_ignore_ascii_case(computed)) {
         return Ok(());
     }
@@ -147,7 +148,8 @@ impl<R: Read> Read for Hashing<R> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         // Writing to a string cannot fail.

@@ -4,7 +4,7 @@ use super::{
     blobs::blob_path,
     docker::Manifest,
     image::ImageConfig,
-    oci::{Document, choose},
+    oci::{ImageDocument, choose},
     source,
 };
 
@@ -15,7 +15,7 @@ pub fn archive_contents(bytes: &[u8]) {
 
 /// The documents of an image, of either kind.
 pub fn image_documents(bytes: &[u8]) {
-    if let Ok(Document { manifests: Some(manifests), .. }) = serde_json::from_slice(bytes)
+    if let Ok(ImageDocument { manifests: Some(manifests), .. }) = serde_json::from_slice(bytes)
         && let Ok(chosen) = choose(&manifests)
         && let Ok(path) = blob_path(&chosen.digest)
     {
@@ -23,6 +23,6 @@ pub fn image_documents(bytes: &[u8]) {
     }
     let _ = serde_json::from_slice::<Vec<Manifest>>(bytes);
     if let Ok(config) = serde_json::from_slice::<ImageConfig>(bytes) {
-        let _ = (config.env(), config.check_platform());
+        let _ = (config.env(), config.check_platform(), config.settings());
     }
 }

@@ -9,7 +9,10 @@ use super::{
     base::{Filled, open, owner},
     blobs::damaged,
 };
-use crate::archive::{ArchiveReader, Directories, Links, UnpackOptions, Unpacker, Whiteouts, decompress};
+use crate::{
+    ImageSettings,
+    archive::{ArchiveReader, Directories, Links, UnpackOptions, Unpacker, Whiteouts, decompress},
+};
 
 /// The part of an image's configuration that matters here.
 #[derive(Debug, Default, Deserialize)]
@@ -28,6 +31,14 @@ pub(super) struct ImageConfig {
 struct RunConfig {
     #[serde(default, rename = "Env")]
     env: Option<Vec<String>>,
+    #[serde(default, rename = "User")]
+    user: Option<String>,
+    #[serde(default, rename = "WorkingDir")]
+    working_dir: Option<String>,
+    #[serde(default, rename = "Entrypoint")]
+    entrypoint: Option<Vec<String>>,
+    #[serde(default, rename = "Cmd")]
+    cmd: Option<Vec<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -44,6 +55,18 @@ impl ImageConfig {
             .filter(|(key, _)| !key.is_empty())
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect()
+    }
+
+    /// How the image wants to be run, beside its environment.
+    pub(super) fn settings(&self) -> ImageSettings {
+        let Some(config) = &self.config else { return ImageSettings::default() };
+        let said = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        ImageSettings {
+            user: said(&config.user),
+            working_dir: said(&config.working_dir),
+            entrypoint: config.entrypoint.clone().unwrap_or_default(),
+            cmd: config.cmd.clone().unwrap_or_default(),
+        }
     }
 
     /// An image for another machine could be imported, and nothing in it would start.
@@ -97,6 +120,10 @@ impl<'a> LayerStack<'a> {
 
     pub(super) fn finish(self, config: &ImageConfig) -> Filled {
         let summary = self.unpacker.summary();
-        Filled { env: config.env(), ..Filled::own(summary.notes.clone(), summary.omitted) }
+        Filled {
+            env: config.env(),
+            image: Some(config.settings()),
+            ..Filled::own(summary.notes.clone(), summary.omitted)
+        }
     }
 }

@@ -9,10 +9,13 @@ mod docker;
 pub(crate) mod fuzzing;
 mod host;
 mod host_files;
+mod host_users;
 mod image;
 mod oci;
 mod skeleton;
 mod source;
 
 pub use base::{ImportProgress, fill_host_root, import_base};
+pub use blobs::{ImageDescriptor, LARGEST_DOCUMENT, blob_path, compare, hex};
+pub use oci::{DEEPEST_INDEX, ImageDocument, ImageLead};
 pub use source::ImportSource;

@@ -7,23 +7,46 @@ use serde::Deserialize;
 
 use super::{
     base::Filled,
-    blobs::{Blobs, Descriptor, compare, damaged},
+    blobs::{Blobs, ImageDescriptor, compare, damaged},
     image::{ImageConfig, LayerStack, architecture},
 };
 
 /// An index may point to further indexes; real ones do so once.
-const DEEPEST: usize = 4;
+pub const DEEPEST_INDEX: usize = 4;
 
 /// An index has manifests, a manifest has layers; old ones carry no media type to tell them apart.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Document {
+pub struct ImageDocument {
     #[serde(default)]
-    pub(super) manifests: Option<Vec<Descriptor>>,
+    pub(super) manifests: Option<Vec<ImageDescriptor>>,
     #[serde(default)]
-    config: Option<Descriptor>,
+    config: Option<ImageDescriptor>,
     #[serde(default)]
-    layers: Option<Vec<Descriptor>>,
+    layers: Option<Vec<ImageDescriptor>>,
+}
+
+/// Where a document of an image leads on this machine.
+#[derive(Debug)]
+pub enum ImageLead {
+    /// It is an index: this is the entry that fits.
+    Further(ImageDescriptor),
+    /// It is the manifest.
+    Manifest { config: ImageDescriptor, layers: Vec<ImageDescriptor> },
+}
+
+impl ImageDocument {
+    pub fn lead(self) -> Result<ImageLead> {
+        match self {
+            Self { config: Some(config), layers: Some(layers), .. } => Ok(ImageLead::Manifest { config, layers }),
+            Self { manifests: Some(manifests), .. } => choose(&manifests).cloned().map(ImageLead::Further),
+            _ => Err(no_manifest()),
+        }
+    }
+}
+
+fn no_manifest() -> Error {
+    damaged("image has no manifest with layers".into())
 }
 
 /// Unpacks the image of a layout that fits this machine.
@@ -49,26 +72,25 @@ pub(super) fn fill(layout: &Path, rootfs: &Path, progress: &dyn Fn(u64, u64)) ->
 }
 
 /// Configuration and layers of the image for this machine.
-fn manifest(blobs: &Blobs) -> Result<(Descriptor, Vec<Descriptor>)> {
-    let mut document: Document = blobs.document("index.json", None)?;
-    for _ in 0..DEEPEST {
-        match document {
-            Document { config: Some(config), layers: Some(layers), .. } => return Ok((config, layers)),
-            Document { manifests: Some(manifests), .. } => document = blobs.described(choose(&manifests)?)?,
-            _ => break,
+fn manifest(blobs: &Blobs) -> Result<(ImageDescriptor, Vec<ImageDescriptor>)> {
+    let mut document: ImageDocument = blobs.document("index.json", None)?;
+    for _ in 0..DEEPEST_INDEX {
+        match document.lead()? {
+            ImageLead::Manifest { config, layers } => return Ok((config, layers)),
+            ImageLead::Further(descriptor) => document = blobs.described(&descriptor)?,
         }
     }
-    Err(damaged("image has no manifest with layers".into()))
+    Err(no_manifest())
 }
 
-pub(super) fn choose(manifests: &[Descriptor]) -> Result<&Descriptor> {
+pub(super) fn choose(manifests: &[ImageDescriptor]) -> Result<&ImageDescriptor> {
     let platforms: Vec<_> = manifests.iter().filter_map(|manifest| manifest.platform.as_ref()).collect();
     if let [only] = manifests
         && platforms.is_empty()
     {
         return Ok(only);
     }
-    let here = |manifest: &&Descriptor| {
+    let here = |manifest: &&ImageDescriptor| {
         manifest
             .platform
             .as_ref()
@@ -82,7 +104,7 @@ pub(super) fn choose(manifests: &[Descriptor]) -> Result<&Descriptor> {
         let message = format!("image has no variant for linux/{}, only for {}", architecture(), known.join(", "));
         return Err(damaged(message));
     }
-    let name = |manifest: &Descriptor| {
+    let name = |manifest: &ImageDescriptor| {
         let annotations = manifest.annotations.as_ref();
         annotations.and_then(|all| all.get("org.opencontainers.image.ref.name")).unwrap_or(&manifest.digest).clone()
     };

@@ -40,6 +40,7 @@ pub(crate) fn record(name: &BaseName, lent: &[(&str, &str)]) -> BaseRecord {
         created: Timestamp::now(),
         layers: std::iter::once(own).chain(lent).collect(),
         env: BTreeMap::new(),
+        image: None,
         size: ByteCount(0),
     }
 }

@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use clap::{Arg, ArgMatches, Command};
-use sandbar_client::Client;
+use sandbar_client::{Client, ImportProgress};
 use sandbar_core::{BaseName, ByteCount, Error, Result};
 
 use crate::{
@@ -17,8 +17,15 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum BaseCommand {
     Ls { quiet: bool, json: bool },
-    Import { name: BaseName, source: String, json: bool },
+    Import { name: BaseName, origin: Origin, json: bool },
     Rm { names: Vec<BaseName> },
+}
+
+/// What a base is made from.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    Source(String),
+    Image(String),
 }
 
 pub(crate) fn define() -> Command {
@@ -41,18 +48,32 @@ pub(crate) fn define() -> Command {
 Make a base and print its name.
 
 SOURCE is `host` (this machine's programs and libraries), or a path on the host's disk: a directory, a tar (also .gz or
-.zst), an OCI layout or a docker-archive. Which one it is is found by looking.",
+.zst), an OCI layout or a docker-archive. Which one it is is found by looking. With `--image` the host fetches an image
+from its registry instead.",
                 )
                 .after_help(
                     "\
 Examples:
   sandbar base import debian ./debian.tar.zst
   sandbar base import rootfs /srv/rootfs
+  sandbar base import python --image python:3.13
   docker save alpine -o alpine.tar && sandbar base import alpine alpine.tar
   sandbar base import fresh host",
                 )
                 .arg(name().help("Its name"))
-                .arg(Arg::new("source").value_name("SOURCE").required(true).help("What to import; `./host` is a path"))
+                .arg(
+                    Arg::new("source")
+                        .value_name("SOURCE")
+                        .required_unless_present("image")
+                        .conflicts_with("image")
+                        .help("What to import; `./host` is a path"),
+                )
+                .arg(
+                    Arg::new("image")
+                        .long("image")
+                        .value_name("IMAGE")
+                        .help("An image to fetch: `debian:12`, `registry.example/team/tool@sha256:…`"),
+                )
                 .arg(json()),
         )
         .subcommand(
@@ -68,7 +89,10 @@ impl BaseCommand {
         match matches.remove_subcommand() {
             Some((verb, mut given)) if verb == "import" => Ok(Self::Import {
                 name: required(&mut given, "name")?,
-                source: required(&mut given, "source")?,
+                origin: match given.remove_one("image") {
+                    Some(image) => Origin::Image(image),
+                    None => Origin::Source(required(&mut given, "source")?),
+                },
                 json: given.get_flag("json"),
             }),
             Some((verb, mut given)) if verb == "rm" => Ok(Self::Rm { names: many(&mut given, "name") }),
@@ -81,7 +105,7 @@ impl BaseCommand {
 pub(crate) async fn execute(command: BaseCommand, client: &Client) -> Outcome {
     match command {
         BaseCommand::Ls { quiet, json } => list(quiet, json, client).await,
-        BaseCommand::Import { name, source, json } => import(&name, &source, json, client).await,
+        BaseCommand::Import { name, origin, json } => import(&name, &origin, json, client).await,
         BaseCommand::Rm { names } => remove(&names, client).await,
     }
 }
@@ -103,14 +127,16 @@ async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn import(name: &BaseName, source: &str, json: bool, client: &Client) -> Outcome {
-    let source = if source == "host" { source.to_owned() } else { absolute(source)? };
+async fn import(name: &BaseName, origin: &Origin, json: bool, client: &Client) -> Outcome {
     let progress = Progress::new("importing");
-    let base = client
-        .import_base(name, &source, |so_far| {
-            progress.show(&format!("{} entries, {}", so_far.entries, ByteCount(so_far.bytes)));
-        })
-        .await?;
+    let show = |so_far: ImportProgress| {
+        progress.show(&format!("{} entries, {}", so_far.entries, ByteCount(so_far.bytes)));
+    };
+    let base = match origin {
+        Origin::Image(image) => client.import_image(name, image, show).await?,
+        Origin::Source(source) if source == "host" => client.import_base(name, source, show).await?,
+        Origin::Source(source) => client.import_base(name, &absolute(source)?, show).await?,
+    };
     drop(progress);
     if json {
         output::json(&BaseView::from(&base))?;

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
 use sandbar_client::Client;
-use sandbar_core::{Result, SessionId, SessionInfo};
+use sandbar_core::{Keep, Result, SessionId, SessionInfo};
 
 use crate::{
-    arguments::{id, json, many},
+    arguments::{flag, id, json, many},
     failure::{Outcome, exit, say_error},
     output,
     progress::Progress,
@@ -17,7 +17,7 @@ use crate::{
 /// Which of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Clock {
-    Pause,
+    Pause(Keep),
     Resume,
     Hibernate,
     Wake,
@@ -26,7 +26,7 @@ pub(crate) enum Clock {
 impl Clock {
     const fn doing(self) -> &'static str {
         match self {
-            Self::Pause => "pausing",
+            Self::Pause(_) => "pausing",
             Self::Resume => "resuming",
             Self::Hibernate => "hibernating",
             Self::Wake => "waking",
@@ -49,8 +49,9 @@ pub(crate) fn define() -> [Command; 4] {
     [
         Command::new("pause")
             .about("Freeze sandboxes: what runs in them stands still and uses no CPU")
-            .after_help("Examples:\n  sandbar pause build-42")
-            .args(sandboxes()),
+            .after_help("Examples:\n  sandbar pause build-42\n  sandbar pause --files build-42")
+            .args(sandboxes())
+            .arg(flag("files", "Keep their files only: what runs in them is ended, and uses no memory either")),
         Command::new("resume")
             .about("Let paused sandboxes go on where they were")
             .after_help("Examples:\n  sandbar resume build-42")
@@ -73,6 +74,12 @@ What runs in them is ended. Files, snapshots and turn numbers are kept, and are 
 }
 
 impl ClockArgs {
+    /// `sandbar pause`.
+    pub(crate) fn read_pause(matches: &mut ArgMatches) -> Self {
+        let keep = if matches.get_flag("files") { Keep::Files } else { Keep::Memory };
+        Self::read(Clock::Pause(keep), matches)
+    }
+
     pub(crate) fn read(clock: Clock, matches: &mut ArgMatches) -> Self {
         Self { clock, ids: many(matches, "id"), json: matches.get_flag("json") }
     }
@@ -100,7 +107,7 @@ pub(crate) async fn execute(args: ClockArgs, client: &Client) -> Outcome {
 
 async fn turn(clock: Clock, id: &SessionId, client: &Client) -> Result<SessionInfo> {
     match clock {
-        Clock::Pause => client.pause_session(id).await,
+        Clock::Pause(keep) => client.pause_session_keeping(id, keep).await,
         Clock::Resume => client.resume_session(id).await,
         Clock::Hibernate => client.hibernate_session(id).await,
         Clock::Wake => client.wake_session(id).await,

@@ -10,7 +10,7 @@ use sandbar_client::Client;
 use sandbar_core::{ExecSpec, Resources, SessionId, StdinMode};
 
 use crate::{
-    arguments::{argv, flag, id, many, option, optional, pairs, required},
+    arguments::{argv, flag, id, many, option, optional, pairs, required, user},
     attendance::{UNBOUNDED_OUTPUT, attend},
     failure::Outcome,
     interrupt::Interrupts,
@@ -25,10 +25,11 @@ pub(crate) struct CommandOptions {
     terminal: Option<Terminal>,
     timeout: Option<Duration>,
     cwd: Option<String>,
+    user: Option<String>,
 }
 
 impl CommandOptions {
-    pub(crate) fn define() -> [Arg; 4] {
+    pub(crate) fn define() -> [Arg; 5] {
         [
             flag("interactive", "Pass our input on also when it is a terminal; a pipe or file is always passed on")
                 .short('i'),
@@ -36,6 +37,7 @@ impl CommandOptions {
             option("timeout", "TIME", "Stop the command after this time and end with 124: 30s, 5m")
                 .value_parser(parse::duration),
             option("cwd", "DIR", "The directory it starts in; /workspace when left out").short('w'),
+            user(),
         ]
     }
 
@@ -48,12 +50,13 @@ impl CommandOptions {
             terminal: tty.then(|| Terminal::of_stdin("-t", without)).transpose()?,
             timeout: optional(matches, "timeout"),
             cwd: optional(matches, "cwd"),
+            user: optional(matches, "user"),
         })
     }
 
     /// At a terminal, for as long as it takes.
-    pub(crate) fn at(terminal: Terminal, cwd: Option<String>) -> Self {
-        Self { interactive: true, terminal: Some(terminal), timeout: None, cwd }
+    pub(crate) fn at(terminal: Terminal, cwd: Option<String>, user: Option<String>) -> Self {
+        Self { interactive: true, terminal: Some(terminal), timeout: None, cwd, user }
     }
 
     /// Runs a command this way and stays with it.
@@ -70,6 +73,7 @@ impl CommandOptions {
             argv,
             env: env.into_iter().collect(),
             cwd: self.cwd.clone(),
+            user: self.user.clone(),
             stdin: if piped { StdinMode::Piped } else { StdinMode::Null },
             terminal: None,
             resources: Resources { wall_time: self.timeout, output: Some(UNBOUNDED_OUTPUT), ..Resources::default() },
@@ -105,6 +109,7 @@ Examples:
   sandbar exec build-42 -- ls -l
   sandbar exec build-42 --cwd /tmp --env LANG=C --timeout 30s -- make test
   sandbar exec -it build-42 -- vi notes.txt
+  sandbar exec --user user build-42 -- id
   echo hello | sandbar exec build-42 -- tr a-z A-Z
   sandbar exec build-42 -- sh -c 'cat > notes.txt' < notes.txt",
         )

@@ -10,7 +10,7 @@ use crate::{
     arguments::{id, json, required},
     failure::Outcome,
     output,
-    view::{SessionView, age, enforcement, length, moment, origin, printable_labels},
+    view::{SessionView, age, end, enforcement, length, moment, origin, printable_labels},
 };
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
         ("base", Some(session.base.to_string())),
         ("forked from", origin(&session)),
         ("created", Some(format!("{} ({})", moment(session.created), age(session.created)))),
-        ("expires", session.expires.map(moment)),
+        ("expires", session.expires.map(|expires| end(expires, session.on_expiry))),
         ("idle pause", session.idle_timeout.map(|time| format!("after {}", length(time)))),
         ("cpu time", cpu_time.map(|time| format!("{:.1} s since its box started", time.as_secs_f64()))),
         ("memory", memory.map(|memory| memory.to_string())),

@@ -7,7 +7,7 @@ use sandbar_client::Client;
 use sandbar_core::{ProcessSpec, Readiness, Replay, RestartPolicy, SessionId, StdinMode, WaitFor};
 
 use crate::{
-    arguments::{argv, flag, id, json, many, option, optional, pairs, required},
+    arguments::{argv, flag, id, json, many, option, optional, pairs, required, user},
     attachment::join,
     attendance::AtTheEnd,
     env_vars,
@@ -66,6 +66,7 @@ Examples:
                 .value_parser(parse::restart_policy),
             pairs("env", "Set a variable; may be given several times").short('e'),
             option("cwd", "DIR", "The directory it starts in; /workspace when left out").short('w'),
+            user(),
             flag("wait", "Wait until it is ready, and fail when it does not get there"),
             flag("interactive", "Stay with it: our input goes there, what it writes comes here").short('i'),
             flag("tty", "Run it at a terminal of its own, and stay with it").short('t'),
@@ -89,6 +90,7 @@ impl LaunchArgs {
             terminal: tty.then(|| terminal.as_ref().map_or(CLASSIC, Terminal::size)),
             env: many(matches, "env").into_iter().collect(),
             cwd: optional(matches, "cwd"),
+            user: optional(matches, "user"),
             expose_port: optional(matches, "port"),
             ready: optional::<Readiness>(matches, "ready").unwrap_or_default(),
             ready_timeout: optional::<Duration>(matches, "ready-timeout").unwrap_or(defaults.ready_timeout),

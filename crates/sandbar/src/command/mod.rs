@@ -33,6 +33,7 @@ pub(crate) mod snapshots;
 pub(crate) mod token;
 pub(crate) mod tool;
 pub(crate) mod top;
+pub(crate) mod ttl;
 pub(crate) mod turn;
 pub(crate) mod up;
 pub(crate) mod watch;

@@ -4,7 +4,9 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{Arg, ArgMatches, Command};
 use sandbar_client::Client;
-use sandbar_core::{BaseName, ByteCount, HeaderRule, NetworkPolicy, Resources, Result, SessionId, SessionSpec};
+use sandbar_core::{
+    BaseName, ByteCount, HeaderRule, NetworkPolicy, OnExpiry, Resources, Result, SessionId, SessionSpec,
+};
 
 use crate::{
     arguments::{inject, json, many, option, optional, pairs, required},
@@ -25,11 +27,12 @@ pub(crate) struct SandboxOptions {
     network: Option<NetworkPolicy>,
     secrets: Vec<HeaderRule>,
     ttl: Option<Duration>,
+    on_expiry: OnExpiry,
     idle: Option<Duration>,
 }
 
 impl SandboxOptions {
-    pub(crate) fn define() -> [Arg; 10] {
+    pub(crate) fn define() -> [Arg; 11] {
         [
             option("base", "NAME", "The base to start from; `sandbar base ls` lists them")
                 .default_value("host")
@@ -47,7 +50,10 @@ impl SandboxOptions {
             )
             .value_parser(parse::network),
             inject().requires("network"),
-            option("ttl", "TIME", "Destroy it by itself after this time: 30m, 1h").value_parser(parse::duration),
+            option("ttl", "TIME", "How long it has: 30m, 1h; `sandbar ttl` changes that").value_parser(parse::duration),
+            option("on-expiry", "WHAT", "What becomes of it after that time: destroy or pause")
+                .default_value("destroy")
+                .value_parser(parse::word::<OnExpiry>),
             option("idle", "TIME", "Pause it by itself when nobody used it for this time")
                 .value_parser(parse::duration),
         ]
@@ -64,6 +70,7 @@ impl SandboxOptions {
             network: optional(matches, "network"),
             secrets: many(matches, "inject"),
             ttl: optional(matches, "ttl"),
+            on_expiry: required(matches, "on-expiry")?,
             idle: optional(matches, "idle"),
         })
     }
@@ -83,6 +90,7 @@ impl SandboxOptions {
             network,
             env: self.env.into_iter().collect(),
             time_to_live: self.ttl,
+            on_expiry: self.on_expiry,
             idle_timeout: self.idle,
         }
     }

@@ -6,7 +6,7 @@ use sandbar_core::SessionId;
 
 use super::exec::CommandOptions;
 use crate::{
-    arguments::{id, many, option, optional, pairs, required},
+    arguments::{id, many, option, optional, pairs, required, user},
     failure::{Failure, Outcome, exit},
     interrupt::Interrupts,
     terminal::Terminal,
@@ -37,6 +37,7 @@ Examples:
         )
         .arg(id())
         .arg(option("cwd", "DIR", "The directory it starts in; /workspace when left out").short('w'))
+        .arg(user())
         .arg(pairs("env", "Set a variable; may be given several times").short('e'))
 }
 
@@ -44,7 +45,7 @@ impl ShellArgs {
     pub(crate) fn read(matches: &mut ArgMatches) -> Outcome<Self> {
         let terminal = Terminal::of_stdin("shell", "run a script with `sandbar exec ID -- sh < script`")?;
         Ok(Self {
-            options: CommandOptions::at(terminal, optional(matches, "cwd")),
+            options: CommandOptions::at(terminal, optional(matches, "cwd"), optional(matches, "user")),
             id: required(matches, "id")?,
             env: many(matches, "env"),
         })

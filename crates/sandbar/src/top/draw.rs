@@ -11,7 +11,7 @@ use super::{
 use crate::{
     output::printable,
     screen::{Look, Row},
-    view::{age, brief, enforcement, length, moment, origin, printable_labels, process_status, shortened},
+    view::{age, brief, end, enforcement, length, moment, origin, printable_labels, process_status, shortened},
 };
 
 /// Rows above the list: three about the host, one that is free or tells of trouble, one with the headings.
@@ -154,7 +154,7 @@ fn details(session: &SessionInfo, observed: &Observed) -> Vec<Row> {
         ("base", Some(session.base.to_string())),
         ("forked from", origin(session)),
         ("created", Some(format!("{} ({})", moment(session.created), age(session.created)))),
-        ("expires", session.expires.map(moment)),
+        ("expires", session.expires.map(|expires| end(expires, session.on_expiry))),
         ("idle pause", session.idle_timeout.map(|time| format!("after {}", length(time)))),
         ("labels", Some(printable_labels(&session.labels)).filter(|labels| !labels.is_empty())),
         ("cpu", cpu.zip(cpu_time).map(|(share, time)| format!("{share}, {time} since its box started"))),
@@ -253,6 +253,7 @@ mod tests {
             runtime: RuntimeKind::Native,
             created: Timestamp::now(),
             expires: None,
+            on_expiry: sandbar_core::OnExpiry::default(),
             idle_timeout: None,
             quota: None,
             network: None,

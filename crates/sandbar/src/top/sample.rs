@@ -162,6 +162,7 @@ impl Observed {
             checkpoint: yes(),
             limits: yes(),
             network: yes(),
+            users: yes(),
         };
         let taken = Instant::now();
         let before = Sample { taken, health: health.clone(), sessions: sessions.clone(), details: None };

@@ -18,4 +18,4 @@ pub(crate) use network::{NetworkView, SecretView, enforcement, injection};
 pub(crate) use process::{ProcessView, process_status, shortened};
 pub(crate) use token::{NewTokenView, TokenView};
 pub(crate) use tool::{ToolInfoView, ToolView};
-pub(crate) use words::{age, brief, length, moment, origin, printable_labels, short_age};
+pub(crate) use words::{age, brief, end, length, moment, origin, printable_labels, short_age};

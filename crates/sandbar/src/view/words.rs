@@ -6,7 +6,7 @@ use jiff::{
     SignedDuration, Timestamp,
     fmt::friendly::{Spacing, SpanPrinter},
 };
-use sandbar_core::{Labels, SessionInfo};
+use sandbar_core::{Labels, OnExpiry, SessionInfo};
 
 use crate::output::printable;
 
@@ -53,6 +53,14 @@ fn age_at(moment: Timestamp, now: Timestamp) -> String {
 /// A moment to the second.
 pub(crate) fn moment(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// When the time of a sandbox is up, and what becomes of it then.
+pub(crate) fn end(expires: Timestamp, then: OnExpiry) -> String {
+    match then {
+        OnExpiry::Destroy => moment(expires),
+        OnExpiry::Pause => format!("{}, then it is paused", moment(expires)),
+    }
 }
 
 /// A length of time, as it can be typed: `1m30s`.

@@ -1,0 +1,27 @@
+//! What E2B runs inside a sandbox: commands and files over Connect, contents over plain HTTP.
+//!
+//! Nothing of it runs in the sandbox here: the host does what is asked. Every request has passed `visitor.rs`.
+
+mod files;
+mod filesystem;
+mod process;
+
+use std::sync::Arc;
+
+use axum::{Router, http::StatusCode, routing::get};
+use connectrpc::{ConnectRpcService, Limits};
+
+use crate::surface::Surface;
+
+/// SDKs send pieces of input and whole answers in one message.
+const MAX_MESSAGE: usize = 64 * 1024 * 1024;
+
+pub(crate) fn router(surface: &Arc<Surface>) -> Router {
+    let calls = filesystem::register(process::register(connectrpc::Router::new(), surface), surface);
+    let limits = Limits::default().with_max_message_size(MAX_MESSAGE).with_max_request_body_size(MAX_MESSAGE);
+    let calls = ConnectRpcService::new(calls).with_limits(limits);
+    Router::new()
+        .route("/health", get(async || StatusCode::NO_CONTENT))
+        .merge(files::router(surface))
+        .fallback_service(calls)
+}

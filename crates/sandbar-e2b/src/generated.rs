@@ -1,0 +1,16 @@
+//! What the build script makes from `proto/`.
+
+#[allow(
+    clippy::pedantic,
+    missing_debug_implementations,
+    unreachable_pub,
+    dead_code,
+    unused_imports,
+    reason = "generated code; which of these fire depends on the generator's version"
+)]
+mod tree {
+    connectrpc::include_generated!();
+}
+
+#[allow(unused_imports, reason = "used by the services, which are added one by one")]
+pub(crate) use tree::{filesystem, process};

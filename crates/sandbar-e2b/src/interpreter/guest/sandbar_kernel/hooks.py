@@ -1,0 +1,166 @@
+"""What is done to packages once a cell imports them: figures and images are shown, `display` goes to us.
+
+Nothing is imported for it: a sandbox without these packages pays nothing.
+"""
+
+import importlib.abc
+import importlib.util
+import sys
+import types
+
+from sandbar_kernel.display import CLASSES
+
+BACKEND = "sandbar_figures"
+
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    """Calls a function with a module when it has been imported."""
+
+    def __init__(self, hooks):
+        self._hooks = hooks
+        self._busy = set()
+
+    def find_spec(self, name, path=None, target=None):
+        hook = self._hooks.get(name)
+        if hook is None or name in self._busy:
+            return None
+        self._busy.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError):
+            spec = None
+        finally:
+            self._busy.discard(name)
+        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
+            return None
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            run(module)
+            try:
+                hook(module)
+            except Exception as error:
+                print("%s could not be prepared: %s" % (name, error), file=sys.stderr)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def install(displayer, shell):
+    def ipython_display(module):
+        module.display = displayer.display
+
+    def ipython_get(module):
+        module.get_ipython = lambda: shell
+
+    sys.meta_path.insert(
+        0,
+        AfterImport(
+            {
+                "matplotlib": lambda module: module.use("module://" + BACKEND),
+                "PIL.Image": lambda module: _show_saved_images(module, displayer),
+                "PIL.ImageShow": lambda module: _show_images(module, displayer),
+                "IPython.core.display_functions": ipython_display,
+                "IPython.core.getipython": ipython_get,
+            }
+        ),
+    )
+    sys.meta_path.append(Fallback(_ipython(displayer, shell)))
+    sys.modules[BACKEND] = _backend(displayer)
+
+
+def show_open_figures():
+    """Figures that a cell made and did not show are shown at its end."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    backend = sys.modules[BACKEND]
+    # A cell that chose another backend shows its figures itself.
+    if pyplot is not None and sys.modules["matplotlib"].rcParams.get("backend", "").endswith(BACKEND):
+        backend.show()
+
+
+def _backend(displayer):
+    """A backend of matplotlib that draws as Agg does and shows by sending."""
+    backend = types.ModuleType(BACKEND)
+
+    def show(*_, **__):
+        from matplotlib import pyplot
+
+        try:
+            for number in pyplot.get_fignums():
+                figure = pyplot.figure(number)
+                # Only what has something drawn in it, as notebooks do.
+                if figure.axes or figure.lines or figure.texts or figure.images:
+                    displayer.show(figure)
+        finally:
+            pyplot.close("all")
+
+    def of_agg(name):
+        from matplotlib.backends import backend_agg
+
+        if name not in ("FigureCanvas", "FigureManager", "new_figure_manager", "new_figure_manager_given_figure"):
+            raise AttributeError(name)
+        # Old versions of Agg have all of them, new ones only those they need.
+        if name == "FigureCanvas":
+            return backend_agg.FigureCanvasAgg
+        if name == "FigureManager":
+            from matplotlib.backend_bases import FigureManagerBase
+
+            return FigureManagerBase
+        if not hasattr(backend_agg, name):
+            raise AttributeError(name)
+        return getattr(backend_agg, name)
+
+    backend.show = show
+    backend.__getattr__ = of_agg
+    return backend
+
+
+def _show_images(module, displayer):
+    def show(_, image, **__):
+        displayer.show(image)
+        return True
+
+    module.UnixViewer.show = show
+
+
+def _show_saved_images(module, displayer):
+    save = module.Image.save
+
+    def save_and_show(image, fp, format=None, **options):
+        if isinstance(fp, str):
+            displayer.show(image)
+        return save(image, fp, format, **options)
+
+    module.Image.save = save_and_show
+
+
+class Fallback(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Gives modules that are nowhere else."""
+
+    def __init__(self, modules):
+        self._modules = modules
+
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, self) if name in self._modules else None
+
+    def create_module(self, spec):
+        return self._modules[spec.name]
+
+    def exec_module(self, module):
+        pass
+
+
+def _ipython(displayer, shell):
+    """As much of IPython as cells ask for where it is not installed."""
+    top, display = types.ModuleType("IPython"), types.ModuleType("IPython.display")
+    top.__path__ = []
+    top.get_ipython = lambda: shell
+    top.display = display
+    display.display = displayer.display
+    display.clear_output = lambda wait=False: None
+    display.publish_display_data = lambda data, *_, **__: displayer.display(data, raw=True)
+    for name, kind in CLASSES.items():
+        setattr(display, name, kind)
+    for name, kind in (("html", "HTML"), ("markdown", "Markdown"), ("latex", "Latex"), ("svg", "SVG"), ("json", "JSON")):
+        setattr(display, "display_" + name, lambda data, kind=kind: displayer.display(CLASSES[kind](data)))
+    return {"IPython": top, "IPython.display": display}

@@ -1,0 +1,186 @@
+"""The Python kernel: runs cells one after another in one namespace."""
+
+import ast
+import asyncio
+import builtins
+import inspect
+import json
+import os
+import signal
+import sys
+import threading
+import types
+
+from sandbar_kernel import cells, failure, hooks
+from sandbar_kernel.display import Displayer
+from sandbar_kernel.shell import Shell
+from sandbar_kernel.streams import Line, Output
+
+FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+
+class StdinNotImplementedError(NotImplementedError):
+    """Nobody is there to type."""
+
+
+class Kernel(object):
+    def __init__(self, line):
+        self.line = line
+        self.loop = asyncio.new_event_loop()
+        self.displayer = Displayer(line)
+        self.module = types.ModuleType("__main__")
+        self.names = self.module.__dict__
+        self.shell = Shell(self.names, self.run_nested)
+        # The task of a cell that awaits something, and the number of the cell that runs.
+        self.task = None
+        self.running = None
+        self.was_interrupted = False
+
+    def prepare(self):
+        sys.modules["__main__"] = self.module
+        sys.argv = [""]
+        sys.stdout, sys.stderr = Output(self.line, "stdout", 1), Output(self.line, "stderr", 2)
+        builtins.input = no_input
+        builtins.display = self.displayer.display
+        builtins.get_ipython = lambda: self.shell
+        self.names.update(
+            __builtins__=builtins, display=self.displayer.display, get_ipython=builtins.get_ipython, In=[""], Out={}
+        )
+        hooks.install(self.displayer, self.shell)
+        asyncio.set_event_loop(self.loop)
+        asyncio.run = run_beside(self.loop, asyncio.run)
+        signal.signal(signal.SIGINT, self.interrupted)
+
+    def interrupted(self, _, frame):
+        if self.running is None:
+            return
+        self.was_interrupted = True
+        while frame is not None:
+            if frame.f_code is Kernel.execute.__code__:
+                return self.line.interrupt()
+            frame = frame.f_back
+        # The cell waits in the event loop.
+        if self.task is not None:
+            self.task.cancel()
+            self.loop._write_to_self()
+
+    async def execute(self, request):
+        number, env = request["id"], request["env"]
+        name = "Cell In[%d]" % number
+        before = {variable: os.environ.get(variable) for variable in env}
+        self.line.current = number
+        os.environ.update(env)
+        self.was_interrupted = False
+        self.running = number
+        try:
+            self.names["In"].append(request["code"])
+            value = await self.run(request["code"], name)
+            self.finish(number, value)
+        except BaseException as error:
+            self.running = None
+            self.fail(error)
+        finally:
+            self.running = None
+            for variable, text in before.items():
+                if text is None:
+                    os.environ.pop(variable, None)
+                else:
+                    os.environ[variable] = text
+            for stream in (sys.__stdout__, sys.__stderr__):
+                flush(stream)
+            self.line.tell({"type": "done"})
+            self.line.current = None
+
+    def finish(self, number, value):
+        if value is not None:
+            self.names.update({"___": self.names.get("__"), "__": self.names.get("_"), "_": value, "_%d" % number: value})
+            self.names["Out"][number] = value
+            self.displayer.show(value, main=True)
+        hooks.show_open_figures()
+
+    def fail(self, error):
+        if isinstance(error, asyncio.CancelledError) and self.was_interrupted:
+            error = KeyboardInterrupt().with_traceback(error.__traceback__)
+        self.line.tell(dict(failure.describe(error, is_ours), type="error"))
+        try:
+            hooks.show_open_figures()
+        except Exception:
+            # The cell has failed already, and says why.
+            pass
+
+    async def run(self, code, name):
+        """Runs a cell and gives the value of its last expression."""
+        tree, last = cells.parse(code, name)
+        value = await self.evaluate(compile(tree, name, "exec", FLAGS))
+        return value if last is None else await self.evaluate(compile(last, name, "eval", FLAGS))
+
+    async def evaluate(self, code):
+        value = eval(code, self.names)
+        # Code with `await` at its top gives a coroutine to be run. One that other code merely made is its value.
+        if not code.co_flags & inspect.CO_COROUTINE:
+            return value
+        self.task = asyncio.current_task()
+        try:
+            return await value
+        finally:
+            self.task = None
+
+    def run_nested(self, code):
+        """A cell inside a cell, as cell magics have it; it cannot await."""
+        tree, last = cells.parse(code, "Cell In[%s]" % self.running)
+        exec(compile(tree, "Cell In[%s]" % self.running, "exec"), self.names)
+        return None if last is None else eval(compile(last, "Cell In[%s]" % self.running, "eval"), self.names)
+
+
+def run_beside(loop, run):
+    """`asyncio.run` that works in cells, which run inside a loop already."""
+
+    def beside(*arguments, **options):
+        if asyncio._get_running_loop() is not loop:
+            return run(*arguments, **options)
+        asyncio._set_running_loop(None)
+        try:
+            return run(*arguments, **options)
+        finally:
+            asyncio._set_running_loop(loop)
+            asyncio.set_event_loop(loop)
+
+    return beside
+
+
+def no_input(prompt="", *_):
+    raise StdinNotImplementedError("raw_input was called, but this frontend does not support input requests.")
+
+
+def is_ours(path):
+    return path.startswith("<") and "sandbar_kernel" in path or path == "<string>"
+
+
+def flush(stream):
+    try:
+        stream.flush()
+    except (AttributeError, OSError, ValueError):
+        pass
+
+
+def main(_):
+    requests, events = int(sys.argv[3]), int(sys.argv[4])
+    for descriptor in (requests, events):
+        os.set_inheritable(descriptor, False)
+    kernel = Kernel(Line(events))
+    kernel.prepare()
+
+    def read_requests():
+        with os.fdopen(requests, "rb") as file:
+            for request in file:
+                asyncio.run_coroutine_threadsafe(kernel.execute(json.loads(request.decode())), kernel.loop)
+        # The server is gone.
+        os._exit(0)
+
+    threading.Thread(target=read_requests, daemon=True).start()
+    while True:
+        try:
+            kernel.loop.run_forever()
+        except (KeyboardInterrupt, SystemExit):
+            # An interrupt that came when the cell had just ended.
+            pass

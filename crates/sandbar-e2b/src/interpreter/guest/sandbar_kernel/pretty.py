@@ -1,0 +1,76 @@
+"""The text of a value, laid out as notebooks do it: on one line when it fits, else one element a line."""
+
+import inspect
+import types
+
+WIDTH = 79
+# Longer collections are cut off here.
+LONGEST = 1000
+
+
+def pretty(value):
+    return _layout(value, 0, 0, ())
+
+
+def _layout(value, column, after, parents):
+    """The text of a value that begins in a column and is followed by so many more characters."""
+    kind = type(value)
+    if id(value) in parents:
+        return {list: "[...]", dict: "{...}", tuple: "(...)"}.get(kind, "...")
+    if kind in (list, tuple, set, frozenset, dict) and kind.__repr__ in _COLLECTIONS:
+        return _collection(value, kind, column, after, parents + (id(value),))
+    if isinstance(value, type):
+        module = getattr(value, "__module__", None)
+        name = getattr(value, "__qualname__", value.__name__)
+        return name if module in (None, "builtins") else "%s.%s" % (module, name)
+    if isinstance(value, types.FunctionType):
+        return _function(value)
+    return repr(value)
+
+
+_COLLECTIONS = (list.__repr__, tuple.__repr__, set.__repr__, frozenset.__repr__, dict.__repr__)
+
+
+def _collection(value, kind, column, after, parents):
+    if not value:
+        return repr(value)
+    start, end = {
+        list: ("[", "]"),
+        tuple: ("(", ",)" if len(value) == 1 else ")"),
+        set: ("{", "}"),
+        frozenset: ("frozenset({", "})"),
+        dict: ("{", "}"),
+    }[kind]
+    inner = column + len(start)
+    parts = []
+    for element in _elements(value, kind):
+        if len(parts) == LONGEST:
+            parts.append("...")
+            break
+        if kind is dict:
+            key = _layout(element, inner, 2, parents) + ": "
+            column_of_value = inner + len(key.rsplit("\n", 1)[-1])
+            parts.append(key + _layout(value[element], column_of_value, 1, parents))
+        else:
+            parts.append(_layout(element, inner, 1, parents))
+    line = start + ", ".join(parts) + end
+    if "\n" not in line and column + len(line) + after <= WIDTH:
+        return line
+    return start + (",\n" + " " * inner).join(parts) + end
+
+
+def _elements(value, kind):
+    if kind in (set, frozenset):
+        try:
+            return sorted(value)
+        except Exception:
+            return list(value)
+    return value
+
+
+def _function(value):
+    try:
+        signature = str(inspect.signature(value))
+    except Exception:
+        signature = "(...)"
+    return "<function %s.%s%s>" % (value.__module__, value.__qualname__, signature)

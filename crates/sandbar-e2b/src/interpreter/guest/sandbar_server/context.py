@@ -1,0 +1,245 @@
+"""Contexts: places where code runs one piece after another and finds what earlier pieces left."""
+
+import collections
+import os
+import threading
+import time
+import uuid
+
+from sandbar_server.kernel import DONE, Died, Kernel, LanguageMissing, program_of
+
+# How often somebody who waits looks whether his client is still there.
+LOOK_INTERVAL = 0.25
+
+
+class ClientGone(Exception):
+    """Nobody reads the answer any more."""
+
+
+class Context(object):
+    def __init__(self, language, cwd, env, sources):
+        self.id = str(uuid.uuid4())
+        self.language = language
+        self.cwd = cwd
+        self.removed = False
+        self._env = env
+        self._sources = sources
+        self._kernel = None
+        self._kernel_lock = threading.Lock()
+        self._turns = Turns()
+        program_of(language)
+
+    def describe(self):
+        return {"id": self.id, "language": self.language, "cwd": self.cwd}
+
+    def start(self):
+        """The kernel, started if there is none that lives."""
+        with self._kernel_lock:
+            if self.removed:
+                raise KeyError(self.id)
+            if self._kernel is None or not self._kernel.alive:
+                self._kernel = Kernel(self.language, self.cwd, self._env, self._sources)
+            return self._kernel
+
+    def restart(self):
+        with self._kernel_lock:
+            kernel, self._kernel = self._kernel, None
+        if kernel is not None:
+            kernel.stop()
+        self.start()
+
+    def remove(self):
+        with self._kernel_lock:
+            self.removed = True
+            kernel, self._kernel = self._kernel, None
+        if kernel is not None:
+            kernel.stop()
+
+    def execute(self, code, env, client_is_there):
+        """The lines to answer with, as they come. When the reader goes away, what runs is interrupted."""
+        with self._turns.wait(client_is_there):
+            try:
+                kernel = self.start()
+            except KeyError:
+                yield unexpected_end()
+                return
+            except OSError as error:
+                yield failure("ContextStartError", "The context could not be started: %s" % error)
+                return
+            listener = kernel.execute(code, env)
+            over = False
+            try:
+                yield {"type": "number_of_executions", "execution_count": kernel.executions}
+                while not over:
+                    event = listener.get(LOOK_INTERVAL)
+                    if event is DONE:
+                        over = True
+                    elif isinstance(event, Died):
+                        over = True
+                        yield self._end_of_kernel(event)
+                    elif event is not None:
+                        yield line_of(event)
+                    elif not client_is_there():
+                        raise ClientGone()
+            finally:
+                if not over:
+                    kernel.interrupt(listener)
+                kernel.release(listener)
+
+    def _end_of_kernel(self, died):
+        if died.asked:
+            return unexpected_end()
+        # The state is lost and the next execution starts afresh; the SDKs know this name.
+        return failure("ContextRestarting", "Context was restarted", "The process of the context ended: " + died.how)
+
+
+class Turns(object):
+    """Who may use the kernel: one at a time, in the order they came."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._line = collections.deque()
+
+    def wait(self, client_is_there):
+        return Turn(self, client_is_there)
+
+    def join(self):
+        ticket = threading.Event()
+        with self._lock:
+            if not self._line:
+                ticket.set()
+            self._line.append(ticket)
+        return ticket
+
+    def leave(self, ticket):
+        with self._lock:
+            self._line.remove(ticket)
+            if self._line:
+                self._line[0].set()
+
+
+class Turn(object):
+    def __init__(self, turns, client_is_there):
+        self._turns = turns
+        self._client_is_there = client_is_there
+
+    def __enter__(self):
+        self._ticket = self._turns.join()
+        try:
+            while not self._ticket.wait(LOOK_INTERVAL) and self._client_is_there():
+                pass
+            if not self._client_is_there():
+                raise ClientGone()
+        except BaseException:
+            self._turns.leave(self._ticket)
+            raise
+
+    def __exit__(self, *_):
+        self._turns.leave(self._ticket)
+
+
+class Contexts(object):
+    """All contexts of the sandbox. Python and JavaScript have one each that is there without asking."""
+
+    def __init__(self, sources, environment):
+        self._sources = sources
+        self._environment = environment
+        self._lock = threading.Lock()
+        self._contexts = collections.OrderedDict()
+        self._defaults = {}
+        self.home = next((path for path in ("/home/user", environment.get("HOME", "")) if os.path.isdir(path)), "/")
+        for language in ("python", "javascript"):
+            try:
+                self._default(language)
+            except LanguageMissing:
+                pass
+        # The first piece of code is most often Python: it need not wait for its kernel.
+        self._default("python").start()
+
+    def create(self, language, cwd, env):
+        context = self._make(language, cwd or self.home, env)
+        # A directory that is not there is told now, and the kernel is there when it is wanted.
+        context.start()
+        with self._lock:
+            self._contexts[context.id] = context
+        return context
+
+    def _make(self, language, cwd, env):
+        return Context(language, cwd, dict(self._environment, **env), self._sources)
+
+    def find(self, id):
+        with self._lock:
+            if id == "default":
+                id = self._defaults.get("python")
+            return self._contexts.get(id)
+
+    def default(self, language):
+        with self._lock:
+            return self._default(language)
+
+    def _default(self, language):
+        context = self._contexts.get(self._defaults.get(language))
+        if context is None:
+            context = self._make(language, self.home, {})
+            self._contexts[context.id] = context
+            self._defaults[language] = context.id
+        return context
+
+    def all(self):
+        with self._lock:
+            return list(self._contexts.values())
+
+    def remove(self, context):
+        with self._lock:
+            self._contexts.pop(context.id, None)
+        context.remove()
+
+
+# How the names of formats on the wire follow from the types of a display.
+FORMATS = {
+    "text/plain": "text",
+    "text/html": "html",
+    "text/markdown": "markdown",
+    "image/svg+xml": "svg",
+    "image/png": "png",
+    "image/jpeg": "jpeg",
+    "application/pdf": "pdf",
+    "text/latex": "latex",
+    "application/json": "json",
+    "application/javascript": "javascript",
+    "e2b/data": "data",
+    "e2b/chart": "chart",
+}
+
+
+def line_of(event):
+    """An event of a kernel as the SDKs read it."""
+    if event["type"] in ("stdout", "stderr"):
+        return {"type": event["type"], "text": event["text"], "timestamp": time.time_ns()}
+    if event["type"] == "error":
+        return failure(event["name"], event["value"], event["traceback"])
+    line, extra = {"type": "result"}, {}
+    for kind, value in event["data"].items():
+        if value is None:
+            continue
+        if kind not in FORMATS:
+            extra[kind] = value
+        elif FORMATS[kind] == "text" and len(value) > 1 and value[0] == value[-1] == "'":
+            # The text of a string is the string.
+            line["text"] = value[1:-1]
+        else:
+            line[FORMATS[kind]] = value
+    line["extra"] = extra
+    line["is_main_result"] = event["main"]
+    return line
+
+
+def failure(name, value, traceback=""):
+    return {"type": "error", "name": name, "value": value, "traceback": traceback}
+
+
+def unexpected_end():
+    return failure(
+        "UnexpectedEndOfExecution",
+        "Connection to the execution was closed before the execution was finished",
+    )

@@ -1,0 +1,30 @@
+//! The API the unmodified E2B SDKs speak, over a Sandbar host.
+//!
+//! Three parts on one port. The **control** API is REST: sandboxes, their life, snapshots, templates. **envd** is what E2B
+//! runs inside a sandbox and we run beside it: commands and files over Connect, contents over plain HTTP. The **code
+//! interpreter** is a small server in the sandbox. Which of them a request is for is said by its path, by the headers
+//! `E2b-Sandbox-Id` and `E2b-Sandbox-Port`, or by its host name ([`place`](E2b::place)).
+//!
+//! A sandbox is a session, its metadata are the labels of it, a template is a base. What E2B knows beyond that is in one
+//! note of the session (`sandbox.rs`), so that nothing is lost with the host, and sessions that were made otherwise are
+//! sandboxes too.
+//!
+//! Invariant: nothing of the control API is done without a key of this host whose scope is enough, and nothing of envd
+//! without the access token of that one sandbox or such a key.
+
+mod answer;
+mod control;
+mod envd;
+mod generated;
+mod json;
+mod keys;
+mod place;
+mod sandbox;
+mod surface;
+mod turns;
+mod visitor;
+mod wake;
+
+pub use keys::{Holder, Keyring, api_key};
+pub use place::Place;
+pub use surface::E2b;

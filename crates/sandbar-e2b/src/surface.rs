@@ -1,0 +1,91 @@
+//! The surface as one service: what it stands on, and who answers what.
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::{Router, body::Body, response::IntoResponse as _};
+use http::{HeaderName, Request, Response};
+use sandbar_core::Actor;
+use sandbar_host::{Host, acting_as};
+use tower::ServiceExt as _;
+
+use crate::{
+    Keyring, Place,
+    answer::ControlError,
+    control::{self, Sampler, Samples},
+    envd,
+    keys::{self, Holder},
+    turns::Turns,
+    visitor,
+};
+
+/// Carries the API key.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// What every part stands on.
+#[derive(Debug)]
+pub(crate) struct Surface {
+    pub(crate) host: Arc<Host>,
+    pub(crate) keyring: Arc<dyn Keyring>,
+    pub(crate) turns: Turns,
+    pub(crate) samples: Samples,
+}
+
+/// The E2B surface of a host.
+#[derive(Clone, Debug)]
+pub struct E2b {
+    surface: Arc<Surface>,
+    control: Router,
+    envd: Router,
+    _sampler: Arc<Sampler>,
+}
+
+impl E2b {
+    /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
+    pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
+        let surface = Arc::new(Surface { host, keyring, turns: Turns::default(), samples: Samples::default() });
+        let sampler = Arc::new(Sampler::start(&surface));
+        Self { control: control::router(&surface), envd: envd::router(&surface), surface, _sampler: sampler }
+    }
+
+    /// Which part of the surface a request is for; `None` is not for it.
+    pub fn place<B>(&self, request: &Request<B>) -> Option<Place> {
+        Place::of(request)
+    }
+
+    /// Answers a request that is for the surface.
+    pub async fn answer(self, place: Place, mut request: Request<Body>, peer: IpAddr) -> Response<Body> {
+        match place {
+            Place::Control => {
+                let key = request.headers().get(&API_KEY).map(|key| key.as_bytes());
+                let holder = match keys::identify(&*self.surface.keyring, key) {
+                    Ok(holder) => holder,
+                    Err(error) => return ControlError::from(error).into_response(),
+                };
+                let actor = actor(&holder, peer);
+                request.extensions_mut().insert(holder);
+                acting_as(actor, route(self.control, request)).await
+            }
+            Place::Envd { sandbox } => {
+                let visitor = match visitor::admit(&self.surface, &sandbox, request.headers()).await {
+                    Ok(visitor) => visitor,
+                    Err(answer) => return answer,
+                };
+                let actor = actor(&visitor.holder, peer);
+                request.extensions_mut().insert(visitor);
+                acting_as(actor, route(self.envd, request)).await
+            }
+        }
+    }
+}
+
+async fn route(router: Router, request: Request<Body>) -> Response<Body> {
+    match router.oneshot(request).await {
+        Ok(answer) => answer,
+        Err(never) => match never {},
+    }
+}
+
+/// What the audit log calls whoever calls.
+fn actor(holder: &Holder, peer: IpAddr) -> Actor {
+    Actor::new(&format!("{}@{peer}", holder.name)).unwrap_or_else(|_| Actor::host())
+}

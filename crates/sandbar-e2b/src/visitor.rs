@@ -1,0 +1,101 @@
+//! Who comes to a sandbox, and as which user.
+
+use axum::response::{IntoResponse as _, Response};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use connectrpc::{ConnectError, ErrorCode as RpcCode, RequestContext};
+use http::{HeaderMap, HeaderName, header};
+use sandbar_core::{Error, ErrorCode, Grant, Need, Result, SessionId, TokenScope};
+
+use crate::{
+    answer::{ControlError, sandbox_not_found},
+    keys::{Holder, envd_token, identify, is_same},
+    sandbox::SandboxNote,
+    surface::Surface,
+};
+
+/// Carries the access token of a sandbox.
+const ACCESS_TOKEN: HeaderName = HeaderName::from_static("x-access-token");
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Somebody who was let into a sandbox. Every request of envd carries it among its extensions.
+#[derive(Clone, Debug)]
+pub(crate) struct Visitor {
+    pub(crate) session: SessionId,
+    pub(crate) note: SandboxNote,
+    /// The user the request is for.
+    pub(crate) user: String,
+    pub(crate) holder: Holder,
+}
+
+impl Visitor {
+    /// Whoever makes the call a handler works on.
+    #[allow(dead_code, reason = "used by the services, which are added one by one")]
+    pub(crate) fn of(context: &RequestContext) -> Result<&Self, ConnectError> {
+        context.extensions().get().ok_or_else(|| ConnectError::new(RpcCode::Internal, "a call came past the door"))
+    }
+}
+
+/// Lets a request into envd of a sandbox, or gives the answer it gets instead.
+pub(crate) async fn admit(surface: &Surface, sandbox: &str, headers: &HeaderMap) -> Result<Visitor, Response> {
+    let Ok(session) = SessionId::new(sandbox) else { return Err(sandbox_not_found(sandbox)) };
+    let access = match surface.host.port_access(&session).await {
+        Ok(access) => access,
+        Err(error) if error.code() == ErrorCode::SessionNotFound => return Err(sandbox_not_found(sandbox)),
+        Err(error) => return Err(ControlError::from(error).into_response()),
+    };
+    let note = surface.note(&session).await.map_err(|error| ControlError::from(error).into_response())?;
+    let token = envd_token(access.token.reveal());
+    let has_token = headers.get(&ACCESS_TOKEN).is_some_and(|shown| is_same(shown.as_bytes(), &token));
+    let holder = if has_token || !note.secure {
+        let grant = Grant::new([TokenScope::Session(session.clone())]);
+        grant.map(|grant| Holder { name: "e2b".into(), grant })
+    } else {
+        let key = headers.get(&API_KEY).map(|key| key.as_bytes());
+        identify(&*surface.keyring, key).and_then(|holder| {
+            holder.require(Need::UseSession(&session))?;
+            Ok(holder)
+        })
+    };
+    let holder = holder.map_err(|_| ControlError::from(no_access(&session)).into_response())?;
+    match surface.wake_for_request(&session, &note, access.state).await {
+        Ok(()) => {}
+        Err(error) if matches!(error.code(), ErrorCode::SessionPaused | ErrorCode::SessionNotFound) => {
+            return Err(sandbox_not_found(sandbox));
+        }
+        Err(error) => return Err(ControlError::from(error).into_response()),
+    }
+    let user = user_in(headers).unwrap_or_else(|| note.user.clone());
+    Ok(Visitor { session, note, user, holder })
+}
+
+fn no_access(session: &SessionId) -> Error {
+    Error::new(ErrorCode::Unauthenticated, format!("the access token does not open sandbox `{session}`"))
+        .with_hint("send `X-Access-Token` with the `envdAccessToken` of the answer to create or connect")
+}
+
+/// The user named by `Authorization: Basic`; the password is not looked at.
+fn user_in(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = String::from_utf8(BASE64_STANDARD.decode(encoded.trim()).ok()?).ok()?;
+    let user = decoded.split_once(':').map_or(decoded.as_str(), |(user, _)| user);
+    (!user.is_empty()).then(|| user.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_is_the_name_of_basic_authorization() {
+        let user = |value: &str| user_in(&HeaderMap::from_iter([(header::AUTHORIZATION, value.parse().unwrap())]));
+        assert_eq!(user("Basic cm9vdDo=").as_deref(), Some("root"));
+        assert_eq!(user("basic cm9vdDpwYXNz").as_deref(), Some("root"));
+        for nobody in ["Bearer x", "Basic", "Basic !!", "Basic Og=="] {
+            assert_eq!(user(nobody), None, "{nobody}");
+        }
+    }
+}

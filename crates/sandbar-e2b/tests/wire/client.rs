@@ -1,0 +1,211 @@
+//! What the SDKs send: REST, unary and streaming Connect calls in JSON, and plain HTTP, over HTTP/1.1.
+
+use std::net::SocketAddr;
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::{net::TcpStream, task::JoinHandle};
+
+use crate::world::World;
+
+/// An answer that was read whole.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+}
+
+/// One connection with one request on it; dropping it closes the connection.
+pub(crate) struct Exchange {
+    pub(crate) response: http::Response<Incoming>,
+    connection: JoinHandle<()>,
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Sends a request by a connection of its own, and waits for the head of the answer.
+pub(crate) async fn exchange(address: SocketAddr, request: Request<Full<Bytes>>) -> Exchange {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(async move {
+        let _ = connection.await;
+    });
+    let response = sender.send_request(request).await.unwrap();
+    Exchange { response, connection }
+}
+
+/// Sends a request and reads the answer.
+pub(crate) async fn send(address: SocketAddr, request: Request<Full<Bytes>>) -> Answer {
+    let mut exchange = exchange(address, request).await;
+    let body = exchange.response.body_mut().collect().await.unwrap().to_bytes();
+    Answer { status: exchange.response.status(), headers: exchange.response.headers().clone(), body }
+}
+
+impl World {
+    /// A call of the control API with headers of the caller's own.
+    pub(crate) async fn control_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path).header("host", self.address.to_string());
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if body.is_some() {
+            request = request.header("content-type", "application/json");
+        }
+        let body = body.map(ToString::to_string).unwrap_or_default();
+        send(self.address, request.body(Full::from(body)).unwrap()).await
+    }
+}
+
+/// A sandbox as an SDK knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sandbox {
+    pub(crate) address: SocketAddr,
+    pub(crate) id: String,
+    pub(crate) access_token: Option<String>,
+    pub(crate) traffic_token: Option<String>,
+    /// Whom calls are for; the sandbox's default when absent.
+    pub(crate) user: Option<String>,
+}
+
+impl Sandbox {
+    /// From the answer to create or connect.
+    pub(crate) fn of(address: SocketAddr, handle: &Value) -> Self {
+        let text = |name: &str| handle[name].as_str().map(str::to_owned);
+        Self {
+            address,
+            id: text("sandboxID").unwrap(),
+            access_token: text("envdAccessToken"),
+            traffic_token: text("trafficAccessToken"),
+            user: None,
+        }
+    }
+
+    pub(crate) fn as_user(&self, user: &str) -> Self {
+        Self { user: Some(user.to_owned()), ..self.clone() }
+    }
+
+    /// A request to envd with everything set that SDKs set.
+    pub(crate) fn request(&self, method: &str, path: &str) -> http::request::Builder {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", self.address.to_string())
+            .header("e2b-sandbox-id", &self.id)
+            .header("e2b-sandbox-port", "49983");
+        if let Some(token) = &self.access_token {
+            request = request.header("x-access-token", token);
+        }
+        if let Some(user) = &self.user {
+            use base64::{Engine as _, prelude::BASE64_STANDARD};
+            request = request.header("authorization", format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:"))));
+        }
+        request
+    }
+
+    pub(crate) async fn http(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
+        send(self.address, self.request(method, path).body(Full::new(body.into())).unwrap()).await
+    }
+
+    /// A unary Connect call.
+    pub(crate) async fn call(&self, procedure: &str, body: &Value) -> Answer {
+        let request = self
+            .request("POST", &format!("/{procedure}"))
+            .header("content-type", "application/json")
+            .header("connect-protocol-version", "1");
+        send(self.address, request.body(Full::from(body.to_string())).unwrap()).await
+    }
+
+    /// A Connect call that is answered by a stream; one frame is sent.
+    pub(crate) async fn stream(&self, procedure: &str, body: &Value, headers: &[(&str, &str)]) -> Frames {
+        let mut request = self
+            .request("POST", &format!("/{procedure}"))
+            .header("content-type", "application/connect+json")
+            .header("connect-protocol-version", "1");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = Full::from(frame(0, &body.to_string()));
+        Frames { exchange: exchange(self.address, request.body(body).unwrap()).await, arrived: BytesMut::new() }
+    }
+}
+
+/// A message of a stream: a flag, its length, JSON.
+pub(crate) fn frame(flag: u8, message: &str) -> Bytes {
+    let mut frame = BytesMut::new();
+    frame.put_u8(flag);
+    frame.put_u32(u32::try_from(message.len()).unwrap());
+    frame.put_slice(message.as_bytes());
+    frame.freeze()
+}
+
+/// The frames of an answer.
+pub(crate) struct Frames {
+    pub(crate) exchange: Exchange,
+    arrived: BytesMut,
+}
+
+/// One frame of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Frame {
+    Message(Value),
+    /// The last one: how the call ended.
+    End(Value),
+    /// The connection broke off before the end.
+    Torn,
+}
+
+impl Frames {
+    /// The next frame; [`Frame::Torn`] when none comes and the end was not told.
+    pub(crate) async fn next(&mut self) -> Frame {
+        loop {
+            if let Some(mut head) = self.arrived.get(..5) {
+                let (flag, length) = (head.get_u8(), head.get_u32() as usize);
+                if self.arrived.len() >= 5 + length {
+                    let frame = self.arrived.split_to(5 + length);
+                    let message = serde_json::from_slice(&frame[5..]).unwrap();
+                    return if flag & 2 == 0 { Frame::Message(message) } else { Frame::End(message) };
+                }
+            }
+            match self.exchange.response.body_mut().frame().await {
+                Some(Ok(frame)) => self.arrived.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                Some(Err(_)) | None => return Frame::Torn,
+            }
+        }
+    }
+
+    /// All messages, and how the call ended.
+    pub(crate) async fn all(mut self) -> (Vec<Value>, Frame) {
+        let mut messages = Vec::new();
+        loop {
+            match self.next().await {
+                Frame::Message(message) => messages.push(message),
+                end => return (messages, end),
+            }
+        }
+    }
+}

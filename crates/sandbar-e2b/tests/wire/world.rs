@@ -1,0 +1,75 @@
+//! A host with native boxes on btrfs, a server in front of it, and what it takes to be its client.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use sandbar_e2b::api_key;
+use sandbar_host::{Host, HostConfig};
+use sandbar_server::{AccessToken, ServerConfig, TlsConfig, serve};
+use sandbar_testing::{Backend, StorageFixture};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Answer, Sandbox};
+
+pub(crate) struct World {
+    pub(crate) host: Arc<Host>,
+    pub(crate) address: SocketAddr,
+    pub(crate) api_key: String,
+}
+
+impl World {
+    /// Runs a test in a world of its own, and takes the world down however the test ends.
+    pub(crate) fn run(test: impl AsyncFnOnce(&World)) {
+        Self::run_with(|_| (), None, test);
+    }
+
+    /// As [`run`](Self::run), with another configuration, or TLS on the port.
+    pub(crate) fn run_with(
+        adjust: impl FnOnce(&mut HostConfig),
+        tls: Option<TlsConfig>,
+        test: impl AsyncFnOnce(&World),
+    ) {
+        let storage = StorageFixture::new(Backend::BtrfsImage);
+        // The fixture only lends its place; the host opens it by itself.
+        storage.storage.close().unwrap();
+        let mut config = HostConfig {
+            data_dir: storage.scratch().join("data"),
+            storage_backend: "btrfs".parse().unwrap(),
+            container_runtime: "native".parse().unwrap(),
+            sessions_root_dir: Some(storage.config.directory.clone()),
+            pool_image_limit: storage.config.pool_image_limit,
+            ..HostConfig::default()
+        };
+        adjust(&mut config);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let host = Host::start(config).await.unwrap();
+            let (token, stop) = (AccessToken::random().unwrap(), CancellationToken::new());
+            let api_key = api_key(token.reveal());
+            let config = ServerConfig { tls, ..ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token)) };
+            let server = serve(Arc::clone(&host), config, stop.clone()).await.unwrap();
+            let world = World { host, address: server.address(), api_key };
+            test(&world).await;
+            stop.cancel();
+            server.finished().await.unwrap();
+            world.host.shutdown().await.unwrap();
+        });
+    }
+
+    /// A call of the control API with the key of this world.
+    pub(crate) async fn control(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        self.control_with(method, path, &[("x-api-key", &self.api_key)], body).await
+    }
+
+    /// A new sandbox from `base`.
+    pub(crate) async fn sandbox(&self) -> Sandbox {
+        self.sandbox_with(json!({ "templateID": "base", "timeout": 300 })).await
+    }
+
+    /// A new sandbox as a body of the control API asks for it.
+    pub(crate) async fn sandbox_with(&self, body: Value) -> Sandbox {
+        let answer = self.control("POST", "/v2/sandboxes", Some(&body)).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        Sandbox::of(self.address, &answer.json())
+    }
+}

@@ -1,0 +1,218 @@
+//! Processes that wait for those who are attached to them.
+
+use std::{pin::Pin, time::Duration};
+
+use bytes::Bytes;
+use sandbar_core::{
+    AttachEvent, ErrorCode, ProcessExit, ProcessSpec, ProcessStatus, Replay, Resources, SessionId, StdinMode,
+};
+use sandbar_host::Attachment;
+use sandbar_sqlite::Database;
+
+use crate::{fixture::HostFixture, processes::script};
+
+type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+const SIGKILL: i32 = 9;
+
+/// Writes more than anybody keeps, without an end.
+const FLOOD: &str = "exec cat /dev/zero";
+
+/// All it tells: stdout, stderr and the end.
+async fn all(attachment: &mut Attachment) -> (Vec<u8>, Vec<u8>, ProcessExit) {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    loop {
+        match attachment.next_event().await.unwrap() {
+            AttachEvent::Stdout(bytes) => stdout.extend_from_slice(&bytes),
+            AttachEvent::Stderr(bytes) => stderr.extend_from_slice(&bytes),
+            AttachEvent::Exited(exit) => return (stdout, stderr, exit),
+            missed @ AttachEvent::Missed { .. } => panic!("{missed:?}"),
+        }
+    }
+}
+
+impl HostFixture {
+    async fn attached(&self, id: &SessionId, spec: ProcessSpec) -> Attachment {
+        self.host.launch_attached(id, spec).await.unwrap().1
+    }
+}
+
+pub(crate) fn who_launches_attached_sees_everything_from_the_first_byte(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let spec = ProcessSpec { stdin: StdinMode::Piped, ..script("echo first; echo other >&2; cat; exit 3") };
+        let (info, mut attachment) = fixture.host.launch_attached(&id, spec).await.unwrap();
+        assert!(info.pid.is_some());
+        let stdin = attachment.stdin().unwrap();
+        stdin.write("typed\n".into()).await.unwrap();
+        stdin.close();
+        let (stdout, stderr, exit) = all(&mut attachment).await;
+        assert_eq!((&stdout[..], &stderr[..]), (&b"first\ntyped\n"[..], &b"other\n"[..]));
+        assert_eq!((exit.code, exit.reason), (Some(3), None));
+        assert!(!attachment.timed_out());
+        assert_eq!(attachment.next_event().await, None);
+        // More than is kept, at the reader's own pace.
+        let mut much = fixture.attached(&id, script("head -c 5000000 /dev/zero; head -c 3000000 /dev/zero >&2")).await;
+        let (stdout, stderr, _) = all(&mut much).await;
+        assert_eq!((stdout.len(), stderr.len()), (5_000_000, 3_000_000));
+        let missing = fixture.host.launch_attached(&id, ProcessSpec::new(["no-such-program"])).await.unwrap_err();
+        assert_eq!((missing.code(), missing.field()), (ErrorCode::FileNotFound, Some("argv")));
+    })
+}
+
+pub(crate) fn a_process_whose_reader_is_stuck_is_ended_all_the_same(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        // One that nobody reads goes on when its reader has gone away.
+        let stuck = fixture.attached(&id, script("head -c 9000000 /dev/zero; exit 4")).await;
+        let process = stuck.process().id.clone();
+        drop(stuck);
+        assert_eq!(fixture.exited(&id, &process).await.exit.unwrap().code, Some(4));
+
+        let mut killed = fixture.attached(&id, script(FLOOD)).await;
+        let process = killed.process().id.clone();
+        let Some(AttachEvent::Stdout(first)) = killed.next_event().await else { panic!("it wrote nothing") };
+        fixture.host.kill_process(&id, &process, SIGKILL).await.unwrap();
+        let info = fixture.exited(&id, &process).await;
+        assert_eq!(info.exit.as_ref().unwrap().signal, Some(SIGKILL));
+        let (rest, _, exit) = all(&mut killed).await;
+        assert!(!first.is_empty() && !rest.is_empty());
+        assert_eq!(Some(exit), info.exit);
+
+        let mut last = fixture.attached(&id, script(FLOOD)).await;
+        fixture.host.destroy_session(&id).await.unwrap();
+        let (_, _, exit) = all(&mut last).await;
+        assert_eq!(exit.reason.as_deref(), Some("session destroyed"));
+    })
+}
+
+pub(crate) fn a_process_is_found_by_its_pid_and_its_tag(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let spec = ProcessSpec {
+            stdin: StdinMode::Piped,
+            tag: Some("mine".into()),
+            cwd: Some("/".into()),
+            ..script("echo up; read line; echo \"got $line\"; exit 7")
+        };
+        let (info, mut attachment) = fixture.host.launch_attached(&id, spec.clone()).await.unwrap();
+        let pid = info.pid.unwrap();
+        let running = fixture.host.running_processes(&id).await.unwrap();
+        assert_eq!((running.len(), running[0].pid, &running[0].spec), (1, pid, &spec));
+        assert_eq!(fixture.host.process_by_tag(&id, "mine").await.unwrap().info.id, info.id);
+        let unknown = fixture.host.process_by_tag(&id, "other").await.unwrap_err();
+        assert_eq!(unknown.code(), ErrorCode::ProcessNotFound);
+        let Some(AttachEvent::Stdout(up)) = attachment.next_event().await else { panic!("it wrote nothing") };
+        assert_eq!(up, "up\n");
+        drop(attachment);
+
+        // Somebody else goes on with it, and is told only what comes from now on.
+        let found = fixture.host.process_by_pid(&id, pid).await.unwrap();
+        let mut attachment = fixture.host.attach_closely(&id, &found.info.id, Replay::None).await.unwrap();
+        fixture.host.write_process_stdin(&id, &found.info.id, Bytes::from("this\n")).await.unwrap();
+        let (stdout, _, exit) = all(&mut attachment).await;
+        assert_eq!((&stdout[..], exit.code), (&b"got this\n"[..], Some(7)));
+
+        // Afterwards it is still known how it ended, and what it wrote.
+        let found = fixture.host.process_by_pid(&id, pid).await.unwrap();
+        assert_eq!((found.info.status, found.info.pid), (ProcessStatus::Exited, None));
+        let mut late = fixture.host.attach_closely(&id, &found.info.id, Replay::None).await.unwrap();
+        assert!(matches!(late.next_event().await, Some(AttachEvent::Exited(exit)) if exit.code == Some(7)));
+        let mut late = fixture.host.attach_closely(&id, &found.info.id, Replay::All).await.unwrap();
+        assert_eq!(all(&mut late).await.0, b"up\ngot this\n");
+        assert!(fixture.host.running_processes(&id).await.unwrap().is_empty());
+        assert_eq!(fixture.host.process_by_pid(&id, 99_999_999).await.unwrap_err().code(), ErrorCode::ProcessNotFound);
+    })
+}
+
+pub(crate) fn the_time_of_a_process_stands_still_while_its_session_does(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let resources = Resources { wall_time: Some(Duration::from_millis(300)), ..Resources::default() };
+        let spec = ProcessSpec { resources, ..script("sleep 1000 & echo up; wait") };
+        if fixture.host.pause_session(&id).await.is_ok() {
+            fixture.host.resume_session(&id).await.unwrap();
+            let mut paused = fixture.attached(&id, spec.clone()).await;
+            fixture.host.pause_session(&id).await.unwrap();
+            let told = tokio::time::timeout(Duration::from_millis(600), async {
+                while !matches!(paused.next_event().await, Some(AttachEvent::Exited(_))) {}
+            });
+            assert!(told.await.is_err(), "it ended while it stood still");
+            fixture.host.resume_session(&id).await.unwrap();
+            while !matches!(paused.next_event().await, Some(AttachEvent::Exited(_))) {}
+            assert!(paused.timed_out());
+        }
+        let mut late = fixture.attached(&id, spec).await;
+        let (_, _, exit) = all(&mut late).await;
+        assert!(late.timed_out());
+        assert_eq!((exit.signal, exit.reason.as_deref()), (Some(SIGKILL), Some("stopped: its time of 300ms was up")));
+    })
+}
+
+pub(crate) fn a_slow_close_reader_misses_nothing_and_the_host_stays_small(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        const ALL: u64 = 1 << 30;
+        let id = fixture.machine("s").await;
+        let mut reader = fixture.attached(&id, script(&format!("head -c {ALL} /dev/zero"))).await;
+        let before = resident();
+        let (mut told, mut most) = (0, 0);
+        while let Some(AttachEvent::Stdout(bytes)) = reader.next_event().await {
+            told += bytes.len() as u64;
+            most = most.max(resident());
+            // Slower than the writer.
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(told, ALL);
+        assert!(most < before + (32 << 20), "the host grew from {before} to {most} bytes");
+    })
+}
+
+/// Bytes of memory this process, and so the host, has now.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+pub(crate) fn processes_that_come_and_go_are_kept_for_a_while(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let mut pids = Vec::new();
+        for number in 0..102 {
+            let mut attachment = fixture.attached(&id, script(&format!("echo {number}"))).await;
+            pids.push(attachment.process().pid.unwrap());
+            assert_eq!(all(&mut attachment).await.0, format!("{number}\n").into_bytes());
+        }
+        // The last one was launched before it was counted among those that have exited.
+        let kept = fixture.host.list_processes(&id).await.unwrap();
+        assert_eq!(kept.len(), 101);
+        assert!(kept.iter().all(|info| info.status == ProcessStatus::Exited));
+        assert_eq!(fixture.host.process_by_pid(&id, pids[0]).await.unwrap_err().code(), ErrorCode::ProcessNotFound);
+        let second = fixture.host.process_by_pid(&id, pids[1]).await.unwrap();
+        let mut late = fixture.host.attach_closely(&id, &second.info.id, Replay::All).await.unwrap();
+        assert_eq!(all(&mut late).await.0, b"1\n");
+    })
+}
+
+pub(crate) fn a_process_that_has_lived_a_while_is_known_after_a_restart(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let short = fixture.attached(&id, script("true")).await.process().id.clone();
+        fixture.exited(&id, &short).await;
+        let long = fixture.attached(&id, script("sleep 1000")).await.process().id.clone();
+        // Looked at from outside: the host itself knows both.
+        let database = fixture.config.data_dir.join("state.db");
+        let known = async || {
+            let mut database = Database::open(&database).unwrap();
+            let ids = database.query("SELECT id FROM process", &[], |row| row.text(0)).unwrap();
+            (ids == [long.as_str()]).then_some(())
+        };
+        fixture.eventually("the process is written down", known).await;
+        fixture.restart().await;
+        let listed = fixture.host.list_processes(&id).await.unwrap();
+        assert_eq!(listed.iter().map(|info| &info.id).collect::<Vec<_>>(), [&long]);
+        assert_eq!(listed[0].status, ProcessStatus::Exited);
+        let mut late = fixture.host.attach_closely(&id, &long, Replay::All).await.unwrap();
+        assert!(matches!(late.next_event().await, Some(AttachEvent::Exited(_))));
+    })
+}

@@ -1,0 +1,75 @@
+"""What is in files, in every form, and how much."""
+
+import io
+import os
+
+from cases import case
+from sdk import do
+
+
+@case()
+async def bytes_come_back_as_they_were(world, sandbox):
+    data = bytes(range(256)) * 100
+    await do(sandbox.files.write("bytes", data))
+    assert bytes(await do(sandbox.files.read("bytes", format="bytes"))) == data
+
+
+@case()
+async def an_empty_file_is_a_file(world, sandbox):
+    await do(sandbox.files.write("empty", ""))
+    assert await do(sandbox.files.read("empty")) == ""
+    assert (await do(sandbox.commands.run("stat -c %s empty"))).stdout == "0\n"
+
+
+@case()
+async def an_open_file_is_sent(world, sandbox):
+    await do(sandbox.files.write("stream", io.BytesIO(b"from a stream")))
+    assert await do(sandbox.files.read("stream")) == "from a stream"
+
+
+@case()
+async def a_file_is_read_in_pieces(world, sandbox):
+    data = os.urandom(3_000_000)
+    await do(sandbox.files.write("pieces", data))
+    stream = await do(sandbox.files.read("pieces", format="stream"))
+    if world.is_async:
+        read = b"".join([piece async for piece in stream])
+    else:
+        read = b"".join(stream)
+    assert read == data
+
+
+@case()
+async def text_in_other_alphabets_comes_back(world, sandbox):
+    text = "żółć 漢字 🦀\r\n\t"
+    await do(sandbox.files.write("ünïcode/文件.txt", text))
+    assert await do(sandbox.files.read("ünïcode/文件.txt")) == text
+
+
+@case(patience=300)
+async def a_hundred_megabytes_go_there_and_back(world, sandbox):
+    data = os.urandom(1_000_000) * 100
+    await do(sandbox.files.write("large", data, request_timeout=240))
+    assert (await do(sandbox.commands.run("stat -c %s large"))).stdout == "100000000\n"
+    assert bytes(await do(sandbox.files.read("large", format="bytes", request_timeout=240))) == data
+
+
+@case(since=(2, 45))
+async def a_compressed_upload_arrives_whole(world, sandbox):
+    import inspect
+
+    if "gzip" not in inspect.signature(sandbox.files.write).parameters:
+        return
+    await do(sandbox.files.write("packed", "x" * 1_000_000, gzip=True))
+    assert await do(sandbox.files.read("packed", gzip=True)) == "x" * 1_000_000
+
+
+@case(since=(2, 45))
+async def metadata_of_a_file_comes_back(world, sandbox):
+    import inspect
+
+    if "metadata" not in inspect.signature(sandbox.files.write).parameters:
+        return
+    await do(sandbox.files.write("described", "x", metadata={"author": "me", "kind": "note"}))
+    info = await do(sandbox.files.get_info("described"))
+    assert info.metadata == {"author": "me", "kind": "note"}, info

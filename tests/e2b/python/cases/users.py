@@ -1,0 +1,44 @@
+"""Users of the sandbox."""
+
+import e2b
+from cases import case
+from sdk import do, fails
+
+
+@case()
+async def commands_run_as_user(world, sandbox):
+    assert (await do(sandbox.commands.run("whoami; id -u; echo $HOME $USER"))).stdout == "user\n1000\n/home/user user\n"
+
+
+@case()
+async def commands_run_as_root_when_asked(world, sandbox):
+    assert (await do(sandbox.commands.run("whoami; echo $HOME; pwd", user="root"))).stdout == "root\n/root\n/root\n"
+
+
+@case()
+async def a_user_nobody_knows_is_refused_at_once(world, sandbox):
+    await fails(e2b.AuthenticationException, lambda: sandbox.commands.run("true", user="nobody-knows"))
+
+
+@case()
+async def files_belong_to_whom_they_were_written_for(world, sandbox):
+    await do(sandbox.files.write("/tmp/mine", "x"))
+    await do(sandbox.files.write("/tmp/roots", "x", user="root"))
+    assert (await do(sandbox.commands.run("stat -c %U /tmp/mine /tmp/roots"))).stdout == "user\nroot\n"
+
+
+@case()
+async def what_is_roots_is_not_written_by_user(world, sandbox):
+    error = await fails(e2b.CommandExitException, lambda: sandbox.commands.run("echo x > /etc/passwd"))
+    assert "denied" in error.stderr.lower()
+
+
+@case()
+async def sudo_needs_no_password(world, sandbox):
+    assert (await do(sandbox.commands.run("command -v sudo >/dev/null && sudo -n whoami || echo root"))).stdout == "root\n"
+
+
+@case()
+async def root_gives_files_away(world, sandbox):
+    await do(sandbox.commands.run("touch /tmp/given && chown user:user /tmp/given", user="root"))
+    assert (await do(sandbox.commands.run("stat -c %U /tmp/given && echo x >> /tmp/given"))).stdout == "user\n"
