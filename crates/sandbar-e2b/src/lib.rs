@@ -26,7 +26,9 @@ mod port_answer;
 mod ports;
 mod sandbox;
 mod surface;
+mod turns;
 mod visitor;
+mod wake;
 
 pub use keys::{Holder, Keyring, api_key};
 pub use place::{ENVD_PORT, NamedBy, PORT, Place, SANDBOX};

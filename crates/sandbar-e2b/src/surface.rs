@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use axum::{Router, body::Body, response::IntoResponse as _};
-use http::{HeaderName, Request, Response};
+use http::{HeaderName, HeaderValue, Request, Response};
 use sandbar_core::Actor;
 use sandbar_host::{Host, acting_as};
 use tower::ServiceExt as _;
@@ -11,9 +11,11 @@ use tower::ServiceExt as _;
 use crate::{
     Keyring, Place,
     answer::ControlError,
-    control, cors, envd,
+    control::{self, Sampler, Samples},
+    cors, envd,
     hearing::hear_out,
     keys::{self, Holder},
+    turns::Turns,
     visitor,
 };
 
@@ -25,6 +27,8 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 pub(crate) struct Surface {
     pub(crate) host: Arc<Host>,
     pub(crate) keyring: Arc<dyn Keyring>,
+    pub(crate) turns: Turns,
+    pub(crate) samples: Samples,
 }
 
 /// The E2B surface of a host.
@@ -33,12 +37,15 @@ pub struct E2b {
     pub(crate) surface: Arc<Surface>,
     control: Router,
     envd: Router,
+    _sampler: Arc<Sampler>,
 }
 
 impl E2b {
+    /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
     pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
-        let surface = Arc::new(Surface { host, keyring });
-        Self { control: control::router(&surface), envd: envd::router(&surface), surface }
+        let surface = Arc::new(Surface { host, keyring, turns: Turns::default(), samples: Samples::default() });
+        let sampler = Arc::new(Sampler::start(&surface));
+        Self { control: control::router(&surface), envd: envd::router(&surface), surface, _sampler: sampler }
     }
 
     /// Answers a request that is for the surface.
@@ -58,7 +65,7 @@ impl E2b {
     async fn serve(self, place: Place, mut request: Request<Body>, peer: IpAddr) -> Response<Body> {
         match place {
             Place::Control => {
-                let key = request.headers().get(&API_KEY).map(|key| key.as_bytes());
+                let key = request.headers().get(&API_KEY).map(HeaderValue::as_bytes);
                 let holder = match keys::identify(&*self.surface.keyring, key) {
                     Ok(holder) => holder,
                     Err(error) => return hear_out(request, ControlError::from(error).into_response()).await,

@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse as _, Response};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use connectrpc::{ConnectError, ErrorCode as RpcCode, RequestContext};
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use sandbar_core::{Error, ErrorCode, Grant, Need, Result, SessionId, TokenScope};
 
 use crate::{
@@ -57,14 +57,25 @@ pub(crate) async fn admit(
         let grant = Grant::new([TokenScope::Session(session.clone())]);
         grant.map(|grant| Holder { name: "e2b".into(), grant })
     } else {
-        let key = headers.get(&API_KEY).map(|key| key.as_bytes());
+        let key = headers.get(&API_KEY).map(HeaderValue::as_bytes);
         identify(&*surface.keyring, key).and_then(|holder| {
             holder.require(Need::UseSession(&session))?;
             // Nobody has shown anything where nobody is asked.
-            if surface.keyring.is_open() && named_by == NamedBy::AnyName { Err(no_access(&session)) } else { Ok(holder) }
+            if surface.keyring.is_open() && named_by == NamedBy::AnyName {
+                Err(no_access(&session))
+            } else {
+                Ok(holder)
+            }
         })
     };
     let holder = holder.map_err(|_| ControlError::from(no_access(&session)).into_response())?;
+    match surface.wake_for_request(&session, &note, access.state).await {
+        Ok(()) => {}
+        Err(error) if matches!(error.code(), ErrorCode::SessionPaused | ErrorCode::SessionNotFound) => {
+            return Err(sandbox_not_found(sandbox));
+        }
+        Err(error) => return Err(ControlError::from(error).into_response()),
+    }
     let user = user_in(headers).unwrap_or_else(|| note.user.clone());
     Ok(Visitor { session, note, user, holder })
 }

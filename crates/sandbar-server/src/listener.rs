@@ -37,7 +37,7 @@ const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
 /// How long a connection may take to say what it wants, the first time or again. Longer than clients keep connections they
 /// do not use: one that is closed under them looks to their next request like a host that went away.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(660);
+const HEADER_TIMEOUT: Duration = Duration::from_mins(11);
 
 /// How long a silent HTTP/2 connection is trusted: a caller whose machine is gone must not keep a command running.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);

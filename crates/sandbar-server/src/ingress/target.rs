@@ -40,8 +40,7 @@ impl Dialect {
 impl Target {
     /// The part of the E2B surface that stands in the place of the port; `None` is what listens there.
     pub(crate) fn place(&self) -> Option<Place> {
-        let named_by =
-            if self.found_by == FoundBy::HeadersElsewhere { NamedBy::AnyName } else { NamedBy::OwnName };
+        let named_by = if self.found_by == FoundBy::HeadersElsewhere { NamedBy::AnyName } else { NamedBy::OwnName };
         // Who names a session in our own words means the port itself.
         let is_e2b = self.dialect != Some(Dialect::Native);
         Place::of_port(self.session.as_str(), self.port, named_by).filter(|_| is_e2b)
