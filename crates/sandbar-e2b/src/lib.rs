@@ -16,11 +16,13 @@ mod answer;
 mod control;
 mod envd;
 mod generated;
+mod interpreter;
 mod json;
 mod keys;
 mod place;
 mod sandbox;
 mod surface;
+mod turns;
 mod visitor;
 
 pub use keys::{Holder, Keyring, api_key};

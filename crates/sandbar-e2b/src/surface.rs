@@ -12,6 +12,7 @@ use crate::{
     Keyring, Place,
     answer::ControlError,
     control, envd,
+    interpreter::Interpreters,
     keys::{self, Holder},
     visitor,
 };
@@ -32,17 +33,23 @@ pub struct E2b {
     surface: Arc<Surface>,
     control: Router,
     envd: Router,
+    interpreters: Arc<Interpreters>,
 }
 
 impl E2b {
     pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
         let surface = Arc::new(Surface { host, keyring });
-        Self { control: control::router(&surface), envd: envd::router(&surface), surface }
+        Self {
+            control: control::router(&surface),
+            envd: envd::router(&surface),
+            interpreters: Arc::new(Interpreters::new(&surface)),
+            surface,
+        }
     }
 
     /// Which part of the surface a request is for; `None` is not for it.
     pub fn place<B>(&self, request: &Request<B>) -> Option<Place> {
-        Place::of(request)
+        Place::of(request, self.surface.host.ingress_domain())
     }
 
     /// Answers a request that is for the surface.
@@ -66,6 +73,13 @@ impl E2b {
                 let actor = actor(&visitor.holder, peer);
                 request.extensions_mut().insert(visitor);
                 acting_as(actor, route(self.envd, request)).await
+            }
+            Place::Interpreter { sandbox } => {
+                let visitor = match visitor::admit(&self.surface, &sandbox, request.headers()).await {
+                    Ok(visitor) => visitor,
+                    Err(answer) => return answer,
+                };
+                acting_as(actor(&visitor.holder, peer), self.interpreters.answer(&visitor, request)).await
             }
         }
     }
