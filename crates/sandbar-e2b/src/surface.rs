@@ -12,9 +12,9 @@ use crate::{
     Keyring, Place,
     answer::ControlError,
     control, envd,
-    interpreter::Interpreters,
+    interpreter::{self, Interpreters},
     keys::{self, Holder},
-    visitor,
+    visitor::{self, Door},
 };
 
 /// Carries the API key.
@@ -66,7 +66,7 @@ impl E2b {
                 acting_as(actor, route(self.control, request)).await
             }
             Place::Envd { sandbox } => {
-                let visitor = match visitor::admit(&self.surface, &sandbox, request.headers()).await {
+                let visitor = match visitor::admit(&self.surface, &sandbox, Door::Guarded, request.headers()).await {
                     Ok(visitor) => visitor,
                     Err(answer) => return answer,
                 };
@@ -75,7 +75,8 @@ impl E2b {
                 acting_as(actor, route(self.envd, request)).await
             }
             Place::Interpreter { sandbox } => {
-                let visitor = match visitor::admit(&self.surface, &sandbox, request.headers()).await {
+                let door = interpreter::door(request.uri().path());
+                let visitor = match visitor::admit(&self.surface, &sandbox, door, request.headers()).await {
                     Ok(visitor) => visitor,
                     Err(answer) => return answer,
                 };

@@ -16,6 +16,8 @@ use crate::{
 /// Carries the access token of a sandbox.
 const ACCESS_TOKEN: HeaderName = HeaderName::from_static("x-access-token");
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Carries the token that opens the ports of a sandbox where not everybody may reach them.
+const TRAFFIC_TOKEN: HeaderName = HeaderName::from_static("e2b-traffic-access-token");
 
 /// Somebody who was let into a sandbox. Every request of envd carries it among its extensions.
 #[derive(Clone, Debug)]
@@ -35,8 +37,22 @@ impl Visitor {
     }
 }
 
-/// Lets a request into envd of a sandbox, or gives the answer it gets instead.
-pub(crate) async fn admit(surface: &Surface, sandbox: &str, headers: &HeaderMap) -> Result<Visitor, Response> {
+/// What a request has to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// The access token of the sandbox, or an API key.
+    Guarded,
+    /// What a port of the sandbox takes is enough: SDKs send nothing else here.
+    LikePorts,
+}
+
+/// Lets a request into a sandbox, or gives the answer it gets instead.
+pub(crate) async fn admit(
+    surface: &Surface,
+    sandbox: &str,
+    door: Door,
+    headers: &HeaderMap,
+) -> Result<Visitor, Response> {
     let Ok(session) = SessionId::new(sandbox) else { return Err(sandbox_not_found(sandbox)) };
     let access = match surface.host.port_access(&session).await {
         Ok(access) => access,
@@ -46,7 +62,9 @@ pub(crate) async fn admit(surface: &Surface, sandbox: &str, headers: &HeaderMap)
     let note = surface.note(&session).await.map_err(|error| ControlError::from(error).into_response())?;
     let token = envd_token(access.token.reveal());
     let has_token = headers.get(&ACCESS_TOKEN).is_some_and(|shown| is_same(shown.as_bytes(), &token));
-    let holder = if has_token || !note.secure {
+    let has_traffic_token = || headers.get(&TRAFFIC_TOKEN).is_some_and(|shown| access.token.is(shown.as_bytes()));
+    let is_like_a_port = door == Door::LikePorts && (access.public || has_traffic_token());
+    let holder = if has_token || is_like_a_port || !note.secure {
         let grant = Grant::new([TokenScope::Session(session.clone())]);
         grant.map(|grant| Holder { name: "e2b".into(), grant })
     } else {

@@ -25,11 +25,17 @@ use crate::{
     answer::{ControlError, sandbox_not_found},
     surface::Surface,
     turns::Turns,
-    visitor::Visitor,
+    visitor::{Door, Visitor},
 };
 
 /// Where E2B has its code interpreter in a sandbox.
 pub(crate) const PORT: u16 = 49_999;
+
+/// What a request has to show. SDKs send the access token with code only; contexts can be made and ended without.
+pub(crate) fn door(path: &str) -> Door {
+    let is_about_contexts = path.trim_start_matches('/').split('/').next() == Some("contexts");
+    if is_about_contexts || path == "/health" { Door::LikePorts } else { Door::Guarded }
+}
 
 /// The code interpreters of all sandboxes.
 #[derive(Debug)]

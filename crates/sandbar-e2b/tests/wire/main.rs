@@ -1,5 +1,7 @@
 //! The surface over the wire, as the SDKs speak it, on a real host: btrfs and native boxes.
 
 mod client;
+mod interpreter;
+mod interpreter_guest;
 mod sandboxes;
 mod world;
