@@ -24,6 +24,7 @@ mod sandbox;
 mod surface;
 mod turns;
 mod visitor;
+mod wake;
 
 pub use keys::{Holder, Keyring, api_key};
 pub use place::Place;

@@ -11,9 +11,11 @@ use tower::ServiceExt as _;
 use crate::{
     Keyring, Place,
     answer::ControlError,
-    control, envd,
+    control::{self, Sampler, Samples},
+    envd,
     interpreter::{self, Interpreters},
     keys::{self, Holder},
+    turns::Turns,
     visitor::{self, Door},
 };
 
@@ -25,6 +27,8 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 pub(crate) struct Surface {
     pub(crate) host: Arc<Host>,
     pub(crate) keyring: Arc<dyn Keyring>,
+    pub(crate) turns: Turns,
+    pub(crate) samples: Samples,
 }
 
 /// The E2B surface of a host.
@@ -34,15 +38,18 @@ pub struct E2b {
     control: Router,
     envd: Router,
     interpreters: Arc<Interpreters>,
+    _sampler: Arc<Sampler>,
 }
 
 impl E2b {
+    /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
     pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
-        let surface = Arc::new(Surface { host, keyring });
+        let surface = Arc::new(Surface { host, keyring, turns: Turns::default(), samples: Samples::default() });
         Self {
             control: control::router(&surface),
             envd: envd::router(&surface),
             interpreters: Arc::new(Interpreters::new(&surface)),
+            _sampler: Arc::new(Sampler::start(&surface)),
             surface,
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
-use sandbar_core::ExecSpec;
+use sandbar_core::{ExecEvent, ExecSpec};
 use serde_json::{Value, json};
 
 use crate::{
@@ -98,6 +98,19 @@ impl Sandbox {
     }
 }
 
+/// What a command prints that is run beside the interpreter.
+async fn shell(world: &World, sandbox: &Sandbox, script: &str) -> String {
+    let session = sandbox.id.parse().unwrap();
+    let mut command = world.host.exec(&session, ExecSpec::new(["sh", "-c", script])).await.unwrap();
+    let mut printed = Vec::new();
+    while let Some(event) = command.next_event().await {
+        if let ExecEvent::Stdout(bytes) = event {
+            printed.extend_from_slice(&bytes);
+        }
+    }
+    String::from_utf8(printed).unwrap()
+}
+
 #[test]
 fn run_code_keeps_variables_between_calls() {
     World::run(async |world| {
@@ -116,7 +129,10 @@ fn run_code_tells_errors_with_name_value_and_traceback() {
         let sandbox = world.sandbox().await;
         let run = sandbox.run_code("print('before')\n1 / 0").await;
         let error = run.error();
-        assert_eq!((error["name"].as_str(), error["value"].as_str()), (Some("ZeroDivisionError"), Some("division by zero")));
+        assert_eq!(
+            (error["name"].as_str(), error["value"].as_str()),
+            (Some("ZeroDivisionError"), Some("division by zero"))
+        );
         assert!(error["traceback"].as_str().unwrap().contains("----> 2 1 / 0"), "{error}");
         assert_eq!(run.stdout(), "before\n");
     });
@@ -132,8 +148,7 @@ fn output_and_results_arrive_in_order_and_while_the_code_runs() {
         assert_eq!((first["type"].as_str(), first["text"].as_str()), (Some("stdout"), Some("1\n")));
         assert!(first["timestamp"].is_u64());
         // It goes on only now.
-        let session = sandbox.id.parse().unwrap();
-        world.host.exec_collect(&session, ExecSpec::shell("until [ -p /tmp/go ]; do :; done; echo > /tmp/go")).await.unwrap();
+        shell(world, &sandbox, "until [ -p /tmp/go ]; do :; done; echo > /tmp/go").await;
         let mut kinds = Vec::new();
         while let Some(line) = lines.next().await {
             kinds.push(line["type"].as_str().unwrap().to_owned());
@@ -153,7 +168,8 @@ fn contexts_are_made_listed_restarted_and_removed() {
         assert_eq!(run("import os; y = 1; os.getcwd()").await.text(), "/tmp");
         assert_eq!(sandbox.run_code("y").await.error()["name"], "NameError");
         let listed = sandbox.interpreter("GET", "/contexts", Value::Null).await.json();
-        let languages: BTreeSet<_> = listed.as_array().unwrap().iter().map(|context| context["language"].as_str().unwrap()).collect();
+        let languages: BTreeSet<_> =
+            listed.as_array().unwrap().iter().map(|context| context["language"].as_str().unwrap()).collect();
         assert!(languages.contains("python"), "{listed}");
         assert!(listed.as_array().unwrap().contains(&context), "{listed}");
         assert_eq!(sandbox.interpreter("POST", &format!("/contexts/{id}/restart"), Value::Null).await.status, 200);
@@ -167,7 +183,8 @@ fn contexts_are_made_listed_restarted_and_removed() {
 #[test]
 fn variables_of_the_sandbox_and_of_one_run_reach_the_code() {
     World::run(async |world| {
-        let sandbox = world.sandbox_with(json!({ "templateID": "base", "timeout": 300, "envVars": { "WIDE": "all" } })).await;
+        let sandbox =
+            world.sandbox_with(json!({ "templateID": "base", "timeout": 300, "envVars": { "WIDE": "all" } })).await;
         let read = "import os\n[os.getenv('WIDE'), os.getenv('OWN')]";
         let run = sandbox.run(json!({ "code": read, "env_vars": { "OWN": "1", "WIDE": "other" } })).await;
         assert_eq!(run.text(), "['other', '1']");
@@ -298,13 +315,11 @@ fn a_killed_sandbox_ends_the_answer_of_code_that_runs() {
 fn the_interpreter_leaves_no_file_and_works_at_home() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
-        let session = sandbox.id.parse().unwrap();
-        let list = || world.host.exec_collect(&session, ExecSpec::shell("find /tmp /root /home /workspace /var/tmp | sort"));
-        let before = list().await.unwrap().stdout;
+        let list = || shell(world, &sandbox, "find /tmp /root /home /workspace /var/tmp | sort");
+        let before = list().await;
         let run = sandbox.run_code("import os\nos.getcwd()").await;
-        let is_there = world.host.exec_collect(&session, ExecSpec::shell("test -d /home/user && echo yes")).await.unwrap();
-        let home = if is_there.stdout.starts_with(b"yes") { "/home/user" } else { "/root" };
-        assert_eq!(run.text(), home);
-        assert_eq!(list().await.unwrap().stdout, before);
+        let has_home = shell(world, &sandbox, "test -d /home/user && echo yes").await;
+        assert_eq!(run.text(), if has_home.is_empty() { "/root" } else { "/home/user" });
+        assert_eq!(list().await, before);
     });
 }
