@@ -3,6 +3,8 @@
 mod client;
 mod command;
 mod commands;
+mod interpreter;
+mod interpreter_guest;
 mod sandboxes;
 mod terminals;
 mod world;
