@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream, stream::BoxStream};
-use sandbar_core::{Error, FileStat, Result, SessionId, TreeSummary, WriteOptions};
+use sandbar_core::{Error, FileStat, MakeDirOptions, Result, SessionId, TreeSummary, WriteOptions};
 use sandbar_proto::{
     pack_path,
     v1::{self, import_tree_request, read_file_response, write_file_request},
@@ -72,6 +72,7 @@ impl Client {
             path_bytes,
             mode: options.mode,
             create_dirs: options.create_dirs,
+            owner: owner(options.owner).into(),
             ..Default::default()
         };
         let failure = SourceFailure::default();
@@ -121,6 +122,45 @@ impl Client {
         Ok(stream::iter(first).map(Ok).chain(entries).boxed())
     }
 
+    /// Makes a directory; says whether it was not there already.
+    pub async fn make_dir(&self, id: &SessionId, path: &Path, options: MakeDirOptions) -> Result<bool> {
+        let (path, path_bytes) = pack_path(path);
+        let request = v1::MakeDirRequest {
+            session_id: id.as_str().to_owned(),
+            path,
+            path_bytes,
+            create_dirs: options.create_dirs,
+            owner: owner(options.owner).into(),
+            ..Default::default()
+        };
+        Ok(self.once(self.rpc.make_dir(request)).await?.into_owned().created)
+    }
+
+    /// Gives a file, directory or link another name. A file that has it is replaced; `options` are for the directories
+    /// above it.
+    pub async fn move_path(&self, id: &SessionId, from: &Path, to: &Path, options: MakeDirOptions) -> Result<()> {
+        let ((path, path_bytes), (new_path, new_path_bytes)) = (pack_path(from), pack_path(to));
+        let request = v1::MovePathRequest {
+            session_id: id.as_str().to_owned(),
+            path,
+            path_bytes,
+            new_path,
+            new_path_bytes,
+            create_dirs: options.create_dirs,
+            owner: owner(options.owner).into(),
+            ..Default::default()
+        };
+        self.once(self.rpc.move_path(request)).await.map(drop)
+    }
+
+    /// Removes a file or link, or a directory with everything in it. Nothing there is success.
+    pub async fn remove_path(&self, id: &SessionId, path: &Path) -> Result<()> {
+        let (path, path_bytes) = pack_path(path);
+        let request =
+            v1::RemovePathRequest { session_id: id.as_str().to_owned(), path, path_bytes, ..Default::default() };
+        self.once(self.rpc.remove_path(request)).await.map(drop)
+    }
+
     /// Writes a file or tree of the session to `target` as a tar stream, names relative to the parent of `path`, and
     /// says how many bytes that were.
     pub async fn export_tree(
@@ -163,6 +203,10 @@ impl Client {
         let answer = failure.explain(self.once(self.rpc.import_tree(requests)).await)?.into_owned();
         Ok(TreeSummary { entries: answer.entries, bytes: answer.bytes })
     }
+}
+
+fn owner(owner: Option<(u32, u32)>) -> Option<v1::FileOwner> {
+    owner.map(|(uid, gid)| v1::FileOwner { uid, gid, ..Default::default() })
 }
 
 async fn write(target: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Files in a session, as callers see them.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use jiff::Timestamp;
 
@@ -21,6 +21,25 @@ pub struct FileStat {
     pub symlink_target: Option<PathBuf>,
 }
 
+/// What is known about a directory entry, and what is behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileDetails {
+    pub stat: FileStat,
+    /// Where a symbolic link ends; `None` for everything else, and for a link that leads nowhere.
+    pub link_end: Option<LinkEnd>,
+    /// Extended attributes with a name that begins with `user.`; those of what a symbolic link leads to.
+    pub attributes: BTreeMap<String, Vec<u8>>,
+}
+
+/// What a symbolic link leads to, through all further links.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkEnd {
+    /// Absolute path inside the sandbox, without any link in it.
+    pub path: PathBuf,
+    pub entry: EntryType,
+    pub mode: u32,
+}
+
 /// How to write a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
@@ -28,6 +47,18 @@ pub struct WriteOptions {
     pub mode: Option<u32>,
     /// Make missing directories above it.
     pub create_dirs: bool,
+    /// User and group of the file and of the directories that are made; absent, a file that is replaced keeps its own, and
+    /// what is new belongs to root.
+    pub owner: Option<(u32, u32)>,
+}
+
+/// How to make directories.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MakeDirOptions {
+    /// Make missing directories above it.
+    pub create_dirs: bool,
+    /// User and group of the directories that are made; root when absent.
+    pub owner: Option<(u32, u32)>,
 }
 
 /// What unpacking a tree made.

@@ -38,7 +38,9 @@ pub use change::{Aspect, Aspects, Change, ChangeKind, EntryType};
 pub use error::{Error, ErrorCode, Result};
 pub use event::{EventKind, EventNews, EventQuery, SessionEvent};
 pub use exec::{ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};
-pub use file::{DirChange, DirChangeKind, DirNews, FileStat, TreeSummary, WriteOptions};
+pub use file::{
+    DirChange, DirChangeKind, DirNews, FileDetails, FileStat, LinkEnd, MakeDirOptions, TreeSummary, WriteOptions,
+};
 pub use fork::ForkRequest;
 pub use health::{Health, HealthStatus};
 pub use id::{BaseName, ProcessId, SessionId, SnapshotName};

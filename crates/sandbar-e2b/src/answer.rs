@@ -1,25 +1,40 @@
 //! Answers in the shapes the SDKs read.
 
 use axum::{
-    http::StatusCode,
+    http::{HeaderName, HeaderValue, StatusCode},
     response::{IntoResponse, Response},
 };
 use connectrpc::ConnectError;
 use sandbar_core::{Error, ErrorCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::json::Json;
+
+/// Tells SDKs whether to try again.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("should-retry");
 
 /// An error of the control API.
 #[derive(Debug)]
 pub(crate) struct ControlError {
     status: StatusCode,
     message: String,
+    /// SDKs send some requests again by themselves; here that would only keep the user waiting.
+    is_final: bool,
 }
 
 impl ControlError {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self { status, message: message.into(), is_final: false }
+    }
+
+    /// The same with another status.
+    pub(crate) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
+    /// As a part of an answer to a request for several things.
+    pub(crate) fn to_value(&self) -> Value {
+        json!({ "code": self.status.as_u16(), "message": self.message })
     }
 }
 
@@ -51,14 +66,22 @@ impl From<Error> for ControlError {
             "permission_denied" => StatusCode::FORBIDDEN,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self { status, message: text(&error) }
+        let (status, is_final) = match error.code() {
+            ErrorCode::MaxSessionsReached => (status, true),
+            ErrorCode::StorageFull => (StatusCode::INSUFFICIENT_STORAGE, true),
+            _ => (status, false),
+        };
+        Self { status, message: text(&error), is_final }
     }
 }
 
 impl IntoResponse for ControlError {
     fn into_response(self) -> Response {
-        let body = json!({ "code": self.status.as_u16(), "message": self.message });
-        (self.status, Json(body)).into_response()
+        let mut answer = (self.status, Json(self.to_value())).into_response();
+        if self.is_final {
+            answer.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
+        answer
     }
 }
 

@@ -21,7 +21,9 @@ mod keys;
 mod place;
 mod sandbox;
 mod surface;
+mod turns;
 mod visitor;
+mod wake;
 
 pub use keys::{Holder, Keyring, api_key};
 pub use place::Place;

@@ -10,8 +10,19 @@ const PORT: HeaderName = HeaderName::from_static("e2b-sandbox-port");
 pub(crate) const ENVD_PORT: u16 = 49_983;
 
 /// What the control API begins with. None of it is a path of the native API.
-const CONTROL: [&str; 6] =
-    ["/sandboxes", "/v2/sandboxes", "/snapshots", "/templates", "/v2/templates", "/v3/templates"];
+const CONTROL: [&str; 11] = [
+    "/health",
+    "/sandbar/sandboxes",
+    "/sandboxes",
+    "/secrets",
+    "/snapshots",
+    "/teams",
+    "/templates",
+    "/v2/sandboxes",
+    "/v2/templates",
+    "/v3/templates",
+    "/volumes",
+];
 
 /// A part of the surface.
 #[derive(Clone, Debug, PartialEq, Eq)]

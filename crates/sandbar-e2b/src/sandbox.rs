@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use sandbar_core::{Error, Result, SessionId};
 use serde::{Deserialize, Serialize};
 
-use crate::surface::Surface;
+use crate::{control::NetworkConfig, surface::Surface};
 
 /// The key of the note a session carries.
 pub(crate) const NOTE: &str = "e2b";
@@ -32,6 +33,30 @@ pub(crate) struct SandboxNote {
     pub(crate) workdir: Option<String>,
     /// Variables of the caller; the session has them as well.
     pub(crate) env: BTreeMap<String, String>,
+    /// With `auto_pause`: what runs in it is kept as well.
+    pub(crate) keep_memory: bool,
+    /// What it kept when somebody paused it; absent while it runs, and when it was paused because its time was up.
+    pub(crate) paused: Option<Kept>,
+    /// Seconds it was made for.
+    pub(crate) timeout: Option<u64>,
+    /// When its time was up last, or it was paused.
+    pub(crate) end_at: Option<Timestamp>,
+    /// `allow_internet_access`, where it was said.
+    pub(crate) internet: Option<bool>,
+    pub(crate) network: Option<NetworkConfig>,
+    /// Limits its template gives it.
+    pub(crate) cpu_count: Option<u32>,
+    pub(crate) memory_mb: Option<u32>,
+    /// What the request it was made by says, for one that comes again with the same `Idempotency-Key`.
+    pub(crate) request: Option<String>,
+}
+
+/// What a paused sandbox has kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Kept {
+    Memory,
+    Files,
 }
 
 impl Default for SandboxNote {
@@ -46,6 +71,15 @@ impl Default for SandboxNote {
             user: DEFAULT_USER.into(),
             workdir: None,
             env: BTreeMap::new(),
+            keep_memory: true,
+            paused: None,
+            timeout: None,
+            end_at: None,
+            internet: None,
+            network: None,
+            cpu_count: None,
+            memory_mb: None,
+            request: None,
         }
     }
 }
@@ -53,17 +87,27 @@ impl Default for SandboxNote {
 impl Surface {
     /// What E2B knows of a session.
     pub(crate) async fn note(&self, session: &SessionId) -> Result<SandboxNote> {
-        let Some(text) = self.host.note(session, NOTE).await? else { return Ok(SandboxNote::default()) };
-        serde_json::from_str(&text).map_err(|source| {
-            Error::internal(format!("what is noted of sandbox `{session}` cannot be read")).with_source(source)
-        })
+        self.host.note(session, NOTE).await?.map_or_else(|| Ok(SandboxNote::default()), |text| read(session, &text))
     }
 
+    /// What E2B knows of all sessions that have a note.
+    pub(crate) async fn notes(&self) -> Result<BTreeMap<SessionId, SandboxNote>> {
+        let notes = self.host.notes(NOTE).await?;
+        notes.into_iter().map(|(session, text)| read(&session, &text).map(|note| (session, note))).collect()
+    }
+
+    /// Keeps what E2B knows of a session. Who changes what is there already has its turn.
     pub(crate) async fn keep_note(&self, session: &SessionId, note: &SandboxNote) -> Result<()> {
         let text = serde_json::to_string(note)
             .map_err(|source| Error::internal("a sandbox could not be noted").with_source(source))?;
         self.host.put_note(session, NOTE, &text).await
     }
+}
+
+fn read(session: &SessionId, text: &str) -> Result<SandboxNote> {
+    serde_json::from_str(text).map_err(|source| {
+        Error::internal(format!("what is noted of sandbox `{session}` cannot be read")).with_source(source)
+    })
 }
 
 #[cfg(test)]

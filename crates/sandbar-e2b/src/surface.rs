@@ -11,8 +11,10 @@ use tower::ServiceExt as _;
 use crate::{
     Keyring, Place,
     answer::ControlError,
-    control, envd,
+    control::{self, Sampler, Samples},
+    envd,
     keys::{self, Holder},
+    turns::Turns,
     visitor,
 };
 
@@ -24,6 +26,8 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 pub(crate) struct Surface {
     pub(crate) host: Arc<Host>,
     pub(crate) keyring: Arc<dyn Keyring>,
+    pub(crate) turns: Turns,
+    pub(crate) samples: Samples,
 }
 
 /// The E2B surface of a host.
@@ -32,12 +36,15 @@ pub struct E2b {
     surface: Arc<Surface>,
     control: Router,
     envd: Router,
+    _sampler: Arc<Sampler>,
 }
 
 impl E2b {
+    /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
     pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
-        let surface = Arc::new(Surface { host, keyring });
-        Self { control: control::router(&surface), envd: envd::router(&surface), surface }
+        let surface = Arc::new(Surface { host, keyring, turns: Turns::default(), samples: Samples::default() });
+        let sampler = Arc::new(Sampler::start(&surface));
+        Self { control: control::router(&surface), envd: envd::router(&surface), surface, _sampler: sampler }
     }
 
     /// Which part of the surface a request is for; `None` is not for it.

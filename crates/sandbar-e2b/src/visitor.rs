@@ -57,6 +57,13 @@ pub(crate) async fn admit(surface: &Surface, sandbox: &str, headers: &HeaderMap)
         })
     };
     let holder = holder.map_err(|_| ControlError::from(no_access(&session)).into_response())?;
+    match surface.wake_for_request(&session, &note, access.state).await {
+        Ok(()) => {}
+        Err(error) if matches!(error.code(), ErrorCode::SessionPaused | ErrorCode::SessionNotFound) => {
+            return Err(sandbox_not_found(sandbox));
+        }
+        Err(error) => return Err(ControlError::from(error).into_response()),
+    }
     let user = user_in(headers).unwrap_or_else(|| note.user.clone());
     Ok(Visitor { session, note, user, holder })
 }

@@ -81,6 +81,9 @@ verbs! {
     Stat "stat" silent,
     ListDir "list_dir" silent,
     UserAccount "user_account" silent,
+    MakeDir "make_dir" audited,
+    MovePath "move_path" audited,
+    RemovePath "remove_path" audited,
     WatchDir "watch_dir" silent,
     ExportTree "export_tree" audited,
     ImportTree "import_tree" audited,
@@ -144,6 +147,9 @@ impl Verb {
             | Self::Stat
             | Self::ListDir
             | Self::UserAccount
+            | Self::MakeDir
+            | Self::MovePath
+            | Self::RemovePath
             | Self::WatchDir
             | Self::ExportTree
             | Self::ImportTree

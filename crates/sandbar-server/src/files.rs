@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bytes::{Bytes, BytesMut};
 use connectrpc::{ConnectError, HasMessageView, InboundStream, Response, ServiceResult, ServiceStream};
 use futures::{StreamExt as _, stream};
-use sandbar_core::{Error, SessionId, WriteOptions};
+use sandbar_core::{Error, MakeDirOptions, SessionId, WriteOptions};
 use sandbar_proto::{
     unpack_path,
     v1::{self, import_tree_request, read_file_response, write_file_request},
@@ -52,7 +52,11 @@ impl Service {
         let Some(Part::Start(start)) = next_part(&mut requests, |message| message.part).await? else {
             return Err(out_of_order("the first message is not `start`"));
         };
-        let options = WriteOptions { mode: checked_mode(start.mode)?, create_dirs: start.create_dirs };
+        let options = WriteOptions {
+            mode: checked_mode(start.mode)?,
+            create_dirs: start.create_dirs,
+            owner: owner(start.owner.into_option()),
+        };
         let (id, path) = address(start.session_id, start.path, start.path_bytes)?;
         let mut writer = self.host.write_file(&id, &path, options).await.map_err(failed_in(&id))?;
         let mut size = 0;
@@ -87,6 +91,28 @@ impl Service {
             entries: batch.into_iter().map(Into::into).collect(),
             ..Default::default()
         })))
+    }
+
+    pub(crate) async fn make_directory(&self, request: v1::MakeDirRequest) -> ServiceResult<v1::MakeDirResponse> {
+        let (id, path) = address(request.session_id, request.path, request.path_bytes)?;
+        let options = MakeDirOptions { create_dirs: request.create_dirs, owner: owner(request.owner.into_option()) };
+        let created = self.host.make_dir(&id, &path, options).await.map_err(failed_in(&id))?;
+        Response::ok(v1::MakeDirResponse { created, ..Default::default() })
+    }
+
+    pub(crate) async fn move_file(&self, request: v1::MovePathRequest) -> ServiceResult<v1::MovePathResponse> {
+        let (id, path) = address(request.session_id, request.path, request.path_bytes)?;
+        let new_path = unpack_path(request.new_path, request.new_path_bytes)
+            .map_err(|error| failed_in(&id)(error.with_field("new_path")))?;
+        let options = MakeDirOptions { create_dirs: request.create_dirs, owner: owner(request.owner.into_option()) };
+        self.host.move_path(&id, &path, &new_path, options).await.map_err(failed_in(&id))?;
+        Response::ok(v1::MovePathResponse::default())
+    }
+
+    pub(crate) async fn remove_file(&self, request: v1::RemovePathRequest) -> ServiceResult<v1::RemovePathResponse> {
+        let (id, path) = address(request.session_id, request.path, request.path_bytes)?;
+        self.host.remove_path(&id, &path).await.map_err(failed_in(&id))?;
+        Response::ok(v1::RemovePathResponse::default())
     }
 
     pub(crate) async fn send_tree(
@@ -133,6 +159,10 @@ pub(crate) fn address(session: String, path: String, path_bytes: Bytes) -> Resul
     let id = SessionId::new(session).map_err(failed)?;
     let path = unpack_path(path, path_bytes).map_err(failed_in(&id))?;
     Ok((id, path))
+}
+
+fn owner(owner: Option<v1::FileOwner>) -> Option<(u32, u32)> {
+    owner.map(|owner| (owner.uid, owner.gid))
 }
 
 fn checked_mode(mode: Option<u32>) -> Result<Option<u32>, ConnectError> {

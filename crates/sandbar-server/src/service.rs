@@ -395,6 +395,30 @@ impl v1::SandboxService for Service {
         self.in_stream(self.list_files(request.to_owned_message()).await)
     }
 
+    async fn make_dir(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::MakeDirRequest>,
+    ) -> ServiceResult<v1::MakeDirResponse> {
+        self.make_directory(request.to_owned_message()).await
+    }
+
+    async fn move_path(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::MovePathRequest>,
+    ) -> ServiceResult<v1::MovePathResponse> {
+        self.move_file(request.to_owned_message()).await
+    }
+
+    async fn remove_path(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::RemovePathRequest>,
+    ) -> ServiceResult<v1::RemovePathResponse> {
+        self.remove_file(request.to_owned_message()).await
+    }
+
     async fn export_tree(
         &self,
         _: RequestContext,

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
 use sandbar_core::{Error, ErrorCode, OwnerMap, Result};
 
-/// While it lives, what the calling thread makes belongs to the root user of a sandbox.
+/// While it lives, what the calling thread makes belongs to a user of a sandbox.
 ///
 /// A mount that translates owners has no place for those outside its map: what the host's own root makes there is
 /// refused with `EOVERFLOW`. The thread keeps its capabilities, so that it reaches everything as before.
@@ -24,13 +24,17 @@ pub struct ActingOwner {
 
 impl ActingOwner {
     pub fn root_of(owners: &OwnerMap) -> Result<Self> {
-        let failed = |errno: rustix::io::Errno| Error::io("act as the root user of a sandbox", errno.into());
+        Self::on_host(owners.on_host(0), owners.on_host(0))
+    }
+
+    /// The user and group a tree is mounted with: the numbers of the host.
+    pub fn on_host(wanted_user: u32, wanted_group: u32) -> Result<Self> {
+        let failed = |errno: rustix::io::Errno| Error::io("act as a user of a sandbox", errno.into());
         let capabilities = capabilities(None).map_err(failed)?;
-        let root = owners.on_host(0);
-        let (group, user) = (set_group(root), set_user(root));
+        let (group, user) = (set_group(wanted_group), set_user(wanted_user));
         // Undoes everything when one of the steps below fails.
         let acting = Self { user, group, capabilities, of_this_thread: PhantomData };
-        if (set_group(UNCHANGED), set_user(UNCHANGED)) != (root, root) {
+        if (set_group(UNCHANGED), set_user(UNCHANGED)) != (wanted_group, wanted_user) {
             return Err(Error::new(ErrorCode::PermissionDenied, "this process may not act as the users of a sandbox")
                 .with_hint("run it as root, with CAP_SETUID and CAP_SETGID"));
         }

@@ -103,6 +103,11 @@ pub fn copy_tree(source: &Path, destination: &Path, options: &CopyOptions<'_>) -
     }
     let to = fs::openat(CWD, destination, directory | OFlags::NOFOLLOW, Mode::empty())
         .map_err(|errno| Error::io(format!("open `{}`", destination.display()), errno.into()))?;
+    copy_opened(from, to, source, options)
+}
+
+/// [`copy_tree`] of an open directory, which is called `source` in errors, to an empty one.
+pub(crate) fn copy_opened(from: OwnedFd, to: OwnedFd, source: &Path, options: &CopyOptions<'_>) -> Result<CopySummary> {
     let mut copy = TreeCopy {
         options,
         content: ContentCopier::default(),

@@ -22,9 +22,22 @@ const LIFE: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 /// One with less time left is replaced.
 const LEAST_LIFE: SignedDuration = SignedDuration::from_hours(180 * 24);
 
+/// Where systems keep the certificates that programs trust.
+const SYSTEM_BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
 /// What clients trust.
 pub(crate) fn certificate_path(data_dir: &Path) -> PathBuf {
     directory(data_dir).join("ca.pem")
+}
+
+/// The same beside what this machine trusts anyway: for programs that take one file in place of all others.
+pub(crate) fn bundle_path(data_dir: &Path) -> PathBuf {
+    directory(data_dir).join("bundle.pem")
 }
 
 /// Certificate and key in one file, so that they never part.
@@ -48,6 +61,7 @@ pub(crate) fn identity(host: &HostConfig, listen: SocketAddr) -> Result<LocalIde
 pub(crate) fn hide(data_dir: &Path) {
     // When it stays, a client says whom it does not trust.
     let _ = fs::remove_file(certificate_path(data_dir));
+    let _ = fs::remove_file(bundle_path(data_dir));
 }
 
 fn read_or_make(data_dir: &Path) -> Result<Authority> {
@@ -67,7 +81,10 @@ fn read_or_make(data_dir: &Path) -> Result<Authority> {
             authority
         }
     };
-    local_files::replace(&certificate_path(data_dir), authority.certificate_pem().as_bytes(), 0o644)?;
+    let certificate = authority.certificate_pem();
+    local_files::replace(&certificate_path(data_dir), certificate.as_bytes(), 0o644)?;
+    let others = SYSTEM_BUNDLES.iter().find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+    local_files::replace(&bundle_path(data_dir), format!("{}\n{certificate}", others.trim_end()).as_bytes(), 0o644)?;
     Ok(authority)
 }
 
@@ -129,6 +146,8 @@ mod tests {
         let second = read_or_make(directory.path()).unwrap();
         assert_eq!(first.certificate_pem(), second.certificate_pem());
         assert_eq!(fs::read_to_string(certificate_path(directory.path())).unwrap(), first.certificate_pem());
+        let bundle = fs::read_to_string(bundle_path(directory.path())).unwrap();
+        assert!(bundle.ends_with(&first.certificate_pem()), "{bundle}");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&authority_path(directory.path())), 0o600);
         assert_eq!(mode(&directory.path().join("tls")), 0o700);

@@ -1,4 +1,4 @@
-//! The files by which a client finds the host on its own machine: `token` and `address` in the data directory.
+//! The files by which a client finds the host on its own machine: `token`, `address` and `domain` in the data directory.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sandbar_core::{Error, Result};
+use sandbar_core::{DomainName, Error, Result};
 
 use crate::env_vars;
 
@@ -101,6 +101,39 @@ pub(crate) fn local_url(listening: SocketAddr, speaks_tls: bool) -> String {
 pub(crate) fn remove_address(data_dir: &Path) {
     // A file that stays behind is read as "nobody answers there".
     let _ = fs::remove_file(address_path(data_dir));
+    let _ = fs::remove_file(domain_path(data_dir));
+}
+
+fn domain_path(data_dir: &Path) -> PathBuf {
+    data_dir.join("domain")
+}
+
+/// By which names the local host is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServedDomain {
+    /// It and everything below it.
+    pub(crate) name: DomainName,
+    /// Who can be asked for them.
+    pub(crate) name_server: Option<SocketAddr>,
+}
+
+/// The domain of the local host, if programs can use it: only a host with TLS says so.
+pub(crate) fn read_domain(data_dir: &Path) -> Option<ServedDomain> {
+    let text = fs::read_to_string(domain_path(data_dir)).ok()?;
+    let mut lines = text.lines();
+    let name = lines.next()?.parse().ok()?;
+    Some(ServedDomain { name, name_server: lines.next().and_then(|line| line.parse().ok()) })
+}
+
+/// Says the domain, or that there is none.
+pub(crate) fn write_domain(data_dir: &Path, domain: Option<&ServedDomain>) -> Result<()> {
+    let path = domain_path(data_dir);
+    let Some(ServedDomain { name, name_server }) = domain else {
+        let _ = fs::remove_file(path);
+        return Ok(());
+    };
+    let name_server = name_server.map(|address| format!("{address}\n")).unwrap_or_default();
+    replace(&path, format!("{name}\n{name_server}").as_bytes(), 0o644)
 }
 
 /// Writes a small file so that a reader sees all of it or the old one.
@@ -162,6 +195,19 @@ mod tests {
         assert_eq!(read_address(directory.path()), None);
         fs::write(address_path(directory.path()), "nonsense").unwrap();
         assert_eq!(read_address(directory.path()), None);
+    }
+
+    #[test]
+    fn the_domain_is_read_back_until_there_is_none() {
+        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        assert_eq!(read_domain(directory.path()), None);
+        for name_server in [None, Some("127.0.0.1:5353".parse().unwrap())] {
+            let domain = ServedDomain { name: "sbx.test".parse().unwrap(), name_server };
+            write_domain(directory.path(), Some(&domain)).unwrap();
+            assert_eq!(read_domain(directory.path()), Some(domain));
+        }
+        write_domain(directory.path(), None).unwrap();
+        assert_eq!(read_domain(directory.path()), None);
     }
 
     #[test]

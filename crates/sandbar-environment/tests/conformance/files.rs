@@ -20,7 +20,7 @@ fn piece(number: usize) -> Bytes {
 
 pub(crate) async fn a_large_file_goes_in_and_out_as_a_stream(world: &World) {
     let content: ByteStream = stream::iter((0..PIECES).map(|number| Ok(piece(number)))).boxed();
-    let options = WriteOptions { mode: Some(0o640), create_dirs: true };
+    let options = WriteOptions { mode: Some(0o640), create_dirs: true, owner: None };
     let path = Path::new("deep/large");
     let size = (PIECES * MEBIBYTE) as u64;
     assert_eq!(world.environment.write_file(path, options, content).await.unwrap(), size);

@@ -89,7 +89,7 @@ async fn run(host: &Host, id: &SessionId, argv: &[&str]) -> String {
 async fn with_client(host: &Host, policy: NetworkPolicy) -> SessionId {
     let id = host.create_session(machine(policy)).await.unwrap().id;
     let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
-    let options = WriteOptions { mode: Some(0o755), create_dirs: false };
+    let options = WriteOptions { mode: Some(0o755), ..WriteOptions::default() };
     let mut writer = host.write_file(&id, "client".as_ref(), options).await.unwrap();
     for piece in program.chunks(1 << 20) {
         writer.write(piece.to_vec().into()).await.unwrap();

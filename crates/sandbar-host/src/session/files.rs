@@ -1,4 +1,4 @@
-//! Single files of a session: read, write, look, list.
+//! Single files of a session: read, write, look, list, move, remove.
 
 use std::{
     fs::File,
@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use sandbar_core::{Error, ErrorCode, FileStat, Result, SessionId, WriteOptions};
+use sandbar_core::{Error, ErrorCode, FileDetails, FileStat, MakeDirOptions, Result, SessionId, WriteOptions};
 use sandbar_storage::session_tree::{Draft, SessionTree, absolute};
 
 use super::Session;
@@ -33,6 +33,35 @@ impl Host {
         self.with_tree(Verb::ListDir, id, path, move |tree, path| Ok(tree.list(path, depth, usize::MAX)?.entries)).await
     }
 
+    /// What is at `path`, where it leads should it be a link, and the attributes of the file.
+    pub async fn file_details(&self, id: &SessionId, path: &Path) -> Result<FileDetails> {
+        self.with_tree(Verb::Stat, id, path, SessionTree::details).await
+    }
+
+    /// [`list_dir`](Self::list_dir) with what [`file_details`](Self::file_details) tells of each entry.
+    pub async fn list_details(&self, id: &SessionId, path: &Path, depth: u32) -> Result<Vec<FileDetails>> {
+        self.with_tree(Verb::ListDir, id, path, move |tree, path| tree.list_details(path, depth)).await
+    }
+
+    /// Makes a directory; says whether it was not there already. Anything else there is an error.
+    pub async fn make_dir(&self, id: &SessionId, path: &Path, options: MakeDirOptions) -> Result<bool> {
+        self.change_tree(Call::on(id, Verb::MakeDir), id, path, move |tree, path| tree.make_directory(path, options))
+            .await
+    }
+
+    /// Gives a file, directory or link another name. A file that has it is replaced; `options` are for the directories
+    /// above it.
+    pub async fn move_path(&self, id: &SessionId, from: &Path, to: &Path, options: MakeDirOptions) -> Result<()> {
+        let to = absolute(to).map_err(|error| error.with_field("new_path"))?;
+        let call = Call::on(id, Verb::MovePath).with("new_path", to.to_string_lossy());
+        self.change_tree(call, id, from, move |tree, from| tree.rename(from, &to, options)).await
+    }
+
+    /// Removes a file or link, or a directory with everything in it. Nothing there is success.
+    pub async fn remove_path(&self, id: &SessionId, path: &Path) -> Result<()> {
+        self.change_tree(Call::on(id, Verb::RemovePath), id, path, SessionTree::remove).await
+    }
+
     /// Starts writing a file. Nothing is seen of it until it is committed; dropped, it changes nothing.
     pub async fn write_file(&self, id: &SessionId, path: &Path, options: WriteOptions) -> Result<FileWriter> {
         let (id, path) = (id.clone(), absolute(path)?);
@@ -53,6 +82,24 @@ impl Host {
             let session = inner.session(&id)?;
             let _entry = session.gate.enter_shared()?;
             inner.present(&id)?;
+            work(&session.tree(inner)?, &path)
+        })
+        .await
+    }
+
+    /// Changes the mounted tree of a session that may be changed.
+    async fn change_tree<T: Send + 'static>(
+        &self,
+        call: Call,
+        id: &SessionId,
+        path: &Path,
+        work: impl FnOnce(&SessionTree, &Path) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (id, path) = (id.clone(), absolute(path)?);
+        self.run(call.with("path", path.to_string_lossy()), move |inner| {
+            let session = inner.session(&id)?;
+            let _entry = session.gate.enter_shared()?;
+            inner.active(&id)?;
             work(&session.tree(inner)?, &path)
         })
         .await
@@ -91,6 +138,16 @@ impl FileWriter {
             open.write(&bytes).inspect_err(|_| {
                 draft.take();
             })
+        })
+        .await
+    }
+
+    /// Gives the file an extended attribute, in the same step as its content; its name begins with `user.`.
+    pub async fn set_attribute(&self, name: &str, value: Vec<u8>) -> Result<()> {
+        let (draft, session, name) = (Arc::clone(&self.draft), Arc::clone(&self.session), name.to_owned());
+        blocking(move || match lock(&draft).as_ref() {
+            Some(open) => open.set_attribute(&name, &value),
+            None => Err(taken_away(&session.id)),
         })
         .await
     }

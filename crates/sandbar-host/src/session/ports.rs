@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use sandbar_core::{DomainName, Error, ErrorCode, Result, RuntimeKind, SessionId};
+use sandbar_core::{DomainName, Error, ErrorCode, Result, RuntimeKind, SessionId, SessionState};
 use sandbar_runtime::{DialedStream, Sandbox};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -45,6 +45,8 @@ pub struct PortAccess {
     pub public: bool,
     /// Whoever has this. It stays the same as long as the session exists.
     pub token: TrafficToken,
+    /// Where the session is in its life: ports of one that is not active answer nobody.
+    pub state: SessionState,
 }
 
 /// A connection to a port of a session. The session is in use as long as it exists; dropping it closes the connection.
@@ -84,7 +86,7 @@ impl Host {
             inner.session_unused(&target)?;
             let record = inner.record(&target)?;
             let public = record.network.as_ref().is_some_and(|policy| policy.allow_public_ingress);
-            Ok(PortAccess { public, token: inner.traffic_key.token(&record) })
+            Ok(PortAccess { public, token: inner.traffic_key.token(&record), state: record.state })
         })
         .await
     }

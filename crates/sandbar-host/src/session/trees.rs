@@ -78,7 +78,7 @@ impl Host {
                 let entry = session.gate.enter_shared()?;
                 inner.active(&id)?;
                 let root = session.root(inner)?;
-                let directory = session.tree(inner)?.make_directories(&path)?;
+                let directory = session.tree(inner)?.make_directories(&path, None)?;
                 Ok((entry, root, directory, session.streams.clone()))
             })
             .await?;

@@ -113,7 +113,7 @@ impl FaultyHost {
     }
 
     pub(crate) async fn write(&self, id: &SessionId, content: &str) -> Result<()> {
-        let options = WriteOptions { mode: None, create_dirs: true };
+        let options = WriteOptions { create_dirs: true, ..WriteOptions::default() };
         let mut writer = self.host().write_file(id, FILE.as_ref(), options).await?;
         writer.write(Bytes::copy_from_slice(content.as_bytes())).await?;
         writer.commit().await

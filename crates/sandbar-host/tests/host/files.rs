@@ -1,7 +1,9 @@
 use std::{pin::Pin, time::Duration};
 
 use bytes::Bytes;
-use sandbar_core::{EntryType, ErrorCode, ForkRequest, LaterSnapshots, SessionId, WriteOptions};
+use sandbar_core::{
+    AuditQuery, EntryType, ErrorCode, ForkRequest, LaterSnapshots, MakeDirOptions, SessionId, WriteOptions,
+};
 
 use sandbar_host::HostConfig;
 
@@ -96,7 +98,7 @@ pub(crate) fn links_lead_nowhere_outside(fixture: &mut HostFixture) -> Case<'_> 
         }
         let looped = fixture.host.open_file(&id, "loop".as_ref()).await.unwrap_err();
         assert_eq!((looped.code(), looped.field()), (ErrorCode::InvalidArgument, Some("path")));
-        let options = WriteOptions { mode: None, create_dirs: true };
+        let options = WriteOptions { create_dirs: true, ..WriteOptions::default() };
         for path in ["absolute", "relative"] {
             // Writing through such a link ends inside, too.
             let mut writer = fixture.host.write_file(&id, path.as_ref(), options).await.unwrap();
@@ -113,6 +115,61 @@ pub(crate) fn links_lead_nowhere_outside(fixture: &mut HostFixture) -> Case<'_> 
             let error = fixture.host.open_file(&id, path.as_ref()).await.unwrap_err();
             assert_eq!((error.code(), error.field()), (code, Some("path")), "{path}");
         }
+    })
+}
+
+pub(crate) fn what_is_made_for_a_user_belongs_to_the_user(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let owner = Some((1000, 1001));
+        let made = MakeDirOptions { create_dirs: true, owner };
+        assert!(fixture.host.make_dir(&id, "a/b".as_ref(), made).await.unwrap());
+        assert!(!fixture.host.make_dir(&id, "a/b".as_ref(), made).await.unwrap());
+        fixture.write(&id, "replaced", "of root").await;
+        for path in ["a/c/file", "replaced"] {
+            let options = WriteOptions { create_dirs: true, owner, mode: None };
+            let mut writer = fixture.host.write_file(&id, path.as_ref(), options).await.unwrap();
+            writer.write(Bytes::from_static(b"x")).await.unwrap();
+            writer.commit().await.unwrap();
+        }
+        fixture.host.move_path(&id, "replaced".as_ref(), "d/e/moved".as_ref(), made).await.unwrap();
+        for path in ["a", "a/b", "a/c", "a/c/file", "d", "d/e", "d/e/moved"] {
+            let (seen, _) = fixture.shell(&id, &format!("{} {path}", look("%2\\$d:%3\\$d"))).await;
+            assert_eq!(seen, "1000:1001\n", "{path}");
+        }
+        let over = fixture.host.make_dir(&id, "a/c/file".as_ref(), made).await.unwrap_err();
+        assert_eq!((over.code(), over.field()), (ErrorCode::InvalidArgument, Some("path")));
+    })
+}
+
+pub(crate) fn directories_are_moved_and_removed_those_of_the_base_too(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.session("s").await;
+        let options = MakeDirOptions { create_dirs: true, owner: None };
+        let (from, to) = ("/usr/share/doc", "/workspace/far/doc");
+        fixture.host.move_path(&id, from.as_ref(), to.as_ref(), options).await.unwrap();
+        assert_eq!(fixture.read(&id, "far/doc/deep/deeper/leaf").await.as_deref(), Some("leaf\n"));
+        assert_eq!(fixture.read(&id, "/usr/share/doc/deep/deeper/leaf").await, None);
+        assert_eq!(fixture.host.list_dir(&id, "far".as_ref(), 1).await.unwrap().len(), 1, "no traces of the copy");
+        // A link is moved and removed itself.
+        let tool = "/usr/bin/tool";
+        let details = fixture.host.file_details(&id, tool.as_ref()).await.unwrap();
+        assert_eq!(details.link_end.unwrap().path.to_str(), Some("/usr/bin/tool-0"));
+        fixture.host.remove_path(&id, tool.as_ref()).await.unwrap();
+        assert_eq!(fixture.read(&id, "/usr/bin/tool-0").await.as_deref(), Some("tool 0\n"));
+        for path in ["/usr", "far", "far", "/no/such/thing"] {
+            fixture.host.remove_path(&id, path.as_ref()).await.unwrap();
+            let gone = fixture.host.stat(&id, path.as_ref()).await.unwrap_err();
+            assert_eq!(gone.code(), ErrorCode::FileNotFound, "{path}");
+        }
+        for refused in ["/", "..", ""] {
+            let error = fixture.host.remove_path(&id, refused.as_ref()).await.unwrap_err();
+            assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("path")), "{refused}");
+        }
+        let log = fixture.host.audit(&id, AuditQuery::default()).await.unwrap().items;
+        let moved = log.iter().find(|entry| entry.what == "move_path").unwrap();
+        assert_eq!((&moved.detail["path"], &moved.detail["new_path"]), (&from.into(), &to.into()));
+        assert_eq!(log.iter().filter(|entry| entry.what == "remove_path").count(), 7);
     })
 }
 

@@ -110,7 +110,7 @@ impl HostFixture {
     }
 
     pub(crate) async fn write(&self, id: &SessionId, path: &str, content: &str) {
-        let options = sandbar_core::WriteOptions { mode: None, create_dirs: true };
+        let options = sandbar_core::WriteOptions { create_dirs: true, ..Default::default() };
         let mut writer = self.host.write_file(id, path.as_ref(), options).await.unwrap();
         writer.write(Bytes::copy_from_slice(content.as_bytes())).await.unwrap();
         writer.commit().await.unwrap();

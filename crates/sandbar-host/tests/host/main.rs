@@ -26,6 +26,7 @@ mod tool_calls;
 mod tool_commands;
 mod tool_git;
 mod tools;
+mod users;
 mod watch_dir;
 
 macro_rules! on_every_host {
@@ -70,6 +71,11 @@ on_every_host! {
         background_jobs_end_with_the_session,
         a_disk_filler_is_held_by_its_quota_and_its_neighbour_goes_on,
         a_command_runs_after_rollback;
+    users:
+        a_command_runs_as_a_user_of_the_session,
+        a_process_runs_as_a_user_of_the_session_also_when_it_starts_again,
+        users_are_those_of_the_session_s_own_files,
+        a_user_that_is_not_there_is_refused_and_nothing_runs;
     snapshots:
         rollback_restores_files_and_drops_later_snapshots,
         rollback_keeps_later_snapshots_when_asked,
@@ -87,6 +93,8 @@ on_every_host! {
         a_written_file_is_what_a_command_reads,
         owners_are_those_inside_the_session,
         links_lead_nowhere_outside,
+        what_is_made_for_a_user_belongs_to_the_user,
+        directories_are_moved_and_removed_those_of_the_base_too,
         a_dropped_writer_changes_nothing,
         a_writer_notices_a_rollback,
         a_tree_goes_out_and_comes_back,

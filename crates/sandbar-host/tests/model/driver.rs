@@ -100,7 +100,7 @@ impl<'a> Driver<'a> {
                 self.pages(&filter, *page, *token).await
             }
             Operation::Write { id, path, content, mode, create_dirs } => {
-                let options = WriteOptions { mode: *mode, create_dirs: *create_dirs };
+                let options = WriteOptions { mode: *mode, create_dirs: *create_dirs, owner: None };
                 let mut writer = host.write_file(&self.id(id), Path::new(path), options).await?;
                 writer.write(Bytes::copy_from_slice(content.as_bytes())).await?;
                 writer.commit().await?;

@@ -40,6 +40,11 @@ const COVER: &str = "cover";
 const ROOT: &str = "root";
 /// Where its `/proc` is, until it has a root.
 const PROCESSES: &str = "processes";
+/// Where a file system is that holds which start of a machine this box is.
+const BOOT: &str = "boot";
+/// Tells it, from `/proc`; and its neighbour that is another one at every look.
+const BOOT_ID: &str = "sys/kernel/random/boot_id";
+const FRESH_ID: &str = "sys/kernel/random/uuid";
 
 /// Devices every program may expect, with their numbers.
 const NODES: [(&str, u32, u32); 6] =
@@ -147,7 +152,7 @@ pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
     // Any directory will do: what it covers is not needed any more.
     mount("template", "/tmp", "tmpfs", MountFlags::NOSUID, Some(c"mode=755"))?;
     chdir("/tmp")?;
-    for directory in [DEVICES, EMPTY, ROOT, PROCESSES, "proc"] {
+    for directory in [DEVICES, EMPTY, ROOT, PROCESSES, BOOT, "proc"] {
         fs::create_dir(directory)?;
     }
     mount("proc", "proc", "proc", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC, None)?;
@@ -202,6 +207,7 @@ pub(super) fn lay_groundwork(template: &Template) -> io::Result<Groundwork<'_>> 
     move_mount(&processes, "", CWD, PROCESSES, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     cover(template, &processes, |hidden| !hidden.for_root)?;
     protect_switches(&processes)?;
+    show_boot(&processes)?;
     // With the nodes an ordinary user has mounted.
     let devices = open_tree(CWD, DEVICES, WHOLE)?;
     let size = SHARED_MEMORY.split_once('=').unwrap_or_default();
@@ -297,6 +303,28 @@ fn protect_switches(processes: &OwnedFd) -> io::Result<()> {
         None,
     )?;
     attach(&shown, &switches)
+}
+
+/// A box is a machine that has just started: programs that ask find that everything from before is gone.
+fn show_boot(processes: &OwnedFd) -> io::Result<()> {
+    let mut id = [0; 64];
+    let fresh = openat(processes, FRESH_ID, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let length = rustix::io::read(fresh, &mut id)?;
+    let place = file_system("tmpfs", &[("mode", "755"), ("size", "4k")], PLAIN_FILES)?;
+    move_mount(&place, "", CWD, BOOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = openat(&place, "id", flags, Mode::from_raw_mode(0o444))?;
+    rustix::io::write(&file, &id[..length])?;
+    // The mask of the process may have taken bits away.
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o444))?;
+    drop(file);
+    let shown = clone(place.as_fd(), "id")?;
+    set_attributes(
+        &shown,
+        Attributes::READ_ONLY | Attributes::NO_SUID | Attributes::NO_EXEC | Attributes::NO_DEVICES,
+        None,
+    )?;
+    attach(&shown, &openat(processes, BOOT_ID, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Makes `new_root` the root and lets go of everything else.

@@ -73,6 +73,26 @@ fn the_host_name_is_the_session_s() {
     });
 }
 
+#[test]
+fn every_box_is_a_machine_that_has_just_started() {
+    in_a_box(async |world| {
+        let ask = "cat /proc/sys/kernel/random/boot_id";
+        let own = output(world, ask).await;
+        assert!(own.len() == 37 && own.matches('-').count() == 4, "{own}");
+        assert_eq!(output(world, ask).await, own);
+        assert_ne!(own, fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap());
+        // Prepared ones, and one that was not.
+        for name in ["two", "three", "four"] {
+            let other = world.open_box(name, &Resources::default());
+            assert_ne!(output(&other, ask).await, own);
+            other.stop().await;
+        }
+        fails(world, "echo x > /proc/sys/kernel/random/boot_id", "Read-only file system").await;
+        let mounts = output(world, "cat /proc/self/mountinfo").await;
+        assert!(!mounts.contains(" /boot "), "{mounts}");
+    });
+}
+
 /// Talks to itself over the loopback.
 const ECHO: &str = r#"
     use Socket;

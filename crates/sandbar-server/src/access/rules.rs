@@ -76,6 +76,9 @@ pub(super) fn of_call(path: &str) -> Option<Rule> {
         "ExecuteTool" | "ExecuteToolStream" => UseSession(session_of::<v1::ExecuteToolRequest>),
         "WriteFile" => UseSession(session_of::<v1::WriteFileRequest>),
         "ImportTree" => UseSession(session_of::<v1::ImportTreeRequest>),
+        "MakeDir" => UseSession(session_of::<v1::MakeDirRequest>),
+        "MovePath" => UseSession(session_of::<v1::MovePathRequest>),
+        "RemovePath" => UseSession(session_of::<v1::RemovePathRequest>),
 
         "AttachProcess" => UseSession(session_of::<v1::AttachProcessRequest>),
         // Of all sessions only to those who may look at all.
@@ -120,7 +123,7 @@ about_session! {
     ExportTreeRequest DestroySessionRequest PauseSessionRequest ResumeSessionRequest HibernateSessionRequest
     WakeSessionRequest TurnCompleteRequest CreateSnapshotRequest DeleteSnapshotRequest
     RollbackSessionRequest LaunchProcessRequest KillProcessRequest SendProcessInputRequest ExecuteToolRequest
-    WatchEventsRequest WatchDirRequest
+    WatchEventsRequest WatchDirRequest MakeDirRequest MovePathRequest RemovePathRequest
 }
 
 impl AboutSession for v1::AttachProcessRequest {

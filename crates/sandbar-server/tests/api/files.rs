@@ -7,7 +7,7 @@ use std::{
 };
 
 use sandbar_client::WireProtocol;
-use sandbar_core::{EntryType, ErrorCode, WriteOptions};
+use sandbar_core::{EntryType, ErrorCode, MakeDirOptions, WriteOptions};
 use serde_json::json;
 
 use crate::world::{PROTOCOLS, World};
@@ -21,7 +21,7 @@ fn a_file_comes_back_as_it_was_sent_over_every_protocol() {
         for protocol in PROTOCOLS {
             let client = world.client(protocol).await;
             let path = PathBuf::from(format!("/workspace/deep/er/{protocol:?}"));
-            let options = WriteOptions { mode: Some(0o640), create_dirs: true };
+            let options = WriteOptions { mode: Some(0o640), create_dirs: true, owner: None };
             let source = std::io::Cursor::new(content.clone());
             assert_eq!(client.write_file(&session.id, &path, options, source).await.unwrap(), 3_000_000);
             let mut received = Vec::new();
@@ -66,11 +66,36 @@ fn names_that_are_not_text_pass_unharmed() {
 }
 
 #[test]
+fn directories_are_made_moved_and_removed_over_every_protocol() {
+    World::run(async |world| {
+        let keeper = world.client(WireProtocol::Connect).await;
+        let session = world.session(&keeper).await;
+        for protocol in PROTOCOLS {
+            let client = world.client(protocol).await;
+            // A name that is not UTF-8 gets there as well.
+            let (made, moved) = (Path::new("/workspace/a/b"), Path::new(OsStr::from_bytes(b"/workspace/\xff/c")));
+            let options = MakeDirOptions { create_dirs: true, owner: Some((1000, 1001)) };
+            assert!(client.make_dir(&session.id, made, options).await.unwrap());
+            assert!(!client.make_dir(&session.id, made, options).await.unwrap());
+            client.move_path(&session.id, made, moved, options).await.unwrap();
+            let stat = client.stat(&session.id, moved).await.unwrap();
+            assert_eq!((stat.entry, stat.uid, stat.gid), (EntryType::Directory, 1000, 1001), "{protocol:?}");
+            let gone = client.move_path(&session.id, made, moved, options).await.unwrap_err();
+            assert_eq!((gone.code(), gone.field()), (ErrorCode::FileNotFound, Some("path")));
+            for path in [moved.parent().unwrap(), moved, made.parent().unwrap()] {
+                client.remove_path(&session.id, path).await.unwrap();
+            }
+            assert_eq!(client.list_dir(&session.id, Path::new("/workspace"), 1).await.unwrap(), []);
+        }
+    });
+}
+
+#[test]
 fn a_tree_moves_from_one_session_to_another_over_every_protocol() {
     World::run(async |world| {
         let keeper = world.client(WireProtocol::Connect).await;
         let one = world.session(&keeper).await;
-        let options = WriteOptions { mode: Some(0o750), create_dirs: true };
+        let options = WriteOptions { mode: Some(0o750), create_dirs: true, owner: None };
         keeper.write_file(&one.id, Path::new("/workspace/t/a/b"), options, &b"deep"[..]).await.unwrap();
         for protocol in PROTOCOLS {
             let client = world.client(protocol).await;

@@ -43,7 +43,7 @@ impl World {
 
     /// Launches a server on [`PORT`] from a file of a session.
     pub(crate) async fn serve_in(&self, id: &SessionId, file: &str, program: &str, argv: &[&str]) -> ProcessId {
-        let options = WriteOptions { mode: None, create_dirs: true };
+        let options = WriteOptions { create_dirs: true, ..WriteOptions::default() };
         let mut writer = self.host.write_file(id, format!("/workspace/{file}").as_ref(), options).await.unwrap();
         writer.write(Bytes::copy_from_slice(program.as_bytes())).await.unwrap();
         writer.commit().await.unwrap();

@@ -358,6 +358,8 @@ fn valid(method: &str) -> Value {
         }
         "WriteFile" => json!({"start": {"sessionId": "box", "path": "f", "mode": 420}}),
         "ImportTree" => json!({"start": {"sessionId": "box", "path": "/tmp"}}),
+        "MakeDir" | "RemovePath" => json!({"sessionId": "nobody", "path": "/tmp/d", "owner": {"uid": 1, "gid": 2}}),
+        "MovePath" => json!({"sessionId": "nobody", "path": "/tmp/d", "newPath": "/tmp/e", "createDirs": true}),
         "ReadFile" | "Stat" | "ListDir" | "ExportTree" => json!({"sessionId": "box", "path": "/tmp"}),
         "GetSession" | "ListProcesses" | "ListSnapshots" | "GetNetwork" | "VerifyAudit" => json!({"sessionId": "box"}),
         _ => json!({"sessionId": "nobody"}),

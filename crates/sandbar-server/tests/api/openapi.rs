@@ -132,6 +132,9 @@ async fn live(heard: &mut Heard<'_>) {
     heard.stream("ReadFile", &[of(json!({"path": "/workspace/file"}))]).await;
     heard.call("Stat", of(json!({"path": "/workspace/file"}))).await;
     heard.stream("ListDir", &[of(json!({"path": "/workspace"}))]).await;
+    heard.call("MakeDir", of(json!({"path": "new/dir", "createDirs": true, "owner": {"uid": 5, "gid": 6}}))).await;
+    heard.call("MovePath", of(json!({"path": "new", "newPath": "old"}))).await;
+    heard.call("RemovePath", of(json!({"path": "old"}))).await;
     heard.call("ListSnapshots", of(json!({}))).await;
     let launched = heard.call("LaunchProcess", of(json!({"argv": ["/bin/sh", "-c", "echo up; exit 3"]}))).await;
     let process = launched["process"]["processId"].clone();

@@ -53,7 +53,7 @@ fn changes_of_a_directory_are_told_over_every_protocol_until_its_session_ends() 
             let client = world.client(protocol).await;
             let id = world.session(&client).await.id;
             let mut watch = client.watch_dir(&id, "/workspace".as_ref(), true).await.unwrap();
-            let options = WriteOptions { mode: None, create_dirs: true };
+            let options = WriteOptions { create_dirs: true, ..WriteOptions::default() };
             client.write_file(&id, "a/first".as_ref(), options, &b"x"[..]).await.unwrap();
             let created = |path: &str| {
                 DirNews::Changed(DirChange { kind: DirChangeKind::Created, path: path.into(), is_dir: true })

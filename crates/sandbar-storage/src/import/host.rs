@@ -12,7 +12,7 @@ use sandbar_core::{Error, Result};
 
 use super::{
     base::{Filled, own_layer},
-    host_files,
+    host_files, host_users,
     skeleton::{USER, make},
 };
 use crate::{BaseLayer, LayerDirectory};
@@ -51,7 +51,8 @@ pub(super) fn fill(machine: &Path, rootfs: &Path) -> Result<Filled> {
     for (path, mode) in DIRECTORIES {
         make(rootfs, path, mode, 0)?;
     }
-    make(rootfs, "home/user", 0o750, USER)?;
+    // Open to root as well, which without capabilities may do no more than others.
+    make(rootfs, "home/user", 0o755, USER)?;
     for (path, target) in LINKS {
         link(rootfs, path, Path::new(target))?;
     }
@@ -73,6 +74,7 @@ pub(super) fn fill(machine: &Path, rootfs: &Path) -> Result<Filled> {
     }
     host_files::copy_allowed(&machine.join("etc"), &rootfs.join("etc"))?;
     host_files::write_own(&rootfs.join("etc"))?;
+    host_users::write(machine, rootfs)?;
     Ok(Filled { layers, ..Filled::own(Vec::new(), 0) })
 }
 
@@ -170,7 +172,7 @@ mod tests {
         for (path, content) in &found {
             assert!(!content.contains("SECRET") && !content.contains("PRIVATE KEY"), "{}", path.display());
         }
-        for gone in ["etc/shadow", "etc/ssh", "etc/machine-id", "etc/resolv.conf", "etc/ssl/private", "etc/sudoers"] {
+        for gone in ["etc/gshadow", "etc/ssh", "etc/machine-id", "etc/resolv.conf", "etc/ssl/private", "etc/sudoers"] {
             assert!(!found.contains_key(Path::new(gone)), "{gone}");
         }
         assert_eq!(fs::read_dir(rootfs.join("root")).unwrap().count(), 0);
@@ -179,6 +181,20 @@ mod tests {
         let lent: Vec<_> = filled.layers.iter().map(|layer| layer.mount_point.to_str().unwrap()).collect();
         assert_eq!(lent, ["/", "/usr", "/opt", "/lib64"]);
         assert!(filled.layers[1].directory == LayerDirectory::Host(host.join("usr")));
+    }
+
+    #[test]
+    fn the_user_needs_no_password_where_the_machine_has_sudo() {
+        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let (host, rootfs) = (scratch.path().join("machine"), scratch.path().join("rootfs"));
+        machine(&host);
+        put(&host, "usr/bin/sudo", 0o4755, "");
+        fs::create_dir(&rootfs).unwrap();
+        fill(&host, &rootfs).unwrap();
+        let sudoers = rootfs.join("etc/sudoers");
+        assert!(fs::read_to_string(&sudoers).unwrap().contains("\nuser ALL=(ALL:ALL) NOPASSWD: ALL\n"));
+        assert_eq!(fs::metadata(&sudoers).unwrap().permissions().mode() & 0o7777, 0o440);
+        assert!(rootfs.join("etc/pam.d/sudo").is_file());
     }
 
     #[test]
@@ -203,6 +219,8 @@ mod tests {
         assert_eq!(fs::read_link(rootfs.join("bin")).unwrap(), Path::new("usr/bin"));
         assert_eq!(fs::read_link(rootfs.join("etc/alternatives/editor")).unwrap(), Path::new("/usr/bin/tool"));
         let mode = |path: &str| fs::symlink_metadata(rootfs.join(path)).unwrap().permissions().mode() & 0o7777;
-        assert_eq!((mode("tmp"), mode("var/tmp"), mode("root"), mode("home/user")), (0o1777, 0o1777, 0o700, 0o750));
+        assert_eq!((mode("tmp"), mode("var/tmp"), mode("root"), mode("home/user")), (0o1777, 0o1777, 0o700, 0o755));
+        assert_eq!((mode("etc/shadow"), mode("home/user/.bashrc")), (0o600, 0o644));
+        assert!(found[Path::new("etc/shadow")].contains("user:!:"), "nobody has a password");
     }
 }

@@ -1,4 +1,4 @@
-//! The `/etc` of a base made from this machine: what programs need to start, and users of its own.
+//! The `/etc` of a base made from this machine: what programs need to start.
 
 use std::{
     ffi::OsStr,
@@ -121,13 +121,6 @@ pub(super) fn copy_allowed(from: &Path, to: &Path) -> Result<()> {
 /// Files the machine has too, written for the sandbox.
 pub(super) fn write_own(etc: &Path) -> Result<()> {
     let files = [
-        (
-            "passwd",
-            "root:x:0:0:root:/root:/bin/bash\n\
-             user:x:1000:1000:user:/home/user:/bin/bash\n\
-             nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-        ),
-        ("group", "root:x:0:\nuser:x:1000:\ntty:x:5:\nnogroup:x:65534:\n"),
         ("hosts", "127.0.0.1\tlocalhost sandbar\n::1\tlocalhost ip6-localhost\n"),
         ("hostname", "sandbar\n"),
         (

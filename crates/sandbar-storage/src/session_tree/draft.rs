@@ -1,6 +1,7 @@
 //! A file being written: a temporary beside its place, moved there in one step.
 
 use std::{
+    ffi::{CString, OsStr},
     fs::File,
     io::Write as _,
     os::fd::OwnedFd,
@@ -11,12 +12,36 @@ use rustix::{
     fs::{AtFlags, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, openat, renameat, unlinkat},
     io::Errno,
 };
-use sandbar_core::{Error, Result, SessionId, WriteOptions};
+use sandbar_core::{Error, ErrorCode, MakeDirOptions, Result, SessionId, WriteOptions};
 
-use super::tree::{SessionTree, failure};
+use super::{
+    details::USER_ATTRIBUTES,
+    tree::{SessionTree, failure},
+};
+use crate::xattrs;
 
 /// Permission bits of a new file.
 const DEFAULT_MODE: u32 = 0o644;
+
+/// How names of drafts begin: of a file that is not there yet, and of one that is.
+const NEW: &str = ".sandbar-new-";
+const REPLACING: &str = ".sandbar-old-";
+
+/// What a draft will be when it is in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DraftKind {
+    NewFile,
+    Replacement,
+}
+
+impl DraftKind {
+    /// What the file `name` is a draft of, should it be one: whoever watches a directory sees them come and go.
+    pub fn of(name: &OsStr) -> Option<Self> {
+        let name = name.as_encoded_bytes();
+        let is = |prefix: &str| name.starts_with(prefix.as_bytes());
+        if is(NEW) { Some(Self::NewFile) } else { is(REPLACING).then_some(Self::Replacement) }
+    }
+}
 
 /// A file being written. Nothing is seen of it until it is committed; dropped, it changes nothing.
 #[derive(Debug)]
@@ -34,10 +59,12 @@ impl SessionTree {
     /// Starts writing the file `path`. One that is replaced keeps its owner, and its mode unless `options` say otherwise;
     /// a new one belongs to the user of the sandbox.
     pub fn draft(&self, path: &Path, options: WriteOptions) -> Result<Draft> {
-        let _acting = self.act()?;
-        let place = self.place(path, options.create_dirs)?;
+        let _acting = self.act_as(options.owner)?;
+        let directories = MakeDirOptions { create_dirs: options.create_dirs, owner: options.owner };
+        let place = self.place(path, directories)?;
         let complain = |errno: Errno| failure(path, errno);
-        let temporary = PathBuf::from(format!(".sandbar-{}", SessionId::random()));
+        let prefix = if place.existing.is_some() { REPLACING } else { NEW };
+        let temporary = PathBuf::from(format!("{prefix}{}", SessionId::random()));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&place.directory, &temporary, flags, Mode::from_raw_mode(0o600)).map_err(complain)?;
         let mode = options.mode.or(place.existing.map(|existing| existing.st_mode & 0o7777)).unwrap_or(DEFAULT_MODE);
@@ -50,7 +77,7 @@ impl SessionTree {
             existing: place.existing,
             committed: false,
         };
-        if let Some(existing) = &draft.existing {
+        if let (Some(existing), None) = (&draft.existing, options.owner) {
             let user = Uid::from_raw(self.kept(existing.st_uid));
             let group = Gid::from_raw(self.kept(existing.st_gid));
             fchown(&draft.file, Some(user), Some(group)).map_err(complain)?;
@@ -68,6 +95,26 @@ impl Draft {
     /// Adds bytes. After an error part of them may be there, and the draft is good for nothing.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|error| Error::io(format!("write `{}`", self.name.display()), error))
+    }
+
+    /// Gives the file an extended attribute; its name begins with `user.`.
+    pub fn set_attribute(&self, name: &str, value: &[u8]) -> Result<()> {
+        let complain = |errno: Errno| match errno {
+            Errno::OPNOTSUPP => Error::new(ErrorCode::Unavailable, "this file system keeps no attributes of files")
+                .with_field("attributes")
+                .with_hint("keep them in a file beside it"),
+            Errno::TOOBIG | Errno::RANGE | Errno::INVAL => {
+                Error::invalid("attributes", format!("`{name}` or its value is too long for an attribute of a file"))
+                    .with_hint("use at most 255 bytes for the name and a few KiB for all values")
+            }
+            errno => Error::io(format!("set attribute `{name}` of `{}`", self.name.display()), errno.into()),
+        };
+        if !name.starts_with(USER_ATTRIBUTES) {
+            return Err(Error::invalid("attributes", format!("`{name}` is not an attribute a user may set"))
+                .with_hint("begin its name with `user.`"));
+        }
+        let name = CString::new(name).map_err(|_| complain(Errno::INVAL))?;
+        xattrs::Place::Open(&self.file).set(&name, value).map_err(complain)
     }
 
     /// Puts the file into its place in one step.

@@ -16,7 +16,7 @@ use rustix::{
     fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, readlinkat},
     io::Errno,
 };
-use sandbar_core::{Error, ErrorCode, OwnerMap, Result};
+use sandbar_core::{Error, ErrorCode, MakeDirOptions, OwnerMap, Result};
 
 use crate::{ActingOwner, open_confined};
 
@@ -29,7 +29,7 @@ const MOST_LINKS: usize = 40;
 /// The mounted tree of a session.
 #[derive(Clone, Debug)]
 pub struct SessionTree {
-    root: Arc<OwnedFd>,
+    pub(super) root: Arc<OwnedFd>,
     owners: Option<Arc<OwnerMap>>,
     /// Where `/workspace` really lies below the root, when it is not there.
     workspace: Option<Arc<Path>>,
@@ -73,9 +73,9 @@ impl SessionTree {
         self.reach(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// Opens a directory, making it and those above it when they are missing.
-    pub fn make_directories(&self, path: &Path) -> Result<OwnedFd> {
-        let _acting = self.act()?;
+    /// Opens a directory, making it and those above it when they are missing. What is made belongs to `owner`, or to root.
+    pub fn make_directories(&self, path: &Path, owner: Option<(u32, u32)>) -> Result<OwnedFd> {
+        let _acting = self.act_as(owner)?;
         let mut so_far = PathBuf::from("/");
         let mut missing = path;
         if let (Some(_), Ok(below)) = (&self.workspace, path.strip_prefix(WORKING_DIRECTORY)) {
@@ -100,9 +100,29 @@ impl SessionTree {
         self.directory(path)
     }
 
+    /// Opens a directory something is to be put into.
+    pub(super) fn directory_for(&self, path: &Path, options: MakeDirOptions) -> Result<OwnedFd> {
+        if options.create_dirs { self.make_directories(path, options.owner) } else { self.directory(path) }
+    }
+
     /// While it lives, what the calling thread makes belongs to the root user of the sandbox.
     pub(super) fn act(&self) -> Result<Option<ActingOwner>> {
-        self.owners.as_deref().map(ActingOwner::root_of).transpose()
+        self.act_as(None)
+    }
+
+    /// While it lives, what the calling thread makes belongs to this user and group of the sandbox, or to its root. It does so
+    /// from the first moment: what is given away later could be something else by then.
+    pub(super) fn act_as(&self, owner: Option<(u32, u32)>) -> Result<Option<ActingOwner>> {
+        match (owner, &self.owners) {
+            (Some((user, group)), _) => ActingOwner::on_host(self.shown(user), self.shown(group)).map(Some),
+            (None, Some(owners)) => ActingOwner::root_of(owners).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Who somebody inside is in the mounted tree. One the sandbox has no room for is nobody there.
+    fn shown(&self, inside: u32) -> u32 {
+        self.owners.as_ref().map_or(inside, |owners| owners.on_host(inside))
     }
 
     /// Who an owner of the mounted tree is inside the sandbox.
@@ -116,7 +136,7 @@ impl SessionTree {
     }
 
     /// Where a file named `path` would be written: the end of the links at its end, as a shell's `>` has it.
-    pub fn place(&self, path: &Path, create_directories: bool) -> Result<Place> {
+    pub fn place(&self, path: &Path, options: MakeDirOptions) -> Result<Place> {
         let text = path.as_os_str().as_bytes();
         // `file_name` overlooks these ends.
         if text.ends_with(b"/") || text.ends_with(b"/.") {
@@ -127,7 +147,7 @@ impl SessionTree {
             let (Some(parent), Some(name)) = (current.parent(), current.file_name()) else {
                 return Err(is_a_directory(path));
             };
-            let directory = if create_directories { self.make_directories(parent)? } else { self.directory(parent)? };
+            let directory = self.directory_for(parent, options)?;
             let existing =
                 match openat(&directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
                     Err(Errno::NOENT) => None,
@@ -190,7 +210,9 @@ pub fn failure(path: &Path, errno: Errno) -> Error {
     let shown = path.display();
     match errno {
         Errno::NOENT | Errno::NOTDIR => {
-            Error::new(ErrorCode::FileNotFound, format!("`{shown}` does not exist in the session")).with_field("path")
+            Error::new(ErrorCode::FileNotFound, format!("`{shown}` does not exist in the session"))
+                .with_field("path")
+                .with_hint("look at what is there by listing the directory above it")
         }
         Errno::LOOP => {
             Error::invalid("path", format!("`{shown}` leads through too many links, or through one of the kernel's"))
@@ -218,9 +240,9 @@ mod tests {
         fs::write(scratch.path().join("workspace/me/beside"), "beside").unwrap();
         std::os::unix::fs::symlink("../beside", project.join("link")).unwrap();
         let tree = SessionTree::open(scratch.path(), None).unwrap().with_workspace(Path::new("/workspace/me/project"));
-        tree.make_directories(Path::new("/workspace/a/b")).unwrap();
+        tree.make_directories(Path::new("/workspace/a/b"), None).unwrap();
         assert!(project.join("a/b").is_dir());
-        let options = WriteOptions { mode: None, create_dirs: true };
+        let options = WriteOptions { create_dirs: true, ..WriteOptions::default() };
         tree.draft(Path::new("/workspace/a/c/file"), options).unwrap().commit().unwrap();
         assert!(project.join("a/c/file").is_file());
         let (_, stat) = tree.open_file(Path::new("/workspace/link")).unwrap();

@@ -245,7 +245,9 @@ impl TreeWatch {
         }
         if *watch == self.root && flags.intersects(ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT) {
             let gone = format!("`{}` was removed or moved while it was watched", self.start.display());
-            return Err(Error::new(ErrorCode::FileNotFound, gone).with_field("path"));
+            return Err(Error::new(ErrorCode::FileNotFound, gone)
+                .with_field("path")
+                .with_hint("watch it again where it is now"));
         }
         if flags.contains(ReadFlags::IGNORED) {
             self.paths.remove(watch);

@@ -72,7 +72,10 @@ impl TreeCopy<'_> {
     fn tolerate(&mut self, outcome: Result<(), Errno>, what: &str) -> Result<()> {
         match outcome {
             Ok(()) => Ok(()),
-            Err(errno @ (Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::INVAL)) if self.lenient() => {
+            // The last one: an owner the mount has no place for.
+            Err(errno @ (Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::INVAL | Errno::OVERFLOW))
+                if self.lenient() =>
+            {
                 self.summary.note(|| format!("`{}` does not keep its {what}: {errno}", self.place.display()));
                 Ok(())
             }

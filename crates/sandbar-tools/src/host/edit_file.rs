@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use memchr::memmem;
-use sandbar_core::{Error, Result, WriteOptions};
+use sandbar_core::{Error, MakeDirOptions, Result, WriteOptions};
 use sandbar_storage::session_tree::absolute;
 
 use super::{
@@ -56,7 +56,7 @@ impl HostTool for EditFile {
         let path = absolute(Path::new(self.path.as_str()))?;
         let shown = self.path.as_str();
         // Looked at before it is read: whatever changes it afterwards changes its time, too.
-        let before = side.tree.place(&path, false)?.existing;
+        let before = side.tree.place(&path, MakeDirOptions::default())?.existing;
         let content = Content::read(side, &path)?;
         if content.kind() != ContentKind::Text {
             return Ok(Outcome::failed(format!("`{shown}` is not a text file, and is not edited")));

@@ -29,7 +29,8 @@ tool! {
 impl HostTool for WriteFile {
     fn run(self, side: &HostSide) -> Result<Outcome> {
         let path = absolute(Path::new(self.path.as_str()))?;
-        let mut draft = side.tree.draft(&path, WriteOptions { mode: None, create_dirs: self.create_dirs })?;
+        let mut draft =
+            side.tree.draft(&path, WriteOptions { create_dirs: self.create_dirs, ..WriteOptions::default() })?;
         draft.write(self.content.as_bytes())?;
         let what = if draft.existing().is_some() { "replaced" } else { "made" };
         side.check()?;

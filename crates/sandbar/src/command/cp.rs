@@ -151,7 +151,7 @@ async fn copy_in(client: &Client, id: &SessionId, source: &Path, target: &Path) 
         let file = tokio::fs::File::open(source)
             .await
             .map_err(|error| Error::io(format!("could not read `{}`", source.display()), error))?;
-        let options = WriteOptions { mode: Some(mode(&metadata)), create_dirs: false };
+        let options = WriteOptions { mode: Some(mode(&metadata)), ..WriteOptions::default() };
         client.write_file(id, &target, options, counted(file)).await.map(drop)
     } else {
         tree::send(client, id, source.to_owned(), TopLevel::Named(name), parent, Progress::new("copying"))

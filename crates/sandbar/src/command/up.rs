@@ -10,8 +10,9 @@ use std::{
 
 use clap::{ArgMatches, Command};
 use env_logger::WriteStyle;
-use sandbar_core::{BaseName, Error, ErrorCode, Result, RuntimeKind};
+use sandbar_core::{BaseName, DomainName, Error, ErrorCode, Result, RuntimeKind};
 use sandbar_host::{Host, HostConfig};
+use sandbar_net::NameServer;
 use sandbar_server::{AccessToken, RunningServer, TlsConfig, TlsIdentity};
 use sandbar_storage::ImportSource;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +23,9 @@ use crate::{
     descriptor_limit, env_vars,
     failure::{Failure, Outcome, exit},
     interrupt::Interrupts,
-    local_authority, local_files, mount_namespace, output,
+    local_authority,
+    local_files::{self, ServedDomain},
+    mount_namespace, name_server, output,
 };
 
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub(crate) struct UpArgs {
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
     tls_client_ca: Option<PathBuf>,
+    domain: Option<String>,
+    dns: Option<SocketAddr>,
 }
 
 const EXAMPLES_AND_KEYS: &str = "\
@@ -45,6 +50,7 @@ Examples:
   sandbar up --data-dir /srv/sandbar --storage btrfs --runtime native
   sandbar up --listen 0.0.0.0:9100 --tls auto
   sandbar up --listen 0.0.0.0:9100 --tls-cert host.pem --tls-key host.key --tls-client-ca clients.pem
+  sandbar up --tls auto --domain sbx.test --dns 127.0.0.1:5353
   SANDBAR_MAX_SESSIONS=50 sandbar up --config sandbar.toml
 
 Keys of the configuration file (and SANDBAR_<KEY> variables):
@@ -57,6 +63,7 @@ Keys of the configuration file (and SANDBAR_<KEY> variables):
   tls_cert_file              TLS by this certificate, PEM, followed by those between it and its authority
   tls_key_file               its key, PEM; both files are read again when they change
   tls_client_ca_file         PEM: only clients with a certificate of one of these authorities are let in
+  dns_listen                 \"127.0.0.1:5353\": there is answered that ingress_domain and all below it is this host
   data_dir                   \"/var/lib/sandbar\"
   storage_backend            \"auto\", \"zfs\", \"btrfs\" or \"local-disk\"
   container_runtime          \"auto\", \"gvisor\", \"native\" or \"none\"
@@ -119,6 +126,9 @@ user for whom nothing else works. Ctrl-C or SIGTERM stops the host and keeps all
             option("tls-key", "FILE", "The key of the certificate, PEM").value_parser(path.clone()),
             option("tls-client-ca", "FILE", "Let in only clients with a certificate of these authorities, PEM")
                 .value_parser(path),
+            option("domain", "NAME", "Ports of sandboxes have names below this [default: localhost]"),
+            option("dns", "ADDRESS", "Answer there, as a name server, for the names below the domain")
+                .value_parser(clap::value_parser!(SocketAddr)),
         ])
 }
 
@@ -135,6 +145,8 @@ impl UpArgs {
             tls_cert: optional(matches, "tls-cert"),
             tls_key: optional(matches, "tls-key"),
             tls_client_ca: optional(matches, "tls-client-ca"),
+            domain: optional(matches, "domain"),
+            dns: optional(matches, "dns"),
         }
     }
 }
@@ -151,6 +163,8 @@ pub(crate) fn execute(args: UpArgs) -> Outcome {
         layers.add_flag("tls-cert", "tls_cert_file", text(&args.tls_cert));
         layers.add_flag("tls-key", "tls_key_file", text(&args.tls_key));
         layers.add_flag("tls-client-ca", "tls_client_ca_file", text(&args.tls_client_ca));
+        layers.add_flag("domain", "ingress_domain", args.domain);
+        layers.add_flag("dns", "dns_listen", args.dns.map(|address| address.to_string()));
     })
     .map_err(Failure::Usage)?;
     refuse_open_door(&settings.server)?;
@@ -218,19 +232,21 @@ async fn serve(settings: Settings) -> Outcome {
     make_data_dir(&data_dir)?;
     // What is wrong with it is said before anything is started.
     let tls = tls_of(&settings)?;
+    let advertised = settings.host.advertise_addr.clone();
     let host = Host::start(settings.host).await?;
     // After boxes have their origin, so that commands find the usual limit.
     descriptor_limit::raise();
     let shutdown = CancellationToken::new();
-    let server = match open(&host, &settings.server, tls, &data_dir, shutdown.clone()).await {
-        Ok(server) => server,
+    let opened = open(&host, &settings.server, &advertised, tls, &data_dir, shutdown.clone()).await;
+    let Open { server, name_server } = match opened {
+        Ok(open) => open,
         Err(error) => {
             // The first complaint is the one that explains what happened.
             let _ = host.shutdown().await;
             return Err(error.into());
         }
     };
-    announce(&host, server.address(), &settings.server, &data_dir);
+    announce(&host, server.address(), name_server.as_ref(), &settings.server, &data_dir);
     interrupts.next().await;
     output::say("stopping; sandboxes stay. Once more stops at once");
     let stopping = async {
@@ -269,20 +285,28 @@ fn tls_of(settings: &Settings) -> Result<Option<TlsConfig>> {
     Ok(Some(TlsConfig { identity: TlsIdentity::Files { certificate, key }, client_ca }))
 }
 
+/// What a host that answers consists of beside itself.
+struct Open {
+    server: RunningServer,
+    name_server: Option<NameServer>,
+}
+
 /// Everything between a started host and one that answers.
 async fn open(
     host: &Arc<Host>,
     config: &ServerConfig,
+    advertised: &str,
     tls: Option<TlsConfig>,
     data_dir: &Path,
     shutdown: CancellationToken,
-) -> Result<RunningServer> {
+) -> Result<Open> {
     import_default_base(host).await?;
     let token = AccessToken::new(local_files::read_or_make_token(data_dir)?)?;
     if config.tls == TlsMode::Off {
         local_authority::hide(data_dir);
     }
     let speaks_tls = tls.is_some();
+    let dns_listen = config.dns_listen;
     let config = sandbar_server::ServerConfig {
         tls,
         max_calls_per_token: config.max_calls_per_token,
@@ -291,8 +315,17 @@ async fn open(
         ..sandbar_server::ServerConfig::new(config.listen, Some(token))
     };
     let server = sandbar_server::serve(Arc::clone(host), config, shutdown).await?;
+    let domain = host.ingress_domain();
+    let name_server = match dns_listen {
+        Some(listen) => Some(name_server::start(listen, domain, server.address().ip(), advertised).await?),
+        None => None,
+    };
+    // Programs that go by names insist on TLS, and `localhost` has no names below it everywhere.
+    let is_usable = speaks_tls && *domain != DomainName::localhost();
+    let domain = ServedDomain { name: domain.clone(), name_server: name_server.as_ref().map(NameServer::address) };
+    local_files::write_domain(data_dir, is_usable.then_some(&domain))?;
     local_files::write_address(data_dir, &local_files::local_url(server.address(), speaks_tls))?;
-    Ok(server)
+    Ok(Open { server, name_server })
 }
 
 /// The first sandbox needs no download: the base `host` is made when it is not there.
@@ -312,7 +345,13 @@ async fn import_default_base(host: &Host) -> Result<()> {
 }
 
 /// Says what was chosen, where it listens, and what to type next.
-fn announce(host: &Host, address: SocketAddr, server: &ServerConfig, data_dir: &Path) {
+fn announce(
+    host: &Host,
+    address: SocketAddr,
+    name_server: Option<&NameServer>,
+    server: &ServerConfig,
+    data_dir: &Path,
+) {
     let program = std::env::args().next().unwrap_or_else(|| "sandbar".to_owned());
     output::say(format_args!("sandbar {}", env!("CARGO_PKG_VERSION")));
     output::say(format_args!("  storage  {}", host.storage_summary()));
@@ -324,6 +363,10 @@ fn announce(host: &Host, address: SocketAddr, server: &ServerConfig, data_dir: &
     if server.tls == TlsMode::Auto {
         let authority = local_authority::certificate_path(data_dir);
         output::say(format_args!("  tls      by {}: clients elsewhere need it as --ca-file", authority.display()));
+    }
+    if let Some(name_server) = name_server {
+        let domain = host.ingress_domain();
+        output::say(format_args!("  dns      {} answers for {domain} and all below it", name_server.address()));
     }
     let scheme = if server.speaks_tls() { "https" } else { "http" };
     output::say(format_args!("listening on {scheme}://{address}"));
@@ -350,6 +393,7 @@ fn announce(host: &Host, address: SocketAddr, server: &ServerConfig, data_dir: &
     output::say(format_args!("  {program} exec $id -- sh -c 'date > now.txt; cat now.txt'"));
     output::say(format_args!("  {program} snapshot $id first"));
     output::say(format_args!("  {program} --help"));
+    output::say(format_args!("  eval \"$({program} env)\"   points the E2B SDKs at this host"));
     output::say("\nstop with Ctrl-C; sandboxes stay");
 }
 

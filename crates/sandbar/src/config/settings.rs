@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use sandbar_core::{Error, Resources, Result, duration_text};
+use sandbar_core::{DomainName, Error, Resources, Result, duration_text};
 use sandbar_host::HostConfig;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
@@ -42,6 +42,8 @@ pub(crate) struct ServerConfig {
     pub(crate) tls_key_file: Option<PathBuf>,
     /// Let in only who has a certificate of one of these authorities, PEM.
     pub(crate) tls_client_ca_file: Option<PathBuf>,
+    /// Where to answer for the names below the host's domain. Port 0 takes any free one.
+    pub(crate) dns_listen: Option<SocketAddr>,
 }
 
 /// Whether the port speaks TLS with certificates of its own making.
@@ -65,6 +67,7 @@ impl Default for ServerConfig {
             tls_cert_file: None,
             tls_key_file: None,
             tls_client_ca_file: None,
+            dns_listen: None,
             slow_reader_timeout: sandbar_server::ServerConfig::SLOW_READER_TIMEOUT,
         }
     }
@@ -104,6 +107,23 @@ impl ServerConfig {
                 "clients cannot show certificates without TLS",
                 "give --tls auto, or --tls-cert and --tls-key",
             );
+        }
+        Ok(())
+    }
+
+    /// What must be so for the name server to be of use.
+    fn validate_names(&self, domain: &DomainName) -> Result<()> {
+        let Some(address) = self.dns_listen else { return Ok(()) };
+        if *domain == DomainName::localhost() {
+            return Err(Error::invalid("dns_listen", "nobody asks a name server for `localhost`")
+                .with_hint("give --domain a name of your own, for example sbx.test"));
+        }
+        if self.listen.ip().is_loopback() && !address.ip().is_loopback() {
+            return Err(Error::invalid(
+                "dns_listen",
+                format!("{address} can be asked by others, and would lead them to {}", self.listen.ip()),
+            )
+            .with_hint("answer on 127.0.0.1, or give --listen an address that others reach as well"));
         }
         Ok(())
     }
@@ -178,6 +198,7 @@ impl Settings {
         host.validate()?;
         let server: ServerConfig = decode(server).map_err(|error| whole(&error))?;
         server.validate()?;
+        server.validate_names(&host.ingress_domain)?;
         Ok(Self { server, host, origins, unknown_variables })
     }
 }
@@ -234,6 +255,14 @@ mod tests {
         Settings::from_layers(layers)
     }
 
+    fn with_flags(keys: &[(&str, &str)]) -> Result<Settings> {
+        let mut layers = Layers::default();
+        for (key, value) in keys {
+            layers.add_flag("flag", key, Some(*value));
+        }
+        Settings::from_layers(layers)
+    }
+
     #[test]
     fn nothing_given_is_the_documented_defaults() {
         let settings = Settings::from_layers(Layers::default()).unwrap();
@@ -244,13 +273,7 @@ mod tests {
 
     #[test]
     fn keys_of_tls_that_do_not_fit_together_are_refused() {
-        let with = |keys: &[(&str, &str)]| {
-            let mut layers = Layers::default();
-            for (key, value) in keys {
-                layers.add_flag("flag", key, Some(*value));
-            }
-            Settings::from_layers(layers).map(|settings| settings.server.speaks_tls())
-        };
+        let with = |keys: &[_]| with_flags(keys).map(|settings| settings.server.speaks_tls());
         let (cert, key, ca) = (("tls_cert_file", "c"), ("tls_key_file", "k"), ("tls_client_ca_file", "a"));
         assert!(!with(&[]).unwrap());
         for good in [&[("tls", "auto")][..], &[cert, key], &[cert, key, ca], &[("tls", "auto"), ca]] {
@@ -265,6 +288,17 @@ mod tests {
             assert_eq!(with(bad).unwrap_err().field(), Some(field), "{bad:?}");
         }
         assert!(with(&[("tls", "sometimes")]).is_err());
+    }
+
+    #[test]
+    fn a_name_server_needs_a_domain_and_never_leads_others_to_their_own_machine() {
+        let here = [("ingress_domain", "sbx.test"), ("dns_listen", "127.0.0.1:0")];
+        assert!(with_flags(&here).unwrap().server.dns_listen.is_some());
+        let everywhere = [("ingress_domain", "sbx.test"), ("dns_listen", "0.0.0.0:53")];
+        assert!(with_flags(&[&everywhere[..], &[("listen", "0.0.0.0:9100")]].concat()).is_ok());
+        for bad in [&here[1..], &everywhere] {
+            assert_eq!(with_flags(bad).unwrap_err().field(), Some("dns_listen"), "{bad:?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod attach;
 mod bases;
 mod commands;
 mod completion;
+mod domain;
 mod files;
 mod life;
 mod mcp;

@@ -52,8 +52,18 @@ fn env_prints_what_a_shell_and_other_programs_need() {
     let variables: Value = serde_json::from_str(&world.run(["env", "--json"]).data()).unwrap();
     assert_eq!(variables["SANDBAR_URL"], world.server.url());
     assert_eq!(variables["SANDBAR_TOKEN"].as_str().map(str::len), Some(64));
-    assert_eq!(world.run(["env", "--unset"]).data(), "unset SANDBAR_URL SANDBAR_TOKEN SANDBAR_CA_FILE\n");
+    for name in ["E2B_API_URL", "E2B_SANDBOX_URL"] {
+        assert_eq!(variables[name], world.server.url(), "{name}");
+    }
+    let key = variables["E2B_API_KEY"].as_str().unwrap().strip_prefix("e2b_").unwrap();
+    assert!(key.len() == 128 && key.bytes().all(|byte| byte.is_ascii_hexdigit()), "{key}");
+    assert_eq!(variables.get("E2B_DOMAIN"), None);
+    assert_eq!(
+        world.run(["env", "--unset"]).data(),
+        "unset SANDBAR_URL SANDBAR_TOKEN SANDBAR_CA_FILE E2B_API_URL E2B_SANDBOX_URL E2B_DOMAIN E2B_API_KEY\n"
+    );
     let elsewhere = world.run(["--url", "http://example.com/it's", "env"]);
-    assert_eq!(elsewhere.stdout, "export SANDBAR_URL='http://example.com/it'\\''s'\n");
+    assert!(elsewhere.stdout.starts_with("export SANDBAR_URL='http://example.com/it'\\''s'\n"), "{elsewhere:?}");
+    assert!(!elsewhere.stdout.contains("TOKEN") && !elsewhere.stdout.contains("KEY"), "{elsewhere:?}");
     assert!(elsewhere.stderr.contains("no token for http://example.com"), "{elsewhere:?}");
 }

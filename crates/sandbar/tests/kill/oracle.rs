@@ -23,7 +23,7 @@ pub(crate) struct Oracle {
 const FILE: &str = "/workspace/f";
 
 pub(crate) async fn write(client: &Client, id: &SessionId, content: &str) {
-    let options = WriteOptions { mode: None, create_dirs: true };
+    let options = WriteOptions { create_dirs: true, ..WriteOptions::default() };
     let source = std::io::Cursor::new(content.as_bytes().to_vec());
     client.write_file(id, Path::new(FILE), options, source).await.unwrap();
 }

@@ -3,6 +3,7 @@
 
 const fs = require('fs');
 const net = require('net');
+const { performance } = require('perf_hooks');
 const path = require('path');
 const url = require('url');
 const util = require('util');
@@ -13,8 +14,41 @@ const { prepare } = load('source');
 let current = null;
 let interrupt = null;
 
-// Written at once and in order, also when a cell never lets go of the event loop.
+// Text that waits for more: the first of a burst goes out at once, the rest in larger pieces.
+const held = { type: null, text: '', since: 0, scheduled: false };
+const BURST_MS = 5;
+const MUCH = 32 * 1024;
+
+function flush() {
+  const { type, text } = held;
+  held.text = '';
+  if (text) write({ type, text });
+}
+
+function say(type, text) {
+  if (held.type !== type) flush();
+  held.type = type;
+  held.text += text;
+  const now = performance.now();
+  if (held.text.length >= MUCH || now - held.since >= BURST_MS) {
+    held.since = now;
+    flush();
+  } else if (!held.scheduled) {
+    held.scheduled = true;
+    setImmediate(() => {
+      held.scheduled = false;
+      flush();
+    });
+  }
+}
+
 function tell(event) {
+  flush();
+  write(event);
+}
+
+// Written at once and in order, also when a cell never lets go of the event loop.
+function write(event) {
   let data = Buffer.from(`${JSON.stringify({ id: current, ...event })}\n`);
   while (data.length) data = data.subarray(fs.writeSync(events, data));
 }
@@ -23,7 +57,7 @@ function redirect(stream, type) {
   const decoder = new (require('string_decoder').StringDecoder)('utf8');
   stream.write = (chunk, encoding, callback) => {
     const text = typeof chunk === 'string' ? chunk : decoder.write(Buffer.from(chunk));
-    if (text) tell({ type, text });
+    if (text) say(type, text);
     const done = typeof encoding === 'function' ? encoding : callback;
     if (done) process.nextTick(done);
     return true;
@@ -56,9 +90,29 @@ function hidden(name, value) {
   Object.defineProperty(globalThis, name, { value, enumerable: false, configurable: true, writable: true });
 }
 
+// What is done when the cell that runs has ended.
+let atEnd = [];
+
 function bind(names) {
   for (const [name, [get, set]] of Object.entries(names)) {
-    Object.defineProperty(globalThis, name, { get, set, enumerable: true, configurable: true });
+    const before = Object.getOwnPropertyDescriptor(globalThis, name);
+    if (!before || before.configurable) {
+      Object.defineProperty(globalThis, name, { get, set, enumerable: true, configurable: true });
+    } else {
+      // A function of an earlier cell cannot be replaced by a binding, but it can be overwritten.
+      atEnd.push(() => {
+        globalThis[name] = get();
+      });
+    }
+  }
+}
+
+// A `var` makes a property that can never be bound; one that is there already is left as it is.
+function declare(names) {
+  for (const name of names) {
+    if (!Object.getOwnPropertyDescriptor(globalThis, name)) {
+      Object.defineProperty(globalThis, name, { value: undefined, writable: true, enumerable: true, configurable: true });
+    }
   }
 }
 
@@ -67,7 +121,8 @@ function compile(text) {
 }
 
 async function run(code) {
-  const { script } = prepare(code, compile);
+  const { script, names } = prepare(code, compile);
+  declare(names);
   const interrupted = new Promise((_, reject) => {
     interrupt = () => reject(Object.assign(new Error('The execution was interrupted'), { name: 'Interrupted', stack: '' }));
   });
@@ -115,6 +170,8 @@ async function execute({ id, code, env }) {
     tell({ type: 'error', ...describe(error) });
   } finally {
     interrupt = null;
+    for (const action of atEnd) action();
+    atEnd = [];
     for (const [name, value] of before) {
       if (value === undefined) delete process.env[name];
       else process.env[name] = value;

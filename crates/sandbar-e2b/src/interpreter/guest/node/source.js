@@ -99,7 +99,7 @@ function isStart(tokens, index) {
   const token = tokens[index];
   const before = tokens[index - 1];
   if (token.kind === 'word' && CONTINUING_WORDS.has(token.text)) return false;
-  if (!before || before.text === ';') return true;
+  if (!before || before.text === ';' || before.endsImport) return true;
   const carriesOn = token.kind === 'template' || (token.kind === 'sign' && !['{', '!', '~', '++', '--'].includes(token.text));
   if (carriesOn) return false;
   return before.text === '}' || (token.newline && canEnd(before));
@@ -175,6 +175,7 @@ function importEdit(tokens, index) {
   let end = index + 1;
   while (tokens[end] && tokens[end].kind !== 'string') end += 1;
   if (!tokens[end]) return undefined;
+  tokens[end].endsImport = true;
   const from = `await __sandbarImport(${tokens[end].text})`;
   const clause = tokens.slice(index + 1, end).filter((token) => token.text !== 'from' || token.depth > tokens[index].depth);
   const parts = [];
@@ -281,7 +282,7 @@ function asyncTexts(code, { tokens, edits, names }, compiles) {
   return asyncText(apply(code, edits, 0, code.length), names);
 }
 
-// The script of a cell. `compile` gives a script or throws a SyntaxError.
+// The script of a cell and the names it declares. `compile` gives a script or throws a SyntaxError.
 function prepare(code, compile) {
   const compiles = (text) => {
     try {
@@ -295,13 +296,19 @@ function prepare(code, compile) {
   const plain = apply(code, understood.edits, 0, code.length);
   if (understood.awaits) {
     const text = asyncTexts(code, understood, compiles);
-    if (compiles(text) || !compiles(plain)) return { script: compile(text), isAsync: true };
+    if (compiles(text) || !compiles(plain)) return { script: compile(text), names: [] };
   }
   // Braces at the beginning are most likely an object, as people mean it.
   if (/^\s*\{/.test(code) && /\}\s*$/.test(code) && compiles(`(${code.trim()})`)) {
-    return { script: compile(`(${code.trim()})`), isAsync: false };
+    return { script: compile(`(${code.trim()})`), names: [] };
   }
-  return { script: compile(plain), isAsync: false };
+  try {
+    return { script: compile(plain), names: understood.names };
+  } catch (error) {
+    // What was written is to be shown, not what became of it.
+    compile(code);
+    throw error;
+  }
 }
 
 return { prepare };

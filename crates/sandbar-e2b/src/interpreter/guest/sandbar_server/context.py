@@ -126,9 +126,10 @@ class Turn(object):
     def __enter__(self):
         self._ticket = self._turns.join()
         try:
-            while not self._ticket.wait(LOOK_INTERVAL):
-                if not self._client_is_there():
-                    raise ClientGone()
+            while not self._ticket.wait(LOOK_INTERVAL) and self._client_is_there():
+                pass
+            if not self._client_is_there():
+                raise ClientGone()
         except BaseException:
             self._turns.leave(self._ticket)
             raise

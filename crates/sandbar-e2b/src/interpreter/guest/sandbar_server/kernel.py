@@ -26,6 +26,15 @@ INTERRUPT_GRACE = 3.0
 # How much of its last words is told when a kernel ends by itself.
 LAST_WORDS = 2048
 
+# Runs the text of the JavaScript kernel. In braces, so that its names are not taken; `import()` works only in a text
+# given with `-e`, so it is handed over from here.
+NODE_START = """{
+const sources = JSON.parse(require('fs').readFileSync(%(sources)d));
+const run = (path, given) => new Function(...Object.keys(given), sources[path])(...Object.values(given));
+const load = (name) => run('node/' + name + '.js', {require});
+run('node/main.js', {require, load, importModule: (name) => import(name), requests: %(requests)d, events: %(events)d});
+}"""
+
 # The end of the events of one execution, and why the kernel ended in the middle of one.
 DONE = object()
 
@@ -115,15 +124,7 @@ class Kernel(object):
             argv = [program, "-c", sources["start.py"], str(text), "sandbar_kernel.main", str(requests), str(events)]
         else:
             wanted = {path: source for path, source in sources.items() if path.startswith("node/")}
-            # `import()` works in the text of `-e` only, so it is handed over from here.
-            argv = [
-                program,
-                "-e",
-                "const s=JSON.parse(require('fs').readFileSync(%d));"
-                "const run=(path,...more)=>new Function('require','load',...more.filter((_,i)=>i%%2==0),s[path])"
-                "(require,(name)=>run('node/'+name+'.js'),...more.filter((_,i)=>i%%2==1));"
-                "run('node/main.js','importModule',(n)=>import(n),'requests',%d,'events',%d)" % (text, requests, events),
-            ]
+            argv = [program, "-e", NODE_START % {"sources": text, "requests": requests, "events": events}]
         with os.fdopen(os.dup(text), "wb") as file:
             file.write(json.dumps(wanted).encode())
         os.lseek(text, 0, os.SEEK_SET)

@@ -1,0 +1,100 @@
+//! Coming back to a sandbox, which is woken for it.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Extension,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use sandbar_core::{Need, SessionId};
+use serde_json::Value;
+
+use super::{Answer, fields::Fields, seconds, session_id};
+use crate::{
+    answer::ControlError,
+    json::Json,
+    keys::Holder,
+    surface::Surface,
+    wake::{Waking, end_after, is_asleep},
+};
+
+/// What a sandbox has that is resumed without saying how long.
+const DEFAULT_OF_RESUME: Duration = Duration::from_secs(15);
+const DEFAULT: Duration = Duration::from_mins(5);
+
+pub(super) async fn first_version(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Path(id): Path<String>,
+    mut fields: Fields,
+) -> Answer<(StatusCode, Json<Value>)> {
+    let id = session_id(&id)?;
+    holder.require(Need::UseSession(&id))?;
+    let time = match seconds::take(&mut fields, "timeout", 0)? {
+        Some(time) => time,
+        None => fields.require("timeout").map(Duration::from_secs)?,
+    };
+    surface.connect(&id, time, waking(&mut fields)?).await
+}
+
+pub(super) async fn second_version(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Path(id): Path<String>,
+    mut fields: Fields,
+) -> Answer<(StatusCode, Json<Value>)> {
+    let id = session_id(&id)?;
+    holder.require(Need::UseSession(&id))?;
+    let time = seconds::take(&mut fields, "timeout", 1)?.unwrap_or(DEFAULT);
+    surface.connect(&id, time, waking(&mut fields)?).await
+}
+
+/// The call of old SDKs: only for one that is paused.
+pub(super) async fn resume(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Path(id): Path<String>,
+    mut fields: Fields,
+) -> Answer<(StatusCode, Json<Value>)> {
+    let id = session_id(&id)?;
+    holder.require(Need::UseSession(&id))?;
+    let time = seconds::take(&mut fields, "timeout", 0)?.unwrap_or(DEFAULT_OF_RESUME);
+    let (auto_pause, waking) = (fields.take::<bool>("autoPause")?, waking(&mut fields)?);
+    let _turn = surface.turns.take(&id).await;
+    let session = surface.sandbox(&id).await?;
+    if !is_asleep(session.state) {
+        let why = format!("Sandbox \"{id}\" is already running (connect to it instead)");
+        return Err(ControlError::new(StatusCode::CONFLICT, why));
+    }
+    let mut note = surface.note(&id).await?;
+    note.auto_pause = auto_pause.unwrap_or(note.auto_pause);
+    let handle = surface.handle(&id, &note).await?;
+    surface.wake(&session, note, time, waking).await?;
+    Ok((StatusCode::CREATED, Json(handle)))
+}
+
+/// `memory: false` leaves behind what ran in the sandbox.
+fn waking(fields: &mut Fields) -> Answer<Waking> {
+    let keep = fields.take("memory")?.unwrap_or(true);
+    Ok(if keep { Waking::Restore } else { Waking::Reboot })
+}
+
+impl Surface {
+    /// 200 for one that runs, whose time is made longer where it is shorter; 201 for one that was woken.
+    async fn connect(&self, id: &SessionId, time: Duration, waking: Waking) -> Answer<(StatusCode, Json<Value>)> {
+        let _turn = self.turns.take(id).await;
+        let (session, note) = (self.sandbox(id).await?, self.note(id).await?);
+        let handle = self.handle(id, &note).await?;
+        if is_asleep(session.state) {
+            self.wake(&session, note, time, waking).await?;
+            return Ok((StatusCode::CREATED, Json(handle)));
+        }
+        let end = end_after(time)?;
+        // One without an end has all the time there is.
+        if session.expires.is_some_and(|expires| expires < end) {
+            self.set_end(id, note, end).await?;
+        }
+        Ok((StatusCode::OK, Json(handle)))
+    }
+}

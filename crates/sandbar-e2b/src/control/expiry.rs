@@ -1,0 +1,89 @@
+//! How long a sandbox has.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Extension,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use jiff::Timestamp;
+use sandbar_core::{Need, Result, SessionId, SessionInfo};
+
+use super::{
+    Answer,
+    fields::{Fields, bad_request},
+    seconds, session_id,
+};
+use crate::{
+    answer::ControlError,
+    keys::Holder,
+    sandbox::SandboxNote,
+    surface::Surface,
+    wake::{end_after, is_asleep},
+};
+
+/// The most one refresh gives.
+const LONGEST_REFRESH: Duration = Duration::from_hours(1);
+const DEFAULT_REFRESH: Duration = Duration::from_secs(15);
+
+/// So long from now, more or less than before. A time of zero is up at once.
+pub(super) async fn set(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Path(id): Path<String>,
+    mut fields: Fields,
+) -> Answer<StatusCode> {
+    let id = session_id(&id)?;
+    holder.require(Need::UseSession(&id))?;
+    let time = match seconds::take(&mut fields, "timeout", 0)? {
+        Some(time) => time,
+        None => fields.require("timeout").map(Duration::from_secs)?,
+    };
+    let _turn = surface.turns.take(&id).await;
+    surface.running(&id).await?;
+    surface.set_end(&id, surface.note(&id).await?, end_after(time)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// At least so long from now.
+pub(super) async fn refresh(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Path(id): Path<String>,
+    mut fields: Fields,
+) -> Answer<StatusCode> {
+    let id = session_id(&id)?;
+    holder.require(Need::UseSession(&id))?;
+    let time = seconds::take(&mut fields, "duration", 0)?.unwrap_or(DEFAULT_REFRESH);
+    if time > LONGEST_REFRESH {
+        return Err(bad_request("`duration` is longer than an hour; use at most 3600, or set the timeout"));
+    }
+    let _turn = surface.turns.take(&id).await;
+    let (session, end) = (surface.running(&id).await?, end_after(time)?);
+    if session.expires.is_some_and(|expires| expires < end) {
+        surface.set_end(&id, surface.note(&id).await?, end).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+impl Surface {
+    /// A sandbox that is not asleep. E2B knows no others here.
+    async fn running(&self, id: &SessionId) -> Answer<SessionInfo> {
+        let session = self.sandbox(id).await?;
+        if is_asleep(session.state) {
+            let why =
+                format!("Sandbox \"{id}\" is paused and has no time to change (resume it with `Sandbox.connect`)");
+            return Err(ControlError::new(StatusCode::NOT_FOUND, why));
+        }
+        Ok(session)
+    }
+
+    /// Says when the time of a sandbox is up. The caller has its turn.
+    pub(super) async fn set_end(&self, id: &SessionId, mut note: SandboxNote, end: Timestamp) -> Result<()> {
+        note.end_at = Some(end);
+        // First, since the sandbox may be gone right after the other.
+        self.keep_note(id, &note).await?;
+        self.host.set_expiry(id, Some(end), note.on_expiry()).await.map(|_| ())
+    }
+}

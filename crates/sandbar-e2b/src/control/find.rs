@@ -1,0 +1,33 @@
+//! Finding a sandbox.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::{Path, State},
+};
+use sandbar_core::{Need, SessionId, SessionInfo};
+use serde_json::Value;
+
+use super::{Answer, details, not_found, session_id};
+use crate::{json::Json, keys::Holder, surface::Surface};
+
+pub(super) async fn find(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Path(id): Path<String>,
+) -> Answer<Json<Value>> {
+    let id = session_id(&id)?;
+    holder.require(Need::ReadSession(&id))?;
+    let session = surface.sandbox(&id).await?;
+    let note = surface.note(&id).await?;
+    Ok(Json(surface.detail(&holder, &session, note).await?))
+}
+
+impl Surface {
+    /// A sandbox that is there.
+    pub(super) async fn sandbox(&self, id: &SessionId) -> Answer<SessionInfo> {
+        let session = self.host.get_session(id).await?;
+        if details::is_there(session.state) { Ok(session) } else { Err(not_found(id.as_str())) }
+    }
+}

@@ -1,0 +1,203 @@
+import unittest
+
+from served import Served
+
+
+class Python(Served):
+    def test_variables_stay_between_runs(self):
+        self.run_code("x = 41")
+        self.assertEqual(self.run_code("x += 1\nx").text, "42")
+
+    def test_the_last_expression_is_the_main_result(self):
+        run = self.run_code("print('said')\n'value'")
+        self.assertEqual(run.order, ["number_of_executions", "stdout", "result", "end_of_execution"])
+        self.assertEqual((run.stdout, run.text), ("said\n", "value"))
+
+    def test_nothing_and_semicolons_give_no_result(self):
+        for code in ("None", "x = 1", "5;", "", "# only a comment", "5; # quiet"):
+            self.assertEqual(self.run_code(code).results, [], code)
+
+    def test_one_print_is_one_message(self):
+        self.assertEqual([line["text"] for line in self.run_code("print(1, 2)").lines if line["type"] == "stdout"], ["1 2\n"])
+
+    def test_streams_and_results_keep_their_order(self):
+        run = self.run_code("import sys, os\nprint(1)\nprint(2, file=sys.stderr)\ndisplay('three')\nprint(4)\n5")
+        self.assertEqual(
+            run.order,
+            ["number_of_executions", "stdout", "stderr", "result", "stdout", "result", "end_of_execution"],
+        )
+        self.assertIsInstance(run.lines[1]["timestamp"], int)
+
+    def test_output_arrives_while_the_code_runs(self):
+        connection = self.start("print('first', flush=True)\nimport time\ntime.sleep(60)")
+        response = connection.getresponse()
+        response.readline()
+        self.assertIn(b"first", response.readline())
+
+    def test_indented_code_is_code(self):
+        self.assertEqual(self.run_code("\n    y = 2\n    if y:\n        y += 1\n    y\n    ").text, "3")
+
+    def test_errors_have_name_value_and_traceback(self):
+        error = self.run_code("def divide(by):\n    return 1 / by\n\ndivide(0)").error
+        self.assertEqual((error["name"], error["value"]), ("ZeroDivisionError", "division by zero"))
+        for part in ("Traceback (most recent call last)", "line 4", "----> 2     return 1 / by", "in divide(by)"):
+            self.assertIn(part, error["traceback"])
+        self.assertNotIn("sandbar_kernel", error["traceback"])
+
+    def test_syntax_errors_show_the_line(self):
+        error = self.run_code("a = 1\nb = = 2").error
+        self.assertEqual(error["name"], "SyntaxError")
+        self.assertIn("line 2", error["traceback"])
+        self.assertIn("b = = 2", error["traceback"])
+
+    def test_output_before_an_error_is_kept(self):
+        run = self.run_code("print('before')\nraise RuntimeError('after')")
+        self.assertEqual(run.order, ["number_of_executions", "stdout", "error", "end_of_execution"])
+
+    def test_causes_are_told(self):
+        error = self.run_code("try:\n    {}['a']\nexcept KeyError as e:\n    raise ValueError('b') from e").error
+        self.assertIn("direct cause", error["traceback"])
+        self.assertIn("KeyError: 'a'", error["traceback"])
+
+    def test_deep_recursion_is_an_error_and_no_flood(self):
+        error = self.run_code("def f():\n    return f()\nf()").error
+        self.assertEqual(error["name"], "RecursionError")
+        self.assertIn("skipping", error["traceback"])
+
+    def test_leaving_is_an_error_and_the_state_stays(self):
+        self.run_code("kept = 1")
+        error = self.run_code("import sys\nsys.exit(3)").error
+        self.assertEqual((error["name"], error["value"]), ("SystemExit", "3"))
+        self.assertEqual(self.run_code("kept").text, "1")
+
+    def test_input_is_refused(self):
+        self.assertEqual(self.run_code("input('name? ')").error["name"], "StdinNotImplementedError")
+
+    def test_await_works_at_the_top(self):
+        self.assertEqual(self.run_code("import asyncio\nawait asyncio.sleep(0, 'slept')").text, "slept")
+        self.assertEqual(self.run_code("async def f():\n    return 5\nv = await f()\nv").text, "5")
+
+    def test_tasks_go_on_between_runs(self):
+        self.run_code("import asyncio\ndone = []\nasync def later():\n    await asyncio.sleep(0)\n    done.append(1)")
+        self.run_code("task = asyncio.create_task(later())")
+        self.assertEqual(self.run_code("await task\ndone").text, "[1]")
+
+    def test_asyncio_run_works_as_in_a_script(self):
+        code = "import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    return 7\nasyncio.run(f())"
+        self.assertEqual(self.run_code(code).text, "7")
+        self.assertEqual(self.run_code("await f()").text, "7")
+
+    def test_programs_print_to_the_cell(self):
+        run = self.run_code("import os, subprocess\nos.system('echo out; echo err >&2')\nsubprocess.run(['echo', 'more'])\nNone")
+        self.assertEqual((run.stdout, run.stderr), ("out\nmore\n", "err\n"))
+
+    def test_forked_children_print_to_the_cell(self):
+        code = "import os\nprint('parent')\npid = os.fork()\nif pid == 0:\n    print('child', flush=True)\n    os._exit(0)\nos.waitpid(pid, 0)\nNone"
+        run = self.run_code(code)
+        self.assertEqual(sorted(run.stdout.split()), ["child", "parent"])
+
+    def test_worker_processes_work(self):
+        code = "import multiprocessing as m\ndef square(x):\n    return x * x\nwith m.get_context('fork').Pool(2) as pool:\n    r = pool.map(square, [1, 2, 3])\nr"
+        self.assertEqual(self.run_code(code).text, "[1, 4, 9]")
+
+    def test_threads_print_to_the_cell(self):
+        code = "import threading\nt = threading.Thread(target=lambda: print('thread'))\nt.start()\nt.join()"
+        self.assertEqual(self.run_code(code).stdout, "thread\n")
+
+    def test_shell_lines_run_in_the_shell(self):
+        run = self.run_code("name = 'world'\n!echo hello $name {len(name)}\nif True:\n    !echo inside")
+        self.assertEqual(run.stdout, "hello world 5\ninside\n")
+        self.assertEqual(self.run_code("files = !printf 'a\\nb\\n'\nlist(files)").text, "['a', 'b']")
+        self.assertEqual(self.run_code("!echo one \\\n  two").stdout, "one two\n")
+
+    def test_percent_in_plain_python_is_no_magic(self):
+        self.assertEqual(self.run_code("(7\n % 4)").text, "3")
+        self.assertEqual(self.run_code("text = '''\n!no\n%no'''\nlen(text)").text, "8")
+
+    def test_magics_people_use(self):
+        self.assertEqual(self.run_code("%matplotlib inline\n1").text, "1")
+        self.assertEqual(self.run_code("%cd /\nimport os\nos.getcwd()").text, "/")
+        self.assertEqual(self.run_code("%%bash\necho from bash").stdout, "from bash\n")
+        self.assertEqual(self.run_code("%%capture kept\nprint('quiet')").stdout, "")
+        self.assertEqual(self.run_code("kept.stdout").text, "quiet\\n")
+        self.assertIn("Wall time", self.run_code("%%time\nsum(range(10))").stdout)
+        self.assertEqual(self.run_code("%nosuch").error["name"], "UsageError")
+
+    def test_rich_objects_come_in_all_their_formats(self):
+        code = """
+class Rich:
+    def __repr__(self): return "rich"
+    def _repr_html_(self): return "<b>rich</b>"
+    def _repr_markdown_(self): return "**rich**"
+    def _repr_svg_(self): return "<svg/>"
+    def _repr_png_(self): return b"png"
+    def _repr_latex_(self): return "$r$"
+    def _repr_json_(self): return {"a": float("nan"), "b": [1]}
+    def _repr_javascript_(self): return "rich()"
+    def _repr_mimebundle_(self, include=None, exclude=None): return {"application/x-own": "own"}
+Rich()
+"""
+        result = self.run_code(code).results[0]
+        self.assertEqual(result.pop("type"), "result")
+        self.assertEqual(
+            result,
+            {
+                "text": "rich",
+                "html": "<b>rich</b>",
+                "markdown": "**rich**",
+                "svg": "<svg/>",
+                "png": "cG5n",
+                "latex": "$r$",
+                "json": {"a": None, "b": [1]},
+                "javascript": "rich()",
+                "extra": {"application/x-own": "own"},
+                "is_main_result": True,
+            },
+        )
+
+    def test_a_format_that_fails_is_left_out(self):
+        code = "class Bad:\n    def __repr__(self): return 'bad'\n    def _repr_html_(self): raise ValueError('no html')\nBad()"
+        run = self.run_code(code)
+        self.assertEqual(run.text, "bad")
+        self.assertNotIn("html", run.results[0])
+
+    def test_display_shows_before_the_end(self):
+        run = self.run_code("from IPython.display import display, HTML, Markdown\ndisplay(HTML('<i>'), Markdown('*'))\n1")
+        self.assertEqual([result["is_main_result"] for result in run.results], [False, False, True])
+        self.assertEqual((run.results[0]["html"], run.results[1]["markdown"]), ("<i>", "*"))
+
+    def test_raw_display_has_only_what_is_given(self):
+        run = self.run_code("from IPython.display import display\ndisplay({'text/latex': r'\\text{Own}'}, raw=True)")
+        self.assertEqual(run.results[0]["latex"], "\\text{Own}")
+        self.assertNotIn("text", run.results[0])
+
+    def test_long_values_are_laid_out_and_cut(self):
+        self.assertEqual(self.run_code("{'b': 1, 'a': {3, 1}}").text, "{'b': 1, 'a': {1, 3}}")
+        self.assertTrue(self.run_code("list(range(40))").text.startswith("[0,\n 1,\n 2,"))
+        self.assertTrue(self.run_code("list(range(5000))").text.endswith("999,\n ...]"))
+        self.assertEqual(self.run_code("l = [1]\nl.append(l)\nl").text, "[1, [...]]")
+
+    def test_the_value_of_the_last_run_has_a_name(self):
+        self.run_code("6 * 7")
+        self.assertEqual(self.run_code("_ + 1").text, "43")
+
+    def test_variables_of_one_run_are_gone_after_it(self):
+        read = "import os\n[os.environ.get('OWN'), os.environ.get('SANDBOX_WIDE')]"
+        self.assertEqual(self.run_code(read, env_vars={"OWN": "1", "SANDBOX_WIDE": "other"}).text, "['1', 'other']")
+        self.assertEqual(self.run_code(read).text, "[None, 'given']")
+
+    def test_what_a_cell_defines_can_be_pickled(self):
+        code = "import pickle\nclass Thing:\n    pass\ntype(pickle.loads(pickle.dumps(Thing()))).__name__"
+        self.assertEqual(self.run_code(code).text, "Thing")
+
+    def test_warnings_and_logs_go_to_stderr(self):
+        run = self.run_code("import warnings, logging\nwarnings.warn('careful')\nlogging.warning('logged')")
+        self.assertIn("careful", run.stderr)
+        self.assertIn("logged", run.stderr)
+
+    def test_odd_text_survives(self):
+        self.assertEqual(self.run_code("print('ä€😀\\x00\\ud800')").stdout[:4], "ä€😀\x00")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,122 @@
+//! Commands and processes of the users a session has.
+
+use std::pin::Pin;
+
+use sandbar_core::{BaseName, ErrorCode, ExecEvent, ExecSpec, LogQuery, ProcessSpec, RuntimeKind, SessionId, WaitFor};
+use sandbar_host::RuntimeChoice;
+
+use crate::fixture::{HostFixture, snap, spec};
+
+type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// What a script says on both streams, as this user.
+async fn say(fixture: &HostFixture, id: &SessionId, user: &str, script: &str) -> String {
+    let spec = ExecSpec { user: Some(user.into()), ..ExecSpec::new(["/bin/sh", "-c", script]) };
+    let mut command = fixture.host.exec(id, spec).await.unwrap();
+    let mut output = Vec::new();
+    while let Some(event) = command.next_event().await {
+        if let ExecEvent::Stdout(bytes) | ExecEvent::Stderr(bytes) = event {
+            output.extend_from_slice(&bytes);
+        }
+    }
+    String::from_utf8(output).unwrap()
+}
+
+pub(crate) fn a_command_runs_as_a_user_of_the_session(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let script = "id -un; id -u; id -g; cd; pwd; echo $HOME $USER $LOGNAME; echo x > made; find . -maxdepth 1 \\( -name . -o -name made \\) -printf '%U:%G\\n'";
+        let told = "user\n1000\n1000\n/home/user\n/home/user user user\n1000:1000\n1000:1000\n";
+        assert_eq!(say(fixture, &id, "user", script).await, told);
+        assert_eq!(say(fixture, &id, "1000", script).await, told);
+        assert_eq!(say(fixture, &id, "root", "id -u; echo $HOME").await, "0\n/root\n");
+        let made = fixture.host.stat(&id, "/home/user/made".as_ref()).await.unwrap();
+        assert_eq!((made.uid, made.gid), (1000, 1000));
+        assert!(
+            say(fixture, &id, "user", "echo x > /workspace/no; cat /etc/shadow").await.contains("ermission denied")
+        );
+    })
+}
+
+pub(crate) fn a_process_runs_as_a_user_of_the_session_also_when_it_starts_again(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let script = "id -u; test -e ~/again && exit 0; touch ~/again; exit 1";
+        let spec = ProcessSpec {
+            user: Some("user".into()),
+            restart: sandbar_core::RestartPolicy::OnFailure { at_most: 3 },
+            ..ProcessSpec::new(["/bin/sh", "-c", script])
+        };
+        let process = fixture.host.launch_process(&id, spec).await.unwrap();
+        let ended = fixture.host.wait_process(&id, &process.id, WaitFor::Exited).await.unwrap();
+        assert_eq!((ended.restarts, ended.exit.unwrap().code), (1, Some(0)));
+        let mut logs = fixture.host.process_logs(&id, &process.id, LogQuery::default()).await.unwrap();
+        let mut text = Vec::new();
+        while let Some(chunk) = logs.next().await {
+            text.extend_from_slice(&chunk.bytes);
+        }
+        assert_eq!(text, b"1000\n1000\n");
+
+        // A process of another user hears its signals too.
+        let spec = ProcessSpec { user: Some("user".into()), ..ProcessSpec::new(["/bin/sleep", "1000"]) };
+        let process = fixture.host.launch_process(&id, spec).await.unwrap();
+        fixture.host.kill_process(&id, &process.id, 15).await.unwrap();
+        let ended = fixture.host.wait_process(&id, &process.id, WaitFor::Exited).await.unwrap();
+        assert_eq!(ended.exit.unwrap().signal, Some(15));
+    })
+}
+
+pub(crate) fn users_are_those_of_the_session_s_own_files(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let account = fixture.host.user_account(&id, "user").await.unwrap();
+        assert_eq!((account.uid, account.gid, account.home.as_str()), (1000, 1000, "/home/user"));
+        assert_eq!(account.shell, "/bin/bash");
+        fixture.snapshot(&id, "before").await;
+        let add = "echo fresh:x:2000:2001::/tmp: >> /etc/passwd; echo team:x:2002:fresh >> /etc/group";
+        assert_eq!(say(fixture, &id, "root", add).await, "");
+        assert_eq!(say(fixture, &id, "fresh", "id -u; id -G; cd; pwd").await, "2000\n2001 2002\n/tmp\n");
+        let fresh = fixture.host.user_account(&id, "2000").await.unwrap();
+        assert_eq!((fresh.name.as_str(), fresh.groups), ("fresh", vec![2001, 2002]));
+        fixture.host.rollback_session(&id, &snap("before"), sandbar_core::LaterSnapshots::Drop).await.unwrap();
+        let error = fixture.host.user_account(&id, "fresh").await.unwrap_err();
+        assert_eq!((error.code(), error.field()), (ErrorCode::UserNotFound, Some("user")));
+    })
+}
+
+pub(crate) fn a_user_that_is_not_there_is_refused_and_nothing_runs(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        for (user, code) in [
+            ("nobody-knows", ErrorCode::UserNotFound),
+            ("70000", ErrorCode::InvalidArgument),
+            ("", ErrorCode::InvalidArgument),
+            ("a:b", ErrorCode::InvalidArgument),
+        ] {
+            let argv = ["/bin/touch", "/workspace/ran"];
+            let command = ExecSpec { user: Some(user.into()), ..ExecSpec::new(argv) };
+            let error = fixture.host.exec(&id, command).await.unwrap_err();
+            assert_eq!((error.code(), error.field()), (code, Some("user")), "{user}");
+            let process = ProcessSpec { user: Some(user.into()), ..ProcessSpec::new(argv) };
+            let error = fixture.host.launch_process(&id, process).await.unwrap_err();
+            assert_eq!((error.code(), error.field()), (code, Some("user")), "{user}");
+        }
+        assert_eq!(fixture.read(&id, "/workspace/ran").await, None);
+        assert!(fixture.host.list_processes(&id).await.unwrap().is_empty());
+        if fixture.config.container_runtime == RuntimeChoice::Named(RuntimeKind::Native) {
+            // A tree that has neither file nor link to mislead by, and one that has.
+            let small = fixture.make(sandbar_core::SessionSpec { base: BaseName::new("host").unwrap(), ..spec("t") });
+            let small = small.await.id;
+            assert_eq!(say(fixture, &small, "root", "rm /etc/passwd /etc/group").await, "");
+            assert_eq!(say(fixture, &small, "0", "id -u").await, "0\n");
+            assert_eq!(say(fixture, &small, "root", "mkfifo /etc/passwd").await, "");
+            fixture.host.user_account(&small, "user").await.unwrap_err();
+            assert_eq!(say_plain(fixture, &small).await, "0\n");
+        }
+    })
+}
+
+/// Root needs none of these files.
+async fn say_plain(fixture: &HostFixture, id: &SessionId) -> String {
+    fixture.shell(id, "id -u").await.0
+}

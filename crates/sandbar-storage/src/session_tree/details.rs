@@ -1,0 +1,155 @@
+//! What is behind an entry: where a link ends, and the attributes of files.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat},
+    io::Errno,
+};
+use sandbar_core::{EntryType, ErrorCode, FileDetails, FileStat, LinkEnd, Result};
+
+use super::tree::{SessionTree, failure};
+use crate::xattrs;
+
+/// How the names of attributes begin that belong to whoever owns the file.
+pub(super) const USER_ATTRIBUTES: &str = "user.";
+
+/// Bytes of attributes that are read of one file. A sandbox can give a file far more than anybody should keep in memory.
+const MOST_ATTRIBUTES: usize = 16 << 10;
+
+impl SessionTree {
+    /// What is at `path`, and what is behind it.
+    pub fn details(&self, path: &Path) -> Result<FileDetails> {
+        self.look_behind(self.stat(path)?)
+    }
+
+    /// [`list`](Self::list) with what is behind each entry.
+    pub fn list_details(&self, path: &Path, depth: u32) -> Result<Vec<FileDetails>> {
+        let looked = self.list(path, depth, usize::MAX)?.entries.into_iter().map(|stat| self.look_behind(stat));
+        // What has gone away since it was listed is left out.
+        let is_there = |outcome: &Result<_>| !matches!(outcome, Err(error) if error.code() == ErrorCode::FileNotFound);
+        looked.filter(is_there).collect()
+    }
+
+    fn look_behind(&self, stat: FileStat) -> Result<FileDetails> {
+        let is_link = stat.entry == EntryType::Symlink;
+        let end = match self.reach(&stat.path, OFlags::PATH) {
+            Ok(end) => end,
+            // It leads nowhere, or in a circle.
+            Err(error) if is_link && matches!(error.code(), ErrorCode::FileNotFound | ErrorCode::InvalidArgument) => {
+                return Ok(FileDetails { stat, link_end: None, attributes: BTreeMap::new() });
+            }
+            Err(error) => return Err(error),
+        };
+        let complain = |errno| failure(&stat.path, errno);
+        let found = fstat(&end).map_err(complain)?;
+        let link_end = if is_link { self.link_end(&end, &found).map_err(complain)? } else { None };
+        let attributes = attributes(&end, &found).map_err(complain)?;
+        Ok(FileDetails { stat, link_end, attributes })
+    }
+
+    fn link_end(&self, end: &OwnedFd, found: &Stat) -> Result<Option<LinkEnd>, Errno> {
+        // The kernel knows where a descriptor came to, whatever the links on the way are by now.
+        let (root, path) = (place_of(&self.root)?, place_of(end)?);
+        Ok(path.strip_prefix(root).ok().map(|below| LinkEnd {
+            path: Path::new("/").join(below),
+            entry: EntryType::of_mode(found.st_mode),
+            mode: found.st_mode & 0o7777,
+        }))
+    }
+}
+
+/// Where a descriptor is, as the host sees it.
+fn place_of(descriptor: &OwnedFd) -> Result<PathBuf, Errno> {
+    let path = readlinkat(CWD, own_descriptor(descriptor), Vec::new())?;
+    Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes())))
+}
+
+fn own_descriptor(descriptor: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", descriptor.as_raw_fd())
+}
+
+/// The attributes `user.*` of a file or directory; nothing else can have any.
+fn attributes(found: &OwnedFd, stat: &Stat) -> Result<BTreeMap<String, Vec<u8>>, Errno> {
+    let mut attributes = BTreeMap::new();
+    if !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory) {
+        return Ok(attributes);
+    }
+    let opened = openat(CWD, own_descriptor(found), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let place = xattrs::Place::Open(&opened);
+    let mut left = MOST_ATTRIBUTES;
+    for name in place.list()? {
+        let Ok(text) = name.to_str() else { continue };
+        if !text.starts_with(USER_ATTRIBUTES) || xattrs::is_overlay_internal(&name) {
+            continue;
+        }
+        match place.get(&name) {
+            Ok(value) if value.len() + text.len() <= left => {
+                left -= value.len() + text.len();
+                attributes.insert(text.to_owned(), value);
+            }
+            Ok(_) => break,
+            // Gone since it was listed.
+            Err(Errno::NODATA) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(attributes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use sandbar_core::WriteOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_link_tells_where_it_ends_and_never_outside() {
+        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let root = scratch.path().join("root");
+        fs::create_dir_all(root.join("deep/er")).unwrap();
+        fs::write(scratch.path().join("outside"), "secret").unwrap();
+        fs::write(root.join("deep/er/file"), "x").unwrap();
+        symlink("/deep/link", root.join("first")).unwrap();
+        symlink("er/../er/file", root.join("deep/link")).unwrap();
+        symlink("../outside", root.join("out")).unwrap();
+        symlink("circle", root.join("circle")).unwrap();
+        symlink("/", root.join("top")).unwrap();
+        let tree = SessionTree::open(&root, None).unwrap();
+        let end = |path: &str| tree.details(Path::new(path)).unwrap().link_end.map(|end| (end.path, end.entry));
+        assert_eq!(end("/first"), Some(("/deep/er/file".into(), EntryType::File)));
+        assert_eq!(end("/top"), Some(("/".into(), EntryType::Directory)));
+        assert_eq!((end("/out"), end("/circle"), end("/deep/er/file")), (None, None, None));
+        assert_eq!(tree.list_details(Path::new("/"), 9).unwrap().len(), 8);
+    }
+
+    #[test]
+    fn attributes_come_with_the_file_they_were_written_with_and_are_bounded() {
+        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let tree = SessionTree::open(scratch.path(), None).unwrap();
+        let draft = tree.draft(Path::new("/file"), WriteOptions::default()).unwrap();
+        draft.set_attribute("user.e2b.author", b"me").unwrap();
+        let refused = draft.set_attribute("security.capability", b"all").unwrap_err();
+        assert_eq!((refused.code(), refused.field()), (ErrorCode::InvalidArgument, Some("attributes")));
+        assert_eq!(draft.set_attribute(&"user.".repeat(60), b"").unwrap_err().code(), ErrorCode::InvalidArgument);
+        draft.commit().unwrap();
+        symlink("file", scratch.path().join("link")).unwrap();
+        for path in ["/file", "/link"] {
+            let attributes = tree.details(Path::new(path)).unwrap().attributes;
+            assert_eq!(attributes, BTreeMap::from([("user.e2b.author".to_owned(), b"me".to_vec())]));
+        }
+        // Another file in its place has nothing of it.
+        tree.draft(Path::new("/file"), WriteOptions::default()).unwrap().commit().unwrap();
+        assert!(tree.details(Path::new("/file")).unwrap().attributes.is_empty());
+    }
+}
