@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use sandbar_core::{BaseName, ByteCount, Error, Labels, NetworkPolicy, Resources, SessionId, SessionSpec};
+use sandbar_core::{BaseName, ByteCount, Error, Labels, NetworkPolicy, Resources, RootRights, SessionId, SessionSpec};
 
 use crate::{Feature, Result, SnapshotId};
 
@@ -51,6 +51,7 @@ impl EnvironmentConfig {
             env: options.env,
             time_to_live: options.time_to_live,
             idle_timeout: options.idle_timeout,
+            root_rights: RootRights::default(),
         };
         spec.validate()?;
         Ok(spec)

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use sandbar_core::{
-    BaseName, ByteCount, Error, Labels, NetworkPolicy, Resources, Result, SessionId, SessionState, SnapshotInfo,
-    SnapshotKind, SnapshotName,
+    BaseName, ByteCount, Error, Labels, NetworkPolicy, Resources, Result, RootRights, SessionId, SessionState,
+    SnapshotInfo, SnapshotKind, SnapshotName,
 };
 use sandbar_sqlite::{Database, Row, Value};
 
@@ -32,13 +32,15 @@ pub(crate) struct SessionRecord {
     pub(crate) head: Option<SnapshotName>,
     /// Where its volume lies in the object store, while it is hibernated.
     pub(crate) pack: Option<String>,
+    /// What its root may do inside.
+    pub(crate) root_rights: RootRights,
 }
 
 /// The statements that read whole sessions, in the column order of `read_session`.
 const ONE: &str = "SELECT id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack FROM session WHERE id = ?1";
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, root_rights FROM session WHERE id = ?1";
 const ALL: &str = "SELECT id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack FROM session ORDER BY created, id";
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, root_rights FROM session ORDER BY created, id";
 
 pub(super) fn time(nanoseconds: i64) -> Result<Timestamp> {
     Timestamp::from_nanosecond(nanoseconds.into())
@@ -81,6 +83,7 @@ fn read_session(row: &Row<'_>) -> Result<SessionRecord> {
         head: row.optional_text(13)?.map(SnapshotName::new).transpose()?,
         idle_timeout: row.optional_integer(14)?.map(|millis| Duration::from_millis(unsigned(millis))),
         pack: row.optional_text(15)?,
+        root_rights: row.text(16)?.parse()?,
     })
 }
 
@@ -88,8 +91,8 @@ impl SessionRecord {
     /// Adds the session, inside a transaction.
     pub(crate) fn insert(&self, database: &mut Database) -> Result<()> {
         let sql = "INSERT INTO session (id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)";
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, root_rights) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
         let (parent, parent_snapshot) = match &self.parent {
             Some((session, snapshot)) => (Some(session.as_str()), snapshot.as_ref().map(SnapshotName::as_str)),
             None => (None, None),
@@ -111,6 +114,7 @@ impl SessionRecord {
             self.head.as_ref().map(SnapshotName::as_str).into(),
             self.idle_timeout.map_or(Value::Null, |idle| integer(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX))),
             self.pack.as_deref().into(),
+            self.root_rights.as_str().into(),
         ];
         database.execute(sql, &values).map(|_| ())
     }

@@ -4,7 +4,7 @@ use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_sqlite::Database;
 
 /// Each step takes a database from the version of its index to the next. Steps are never changed, only added.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     "
     CREATE TABLE session (
         id TEXT PRIMARY KEY,
@@ -104,6 +104,10 @@ const STEPS: [&str; 5] = [
             AND NOT EXISTS (SELECT 1 FROM token_scope WHERE token = OLD.token);
     END;
     PRAGMA user_version = 5;
+",
+    "
+    ALTER TABLE session ADD COLUMN root_rights TEXT NOT NULL DEFAULT 'bare';
+    PRAGMA user_version = 6;
 ",
 ];
 

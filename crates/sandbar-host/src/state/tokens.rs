@@ -102,6 +102,7 @@ mod tests {
             created: jiff::Timestamp::now(),
             expires: None,
             idle_timeout: None,
+            root_rights: sandbar_core::RootRights::Bare,
             turns: 0,
             parent: None,
             head: None,

@@ -197,6 +197,7 @@ mod tests {
             created: Timestamp::now(),
             expires: None,
             idle_timeout: None,
+            root_rights: sandbar_core::RootRights::Bare,
             pack: None,
             turns: 0,
             parent: None,

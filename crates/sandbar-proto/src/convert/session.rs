@@ -1,8 +1,8 @@
 //! Sessions.
 
 use sandbar_core::{
-    BaseName, ByteCount, Error, ForkRequest, NetworkPolicy, PageRequest, Resources, Result, SessionFilter, SessionId,
-    SessionInfo, SessionSpec, SessionState, SessionUsage, SnapshotName,
+    BaseName, ByteCount, Error, ForkRequest, NetworkPolicy, PageRequest, Resources, Result, RootRights, SessionFilter,
+    SessionId, SessionInfo, SessionSpec, SessionState, SessionUsage, SnapshotName,
 };
 
 use super::{
@@ -94,7 +94,26 @@ impl From<SessionInfo> for v1::Session {
                 })
                 .into(),
             usage: session.usage.map(v1::SessionUsage::from).into(),
+            root_rights: v1::RootRights::from(session.root_rights).into(),
             ..Default::default()
+        }
+    }
+}
+
+impl From<RootRights> for v1::RootRights {
+    fn from(rights: RootRights) -> Self {
+        match rights {
+            RootRights::Bare => Self::Bare,
+            RootRights::Own => Self::Own,
+        }
+    }
+}
+
+impl From<v1::RootRights> for RootRights {
+    fn from(rights: v1::RootRights) -> Self {
+        match rights {
+            v1::RootRights::ROOT_RIGHTS_UNSPECIFIED | v1::RootRights::ROOT_RIGHTS_BARE => Self::Bare,
+            v1::RootRights::ROOT_RIGHTS_OWN => Self::Own,
         }
     }
 }
@@ -148,6 +167,7 @@ impl TryFrom<v1::Session> for SessionInfo {
                 }
             },
             usage: wire.usage.into_option().map(SessionUsage::try_from).transpose()?,
+            root_rights: known("root_rights", wire.root_rights)?.into(),
         })
     }
 }
@@ -164,6 +184,7 @@ impl From<SessionSpec> for v1::CreateSessionRequest {
             env: spec.env,
             timeout: spec.time_to_live.map_or_else(Default::default, pack_duration),
             idle_timeout: spec.idle_timeout.map_or_else(Default::default, pack_duration),
+            root_rights: v1::RootRights::from(spec.root_rights).into(),
             ..Default::default()
         }
     }
@@ -183,6 +204,7 @@ impl TryFrom<v1::CreateSessionRequest> for SessionSpec {
             env: wire.env,
             time_to_live: unpack_duration("timeout", wire.timeout)?,
             idle_timeout: unpack_duration("idle_timeout", wire.idle_timeout)?,
+            root_rights: known("root_rights", wire.root_rights)?.into(),
         };
         spec.validate()?;
         Ok(spec)
@@ -289,6 +311,7 @@ mod tests {
             snapshot_count: 5,
             parent: Some((SessionId::new("mother").unwrap(), Some(SnapshotName::new("clean").unwrap()))),
             usage: Some(SessionUsage { cpu_time: Some(Duration::from_micros(7)), memory: None, processes: Some(3) }),
+            root_rights: RootRights::Own,
         };
         for state in SessionState::ALL {
             let sent = SessionInfo { state, ..session.clone() };
@@ -319,6 +342,7 @@ mod tests {
         spec.env.insert("A".into(), "1".into());
         spec.time_to_live = Some(Duration::from_mins(1));
         spec.idle_timeout = Some(Duration::from_secs(7));
+        spec.root_rights = RootRights::Own;
         assert_eq!(SessionSpec::try_from(v1::CreateSessionRequest::from(spec.clone())).unwrap(), spec);
     }
 

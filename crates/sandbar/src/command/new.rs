@@ -4,7 +4,9 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{Arg, ArgMatches, Command};
 use sandbar_client::Client;
-use sandbar_core::{BaseName, ByteCount, HeaderRule, NetworkPolicy, Resources, Result, SessionId, SessionSpec};
+use sandbar_core::{
+    BaseName, ByteCount, HeaderRule, NetworkPolicy, Resources, Result, RootRights, SessionId, SessionSpec,
+};
 
 use crate::{
     arguments::{inject, json, many, option, optional, pairs, required},
@@ -26,10 +28,11 @@ pub(crate) struct SandboxOptions {
     secrets: Vec<HeaderRule>,
     ttl: Option<Duration>,
     idle: Option<Duration>,
+    root_rights: RootRights,
 }
 
 impl SandboxOptions {
-    pub(crate) fn define() -> [Arg; 10] {
+    pub(crate) fn define() -> [Arg; 11] {
         [
             option("base", "NAME", "The base to start from; `sandbar base ls` lists them")
                 .default_value("host")
@@ -50,6 +53,13 @@ impl SandboxOptions {
             option("ttl", "TIME", "Destroy it by itself after this time: 30m, 1h").value_parser(parse::duration),
             option("idle", "TIME", "Pause it by itself when nobody used it for this time")
                 .value_parser(parse::duration),
+            option(
+                "root-rights",
+                "RIGHTS",
+                "What root may do in it: bare, like everybody; own, with sudo, su and chown",
+            )
+            .default_value("bare")
+            .value_parser(parse::word::<RootRights>),
         ]
     }
 
@@ -65,6 +75,7 @@ impl SandboxOptions {
             secrets: many(matches, "inject"),
             ttl: optional(matches, "ttl"),
             idle: optional(matches, "idle"),
+            root_rights: required(matches, "root-rights")?,
         })
     }
 
@@ -84,6 +95,7 @@ impl SandboxOptions {
             env: self.env.into_iter().collect(),
             time_to_live: self.ttl,
             idle_timeout: self.idle,
+            root_rights: self.root_rights,
         }
     }
 }
