@@ -4,6 +4,7 @@
 
 mod files;
 mod filesystem;
+mod location;
 mod process;
 
 use std::sync::Arc;
