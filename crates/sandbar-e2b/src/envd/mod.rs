@@ -2,7 +2,7 @@
 //!
 //! Nothing of it runs in the sandbox here: the host does what is asked. Every request has passed `visitor.rs`.
 
-mod files;
+pub(crate) mod files;
 mod filesystem;
 mod location;
 mod process;
