@@ -1,5 +1,6 @@
 //! The surface over the wire, as the SDKs speak it, on a real host: btrfs and native boxes.
 
 mod client;
+mod control;
 mod sandboxes;
 mod world;
