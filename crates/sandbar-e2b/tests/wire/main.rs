@@ -3,6 +3,7 @@
 mod client;
 mod command;
 mod commands;
+mod control;
 mod interpreter;
 mod interpreter_guest;
 mod sandboxes;
