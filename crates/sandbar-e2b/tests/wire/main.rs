@@ -1,5 +1,8 @@
 //! The surface over the wire, as the SDKs speak it, on a real host: btrfs and native boxes.
 
 mod client;
+mod domain;
+mod names;
+mod ports;
 mod sandboxes;
 mod world;
