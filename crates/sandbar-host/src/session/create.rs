@@ -43,12 +43,11 @@ impl Inner {
             self.require_base(spec)?;
         }
         let intent = self.state.intend(&Intent::Create { sessions: vec![record.id.clone()] })?;
-        let volume = match &saved {
-            Some(base) => base.copy_to(self, &record),
-            None => {
-                let volume = VolumeSpec { base: record.base.clone(), quota: record.quota };
-                self.storage.create(&record.id, &volume)
-            }
+        let volume = if let Some(base) = &saved {
+            base.copy_to(self, &record)
+        } else {
+            let volume = VolumeSpec { base: record.base.clone(), quota: record.quota };
+            self.storage.create(&record.id, &volume)
         };
         let made = volume.and_then(|()| {
             let root = self.root_for(&record)?;
