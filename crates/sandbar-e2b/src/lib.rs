@@ -21,10 +21,11 @@ mod keys;
 mod place;
 mod sandbox;
 mod surface;
+mod templates;
 mod turns;
 mod visitor;
 mod wake;
 
 pub use keys::{Holder, Keyring, api_key};
-pub use place::Place;
+pub use place::{Place, Secure};
 pub use surface::E2b;

@@ -2,6 +2,8 @@
 
 use http::{HeaderName, Request};
 
+use crate::templates::UPLOADS;
+
 /// Names the sandbox, where the host name does not.
 const SANDBOX: HeaderName = HeaderName::from_static("e2b-sandbox-id");
 const PORT: HeaderName = HeaderName::from_static("e2b-sandbox-port");
@@ -24,11 +26,17 @@ const CONTROL: [&str; 11] = [
     "/volumes",
 ];
 
+/// Whether a request came over TLS. Who serves the connection puts it among the extensions of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Secure(pub bool);
+
 /// A part of the surface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The REST API of sandboxes.
     Control,
+    /// Where the files of templates are sent to. The address is signed.
+    Upload,
     /// The agent of a sandbox.
     Envd {
         /// As it was sent: it may be no id at all.
@@ -47,6 +55,9 @@ impl Place {
         let path = request.uri().path();
         let is_below =
             |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if is_below(UPLOADS) {
+            return Some(Self::Upload);
+        }
         CONTROL.iter().any(|prefix| is_below(prefix)).then_some(Self::Control)
     }
 }
@@ -69,6 +80,7 @@ mod tests {
         assert_eq!(place("/health", &[("e2b-sandbox-id", "s1")]), envd);
         assert_eq!(place("/v2/sandboxes", &[]), Some(Place::Control));
         assert_eq!(place("/sandboxes/s1/connect", &[]), Some(Place::Control));
+        assert_eq!(place("/templates-files/ab", &[]), Some(Place::Upload));
         assert_eq!(place("/sandboxesx", &[]), None);
         assert_eq!(place("/healthz", &[]), None);
     }

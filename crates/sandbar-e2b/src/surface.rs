@@ -14,6 +14,7 @@ use crate::{
     control::{self, Sampler, Samples},
     envd,
     keys::{self, Holder},
+    templates::{self, LazyTemplates},
     turns::Turns,
     visitor,
 };
@@ -28,6 +29,7 @@ pub(crate) struct Surface {
     pub(crate) keyring: Arc<dyn Keyring>,
     pub(crate) turns: Turns,
     pub(crate) samples: Samples,
+    pub(crate) templates: LazyTemplates,
 }
 
 /// The E2B surface of a host.
@@ -36,15 +38,28 @@ pub struct E2b {
     surface: Arc<Surface>,
     control: Router,
     envd: Router,
+    uploads: Router,
     _sampler: Arc<Sampler>,
 }
 
 impl E2b {
     /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
     pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
-        let surface = Arc::new(Surface { host, keyring, turns: Turns::default(), samples: Samples::default() });
+        let surface = Arc::new(Surface {
+            host,
+            keyring,
+            turns: Turns::default(),
+            samples: Samples::default(),
+            templates: LazyTemplates::default(),
+        });
         let sampler = Arc::new(Sampler::start(&surface));
-        Self { control: control::router(&surface), envd: envd::router(&surface), surface, _sampler: sampler }
+        Self {
+            control: control::router(&surface),
+            envd: envd::router(&surface),
+            uploads: templates::uploads_router(&surface),
+            surface,
+            _sampler: sampler,
+        }
     }
 
     /// Which part of the surface a request is for; `None` is not for it.
@@ -65,6 +80,7 @@ impl E2b {
                 request.extensions_mut().insert(holder);
                 acting_as(actor, route(self.control, request)).await
             }
+            Place::Upload => route(self.uploads, request).await,
             Place::Envd { sandbox } => {
                 let visitor = match visitor::admit(&self.surface, &sandbox, request.headers()).await {
                     Ok(visitor) => visitor,

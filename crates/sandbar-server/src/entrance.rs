@@ -51,6 +51,7 @@ impl Service<Request<Incoming>> for Entrance {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(self.transport);
         if let Some(place) = self.e2b.place(&request) {
+            request.extensions_mut().insert(sandbar_e2b::Secure(self.transport == Transport::Tls));
             return self.e2b.clone().answer(place, request.map(Body::new), self.peer.0).map(Ok).boxed();
         }
         match self.ingress.target(&request).transpose() {

@@ -2,4 +2,5 @@
 
 mod client;
 mod sandboxes;
+mod templates;
 mod world;

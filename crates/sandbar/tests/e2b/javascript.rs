@@ -7,7 +7,8 @@ use sandbar_testing::{Registry, installed};
 use crate::host::{Mode, drive, file};
 
 fn run(version: &str, mode: Mode) {
-    let directory = installed(&format!("e2b/js-{version}/.installed")).and_then(|marker| marker.parent().map(Into::into));
+    let directory =
+        installed(&format!("e2b/js-{version}/.installed")).and_then(|marker| marker.parent().map(Into::into));
     let Some(directory): Option<std::path::PathBuf> = directory else {
         return Registry::Npm.report_out_of_reach(&format!("e2b for JavaScript, {version} ({mode:?})"));
     };
