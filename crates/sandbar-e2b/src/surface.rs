@@ -6,6 +6,7 @@ use axum::{Router, body::Body, response::IntoResponse as _};
 use http::{HeaderName, HeaderValue, Request, Response};
 use sandbar_core::Actor;
 use sandbar_host::{Host, acting_as};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::{
@@ -29,6 +30,8 @@ pub(crate) struct Surface {
     pub(crate) keyring: Arc<dyn Keyring>,
     pub(crate) turns: Turns,
     pub(crate) samples: Samples,
+    /// Cancelled when the server stops: streams are not waited for.
+    pub(crate) shutdown: CancellationToken,
 }
 
 /// The E2B surface of a host.
@@ -42,8 +45,9 @@ pub struct E2b {
 
 impl E2b {
     /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
-    pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
-        let surface = Arc::new(Surface { host, keyring, turns: Turns::default(), samples: Samples::default() });
+    pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>, shutdown: CancellationToken) -> Self {
+        let (turns, samples) = (Turns::default(), Samples::default());
+        let surface = Arc::new(Surface { host, keyring, turns, samples, shutdown });
         let sampler = Arc::new(Sampler::start(&surface));
         Self { control: control::router(&surface), envd: envd::router(&surface), surface, _sampler: sampler }
     }

@@ -191,18 +191,23 @@ pub(crate) enum Frame {
 impl Frames {
     /// The next frame; [`Frame::Torn`] when none comes and the end was not told.
     pub(crate) async fn next(&mut self) -> Frame {
+        let Some((flag, message)) = self.next_raw().await else { return Frame::Torn };
+        let message = serde_json::from_slice(&message).unwrap();
+        if flag & 2 == 0 { Frame::Message(message) } else { Frame::End(message) }
+    }
+
+    /// The flag of the next frame and what is in it, if one comes.
+    pub(crate) async fn next_raw(&mut self) -> Option<(u8, Bytes)> {
         loop {
             if let Some(mut head) = self.arrived.get(..5) {
                 let (flag, length) = (head.get_u8(), head.get_u32() as usize);
                 if self.arrived.len() >= 5 + length {
-                    let frame = self.arrived.split_to(5 + length);
-                    let message = serde_json::from_slice(&frame[5..]).unwrap();
-                    return if flag & 2 == 0 { Frame::Message(message) } else { Frame::End(message) };
+                    return Some((flag, self.arrived.split_to(5 + length).freeze().split_off(5)));
                 }
             }
             match self.exchange.response.body_mut().frame().await {
                 Some(Ok(frame)) => self.arrived.extend_from_slice(&frame.into_data().unwrap_or_default()),
-                Some(Err(_)) | None => return Frame::Torn,
+                Some(Err(_)) | None => return None,
             }
         }
     }
