@@ -6,7 +6,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tokio::{net::TcpStream, task::JoinHandle};
 
@@ -221,5 +221,37 @@ impl Frames {
                 end => return (messages, end),
             }
         }
+    }
+}
+
+/// A connection that carries several calls at once.
+pub(crate) struct Http2 {
+    sender: hyper::client::conn::http2::SendRequest<Full<Bytes>>,
+    connection: JoinHandle<()>,
+}
+
+impl Drop for Http2 {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Http2 {
+    pub(crate) async fn open(address: SocketAddr) -> Self {
+        let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+        let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        let connection = tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        Self { sender, connection }
+    }
+
+    /// A call that is answered by a stream; returns when its head is there.
+    pub(crate) async fn stream(&mut self, sandbox: &Sandbox, procedure: &str, body: &Value) -> Incoming {
+        let request = sandbox
+            .request("POST", &format!("http://{}/{procedure}", sandbox.address))
+            .header("content-type", "application/connect+json");
+        let body = Full::from(frame(0, &body.to_string()));
+        self.sender.send_request(request.body(body).unwrap()).await.unwrap().into_body()
     }
 }

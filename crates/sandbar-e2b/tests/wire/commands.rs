@@ -2,10 +2,11 @@
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures::future::join_all;
+use http_body_util::BodyExt as _;
 use serde_json::json;
 
 use crate::{
-    client::{Answer, Frame, Sandbox, frame},
+    client::{Answer, Frame, Http2, frame},
     command::{shell, typed_to},
     world::World,
 };
@@ -359,14 +360,14 @@ fn a_command_breaks_off_when_its_sandbox_is_put_away_without_its_memory() {
 }
 
 #[test]
-fn a_command_breaks_off_at_once_when_its_host_stops() {
-    let mut stopped = World::run_until_stopped(async |world| {
+fn a_command_breaks_off_when_its_host_stops() {
+    World::run(async |world| {
         let sandbox = world.sandbox().await;
         let mut command = sandbox.start(&shell("echo up; sleep 1000")).await;
         command.until("up\n").await;
-        command
+        world.stop.cancel();
+        assert_eq!(command.events.next().await, Frame::Torn);
     });
-    assert_eq!(stopped, Frame::Torn);
 }
 
 #[test]
@@ -374,28 +375,21 @@ fn a_stream_over_http_2_is_reset_and_others_on_the_connection_go_on() {
     World::run(async |world| {
         let (killed, other) = (world.sandbox().await, world.sandbox().await);
         let mut connection = Http2::open(world.address).await;
-        let mut torn = connection.start(&killed, &shell("echo up; sleep 1000")).await;
-        let mut kept = connection.start(&other, &typed_to("read line; echo over")).await;
-        assert_eq!(torn.next_data().await, Ok(true));
+        let torn = connection.stream(&killed, "process.Process/Start", &shell("echo up; sleep 1000")).await;
+        let kept = connection.stream(&other, "process.Process/Start", &typed_to("read line; echo over")).await;
         assert_eq!(world.control("DELETE", &format!("/sandboxes/{}", killed.id), None).await.status, 204);
-        let reset = loop {
-            match torn.next_data().await {
-                Ok(true) => {}
-                end => break end,
-            }
-        };
-        assert_eq!(reset, Err(Some(h2::Reason::INTERNAL_ERROR)));
+        assert!(torn.collect().await.is_err());
         let pid = other.commands().await[0]["pid"].as_u64().unwrap();
         assert_eq!(other.send(pid, "stdin", "go\n").await.status, 200);
-        while kept.next_data().await == Ok(true) {}
-        assert_eq!(kept.next_data().await, Ok(false));
+        let told = kept.collect().await.unwrap().to_bytes();
+        assert!(told.ends_with(&frame(2, "{}")), "{told:?}");
     });
 }
 
 #[test]
 fn fields_nobody_knows_are_ignored() {
     World::run(async |world| {
-        let sandbox: Sandbox = world.sandbox().await;
+        let sandbox = world.sandbox().await;
         let mut request = shell("echo fine");
         request["fromTheFuture"] = json!({ "a": 1 });
         assert_eq!(sandbox.start(&request).await.wait().await.text(), "fine\n");
