@@ -68,7 +68,7 @@ impl Process for Commands {
         let id = &found.info.id;
         let attachment = self.surface.host.attach_closely(&visitor.session, id, Replay::None).await;
         let attachment = attachment.map_err(rpc_error)?;
-        let listener = Listener::new(&context, attachment, found.pid, Limit::OfListener(limit));
+        let listener = Listener::new(&self.surface, &context, attachment, found.pid, Limit::OfListener(limit));
         Ok(Response::new(listener.into_stream(|event| ConnectResponse { event: event.into(), ..Default::default() })))
     }
 
@@ -80,7 +80,7 @@ impl Process for Commands {
         let visitor = Visitor::of(&context)?;
         let limit = TimeLimit::of(&context)?;
         let (pid, attachment) = self.surface.start(visitor, request.to_owned_message(), limit).await?;
-        let listener = Listener::new(&context, attachment, pid, Limit::OfCommand);
+        let listener = Listener::new(&self.surface, &context, attachment, pid, Limit::OfCommand);
         Ok(Response::new(listener.into_stream(|event| StartResponse { event: event.into(), ..Default::default() })))
     }
 
