@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{BaseName, ByteCount, Error, NetworkPolicy, Resources, Result, RuntimeKind, SessionId, StorageKind};
+use crate::{
+    BaseName, ByteCount, Error, NetworkPolicy, Resources, Result, RootRights, RuntimeKind, SessionId, StorageKind,
+};
 
 /// Free-form tags of a session.
 pub type Labels = BTreeMap<String, String>;
@@ -20,6 +22,17 @@ pub(crate) fn validate_labels(labels: &Labels) -> Result<()> {
         if value.len() > 4096 || value.contains('\0') {
             return Err(Error::invalid("labels", format!("the value of label `{key}` is not usable"))
                 .with_hint("use at most 4096 bytes without NUL"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the names and values of variables.
+pub(crate) fn validate_env(env: &BTreeMap<String, String>) -> Result<()> {
+    for (key, value) in env {
+        if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
+            return Err(Error::invalid("env", format!("variable `{}` is not usable", key.escape_debug()))
+                .with_hint("names are not empty and hold no `=`; neither part holds NUL"));
         }
     }
     Ok(())
@@ -44,6 +57,8 @@ pub struct SessionSpec {
     pub on_expiry: OnExpiry,
     /// Paused by itself when nobody used it for so long; `None` takes the host's default.
     pub idle_timeout: Option<Duration>,
+    /// What its root may do inside. Rights the host cannot give are refused.
+    pub root_rights: RootRights,
 }
 
 impl SessionSpec {
@@ -59,18 +74,14 @@ impl SessionSpec {
             time_to_live: None,
             on_expiry: OnExpiry::default(),
             idle_timeout: None,
+            root_rights: RootRights::default(),
         }
     }
 
     /// Checks what the types alone cannot: label and environment names.
     pub fn validate(&self) -> Result<()> {
         validate_labels(&self.labels)?;
-        for (key, value) in &self.env {
-            if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
-                return Err(Error::invalid("env", format!("variable `{}` is not usable", key.escape_debug()))
-                    .with_hint("names are not empty and hold no `=`; neither part holds NUL"));
-            }
-        }
+        validate_env(&self.env)?;
         self.resources.validate()?;
         if let Some(policy) = &self.network {
             policy.validate()?;
@@ -211,6 +222,8 @@ pub struct SessionInfo {
     pub quota: Option<ByteCount>,
     /// What it was made with, or changed to; `None` is what the runtime gives by default.
     pub network: Option<NetworkPolicy>,
+    /// What its root may do inside.
+    pub root_rights: RootRights,
     /// Bytes the session holds beyond its base.
     pub space_used: ByteCount,
     pub turn_count: u64,

@@ -19,6 +19,7 @@ mod cors;
 mod envd;
 mod generated;
 mod hearing;
+mod interpreter;
 mod json;
 mod keys;
 mod place;

@@ -2,6 +2,8 @@
 
 use http::{HeaderName, Request};
 
+use crate::interpreter;
+
 /// Names the sandbox, where the host name does not.
 pub const SANDBOX: HeaderName = HeaderName::from_static("e2b-sandbox-id");
 /// Names the port of it; the agent's when absent.
@@ -32,6 +34,8 @@ pub enum Place {
     Control,
     /// The agent of a sandbox.
     Envd { sandbox: String, named_by: NamedBy },
+    /// The code interpreter of a sandbox.
+    Interpreter { sandbox: String, named_by: NamedBy },
 }
 
 /// How sure it is that whoever named a sandbox meant this host.
@@ -46,7 +50,12 @@ pub enum NamedBy {
 impl Place {
     /// What a request for a port of a sandbox is for; `None` is what listens there in the sandbox.
     pub fn of_port(sandbox: &str, port: u16, named_by: NamedBy) -> Option<Self> {
-        (port == ENVD_PORT).then(|| Self::Envd { sandbox: sandbox.to_owned(), named_by })
+        let sandbox = sandbox.to_owned();
+        match port {
+            ENVD_PORT => Some(Self::Envd { sandbox, named_by }),
+            interpreter::PORT => Some(Self::Interpreter { sandbox, named_by }),
+            _ => None,
+        }
     }
 
     /// What a request that names no sandbox is for; `None` is not ours.
@@ -72,9 +81,11 @@ mod tests {
     }
 
     #[test]
-    fn one_port_is_the_agents_and_the_others_are_the_sandboxes_own() {
+    fn two_ports_are_ours_and_the_others_are_the_sandboxes_own() {
         let envd = Place::Envd { sandbox: "s1".into(), named_by: NamedBy::OwnName };
         assert_eq!(Place::of_port("s1", 49_983, NamedBy::OwnName), Some(envd));
+        let interpreter = Place::Interpreter { sandbox: "s1".into(), named_by: NamedBy::AnyName };
+        assert_eq!(Place::of_port("s1", 49_999, NamedBy::AnyName), Some(interpreter));
         assert_eq!(Place::of_port("s1", 3000, NamedBy::OwnName), None);
     }
 }

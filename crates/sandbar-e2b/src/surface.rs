@@ -14,9 +14,10 @@ use crate::{
     control::{self, Sampler, Samples},
     cors, envd,
     hearing::hear_out,
+    interpreter::{self, Interpreters},
     keys::{self, Holder},
     turns::Turns,
-    visitor,
+    visitor::{self, Door},
 };
 
 /// Carries the API key.
@@ -37,6 +38,7 @@ pub struct E2b {
     pub(crate) surface: Arc<Surface>,
     control: Router,
     envd: Router,
+    interpreters: Arc<Interpreters>,
     _sampler: Arc<Sampler>,
 }
 
@@ -44,8 +46,13 @@ impl E2b {
     /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
     pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
         let surface = Arc::new(Surface { host, keyring, turns: Turns::default(), samples: Samples::default() });
-        let sampler = Arc::new(Sampler::start(&surface));
-        Self { control: control::router(&surface), envd: envd::router(&surface), surface, _sampler: sampler }
+        Self {
+            control: control::router(&surface),
+            envd: envd::router(&surface),
+            interpreters: Arc::new(Interpreters::new(&surface)),
+            _sampler: Arc::new(Sampler::start(&surface)),
+            surface,
+        }
     }
 
     /// Answers a request that is for the surface.
@@ -75,13 +82,22 @@ impl E2b {
                 acting_as(actor, route(self.control, request)).await
             }
             Place::Envd { sandbox, named_by } => {
-                let visitor = match visitor::admit(&self.surface, &sandbox, named_by, request.headers()).await {
+                let caller = (named_by, Door::Guarded);
+                let visitor = match visitor::admit(&self.surface, &sandbox, caller, request.headers()).await {
                     Ok(visitor) => visitor,
                     Err(answer) => return hear_out(request, answer).await,
                 };
                 let actor = actor(&visitor.holder, peer);
                 request.extensions_mut().insert(visitor);
                 acting_as(actor, route(self.envd, request)).await
+            }
+            Place::Interpreter { sandbox, named_by } => {
+                let caller = (named_by, interpreter::door(request.uri().path()));
+                let visitor = match visitor::admit(&self.surface, &sandbox, caller, request.headers()).await {
+                    Ok(visitor) => visitor,
+                    Err(answer) => return hear_out(request, answer).await,
+                };
+                acting_as(actor(&visitor.holder, peer), self.interpreters.answer(&visitor, request)).await
             }
         }
     }

@@ -10,6 +10,7 @@ use crate::{
     answer::{ControlError, sandbox_not_found},
     keys::{Holder, envd_token, identify, is_same},
     place::NamedBy,
+    ports,
     sandbox::SandboxNote,
     surface::Surface,
 };
@@ -36,11 +37,20 @@ impl Visitor {
     }
 }
 
-/// Lets a request into envd of a sandbox, or gives the answer it gets instead.
+/// What a request has to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// The access token of the sandbox, or an API key.
+    Guarded,
+    /// What a port of the sandbox takes is enough: SDKs send nothing else here.
+    LikePorts,
+}
+
+/// Lets a request into a sandbox, or gives the answer it gets instead.
 pub(crate) async fn admit(
     surface: &Surface,
     sandbox: &str,
-    named_by: NamedBy,
+    (named_by, door): (NamedBy, Door),
     headers: &HeaderMap,
 ) -> Result<Visitor, Response> {
     let Ok(session) = SessionId::new(sandbox) else { return Err(sandbox_not_found(sandbox)) };
@@ -52,8 +62,12 @@ pub(crate) async fn admit(
     let note = surface.note(&session).await.map_err(|error| ControlError::from(error).into_response())?;
     let token = envd_token(access.token.reveal());
     let has_token = headers.get(&ACCESS_TOKEN).is_some_and(|shown| is_same(shown.as_bytes(), &token));
-    let is_open = named_by == NamedBy::OwnName && !note.secure;
-    let holder = if has_token || is_open {
+    let has_traffic_token =
+        || headers.get(&ports::TRAFFIC_TOKEN).is_some_and(|shown| access.token.is(shown.as_bytes()));
+    let is_ours = named_by == NamedBy::OwnName;
+    let is_like_a_port = door == Door::LikePorts && ((access.public && is_ours) || has_traffic_token());
+    let is_open = is_ours && !note.secure;
+    let holder = if has_token || is_like_a_port || is_open {
         let grant = Grant::new([TokenScope::Session(session.clone())]);
         grant.map(|grant| Holder { name: "e2b".into(), grant })
     } else {

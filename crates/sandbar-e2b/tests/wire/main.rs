@@ -1,8 +1,14 @@
 //! The surface over the wire, as the SDKs speak it, on a real host: btrfs and native boxes.
 
 mod client;
+mod command;
+mod commands;
+mod control;
+mod interpreter;
+mod interpreter_guest;
 mod domain;
 mod names;
 mod ports;
 mod sandboxes;
+mod terminals;
 mod world;
