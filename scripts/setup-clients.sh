@@ -6,7 +6,7 @@
 # need it are skipped with this reason and the next run does not wait again. When the registry answers, an installation
 # that fails is an error.
 set -euo pipefail
-cd "$(dirname "$0")/../tests/foreign"
+cd "$(dirname "$0")/../tests"
 cache="$HOME/.cache/sandbar"
 # One file a registry; sandbar-testing and test.sh read them.
 markers="$cache/registry-out-of-reach"
@@ -46,7 +46,7 @@ install() {
         out_of_reach "$registry"
         return 0
     fi
-    say "installing the packages of tests/foreign/$manifest into $directory"
+    say "installing the packages of tests/$manifest into $directory"
     mkdir -p "$directory"
     if "$@" "$directory" "$manifest"; then
         cp "$manifest" "$directory/.installed"
@@ -54,7 +54,7 @@ install() {
     elif ! "${registry}_answers"; then
         out_of_reach "$registry"
     else
-        say "error: $registry answers, but the packages of tests/foreign/$manifest could not be installed" \
+        say "error: $registry answers, but the packages of tests/$manifest could not be installed" \
             "— what it said is above — mend that, then run this again"
         exit 1
     fi
@@ -88,7 +88,12 @@ install_shells() {
 }
 
 install_shells
-install PyPI "$cache/python" python.txt with_pip
-for manifest in */package.json; do
-    install npm "$cache/node/${manifest%/package.json}" "$manifest" with_npm
+install PyPI "$cache/python" foreign/python.txt with_pip
+for manifest in foreign/*/package.json; do
+    program=$(basename "$(dirname "$manifest")")
+    install npm "$cache/node/$program" "$manifest" with_npm
+done
+for version in 2.10 2.30 2.45 newest; do
+    install PyPI "$cache/e2b/python-$version" "e2b/python/requirements-$version.txt" with_pip
+    install npm "$cache/e2b/js-$version" "e2b/js/$version/package.json" with_npm
 done

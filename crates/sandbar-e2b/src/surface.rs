@@ -2,8 +2,8 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use axum::{Router, body::Body, response::IntoResponse as _};
-use http::{HeaderName, Request, Response};
+use axum::{Router, body::Body, response::IntoResponse};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use sandbar_core::Actor;
 use sandbar_host::{Host, acting_as};
 use tower::ServiceExt as _;
@@ -12,10 +12,17 @@ use crate::{
     Keyring, Place,
     answer::ControlError,
     control::{self, Sampler, Samples},
-    envd,
+    cors,
+    envd::{
+        self,
+        files::{self, FilesQuery},
+    },
+    hearing::hear_out,
+    interpreter::{self, Interpreters},
     keys::{self, Holder},
+    place::NamedBy,
     turns::Turns,
-    visitor,
+    visitor::{self, Door, Visitor},
 };
 
 /// Carries the API key.
@@ -33,9 +40,10 @@ pub(crate) struct Surface {
 /// The E2B surface of a host.
 #[derive(Clone, Debug)]
 pub struct E2b {
-    surface: Arc<Surface>,
+    pub(crate) surface: Arc<Surface>,
     control: Router,
     envd: Router,
+    interpreters: Arc<Interpreters>,
     _sampler: Arc<Sampler>,
 }
 
@@ -43,38 +51,102 @@ impl E2b {
     /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
     pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
         let surface = Arc::new(Surface { host, keyring, turns: Turns::default(), samples: Samples::default() });
-        let sampler = Arc::new(Sampler::start(&surface));
-        Self { control: control::router(&surface), envd: envd::router(&surface), surface, _sampler: sampler }
-    }
-
-    /// Which part of the surface a request is for; `None` is not for it.
-    pub fn place<B>(&self, request: &Request<B>) -> Option<Place> {
-        Place::of(request)
+        Self {
+            control: control::router(&surface),
+            envd: envd::router(&surface),
+            interpreters: Arc::new(Interpreters::new(&surface)),
+            _sampler: Arc::new(Sampler::start(&surface)),
+            surface,
+        }
     }
 
     /// Answers a request that is for the surface.
-    pub async fn answer(self, place: Place, mut request: Request<Body>, peer: IpAddr) -> Response<Body> {
+    pub async fn answer(self, place: Place, request: Request<Body>, peer: IpAddr) -> Response<Body> {
+        // Where everybody may do everything, no page of anybody's is let in.
+        if self.surface.keyring.is_open() {
+            return self.serve(place, request, peer).await;
+        }
+        if let Some(answer) = cors::preflight(request.method(), request.headers()) {
+            return answer;
+        }
+        let mut answer = self.serve(place, request, peer).await;
+        cors::allow(answer.headers_mut());
+        answer
+    }
+
+    async fn serve(self, place: Place, mut request: Request<Body>, peer: IpAddr) -> Response<Body> {
         match place {
             Place::Control => {
-                let key = request.headers().get(&API_KEY).map(|key| key.as_bytes());
+                let key = request.headers().get(&API_KEY).map(HeaderValue::as_bytes);
                 let holder = match keys::identify(&*self.surface.keyring, key) {
                     Ok(holder) => holder,
-                    Err(error) => return ControlError::from(error).into_response(),
+                    Err(error) => return hear_out(request, ControlError::from(error).into_response()).await,
                 };
                 let actor = actor(&holder, peer);
                 request.extensions_mut().insert(holder);
                 acting_as(actor, route(self.control, request)).await
             }
-            Place::Envd { sandbox } => {
-                let visitor = match visitor::admit(&self.surface, &sandbox, request.headers()).await {
+            Place::Envd { sandbox, named_by } => {
+                let visitor = match self.visit(&sandbox, named_by, &request).await {
                     Ok(visitor) => visitor,
-                    Err(answer) => return answer,
+                    Err(answer) => return hear_out(request, answer).await,
                 };
-                let actor = actor(&visitor.holder, peer);
-                request.extensions_mut().insert(visitor);
-                acting_as(actor, route(self.envd, request)).await
+                self.answer_visitor(visitor, request, peer).await
+            }
+            Place::Files => {
+                let visitor = match self.visit_signed(&request).await {
+                    Ok(visitor) => visitor,
+                    Err(answer) => return hear_out(request, answer).await,
+                };
+                self.answer_visitor(visitor, request, peer).await
+            }
+            Place::Interpreter { sandbox, named_by } => {
+                let caller = (named_by, interpreter::door(request.uri().path()));
+                let visitor = match visitor::admit(&self.surface, &sandbox, caller, request.headers()).await {
+                    Ok(visitor) => visitor,
+                    Err(answer) => return hear_out(request, answer).await,
+                };
+                acting_as(actor(&visitor.holder, peer), self.interpreters.answer(&visitor, request)).await
             }
         }
+    }
+}
+
+impl E2b {
+    /// Lets a request into envd of a sandbox.
+    async fn visit(
+        &self,
+        sandbox: &str,
+        named_by: NamedBy,
+        request: &Request<Body>,
+    ) -> Result<Visitor, Response<Body>> {
+        if request.uri().path() != files::PATH {
+            return visitor::admit(&self.surface, sandbox, (named_by, Door::Guarded), request.headers()).await;
+        }
+        let query = FilesQuery::of(request.uri()).map_err(IntoResponse::into_response)?;
+        let door = Door::Signed { query: &query, method: request.method() };
+        visitor::admit(&self.surface, sandbox, (named_by, door), request.headers()).await
+    }
+
+    /// Lets a request into envd of the sandbox whose token it was signed with.
+    async fn visit_signed(&self, request: &Request<Body>) -> Result<Visitor, Response<Body>> {
+        let query = FilesQuery::of(request.uri()).map_err(IntoResponse::into_response)?;
+        let found = visitor::find_signed(&self.surface, &query, request.method(), request.headers()).await;
+        match found.map_err(|error| ControlError::from(error).into_response())? {
+            // Whatever name it was sent to, it has shown what it takes.
+            Some(sandbox) => self.visit(sandbox.as_str(), NamedBy::AnyName, request).await,
+            None => {
+                let why =
+                    if query.signature.is_some() { "invalid signature" } else { "missing signature query parameter" };
+                Err(ControlError::new(StatusCode::UNAUTHORIZED, why).into_response())
+            }
+        }
+    }
+
+    async fn answer_visitor(self, visitor: Visitor, mut request: Request<Body>, peer: IpAddr) -> Response<Body> {
+        let actor = actor(&visitor.holder, peer);
+        request.extensions_mut().insert(visitor);
+        acting_as(actor, route(self.envd, request)).await
     }
 }
 

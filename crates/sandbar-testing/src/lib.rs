@@ -33,7 +33,7 @@ pub use moto_s3::MotoS3;
 pub use namespace::private_mounts;
 pub use owners::owner_map;
 pub use pty::{Pty, Seat};
-pub use registry::{Registry, installed_node_modules, installed_python};
+pub use registry::{Registry, installed, installed_node_modules, installed_python};
 pub use scratch_directory::ScratchDirectory;
 pub use server::{Finished, TestServer, TestServerOptions};
 pub use skip::report_skip;

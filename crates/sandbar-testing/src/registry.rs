@@ -37,9 +37,14 @@ impl Registry {
     }
 }
 
+/// Something setup has installed, by its path below the cache, if it is there.
+pub fn installed(path: &str) -> Option<PathBuf> {
+    existing(cache().join(path))
+}
+
 /// A file of the Python environment setup makes, if it is there.
 pub fn installed_python(file: &str) -> Option<PathBuf> {
-    existing(cache().join("python").join(file))
+    installed(&format!("python/{file}"))
 }
 
 /// The packages setup installed for a program of `tests/foreign`, if it did.

@@ -1,5 +1,15 @@
 //! The surface over the wire, as the SDKs speak it, on a real host: btrfs and native boxes.
 
 mod client;
+mod command;
+mod commands;
+mod contents;
+mod directories;
+mod interpreter;
+mod interpreter_guest;
+mod links;
 mod sandboxes;
+mod terminals;
+mod uploads;
+mod watching;
 mod world;

@@ -1,0 +1,50 @@
+//! Why a build stops.
+
+use sandbar_core::Error;
+
+use crate::{answer::ControlError, templates::catalogue::BuildFailure};
+
+/// What went wrong, and in which part of the build.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) step: Part,
+    pub(super) message: String,
+}
+
+/// A part of a build, as SDKs name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Base,
+    /// Counted from 1.
+    Step(usize),
+    Finalize,
+}
+
+impl Part {
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Base => "base".into(),
+            Self::Step(number) => number.to_string(),
+            Self::Finalize => "finalize".into(),
+        }
+    }
+
+    pub(super) fn failed(self, message: impl Into<String>) -> Failure {
+        Failure { step: self, message: message.into() }
+    }
+
+    pub(super) fn because(self, error: &Error) -> Failure {
+        let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        self.failed(format!("{}{hint}", error.chain()))
+    }
+
+    pub(super) fn refused(self, error: &ControlError) -> Failure {
+        self.failed(error.message())
+    }
+}
+
+impl From<Failure> for BuildFailure {
+    fn from(failure: Failure) -> Self {
+        Self { step: Some(failure.step.name()), message: failure.message }
+    }
+}

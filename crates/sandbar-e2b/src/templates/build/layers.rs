@@ -1,0 +1,105 @@
+//! Layers: what builds with the same beginning need not do again.
+
+use jiff::Timestamp;
+use sandbar_core::{BaseName, Result};
+
+use super::plan::Step;
+use crate::{
+    surface::Surface,
+    templates::{
+        LAYER_BASE,
+        catalogue::LayerRecord,
+        settings::Settings,
+    },
+};
+
+/// What a tree was made from, in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LayerKey(String);
+
+impl LayerKey {
+    /// Of what a build begins with.
+    pub(super) fn of_origin(origin: &str, settings: &Settings) -> Self {
+        Self::hash(&[b"origin", origin.as_bytes(), &serde_json::to_vec(settings).unwrap_or_default()])
+    }
+
+    /// After one more step.
+    pub(super) fn after(&self, step: &Step) -> Self {
+        let args = serde_json::to_vec(step.args()).unwrap_or_default();
+        let files = step.files_hash.as_deref().unwrap_or_default();
+        Self::hash(&[self.0.as_bytes(), step.kind.to_uppercase().as_bytes(), &args, files.as_bytes()])
+    }
+
+    fn hash(parts: &[&[u8]]) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("sandbar 2026-11 layer of a template");
+        for part in parts {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        }
+        Self(hasher.finalize().to_hex().to_string())
+    }
+}
+
+impl Surface {
+    /// The layer of this key, which is used now.
+    pub(super) async fn layer(&self, key: &LayerKey) -> Result<Option<LayerRecord>> {
+        let catalogue = &self.templates().await?.catalogue;
+        if !catalogue.view().layers.contains_key(&key.0) {
+            return Ok(None);
+        }
+        catalogue
+            .change(|contents| {
+                Ok(contents.layers.get_mut(&key.0).map(|layer| {
+                    layer.used = Timestamp::now();
+                    layer.clone()
+                }))
+            })
+            .await
+    }
+
+    /// Forgets a layer whose base is gone.
+    pub(super) async fn forget_layer(&self, key: &LayerKey) -> Result<()> {
+        self.templates().await?.catalogue.change(|contents| Ok(drop(contents.layers.remove(&key.0)))).await
+    }
+
+    /// Keeps a tree as a layer.
+    pub(super) async fn keep_layer(
+        &self,
+        session: &sandbar_core::SessionId,
+        key: &LayerKey,
+        settings: &Settings,
+    ) -> Result<()> {
+        let base = BaseName::new(format!("{LAYER_BASE}{}", crate::templates::random_id()?))?;
+        self.host.save_base(session, None, &base, None).await?;
+        let layer = LayerRecord { base: base.clone(), settings: settings.clone(), used: Timestamp::now() };
+        let catalogue = &self.templates().await?.catalogue;
+        let kept = catalogue.change(|contents| Ok(contents.add_layer(key.0.clone(), layer))).await;
+        if kept.is_err() {
+            let _ = self.host.delete_base(&base).await;
+        }
+        kept?;
+        self.remove_leftover().await;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_step_or_other_files_are_another_layer() {
+        let step = |args: &[&str], files: Option<&str>| Step {
+            kind: "run".into(),
+            args: Some(args.iter().map(ToString::to_string).collect()),
+            files_hash: files.map(ToOwned::to_owned),
+            force: None,
+        };
+        let origin = LayerKey::of_origin("base", &Settings::default());
+        let same = origin.after(&step(&["a", "b"], None));
+        assert_eq!(same, LayerKey::of_origin("base", &Settings::default()).after(&step(&["a", "b"], None)));
+        for other in [step(&["a", "c"], None), step(&["ab"], None), step(&["a", "b"], Some("f"))] {
+            assert_ne!(origin.after(&other), same);
+        }
+        assert_ne!(LayerKey::of_origin("other", &Settings::default()), origin);
+    }
+}

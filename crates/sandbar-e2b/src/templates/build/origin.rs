@@ -1,0 +1,98 @@
+//! What a build begins with.
+
+use jiff::Timestamp;
+use sandbar_core::{BaseName, ErrorCode};
+use sandbar_host::ImageReference;
+
+use super::{
+    failure::{Failure, Part},
+    log::Level,
+    plan::BuildPlan,
+    runner::Build,
+};
+use crate::templates::{IMAGE_BASE, settings::Settings};
+
+/// The image E2B's own templates are made from: here, the template `base`.
+const OWN_IMAGES: [&str; 3] = ["e2bdev/base", "e2bdev/code-interpreter", "e2bdev/desktop"];
+
+/// Where a build begins.
+#[derive(Debug)]
+pub(super) struct Origin {
+    pub(super) base: BaseName,
+    pub(super) settings: Settings,
+    /// The same for everything that begins the same.
+    pub(super) identity: String,
+    /// It is an image as it came, without what every sandbox has.
+    pub(super) is_bare: bool,
+}
+
+impl Build {
+    pub(super) async fn origin(&self, plan: &BuildPlan) -> Result<Origin, Failure> {
+        let template = plan.from_template.as_deref().filter(|name| !name.is_empty());
+        if let Some(name) = template {
+            self.log.say(Level::Info, Some("base"), format!("[base] FROM TEMPLATE {name}"));
+            return self.from_template(name).await;
+        }
+        let image = plan.from_image.as_deref().unwrap_or_default();
+        self.log.say(Level::Info, Some("base"), format!("[base] FROM {image}"));
+        let plain = image.strip_prefix("docker.io/").unwrap_or(image);
+        let plain = plain.split(['@', ':']).next().unwrap_or_default();
+        if OWN_IMAGES.contains(&plain) {
+            return self.from_template("base").await;
+        }
+        match self.local_base(image).await? {
+            Some(origin) => Ok(origin),
+            None => self.from_image(image, plan).await,
+        }
+    }
+
+    async fn from_template(&self, name: &str) -> Result<Origin, Failure> {
+        let found = self.surface.resolve_template(name).await.map_err(|error| Part::Base.refused(&error))?;
+        let made = self.made(&found.base).await?;
+        let identity = format!("{} {}", found.base, made.unwrap_or(Timestamp::UNIX_EPOCH));
+        Ok(Origin { base: found.base, settings: found.settings, identity, is_bare: false })
+    }
+
+    /// A base of the host that has the name of the image: `debian:12` may be `debian-12`.
+    async fn local_base(&self, image: &str) -> Result<Option<Origin>, Failure> {
+        let names = [image.to_owned(), image.replace(['/', ':', '@'], "-")];
+        for name in names.into_iter().filter_map(|name| BaseName::new(name).ok()) {
+            if let Some(made) = self.made(&name).await? {
+                let identity = format!("{name} {made}");
+                return Ok(Some(Origin { base: name, settings: Settings::default(), identity, is_bare: true }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// When a base was made, if it is there.
+    async fn made(&self, name: &BaseName) -> Result<Option<Timestamp>, Failure> {
+        let bases = self.surface.host.list_bases().await.map_err(|error| Part::Base.because(&error))?;
+        Ok(bases.into_iter().find(|base| base.name == *name).map(|base| base.created))
+    }
+
+    async fn from_image(&self, image: &str, plan: &BuildPlan) -> Result<Origin, Failure> {
+        let failed = |error: sandbar_core::Error| Part::Base.because(&error);
+        let reference: ImageReference = image.parse().map_err(failed)?;
+        let credentials = plan.credentials().map_err(|error| Part::Base.refused(&error))?;
+        self.log.say(Level::Info, Some("base"), format!("[base] pulling {reference}"));
+        let host = &self.surface.host;
+        let pulled = tokio::select! {
+            pulled = host.pull_image(&reference, credentials, |_| {}) => pulled.map_err(failed)?,
+            () = self.cancelled.cancelled() => return Err(Part::Base.failed(super::CANCELLED)),
+        };
+        let digest = pulled.digest().to_owned();
+        let short = digest.strip_prefix("sha256:").unwrap_or(&digest).get(..32).unwrap_or_default();
+        let base = BaseName::new(format!("{IMAGE_BASE}{short}")).map_err(failed)?;
+        if self.made(&base).await?.is_none() {
+            self.log.say(Level::Info, Some("base"), format!("[base] unpacking {digest}"));
+            match host.import_pulled(&base, pulled, |_| {}).await {
+                // Another build was faster.
+                Err(error) if error.code() == ErrorCode::BaseExists => {}
+                imported => drop(imported.map_err(failed)?),
+            }
+        }
+        let settings = Settings::default();
+        Ok(Origin { base, settings, identity: digest, is_bare: true })
+    }
+}

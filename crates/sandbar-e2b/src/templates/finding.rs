@@ -1,0 +1,226 @@
+//! Finding templates, changing what is said of them, and removing them.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    Extension,
+    extract::{Path, Query, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
+};
+use jiff::Timestamp;
+use sandbar_core::{BaseName, Error, ErrorCode, Need};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Answer,
+    catalogue::{BuildRecord, BuildStatus, Contents, TemplateRecord},
+    name::{DEFAULT_TAG, TemplateName},
+    not_found, refuse,
+    resolve::is_reserved,
+    with_status,
+};
+use crate::{control::ENVD_VERSION, json::Json, keys::Holder, surface::Surface};
+
+const NEXT: HeaderName = HeaderName::from_static("x-next-token");
+const PAGE: usize = 100;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PageQuery {
+    limit: Option<usize>,
+    next_token: Option<String>,
+}
+
+/// A template as listings have it.
+pub(super) fn described(id: &str, template: &TemplateRecord, size_mb: u64) -> Value {
+    let build = shown_build(template);
+    let (build_id, build) = build.map_or(("", None), |(id, build)| (id, Some(build)));
+    let names: Vec<&String> = template.name.iter().collect();
+    json!({
+        "templateID": id,
+        "buildID": build_id,
+        "cpuCount": build.map_or(1, |build| build.cpu_count),
+        "memoryMB": build.map_or(512, |build| build.memory_mb),
+        "diskSizeMB": size_mb,
+        "public": template.public,
+        "aliases": names,
+        "names": names,
+        "createdAt": template.created.to_string(),
+        "updatedAt": template.updated.to_string(),
+        "createdBy": null,
+        "lastSpawnedAt": null,
+        "spawnCount": 0,
+        "buildCount": template.builds.len(),
+        "envdVersion": ENVD_VERSION,
+        "buildStatus": build.map_or(BuildStatus::Waiting, |build| build.status),
+    })
+}
+
+/// The build a template is known by: the one of its tag, or else the newest.
+fn shown_build(template: &TemplateRecord) -> Option<(&str, &BuildRecord)> {
+    let tagged = template.tags.get(DEFAULT_TAG).or_else(|| template.tags.values().next());
+    let tagged = tagged.and_then(|id| template.builds.get_key_value(id));
+    let newest = || template.builds.iter().max_by_key(|(_, build)| build.created);
+    tagged.or_else(newest).map(|(id, build)| (id.as_str(), build))
+}
+
+impl Surface {
+    /// All templates in the order they were made, with the room they take.
+    async fn described_templates(&self) -> Answer<Vec<Value>> {
+        let contents = self.templates().await?.catalogue.view();
+        let sizes: HashMap<BaseName, u64> = self
+            .host
+            .list_bases()
+            .await?
+            .into_iter()
+            .map(|base| (base.name, base.size.get().div_ceil(1024 * 1024)))
+            .collect();
+        let size = |template: &TemplateRecord| {
+            let base = shown_build(template).and_then(|(_, build)| build.base.as_ref());
+            base.and_then(|base| sizes.get(base)).copied().unwrap_or_default()
+        };
+        let mut all: Vec<_> = contents.templates.iter().collect();
+        all.sort_by_key(|(id, template)| (template.created, (*id).clone()));
+        Ok(all.into_iter().map(|(id, template)| described(id, template, size(template))).collect())
+    }
+}
+
+/// `GET /templates`.
+pub(super) async fn list(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+) -> Answer<Json<Value>> {
+    holder.require(Need::Read)?;
+    Ok(Json(Value::Array(surface.described_templates().await?)))
+}
+
+/// `GET /v2/templates`, a page at a time.
+pub(super) async fn list_page(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Query(query): Query<PageQuery>,
+) -> Answer<(HeaderMap, Json<Value>)> {
+    holder.require(Need::Read)?;
+    let all = surface.described_templates().await?;
+    let from = match query.next_token.as_deref().filter(|token| !token.is_empty()) {
+        None => 0,
+        Some(token) => {
+            let after = all.iter().position(|template| template["templateID"] == token);
+            after.ok_or_else(|| refuse("`nextToken` is none of a listing (begin again without it)"))? + 1
+        }
+    };
+    let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE);
+    let page: Vec<Value> = all[from..].iter().take(limit).cloned().collect();
+    let mut headers = HeaderMap::new();
+    if from + page.len() < all.len()
+        && let Some(last) = page.last().and_then(|template| template["templateID"].as_str())
+        && let Ok(token) = HeaderValue::from_str(last)
+    {
+        headers.insert(NEXT, token);
+    }
+    Ok((headers, Json(Value::Array(page))))
+}
+
+/// `GET /templates/{id}`: with its builds.
+pub(super) async fn find(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Path(id): Path<String>,
+) -> Answer<Json<Value>> {
+    holder.require(Need::Read)?;
+    let contents = surface.templates().await?.catalogue.view();
+    let (id, template) = in_catalogue(&contents, &id)?;
+    let builds: Vec<Value> = template
+        .builds
+        .iter()
+        .map(|(id, build)| {
+            json!({
+                "buildID": id,
+                "status": build.status,
+                "createdAt": build.created.to_string(),
+                "updatedAt": build.updated.to_string(),
+                "finishedAt": build.finished.unwrap_or(build.updated).to_string(),
+                "cpuCount": build.cpu_count,
+                "memoryMB": build.memory_mb,
+                "envdVersion": ENVD_VERSION,
+            })
+        })
+        .collect();
+    let mut answer = described(id, template, 0);
+    answer["builds"] = builds.into();
+    Ok(Json(answer))
+}
+
+fn in_catalogue<'a>(contents: &'a Contents, text: &str) -> Answer<(&'a str, &'a TemplateRecord)> {
+    let name = TemplateName::parse(text)?;
+    contents.template(&name.name).ok_or_else(|| not_found(text))
+}
+
+/// `GET /templates/aliases/{alias}`.
+pub(super) async fn find_alias(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Path(alias): Path<String>,
+) -> Answer<Json<Value>> {
+    holder.require(Need::Read)?;
+    let found = surface.resolve_template(&alias).await?;
+    Ok(Json(json!({ "templateID": found.id, "public": is_reserved(&found.id) })))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Update {
+    public: Option<bool>,
+}
+
+/// `PATCH /templates/{id}`.
+pub(super) async fn update(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Path(id): Path<String>,
+    Json(update): Json<Update>,
+) -> Answer<Json<Value>> {
+    holder.require(Need::Admin)?;
+    let catalogue = &surface.templates().await?.catalogue;
+    let names = catalogue
+        .change(|contents| {
+            let (found, _) = in_catalogue(contents, &id)?;
+            let found = found.to_owned();
+            let template = contents.templates.get_mut(&found).ok_or_else(|| not_found(&id))?;
+            template.public = update.public.unwrap_or(template.public);
+            template.updated = Timestamp::now();
+            Answer::Ok(template.name.iter().cloned().collect::<Vec<_>>())
+        })
+        .await?;
+    Ok(Json(json!({ "names": names })))
+}
+
+/// `DELETE /templates/{id}`: a template with all its builds, or the base a snapshot was kept as.
+pub(super) async fn remove(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Path(text): Path<String>,
+) -> Answer<StatusCode> {
+    holder.require(Need::Admin)?;
+    let name = TemplateName::parse(&text)?;
+    if is_reserved(&name.name) {
+        let why = format!("template '{}' belongs to the host (it cannot be deleted)", name.name);
+        return Err(with_status(StatusCode::FORBIDDEN, why));
+    }
+    let templates = surface.templates().await?;
+    let known = templates.catalogue.view().template(&name.name).map(|(id, _)| id.to_owned());
+    let Some(id) = known else {
+        let base = BaseName::new(name.name.clone()).map_err(|_| not_found(&text))?;
+        return match surface.host.delete_base(&base).await {
+            Ok(()) => Ok(StatusCode::NO_CONTENT),
+            Err(error) if error.code() == ErrorCode::BaseNotFound => Err(not_found(&text)),
+            Err(error) => Err(error.into()),
+        };
+    };
+    let removed = templates.catalogue.change(|contents| Result::<_, Error>::Ok(contents.remove_template(&id))).await?;
+    for build in removed.iter().flat_map(|template| template.builds.keys()) {
+        templates.builds.cancel(build);
+    }
+    surface.remove_leftover().await;
+    Ok(StatusCode::NO_CONTENT)
+}

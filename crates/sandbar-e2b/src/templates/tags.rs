@@ -1,0 +1,116 @@
+//! Tags: names for builds of one template.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use sandbar_core::Need;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Answer,
+    name::{TemplateName, check_tag},
+    not_found, refuse, with_status,
+};
+use crate::{json::Json, keys::Holder, surface::Surface};
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Assignment {
+    target: String,
+    tags: Vec<String>,
+}
+
+/// `POST /templates/tags`: more names for the build one name stands for.
+pub(super) async fn assign(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Json(request): Json<Assignment>,
+) -> Answer<(StatusCode, Json<Value>)> {
+    holder.require(Need::Admin)?;
+    let (target, tags) = (TemplateName::parse(&request.target)?, checked(&request.tags)?);
+    let build = surface
+        .templates()
+        .await?
+        .catalogue
+        .change(|contents| {
+            let found = contents.template(&target.name).map(|(id, _)| id.to_owned());
+            let id = found.ok_or_else(|| not_found(&request.target))?;
+            let template = contents.templates.get_mut(&id).ok_or_else(|| not_found(&request.target))?;
+            let build = template.tags.get(target.tag()).cloned().ok_or_else(|| no_tag(&target))?;
+            for tag in &tags {
+                template.tags.insert(tag.clone(), build.clone());
+            }
+            contents.forget_untagged(&id);
+            Answer::Ok(build)
+        })
+        .await?;
+    surface.remove_leftover().await;
+    Ok((StatusCode::CREATED, Json(json!({ "buildID": build, "tags": tags }))))
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Removal {
+    name: String,
+    tags: Vec<String>,
+}
+
+/// `DELETE /templates/tags`.
+pub(super) async fn remove(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Json(request): Json<Removal>,
+) -> Answer<StatusCode> {
+    holder.require(Need::Admin)?;
+    let (name, tags) = (TemplateName::parse(&request.name)?, checked(&request.tags)?);
+    surface
+        .templates()
+        .await?
+        .catalogue
+        .change(|contents| {
+            let found = contents.template(&name.name).map(|(id, _)| id.to_owned());
+            let id = found.ok_or_else(|| not_found(&request.name))?;
+            let template = contents.templates.get_mut(&id).ok_or_else(|| not_found(&request.name))?;
+            for tag in &tags {
+                let known = template.tags.remove(tag);
+                known.ok_or_else(|| no_tag(&TemplateName { tag: Some(tag.clone()), ..name.clone() }))?;
+            }
+            contents.forget_untagged(&id);
+            Answer::Ok(())
+        })
+        .await?;
+    surface.remove_leftover().await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `GET /templates/{id}/tags`.
+pub(super) async fn list(
+    State(surface): State<Arc<Surface>>,
+    Extension(holder): Extension<Holder>,
+    Path(id): Path<String>,
+) -> Answer<Json<Value>> {
+    holder.require(Need::Read)?;
+    let contents = surface.templates().await?.catalogue.view();
+    let name = TemplateName::parse(&id)?;
+    let (_, template) = contents.template(&name.name).ok_or_else(|| not_found(&id))?;
+    let tags = template.tags.iter().map(|(tag, build)| {
+        let created = template.builds.get(build).map_or(template.created, |build| build.created);
+        json!({ "tag": tag, "buildID": build, "createdAt": created.to_string() })
+    });
+    Ok(Json(tags.collect()))
+}
+
+fn checked(tags: &[String]) -> Answer<Vec<String>> {
+    if tags.is_empty() {
+        return Err(refuse("`tags` is empty"));
+    }
+    tags.iter().map(|tag| check_tag(tag)).collect()
+}
+
+pub(super) fn no_tag(name: &TemplateName) -> super::ControlError {
+    let why = format!("tag '{}' does not exist for template '{}'", name.tag(), name.name);
+    with_status(StatusCode::NOT_FOUND, why)
+}
