@@ -3,8 +3,12 @@
 mod client;
 mod command;
 mod commands;
+mod control;
 mod interpreter;
 mod interpreter_guest;
+mod domain;
+mod names;
+mod ports;
 mod sandboxes;
 mod terminals;
 mod world;
