@@ -6,8 +6,9 @@ use sandbar_core::BaseName;
 use super::Answer;
 use crate::{answer::ControlError, sandbox::SandboxNote, surface::Surface};
 
-/// The template every account of E2B has. Here it is this machine's own programs, unless there is a base of its name.
-const USUAL: &str = "base";
+/// Templates every account of E2B has. Here they are this machine's own programs, unless there is a base of the name; the
+/// code interpreter is in every sandbox that has Python.
+const USUAL: [&str; 2] = ["base", "code-interpreter-v1"];
 const HOST_BASE: &str = "host";
 
 /// What a sandbox is made from.
@@ -30,7 +31,7 @@ impl Surface {
         let base = bases.into_iter().map(|base| base.name).find(|base| base.as_str() == plain);
         let base = match base {
             Some(base) => base,
-            None if plain == USUAL || plain == HOST_BASE => BaseName::new(HOST_BASE)?,
+            None if USUAL.contains(&plain) || plain == HOST_BASE => BaseName::new(HOST_BASE)?,
             None => return Err(no_template(name)),
         };
         Ok(Template { base, id: plain.to_owned(), alias: Some(plain.to_owned()), defaults: SandboxNote::default() })
