@@ -25,6 +25,7 @@ use crate::{
         SendSignalResponse, Signal, StartRequest, StartResponse, StreamInputRequest, StreamInputResponse,
         UpdateRequest, UpdateResponse,
     },
+    interpreter::is_interpreter,
     surface::Surface,
     visitor::Visitor,
 };
@@ -53,7 +54,9 @@ impl Process for Commands {
     ) -> ServiceResult<impl Encodable<ListResponse> + Send + use<'a>> {
         let visitor = Visitor::of(&context)?;
         let running = self.surface.host.running_processes(&visitor.session).await.map_err(rpc_error)?;
-        let processes = running.into_iter().map(described).collect();
+        // E2B has its interpreter among the services of the machine, not among commands.
+        let commands = running.into_iter().filter(|process| !is_interpreter(&process.spec));
+        let processes = commands.map(described).collect();
         Response::ok(ListResponse { processes, ..Default::default() })
     }
 
