@@ -1,6 +1,6 @@
 //! Bases.
 
-use sandbar_core::{BaseInfo, BaseName, Result};
+use sandbar_core::{BaseInfo, BaseName, Result, SaveBase, SessionId};
 use sandbar_proto::v1::{self, import_base_response::Event};
 
 use crate::{Client, client::incomplete};
@@ -61,6 +61,12 @@ impl Client {
             }
         }
         base.ok_or_else(|| incomplete("base"))?.try_into()
+    }
+
+    /// Makes a base from a session. Neither needs the other afterwards.
+    pub async fn save_base(&self, id: &SessionId, request: SaveBase) -> Result<BaseInfo> {
+        let answer = self.once(self.rpc.save_base(v1::SaveBaseRequest::new(id, request))).await?.into_owned();
+        answer.base.into_option().ok_or_else(|| incomplete("base"))?.try_into()
     }
 
     pub async fn delete_base(&self, name: &BaseName) -> Result<()> {

@@ -31,7 +31,7 @@ mod tool;
 mod user;
 
 pub use audit::{Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict};
-pub use base::BaseInfo;
+pub use base::{BaseInfo, SaveBase};
 pub use byte_count::ByteCount;
 pub use capability::{Capabilities, Capability, RuntimeKind, StorageKind};
 pub use change::{Aspect, Aspects, Change, ChangeKind, EntryType};

@@ -25,6 +25,17 @@ pub(crate) fn validate_labels(labels: &Labels) -> Result<()> {
     Ok(())
 }
 
+/// Checks the names and values of variables.
+pub(crate) fn validate_env(env: &BTreeMap<String, String>) -> Result<()> {
+    for (key, value) in env {
+        if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
+            return Err(Error::invalid("env", format!("variable `{}` is not usable", key.escape_debug()))
+                .with_hint("names are not empty and hold no `=`; neither part holds NUL"));
+        }
+    }
+    Ok(())
+}
+
 /// A request for a new session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionSpec {
@@ -65,12 +76,7 @@ impl SessionSpec {
     /// Checks what the types alone cannot: label and environment names.
     pub fn validate(&self) -> Result<()> {
         validate_labels(&self.labels)?;
-        for (key, value) in &self.env {
-            if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
-                return Err(Error::invalid("env", format!("variable `{}` is not usable", key.escape_debug()))
-                    .with_hint("names are not empty and hold no `=`; neither part holds NUL"));
-            }
-        }
+        validate_env(&self.env)?;
         self.resources.validate()?;
         if let Some(policy) = &self.network {
             policy.validate()?;

@@ -1,14 +1,14 @@
 //! Answers in the shapes the SDKs read.
 
 use axum::{
-    http::{HeaderName, HeaderValue, StatusCode},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
     response::{IntoResponse, Response},
 };
 use connectrpc::ConnectError;
 use sandbar_core::{Error, ErrorCode};
 use serde_json::{Value, json};
 
-use crate::json::Json;
+use crate::{json::Json, place::ENVD_PORT, port_answer::PortProblem};
 
 /// Tells SDKs whether to try again.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("should-retry");
@@ -90,10 +90,9 @@ impl IntoResponse for ControlError {
     }
 }
 
-/// The answer for a sandbox nobody can reach: SDKs tell by this text that it is gone.
+/// The answer for a sandbox nobody can reach: SDKs tell by its text that it is gone.
 pub(crate) fn sandbox_not_found(sandbox: &str) -> Response {
-    let body = json!({ "sandboxId": sandbox, "message": "The sandbox was not found", "code": 502 });
-    (StatusCode::BAD_GATEWAY, Json(body)).into_response()
+    PortProblem::NotFound.answer(sandbox, ENVD_PORT, &HeaderMap::new())
 }
 
 /// An error of a Connect call.

@@ -44,7 +44,7 @@ pub fn api_key(token: &str) -> String {
 }
 
 /// The token in a key; what does not look like one of ours is taken as it is.
-fn token_in(key: &[u8]) -> Vec<u8> {
+pub(crate) fn token_in(key: &[u8]) -> Vec<u8> {
     let digits = key.strip_prefix(PREFIX.as_bytes()).filter(|digits| digits.len() % 2 == 0);
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     digits.and_then(|digits| digits.chunks(2).map(pair).collect()).unwrap_or_else(|| key.to_vec())

@@ -2,14 +2,15 @@
 
 use http::{HeaderName, Request};
 
-use crate::templates::UPLOADS;
+use crate::{interpreter, templates::UPLOADS};
 
 /// Names the sandbox, where the host name does not.
-const SANDBOX: HeaderName = HeaderName::from_static("e2b-sandbox-id");
-const PORT: HeaderName = HeaderName::from_static("e2b-sandbox-port");
+pub const SANDBOX: HeaderName = HeaderName::from_static("e2b-sandbox-id");
+/// Names the port of it; the agent's when absent.
+pub const PORT: HeaderName = HeaderName::from_static("e2b-sandbox-port");
 
 /// Where E2B has its agent in a sandbox.
-pub(crate) const ENVD_PORT: u16 = 49_983;
+pub const ENVD_PORT: u16 = 49_983;
 
 /// What the control API begins with. None of it is a path of the native API.
 const CONTROL: [&str; 11] = [
@@ -38,20 +39,33 @@ pub enum Place {
     /// Where the files of templates are sent to. The address is signed.
     Upload,
     /// The agent of a sandbox.
-    Envd {
-        /// As it was sent: it may be no id at all.
-        sandbox: String,
-    },
+    Envd { sandbox: String, named_by: NamedBy },
+    /// The code interpreter of a sandbox.
+    Interpreter { sandbox: String, named_by: NamedBy },
+}
+
+/// How sure it is that whoever named a sandbox meant this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedBy {
+    /// The request was sent to a name or an address that is this host's own.
+    OwnName,
+    /// It was sent to a name anybody may have given this machine: a page there could be anybody's. It has to show a token.
+    AnyName,
 }
 
 impl Place {
-    /// What a request is for; `None` is not ours.
-    pub(crate) fn of<B>(request: &Request<B>) -> Option<Self> {
-        let field = |name: &HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
-        if let Some(sandbox) = field(&SANDBOX) {
-            let port = field(&PORT).map_or(Some(ENVD_PORT), |port| port.parse().ok());
-            return (port == Some(ENVD_PORT)).then(|| Self::Envd { sandbox: sandbox.to_owned() });
+    /// What a request for a port of a sandbox is for; `None` is what listens there in the sandbox.
+    pub fn of_port(sandbox: &str, port: u16, named_by: NamedBy) -> Option<Self> {
+        let sandbox = sandbox.to_owned();
+        match port {
+            ENVD_PORT => Some(Self::Envd { sandbox, named_by }),
+            interpreter::PORT => Some(Self::Interpreter { sandbox, named_by }),
+            _ => None,
         }
+    }
+
+    /// What a request that names no sandbox is for; `None` is not ours.
+    pub fn of_path<B>(request: &Request<B>) -> Option<Self> {
         let path = request.uri().path();
         let is_below =
             |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -67,21 +81,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_or_the_header_says_what_it_is_for() {
-        let place = |path: &str, headers: &[(&str, &str)]| {
-            let mut request = Request::get(path);
-            for (name, value) in headers {
-                request = request.header(*name, *value);
-            }
-            Place::of(&request.body(()).unwrap())
-        };
-        let envd = Some(Place::Envd { sandbox: "s1".into() });
-        assert_eq!(place("/health", &[("e2b-sandbox-id", "s1"), ("e2b-sandbox-port", "49983")]), envd);
-        assert_eq!(place("/health", &[("e2b-sandbox-id", "s1")]), envd);
-        assert_eq!(place("/v2/sandboxes", &[]), Some(Place::Control));
-        assert_eq!(place("/sandboxes/s1/connect", &[]), Some(Place::Control));
-        assert_eq!(place("/templates-files/ab", &[]), Some(Place::Upload));
-        assert_eq!(place("/sandboxesx", &[]), None);
-        assert_eq!(place("/healthz", &[]), None);
+    fn a_path_of_the_control_api_is_known_by_its_beginning() {
+        let place = |path: &str| Place::of_path(&Request::get(path).body(()).unwrap());
+        assert_eq!(place("/v2/sandboxes"), Some(Place::Control));
+        assert_eq!(place("/sandboxes/s1/connect?a=b"), Some(Place::Control));
+        assert_eq!(place("/templates-files/ab"), Some(Place::Upload));
+        assert_eq!(place("/sandboxesx"), None);
+        assert_eq!(place("/healthz"), None);
+    }
+
+    #[test]
+    fn two_ports_are_ours_and_the_others_are_the_sandboxes_own() {
+        let envd = Place::Envd { sandbox: "s1".into(), named_by: NamedBy::OwnName };
+        assert_eq!(Place::of_port("s1", 49_983, NamedBy::OwnName), Some(envd));
+        let interpreter = Place::Interpreter { sandbox: "s1".into(), named_by: NamedBy::AnyName };
+        assert_eq!(Place::of_port("s1", 49_999, NamedBy::AnyName), Some(interpreter));
+        assert_eq!(Place::of_port("s1", 3000, NamedBy::OwnName), None);
     }
 }

@@ -90,7 +90,12 @@ impl Default for SandboxNote {
 impl Surface {
     /// What E2B knows of a session.
     pub(crate) async fn note(&self, session: &SessionId) -> Result<SandboxNote> {
-        self.host.note(session, NOTE).await?.map_or_else(|| Ok(SandboxNote::default()), |text| read(session, &text))
+        Ok(self.known_note(session).await?.unwrap_or_default())
+    }
+
+    /// The same; `None` for a session that no E2B client made.
+    pub(crate) async fn known_note(&self, session: &SessionId) -> Result<Option<SandboxNote>> {
+        self.host.note(session, NOTE).await?.map(|text| read(session, &text)).transpose()
     }
 
     /// What E2B knows of all sessions that have a note.

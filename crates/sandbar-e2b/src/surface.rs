@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use axum::{Router, body::Body, response::IntoResponse as _};
-use http::{HeaderName, Request, Response};
+use http::{HeaderName, HeaderValue, Request, Response};
 use sandbar_core::Actor;
 use sandbar_host::{Host, acting_as};
 use tower::ServiceExt as _;
@@ -12,11 +12,13 @@ use crate::{
     Keyring, Place,
     answer::ControlError,
     control::{self, Sampler, Samples},
-    envd,
+    cors, envd,
+    hearing::hear_out,
+    interpreter::{self, Interpreters},
     keys::{self, Holder},
     templates::{self, LazyTemplates},
     turns::Turns,
-    visitor,
+    visitor::{self, Door},
 };
 
 /// Carries the API key.
@@ -35,10 +37,11 @@ pub(crate) struct Surface {
 /// The E2B surface of a host.
 #[derive(Clone, Debug)]
 pub struct E2b {
-    surface: Arc<Surface>,
+    pub(crate) surface: Arc<Surface>,
     control: Router,
     envd: Router,
     uploads: Router,
+    interpreters: Arc<Interpreters>,
     _sampler: Arc<Sampler>,
 }
 
@@ -52,43 +55,60 @@ impl E2b {
             samples: Samples::default(),
             templates: LazyTemplates::default(),
         });
-        let sampler = Arc::new(Sampler::start(&surface));
         Self {
             control: control::router(&surface),
             envd: envd::router(&surface),
             uploads: templates::uploads_router(&surface),
+            interpreters: Arc::new(Interpreters::new(&surface)),
+            _sampler: Arc::new(Sampler::start(&surface)),
             surface,
-            _sampler: sampler,
         }
     }
 
-    /// Which part of the surface a request is for; `None` is not for it.
-    pub fn place<B>(&self, request: &Request<B>) -> Option<Place> {
-        Place::of(request)
+    /// Answers a request that is for the surface.
+    pub async fn answer(self, place: Place, request: Request<Body>, peer: IpAddr) -> Response<Body> {
+        // Where everybody may do everything, no page of anybody's is let in.
+        if self.surface.keyring.is_open() {
+            return self.serve(place, request, peer).await;
+        }
+        if let Some(answer) = cors::preflight(request.method(), request.headers()) {
+            return answer;
+        }
+        let mut answer = self.serve(place, request, peer).await;
+        cors::allow(answer.headers_mut());
+        answer
     }
 
-    /// Answers a request that is for the surface.
-    pub async fn answer(self, place: Place, mut request: Request<Body>, peer: IpAddr) -> Response<Body> {
+    async fn serve(self, place: Place, mut request: Request<Body>, peer: IpAddr) -> Response<Body> {
         match place {
             Place::Control => {
-                let key = request.headers().get(&API_KEY).map(|key| key.as_bytes());
+                let key = request.headers().get(&API_KEY).map(HeaderValue::as_bytes);
                 let holder = match keys::identify(&*self.surface.keyring, key) {
                     Ok(holder) => holder,
-                    Err(error) => return ControlError::from(error).into_response(),
+                    Err(error) => return hear_out(request, ControlError::from(error).into_response()).await,
                 };
                 let actor = actor(&holder, peer);
                 request.extensions_mut().insert(holder);
                 acting_as(actor, route(self.control, request)).await
             }
             Place::Upload => route(self.uploads, request).await,
-            Place::Envd { sandbox } => {
-                let visitor = match visitor::admit(&self.surface, &sandbox, request.headers()).await {
+            Place::Envd { sandbox, named_by } => {
+                let caller = (named_by, Door::Guarded);
+                let visitor = match visitor::admit(&self.surface, &sandbox, caller, request.headers()).await {
                     Ok(visitor) => visitor,
-                    Err(answer) => return answer,
+                    Err(answer) => return hear_out(request, answer).await,
                 };
                 let actor = actor(&visitor.holder, peer);
                 request.extensions_mut().insert(visitor);
                 acting_as(actor, route(self.envd, request)).await
+            }
+            Place::Interpreter { sandbox, named_by } => {
+                let caller = (named_by, interpreter::door(request.uri().path()));
+                let visitor = match visitor::admit(&self.surface, &sandbox, caller, request.headers()).await {
+                    Ok(visitor) => visitor,
+                    Err(answer) => return hear_out(request, answer).await,
+                };
+                acting_as(actor(&visitor.holder, peer), self.interpreters.answer(&visitor, request)).await
             }
         }
     }

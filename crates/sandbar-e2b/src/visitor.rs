@@ -3,19 +3,21 @@
 use axum::response::{IntoResponse as _, Response};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use connectrpc::{ConnectError, ErrorCode as RpcCode, RequestContext};
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use sandbar_core::{Error, ErrorCode, Grant, Need, Result, SessionId, TokenScope};
 
 use crate::{
     answer::{ControlError, sandbox_not_found},
     keys::{Holder, envd_token, identify, is_same},
+    place::NamedBy,
+    ports,
     sandbox::SandboxNote,
     surface::Surface,
 };
 
 /// Carries the access token of a sandbox.
-const ACCESS_TOKEN: HeaderName = HeaderName::from_static("x-access-token");
-const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+pub(crate) const ACCESS_TOKEN: HeaderName = HeaderName::from_static("x-access-token");
+pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Somebody who was let into a sandbox. Every request of envd carries it among its extensions.
 #[derive(Clone, Debug)]
@@ -35,8 +37,22 @@ impl Visitor {
     }
 }
 
-/// Lets a request into envd of a sandbox, or gives the answer it gets instead.
-pub(crate) async fn admit(surface: &Surface, sandbox: &str, headers: &HeaderMap) -> Result<Visitor, Response> {
+/// What a request has to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// The access token of the sandbox, or an API key.
+    Guarded,
+    /// What a port of the sandbox takes is enough: SDKs send nothing else here.
+    LikePorts,
+}
+
+/// Lets a request into a sandbox, or gives the answer it gets instead.
+pub(crate) async fn admit(
+    surface: &Surface,
+    sandbox: &str,
+    (named_by, door): (NamedBy, Door),
+    headers: &HeaderMap,
+) -> Result<Visitor, Response> {
     let Ok(session) = SessionId::new(sandbox) else { return Err(sandbox_not_found(sandbox)) };
     let access = match surface.host.port_access(&session).await {
         Ok(access) => access,
@@ -46,14 +62,24 @@ pub(crate) async fn admit(surface: &Surface, sandbox: &str, headers: &HeaderMap)
     let note = surface.note(&session).await.map_err(|error| ControlError::from(error).into_response())?;
     let token = envd_token(access.token.reveal());
     let has_token = headers.get(&ACCESS_TOKEN).is_some_and(|shown| is_same(shown.as_bytes(), &token));
-    let holder = if has_token || !note.secure {
+    let has_traffic_token =
+        || headers.get(&ports::TRAFFIC_TOKEN).is_some_and(|shown| access.token.is(shown.as_bytes()));
+    let is_ours = named_by == NamedBy::OwnName;
+    let is_like_a_port = door == Door::LikePorts && ((access.public && is_ours) || has_traffic_token());
+    let is_open = is_ours && !note.secure;
+    let holder = if has_token || is_like_a_port || is_open {
         let grant = Grant::new([TokenScope::Session(session.clone())]);
         grant.map(|grant| Holder { name: "e2b".into(), grant })
     } else {
-        let key = headers.get(&API_KEY).map(|key| key.as_bytes());
+        let key = headers.get(&API_KEY).map(HeaderValue::as_bytes);
         identify(&*surface.keyring, key).and_then(|holder| {
             holder.require(Need::UseSession(&session))?;
-            Ok(holder)
+            // Nobody has shown anything where nobody is asked.
+            if surface.keyring.is_open() && named_by == NamedBy::AnyName {
+                Err(no_access(&session))
+            } else {
+                Ok(holder)
+            }
         })
     };
     let holder = holder.map_err(|_| ControlError::from(no_access(&session)).into_response())?;

@@ -29,6 +29,7 @@ use crate::{
     process::{self, StopReason},
     recovery,
     runtime_choice::{OpenedRuntime, boundary, open_runtime},
+    saved_bases::SavedBases,
     secrets::SecretVault,
     session::Session,
     state::StateStore,
@@ -74,6 +75,8 @@ pub(crate) struct Inner {
     pub(crate) base_order: Mutex<()>,
     /// Parts of images from registries.
     pub(crate) images: ImageCache,
+    /// Bases that were made from sessions.
+    pub(crate) saved_bases: SavedBases,
     /// Where hibernated sessions are.
     pub(crate) packs: Target,
     pub(crate) active_commands: Arc<AtomicU64>,
@@ -224,6 +227,7 @@ impl Inner {
             host_base: Mutex::new(()),
             base_order: Mutex::new(()),
             images: image_cache(&config, &directory)?,
+            saved_bases: SavedBases::default(),
             packs: config.object_store_target()?,
             active_commands: Arc::default(),
             incidents: Incidents::default(),
@@ -251,6 +255,7 @@ impl Inner {
         }
         // After recovery: the tokens of sessions it has removed are gone.
         inner.tokens.load(&inner.state)?;
+        inner.saved_bases.load(&inner.state)?;
         for record in inner.state.sessions()? {
             let session = Session::new(record.id.clone());
             inner.slots().insert(record.id, Slot::Ready(session));
@@ -364,7 +369,7 @@ impl Inner {
             .with_hint("destroy some, or raise `max_sessions`"));
         }
         for (position, id) in ids.iter().enumerate() {
-            if slots.contains_key(id) || ids[..position].contains(id) {
+            if slots.contains_key(id) || ids[..position].contains(id) || self.saved_bases.has_volume(id) {
                 return Err(Error::new(ErrorCode::SessionExists, format!("session `{id}` exists already"))
                     .with_field("session_id")
                     .with_hint("choose another id, or leave it out for a random one"));

@@ -29,6 +29,7 @@ mod process;
 mod readable;
 mod recovery;
 mod runtime_choice;
+mod saved_bases;
 mod secrets;
 mod session;
 mod state;
@@ -44,7 +45,7 @@ pub use process::ProcessLogs;
 pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
 pub use sandbar_registry::{Credentials, ImageReference, PullProgress, PulledImage};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
-pub use sandbar_storage::{BaseRecord, ImportProgress, ImportSource};
+pub use sandbar_storage::{ImportProgress, ImportSource};
 pub use session::{
     AttachedStdin, Attachment, DirWatcher, FileWriter, LaunchedProcess, PortAccess, PortConnection, ToolExecution,
     TreeReader, TreeWriter,

@@ -77,6 +77,17 @@ fn settle(inner: &Inner, id: IntentId, intent: &Intent) -> Result<()> {
             }
             inner.state.forget(id)
         }
+        Intent::SaveBase { volume } => {
+            // A record means that the result was committed; then the intent would be gone with it.
+            if inner.state.saved_bases()?.iter().all(|base| base.volume != *volume) {
+                inner.storage.delete(volume)?;
+            }
+            inner.state.forget(id)
+        }
+        Intent::DropBase { volume } => {
+            inner.storage.delete(volume)?;
+            inner.state.forget(id)
+        }
         // An object store that does not answer must not keep the host from starting.
         Intent::DeletePack { .. } => Ok(()),
     }
@@ -128,13 +139,16 @@ pub(crate) fn record_rollback(
     })
 }
 
-/// Volumes nobody knows are removed; sessions whose volume is gone have failed.
+/// Volumes nobody knows are removed; sessions whose volume is gone have failed. A saved base whose volume is gone stays
+/// until somebody deletes it: making sessions from it fails, and says why.
 fn reconcile_volumes(inner: &Inner) -> Result<()> {
     let volumes: HashSet<SessionId> = inner.storage.volumes()?.into_iter().collect();
     let sessions = inner.state.sessions()?;
-    let known: HashSet<&SessionId> = sessions.iter().map(|session| &session.id).collect();
+    let saved = inner.state.saved_bases()?;
+    let known: HashSet<&SessionId> =
+        sessions.iter().map(|session| &session.id).chain(saved.iter().map(|base| &base.volume)).collect();
     for volume in volumes.iter().filter(|volume| !known.contains(volume)) {
-        tracing::warn!(%volume, "removing a volume that no session knows");
+        tracing::warn!(%volume, "removing a volume that nobody knows");
         inner.storage.delete(volume)?;
     }
     for SessionRecord { id: session, state: in_state, pack, .. } in sessions {

@@ -89,6 +89,9 @@ verbs! {
     ImportTree "import_tree" audited,
     ListBases "list_bases" silent,
     ImportBase "import_base" audited,
+    SaveBase "save_base" audited,
+    GetBaseNote "get_base_note" silent,
+    SetBaseNote "set_base_note" audited,
     DeleteBase "delete_base" audited,
     Audit "audit" silent,
     VerifyAudit "verify_audit" silent,
@@ -155,6 +158,9 @@ impl Verb {
             | Self::ImportTree
             | Self::ListBases
             | Self::ImportBase
+            | Self::SaveBase
+            | Self::GetBaseNote
+            | Self::SetBaseNote
             | Self::DeleteBase
             | Self::Audit
             | Self::VerifyAudit

@@ -7,17 +7,18 @@ use futures::stream;
 use sandbar_core::{BaseInfo, BaseName, Error};
 use sandbar_host::{Host, ImageReference, ImportProgress, ImportSource};
 use sandbar_proto::v1;
-use sandbar_storage::BaseRecord;
 use tokio::{sync::watch, task::JoinError};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{failure::failed, service::Service};
+use crate::{
+    failure::{failed, failed_in},
+    service::Service,
+};
 
 impl Service {
     pub(crate) async fn all_bases(&self) -> ServiceResult<v1::ListBasesResponse> {
-        let mut bases = self.host.list_bases().await.map_err(failed)?;
-        bases.sort_by(|one, other| one.name.cmp(&other.name));
-        Response::ok(v1::ListBasesResponse { bases: bases.into_iter().map(pack).collect(), ..Default::default() })
+        let bases = self.host.list_bases().await.map_err(failed)?;
+        Response::ok(v1::ListBasesResponse { bases: bases.into_iter().map(Into::into).collect(), ..Default::default() })
     }
 
     pub(crate) fn bring_base(
@@ -44,6 +45,12 @@ impl Service {
         Ok(Response::new(Box::pin(import(self.host.clone(), name, Origin::Disk(source)))))
     }
 
+    pub(crate) async fn keep_base(&self, request: v1::SaveBaseRequest) -> ServiceResult<v1::SaveBaseResponse> {
+        let (id, request) = request.unpack().map_err(failed)?;
+        let base = self.host.save_base_as(&id, request).await.map_err(failed_in(&id))?;
+        Response::ok(v1::SaveBaseResponse { base: v1::Base::from(base).into(), ..Default::default() })
+    }
+
     pub(crate) async fn remove_base(&self, name: &str) -> ServiceResult<v1::DeleteBaseResponse> {
         let name = BaseName::new(name).map_err(|error| failed(error.with_field("name")))?;
         self.host.delete_base(&name).await.map_err(failed)?;
@@ -60,7 +67,7 @@ enum Origin {
 /// An import under way. Progress is the latest state, not a history: a slow reader skips some.
 struct Import {
     progress: watch::Receiver<v1::ImportProgress>,
-    work: AbortOnDropHandle<sandbar_core::Result<BaseRecord>>,
+    work: AbortOnDropHandle<sandbar_core::Result<BaseInfo>>,
 }
 
 fn import(
@@ -90,7 +97,7 @@ fn import(
             return Some((Ok(answer(so_far)), Some(import)));
         }
         let outcome = match import.work.await {
-            Ok(Ok(base)) => Ok(answer(pack(base))),
+            Ok(Ok(base)) => Ok(answer(v1::Base::from(base))),
             Ok(Err(error)) => Err(failed(error)),
             Err(broken) => Err(failed(import_broke(broken))),
         };
@@ -104,15 +111,4 @@ fn import_broke(error: JoinError) -> Error {
 
 fn answer(event: impl Into<v1::import_base_response::Event>) -> v1::ImportBaseResponse {
     v1::ImportBaseResponse { event: Some(event.into()), ..Default::default() }
-}
-
-fn pack(base: BaseRecord) -> v1::Base {
-    BaseInfo {
-        name: base.name,
-        source: base.source.as_str().to_owned(),
-        created: base.created,
-        size: base.size,
-        env: base.env,
-    }
-    .into()
 }

@@ -6,7 +6,7 @@ use axum::{Extension, Router, body::Body};
 use futures::{FutureExt as _, future::BoxFuture};
 use hyper::{Request, Response, body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
-use sandbar_e2b::E2b;
+use sandbar_e2b::{E2b, Place};
 
 use crate::{access::Peer, ingress::Ingress};
 
@@ -50,13 +50,17 @@ impl Service<Request<Incoming>> for Entrance {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(self.transport);
-        if let Some(place) = self.e2b.place(&request) {
-            request.extensions_mut().insert(sandbar_e2b::Secure(self.transport == Transport::Tls));
-            return self.e2b.clone().answer(place, request.map(Body::new), self.peer.0).map(Ok).boxed();
-        }
-        match self.ingress.target(&request).transpose() {
-            None => self.api.call(request).boxed(),
-            Some(target) => {
+        request.extensions_mut().insert(sandbar_e2b::Secure(self.transport == Transport::Tls));
+        let target = self.ingress.target(&request);
+        let place = match &target {
+            Ok(Some(target)) => target.place(),
+            Ok(None) => Place::of_path(&request),
+            Err(_) => None,
+        };
+        match (place, target.transpose()) {
+            (Some(place), _) => self.e2b.clone().answer(place, request.map(Body::new), self.peer.0).map(Ok).boxed(),
+            (None, None) => self.api.call(request).boxed(),
+            (None, Some(target)) => {
                 let answer = Arc::clone(&self.ingress).answer(target, request.map(Body::new), self.peer);
                 answer.map(Ok).boxed()
             }

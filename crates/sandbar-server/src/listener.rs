@@ -35,8 +35,9 @@ const STREAM_WINDOW: u32 = 1 << 20;
 /// stdin would hold back every other call on the connection.
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
-/// How long a new connection may take to say what it wants.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a connection may take to say what it wants, the first time or again. Longer than clients keep connections they
+/// do not use: one that is closed under them looks to their next request like a host that went away.
+const HEADER_TIMEOUT: Duration = Duration::from_mins(11);
 
 /// How long a silent HTTP/2 connection is trusted: a caller whose machine is gone must not keep a command running.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -120,7 +121,7 @@ pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: Cancellation
     };
     let router = router(host.clone(), bounds, shutdown.clone())?;
     let e2b = E2b::new(host.clone(), Arc::new(gatekeeper.clone()));
-    let ingress = Arc::new(Ingress { host, gatekeeper, shutdown: shutdown.clone() });
+    let ingress = Arc::new(Ingress { host, gatekeeper, e2b: e2b.clone(), shutdown: shutdown.clone() });
     let doors = Doors { api: router, e2b, ingress };
     let listener = TcpListener::bind(listen).await.map_err(|source| cannot_listen(listen, source))?;
     let address = listener.local_addr().map_err(|source| cannot_listen(listen, source))?;

@@ -235,6 +235,14 @@ impl v1::SandboxService for Service {
         self.in_stream(self.bring_base(request.to_owned_message()))
     }
 
+    async fn save_base(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, v1::SaveBaseRequest>,
+    ) -> ServiceResult<v1::SaveBaseResponse> {
+        self.keep_base(request.to_owned_message()).await
+    }
+
     async fn delete_base(
         &self,
         _: RequestContext,

@@ -2,8 +2,6 @@
 
 use sandbar_core::{BaseName, Error, ErrorCode, SessionId, SnapshotName};
 
-use crate::BaseRecord;
-
 /// How many names an error lists before it says "and more".
 const LISTED: usize = 8;
 
@@ -17,14 +15,14 @@ fn listing<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-pub(crate) fn base_not_found(name: &BaseName, known: &[BaseRecord]) -> Error {
-    let known = listing(known.iter().map(|record| record.name.as_str()));
+pub fn base_not_found<'a>(name: &BaseName, known: impl Iterator<Item = &'a BaseName>) -> Error {
+    let known = listing(known.map(BaseName::as_str));
     Error::new(ErrorCode::BaseNotFound, format!("base `{name}` does not exist"))
         .with_field("base_snapshot")
         .with_hint(format!("bases here: {known}; add one with `sandbar base import {name} SOURCE`"))
 }
 
-pub(crate) fn base_exists(name: &BaseName) -> Error {
+pub fn base_exists(name: &BaseName) -> Error {
     Error::new(ErrorCode::BaseExists, format!("base `{name}` exists already"))
         .with_field("name")
         .with_hint(format!("choose another name, or remove it with `sandbar base rm {name}`"))

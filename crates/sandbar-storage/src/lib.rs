@@ -39,7 +39,7 @@ pub mod zfs;
 pub use acting_owner::ActingOwner;
 pub use confine::open_confined;
 pub use diff::DiffEntry;
-pub use errors::snapshot_not_found;
+pub use errors::{base_exists, base_not_found, snapshot_not_found};
 pub use import::{ImportProgress, ImportSource, fill_host_root, import_base};
 pub use open::{OpenedStorage, StorageConfig, ZfsConfig, open};
 pub use private_mounts::enter_private_mounts;

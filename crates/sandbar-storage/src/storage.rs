@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use sandbar_core::{
-    BaseName, ByteCount, Capability, LaterSnapshots, OwnerMap, Result, SessionId, SnapshotName, StorageKind,
+    BaseInfo, BaseName, ByteCount, Capability, LaterSnapshots, OwnerMap, Result, SessionId, SnapshotName, StorageKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -245,6 +245,13 @@ pub struct ImageSettings {
     pub working_dir: Option<String>,
     pub entrypoint: Vec<String>,
     pub cmd: Vec<String>,
+}
+
+impl From<BaseRecord> for BaseInfo {
+    fn from(base: BaseRecord) -> Self {
+        let source = base.source.as_str().to_owned();
+        Self { name: base.name, source, created: base.created, size: base.size, env: base.env }
+    }
 }
 
 /// One directory of a base and where it appears in the sandbox.

@@ -1,9 +1,6 @@
 //! What the E2B SDKs read from the environment, and what it has to say for them to reach a host.
 
-use std::{
-    fmt::Write as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use crate::{local_authority, local_files, local_files::ServedDomain};
 
@@ -48,7 +45,7 @@ impl E2bEnvironment {
             variables.extend([(API_URL, Some(url.clone())), (SANDBOX_URL, Some(url))]);
             &[DOMAIN]
         };
-        variables.push((API_KEY, token.map(key_of)));
+        variables.push((API_KEY, token.map(sandbar_e2b::api_key)));
         if let Some(ca_file) = ca_file {
             let text = |path: &Path| Some(path.to_string_lossy().into_owned());
             variables.extend([(CERT_FILE, text(&beside_others(ca_file, &data_dir))), (NODE_CERTS, text(ca_file))]);
@@ -73,15 +70,6 @@ fn with_port(domain: &ServedDomain, url: &str) -> String {
     }
 }
 
-/// A token in the form of a key of E2B's: SDKs look whether it is one.
-fn key_of(token: &str) -> String {
-    token.bytes().fold("e2b_".to_owned(), |mut key, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(key, "{byte:02x}");
-        key
-    })
-}
-
 /// A program that trusted this authority alone could reach nothing else any more.
 fn beside_others(ca_file: &Path, data_dir: &Path) -> PathBuf {
     let bundle = local_authority::bundle_path(data_dir);
@@ -92,11 +80,6 @@ fn beside_others(ca_file: &Path, data_dir: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_are_hexadecimal_as_old_sdks_want_them() {
-        assert_eq!(key_of("Az-\u{e9}"), "e2b_417a2dc3a9");
-    }
 
     #[test]
     fn a_domain_has_the_port_of_its_host() {

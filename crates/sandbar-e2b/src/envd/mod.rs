@@ -2,13 +2,16 @@
 //!
 //! Nothing of it runs in the sandbox here: the host does what is asked. Every request has passed `visitor.rs`.
 
+mod account;
 mod files;
 mod filesystem;
 mod process;
+mod tear;
+mod time_limit;
 
 use std::sync::Arc;
 
-use axum::{Router, http::StatusCode, routing::get};
+use axum::{Router, http::StatusCode, middleware::from_fn, routing::get};
 use connectrpc::{ConnectRpcService, Limits};
 
 use crate::surface::Surface;
@@ -20,6 +23,10 @@ pub(crate) fn router(surface: &Arc<Surface>) -> Router {
     let calls = filesystem::register(process::register(connectrpc::Router::new(), surface), surface);
     let limits = Limits::default().with_max_message_size(MAX_MESSAGE).with_max_request_body_size(MAX_MESSAGE);
     let calls = ConnectRpcService::new(calls).with_limits(limits);
+    let calls = Router::new()
+        .fallback_service(calls)
+        .layer(from_fn(time_limit::keep_for_streams))
+        .layer(from_fn(tear::make_tearable));
     Router::new()
         .route("/health", get(async || StatusCode::NO_CONTENT))
         .merge(files::router(surface))

@@ -142,6 +142,15 @@ impl Sandbox {
 
     /// A Connect call that is answered by a stream; one frame is sent.
     pub(crate) async fn stream(&self, procedure: &str, body: &Value, headers: &[(&str, &str)]) -> Frames {
+        self.stream_with(procedure, frame(0, &body.to_string()), headers).await
+    }
+
+    /// A Connect call that asks by a stream: all frames of it.
+    pub(crate) async fn stream_body(&self, procedure: &str, frames: impl Into<Bytes>) -> Frames {
+        self.stream_with(procedure, frames.into(), &[]).await
+    }
+
+    async fn stream_with(&self, procedure: &str, body: Bytes, headers: &[(&str, &str)]) -> Frames {
         let mut request = self
             .request("POST", &format!("/{procedure}"))
             .header("content-type", "application/connect+json")
@@ -149,8 +158,8 @@ impl Sandbox {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let body = Full::from(frame(0, &body.to_string()));
-        Frames { exchange: exchange(self.address, request.body(body).unwrap()).await, arrived: BytesMut::new() }
+        let exchange = exchange(self.address, request.body(Full::from(body)).unwrap()).await;
+        Frames { exchange, arrived: BytesMut::new() }
     }
 }
 

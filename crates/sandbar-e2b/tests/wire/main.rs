@@ -1,6 +1,11 @@
 //! The surface over the wire, as the SDKs speak it, on a real host: btrfs and native boxes.
 
 mod client;
+mod command;
+mod commands;
+mod interpreter;
+mod interpreter_guest;
 mod sandboxes;
 mod templates;
+mod terminals;
 mod world;

@@ -47,6 +47,12 @@ impl Clock {
         Held(self)
     }
 
+    /// Waits until the session is paused.
+    pub(crate) async fn paused(&self) {
+        // It fails when the sender is gone, and we are the sender.
+        let _ = self.stopped.subscribe().wait_for(|stopped| stopped.paused).await;
+    }
+
     /// Waits until it goes.
     pub(super) async fn goes(&self) {
         // It fails when the sender is gone, and we are the sender.

@@ -79,6 +79,7 @@ impl Launch {
             logs,
             stdin: std::sync::Mutex::default(),
             orders: order_sender,
+            clock: Arc::clone(&processes.clock),
             stop: watch::Sender::new(None),
         });
         let clock = Arc::clone(&processes.clock);

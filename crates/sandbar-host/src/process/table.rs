@@ -51,6 +51,8 @@ pub(crate) struct Process {
     /// Feeds the present run.
     pub(super) stdin: Mutex<Option<StdinHandle>>,
     pub(super) orders: mpsc::Sender<Order>,
+    /// The time of its session.
+    pub(crate) clock: Arc<Clock>,
     /// Set when the session stops what runs in it.
     pub(super) stop: watch::Sender<Option<(StopReason, Manner)>>,
 }
@@ -167,6 +169,11 @@ impl Process {
 
     pub(crate) fn takes_stdin(&self) -> bool {
         self.spec.stdin == StdinMode::Piped
+    }
+
+    /// Whether it ended, or is to end, because its session does not go on as it was.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.borrow().is_some()
     }
 
     pub(crate) fn stop(&self, why: StopReason, manner: Manner) {

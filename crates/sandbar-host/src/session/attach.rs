@@ -89,6 +89,22 @@ impl Attachment {
         self.partner.as_ref().is_some_and(|partner| partner.process.timed_out())
     }
 
+    /// Whether it was ended because its session was rolled back, put away or destroyed, or its host stopped.
+    pub fn was_stopped(&self) -> bool {
+        self.partner.as_ref().is_none_or(|partner| partner.process.is_stopped())
+    }
+
+    /// Waits until its session is paused.
+    pub fn paused(&self) -> impl Future<Output = ()> + Send + 'static {
+        let clock = self.partner.as_ref().map(|partner| Arc::clone(&partner.process.clock));
+        async move {
+            match clock {
+                Some(clock) => clock.paused().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// What feeds the process; `None` when it was launched without stdin.
     pub fn stdin(&self) -> Option<AttachedStdin> {
         let process = &self.partner.as_ref()?.process;

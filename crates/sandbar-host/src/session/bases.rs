@@ -2,18 +2,20 @@
 
 use std::sync::PoisonError;
 
-use sandbar_core::{BaseName, ErrorCode, Result};
+use sandbar_core::{BaseInfo, BaseName, Error, ErrorCode, Result};
 use sandbar_registry::{Credentials, ImageReference, PullProgress, PulledImage};
-use sandbar_storage::{BaseRecord, ImportProgress, ImportSource, import_base};
+use sandbar_storage::{ImportProgress, ImportSource, base_not_found, import_base};
 
 use crate::{
     Host,
+    host::Inner,
     verb::{Call, Verb},
 };
 
 impl Host {
-    pub async fn list_bases(&self) -> Result<Vec<BaseRecord>> {
-        self.run(Call::of(Verb::ListBases), |inner| inner.storage.bases()).await
+    /// Imported and saved ones, by name.
+    pub async fn list_bases(&self) -> Result<Vec<BaseInfo>> {
+        self.run(Call::of(Verb::ListBases), |inner| inner.bases()).await
     }
 
     /// Makes a base. One that fails leaves nothing behind.
@@ -22,13 +24,14 @@ impl Host {
         name: &BaseName,
         source: &ImportSource,
         progress: impl Fn(ImportProgress) + Send + Sync + 'static,
-    ) -> Result<BaseRecord> {
+    ) -> Result<BaseInfo> {
         let (name, source) = (name.clone(), source.clone());
         let call = Call::of(Verb::ImportBase).with("base", name.as_str());
         self.run(call, move |inner| {
             inner.admit()?;
             inner.require_space()?;
-            import_base(&*inner.storage, &name, &source, &progress)
+            let _claim = inner.saved_bases.claim(&name)?;
+            import_base(&*inner.storage, &name, &source, &progress).map(Into::into)
         })
         .await
     }
@@ -51,7 +54,7 @@ impl Host {
         reference: &ImageReference,
         credentials: Option<Credentials>,
         progress: impl Fn(ImportProgress) + Send + Sync + 'static,
-    ) -> Result<BaseRecord> {
+    ) -> Result<BaseInfo> {
         let fetched = |so_far: PullProgress| progress(ImportProgress { entries: 0, bytes: so_far.fetched });
         let image = self.pull_image(reference, credentials, fetched).await?;
         self.import_pulled(name, image, progress).await
@@ -63,7 +66,7 @@ impl Host {
         name: &BaseName,
         image: PulledImage,
         progress: impl Fn(ImportProgress) + Send + Sync + 'static,
-    ) -> Result<BaseRecord> {
+    ) -> Result<BaseInfo> {
         let source = ImportSource::OciLayout(image.layout().to_owned());
         let imported = self.import_base(name, &source, progress).await;
         if imported.as_ref().is_err_and(|error| error.code() == ErrorCode::InvalidArgument) {
@@ -73,15 +76,56 @@ impl Host {
         imported
     }
 
-    /// Removes a base no session stands on, hibernated ones included.
+    /// Removes a base. A saved one may go at any time; no session, hibernated ones included, and no saved base may stand on
+    /// any other.
     pub async fn delete_base(&self, name: &BaseName) -> Result<()> {
         let name = name.clone();
         let call = Call::of(Verb::DeleteBase).with("base", name.as_str());
-        self.run(call, move |inner| {
-            let _order = inner.base_order.lock().unwrap_or_else(PoisonError::into_inner);
-            inner.require_unused_by_hibernated(&name)?;
-            inner.storage.delete_base(&name)
-        })
-        .await
+        self.run(call, move |inner| inner.delete_base(&name)).await
+    }
+}
+
+impl Inner {
+    fn bases(&self) -> Result<Vec<BaseInfo>> {
+        let mut bases: Vec<BaseInfo> = self.storage.bases()?.into_iter().map(Into::into).collect();
+        for saved in self.saved_bases.all() {
+            bases.push(self.saved_info(&saved.record));
+        }
+        bases.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(bases)
+    }
+
+    fn delete_base(&self, name: &BaseName) -> Result<()> {
+        if let Some(saved) = self.saved_bases.get(name) {
+            return self.delete_saved(&saved);
+        }
+        let _order = self.base_order.lock().unwrap_or_else(PoisonError::into_inner);
+        self.require_unused_by_hibernated(name)?;
+        self.require_unused_by_saved(name)?;
+        match self.storage.delete_base(name) {
+            Err(error) if error.code() == ErrorCode::BaseNotFound => Err(self.no_base(name)),
+            outcome => outcome,
+        }
+    }
+
+    /// Refuses while a saved base stands on this one.
+    fn require_unused_by_saved(&self, name: &BaseName) -> Result<()> {
+        match self.saved_bases.all().iter().find(|saved| saved.record.ground.base == *name) {
+            None => Ok(()),
+            Some(saved) => {
+                let user = &saved.record.name;
+                Err(Error::new(ErrorCode::InvalidState, format!("base `{name}` is needed by base `{user}`"))
+                    .with_field("name")
+                    .with_hint(format!("remove that first with `sandbar base rm {user}`")))
+            }
+        }
+    }
+
+    /// `BaseNotFound`, naming those there are.
+    pub(crate) fn no_base(&self, name: &BaseName) -> Error {
+        match self.bases() {
+            Ok(known) => base_not_found(name, known.iter().map(|base| &base.name)),
+            Err(error) => error,
+        }
     }
 }

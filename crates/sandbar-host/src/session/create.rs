@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The base every host has: this machine's own programs.
-const HOST_BASE: &str = "host";
+pub(super) const HOST_BASE: &str = "host";
 
 impl Host {
     /// Makes a session. One that fails leaves nothing behind.
@@ -33,13 +33,23 @@ impl Inner {
         if let Some(policy) = &spec.network {
             self.require_secrets(policy)?;
         }
-        let record = self.new_record(spec)?;
+        let saved = self.saved_bases.get(&spec.base);
+        let ground = saved.as_ref().map(|base| base.record.ground.clone());
+        let record = SessionRecord { ground, ..self.new_record(spec)? };
         let reservation = self.reserve(std::slice::from_ref(&record.id))?;
         self.require_space()?;
-        self.require_base(spec)?;
+        if saved.is_none() {
+            self.require_base(spec)?;
+        }
         let intent = self.state.intend(&Intent::Create { sessions: vec![record.id.clone()] })?;
-        let volume = VolumeSpec { base: record.base.clone(), quota: record.quota };
-        let made = self.storage.create(&record.id, &volume).and_then(|()| {
+        let volume = match &saved {
+            Some(base) => base.copy_to(self, &record),
+            None => {
+                let volume = VolumeSpec { base: record.base.clone(), quota: record.quota };
+                self.storage.create(&record.id, &volume)
+            }
+        };
+        let made = volume.and_then(|()| {
             self.state.transaction(|database| {
                 record.insert(database)?;
                 intent.clear(database)
@@ -83,6 +93,7 @@ impl Inner {
             id: spec.id.clone().unwrap_or_else(SessionId::random),
             state: SessionState::Active,
             base: spec.base.clone(),
+            ground: None,
             labels: spec.labels.clone(),
             resources: spec.resources.clone(),
             env: spec.env.clone(),
@@ -103,6 +114,7 @@ impl Inner {
     fn require_base(&self, spec: &SessionSpec) -> Result<()> {
         match self.storage.base(&spec.base) {
             Err(error) if error.code() == ErrorCode::BaseNotFound && spec.base.as_str() == HOST_BASE => {}
+            Err(error) if error.code() == ErrorCode::BaseNotFound => return Err(self.no_base(&spec.base)),
             outcome => return outcome.map(|_| ()),
         }
         let _turn = self.host_base.lock().unwrap_or_else(PoisonError::into_inner);

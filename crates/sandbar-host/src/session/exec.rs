@@ -55,7 +55,7 @@ impl Inner {
         Ok(command)
     }
 
-    /// What a call says counts before what the session says, that before what the image asks for, and that before what the
+    /// What a call says counts before what the session says, that before what its base asks for, and that before what the
     /// host tells about the network.
     pub(super) fn environment(
         &self,
@@ -64,7 +64,8 @@ impl Inner {
     ) -> Result<BTreeMap<String, String>> {
         let open = record.network.as_ref().filter(|policy| self.opens(policy));
         let mut env: BTreeMap<String, String> = open.into_iter().flat_map(network::variables).collect();
-        env.extend(self.storage.base(&record.base)?.env);
+        env.extend(self.storage.base(record.stands_on())?.env);
+        env.extend(record.ground.iter().flat_map(|ground| ground.env.clone()));
         env.extend(record.env.clone());
         env.extend(of_call);
         Ok(env)

@@ -42,11 +42,8 @@ impl Inner {
         let intent = self.state.intend(&Intent::Create { sessions: ids.clone() })?;
         let order = session.order_storage();
         let copy = || records.iter().try_for_each(|record| self.storage.fork(id, &point, &record.id, record.quota));
-        let copied = match &point {
-            ForkPoint::Snapshot(_) => copy(),
-            // Copies of one moment are the same moment.
-            ForkPoint::Now => self.in_one_moment(&session, &source, self.best_quiesce(), copy),
-        };
+        // Copies of one moment are the same moment.
+        let copied = self.copy_at(&point, &session, &source, copy);
         let made = copied.and_then(|()| {
             self.state.transaction(|database| {
                 records.iter().try_for_each(|record| record.insert(database))?;

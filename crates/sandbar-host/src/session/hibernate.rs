@@ -166,7 +166,8 @@ impl Inner {
     /// Refuses while a hibernated session will stand on this base again. The caller holds `base_order`.
     pub(super) fn require_unused_by_hibernated(&self, base: &sandbar_core::BaseName) -> Result<()> {
         let sessions = self.state.sessions()?;
-        let stands_on_it = |record: &&SessionRecord| record.state == SessionState::Hibernated && record.base == *base;
+        let stands_on_it =
+            |record: &&SessionRecord| record.state == SessionState::Hibernated && record.stands_on() == base;
         match sessions.iter().find(stands_on_it) {
             None => Ok(()),
             Some(SessionRecord { id, .. }) => Err(Error::new(
@@ -192,6 +193,7 @@ impl Inner {
         for (intent, what) in self.state.intents()? {
             match what {
                 Intent::DeletePack { pack } => self.drop_pack(intent, &pack),
+                Intent::DropBase { volume } => self.drop_base_volume(intent, &volume),
                 Intent::FreeVolume { session: id } => self.free_left_volume(intent, &id)?,
                 _ => {}
             }

@@ -56,7 +56,7 @@ impl Inner {
     }
 
     /// Bytes of a session. A storage that cannot tell must not hide the session, nor undo what was just done with it.
-    fn space_used(&self, id: &SessionId) -> ByteCount {
+    pub(super) fn space_used(&self, id: &SessionId) -> ByteCount {
         self.storage.usage(id).map_or_else(
             |error| {
                 // One that was destroyed since its record was read holds nothing.

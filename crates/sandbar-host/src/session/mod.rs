@@ -19,6 +19,7 @@ mod ports;
 mod processes;
 mod rollback;
 mod root;
+mod save_base;
 mod snapshot;
 mod tools;
 mod trees;

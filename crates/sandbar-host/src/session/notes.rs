@@ -4,7 +4,6 @@ use sandbar_core::{Error, Result, SessionId};
 
 use crate::{
     Host,
-    gate::not_found,
     verb::{Call, Verb},
 };
 
@@ -20,7 +19,7 @@ impl Host {
         let call = Call::on(&id, Verb::PutNote).with("key", key.as_str());
         self.run(call, move |inner| {
             inner.admit()?;
-            if inner.state.put_note(&id, &key, &text)? { Ok(()) } else { Err(not_found(&id)) }
+            inner.state.put_note(&id, &key, &text)
         })
         .await
     }
@@ -29,7 +28,7 @@ impl Host {
     pub async fn note(&self, id: &SessionId, key: &str) -> Result<Option<String>> {
         let (id, key) = (id.clone(), key.to_owned());
         let call = Call::on(&id, Verb::GetNote);
-        self.run(call, move |inner| inner.state.note(&id, &key)?.ok_or_else(|| not_found(&id))).await
+        self.run(call, move |inner| inner.state.note(&id, &key)).await
     }
 
     /// The notes of this key of all sessions that have one.
@@ -43,7 +42,7 @@ impl Host {
         let (id, key) = (id.clone(), key.to_owned());
         let call = Call::on(&id, Verb::RemoveNote).with("key", key.as_str());
         self.run(call, move |inner| {
-            inner.state.note(&id, &key)?.ok_or_else(|| not_found(&id))?;
+            inner.state.note(&id, &key)?;
             inner.state.remove_note(&id, &key)
         })
         .await

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use sandbar_core::{Error, ErrorCode, Keep, Quiesce, Result, SessionId, SessionInfo, SessionState};
 use sandbar_runtime::Sandbox;
+use sandbar_storage::ForkPoint;
 
 use super::Session;
 use crate::{
@@ -173,8 +174,22 @@ impl Inner {
     }
 
     /// Freezes where that is possible.
-    pub(super) fn best_quiesce(&self) -> Quiesce {
+    fn best_quiesce(&self) -> Quiesce {
         if self.require_pause().is_ok() { Quiesce::Always } else { Quiesce::WhereNeeded }
+    }
+
+    /// Copies the volume as it was at a snapshot, or as it is in one moment now. The caller has its turn at the storage.
+    pub(super) fn copy_at<T>(
+        &self,
+        point: &ForkPoint,
+        session: &Session,
+        record: &SessionRecord,
+        copy: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match point {
+            ForkPoint::Snapshot(_) => copy(),
+            ForkPoint::Now => self.in_one_moment(session, record, self.best_quiesce(), copy),
+        }
     }
 
     /// Takes a copy of the volume: with the box frozen where that was asked for, or where the storage copies file by file

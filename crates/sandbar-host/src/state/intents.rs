@@ -25,6 +25,10 @@ pub(crate) enum Intent {
     Hibernate { session: SessionId, pack: String },
     /// Finished when found: a hibernated session has no volume here, neither an old one nor one half unpacked.
     FreeVolume { session: SessionId },
+    /// Undone when found: nobody was told that this base exists.
+    SaveBase { volume: SessionId },
+    /// Finished when found, or by the janitor: the base that was kept as this volume is no more.
+    DropBase { volume: SessionId },
     /// Finished by the janitor: no session is in this pack.
     DeletePack { pack: String },
 }

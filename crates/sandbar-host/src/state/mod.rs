@@ -1,10 +1,11 @@
-//! What the host remembers: sessions, snapshots, notes, intents, answers of tool calls, secrets, hashes of tokens and audit logs, in SQLite.
+//! What the host remembers: sessions, snapshots, notes, saved bases, intents, answers of tool calls, secrets, hashes of tokens and audit logs, in SQLite.
 
 mod audit;
 mod intents;
 mod notes;
 mod processes;
 mod records;
+mod saved_bases;
 mod schema;
 mod secrets;
 mod tokens;
@@ -25,6 +26,8 @@ pub(crate) use intents::{Intent, IntentId};
 pub(crate) use records::{
     SessionRecord, delete_session, delete_snapshot, insert_snapshot, set_head, set_pack, set_turns,
 };
+
+pub(crate) use saved_bases::{Ground, SavedBaseRecord};
 
 /// The state database. Calls are short and may be made from any thread.
 #[derive(Debug)]

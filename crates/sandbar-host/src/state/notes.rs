@@ -3,22 +3,25 @@
 use sandbar_core::{Result, SessionId};
 
 use super::StateStore;
+use crate::gate::not_found;
 
 impl StateStore {
-    /// Keeps a note; says whether there is such a session.
-    pub(crate) fn put_note(&self, session: &SessionId, key: &str, value: &str) -> Result<bool> {
+    /// Keeps a note.
+    pub(crate) fn put_note(&self, session: &SessionId, key: &str, value: &str) -> Result<()> {
         let sql = "INSERT INTO note (session, key, value) SELECT id, ?2, ?3 FROM session WHERE id = ?1 \
                    ON CONFLICT (session, key) DO UPDATE SET value = excluded.value";
         let values = [session.as_str().into(), key.into(), value.into()];
-        self.with(|database| Ok(database.execute(sql, &values)? > 0))
+        let kept = self.with(|database| database.execute(sql, &values))?;
+        if kept > 0 { Ok(()) } else { Err(not_found(session)) }
     }
 
-    /// A note of a session. The outer `None`: there is no such session.
-    pub(crate) fn note(&self, session: &SessionId, key: &str) -> Result<Option<Option<String>>> {
+    /// A note of a session, if it has one.
+    pub(crate) fn note(&self, session: &SessionId, key: &str) -> Result<Option<String>> {
         let sql = "SELECT note.value FROM session LEFT JOIN note ON note.session = session.id AND note.key = ?2 \
                    WHERE session.id = ?1";
         let values = [session.as_str().into(), key.into()];
-        self.with(|database| database.query_optional(sql, &values, |row| row.optional_text(0)))
+        let found = self.with(|database| database.query_optional(sql, &values, |row| row.optional_text(0)))?;
+        found.ok_or_else(|| not_found(session))
     }
 
     /// Notes of this key, of all sessions that have one.

@@ -9,7 +9,7 @@ use sandbar_core::{
 };
 use sandbar_sqlite::{Database, Row, Value};
 
-use super::{StateStore, from_json, to_json};
+use super::{Ground, StateStore, from_json, to_json};
 
 /// A session as it is remembered.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub(crate) struct SessionRecord {
     pub(crate) id: SessionId,
     pub(crate) state: SessionState,
     pub(crate) base: BaseName,
+    /// What its volume stands on, when that is not its base: a saved base may be gone, this may not.
+    pub(crate) ground: Option<Ground>,
     pub(crate) labels: Labels,
     pub(crate) resources: Resources,
     pub(crate) env: BTreeMap<String, String>,
@@ -37,9 +39,10 @@ pub(crate) struct SessionRecord {
 
 /// The statements that read whole sessions, in the column order of `read_session`.
 const ONE: &str = "SELECT id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry FROM session WHERE id = ?1";
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry, ground FROM session \
+                   WHERE id = ?1";
 const ALL: &str = "SELECT id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry FROM session \
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry, ground FROM session \
                    ORDER BY created, id";
 
 pub(super) fn time(nanoseconds: i64) -> Result<Timestamp> {
@@ -88,15 +91,21 @@ fn read_session(row: &Row<'_>) -> Result<SessionRecord> {
         idle_timeout: row.optional_integer(14)?.map(|millis| Duration::from_millis(unsigned(millis))),
         pack: row.optional_text(15)?,
         on_expiry: row.text(16)?.parse()?,
+        ground: row.optional_text(17)?.map(|text| from_json(&text)).transpose()?,
     })
 }
 
 impl SessionRecord {
+    /// The base of the storage its volume stands on.
+    pub(crate) fn stands_on(&self) -> &BaseName {
+        self.ground.as_ref().map_or(&self.base, |ground| &ground.base)
+    }
+
     /// Adds the session, inside a transaction.
     pub(crate) fn insert(&self, database: &mut Database) -> Result<()> {
         let sql = "INSERT INTO session (id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry, ground) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
         let (parent, parent_snapshot) = match &self.parent {
             Some((session, snapshot)) => (Some(session.as_str()), snapshot.as_ref().map(SnapshotName::as_str)),
             None => (None, None),
@@ -119,6 +128,7 @@ impl SessionRecord {
             self.idle_timeout.map_or(Value::Null, |idle| integer(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX))),
             self.pack.as_deref().into(),
             self.on_expiry.as_str().into(),
+            self.ground.as_ref().map_or(Ok(Value::Null), to_json)?,
         ];
         database.execute(sql, &values).map(|_| ())
     }

@@ -4,7 +4,7 @@ use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_sqlite::Database;
 
 /// Each step takes a database from the version of its index to the next. Steps are never changed, only added.
-const STEPS: [&str; 6] = [
+const STEPS: [&str; 7] = [
     "
     CREATE TABLE session (
         id TEXT PRIMARY KEY,
@@ -116,6 +116,18 @@ const STEPS: [&str; 6] = [
     CREATE INDEX note_by_key ON note (key, session);
     PRAGMA user_version = 6;
 ",
+    "
+    CREATE TABLE saved_base (
+        name TEXT PRIMARY KEY,
+        volume TEXT NOT NULL UNIQUE,
+        ground TEXT NOT NULL,
+        created INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        note TEXT
+    ) STRICT;
+    ALTER TABLE session ADD COLUMN ground TEXT;
+    PRAGMA user_version = 7;
+",
 ];
 
 /// Brings the tables up to date. A database from a newer program is refused.
@@ -167,6 +179,8 @@ mod tests {
                 "SELECT token FROM token_scope",
                 "SELECT on_expiry FROM session",
                 "SELECT value FROM note",
+                "SELECT ground FROM session",
+                "SELECT volume FROM saved_base",
             ] {
                 database.execute(sql, &[]).unwrap();
             }

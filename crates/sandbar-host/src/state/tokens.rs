@@ -94,6 +94,7 @@ mod tests {
             id: id.clone(),
             state: SessionState::Active,
             base: "base".parse().unwrap(),
+            ground: None,
             labels: BTreeMap::new(),
             resources: Resources::default(),
             env: BTreeMap::new(),

@@ -189,6 +189,7 @@ mod tests {
             id: id.clone(),
             state: SessionState::Active,
             base: BaseName::new("small").unwrap(),
+            ground: None,
             labels: Labels::new(),
             resources: Resources::default(),
             env: BTreeMap::new(),

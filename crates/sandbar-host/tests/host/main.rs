@@ -20,6 +20,7 @@ mod pause;
 mod process_ports;
 mod processes;
 mod recovery;
+mod saved_bases;
 mod sessions;
 mod snapshots;
 mod tool_calls;
@@ -114,6 +115,13 @@ on_every_host! {
         a_session_whose_time_is_up_is_paused_when_asked,
         a_session_that_is_away_when_its_time_is_up_stays_and_has_no_end_any_more,
         more_time_just_before_the_end_counts_or_is_refused;
+    saved_bases:
+        a_saved_base_outlives_its_session_and_is_no_session,
+        a_base_is_saved_from_a_snapshot_and_again_from_a_session_made_from_it,
+        sessions_stay_when_their_saved_base_goes,
+        sessions_of_a_saved_base_have_its_environment,
+        what_cannot_be_saved_is_refused,
+        a_base_that_was_half_saved_or_half_removed_is_neither_after_a_restart;
     notes:
         a_note_is_kept_with_its_session_and_goes_with_it,
         what_cannot_be_a_note_is_refused;

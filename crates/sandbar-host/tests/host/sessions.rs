@@ -27,7 +27,7 @@ pub(crate) fn a_session_is_made_listed_and_destroyed(fixture: &mut HostFixture) 
 
 pub(crate) fn the_host_base_is_made_when_first_asked_for(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
-        let names = |bases: Vec<sandbar_host::BaseRecord>| {
+        let names = |bases: Vec<sandbar_core::BaseInfo>| {
             bases.into_iter().map(|base| base.name.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(names(fixture.host.list_bases().await.unwrap()), ["small"]);

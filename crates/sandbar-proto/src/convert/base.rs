@@ -1,8 +1,11 @@
 //! Bases.
 
-use sandbar_core::{BaseInfo, BaseName, ByteCount, Error, Result};
+use sandbar_core::{BaseInfo, BaseName, ByteCount, Error, Result, SaveBase, SessionId};
 
-use super::scalar::{pack_time, unpack_time};
+use super::{
+    scalar::{pack_time, unpack_time},
+    session::optional_snapshot,
+};
 use crate::v1;
 
 impl From<BaseInfo> for v1::Base {
@@ -29,5 +32,56 @@ impl TryFrom<v1::Base> for BaseInfo {
             size: ByteCount(wire.size),
             env: wire.env,
         })
+    }
+}
+
+impl v1::SaveBaseRequest {
+    /// The wire has no place for a note: that is for doors of the host.
+    pub fn new(session: &SessionId, request: SaveBase) -> Self {
+        Self {
+            session_id: session.as_str().to_owned(),
+            name: request.name.into(),
+            snapshot: request.from.map(String::from).unwrap_or_default(),
+            env: request.env,
+            ..Default::default()
+        }
+    }
+
+    /// The session, and what to make of it.
+    pub fn unpack(self) -> Result<(SessionId, SaveBase)> {
+        let session = SessionId::new(self.session_id)?;
+        let request = SaveBase {
+            name: BaseName::new(self.name).map_err(|error| error.with_field("name"))?,
+            from: optional_snapshot("snapshot", self.snapshot)?,
+            env: self.env,
+            note: None,
+        };
+        request.validate()?;
+        Ok((session, request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_for_a_base_is_the_same_after_the_wire() {
+        let session = SessionId::new("box").unwrap();
+        let mut request = SaveBase::new(BaseName::new("warm").unwrap());
+        assert_eq!(
+            v1::SaveBaseRequest::new(&session, request.clone()).unpack().unwrap(),
+            (session.clone(), request.clone())
+        );
+        request.from = Some("clean".parse().unwrap());
+        request.env.insert("A".into(), "1".into());
+        assert_eq!(
+            v1::SaveBaseRequest::new(&session, request.clone()).unpack().unwrap(),
+            (session.clone(), request.clone())
+        );
+        request.env.insert("A=B".into(), "1".into());
+        assert_eq!(v1::SaveBaseRequest::new(&session, request).unpack().unwrap_err().field(), Some("env"));
+        let nameless = v1::SaveBaseRequest { session_id: "box".into(), ..Default::default() };
+        assert_eq!(nameless.unpack().unwrap_err().field(), Some("name"));
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn of_call(path: &str) -> Option<Rule> {
         // Answers with the sessions the caller may look at.
         "ListSessions" => AnyToken,
 
-        "CreateSession" | "ForkSession" | "ImportBase" | "DeleteBase" => Admin,
+        "CreateSession" | "ForkSession" | "ImportBase" | "SaveBase" | "DeleteBase" => Admin,
         // An agent that has the token of its own session must not let itself out.
         "SetNetwork" | "PutSecret" | "ListSecrets" | "DeleteSecret" => Admin,
         // Who bounds the life of a session, is not who lives in it.

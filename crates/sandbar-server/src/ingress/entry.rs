@@ -2,9 +2,10 @@
 
 use axum::{
     body::Body,
-    http::{HeaderName, HeaderValue, Request, Response},
+    http::{HeaderMap, HeaderName, HeaderValue, Request, Response},
 };
 use sandbar_core::{Error, ErrorCode, Result};
+use sandbar_e2b::TRAFFIC_TOKEN as E2B_TRAFFIC_TOKEN;
 use sandbar_host::PortAccess;
 
 use super::{
@@ -44,14 +45,13 @@ pub(super) fn admit<B>(
     let anybody = (access.public || gatekeeper.is_open()) && target.found_by != FoundBy::HeadersElsewhere;
     let has_token = || {
         shown(&TOKEN).is_some_and(|token| gatekeeper.opens_ports_of(&target.session, token))
-            || shown(&TRAFFIC_TOKEN).is_some_and(|token| access.token.is(token))
+            || [TRAFFIC_TOKEN, E2B_TRAFFIC_TOKEN].iter().filter_map(shown).any(|token| access.token.is(token))
             || (by_name && visit::cookies(request.headers()).any(|token| access.token.is(token)))
     };
     if anybody || has_token() {
         return Ok(Entry::Open);
     }
-    let was_shown = shown(&TOKEN).is_some() || shown(&TRAFFIC_TOKEN).is_some();
-    let what = if was_shown { "the token does not open" } else { "a token is needed for" };
+    let what = if shows_token(request.headers()) { "the token does not open" } else { "a token is needed for" };
     Err(Error::new(ErrorCode::Unauthenticated, format!("{what} the ports of session `{}`", target.session)).with_hint(
         format!(
             "send `{TRAFFIC_TOKEN}` with the session's traffic token or `{TOKEN}` with a token of the host that may \
@@ -60,4 +60,9 @@ pub(super) fn admit<B>(
             visit::NAME
         ),
     ))
+}
+
+/// Whether there is a token at all.
+pub(super) fn shows_token(headers: &HeaderMap) -> bool {
+    [TOKEN, TRAFFIC_TOKEN, E2B_TRAFFIC_TOKEN].iter().any(|name| headers.contains_key(name))
 }

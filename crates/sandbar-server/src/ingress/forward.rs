@@ -12,7 +12,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sandbar_core::{Error, ErrorCode, Result};
-use sandbar_host::PortConnection;
+use sandbar_host::{PortAccess, PortConnection};
 
 use super::{Ingress, headers, target::Target, tunnel};
 use crate::{access::Peer, entrance::Transport};
@@ -28,17 +28,24 @@ enum Wire {
 
 impl Ingress {
     /// Passes a request on by a connection of its own. The body is taken out of it once there is somebody to send it to.
+    /// `host` is the name the server is to believe it was asked by.
     pub(super) async fn pass_on(
         &self,
         target: &Target,
         request: &mut Request<Body>,
+        access: &PortAccess,
+        host: Option<String>,
         peer: Peer,
     ) -> Result<Response<Body>> {
         let connection = self.host.dial_port(&target.session, target.port).await?;
         let wire = wire_of(request);
         let protocol = headers::upgrade(request.headers()).filter(|_| request.version() == Version::HTTP_11);
         let client = protocol.as_ref().map(|_| upgrade::on(&mut *request));
-        let outgoing = self.outgoing(request, wire, protocol, peer)?;
+        let mut outgoing = self.outgoing(request, wire, protocol, peer)?;
+        self.e2b.take_out_keys(outgoing.headers_mut(), access);
+        if let Some(host) = host {
+            mask(&mut outgoing, &host)?;
+        }
         let mut response = send(connection, wire, outgoing).await.map_err(|error| no_answer(target, error))?;
 
         let switched = headers::upgrade(response.headers());
@@ -91,6 +98,20 @@ impl Ingress {
         *outgoing.headers_mut() = headers;
         Ok(outgoing)
     }
+}
+
+/// Sends a request to another name than it came for.
+fn mask(request: &mut Request<Body>, host: &str) -> Result<()> {
+    let unusable = || Error::invalid("host", "the host name that was set for the ports of the session cannot be one");
+    if request.headers().contains_key(header::HOST) {
+        request.headers_mut().insert(header::HOST, HeaderValue::from_str(host).map_err(|_| unusable())?);
+    }
+    let mut place = request.uri().clone().into_parts();
+    if place.authority.is_some() {
+        place.authority = Some(host.parse().map_err(|_| unusable())?);
+        *request.uri_mut() = Uri::from_parts(place).map_err(|_| unusable())?;
+    }
+    Ok(())
 }
 
 fn wire_of(request: &Request<Body>) -> Wire {

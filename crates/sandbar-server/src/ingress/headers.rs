@@ -13,6 +13,9 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
+/// What E2B's clients say to whoever leads requests to sandboxes.
+const OF_E2B: [HeaderName; 3] = [sandbar_e2b::SANDBOX, sandbar_e2b::PORT, sandbar_e2b::TRAFFIC_TOKEN];
+
 /// About one connection, not about the message.
 const HOP_BY_HOP: [HeaderName; 7] = [
     header::CONNECTION,
@@ -51,7 +54,7 @@ pub(super) fn prepare(headers: &mut HeaderMap, opens_host: impl Fn(&[u8]) -> boo
     let takes_trailers = headers.get_all(header::TE).iter().any(|value| contains_word(value, "trailers"));
     take_out_hop_by_hop(headers);
     // We ask for the body ourselves; and it is for this hop that a client said what it accepts.
-    for name in [SESSION, PORT, TOKEN, TRAFFIC_TOKEN, header::EXPECT, header::TE] {
+    for name in [SESSION, PORT, TOKEN, TRAFFIC_TOKEN, header::EXPECT, header::TE].iter().chain(&OF_E2B) {
         headers.remove(name);
     }
     if takes_trailers {
@@ -122,6 +125,9 @@ mod tests {
             ("x-sandbar-port", "80"),
             ("x-sandbar-token", "of-the-host"),
             ("x-sandbar-traffic-token", "sbt_x"),
+            ("e2b-sandbox-id", "s"),
+            ("e2b-sandbox-port", "80"),
+            ("e2b-traffic-access-token", "sbt_x"),
             ("authorization", bearer),
             ("cookie", "sandbar_traffic_token=x; mine=1"),
             ("x-forwarded-for", "192.0.2.9"),

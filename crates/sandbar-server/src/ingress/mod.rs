@@ -1,7 +1,8 @@
 //! Ports of sessions, reached by host name on the API's own port.
 //!
 //! A request for `<port>-<session>.<domain>`, or one that names session and port in its headers, is passed on to the
-//! server that listens there in the session. Everything streams; nothing is kept.
+//! server that listens there in the session. Everything streams; nothing is kept. Headers may be E2B's or our own; who
+//! speaks as E2B's clients do, or comes to a sandbox that one of them made, is answered as E2B does.
 //!
 //! Invariant: a request goes either to the API or into a session, and its host name alone decides where it has one: a
 //! page that a session serves cannot call the API as its own origin, nor another session. What opens this host never
@@ -22,13 +23,14 @@ use std::sync::Arc;
 
 use axum::{body::Body, http::Method};
 use hyper::{Request, Response};
-use sandbar_core::{Error, Result};
+use sandbar_core::{DomainName, Error, Result};
+use sandbar_e2b::E2b;
 use sandbar_host::Host;
 use tokio_util::sync::CancellationToken;
 
 use self::{
     entry::{Entry, admit},
-    target::Target,
+    target::{Dialect, Target},
 };
 use crate::access::{Gatekeeper, Peer};
 
@@ -37,6 +39,8 @@ use crate::access::{Gatekeeper, Peer};
 pub(crate) struct Ingress {
     pub(crate) host: Arc<Host>,
     pub(crate) gatekeeper: Gatekeeper,
+    /// Knows sandboxes that E2B's clients made.
+    pub(crate) e2b: E2b,
     /// Cancelled when the server begins to stop: connections that were handed over are closed then.
     pub(crate) shutdown: CancellationToken,
 }
@@ -54,22 +58,53 @@ impl Ingress {
         mut request: Request<Body>,
         peer: Peer,
     ) -> Response<Body> {
+        let (named, target) = match target {
+            Ok(target) => (Some((target.session.to_string(), target.port)), Ok(target)),
+            Err(error) => (None, Err(error)),
+        };
         match self.serve(target, &mut request, peer).await {
             Ok(response) => response,
-            Err(error) => refusal::refuse(&error, request).await,
+            Err(Refused { dialect: Dialect::Native, error }) => refusal::refuse(&error, request).await,
+            Err(Refused { dialect: Dialect::E2b, error }) => refusal::refuse_e2b(&error, named, request).await,
         }
     }
 
-    async fn serve(&self, target: Result<Target>, request: &mut Request<Body>, peer: Peer) -> Result<Response<Body>> {
-        let target = target?;
+    async fn serve(
+        &self,
+        target: Result<Target>,
+        request: &mut Request<Body>,
+        peer: Peer,
+    ) -> Result<Response<Body>, Refused> {
+        // Below a domain of its own a host is spoken to by E2B's clients as well, and those know no other answer.
+        let is_for_e2b = *self.host.ingress_domain() != DomainName::localhost();
+        let unsaid = if is_for_e2b { Dialect::E2b } else { Dialect::Native };
+        let said = Dialect::of(request.headers());
+        let target = target.map_err(|error| Refused { dialect: said.unwrap_or(Dialect::Native), error })?;
+        let in_words = |dialect: Dialect| move |error| Refused { dialect, error };
         if request.method() == Method::CONNECT {
-            return Err(Error::invalid("method", "a port of a session is no proxy: CONNECT leads nowhere")
-                .with_hint("send requests, or upgrade a connection"));
+            let error = Error::invalid("method", "a port of a session is no proxy: CONNECT leads nowhere")
+                .with_hint("send requests, or upgrade a connection");
+            return Err(Refused { dialect: Dialect::Native, error });
         }
-        let access = self.host.port_access(&target.session).await?;
-        match admit(&target, &access, &self.gatekeeper, request)? {
-            Entry::Open => self.pass_on(&target, request, peer).await,
-            Entry::Visit(answer) => Ok(answer),
+        let early = in_words(target.dialect.unwrap_or(unsaid));
+        let access = self.host.port_access(&target.session).await.map_err(early)?;
+        let rules = self.e2b.port_rules(&target.session).await.map_err(early)?;
+        let made_by = if rules.is_some() { Dialect::E2b } else { Dialect::Native };
+        let refused = in_words(target.dialect.unwrap_or(made_by));
+        match admit(&target, &access, &self.gatekeeper, request).map_err(refused)? {
+            Entry::Open => {}
+            Entry::Visit(answer) => return Ok(answer),
         }
+        if let Some(rules) = &rules {
+            self.e2b.wake_for_request(&target.session, rules, access.state).await.map_err(refused)?;
+        }
+        let host = rules.and_then(|rules| rules.host_header(target.port));
+        self.pass_on(&target, request, &access, host, peer).await.map_err(refused)
     }
+}
+
+/// A request that is not passed on, and in whose words that is said.
+struct Refused {
+    dialect: Dialect,
+    error: Error,
 }

@@ -2,10 +2,12 @@
 
 use axum::{
     body::Body,
-    http::{HeaderValue, Request, Response, StatusCode, header},
+    http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header},
 };
 use sandbar_core::{Error, ErrorCode};
+use sandbar_e2b::PortProblem;
 
+use super::entry::shows_token;
 use crate::oversize::hear_out;
 
 /// Says what is wrong, and what to do about it.
@@ -25,6 +27,30 @@ pub(super) async fn refuse(error: &Error, request: Request<Body>) -> Response<Bo
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("sandbar-traffic-token"));
     }
     response
+}
+
+/// Says it as E2B does, where E2B has a word for it. `named` is the session and its port.
+pub(super) async fn refuse_e2b(error: &Error, named: Option<(String, u16)>, request: Request<Body>) -> Response<Body> {
+    let Some(answer) = e2b_answer(error, named, request.headers()) else { return refuse(error, request).await };
+    hear_out(request).await;
+    answer
+}
+
+fn e2b_answer(error: &Error, named: Option<(String, u16)>, headers: &HeaderMap) -> Option<Response<Body>> {
+    let problem = match error.code() {
+        // Whoever asks for a port of one that sleeps, asks for something that does not run.
+        ErrorCode::SessionNotFound
+        | ErrorCode::SessionPaused
+        | ErrorCode::SessionDestroying
+        | ErrorCode::RollbackInProgress => PortProblem::NotFound,
+        ErrorCode::Unavailable if error.field() == Some("port") => PortProblem::NotOpen,
+        ErrorCode::Unauthenticated if shows_token(headers) => PortProblem::WrongToken,
+        ErrorCode::Unauthenticated => PortProblem::NoToken,
+        _ => return None,
+    };
+    let sent = || headers.get(sandbar_e2b::SANDBOX).map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
+    let (sandbox, port) = named.unwrap_or_else(|| (sent().unwrap_or_default(), 0));
+    Some(problem.answer(&sandbox, port, headers))
 }
 
 fn status(error: &Error) -> StatusCode {

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderName, Request, header, uri::Authority};
+use axum::http::{HeaderMap, HeaderName, Request, header, uri::Authority};
 use sandbar_core::{DomainName, Error, ErrorCode, Result, SessionId};
+use sandbar_e2b::{ENVD_PORT, NamedBy, Place};
 
 /// Names the session, where the host name does not. Goes with [`PORT`].
 pub(super) const SESSION: HeaderName = HeaderName::from_static("x-sandbar-session");
@@ -15,6 +16,35 @@ pub(crate) struct Target {
     pub(crate) session: SessionId,
     pub(crate) port: u16,
     pub(super) found_by: FoundBy,
+    /// `None`: a host name says nothing about it.
+    pub(super) dialect: Option<Dialect>,
+}
+
+/// Whose words a request is in, and so its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Native,
+    E2b,
+}
+
+impl Dialect {
+    /// As far as headers say.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        if headers.contains_key(SESSION) || headers.contains_key(PORT) {
+            return Some(Self::Native);
+        }
+        headers.contains_key(sandbar_e2b::SANDBOX).then_some(Self::E2b)
+    }
+}
+
+impl Target {
+    /// The part of the E2B surface that stands in the place of the port; `None` is what listens there.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let named_by = if self.found_by == FoundBy::HeadersElsewhere { NamedBy::AnyName } else { NamedBy::OwnName };
+        // Who names a session in our own words means the port itself.
+        let is_e2b = self.dialect != Some(Dialect::Native);
+        Place::of_port(self.session.as_str(), self.port, named_by).filter(|_| is_e2b)
+    }
 }
 
 /// How a session was named.
@@ -35,17 +65,32 @@ pub(super) fn of<B>(request: &Request<B>, domain: &DomainName) -> Result<Option<
         return Ok(Some(target));
     }
     let field = |name: &HeaderName| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
-    let (session, port) = match (field(&SESSION), field(&PORT)) {
-        (None, None) => return Ok(None),
-        (Some(session), Some(port)) => (session, port),
-        _ => {
-            return Err(Error::invalid("x-sandbar-port", "a session is named by two headers, and one is missing")
-                .with_hint("send `x-sandbar-session: ID` and `x-sandbar-port: PORT`"));
+    let dialect = Dialect::of(request.headers());
+    let (session, port) = match dialect {
+        None => return Ok(None),
+        Some(Dialect::Native) => {
+            let (Some(session), Some(port)) = (field(&SESSION), field(&PORT)) else {
+                return Err(Error::invalid("x-sandbar-port", "a session is named by two headers, and one is missing")
+                    .with_hint("send `x-sandbar-session: ID` and `x-sandbar-port: PORT`"));
+            };
+            (SessionId::new(session)?, parse_port(port)?)
+        }
+        Some(Dialect::E2b) => {
+            let sandbox = field(&sandbar_e2b::SANDBOX).unwrap_or_default();
+            let port = field(&sandbar_e2b::PORT).map_or(Ok(ENVD_PORT), parse_port)?;
+            (SessionId::new(sandbox).map_err(|error| no_sandbox(sandbox, error))?, port)
         }
     };
     let is_ours = host.as_deref().is_some_and(|host| is_own_name(host, domain));
     let found_by = if is_ours { FoundBy::Headers } else { FoundBy::HeadersElsewhere };
-    Ok(Some(Target { session: SessionId::new(session)?, port: parse_port(port)?, found_by }))
+    Ok(Some(Target { session, port, found_by, dialect }))
+}
+
+/// What cannot be the id of a session is that of none.
+fn no_sandbox(id: &str, error: Error) -> Error {
+    Error::new(ErrorCode::SessionNotFound, format!("no session is called `{}`", id.escape_debug()))
+        .with_hint("use the id that `sandbar ls` shows")
+        .with_source(error)
 }
 
 /// The name the request was sent to, in lower case.
@@ -81,7 +126,7 @@ fn by_name(host: &str, domain: &DomainName) -> Option<Result<Target>> {
                     "use `{port}-ID.{domain}`; send `x-sandbar-session` and `x-sandbar-port` for an id with dots"
                 )));
         }
-        Ok(Target { session: SessionId::new(session)?, port, found_by: FoundBy::Name })
+        Ok(Target { session: SessionId::new(session)?, port, found_by: FoundBy::Name, dialect: None })
     }))
 }
 
@@ -193,5 +238,25 @@ mod tests {
         assert_eq!(target("/", &headers("80-s1.boxes.example")).unwrap().unwrap().session.as_str(), "s1");
         assert!(target("/", &[("x-sandbar-session", "s1")]).is_err());
         assert!(target("/", &[("x-sandbar-session", "s1"), ("x-sandbar-port", "http")]).is_err());
+    }
+
+    #[test]
+    fn headers_of_e2b_name_a_sandbox_where_ours_do_not() {
+        let headers = |host, port| [("host", host), ("e2b-sandbox-id", "s1"), ("e2b-sandbox-port", port)];
+        let found = |headers: &[(&str, &str)]| target("/", headers).unwrap().unwrap();
+        let agent = found(&headers("sandbox.boxes.example:9100", "49983"));
+        assert_eq!((agent.session.as_str(), agent.port, agent.found_by), ("s1", 49983, FoundBy::Headers));
+        assert_eq!(agent, found(&headers("127.0.0.1", "49983")[..2]), "the agent's port is the usual one");
+        assert_eq!(agent.place(), Place::of_port("s1", 49983, NamedBy::OwnName));
+        let elsewhere = found(&headers("evil.test", "49983"));
+        assert_eq!(elsewhere.place(), Place::of_port("s1", 49983, NamedBy::AnyName));
+        assert_eq!(found(&headers("localhost", "3000")).place(), None);
+        assert_eq!(found(&headers("49983-s2.boxes.example", "3000")).session.as_str(), "s2");
+        let native = [("x-sandbar-session", "s3"), ("x-sandbar-port", "49983")];
+        assert_eq!(found(&[&headers("localhost", "1")[..], &native].concat()).session.as_str(), "s3");
+        assert_eq!(found(&native).place(), None, "the port itself was meant");
+        for bad in [&[("e2b-sandbox-id", "a/b")][..], &[("e2b-sandbox-id", "s1"), ("e2b-sandbox-port", "0")]] {
+            assert!(target("/", bad).is_err(), "{bad:?}");
+        }
     }
 }

@@ -20,10 +20,11 @@ use crate::{
 };
 
 /// What nobody but an admin may call.
-const ADMIN: [&str; 12] = [
+const ADMIN: [&str; 13] = [
     "CreateSession",
     "ForkSession",
     "ImportBase",
+    "SaveBase",
     "DeleteBase",
     "SetExpiry",
     "SetNetwork",

@@ -27,7 +27,7 @@ impl<P: Primitives> LayeredStorage<P> {
 
     pub(super) fn read_base(&self, name: &BaseName) -> Result<BaseRecord> {
         let Some(record): Option<BaseRecord> = read_record(&self.layout.base(name).join("base.json"))? else {
-            return Err(base_not_found(name, &self.list_bases()?));
+            return Err(base_not_found(name, self.list_bases()?.iter().map(|base| &base.name)));
         };
         require_version(record.version, BaseRecord::VERSION, || format!("the record of base `{name}`"))?;
         Ok(record)

@@ -51,7 +51,7 @@ impl SessionTree {
         }
         let place = self.named(path)?;
         let _acting = self.act_as(options.owner)?;
-        match mkdirat(&place.directory, &place.name, Mode::from_raw_mode(0o755)) {
+        match self.make_one(&place.directory, place.name.as_c_str(), options.owner) {
             Ok(()) => Ok(true),
             // Somebody was faster, or it is a link that leads nowhere.
             Err(Errno::EXIST) => self.directory(path).map(|_| false).map_err(|_| not_a_directory(path)),

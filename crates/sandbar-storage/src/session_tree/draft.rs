@@ -77,10 +77,10 @@ impl SessionTree {
             existing: place.existing,
             committed: false,
         };
-        if let (Some(existing), None) = (&draft.existing, options.owner) {
-            let user = Uid::from_raw(self.kept(existing.st_uid));
-            let group = Gid::from_raw(self.kept(existing.st_gid));
-            fchown(&draft.file, Some(user), Some(group)).map_err(complain)?;
+        let existing = draft.existing.as_ref().map(|stat| (self.kept(stat.st_uid), self.kept(stat.st_gid)));
+        let owner = options.owner.map(|(user, group)| (self.shown(user), self.shown(group)));
+        if let Some((user, group)) = owner.or(existing) {
+            fchown(&draft.file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group))).map_err(complain)?;
         }
         Ok(draft)
     }

@@ -13,8 +13,12 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, readlinkat},
+    fs::{
+        CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Uid, fchmod, fchown, fstat, mkdirat, openat, readlinkat,
+    },
     io::Errno,
+    path::Arg,
+    process::geteuid,
 };
 use sandbar_core::{Error, ErrorCode, MakeDirOptions, OwnerMap, Result};
 
@@ -87,7 +91,7 @@ impl SessionTree {
                 Component::Normal(name) => {
                     let parent = self.directory(&so_far)?;
                     so_far.push(name);
-                    match mkdirat(&parent, name, Mode::from_raw_mode(0o755)) {
+                    match self.make_one(&parent, name, owner) {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(errno) => return Err(failure(&so_far, errno)),
                     }
@@ -100,6 +104,28 @@ impl SessionTree {
         self.directory(path)
     }
 
+    /// Makes one directory; the thread acts as `owner` where the mount translates owners.
+    pub(super) fn make_one(
+        &self,
+        parent: &OwnedFd,
+        name: impl Arg + Copy,
+        owner: Option<(u32, u32)>,
+    ) -> rustix::io::Result<()> {
+        const MODE: Mode = Mode::from_raw_mode(0o755);
+        let (None, Some((user, group))) = (&self.owners, owner) else { return mkdirat(parent, name, MODE) };
+        // FUSE asks who somebody is and not what he may do, so nobody can act as another there. It is given away, should it
+        // be what was made: nobody else makes directories that are closed to everybody.
+        mkdirat(parent, name, Mode::empty())?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = openat(parent, name, flags, Mode::empty())?;
+        let stat = fstat(&made)?;
+        if Mode::from_raw_mode(stat.st_mode).is_empty() && stat.st_uid == geteuid().as_raw() {
+            fchown(&made, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
+            fchmod(&made, MODE)?;
+        }
+        Ok(())
+    }
+
     /// Opens a directory something is to be put into.
     pub(super) fn directory_for(&self, path: &Path, options: MakeDirOptions) -> Result<OwnedFd> {
         if options.create_dirs { self.make_directories(path, options.owner) } else { self.directory(path) }
@@ -110,18 +136,16 @@ impl SessionTree {
         self.act_as(None)
     }
 
-    /// While it lives, what the calling thread makes belongs to this user and group of the sandbox, or to its root. It does so
-    /// from the first moment: what is given away later could be something else by then.
+    /// While it lives, what the calling thread makes belongs to this user and group of the sandbox, or to its root, where the
+    /// mount translates owners. It does so from the first moment: what is given away later could be something else by then.
     pub(super) fn act_as(&self, owner: Option<(u32, u32)>) -> Result<Option<ActingOwner>> {
-        match (owner, &self.owners) {
-            (Some((user, group)), _) => ActingOwner::on_host(self.shown(user), self.shown(group)).map(Some),
-            (None, Some(owners)) => ActingOwner::root_of(owners).map(Some),
-            (None, None) => Ok(None),
-        }
+        let Some(owners) = self.owners.as_deref() else { return Ok(None) };
+        let (user, group) = owner.unwrap_or_default();
+        ActingOwner::on_host(owners.on_host(user), owners.on_host(group)).map(Some)
     }
 
     /// Who somebody inside is in the mounted tree. One the sandbox has no room for is nobody there.
-    fn shown(&self, inside: u32) -> u32 {
+    pub(super) fn shown(&self, inside: u32) -> u32 {
         self.owners.as_ref().map_or(inside, |owners| owners.on_host(inside))
     }
 

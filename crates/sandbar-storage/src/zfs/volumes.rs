@@ -207,7 +207,7 @@ impl ZfsStorage {
 
     pub(super) fn base_missing(&self, name: &BaseName) -> Error {
         match self.list_bases() {
-            Ok(known) => crate::errors::base_not_found(name, &known),
+            Ok(known) => crate::errors::base_not_found(name, known.iter().map(|base| &base.name)),
             Err(error) => error,
         }
     }

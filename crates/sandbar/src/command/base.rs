@@ -4,10 +4,10 @@ use std::{path::Path, process::ExitCode};
 
 use clap::{Arg, ArgMatches, Command};
 use sandbar_client::{Client, ImportProgress};
-use sandbar_core::{BaseName, ByteCount, Error, Result};
+use sandbar_core::{BaseInfo, BaseName, ByteCount, Error, Result, SaveBase, SessionId};
 
 use crate::{
-    arguments::{json, many, quiet, required},
+    arguments::{id, json, many, optional, pairs, quiet, required, snapshot},
     failure::{Outcome, exit, say_error},
     output, parse,
     progress::Progress,
@@ -18,6 +18,7 @@ use crate::{
 pub(crate) enum BaseCommand {
     Ls { quiet: bool, json: bool },
     Import { name: BaseName, origin: Origin, json: bool },
+    Save { id: SessionId, request: SaveBase, json: bool },
     Rm { names: Vec<BaseName> },
 }
 
@@ -31,7 +32,7 @@ pub(crate) enum Origin {
 pub(crate) fn define() -> Command {
     let name = || Arg::new("name").value_name("NAME").required(true).value_parser(parse::word::<BaseName>);
     Command::new("base")
-        .about("List, import and remove bases: the read-only trees sandboxes start from")
+        .about("List, import, save and remove bases: the read-only trees sandboxes start from")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
@@ -77,8 +78,30 @@ Examples:
                 .arg(json()),
         )
         .subcommand(
+            Command::new("save")
+                .about("Make a base from a sandbox and print its name")
+                .long_about(
+                    "\
+Make a base from a sandbox and print its name.
+
+The base has the files of the sandbox, as they are now or at a snapshot. Neither needs the other afterwards, and
+sandboxes made from the base stay when it is removed.",
+                )
+                .after_help(
+                    "\
+Examples:
+  sandbar base save build-42 warm && sandbar new --base warm
+  sandbar base save build-42 warm --snapshot clean -e PATH=/opt/tool/bin:/usr/bin:/bin",
+                )
+                .arg(id())
+                .arg(name().help("The name of the base"))
+                .arg(snapshot("snapshot", "SNAPSHOT", "A snapshot to make it from, instead of now").long("snapshot"))
+                .arg(pairs("env", "Set a variable in sandboxes made from it; may be given several times").short('e'))
+                .arg(json()),
+        )
+        .subcommand(
             Command::new("rm")
-                .about("Remove bases no sandbox stands on")
+                .about("Remove bases: saved ones at any time, others when no sandbox stands on them")
                 .after_help("Examples:\n  sandbar base rm debian")
                 .arg(name().num_args(1..).help("The bases")),
         )
@@ -95,6 +118,15 @@ impl BaseCommand {
                 },
                 json: given.get_flag("json"),
             }),
+            Some((verb, mut given)) if verb == "save" => Ok(Self::Save {
+                id: required(&mut given, "id")?,
+                request: SaveBase {
+                    from: optional(&mut given, "snapshot"),
+                    env: many(&mut given, "env").into_iter().collect(),
+                    ..SaveBase::new(required(&mut given, "name")?)
+                },
+                json: given.get_flag("json"),
+            }),
             Some((verb, mut given)) if verb == "rm" => Ok(Self::Rm { names: many(&mut given, "name") }),
             Some((_, given)) => Ok(Self::Ls { quiet: given.get_flag("quiet"), json: given.get_flag("json") }),
             None => Err(Error::internal("there is no verb after `base`")),
@@ -106,6 +138,10 @@ pub(crate) async fn execute(command: BaseCommand, client: &Client) -> Outcome {
     match command {
         BaseCommand::Ls { quiet, json } => list(quiet, json, client).await,
         BaseCommand::Import { name, origin, json } => import(&name, &origin, json, client).await,
+        BaseCommand::Save { id, request, json } => {
+            let base = Progress::new("saving").during(client.save_base(&id, request)).await?;
+            print(&base, json)
+        }
         BaseCommand::Rm { names } => remove(&names, client).await,
     }
 }
@@ -138,8 +174,13 @@ async fn import(name: &BaseName, origin: &Origin, json: bool, client: &Client) -
         Origin::Source(source) => client.import_base(name, &absolute(source)?, show).await?,
     };
     drop(progress);
+    print(&base, json)
+}
+
+/// A base that was made.
+fn print(base: &BaseInfo, json: bool) -> Outcome {
     if json {
-        output::json(&BaseView::from(&base))?;
+        output::json(&BaseView::from(base))?;
     } else {
         output::line(&base.name)?;
     }

@@ -55,7 +55,12 @@ fn files_and_directories_are_copied_with_owner_and_mode() {
     World::run(async |world| {
         let (file, folder) = ("1".repeat(64), "2".repeat(64));
         sent(world, &file, &[("app.py", "print(1)\n")]).await;
-        sent(world, &folder, &[("src/", ""), ("src/a.txt", "a"), ("src/sub/", ""), ("src/sub/b.txt", "b"), ("src/link", "-> a.txt")]).await;
+        sent(
+            world,
+            &folder,
+            &[("src/", ""), ("src/a.txt", "a"), ("src/sub/", ""), ("src/sub/b.txt", "b"), ("src/link", "-> a.txt")],
+        )
+        .await;
         let steps = json!([
             copy(&["app.py", "main.py", "", ""], &file),
             copy(&["app.py", "/opt/tools/", "root", "0755"], &file),

@@ -9,7 +9,11 @@ use crate::world::World;
 #[test]
 fn a_step_that_fails_is_named_with_its_last_output_and_nothing_is_left() {
     World::run(async |world| {
-        let steps = json!([step("ENV", &["A", "1"]), step("RUN", &["echo one; echo problem >&2; exit 7"]), step("RUN", &["true"])]);
+        let steps = json!([
+            step("ENV", &["A", "1"]),
+            step("RUN", &["echo one; echo problem >&2; exit 7"]),
+            step("RUN", &["true"])
+        ]);
         let status = built(world, &Wanted::new("broken"), json!({ "fromTemplate": "base", "steps": steps })).await;
         assert_eq!(status["status"], "error");
         assert_eq!(status["reason"]["step"], "2");
@@ -54,10 +58,18 @@ fn calls_that_make_no_sense_are_refused() {
     World::run(async |world| {
         let (template, build) = requested(world, &Wanted::new("sense")).await;
         let path = format!("/v2/templates/{template}/builds/{build}");
-        for bad in [json!({}), json!({ "fromImage": "a", "fromTemplate": "b" }), json!({ "fromTemplate": "base", "steps": 1 })] {
+        for bad in
+            [json!({}), json!({ "fromImage": "a", "fromTemplate": "b" }), json!({ "fromTemplate": "base", "steps": 1 })]
+        {
             assert_eq!(world.control("POST", &path, Some(&bad)).await.status, 400, "{bad}");
         }
-        for bad in [json!({}), json!({ "name": "" }), json!({ "name": "a b" }), json!({ "name": "a", "cpuCount": 0 }), json!({ "name": "a:b:c" })] {
+        for bad in [
+            json!({}),
+            json!({ "name": "" }),
+            json!({ "name": "a b" }),
+            json!({ "name": "a", "cpuCount": 0 }),
+            json!({ "name": "a:b:c" }),
+        ] {
             assert_eq!(world.control("POST", "/v3/templates", Some(&bad)).await.status, 400, "{bad}");
         }
         assert_eq!(world.control("POST", "/v3/templates", Some(&json!({ "name": "base" }))).await.status, 403);
@@ -94,7 +106,10 @@ fn a_template_that_is_deleted_takes_its_build_along() {
 #[test]
 fn what_a_host_that_was_killed_left_of_a_build_is_removed() {
     World::run(async |world| {
-        let spec = SessionSpec { id: Some("e2bbuildleft".parse().unwrap()), ..SessionSpec::new(BaseName::new("host").unwrap()) };
+        let spec = SessionSpec {
+            id: Some("e2bbuildleft".parse().unwrap()),
+            ..SessionSpec::new(BaseName::new("host").unwrap())
+        };
         let left = world.host.create_session(spec).await.unwrap();
         world.host.put_note(&left.id, "e2b-build", "some build").await.unwrap();
         world.host.save_base(&left.id, None, &BaseName::new("e2b-build-left").unwrap(), None).await.unwrap();

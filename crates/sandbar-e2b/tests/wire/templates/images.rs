@@ -29,7 +29,8 @@ async fn registry(files: HashMap<String, Vec<u8>>) -> SocketAddr {
                     let body = Full::new(Bytes::from(found.unwrap_or_default()));
                     async move { Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap()) }
                 });
-                let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                let _ =
+                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
             });
         }
     });
@@ -73,7 +74,11 @@ fn image() -> HashMap<String, Vec<u8>> {
 fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
     World::run(async |world| {
         let address = registry(image()).await;
-        let steps = json!([step("RUN", &["echo $FROM_IMAGE $HOME > ~/made"]), step("USER", &["other"]), step("RUN", &["cat > ~/mine < /dev/null"])]);
+        let steps = json!([
+            step("RUN", &["echo $FROM_IMAGE $HOME > ~/made"]),
+            step("USER", &["other"]),
+            step("RUN", &["cat > ~/mine < /dev/null"])
+        ]);
         let plan = json!({ "fromImage": format!("{address}/tool:1"), "steps": steps });
         let status = built(world, &Wanted::new("imaged"), plan.clone()).await;
         assert_eq!(status["status"], "ready", "{} {status}", lines(&status));
@@ -81,7 +86,10 @@ fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
         assert_eq!(content(world, &sandbox.id, "/home/user/made").await, "yes /home/user\n");
         assert_eq!(run(world, &sandbox.id, "echo $FROM_IMAGE").await, "yes\n");
         let passwd = content(world, &sandbox.id, "/etc/passwd").await;
-        assert!(passwd.contains("user:x:1000:1000::/home/user:/bin/sh\n") && passwd.contains("other:x:1001:1001:"), "{passwd}");
+        assert!(
+            passwd.contains("user:x:1000:1000::/home/user:/bin/sh\n") && passwd.contains("other:x:1001:1001:"),
+            "{passwd}"
+        );
         let again = built(world, &Wanted::new("imaged-again"), plan).await;
         assert_eq!(lines(&again).matches("CACHED [builder").count(), 3, "{}", lines(&again));
         let missing = json!({ "fromImage": format!("{address}/tool:2"), "fromImageRegistry": { "type": "registry", "username": "u", "password": "p" } });
@@ -89,6 +97,9 @@ fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
         assert_eq!(status["reason"]["step"], "base", "{status}");
         let aws = json!({ "fromImage": "x", "fromImageRegistry": { "type": "aws", "awsAccessKeyId": "a", "awsSecretAccessKey": "b", "awsRegion": "c" } });
         let (template, build) = super::support::requested(world, &Wanted::new("aws")).await;
-        assert_eq!(world.control("POST", &format!("/v2/templates/{template}/builds/{build}"), Some(&aws)).await.status, 501);
+        assert_eq!(
+            world.control("POST", &format!("/v2/templates/{template}/builds/{build}"), Some(&aws)).await.status,
+            501
+        );
     });
 }

@@ -14,7 +14,8 @@ async fn random_of(world: &World, name: &str) -> String {
 }
 
 fn plan(last: &str, force: bool) -> Value {
-    let steps = json!([step("ENV", &["A", "1"]), step("RUN", &[RANDOM]), step("ENV", &["B", "2"]), step("RUN", &[last])]);
+    let steps =
+        json!([step("ENV", &["A", "1"]), step("RUN", &[RANDOM]), step("ENV", &["B", "2"]), step("RUN", &[last])]);
     json!({ "fromTemplate": "base", "steps": steps, "force": force })
 }
 
@@ -55,7 +56,8 @@ fn a_step_that_is_forced_is_done_again_and_so_is_what_follows() {
 fn a_template_that_is_built_anew_gives_up_what_it_was() {
     World::run(async |world| {
         for number in 0..3 {
-            let plan = json!({ "fromTemplate": "base", "steps": [step("RUN", &[&format!("echo {number} > ~/random")])] });
+            let plan =
+                json!({ "fromTemplate": "base", "steps": [step("RUN", &[&format!("echo {number} > ~/random")])] });
             assert_eq!(built(world, &Wanted::new("same"), plan).await["status"], "ready");
         }
         assert_eq!(random_of(world, "same").await, "2\n");

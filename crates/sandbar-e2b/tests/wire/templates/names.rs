@@ -51,7 +51,8 @@ fn templates_are_listed_found_by_alias_changed_and_deleted() {
             built(world, &Wanted::new(name), saying(name)).await;
         }
         let all = world.control("GET", "/templates", None).await.json();
-        let names: Vec<&str> = all.as_array().unwrap().iter().map(|template| template["names"][0].as_str().unwrap()).collect();
+        let names: Vec<&str> =
+            all.as_array().unwrap().iter().map(|template| template["names"][0].as_str().unwrap()).collect();
         assert_eq!(names, ["first", "second", "third"]);
         for field in ["templateID", "buildID", "envdVersion", "createdAt", "updatedAt"] {
             assert!(all[0][field].as_str().is_some_and(|text| !text.is_empty()), "{field}");
@@ -99,7 +100,12 @@ fn the_older_call_answers_with_the_whole_template() {
 #[test]
 fn templates_are_for_keys_that_may_do_everything() {
     World::run(async |world| {
-        for (method, path) in [("POST", "/v3/templates"), ("GET", "/templates"), ("DELETE", "/templates/base"), ("POST", "/templates/tags")] {
+        for (method, path) in [
+            ("POST", "/v3/templates"),
+            ("GET", "/templates"),
+            ("DELETE", "/templates/base"),
+            ("POST", "/templates/tags"),
+        ] {
             assert_eq!(world.control_with(method, path, &[], None).await.status, 401, "{method} {path}");
         }
     });

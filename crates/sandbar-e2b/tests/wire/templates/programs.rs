@@ -49,10 +49,16 @@ fn the_program_runs_again_after_a_pause_that_kept_only_files() {
 #[test]
 fn a_program_that_fails_fails_the_build() {
     World::run(async |world| {
-        for (start, ready, text) in [("exit 3", "false", "exit status 3"), ("no-such-program", "sleep 0.2; false", "start command failed")] {
+        for (start, ready, text) in
+            [("exit 3", "false", "exit status 3"), ("no-such-program", "sleep 0.2; false", "start command failed")]
+        {
             let plan = json!({ "fromTemplate": "base", "startCmd": start, "readyCmd": ready });
             let status = built(world, &Wanted::new("dead"), plan).await;
-            assert_eq!((&status["status"], &status["reason"]["step"]), (&"error".into(), &"finalize".into()), "{status}");
+            assert_eq!(
+                (&status["status"], &status["reason"]["step"]),
+                (&"error".into(), &"finalize".into()),
+                "{status}"
+            );
             assert!(status["reason"]["message"].as_str().unwrap().contains(text), "{status}");
         }
         let bases = world.host.list_bases().await.unwrap();

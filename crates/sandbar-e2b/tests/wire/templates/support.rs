@@ -80,7 +80,8 @@ pub(super) fn lines(status: &Value) -> String {
 /// A file of a sandbox.
 pub(super) async fn content(world: &World, sandbox: &str, path: &str) -> String {
     let session = SessionId::new(sandbox).unwrap();
-    let (mut file, _) = world.host.open_file(&session, Path::new(path)).await.unwrap_or_else(|error| panic!("{path}: {error}"));
+    let (mut file, _) =
+        world.host.open_file(&session, Path::new(path)).await.unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut text = String::new();
     file.read_to_string(&mut text).unwrap();
     text

@@ -33,7 +33,9 @@ fn an_archive_is_sent_once_to_an_address_that_is_signed() {
         let (present, url) = link(world, &template, &hash).await;
         assert!(!present);
         let other = "cd".repeat(32);
-        for forged in [url.replace("signature=", "signature=0"), url.replace(&hash, &other), url.replace("expires=", "expires=9")] {
+        for forged in
+            [url.replace("signature=", "signature=0"), url.replace(&hash, &other), url.replace("expires=", "expires=9")]
+        {
             assert_eq!(put(world, &forged, b"x".to_vec()).await.status, 403, "{forged}");
         }
         let (bare, _) = url.split_once('?').unwrap();

@@ -156,16 +156,16 @@ class Contexts(object):
         # The first piece of code is most often Python: it need not wait for its kernel.
         self._default("python").start()
 
-    def create(self, language, cwd, env):
-        context = self._make(language, cwd or self.home, env)
+    def create(self, language, cwd):
+        context = self._make(language, cwd or self.home)
         # A directory that is not there is told now, and the kernel is there when it is wanted.
         context.start()
         with self._lock:
             self._contexts[context.id] = context
         return context
 
-    def _make(self, language, cwd, env):
-        return Context(language, cwd, dict(self._environment, **env), self._sources)
+    def _make(self, language, cwd):
+        return Context(language, cwd, self._environment, self._sources)
 
     def find(self, id):
         with self._lock:
@@ -180,7 +180,7 @@ class Contexts(object):
     def _default(self, language):
         context = self._contexts.get(self._defaults.get(language))
         if context is None:
-            context = self._make(language, self.home, {})
+            context = self._make(language, self.home)
             self._contexts[context.id] = context
             self._defaults[language] = context.id
         return context

@@ -84,7 +84,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         cwd = text_or_none(wanted, "cwd")
         language = language_of(text_or_none(wanted, "language"))
         try:
-            context = self.server.contexts.create(language, cwd, variables(wanted))
+            context = self.server.contexts.create(language, cwd)
         except OSError as error:
             raise Refused(500, "Failed to set working directory: %s" % error)
         self.send_json(context.describe())

@@ -1,0 +1,72 @@
+//! The sources of the server, as they are handed to it.
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+macro_rules! sources {
+    ($($path:literal),* $(,)?) => {
+        [$(($path, include_str!(concat!("guest/", $path)))),*]
+    };
+}
+
+/// What is run first: it takes the others from where it is told.
+pub(super) const START: &str = include_str!("guest/start.py");
+
+const SOURCES: [(&str, &str); 17] = sources![
+    "bash/main.bash",
+    "node/main.js",
+    "node/source.js",
+    "sandbar_kernel/cells.py",
+    "sandbar_kernel/charts.py",
+    "sandbar_kernel/display.py",
+    "sandbar_kernel/failure.py",
+    "sandbar_kernel/hooks.py",
+    "sandbar_kernel/main.py",
+    "sandbar_kernel/pretty.py",
+    "sandbar_kernel/rich.py",
+    "sandbar_kernel/shell.py",
+    "sandbar_kernel/streams.py",
+    "sandbar_server/context.py",
+    "sandbar_server/http.py",
+    "sandbar_server/kernel.py",
+    "sandbar_server/main.py",
+];
+
+/// All sources as one JSON object from path to text.
+pub(super) fn bundle() -> Bytes {
+    static BUNDLE: LazyLock<Bytes> = LazyLock::new(|| {
+        let sources = SOURCES.into_iter().chain([("start.py", START)]);
+        let sources: Map<_, _> = sources.map(|(path, text)| (path.to_owned(), Value::from(text))).collect();
+        Bytes::from(Value::Object(sources).to_string())
+    });
+    BUNDLE.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, path::Path};
+
+    use super::*;
+
+    fn files(directory: &Path, root: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                files(&path, root, found);
+            } else if path.extension().is_some_and(|kind| ["py", "js", "bash"].iter().any(|known| kind == *known)) {
+                found.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+
+    #[test]
+    fn no_source_of_the_server_is_left_behind() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/interpreter/guest");
+        let mut found = BTreeSet::new();
+        files(&root, &root, &mut found);
+        let bundle: Map<String, Value> = serde_json::from_slice(&bundle()).unwrap();
+        assert_eq!(bundle.keys().cloned().collect::<BTreeSet<_>>(), found);
+    }
+}

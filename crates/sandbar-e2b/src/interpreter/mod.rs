@@ -1,0 +1,101 @@
+//! The code interpreter: what `run_code` of the SDKs talks to.
+//!
+//! A small server of our own runs in the sandbox, on the port where E2B has its. It is started by the first request for
+//! that port, in every sandbox that has `python3`, and again when it is gone; requests are passed on to it as they are,
+//! and everything streams. A template that brings a server of its own there keeps it.
+//!
+//! The server is in `guest`: Python with nothing but its standard library, one process a context. It leaves no file in
+//! the sandbox.
+
+mod bundle;
+mod forward;
+mod start;
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    http::{Request, Response, StatusCode},
+    response::IntoResponse as _,
+};
+use sandbar_core::{Error, ErrorCode};
+use sandbar_host::PortConnection;
+
+use crate::{
+    answer::{ControlError, sandbox_not_found},
+    surface::Surface,
+    turns::Turns,
+    visitor::{Door, Visitor},
+};
+
+/// Where E2B has its code interpreter in a sandbox.
+pub(crate) const PORT: u16 = 49_999;
+
+/// What a request has to show. SDKs send the access token with code only; contexts can be made and ended without.
+pub(crate) fn door(path: &str) -> Door {
+    let is_about_contexts = path.trim_start_matches('/').split('/').next() == Some("contexts");
+    if is_about_contexts || path == "/health" { Door::LikePorts } else { Door::Guarded }
+}
+
+/// The code interpreters of all sandboxes.
+#[derive(Debug)]
+pub(crate) struct Interpreters {
+    surface: Arc<Surface>,
+    /// Those who find nobody listening start the server one after the other, so that there is one.
+    starting: Turns,
+}
+
+impl Interpreters {
+    pub(crate) fn new(surface: &Arc<Surface>) -> Self {
+        Self { surface: Arc::clone(surface), starting: Turns::default() }
+    }
+
+    /// Answers a request for the interpreter of a sandbox whose door has let it in.
+    pub(crate) async fn answer(&self, visitor: &Visitor, request: Request<Body>) -> Response<Body> {
+        let connection = match self.connect(visitor).await {
+            Ok(connection) => connection,
+            Err(error) => return refusal(visitor, error),
+        };
+        forward::pass_on(connection, request).await.unwrap_or_else(|error| refusal(visitor, error))
+    }
+
+    async fn connect(&self, visitor: &Visitor) -> Result<PortConnection, Error> {
+        let (host, session) = (&self.surface.host, &visitor.session);
+        match host.dial_port(session, PORT).await {
+            Err(error) if is_closed(&error) => {}
+            reached => return reached,
+        }
+        let _turn = self.starting.take(session).await;
+        match host.dial_port(session, PORT).await {
+            Err(error) if is_closed(&error) => {}
+            reached => return reached,
+        }
+        start::launch(host, session).await?;
+        host.dial_port(session, PORT).await
+    }
+}
+
+/// Whether nobody listens on the port.
+fn is_closed(error: &Error) -> bool {
+    error.code() == ErrorCode::Unavailable && error.field() == Some("port")
+}
+
+fn refusal(visitor: &Visitor, error: Error) -> Response<Body> {
+    match error.code() {
+        ErrorCode::SessionNotFound | ErrorCode::SessionPaused | ErrorCode::SessionDestroying => {
+            sandbox_not_found(visitor.session.as_str())
+        }
+        // The program of the server: there is nothing else it could be.
+        ErrorCode::FileNotFound => ControlError::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "the code interpreter needs python3, which this template does not have",
+        )
+        .into_response(),
+        ErrorCode::InvalidState | ErrorCode::ProcessReadyTimeout => {
+            let why = error.hint().unwrap_or_default();
+            let what = format!("the code interpreter could not be started: {} ({why})", error.message());
+            ControlError::new(StatusCode::INTERNAL_SERVER_ERROR, what).into_response()
+        }
+        _ => ControlError::from(error).into_response(),
+    }
+}

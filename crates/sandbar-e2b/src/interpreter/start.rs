@@ -1,0 +1,37 @@
+//! Starting the server in a sandbox.
+
+use std::time::Duration;
+
+use sandbar_core::{ProcessSpec, Readiness, Result, SessionId, StdinMode, WaitFor};
+use sandbar_host::Host;
+
+use super::{
+    PORT,
+    bundle::{START, bundle},
+};
+
+/// What the process is found by: it is ours, and no command of the user.
+const TAG: &str = "sandbar:code-interpreter";
+
+/// How long it may take on a machine that has much else to do.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Launches the server, and waits until it listens. Its sources go through its input, so that the sandbox has no file of
+/// them. It runs as root, as E2B has it: contexts may be made in any directory.
+pub(super) async fn launch(host: &Host, session: &SessionId) -> Result<()> {
+    let port = PORT.to_string();
+    let spec = ProcessSpec {
+        cwd: Some("/".into()),
+        stdin: StdinMode::Piped,
+        ready: Readiness::Tcp { port: Some(PORT) },
+        ready_timeout: READY_TIMEOUT,
+        tag: Some(TAG.into()),
+        // Without what the sandbox's own variables and directories would bring in.
+        ..ProcessSpec::new(["python3", "-I", "-c", START, "0", "sandbar_server.main", &port])
+    };
+    let process = host.launch_process(session, spec).await?;
+    host.write_process_stdin(session, &process.id, bundle()).await?;
+    host.close_process_stdin(session, &process.id).await?;
+    host.wait_process(session, &process.id, WaitFor::Ready).await?;
+    Ok(())
+}

@@ -1,0 +1,354 @@
+//! Commands: started, listened to, typed to, found again and killed.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::{
+    client::{Answer, Frame, Sandbox, frame},
+    command::{shell, typed_to},
+    world::World,
+};
+
+/// A number no process has.
+const NOBODY: u64 = 999_999;
+
+fn error(answer: &Answer) -> (u16, String, String) {
+    let body = answer.json();
+    let text = |name: &str| body[name].as_str().unwrap().to_owned();
+    (answer.status.as_u16(), text("code"), text("message"))
+}
+
+#[test]
+fn a_command_runs_and_tells_what_it_wrote_and_how_it_ended() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let output = sandbox.run("echo hello; echo other >&2").await;
+        assert_eq!((output.text().as_str(), &output.stderr[..]), ("hello\n", &b"other\n"[..]));
+        assert_eq!(output.end.unwrap(), json!({ "exited": true, "status": "exit status 0" }));
+        let end = sandbox.run("exit 3").await.end.unwrap();
+        assert_eq!(end, json!({ "exitCode": 3, "exited": true, "status": "exit status 3", "error": "exit status 3" }));
+        let killed = sandbox.run("kill -9 $$").await.end.unwrap();
+        assert_eq!(killed, json!({ "exitCode": -1, "status": "signal: killed", "error": "signal: killed" }));
+        let broken = sandbox.run("printf 'a\\xe2'").await;
+        assert_eq!(broken.stdout, b"a\xe2");
+        let missing = sandbox.run("no-such-command").await;
+        assert_eq!(missing.code(), 127);
+    });
+}
+
+#[test]
+fn a_command_has_the_user_directory_and_variables_it_is_given() {
+    World::run(async |world| {
+        let sandbox = world
+            .sandbox_with(json!({ "templateID": "base", "timeout": 300, "envVars": { "OF_BOX": "1", "BOTH": "box" } }))
+            .await;
+        let said = sandbox.run("id -un; pwd; echo $HOME $USER $LOGNAME").await.text();
+        assert_eq!(said, "user\n/home/user\n/home/user user user\n");
+        let said = sandbox.as_user("root").run("id -un; pwd; echo $HOME $USER $LOGNAME").await.text();
+        assert_eq!(said, "root\n/root\n/root root root\n");
+        let mut request = shell("echo $OF_BOX $BOTH $OF_CALL; env");
+        request["process"]["envs"] = json!({ "BOTH": "call", "OF_CALL": "2" });
+        let said = sandbox.start(&request).await.wait().await.text();
+        assert!(said.starts_with("1 call 2\n"), "{said}");
+        assert!(!said.contains("CARGO") && !said.contains("NEXTEST"), "{said}");
+        sandbox.run("mkdir -p ~/below/it").await;
+        for (cwd, meant) in [
+            ("/tmp", "/tmp"),
+            ("below", "/home/user/below"),
+            ("~/below/it", "/home/user/below/it"),
+            ("~", "/home/user"),
+        ] {
+            let mut request = shell("pwd");
+            request["process"]["cwd"] = cwd.into();
+            assert_eq!(sandbox.start(&request).await.wait().await.text(), format!("{meant}\n"));
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_started_is_refused_with_the_reason() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let mut request = shell("pwd");
+        request["process"]["cwd"] = "/no/such".into();
+        assert_eq!(
+            sandbox.refusal(&request).await,
+            json!({ "code": "invalid_argument", "message": "cwd '/no/such' does not exist" })
+        );
+        request["process"]["cwd"] = "~bob/x".into();
+        assert_eq!(sandbox.refusal(&request).await["code"], "invalid_argument");
+        request["process"]["cwd"] = "/etc/passwd".into();
+        assert_eq!(sandbox.refusal(&request).await["code"], "invalid_argument");
+        assert_eq!(
+            sandbox.as_user("nobody-here").refusal(&shell("pwd")).await,
+            json!({ "code": "unauthenticated", "message": "invalid username: 'nobody-here'" })
+        );
+        let refusal = sandbox.refusal(&json!({ "process": { "cmd": "/no/program" } })).await;
+        assert_eq!(refusal["code"], "invalid_argument");
+        assert!(refusal["message"].as_str().unwrap().contains("no such file or directory"), "{refusal}");
+        let late = sandbox.try_start(&shell("pwd"), &[("connect-timeout-ms", "soon")]).await.err().unwrap();
+        assert_eq!(late["code"], "invalid_argument");
+    });
+}
+
+#[test]
+fn a_process_that_is_not_there_is_said_not_to_be() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let text = format!("process with pid {NOBODY} not found");
+        let nobody = (404, "not_found".to_owned(), text.clone());
+        assert_eq!(error(&sandbox.signal(NOBODY, "SIGNAL_SIGKILL").await), nobody);
+        assert_eq!(error(&sandbox.send(NOBODY, "stdin", "x").await), nobody);
+        assert_eq!(error(&sandbox.close_stdin(NOBODY).await), nobody);
+        let refusal = sandbox.connect(NOBODY, &[]).await.err().unwrap();
+        assert_eq!(refusal, json!({ "code": "not_found", "message": text }));
+        let by_tag = json!({ "process": { "tag": "none" }, "signal": "SIGNAL_SIGTERM" });
+        let answer = sandbox.call("process.Process/SendSignal", &by_tag).await;
+        assert_eq!(error(&answer).2, "process with tag none not found");
+    });
+}
+
+#[test]
+fn a_command_reads_what_is_typed_until_its_input_is_closed() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let mut command = sandbox.start(&typed_to("cat; echo over")).await;
+        for text in ["Hello, World!", "", "two\nlines"] {
+            assert_eq!(sandbox.send(command.pid, "stdin", text).await.status, 200);
+        }
+        command.until("lines").await;
+        let refused = error(&sandbox.send(command.pid, "pty", "x").await);
+        assert_eq!((refused.0, refused.1.as_str()), (400, "failed_precondition"));
+        assert_eq!(sandbox.close_stdin(command.pid).await.status, 200);
+        let pid = command.pid;
+        assert_eq!(command.wait().await.text(), "over\n");
+        assert_eq!(error(&sandbox.send(pid, "stdin", "x").await).1, "not_found");
+
+        // Old SDKs do not say whether there is input, and there is.
+        let mut request = typed_to("cat");
+        request.as_object_mut().unwrap().remove("stdin");
+        let command = sandbox.start(&request).await;
+        sandbox.send(command.pid, "stdin", "old").await;
+        sandbox.close_stdin(command.pid).await;
+        assert_eq!(command.wait().await.text(), "old");
+
+        let none = sandbox.start(&shell("cat; sleep 1000")).await;
+        let refused = error(&sandbox.send(none.pid, "stdin", "x").await);
+        assert_eq!(refused.2, "error writing to stdin: stdin not enabled or closed");
+        assert_eq!(sandbox.close_stdin(none.pid).await.status, 200);
+    });
+}
+
+#[test]
+fn input_comes_in_order_as_a_stream() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let command = sandbox.start(&typed_to("head -c 2000")).await;
+        let mut body = frame(0, &json!({ "start": { "process": { "pid": command.pid } } }).to_string()).to_vec();
+        let mut expected = String::new();
+        for number in 0..1000 {
+            let text = format!("{number:02}")[..2].to_owned();
+            expected.push_str(&text);
+            let data = json!({ "data": { "input": { "stdin": BASE64_STANDARD.encode(text) } } });
+            body.extend(frame(0, &data.to_string()));
+            body.extend(frame(0, &json!({ "keepalive": {} }).to_string()));
+        }
+        let (messages, end) = sandbox.stream_body("process.Process/StreamInput", body).await.all().await;
+        assert_eq!((messages, end), (vec![json!({})], Frame::End(json!({}))));
+        assert_eq!(command.wait().await.text(), expected);
+        let body = frame(0, &json!({ "start": { "process": { "pid": NOBODY } } }).to_string());
+        let (_, end) = sandbox.stream_body("process.Process/StreamInput", body).await.all().await;
+        assert!(matches!(end, Frame::End(end) if end["error"]["code"] == "not_found"));
+    });
+}
+
+#[test]
+fn a_command_outlives_its_connection_and_is_connected_to_again() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let mut command =
+            sandbox.start(&typed_to("echo up; while read line; do echo \"got $line\"; done; exit 5")).await;
+        command.until("up\n").await;
+        let pid = command.pid;
+        drop(command);
+        let (mut one, mut other) = (sandbox.connect(pid, &[]).await.unwrap(), sandbox.connect(pid, &[]).await.unwrap());
+        assert_eq!((one.pid, other.pid), (pid, pid));
+        sandbox.send(pid, "stdin", "this\n").await;
+        assert_eq!(one.until("this\n").await.text(), "got this\n");
+        assert_eq!(other.until("this\n").await.text(), "got this\n");
+        drop(one);
+        sandbox.close_stdin(pid).await;
+        assert_eq!(other.wait().await.code(), 5);
+        // Who comes too late is told how it ended.
+        let late = sandbox.connect(pid, &[]).await.unwrap().wait().await;
+        assert_eq!((late.text().as_str(), late.code()), ("", 5));
+    });
+}
+
+#[test]
+fn background_commands_are_listed_until_they_are_killed() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let mut request = shell("echo up; sleep 1000 & wait");
+        request["tag"] = "server".into();
+        request["process"]["envs"] = json!({ "A": "b" });
+        request["process"]["cwd"] = "/tmp".into();
+        let mut server = sandbox.start(&request).await;
+        server.until("up\n").await;
+        let other = sandbox.start(&shell("sleep 1000")).await;
+        let listed = sandbox.commands().await;
+        assert_eq!(listed.len(), 2);
+        assert_eq!((listed[0]["pid"].as_u64(), listed[0]["tag"].as_str()), (Some(server.pid), Some("server")));
+        assert_eq!(
+            listed[0]["config"],
+            json!({ "cmd": "/bin/bash", "args": ["-l", "-c", "echo up; sleep 1000 & wait"], "envs": { "A": "b" }, "cwd": "/tmp" })
+        );
+        assert_eq!(listed[1]["pid"].as_u64(), Some(other.pid));
+
+        assert_eq!(sandbox.signal(other.pid, "SIGNAL_SIGKILL").await.status, 200);
+        // Gone when the answer is there.
+        assert_eq!(sandbox.run(&format!("kill -0 {}", other.pid)).await.code(), 1);
+        assert_eq!(error(&sandbox.signal(other.pid, "SIGNAL_SIGKILL").await).1, "not_found");
+        assert_eq!(other.wait().await.end.unwrap()["error"], "signal: killed");
+        let by_tag = json!({ "process": { "tag": "server" }, "signal": "SIGNAL_SIGTERM" });
+        assert_eq!(sandbox.call("process.Process/SendSignal", &by_tag).await.status, 200);
+        assert_eq!(server.wait().await.end.unwrap()["status"], "signal: terminated");
+        assert_eq!(sandbox.commands().await.len(), 0);
+    });
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_killed_with_everything_it_started() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let limit = [("connect-timeout-ms", "500")];
+        let mut command = sandbox.try_start(&shell("sleep 987 & echo up; wait"), &limit).await.unwrap();
+        let (output, end) = command.rest().await;
+        assert_eq!((output.text().as_str(), output.end), ("up\n", None));
+        let Frame::End(end) = end else { panic!("{end:?}") };
+        assert_eq!(end["error"]["code"], "deadline_exceeded");
+        assert_eq!(sandbox.run("pgrep -f 'sleep 98[7]'").await.code(), 1);
+
+        // Time is up also when nobody listens any more.
+        let alone = sandbox.try_start(&shell("sleep 986"), &limit).await.unwrap();
+        let pid = alone.pid;
+        drop(alone);
+        assert_eq!(sandbox.connect(pid, &[]).await.unwrap().wait().await.end.unwrap()["status"], "signal: killed");
+
+        // None at all, in both spellings, and that of one who connects only ends the listening.
+        let mut endless =
+            sandbox.try_start(&typed_to("read line; echo $line"), &[("connect-timeout-ms", "0")]).await.unwrap();
+        let mut connected = sandbox.connect(endless.pid, &limit).await.unwrap();
+        let (_, end) = connected.rest().await;
+        assert!(matches!(end, Frame::End(end) if end["error"]["code"] == "deadline_exceeded"));
+        sandbox.send(endless.pid, "stdin", "still\n").await;
+        assert_eq!(endless.until("still\n").await.text(), "still\n");
+    });
+}
+
+#[test]
+fn a_silent_command_gives_signs_of_life() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let headers = [("keepalive-ping-interval", "1")];
+        let command = sandbox.try_start(&shell("sleep 1.5; echo done"), &headers).await.unwrap();
+        let output = command.wait().await;
+        assert_eq!((output.text().as_str(), output.keepalives), ("done\n", 1));
+    });
+}
+
+#[test]
+fn a_hundred_commands_run_at_once() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let outputs = join_all((0..100).map(|number| {
+            let sandbox = sandbox.clone();
+            async move { sandbox.run(&format!("echo {number}; exit {}", number % 7)).await }
+        }));
+        for (number, output) in outputs.await.into_iter().enumerate() {
+            assert_eq!((output.text(), output.code()), (format!("{number}\n"), i64::try_from(number % 7).unwrap()));
+        }
+    });
+}
+
+#[test]
+fn a_gibibyte_of_output_comes_whole_and_the_host_stays_small() {
+    const ALL: usize = 1 << 30;
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let mut command = sandbox.start(&shell(&format!("head -c {ALL} /dev/zero"))).await;
+        let before = resident();
+        let (mut bytes, mut largest, mut most) = (0, 0, 0);
+        while let Frame::Message(message) = command.events.next().await {
+            // Counted without decoding: all of it is `A`, padding excepted.
+            let text = message["event"]["data"]["stdout"].as_str().unwrap_or_default();
+            let piece = text.len() / 4 * 3 - text.bytes().rev().take_while(|byte| *byte == b'=').count();
+            (bytes, largest) = (bytes + piece, largest.max(piece));
+            most = most.max(resident());
+        }
+        assert_eq!(bytes, ALL);
+        assert!(largest <= 32 * 1024, "{largest}");
+        assert!(most < before + (64 << 20), "the host grew from {before} to {most} bytes");
+    });
+}
+
+/// Bytes of memory this process, and so the host, has now.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn who_does_not_listen_holds_nobody_else_up() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let stuck = sandbox.start(&shell("cat /dev/zero")).await;
+        assert_eq!(sandbox.run("echo other").await.text(), "other\n");
+        assert_eq!(sandbox.signal(stuck.pid, "SIGNAL_SIGKILL").await.status, 200);
+        assert_eq!(sandbox.commands().await.len(), 0);
+        let output = stuck.wait().await;
+        assert_eq!(output.end.unwrap()["status"], "signal: killed");
+    });
+}
+
+#[test]
+fn a_command_breaks_off_when_its_sandbox_is_killed() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let mut command = sandbox.start(&shell("echo up; sleep 1000")).await;
+        command.until("up\n").await;
+        assert_eq!(world.control("DELETE", &format!("/sandboxes/{}", sandbox.id), None).await.status, 204);
+        assert_eq!(command.events.next().await, Frame::Torn);
+        assert_eq!(sandbox.http("GET", "/health", "").await.status, 502);
+    });
+}
+
+#[test]
+fn a_command_of_a_paused_sandbox_goes_on_when_that_does() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let mut command = sandbox.start(&typed_to("echo up; read line; echo \"got $line\"")).await;
+        command.until("up\n").await;
+        let session = sandbox.id.parse().unwrap();
+        world.host.pause_session(&session).await.unwrap();
+        assert_eq!(command.events.next().await, Frame::Torn);
+        world.host.resume_session(&session).await.unwrap();
+        let mut again = sandbox.connect(command.pid, &[]).await.unwrap();
+        sandbox.send(command.pid, "stdin", "it\n").await;
+        assert_eq!(again.until("it\n").await.text(), "got it\n");
+        assert_eq!(again.wait().await.code(), 0);
+    });
+}
+
+/// Every part of what an SDK asks for in one call is looked at by the names of old and new SDKs alike.
+#[test]
+fn fields_nobody_knows_are_ignored() {
+    World::run(async |world| {
+        let sandbox: Sandbox = world.sandbox().await;
+        let mut request = shell("echo fine");
+        request["fromTheFuture"] = json!({ "a": 1 });
+        assert_eq!(sandbox.start(&request).await.wait().await.text(), "fine\n");
+    });
+}

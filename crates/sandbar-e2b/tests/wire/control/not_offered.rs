@@ -1,0 +1,41 @@
+//! What this host has not, and says so.
+
+use serde_json::json;
+
+use super::assert_refused;
+use crate::world::World;
+
+#[test]
+fn what_is_not_offered_is_named() {
+    World::run(async |world| {
+        for path in ["/volumes", "/volumes/v1", "/secrets", "/secrets/s1", "/teams"] {
+            assert_refused(&world.get(path).await, 501, &["not offered"]);
+        }
+        assert_refused(&world.post("/volumes", json!({ "name": "v" })).await, 501, &["volumes"]);
+        let mounts = json!({ "templateID": "base", "volumeMounts": [{ "name": "v", "path": "/v" }] });
+        assert_refused(&world.post("/v2/sandboxes", mounts).await, 501, &["volumeMounts"]);
+        let iam = json!({ "templateID": "base", "iam": { "tokens": { "aws": { "audience": "a", "tokenType": "JWT-SVID" } } } });
+        assert_refused(&world.post("/v2/sandboxes", iam).await, 501, &["iam"]);
+        let placeholder = json!({ "a.example": [{ "transform": { "headers": { "A": "${e2b.identity.tokens.aws}" } } }] });
+        let body = json!({ "templateID": "base", "network": { "rules": placeholder } });
+        assert_refused(&world.post("/v2/sandboxes", body).await, 501, &["workload identity"]);
+    });
+}
+
+#[test]
+fn asking_for_nothing_of_it_is_no_reason_to_refuse() {
+    World::run(async |world| {
+        let body = json!({ "templateID": "base", "volumeMounts": [], "iam": {}, "mcp": null, "network": { "egressProxy": null } });
+        assert_eq!(world.post("/v2/sandboxes", body).await.status, 201);
+    });
+}
+
+#[test]
+fn paths_and_methods_that_are_not_there_are_told_apart() {
+    World::run(async |world| {
+        let id = world.sandbox().await.id;
+        assert_refused(&world.get(&format!("/sandboxes/{id}/nonesuch")).await, 404, &["path"]);
+        assert_refused(&world.control("PATCH", &format!("/sandboxes/{id}"), None).await, 405, &["method"]);
+        assert_eq!(world.get("/health").await.status, 204);
+    });
+}

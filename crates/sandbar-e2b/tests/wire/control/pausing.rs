@@ -1,0 +1,91 @@
+//! Putting sandboxes to sleep.
+
+use serde_json::json;
+
+use super::assert_refused;
+use crate::world::World;
+
+#[test]
+fn a_paused_one_says_so_and_cannot_be_paused_again() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        assert_eq!(world.pause(&sandbox).await.status, 204);
+        assert_eq!(world.state(&sandbox).await, "paused");
+        assert_refused(&world.pause(&sandbox).await, 409, &["already paused"]);
+    });
+}
+
+#[test]
+fn a_paused_one_is_not_running_for_those_who_ask_envd() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        world.pause(&sandbox).await;
+        let health = sandbox.http("GET", "/health", "").await;
+        assert_eq!((health.status.as_u16(), health.json()["message"].as_str()), (502, Some("The sandbox was not found")));
+        world.connect(&sandbox).await;
+        assert_eq!(sandbox.http("GET", "/health", "").await.status, 204);
+    });
+}
+
+#[test]
+fn pausing_needs_no_body() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        assert_eq!(world.control("POST", &format!("/sandboxes/{}/pause", sandbox.id), None).await.status, 204);
+    });
+}
+
+#[test]
+fn a_pause_of_files_keeps_them_and_ends_what_runs() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        world.shell(&sandbox, "echo kept > /kept; sleep 1000 >/dev/null 2>&1 &").await;
+        let path = format!("/sandboxes/{}/pause", sandbox.id);
+        assert_eq!(world.post(&path, json!({ "memory": false })).await.status, 204);
+        assert_eq!(world.connect(&sandbox).await.status, 201);
+        assert_eq!(world.shell(&sandbox, "cat /kept; pgrep sleep || echo nothing").await, "kept\nnothing\n");
+    });
+}
+
+#[test]
+fn nothing_is_lost_over_fifty_pauses_with_writes_between() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let mut expected = String::new();
+        for round in 0..50 {
+            expected.push_str(&format!("{round}\n"));
+            world.shell(&sandbox, &format!("echo {round} >> /log; head -c 100000 /dev/urandom > /noise.{round}; sha256sum /noise.{round} >> /sums")).await;
+            let memory = round % 5 != 0;
+            let path = format!("/sandboxes/{}/pause", sandbox.id);
+            assert_eq!(world.post(&path, json!({ "memory": memory })).await.status, 204, "round {round}");
+            assert_eq!(world.connect(&sandbox).await.status, 201, "round {round}");
+            assert_eq!(world.shell(&sandbox, "cat /log").await, expected, "round {round}");
+        }
+        let checked = world.shell(&sandbox, "sha256sum -c /sums | grep -c OK").await;
+        assert_eq!(checked, "50\n");
+    });
+}
+
+#[test]
+fn a_paused_one_has_no_end_that_would_delete_it() {
+    World::run(async |world| {
+        let sandbox = world.sandbox_with(json!({ "templateID": "base", "timeout": 1 })).await;
+        assert_eq!(world.pause(&sandbox).await.status, 204);
+        // It outlives the time it was made for: a sandbox made later with as much time is gone first.
+        let other = world.sandbox_with(json!({ "templateID": "base", "timeout": 1 })).await;
+        let path = format!("/sandboxes/{}", other.id);
+        super::eventually("the other is gone", async || world.get(&path).await.status == 404).await;
+        assert_eq!(world.state(&sandbox).await, "paused");
+        assert_eq!(world.connect(&sandbox).await.status, 201);
+    });
+}
+
+#[test]
+fn a_body_of_the_wrong_type_pauses_nothing() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let answer = world.post(&format!("/sandboxes/{}/pause", sandbox.id), json!({ "memory": 1 })).await;
+        assert_refused(&answer, 400, &["memory"]);
+        assert_eq!(world.state(&sandbox).await, "running");
+    });
+}

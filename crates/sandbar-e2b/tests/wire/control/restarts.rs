@@ -1,0 +1,75 @@
+//! Hosts that are started anew on the same data.
+
+use std::sync::Mutex;
+
+use serde_json::json;
+
+use super::moment;
+use crate::{client::Sandbox, world::World};
+
+#[test]
+fn sandboxes_their_tokens_and_what_is_known_of_them_outlive_the_host() {
+    let made = Mutex::new(Vec::new());
+    World::run_and_start_again(
+        async |world| {
+            let body = json!({ "templateID": "base", "timeout": 900, "metadata": { "a": "b" }, "autoPause": true });
+            let sandbox = world.sandbox_with(body).await;
+            world.shell(&sandbox, "echo kept > /kept").await;
+            made.lock().unwrap().push((sandbox.clone(), world.info(&sandbox).await));
+        },
+        async |world| {
+            let (before, info) = made.lock().unwrap().pop().unwrap();
+            let sandbox = Sandbox { address: world.address, ..before };
+            assert_eq!(world.info(&sandbox).await, info);
+            assert_eq!(sandbox.http("GET", "/health", "").await.status, 204);
+            assert_eq!(world.shell(&sandbox, "cat /kept").await, "kept\n");
+            assert_eq!(world.connect(&sandbox).await.json()["envdAccessToken"].as_str(), sandbox.access_token.as_deref());
+        },
+    );
+}
+
+#[test]
+fn a_paused_one_stays_paused_and_comes_back_with_its_files() {
+    let made = Mutex::new(Vec::new());
+    World::run_and_start_again(
+        async |world| {
+            let sandbox = world.sandbox_with(json!({ "templateID": "base", "timeout": 900 })).await;
+            world.shell(&sandbox, "echo kept > /kept").await;
+            assert_eq!(world.pause(&sandbox).await.status, 204);
+            made.lock().unwrap().push(sandbox);
+        },
+        async |world| {
+            let sandbox = Sandbox { address: world.address, ..made.lock().unwrap().pop().unwrap() };
+            assert_eq!(world.state(&sandbox).await, "paused");
+            assert_eq!(world.connect(&sandbox).await.status, 201);
+            assert_eq!(world.shell(&sandbox, "cat /kept").await, "kept\n");
+            let left = moment(&world.info(&sandbox).await["endAt"]).duration_since(jiff::Timestamp::now());
+            assert!(left.as_secs() > 200, "{left}");
+        },
+    );
+}
+
+#[test]
+fn a_request_that_is_sent_again_after_a_restart_finds_its_sandbox() {
+    let made = Mutex::new(Vec::new());
+    let body = json!({ "templateID": "base", "timeout": 900 });
+    let send = async |world: &World| {
+        let key = made.lock().unwrap().first().map_or_else(|| world.api_key.clone(), |(key, _): &(String, String)| key.clone());
+        let _ = key;
+        let headers = [("x-api-key", world.api_key.as_str()), ("idempotency-key", "k-1")];
+        let answer = world.control_with("POST", "/v2/sandboxes", &headers, Some(&body)).await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        answer.json()["sandboxID"].as_str().unwrap().to_owned()
+    };
+    World::run_and_start_again(
+        async |world| {
+            let id = send(world).await;
+            made.lock().unwrap().push((world.api_key.clone(), id));
+        },
+        async |world| {
+            let id = send(world).await;
+            assert_eq!(made.lock().unwrap()[0].1, id);
+            assert_eq!(world.get("/v2/sandboxes").await.json().as_array().unwrap().len(), 1);
+        },
+    );
+}

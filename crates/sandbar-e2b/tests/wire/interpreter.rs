@@ -1,0 +1,325 @@
+//! Code that is run in a sandbox, as `run_code` of the SDKs does it.
+
+use std::collections::BTreeSet;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt as _, Full};
+use sandbar_core::{ExecEvent, ExecSpec};
+use serde_json::{Value, json};
+
+use crate::{
+    client::{Answer, Exchange, Sandbox, exchange, send},
+    world::World,
+};
+
+/// The lines of an answer as they arrive.
+struct Lines {
+    exchange: Exchange,
+    arrived: BytesMut,
+}
+
+impl Lines {
+    /// The next line; `None` at the end, however it came.
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(end) = self.arrived.iter().position(|byte| *byte == b'\n') {
+                let line = self.arrived.split_to(end + 1);
+                return Some(serde_json::from_slice(&line).unwrap());
+            }
+            let frame = self.exchange.response.body_mut().frame().await?.ok()?;
+            self.arrived.extend_from_slice(&frame.into_data().unwrap_or_default());
+        }
+    }
+}
+
+/// What a run of code came to, as the SDKs put it together.
+#[derive(Debug)]
+struct Execution {
+    lines: Vec<Value>,
+}
+
+impl Execution {
+    fn of(answer: &Answer) -> Self {
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let lines: Vec<Value> = answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.last().unwrap()["type"], "end_of_execution", "{lines:?}");
+        Self { lines }
+    }
+
+    fn of_type(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.lines.iter().filter(move |line| line["type"] == kind)
+    }
+
+    /// The text of the main result.
+    fn text(&self) -> &str {
+        let main = self.of_type("result").find(|result| result["is_main_result"] == true);
+        main.and_then(|result| result["text"].as_str()).unwrap_or_else(|| panic!("{:?}", self.lines))
+    }
+
+    fn stdout(&self) -> String {
+        self.of_type("stdout").filter_map(|line| line["text"].as_str()).collect()
+    }
+
+    fn error(&self) -> &Value {
+        self.of_type("error").next().unwrap_or_else(|| panic!("{:?}", self.lines))
+    }
+}
+
+impl Sandbox {
+    fn to_interpreter(&self, method: &str, path: &str, body: &Value) -> http::Request<Full<Bytes>> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut request = self.request(method, path).header("content-type", "application/json");
+        request.headers_mut().unwrap().insert("e2b-sandbox-port", "49999".parse().unwrap());
+        request.body(Full::from(body)).unwrap()
+    }
+
+    async fn interpreter(&self, method: &str, path: &str, body: Value) -> Answer {
+        send(self.address, self.to_interpreter(method, path, &body)).await
+    }
+
+    async fn run(&self, body: Value) -> Execution {
+        Execution::of(&self.interpreter("POST", "/execute", body).await)
+    }
+
+    async fn run_code(&self, code: &str) -> Execution {
+        self.run(json!({ "code": code, "context_id": null, "language": null, "env_vars": null })).await
+    }
+
+    /// A run whose lines are read one by one.
+    async fn start_code(&self, code: &str) -> Lines {
+        let request = self.to_interpreter("POST", "/execute", &json!({ "code": code }));
+        Lines { exchange: exchange(self.address, request).await, arrived: BytesMut::new() }
+    }
+
+    async fn context(&self, wanted: Value) -> Value {
+        let answer = self.interpreter("POST", "/contexts", wanted).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()
+    }
+}
+
+/// What a command prints that is run beside the interpreter.
+async fn shell(world: &World, sandbox: &Sandbox, script: &str) -> String {
+    let session = sandbox.id.parse().unwrap();
+    let mut command = world.host.exec(&session, ExecSpec::new(["sh", "-c", script])).await.unwrap();
+    let mut printed = Vec::new();
+    while let Some(event) = command.next_event().await {
+        if let ExecEvent::Stdout(bytes) = event {
+            printed.extend_from_slice(&bytes);
+        }
+    }
+    String::from_utf8(printed).unwrap()
+}
+
+#[test]
+fn run_code_keeps_variables_between_calls() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let first = sandbox.run_code("x = 41\nprint('set')\nx").await;
+        assert_eq!((first.stdout().as_str(), first.text()), ("set\n", "41"));
+        assert_eq!(sandbox.run_code("x += 1\nx").await.text(), "42");
+        let counts = sandbox.run_code("x").await;
+        assert_eq!(counts.of_type("number_of_executions").next().unwrap()["execution_count"], 3);
+    });
+}
+
+#[test]
+fn run_code_tells_errors_with_name_value_and_traceback() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let run = sandbox.run_code("print('before')\n1 / 0").await;
+        let error = run.error();
+        assert_eq!(
+            (error["name"].as_str(), error["value"].as_str()),
+            (Some("ZeroDivisionError"), Some("division by zero"))
+        );
+        assert!(error["traceback"].as_str().unwrap().contains("----> 2 1 / 0"), "{error}");
+        assert_eq!(run.stdout(), "before\n");
+    });
+}
+
+#[test]
+fn output_and_results_arrive_in_order_and_while_the_code_runs() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let mut lines = sandbox.start_code("import os, sys\nprint(1, flush=True)\nos.mkfifo('/tmp/go')\nopen('/tmp/go').read()\nprint(2, file=sys.stderr)\ndisplay(3)\n4").await;
+        assert_eq!(lines.next().await.unwrap()["type"], "number_of_executions");
+        let first = lines.next().await.unwrap();
+        assert_eq!((first["type"].as_str(), first["text"].as_str()), (Some("stdout"), Some("1\n")));
+        assert!(first["timestamp"].is_u64());
+        // It goes on only now.
+        shell(world, &sandbox, "until [ -p /tmp/go ]; do :; done; echo > /tmp/go").await;
+        let mut kinds = Vec::new();
+        while let Some(line) = lines.next().await {
+            kinds.push(line["type"].as_str().unwrap().to_owned());
+        }
+        assert_eq!(kinds, ["stderr", "result", "result", "end_of_execution"]);
+    });
+}
+
+#[test]
+fn contexts_are_made_listed_restarted_and_removed() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let context = sandbox.context(json!({ "cwd": "/tmp" })).await;
+        let id = context["id"].as_str().unwrap();
+        assert_eq!((context["language"].as_str(), context["cwd"].as_str()), (Some("python"), Some("/tmp")));
+        let run = |code: &'static str| sandbox.run(json!({ "code": code, "context_id": id }));
+        assert_eq!(run("import os; y = 1; os.getcwd()").await.text(), "/tmp");
+        assert_eq!(sandbox.run_code("y").await.error()["name"], "NameError");
+        let listed = sandbox.interpreter("GET", "/contexts", Value::Null).await.json();
+        let languages: BTreeSet<_> =
+            listed.as_array().unwrap().iter().map(|context| context["language"].as_str().unwrap()).collect();
+        assert!(languages.contains("python"), "{listed}");
+        assert!(listed.as_array().unwrap().contains(&context), "{listed}");
+        assert_eq!(sandbox.interpreter("POST", &format!("/contexts/{id}/restart"), Value::Null).await.status, 200);
+        assert_eq!(run("y").await.error()["name"], "NameError");
+        assert_eq!(sandbox.interpreter("DELETE", &format!("/contexts/{id}"), Value::Null).await.status, 200);
+        let gone = sandbox.interpreter("POST", "/execute", json!({ "code": "1", "context_id": id })).await;
+        assert_eq!((gone.status.as_u16(), gone.text()), (404, format!("Context {id} not found")));
+    });
+}
+
+#[test]
+fn variables_of_the_sandbox_and_of_one_run_reach_the_code() {
+    World::run(async |world| {
+        let sandbox =
+            world.sandbox_with(json!({ "templateID": "base", "timeout": 300, "envVars": { "WIDE": "all" } })).await;
+        let read = "import os\n[os.getenv('WIDE'), os.getenv('OWN')]";
+        let run = sandbox.run(json!({ "code": read, "env_vars": { "OWN": "1", "WIDE": "other" } })).await;
+        assert_eq!(run.text(), "['other', '1']");
+        assert_eq!(sandbox.run_code(read).await.text(), "['all', None]");
+    });
+}
+
+#[test]
+fn javascript_and_bash_run_where_the_sandbox_has_them() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let shell = |code: &'static str| sandbox.run(json!({ "code": code, "language": "bash" }));
+        assert_eq!(shell("x=5; cd /tmp; echo made").await.stdout(), "made\n");
+        assert_eq!(shell("echo $x $PWD").await.stdout(), "5 /tmp\n");
+        if shell("command -v node").await.stdout().is_empty() {
+            let answer = sandbox.interpreter("POST", "/execute", json!({ "code": "1", "language": "js" })).await;
+            assert_eq!(answer.status, 501, "{}", answer.text());
+            return;
+        }
+        let script = |code: &'static str| sandbox.run(json!({ "code": code, "language": "js" }));
+        assert_eq!(script("const x = 1\nconsole.log('hello')\nx").await.text(), "1");
+        assert_eq!(script("const x = await Promise.resolve(2); x").await.text(), "2");
+        assert_eq!(script("null.x").await.error()["name"], "TypeError");
+    });
+}
+
+#[test]
+fn a_language_that_is_not_offered_is_told() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        for language in ["typescript", "r", "java"] {
+            let answer = sandbox.interpreter("POST", "/execute", json!({ "code": "1", "language": language })).await;
+            assert_eq!(answer.status, 501);
+            assert!(answer.text().contains("is not offered"), "{}", answer.text());
+        }
+    });
+}
+
+#[test]
+fn many_first_requests_at_once_start_one_interpreter() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let runs = (0..20).map(|_| sandbox.run_code("import os\nos.getpid()"));
+        let runs = futures::future::join_all(runs).await;
+        let kernels: BTreeSet<_> = runs.iter().map(Execution::text).collect();
+        assert_eq!(kernels.len(), 1, "{kernels:?}");
+        let session = sandbox.id.parse().unwrap();
+        assert_eq!(world.host.list_processes(&session).await.unwrap().len(), 1);
+    });
+}
+
+#[test]
+fn an_interpreter_that_was_killed_is_started_again() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        sandbox.run_code("x = 1").await;
+        let session = sandbox.id.parse().unwrap();
+        let process = world.host.list_processes(&session).await.unwrap().remove(0);
+        world.host.kill_process(&session, &process.id, 9).await.unwrap();
+        world.host.wait_process(&session, &process.id, sandbar_core::WaitFor::Exited).await.unwrap();
+        assert_eq!(sandbox.run_code("x").await.error()["name"], "NameError");
+    });
+}
+
+#[test]
+fn code_whose_client_went_away_is_interrupted_and_the_state_stays() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        sandbox.run_code("kept = 1").await;
+        let mut lines = sandbox.start_code("import time\nprint('on', flush=True)\ntime.sleep(3600)").await;
+        lines.next().await.unwrap();
+        assert_eq!(lines.next().await.unwrap()["text"], "on\n");
+        drop(lines);
+        assert_eq!(sandbox.run_code("kept").await.text(), "1");
+    });
+}
+
+#[test]
+fn large_output_arrives_whole() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let run = sandbox.run_code("for _ in range(16 * 1024):\n    print('x' * 1023)").await;
+        assert_eq!(run.stdout().len(), 16 << 20);
+    });
+}
+
+#[test]
+fn code_takes_the_access_token_and_contexts_take_what_ports_take() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let traffic_token = sandbox.traffic_token.clone();
+        let stranger = Sandbox { access_token: None, ..sandbox.clone() };
+        assert_eq!(stranger.interpreter("POST", "/execute", json!({ "code": "1" })).await.status, 401);
+        let wrong = Sandbox { access_token: Some("wrong".into()), ..sandbox.clone() };
+        assert_eq!(wrong.interpreter("POST", "/execute", json!({ "code": "1" })).await.status, 401);
+        let mut request = stranger.to_interpreter("GET", "/contexts", &Value::Null);
+        if let Some(token) = traffic_token {
+            request.headers_mut().insert("e2b-traffic-access-token", token.parse().unwrap());
+        }
+        assert_eq!(send(sandbox.address, request).await.status, 200);
+    });
+}
+
+#[test]
+fn a_sandbox_that_was_killed_is_not_found() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        sandbox.run_code("1").await;
+        assert_eq!(world.control("DELETE", &format!("/sandboxes/{}", sandbox.id), None).await.status, 204);
+        let gone = sandbox.interpreter("POST", "/execute", json!({ "code": "1" })).await;
+        assert_eq!((gone.status.as_u16(), gone.json()["message"].as_str()), (502, Some("The sandbox was not found")));
+    });
+}
+
+#[test]
+fn a_killed_sandbox_ends_the_answer_of_code_that_runs() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let mut lines = sandbox.start_code("import time\nprint('on', flush=True)\ntime.sleep(3600)").await;
+        lines.next().await.unwrap();
+        lines.next().await.unwrap();
+        world.control("DELETE", &format!("/sandboxes/{}", sandbox.id), None).await;
+        assert_eq!(lines.next().await, None);
+    });
+}
+
+#[test]
+fn the_interpreter_leaves_no_file_and_works_at_home() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let list = || shell(world, &sandbox, "find /tmp /root /home /workspace /var/tmp | sort");
+        let before = list().await;
+        let run = sandbox.run_code("import os\nos.getcwd()").await;
+        let has_home = shell(world, &sandbox, "test -d /home/user && echo yes").await;
+        assert_eq!(run.text(), if has_home.is_empty() { "/root" } else { "/home/user" });
+        assert_eq!(list().await, before);
+    });
+}

@@ -1,0 +1,38 @@
+//! The server of the code interpreter by itself, on loopback of this machine, with every Python there is.
+
+use std::{path::Path, process::Command};
+
+/// Versions the server is to run with, where they are installed; `python3` is always there.
+const PYTHONS: [&str; 8] =
+    ["python3", "python3.8", "python3.9", "python3.10", "python3.11", "python3.12", "python3.13", "python3.14"];
+
+fn run(module: &str) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interpreter_guest");
+    let is_there = |python: &str| Command::new(python).args(["-c", ""]).output().is_ok_and(|ran| ran.status.success());
+    assert!(is_there("python3"));
+    for python in PYTHONS.into_iter().filter(|python| is_there(python)) {
+        let mut tests = Command::new(python);
+        let output = tests.args(["-B", "-m", "unittest", module]).current_dir(&directory).output().unwrap();
+        assert!(output.status.success(), "{python}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn python_runs_as_in_a_notebook() {
+    run("test_python");
+}
+
+#[test]
+fn javascript_runs_as_in_a_notebook() {
+    run("test_javascript");
+}
+
+#[test]
+fn the_server_keeps_contexts_and_survives_trouble() {
+    run("test_server");
+}
+
+#[test]
+fn figures_are_told_as_charts() {
+    run("test_charts");
+}
