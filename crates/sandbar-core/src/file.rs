@@ -76,8 +76,10 @@ pub enum DirChangeKind {
     Created,
     /// Its content changed.
     Written,
-    /// It was removed, or went out of the directory.
+    /// It was removed.
     Removed,
+    /// It went out of the directory. The wire API tells it as removed.
+    Left,
     /// It has another name.
     Renamed { from: PathBuf },
     /// Its mode, owner, times or extended attributes changed.

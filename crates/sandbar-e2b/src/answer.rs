@@ -45,6 +45,10 @@ impl ControlError {
 
 /// What is wrong, and what to do about it, in one text: SDKs show nothing else.
 fn text(error: &Error) -> String {
+    if error.code() == ErrorCode::SessionNotFound {
+        let name = error.message().split('`').nth(1).unwrap_or_default();
+        return format!("Sandbox \"{name}\" was not found (it was killed, or its time was up)");
+    }
     match error.hint() {
         Some(hint) => format!("{} ({hint})", error.message()),
         None => error.message().to_owned(),

@@ -156,6 +156,7 @@ impl Host {
             limits: self.inner.runtime.facts().limits.clone(),
             network: self.inner.runtime.facts().network.clone(),
             users: self.inner.runtime.facts().users.clone(),
+            root_rights: self.inner.root_rights(),
         }
     }
 

@@ -45,7 +45,7 @@ pub use process::ProcessLogs;
 pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
 pub use sandbar_registry::{Credentials, ImageReference, PullProgress, PulledImage};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
-pub use sandbar_storage::{ImportProgress, ImportSource};
+pub use sandbar_storage::{ImportProgress, ImportSource, session_tree::DraftKind};
 pub use session::{
     AttachedStdin, Attachment, DirWatcher, FileWriter, LaunchedProcess, PortAccess, PortConnection, ToolExecution,
     TreeReader, TreeWriter,

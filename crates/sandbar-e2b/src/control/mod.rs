@@ -22,6 +22,7 @@ mod pause;
 mod query;
 mod sampler;
 mod seconds;
+mod snapshots;
 mod template;
 mod undo;
 
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     http::StatusCode,
+    middleware,
     routing::{any, get, post, put},
 };
 use sandbar_core::{Error, ErrorCode, SessionId};
@@ -63,6 +65,8 @@ pub(crate) fn router(surface: &Arc<Surface>) -> Router {
         .route("/sandboxes/{id}/metrics", get(metrics::of_one))
         .route("/sandboxes/{id}/logs", get(logs::first_version))
         .route("/v2/sandboxes/{id}/logs", get(logs::second_version))
+        .route("/sandboxes/{id}/snapshots", post(snapshots::create))
+        .route("/snapshots", get(snapshots::list))
         .route("/sandbar/sandboxes/{id}/snapshots", get(undo::list_snapshots).post(undo::take_snapshot))
         .route("/sandbar/sandboxes/{id}/rollback", post(undo::roll_back))
         .route("/sandbar/sandboxes/{id}/diff", get(undo::diff))
@@ -78,6 +82,7 @@ pub(crate) fn router(surface: &Arc<Surface>) -> Router {
             ControlError::new(StatusCode::METHOD_NOT_ALLOWED, "this path of the API has no such method")
         })
         .fallback(async || ControlError::new(StatusCode::NOT_FOUND, "there is no such path in this API"))
+        .layer(middleware::from_fn_with_state(Arc::clone(surface), snapshots::delete))
         .with_state(Arc::clone(surface))
 }
 

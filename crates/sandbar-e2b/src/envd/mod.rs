@@ -3,8 +3,9 @@
 //! Nothing of it runs in the sandbox here: the host does what is asked. Every request has passed `visitor.rs`.
 
 mod account;
-mod files;
+pub(crate) mod files;
 mod filesystem;
+mod location;
 mod process;
 mod tear;
 mod time_limit;

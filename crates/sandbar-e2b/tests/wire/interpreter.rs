@@ -77,12 +77,12 @@ impl Sandbox {
         send(self.address, self.to_interpreter(method, path, &body)).await
     }
 
-    async fn run(&self, body: Value) -> Execution {
+    async fn execute(&self, body: Value) -> Execution {
         Execution::of(&self.interpreter("POST", "/execute", body).await)
     }
 
     async fn run_code(&self, code: &str) -> Execution {
-        self.run(json!({ "code": code, "context_id": null, "language": null, "env_vars": null })).await
+        self.execute(json!({ "code": code, "context_id": null, "language": null, "env_vars": null })).await
     }
 
     /// A run whose lines are read one by one.
@@ -164,7 +164,7 @@ fn contexts_are_made_listed_restarted_and_removed() {
         let context = sandbox.context(json!({ "cwd": "/tmp" })).await;
         let id = context["id"].as_str().unwrap();
         assert_eq!((context["language"].as_str(), context["cwd"].as_str()), (Some("python"), Some("/tmp")));
-        let run = |code: &'static str| sandbox.run(json!({ "code": code, "context_id": id }));
+        let run = |code: &'static str| sandbox.execute(json!({ "code": code, "context_id": id }));
         assert_eq!(run("import os; y = 1; os.getcwd()").await.text(), "/tmp");
         assert_eq!(sandbox.run_code("y").await.error()["name"], "NameError");
         let listed = sandbox.interpreter("GET", "/contexts", Value::Null).await.json();
@@ -186,7 +186,7 @@ fn variables_of_the_sandbox_and_of_one_run_reach_the_code() {
         let sandbox =
             world.sandbox_with(json!({ "templateID": "base", "timeout": 300, "envVars": { "WIDE": "all" } })).await;
         let read = "import os\n[os.getenv('WIDE'), os.getenv('OWN')]";
-        let run = sandbox.run(json!({ "code": read, "env_vars": { "OWN": "1", "WIDE": "other" } })).await;
+        let run = sandbox.execute(json!({ "code": read, "env_vars": { "OWN": "1", "WIDE": "other" } })).await;
         assert_eq!(run.text(), "['other', '1']");
         assert_eq!(sandbox.run_code(read).await.text(), "['all', None]");
     });
@@ -196,7 +196,7 @@ fn variables_of_the_sandbox_and_of_one_run_reach_the_code() {
 fn javascript_and_bash_run_where_the_sandbox_has_them() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
-        let shell = |code: &'static str| sandbox.run(json!({ "code": code, "language": "bash" }));
+        let shell = |code: &'static str| sandbox.execute(json!({ "code": code, "language": "bash" }));
         assert_eq!(shell("x=5; cd /tmp; echo made").await.stdout(), "made\n");
         assert_eq!(shell("echo $x $PWD").await.stdout(), "5 /tmp\n");
         if shell("command -v node").await.stdout().is_empty() {
@@ -204,7 +204,7 @@ fn javascript_and_bash_run_where_the_sandbox_has_them() {
             assert_eq!(answer.status, 501, "{}", answer.text());
             return;
         }
-        let script = |code: &'static str| sandbox.run(json!({ "code": code, "language": "js" }));
+        let script = |code: &'static str| sandbox.execute(json!({ "code": code, "language": "js" }));
         assert_eq!(script("const x = 1\nconsole.log('hello')\nx").await.text(), "1");
         assert_eq!(script("const x = await Promise.resolve(2); x").await.text(), "2");
         assert_eq!(script("null.x").await.error()["name"], "TypeError");

@@ -3,8 +3,12 @@
 mod client;
 mod command;
 mod commands;
+mod control;
+mod domain;
 mod interpreter;
 mod interpreter_guest;
+mod names;
+mod ports;
 mod sandboxes;
 mod templates;
 mod terminals;

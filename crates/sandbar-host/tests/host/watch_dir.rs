@@ -16,7 +16,7 @@ fn words(news: &DirNews) -> String {
     match kind {
         DirChangeKind::Created => format!("created {path}"),
         DirChangeKind::Written => format!("written {path}"),
-        DirChangeKind::Removed => format!("removed {path}"),
+        DirChangeKind::Removed | DirChangeKind::Left => format!("removed {path}"),
         DirChangeKind::Attributes => format!("attributes {path}"),
         DirChangeKind::Renamed { from } => format!("{} -> {path}", from.display()),
     }

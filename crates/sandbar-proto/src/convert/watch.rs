@@ -16,7 +16,7 @@ impl From<DirChange> for v1::DirChange {
         let (kind, before) = match change.kind {
             DirChangeKind::Created => (v1::DirChangeKind::Created, None),
             DirChangeKind::Written => (v1::DirChangeKind::Written, None),
-            DirChangeKind::Removed => (v1::DirChangeKind::Removed, None),
+            DirChangeKind::Removed | DirChangeKind::Left => (v1::DirChangeKind::Removed, None),
             DirChangeKind::Renamed { from } => (v1::DirChangeKind::Renamed, Some(from)),
             DirChangeKind::Attributes => (v1::DirChangeKind::Attributes, None),
         };

@@ -140,7 +140,7 @@ impl TreeWatch {
         if is_dir {
             self.forget(&path);
         }
-        Some(changed(DirChangeKind::Removed, path, is_dir))
+        Some(changed(DirChangeKind::Left, path, is_dir))
     }
 
     /// Starts to watch, from nothing.
@@ -420,6 +420,7 @@ mod tests {
             DirChangeKind::Created => "created",
             DirChangeKind::Written => "written",
             DirChangeKind::Removed => "removed",
+            DirChangeKind::Left => "left",
             DirChangeKind::Attributes => "attributes",
             DirChangeKind::Renamed { from } => {
                 return format!("{}{slash} -> {}{slash}", from.display(), path.display());
@@ -443,7 +444,7 @@ mod tests {
                 "created /work/old/deep/a",
                 "written /work/old/deep/a",
                 "/work/old/deep/a -> /work/b",
-                "removed /work/b",
+                "left /work/b",
                 "created /work/c",
                 "attributes /work/c",
                 "removed /work/c",
@@ -469,7 +470,7 @@ mod tests {
             ["created /work/x/y/later", "/work/x/ -> /work/renamed/", "created /work/renamed/y/z/after"]
         );
         fs::rename(scene.path("work/renamed"), scene.path("elsewhere/x")).unwrap();
-        assert_eq!(scene.told(), ["removed /work/renamed/"]);
+        assert_eq!(scene.told(), ["left /work/renamed/"]);
         // It is no longer in the part that is watched.
         fs::write(scene.path("elsewhere/x/y/more"), "").unwrap();
         assert_eq!(scene.told(), Vec::<String>::new());

@@ -89,7 +89,7 @@ fn name(kind: &DirChangeKind) -> &'static str {
     match kind {
         DirChangeKind::Created => "created",
         DirChangeKind::Written => "written",
-        DirChangeKind::Removed => "removed",
+        DirChangeKind::Removed | DirChangeKind::Left => "removed",
         DirChangeKind::Renamed { .. } => "renamed",
         DirChangeKind::Attributes => "attributes",
     }
