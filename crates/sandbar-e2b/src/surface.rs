@@ -17,6 +17,7 @@ use crate::{
     hearing::hear_out,
     interpreter::{self, Interpreters},
     keys::{self, Holder},
+    templates::{self, LazyTemplates},
     turns::Turns,
     visitor::{self, Door},
 };
@@ -31,6 +32,7 @@ pub(crate) struct Surface {
     pub(crate) keyring: Arc<dyn Keyring>,
     pub(crate) turns: Turns,
     pub(crate) samples: Samples,
+    pub(crate) templates: LazyTemplates,
     /// Cancelled when the server stops: streams are not waited for.
     pub(crate) shutdown: CancellationToken,
 }
@@ -42,18 +44,26 @@ pub struct E2b {
     control: Router,
     envd: Router,
     interpreters: Arc<Interpreters>,
+    uploads: Router,
     _sampler: Arc<Sampler>,
 }
 
 impl E2b {
     /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
     pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>, shutdown: CancellationToken) -> Self {
-        let (turns, samples) = (Turns::default(), Samples::default());
-        let surface = Arc::new(Surface { host, keyring, turns, samples, shutdown });
+        let surface = Arc::new(Surface {
+            host,
+            keyring,
+            turns: Turns::default(),
+            samples: Samples::default(),
+            templates: LazyTemplates::default(),
+            shutdown,
+        });
         Self {
             control: control::router(&surface),
             envd: envd::router(&surface),
             interpreters: Arc::new(Interpreters::new(&surface)),
+            uploads: templates::uploads_router(&surface),
             _sampler: Arc::new(Sampler::start(&surface)),
             surface,
         }
@@ -85,6 +95,7 @@ impl E2b {
                 request.extensions_mut().insert(holder);
                 acting_as(actor, route(self.control, request)).await
             }
+            Place::Upload => route(self.uploads, request).await,
             Place::Envd { sandbox, named_by } => {
                 let caller = (named_by, Door::Guarded);
                 let visitor = match visitor::admit(&self.surface, &sandbox, caller, request.headers()).await {

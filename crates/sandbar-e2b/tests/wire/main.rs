@@ -10,5 +10,6 @@ mod interpreter_guest;
 mod names;
 mod ports;
 mod sandboxes;
+mod templates;
 mod terminals;
 mod world;
