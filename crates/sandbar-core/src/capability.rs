@@ -126,11 +126,13 @@ pub struct Capabilities {
     pub network: Capability,
     /// Commands can run as other users of the sandbox than root.
     pub users: Capability,
+    /// The root of a sandbox can have rights of its own: `sudo`, changing owners.
+    pub root_rights: Capability,
 }
 
 impl Capabilities {
     /// Every yes-or-no capability with its wire name.
-    pub fn entries(&self) -> [(&'static str, &Capability); 12] {
+    pub fn entries(&self) -> [(&'static str, &Capability); 13] {
         [
             ("snapshots", &self.snapshots),
             ("rollback", &self.rollback),
@@ -144,6 +146,7 @@ impl Capabilities {
             ("limits", &self.limits),
             ("network", &self.network),
             ("users", &self.users),
+            ("root_rights", &self.root_rights),
         ]
     }
 }

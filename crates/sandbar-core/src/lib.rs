@@ -24,6 +24,7 @@ mod owner_map;
 mod page;
 mod process;
 mod resources;
+mod root_rights;
 mod session;
 mod snapshot;
 mod token;
@@ -56,6 +57,7 @@ pub use process::{
     Replay, RestartPolicy, WaitFor,
 };
 pub use resources::Resources;
+pub use root_rights::RootRights;
 pub use session::{Keep, Labels, OnExpiry, SessionInfo, SessionSpec, SessionState, SessionUsage};
 pub use snapshot::{LaterSnapshots, Quiesce, SnapshotInfo, SnapshotKind};
 pub use token::{AccessToken, Grant, Need, NewToken, TokenInfo, TokenName, TokenScope};

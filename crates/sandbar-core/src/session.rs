@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{BaseName, ByteCount, Error, NetworkPolicy, Resources, Result, RuntimeKind, SessionId, StorageKind};
+use crate::{
+    BaseName, ByteCount, Error, NetworkPolicy, Resources, Result, RootRights, RuntimeKind, SessionId, StorageKind,
+};
 
 /// Free-form tags of a session.
 pub type Labels = BTreeMap<String, String>;
@@ -55,6 +57,8 @@ pub struct SessionSpec {
     pub on_expiry: OnExpiry,
     /// Paused by itself when nobody used it for so long; `None` takes the host's default.
     pub idle_timeout: Option<Duration>,
+    /// What its root may do inside. Rights the host cannot give are refused.
+    pub root_rights: RootRights,
 }
 
 impl SessionSpec {
@@ -70,6 +74,7 @@ impl SessionSpec {
             time_to_live: None,
             on_expiry: OnExpiry::default(),
             idle_timeout: None,
+            root_rights: RootRights::default(),
         }
     }
 
@@ -217,6 +222,8 @@ pub struct SessionInfo {
     pub quota: Option<ByteCount>,
     /// What it was made with, or changed to; `None` is what the runtime gives by default.
     pub network: Option<NetworkPolicy>,
+    /// What its root may do inside.
+    pub root_rights: RootRights,
     /// Bytes the session holds beyond its base.
     pub space_used: ByteCount,
     pub turn_count: u64,

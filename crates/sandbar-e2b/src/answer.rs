@@ -32,6 +32,11 @@ impl ControlError {
         Self { status, ..self }
     }
 
+    /// What is wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// As a part of an answer to a request for several things.
     pub(crate) fn to_value(&self) -> Value {
         json!({ "code": self.status.as_u16(), "message": self.message })
@@ -40,6 +45,10 @@ impl ControlError {
 
 /// What is wrong, and what to do about it, in one text: SDKs show nothing else.
 fn text(error: &Error) -> String {
+    if error.code() == ErrorCode::SessionNotFound {
+        let name = error.message().split('`').nth(1).unwrap_or_default();
+        return format!("Sandbox \"{name}\" was not found (it was killed, or its time was up)");
+    }
     match error.hint() {
         Some(hint) => format!("{} ({hint})", error.message()),
         None => error.message().to_owned(),

@@ -21,6 +21,7 @@ use crate::{
     interpreter::{self, Interpreters},
     keys::{self, Holder},
     place::NamedBy,
+    templates::{self, LazyTemplates},
     turns::Turns,
     visitor::{self, Door, Visitor},
 };
@@ -35,6 +36,7 @@ pub(crate) struct Surface {
     pub(crate) keyring: Arc<dyn Keyring>,
     pub(crate) turns: Turns,
     pub(crate) samples: Samples,
+    pub(crate) templates: LazyTemplates,
 }
 
 /// The E2B surface of a host.
@@ -44,17 +46,25 @@ pub struct E2b {
     control: Router,
     envd: Router,
     interpreters: Arc<Interpreters>,
+    uploads: Router,
     _sampler: Arc<Sampler>,
 }
 
 impl E2b {
     /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
     pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
-        let surface = Arc::new(Surface { host, keyring, turns: Turns::default(), samples: Samples::default() });
+        let surface = Arc::new(Surface {
+            host,
+            keyring,
+            turns: Turns::default(),
+            samples: Samples::default(),
+            templates: LazyTemplates::default(),
+        });
         Self {
             control: control::router(&surface),
             envd: envd::router(&surface),
             interpreters: Arc::new(Interpreters::new(&surface)),
+            uploads: templates::uploads_router(&surface),
             _sampler: Arc::new(Sampler::start(&surface)),
             surface,
         }
@@ -86,6 +96,7 @@ impl E2b {
                 request.extensions_mut().insert(holder);
                 acting_as(actor, route(self.control, request)).await
             }
+            Place::Upload => route(self.uploads, request).await,
             Place::Envd { sandbox, named_by } => {
                 let (head, body) = request.into_parts();
                 let visitor = self.visit(&sandbox, named_by, &head).await;

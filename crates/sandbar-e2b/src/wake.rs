@@ -47,6 +47,11 @@ impl SandboxNote {
     }
 }
 
+/// Whether a session in this state is a sandbox somebody can work with.
+pub(crate) fn is_there(state: SessionState) -> bool {
+    !matches!(state, SessionState::Destroying | SessionState::Failed)
+}
+
 /// Whether a session in this state sleeps.
 pub(crate) fn is_asleep(state: SessionState) -> bool {
     matches!(state, SessionState::Paused | SessionState::Hibernated)
@@ -54,8 +59,12 @@ pub(crate) fn is_asleep(state: SessionState) -> bool {
 
 impl Surface {
     /// Wakes a sandbox that somebody sends a request to, where it was made to be woken so. However many come at once, it
-    /// is woken once. `SessionPaused` when it sleeps on; the caller has found it in `state`.
+    /// is woken once. `SessionPaused` when it sleeps on, `SessionNotFound` when it is about to go; the caller has found it in
+    /// `state`.
     pub(crate) async fn wake_for_request(&self, id: &SessionId, note: &SandboxNote, state: SessionState) -> Result<()> {
+        if !is_there(state) {
+            return Err(Error::new(ErrorCode::SessionNotFound, format!("sandbox `{id}` is about to go")));
+        }
         if !is_asleep(state) {
             return Ok(());
         }
@@ -94,7 +103,11 @@ impl Surface {
         }
         note.paused = None;
         note.end_at = Some(end);
-        self.keep_note(id, &note).await
+        self.keep_note(id, &note).await?;
+        if let Some(start) = note.start.as_ref().filter(|_| is_down || reboot) {
+            self.start_program(id, start).await;
+        }
+        Ok(())
     }
 
     async fn bring_back(&self, session: &SessionInfo, reboot: bool) -> Result<()> {

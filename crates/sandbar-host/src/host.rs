@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -94,7 +95,7 @@ pub(crate) struct Inner {
     pub(crate) something_due: Notify,
     pub(crate) started: Instant,
     stopping: AtomicBool,
-    _directory: DataDirectory,
+    directory: DataDirectory,
 }
 
 /// A name that is taken.
@@ -131,6 +132,11 @@ impl Host {
         self.run(Call::of(Verb::Shutdown), Inner::close).await
     }
 
+    /// A directory below the data directory for what a surface of this host keeps, under a name nobody else uses.
+    pub fn directory_for(&self, surface: &str) -> Result<PathBuf> {
+        self.inner.directory.part(surface)
+    }
+
     /// What this host can do, with reasons for what it cannot.
     pub fn capabilities(&self) -> Capabilities {
         let facts = self.inner.storage.facts();
@@ -150,6 +156,7 @@ impl Host {
             limits: self.inner.runtime.facts().limits.clone(),
             network: self.inner.runtime.facts().network.clone(),
             users: self.inner.runtime.facts().users.clone(),
+            root_rights: self.inner.root_rights(),
         }
     }
 
@@ -236,7 +243,7 @@ impl Inner {
             something_due: Notify::new(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
-            _directory: directory,
+            directory,
             config,
         });
         inner.decisions.belongs_to(&inner);

@@ -8,8 +8,8 @@ use std::{
 };
 
 use sandbar_core::{
-    ByteCount, Capability, Error, ErrorCode, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind, SessionId,
-    UserAccount,
+    ByteCount, Capability, Error, ErrorCode, NetworkPolicy, OwnerMap, Resources, Result, RootRights, RuntimeKind,
+    SessionId, UserAccount,
 };
 
 use sandbar_netns::{GateSockets, UdpGate};
@@ -70,6 +70,8 @@ pub struct SandboxSpec<'a> {
     pub network: BoxNetwork,
     /// Certificates the session is to trust beside its own, where its TLS is looked into.
     pub trust: Option<&'a Trust>,
+    /// What root may do inside. Rights a runtime cannot give over this tree are refused.
+    pub rights: RootRights,
 }
 
 /// What a box is made with of a network.
@@ -124,6 +126,8 @@ pub struct RuntimeFacts {
     pub limits: Capability,
     /// Commands can run as other users than root.
     pub users: Capability,
+    /// The root of a sandbox can have rights of its own, over trees whose owners are translated.
+    pub root_rights: Capability,
 }
 
 /// Where the commands of one session run.
@@ -214,6 +218,17 @@ pub(crate) const ONLY_ROOT: &str =
 /// Whether commands can run as other users than root.
 pub(crate) fn users() -> Capability {
     if rustix::process::geteuid().is_root() { Capability::Yes } else { Capability::no(ONLY_ROOT) }
+}
+
+/// Refuses rights of root that cannot be given.
+pub(crate) fn admit_rights(rights: RootRights, given: &Capability) -> Result<()> {
+    match (rights, given) {
+        (RootRights::Own, Capability::No(reason)) => {
+            Err(Error::invalid("root_rights", format!("root cannot have rights of its own: {reason}"))
+                .with_hint("leave it out, or use `bare`"))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn no_network() -> Error {

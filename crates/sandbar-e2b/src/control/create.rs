@@ -11,7 +11,7 @@ use sandbar_core::{ByteCount, ErrorCode, Need, Resources, SessionId, SessionSpec
 use serde_json::Value;
 
 use super::{
-    Answer, details,
+    Answer,
     fields::{Fields, bad_request},
     idempotency::id_by_key,
     in_their_words,
@@ -19,7 +19,14 @@ use super::{
     not_offered, seconds,
     template::Template,
 };
-use crate::{answer::ControlError, json::Json, keys::Holder, sandbox::SandboxNote, surface::Surface, wake::end_after};
+use crate::{
+    answer::ControlError,
+    json::Json,
+    keys::Holder,
+    sandbox::SandboxNote,
+    surface::Surface,
+    wake::{end_after, is_there},
+};
 
 type Created = (StatusCode, Json<Value>);
 
@@ -61,8 +68,7 @@ async fn create(
     let fingerprint = fields.fingerprint();
     let request = NewSandbox::read(&mut fields, version)?;
     let Some(id) = id_by_key(headers, holder)? else {
-        let note = surface.make(&SessionId::random(), request).await?;
-        return Ok(note);
+        return surface.make(&SessionId::random(), request).await;
     };
     // Whoever sends the same request at the same time waits for the first.
     let _turn = surface.turns.take(&id).await;
@@ -168,7 +174,10 @@ fn auto_resume(fields: &mut Fields) -> Answer<bool> {
 
 impl Surface {
     async fn make(&self, id: &SessionId, request: NewSandbox) -> Answer<Created> {
-        let template = self.template(&request.template).await?;
+        let template = match self.snapshot_template(&request.template).await? {
+            Some(snapshot) => snapshot,
+            None => self.template(&request.template).await?,
+        };
         let base = template.base.clone();
         let note = request.note(template)?;
         let network = request.network.unwrap_or_default();
@@ -197,13 +206,16 @@ impl Surface {
             self.forget_secrets(id, &[]).await;
             return Err(in_their_words(error));
         }
+        if let Some(start) = &note.start {
+            self.start_program(id, start).await;
+        }
         Ok((StatusCode::CREATED, Json(self.handle(id, &note).await?)))
     }
 
     /// The sandbox an earlier request with the same key has made.
     async fn made_before(&self, id: &SessionId, fingerprint: &str) -> Answer<Option<Created>> {
         match self.host.get_session(id).await {
-            Ok(session) if details::is_there(session.state) => {}
+            Ok(session) if is_there(session.state) => {}
             Err(error) if error.code() != ErrorCode::SessionNotFound => return Err(error.into()),
             _ => return Ok(None),
         }

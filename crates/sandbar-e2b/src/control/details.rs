@@ -1,7 +1,7 @@
 //! A sandbox as it is told to SDKs.
 
 use jiff::{Timestamp, ToSpan as _};
-use sandbar_core::{Need, OnExpiry, Result, SessionId, SessionInfo, SessionState};
+use sandbar_core::{Need, OnExpiry, Result, SessionId, SessionInfo};
 use serde_json::{Value, json};
 
 use super::machine::Machine;
@@ -13,17 +13,12 @@ use crate::{
 };
 
 /// What envd of this version can do; SDKs ask for no more than it says.
-const ENVD_VERSION: &str = "0.6.4";
+pub(crate) const ENVD_VERSION: &str = "0.6.4";
 
 /// Of E2B's own machines; every sandbox of a host has the same.
 const CLIENT: &str = "sandbar";
 
 const MIB: u64 = 1024 * 1024;
-
-/// Whether a session is a sandbox somebody can work with.
-pub(super) fn is_there(state: SessionState) -> bool {
-    !matches!(state, SessionState::Destroying | SessionState::Failed)
-}
 
 /// What E2B calls the state of a session.
 pub(super) fn state_of(session: &SessionInfo) -> &'static str {

@@ -9,8 +9,8 @@ use axum::{
 use sandbar_core::{Need, SessionId, SessionInfo};
 use serde_json::Value;
 
-use super::{Answer, details, not_found, session_id};
-use crate::{json::Json, keys::Holder, surface::Surface};
+use super::{Answer, not_found, session_id};
+use crate::{json::Json, keys::Holder, surface::Surface, wake::is_there};
 
 pub(super) async fn find(
     State(surface): State<Arc<Surface>>,
@@ -28,6 +28,6 @@ impl Surface {
     /// A sandbox that is there.
     pub(super) async fn sandbox(&self, id: &SessionId) -> Answer<SessionInfo> {
         let session = self.host.get_session(id).await?;
-        if details::is_there(session.state) { Ok(session) } else { Err(not_found(id.as_str())) }
+        if is_there(session.state) { Ok(session) } else { Err(not_found(id.as_str())) }
     }
 }

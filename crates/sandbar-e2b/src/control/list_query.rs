@@ -7,11 +7,11 @@ use sandbar_core::{SessionId, SessionInfo};
 
 use super::{
     Answer,
-    details::{is_there, state_of},
+    details::state_of,
     fields::bad_request,
     query::{Query, decoded},
 };
-use crate::sandbox::SandboxNote;
+use crate::{sandbox::SandboxNote, wake::is_there};
 
 /// The most a page has, and what it has when nobody says otherwise.
 const PAGE: u64 = 100;

@@ -22,6 +22,7 @@ mod pause;
 mod query;
 mod sampler;
 mod seconds;
+mod snapshots;
 mod template;
 mod undo;
 
@@ -30,14 +31,17 @@ use std::sync::Arc;
 use axum::{
     Router,
     http::StatusCode,
+    middleware,
     routing::{any, get, post, put},
 };
 use sandbar_core::{Error, ErrorCode, SessionId};
 
+pub(crate) use details::ENVD_VERSION;
 pub(crate) use network::NetworkConfig;
+pub(crate) use query::Query;
 pub(crate) use sampler::{Sampler, Samples};
 
-use crate::{answer::ControlError, surface::Surface};
+use crate::{answer::ControlError, surface::Surface, templates};
 
 /// What a handler answers.
 type Answer<T> = Result<T, ControlError>;
@@ -61,6 +65,8 @@ pub(crate) fn router(surface: &Arc<Surface>) -> Router {
         .route("/sandboxes/{id}/metrics", get(metrics::of_one))
         .route("/sandboxes/{id}/logs", get(logs::first_version))
         .route("/v2/sandboxes/{id}/logs", get(logs::second_version))
+        .route("/sandboxes/{id}/snapshots", post(snapshots::create))
+        .route("/snapshots", get(snapshots::list))
         .route("/sandbar/sandboxes/{id}/snapshots", get(undo::list_snapshots).post(undo::take_snapshot))
         .route("/sandbar/sandboxes/{id}/rollback", post(undo::roll_back))
         .route("/sandbar/sandboxes/{id}/diff", get(undo::diff))
@@ -71,10 +77,12 @@ pub(crate) fn router(surface: &Arc<Surface>) -> Router {
         .route("/secrets/{*rest}", any(not_offered::secrets))
         .route("/teams", any(not_offered::teams))
         .route("/teams/{*rest}", any(not_offered::teams))
+        .merge(templates::routes())
         .method_not_allowed_fallback(async || {
             ControlError::new(StatusCode::METHOD_NOT_ALLOWED, "this path of the API has no such method")
         })
         .fallback(async || ControlError::new(StatusCode::NOT_FOUND, "there is no such path in this API"))
+        .layer(middleware::from_fn_with_state(Arc::clone(surface), snapshots::delete))
         .with_state(Arc::clone(surface))
 }
 

@@ -29,26 +29,27 @@ impl World {
         tls: Option<TlsConfig>,
         test: impl AsyncFnOnce(&World),
     ) {
-        let storage = StorageFixture::new(Backend::BtrfsImage);
-        // The fixture only lends its place; the host opens it by itself.
-        storage.storage.close().unwrap();
-        let mut config = HostConfig {
-            data_dir: storage.scratch().join("data"),
-            storage_backend: "btrfs".parse().unwrap(),
-            container_runtime: "native".parse().unwrap(),
-            sessions_root_dir: Some(storage.config.directory.clone()),
-            pool_image_limit: storage.config.pool_image_limit,
-            ..HostConfig::default()
-        };
+        let (_storage, mut config) = place();
         adjust(&mut config);
+        Self::run_on(config, tls, &AccessToken::random().unwrap(), test);
+    }
+
+    /// As [`run`](Self::run), and then a second test with another host and server on the same data.
+    pub(crate) fn run_and_start_again(test: impl AsyncFnOnce(&World), afterwards: impl AsyncFnOnce(&World)) {
+        let (_storage, config) = place();
+        let token = AccessToken::random().unwrap();
+        Self::run_on(config.clone(), None, &token, test);
+        Self::run_on(config, None, &token, afterwards);
+    }
+
+    fn run_on(config: HostConfig, tls: Option<TlsConfig>, token: &AccessToken, test: impl AsyncFnOnce(&World)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
             let host = Host::start(config).await.unwrap();
-            let (token, stop) = (AccessToken::random().unwrap(), CancellationToken::new());
-            let api_key = api_key(token.reveal());
-            let config = ServerConfig { tls, ..ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token)) };
+            let stop = CancellationToken::new();
+            let config = ServerConfig { tls, ..ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token.clone())) };
             let server = serve(Arc::clone(&host), config, stop.clone()).await.unwrap();
-            let world = World { host, address: server.address(), api_key };
+            let world = World { host, address: server.address(), api_key: api_key(token.reveal()) };
             test(&world).await;
             stop.cancel();
             server.finished().await.unwrap();
@@ -72,4 +73,20 @@ impl World {
         assert_eq!(answer.status, 201, "{}", answer.text());
         Sandbox::of(self.address, &answer.json())
     }
+}
+
+/// A place for a host, and what it is told about it.
+fn place() -> (StorageFixture, HostConfig) {
+    let storage = StorageFixture::new(Backend::BtrfsImage);
+    // The fixture only lends its place; the host opens it by itself.
+    storage.storage.close().unwrap();
+    let config = HostConfig {
+        data_dir: storage.scratch().join("data"),
+        storage_backend: "btrfs".parse().unwrap(),
+        container_runtime: "native".parse().unwrap(),
+        sessions_root_dir: Some(storage.config.directory.clone()),
+        pool_image_limit: storage.config.pool_image_limit,
+        ..HostConfig::default()
+    };
+    (storage, config)
 }

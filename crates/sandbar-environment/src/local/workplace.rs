@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use sandbar_core::{ErrorCode, Resources, Result, SessionId};
+use sandbar_core::{ErrorCode, Resources, Result, RootRights, SessionId};
 use sandbar_runtime::{BoxNetwork, Runtime, Sandbox, SandboxSpec};
 use sandbar_storage::{
     SessionTree,
@@ -53,6 +53,7 @@ impl Workplace {
         let (runtime, session, resources) = (Arc::clone(runtime), session.clone(), resources.clone());
         let open = move |root: &Path| {
             runtime.open_sandbox(&SandboxSpec {
+                rights: RootRights::default(),
                 session: &session,
                 root,
                 owners: None,

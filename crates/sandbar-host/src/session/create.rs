@@ -33,6 +33,7 @@ impl Inner {
         if let Some(policy) = &spec.network {
             self.require_secrets(policy)?;
         }
+        self.admit_rights(spec.root_rights)?;
         let saved = self.saved_bases.get(&spec.base);
         let ground = saved.as_ref().map(|base| base.record.ground.clone());
         let record = SessionRecord { ground, ..self.new_record(spec)? };
@@ -42,27 +43,34 @@ impl Inner {
             self.require_base(spec)?;
         }
         let intent = self.state.intend(&Intent::Create { sessions: vec![record.id.clone()] })?;
-        let volume = match &saved {
-            Some(base) => base.copy_to(self, &record),
-            None => {
-                let volume = VolumeSpec { base: record.base.clone(), quota: record.quota };
-                self.storage.create(&record.id, &volume)
-            }
+        let volume = if let Some(base) = &saved {
+            base.copy_to(self, &record)
+        } else {
+            let volume = VolumeSpec { base: record.base.clone(), quota: record.quota };
+            self.storage.create(&record.id, &volume)
         };
         let made = volume.and_then(|()| {
+            let root = self.root_for(&record)?;
             self.state.transaction(|database| {
                 record.insert(database)?;
                 intent.clear(database)
-            })
+            })?;
+            Ok(root)
         });
-        if let Err(error) = made {
-            // A volume that cannot be removed now is removed at the next start: the intent stays.
-            self.storage.delete(&record.id).and_then(|()| self.state.forget(intent)).unwrap_or_else(|undo| {
-                tracing::error!(session = %record.id, error = undo.chain(), "could not undo a failed create");
-            });
-            return Err(error);
-        }
+        let root = match made {
+            Ok(root) => root,
+            Err(error) => {
+                // A volume that cannot be removed now is removed at the next start: the intent stays.
+                self.storage.delete(&record.id).and_then(|()| self.state.forget(intent)).unwrap_or_else(|undo| {
+                    tracing::error!(session = %record.id, error = undo.chain(), "could not undo a failed create");
+                });
+                return Err(error);
+            }
+        };
         reservation.keep();
+        if let Some(root) = root {
+            self.session(&record.id)?.adopt_root(root);
+        }
         self.expect(&record);
         if self.config.start_boxes_at_once {
             // A box that cannot start now is tried again by whatever needs it first, which is told why it cannot.
@@ -104,6 +112,7 @@ impl Inner {
             on_expiry: spec.on_expiry,
             idle_timeout: spec.idle_timeout.or(self.config.idle_timeout()),
             pack: None,
+            root_rights: spec.root_rights,
             turns: 0,
             parent: None,
             head: None,

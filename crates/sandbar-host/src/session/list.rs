@@ -91,6 +91,7 @@ impl Inner {
             idle_timeout: record.idle_timeout,
             quota: record.quota,
             network: record.network,
+            root_rights: record.root_rights,
             parent: record.parent,
             usage: None,
         })

@@ -17,6 +17,7 @@ mod notes;
 mod pause;
 mod ports;
 mod processes;
+mod rights;
 mod rollback;
 mod root;
 mod save_base;
@@ -150,6 +151,11 @@ impl Session {
         Ok(root)
     }
 
+    /// Takes a tree that was mounted before there was a session.
+    fn adopt_root(&self, root: Root) {
+        self.live().root = Some(root);
+    }
+
     /// The mounted tree, to reach files in.
     fn tree(&self, inner: &Inner) -> Result<SessionTree> {
         let root = self.root(inner)?;
@@ -202,6 +208,7 @@ impl Session {
             resources: &record.resources.clone().or(&inner.config.default_resources),
             network: plan.network(),
             trust: plan.trust(),
+            rights: record.root_rights,
         })?;
         // Before anybody has the sandbox, so that its first command finds the network it is to have.
         live.outlet = match plan.open(inner, &*sandbox, &self.site()) {

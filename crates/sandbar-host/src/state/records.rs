@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use sandbar_core::{
-    BaseName, ByteCount, Error, Labels, NetworkPolicy, OnExpiry, Resources, Result, SessionId, SessionState,
-    SnapshotInfo, SnapshotKind, SnapshotName,
+    BaseName, ByteCount, Error, Labels, NetworkPolicy, OnExpiry, Resources, Result, RootRights, SessionId,
+    SessionState, SnapshotInfo, SnapshotKind, SnapshotName,
 };
 use sandbar_sqlite::{Database, Row, Value};
 
@@ -35,14 +35,16 @@ pub(crate) struct SessionRecord {
     pub(crate) head: Option<SnapshotName>,
     /// Where its volume lies in the object store, while it is hibernated.
     pub(crate) pack: Option<String>,
+    /// What its root may do inside.
+    pub(crate) root_rights: RootRights,
 }
 
 /// The statements that read whole sessions, in the column order of `read_session`.
 const ONE: &str = "SELECT id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry, ground FROM session \
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry, ground, root_rights FROM session \
                    WHERE id = ?1";
 const ALL: &str = "SELECT id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry, ground FROM session \
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry, ground, root_rights FROM session \
                    ORDER BY created, id";
 
 pub(super) fn time(nanoseconds: i64) -> Result<Timestamp> {
@@ -92,6 +94,7 @@ fn read_session(row: &Row<'_>) -> Result<SessionRecord> {
         pack: row.optional_text(15)?,
         on_expiry: row.text(16)?.parse()?,
         ground: row.optional_text(17)?.map(|text| from_json(&text)).transpose()?,
+        root_rights: row.text(18)?.parse()?,
     })
 }
 
@@ -104,8 +107,8 @@ impl SessionRecord {
     /// Adds the session, inside a transaction.
     pub(crate) fn insert(&self, database: &mut Database) -> Result<()> {
         let sql = "INSERT INTO session (id, state, base, labels, resources, env, network, quota, created, expires, turns, \
-                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry, ground) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+                   parent_session, parent_snapshot, head_snapshot, idle_timeout, pack, on_expiry, ground, root_rights) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
         let (parent, parent_snapshot) = match &self.parent {
             Some((session, snapshot)) => (Some(session.as_str()), snapshot.as_ref().map(SnapshotName::as_str)),
             None => (None, None),
@@ -129,6 +132,7 @@ impl SessionRecord {
             self.pack.as_deref().into(),
             self.on_expiry.as_str().into(),
             self.ground.as_ref().map_or(Ok(Value::Null), to_json)?,
+            self.root_rights.as_str().into(),
         ];
         database.execute(sql, &values).map(|_| ())
     }

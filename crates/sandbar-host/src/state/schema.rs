@@ -4,7 +4,7 @@ use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_sqlite::Database;
 
 /// Each step takes a database from the version of its index to the next. Steps are never changed, only added.
-const STEPS: [&str; 7] = [
+const STEPS: [&str; 8] = [
     "
     CREATE TABLE session (
         id TEXT PRIMARY KEY,
@@ -127,6 +127,10 @@ const STEPS: [&str; 7] = [
     ) STRICT;
     ALTER TABLE session ADD COLUMN ground TEXT;
     PRAGMA user_version = 7;
+",
+    "
+    ALTER TABLE session ADD COLUMN root_rights TEXT NOT NULL DEFAULT 'bare';
+    PRAGMA user_version = 8;
 ",
 ];
 

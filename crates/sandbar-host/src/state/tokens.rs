@@ -104,6 +104,7 @@ mod tests {
             expires: None,
             on_expiry: sandbar_core::OnExpiry::default(),
             idle_timeout: None,
+            root_rights: sandbar_core::RootRights::Bare,
             turns: 0,
             parent: None,
             head: None,

@@ -142,7 +142,7 @@ pub(crate) fn sessions_stay_when_their_saved_base_goes(fixture: &mut HostFixture
 pub(crate) fn sessions_of_a_saved_base_have_its_environment(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let machine = fixture.machine("source").await;
-        fixture.shell(&machine, "echo '#!/bin/sh' > /usr/bin/saved-tool; chmod +x /usr/bin/saved-tool").await;
+        fixture.shell(&machine, "echo '#!/bin/sh' > /workspace/tool; chmod +x /workspace/tool").await;
         let env = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
         };
@@ -155,7 +155,7 @@ pub(crate) fn sessions_of_a_saved_base_have_its_environment(fixture: &mut HostFi
         fixture.host.delete_base(&base("one")).await.unwrap();
         let two = fixture.make(SessionSpec { env: env(&[("ONE", "mine")]), ..from_base("two", "two") }).await.id;
         fixture.restart().await;
-        let script = "saved-tool && echo $ONE,$TWO,$OWN";
+        let script = "/workspace/tool && echo $ONE,$TWO,$OWN";
         assert_eq!(fixture.shell(&one, script).await.0, "1,1,x\n");
         assert_eq!(fixture.shell(&two, script).await.0, "mine,2,\n");
     })

@@ -77,7 +77,7 @@ fn environment_secret(facts: &Facts) -> Outcome {
 }
 
 /// What a runtime may set by itself; the suite gives nothing.
-const EXPECTED: [&str; 5] = ["PATH", "HOME", "TERM", "USER", "HOSTNAME"];
+const EXPECTED: [&str; 6] = ["PATH", "HOME", "TERM", "USER", "LOGNAME", "HOSTNAME"];
 
 fn environment_variables(_: &Facts) -> Outcome {
     let stranger =

@@ -3,13 +3,17 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
-    os::{fd::AsRawFd, unix::fs::chown},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{PermissionsExt, chown},
+    },
     path::Path,
 };
 
 use crate::{
     attempt::{Attempt, Family},
     call::{Argument, call, descriptor, text},
+    child::result_in_child,
     facts::Facts,
     privileges::Privileges,
     scratch::Scratch,
@@ -28,6 +32,16 @@ pub(crate) const FAMILY: Family = Family {
             let bounding = Privileges::own()?.bounding;
             if bounding == 0 { held("empty") } else { escaped(format!("{bounding:#x}")) }
         }),
+        Attempt::new(
+            "capabilities-beyond",
+            "looks at its sets, the bounding one too; escaped when there is one that is not about files and users",
+            |_| beyond(&Privileges::own()?),
+        ),
+        Attempt::new(
+            "set-user-id-beyond",
+            "starts a program of root with the set-user-id bit; escaped when it may what is not about files and users",
+            |facts| beyond(&Privileges::of_program(facts.path("set-root-file")?)??),
+        ),
         Attempt::new("no-new-privileges", "looks whether programs may give it more; escaped when they may", |_| {
             if Privileges::own()?.gains_nothing { held("they may not") } else { escaped("they may") }
         }),
@@ -56,6 +70,15 @@ pub(crate) const FAMILY: Family = Family {
         Attempt::new("user-change", "becomes another user; escaped when it may", |_| {
             refused(call!(SYS_setresuid, STRANGER, STRANGER, STRANGER), "became another user")
         }),
+        Attempt::new(
+            "user-beyond",
+            "becomes a user, and a group, that a box has no room for; escaped when it may",
+            |_| {
+                let user = result_in_child(|| call!(SYS_setresuid, NO_ROOM, NO_ROOM, NO_ROOM))?;
+                let group = || call!(SYS_setresgid, NO_ROOM, NO_ROOM, NO_ROOM);
+                refused(user.or(result_in_child(group)?), "became one")
+            },
+        ),
         Attempt::new("groups-change", "gives up its groups; escaped when it may", |_| {
             refused(call!(SYS_setgroups, 0, Argument::NULL), "gave them up")
         }),
@@ -63,6 +86,22 @@ pub(crate) const FAMILY: Family = Family {
             let scratch = Scratch::here()?;
             refused(chown(scratch.file("file", b"")?, Some(STRANGER), None), "gave it away")
         }),
+        Attempt::new(
+            "owner-beyond",
+            "gives a file of its own to a user, and a group, that a box has no room for; escaped when it may",
+            |_| {
+                let scratch = Scratch::here()?;
+                let file = scratch.file("file", b"")?;
+                let user = chown(&file, Some(NO_ROOM), None);
+                refused(user.or_else(|_| chown(&file, None, Some(NO_ROOM))), "gave it away")
+            },
+        ),
+        Attempt::new(
+            "set-user-id-own",
+            "makes a copy of itself, gives it to root of the box with the set-user-id bit and starts it; escaped when it \
+             may what is not about files and users",
+            own_set_user_id,
+        ),
         Attempt::new(
             "set-user-id",
             "starts a program with the set-user-id bit of another user; escaped when it runs as that user",
@@ -115,6 +154,30 @@ pub(crate) const FAMILY: Family = Family {
 const SYS_ADMIN: u32 = 21;
 /// A user nobody in the suite is.
 const STRANGER: u32 = 4242;
+/// The first user a box has no room for.
+const NO_ROOM: u32 = 65_536;
+
+/// What a root with rights of its own may have: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID.
+const FILES_AND_USERS: u64 = 0b1111_1011;
+
+fn beyond(sets: &Privileges) -> Outcome {
+    let all = sets.permitted | sets.effective | sets.inheritable | sets.ambient | sets.bounding;
+    let beyond = all & !FILES_AND_USERS;
+    if beyond == 0 { held(format!("no more than {all:#x}")) } else { escaped(format!("{beyond:#x}")) }
+}
+
+fn own_set_user_id(_: &Facts) -> Outcome {
+    const BITS: u32 = 0o4755;
+    let scratch = Scratch::here()?;
+    let program = scratch.file("program", &fs::read("/proc/self/exe")?)?;
+    // Neither need work: then it is a program like others.
+    let _ = chown(&program, Some(0), Some(0));
+    fs::set_permissions(&program, fs::Permissions::from_mode(BITS))?;
+    match Privileges::of_program(&program) {
+        Ok(other) => beyond(&other?),
+        Err(error) => held(format!("it does not start: {error}")),
+    }
+}
 
 fn capabilities(_: &Facts) -> Outcome {
     let own = Privileges::own()?;

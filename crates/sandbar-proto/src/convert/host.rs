@@ -96,6 +96,7 @@ impl TryFrom<v1::CapabilitiesResponse> for Capabilities {
             limits: take("limits"),
             network: take("network"),
             users: take("users"),
+            root_rights: take("root_rights"),
             isolation: wire.isolation,
         })
     }
@@ -147,6 +148,7 @@ mod tests {
             limits: Capability::Yes,
             network: Capability::no("no gate here"),
             users: Capability::Yes,
+            root_rights: Capability::no("not here"),
         };
         assert_eq!(Capabilities::try_from(v1::CapabilitiesResponse::from(sent.clone())).unwrap(), sent);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandbar_core::{
-    BaseName, ByteCount, Error, ForkRequest, Keep, NetworkPolicy, OnExpiry, PageRequest, Resources, Result,
+    BaseName, ByteCount, Error, ForkRequest, Keep, NetworkPolicy, OnExpiry, PageRequest, Resources, Result, RootRights,
     SessionFilter, SessionId, SessionInfo, SessionSpec, SessionState, SessionUsage, SnapshotName,
 };
 
@@ -151,7 +151,26 @@ impl From<SessionInfo> for v1::Session {
                 })
                 .into(),
             usage: session.usage.map(v1::SessionUsage::from).into(),
+            root_rights: v1::RootRights::from(session.root_rights).into(),
             ..Default::default()
+        }
+    }
+}
+
+impl From<RootRights> for v1::RootRights {
+    fn from(rights: RootRights) -> Self {
+        match rights {
+            RootRights::Bare => Self::Bare,
+            RootRights::Own => Self::Own,
+        }
+    }
+}
+
+impl From<v1::RootRights> for RootRights {
+    fn from(rights: v1::RootRights) -> Self {
+        match rights {
+            v1::RootRights::ROOT_RIGHTS_UNSPECIFIED | v1::RootRights::ROOT_RIGHTS_BARE => Self::Bare,
+            v1::RootRights::ROOT_RIGHTS_OWN => Self::Own,
         }
     }
 }
@@ -206,6 +225,7 @@ impl TryFrom<v1::Session> for SessionInfo {
                 }
             },
             usage: wire.usage.into_option().map(SessionUsage::try_from).transpose()?,
+            root_rights: known("root_rights", wire.root_rights)?.into(),
         })
     }
 }
@@ -223,6 +243,7 @@ impl From<SessionSpec> for v1::CreateSessionRequest {
             timeout: spec.time_to_live.map_or_else(Default::default, pack_duration),
             on_expiry: v1::OnExpiry::from(spec.on_expiry).into(),
             idle_timeout: spec.idle_timeout.map_or_else(Default::default, pack_duration),
+            root_rights: v1::RootRights::from(spec.root_rights).into(),
             ..Default::default()
         }
     }
@@ -243,6 +264,7 @@ impl TryFrom<v1::CreateSessionRequest> for SessionSpec {
             time_to_live: unpack_duration("timeout", wire.timeout)?,
             on_expiry: unpack_on_expiry(wire.on_expiry)?.unwrap_or_default(),
             idle_timeout: unpack_duration("idle_timeout", wire.idle_timeout)?,
+            root_rights: known("root_rights", wire.root_rights)?.into(),
         };
         spec.validate()?;
         Ok(spec)
@@ -348,6 +370,7 @@ mod tests {
             snapshot_count: 5,
             parent: Some((SessionId::new("mother").unwrap(), Some(SnapshotName::new("clean").unwrap()))),
             usage: Some(SessionUsage { cpu_time: Some(Duration::from_micros(7)), memory: None, processes: Some(3) }),
+            root_rights: RootRights::Own,
         };
         for state in SessionState::ALL {
             let sent = SessionInfo { state, ..session.clone() };
@@ -379,6 +402,7 @@ mod tests {
         spec.time_to_live = Some(Duration::from_mins(1));
         spec.on_expiry = OnExpiry::Pause;
         spec.idle_timeout = Some(Duration::from_secs(7));
+        spec.root_rights = RootRights::Own;
         assert_eq!(SessionSpec::try_from(v1::CreateSessionRequest::from(spec.clone())).unwrap(), spec);
     }
 

@@ -138,6 +138,7 @@ impl Runtime for GvisorRuntime {
             network: self.network().clone(),
             limits: self.limits.clone(),
             users: crate::runtime::users(),
+            root_rights: Capability::no(NO_RIGHTS),
         })
     }
 
@@ -153,6 +154,7 @@ impl Runtime for GvisorRuntime {
     }
 
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
+        crate::runtime::admit_rights(spec.rights, &Capability::no(NO_RIGHTS))?;
         let mut container = self.container_for(spec.root, spec.network)?;
         let link = InitLink::open(container.enter(spec.resources, host_name(spec.session), spec.trust)?)?;
         let pipes = container.pipes();
@@ -164,6 +166,7 @@ impl Runtime for GvisorRuntime {
     }
 
     fn restore_sandbox(&self, spec: &SandboxSpec<'_>, directory: &Path) -> Result<Arc<dyn Sandbox>> {
+        crate::runtime::admit_rights(spec.rights, &Capability::no(NO_RIGHTS))?;
         if spec.network == BoxNetwork::Gated {
             return Err(gated_boxes_stay());
         }
@@ -199,6 +202,10 @@ impl Drop for GvisorRuntime {
         }
     }
 }
+
+/// Why nobody in a container may more than others.
+const NO_RIGHTS: &str =
+    "containers of gVisor start with no new privileges, and not every version knows programs that set the user id";
 
 /// A host name is at most 64 bytes long.
 fn host_name(session: &SessionId) -> &str {

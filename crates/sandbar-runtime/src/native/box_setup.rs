@@ -10,6 +10,7 @@ use std::{
 };
 
 use rustix::fs::{Mode, OFlags, openat};
+use sandbar_core::RootRights;
 
 use super::{
     capabilities, landlock,
@@ -259,6 +260,7 @@ fn begin_as_caller(
     }
     namespaces::map_caller(uid, gid).map_err(at(c"map the user"))?;
     sandbar_netns::raise_loopback().map_err(at(c"raise the loopback"))?;
+    namespaces::open_low_ports();
     let limits = namespaces::namespace_limits().map_err(at(c"find the limits of namespaces"))?;
     // Before the template covers anything.
     handles.root = Some(mounts::take(&order.path).map_err(at(c"find the tree"))?);
@@ -295,7 +297,8 @@ fn furnish(
     let translated = handles.owners.as_ref().filter(|_| order.first_owner > 0);
     let owners = translated.map(|namespace| (namespace.as_fd(), order.first_owner));
     let users = if ordinary { Users::One } else { Users::Many };
-    mounts::assemble(groundwork, &Parts { root, owners, users, trust: order.trust.as_ref() })
+    let set_user_id = order.rights == RootRights::Own;
+    mounts::assemble(groundwork, &Parts { root, owners, users, trust: order.trust.as_ref(), set_user_id })
         .map_err(at(c"put the file system together"))?;
 
     if let Some(limits) = limits {
@@ -306,18 +309,21 @@ fn furnish(
         namespaces::enter(namespace.as_fd(), libc::CLONE_NEWUSER).map_err(at(c"enter the user namespace"))?;
     }
     namespaces::become_root(!ordinary).map_err(at(c"become the root of the box"))?;
-    harden(users).map_err(at(c"give up privileges"))
+    harden(users, order.rights).map_err(at(c"give up privileges"))
 }
 
 /// What init and every command give up, for good. Only init keeps what it takes to start commands as other users, where
 /// there are others.
-fn harden(users: Users) -> io::Result<()> {
+fn harden(users: Users, rights: RootRights) -> io::Result<()> {
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     rustix::process::setrlimit(rustix::process::Resource::Core, none)?;
-    match users {
-        Users::Many => capabilities::drop_all_but_inits()?,
-        Users::One => capabilities::drop_all()?,
+    match (rights, users) {
+        (RootRights::Bare, _) => capabilities::drop_for_programs()?,
+        (RootRights::Own, Users::Many) => capabilities::keep_for_root()?,
+        // Without a range of its own, root is somebody of the host's.
+        (RootRights::Own, Users::One) => return Err(io::Error::from_raw_os_error(libc::EPERM)),
     }
+    // While we may: where programs can gain something, only who has rights over the namespace may restrict itself.
     landlock::restrict()?;
     // Commands run as the same user; they must not look into init, which holds the host's socket.
     // SAFETY: a flag of our own process.
@@ -325,5 +331,9 @@ fn harden(users: Users) -> io::Result<()> {
     // Who is frozen does not see its socket close. The spawner ends with the host, and takes frozen boxes along.
     // SAFETY: a flag of our own process, set when its users change no more, since that would take it away.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
-    seccomp::restrict()
+    seccomp::restrict()?;
+    match users {
+        Users::Many => capabilities::clear_all_but_inits(),
+        Users::One => capabilities::clear(),
+    }
 }

@@ -41,7 +41,8 @@ pub(crate) fn version() -> i32 {
     i32::try_from(version).unwrap_or(0).max(0)
 }
 
-/// Restricts this process and all it starts. Nothing where the kernel has no Landlock. `no_new_privs` must be set.
+/// Restricts this process and all it starts. Nothing where the kernel has no Landlock. `no_new_privs` must be set,
+/// or the caller have rights over its user namespace.
 pub(crate) fn restrict() -> io::Result<()> {
     let version = version();
     if version < 2 {

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use sandbar_core::{Error, Result, SessionId};
+use sandbar_core::{Error, Result, RootRights, SessionId};
 
 use super::spawner::Spawner;
 use crate::{
@@ -34,6 +34,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) trust: Option<TrustOrder>,
     /// A network made ahead. Not for a box that was prepared, which has one.
     pub(crate) network: Option<BorrowedFd<'a>>,
+    pub(crate) rights: RootRights,
 }
 
 /// A box that may still be setting itself up.
@@ -178,6 +179,7 @@ impl<'a> Launch<'a> {
             first_owner: self.first_owner,
             path: self.path,
             trust: self.trust,
+            rights: self.rights,
         };
         Ok((order, passed))
     }

@@ -32,6 +32,15 @@ pub(super) fn set_attributes(mount: &OwnedFd, set: Attributes, owners: Option<Bo
         attributes.attr_set |= libc::MOUNT_ATTR_IDMAP;
         attributes.userns_fd = u64::try_from(owners.as_raw_fd()).unwrap_or_default();
     }
+    apply(mount, &attributes)
+}
+
+/// Lets programs of a detached mount set the user id.
+pub(super) fn allow_set_user_id(mount: &OwnedFd) -> io::Result<()> {
+    apply(mount, &libc::mount_attr { attr_set: 0, attr_clr: libc::MOUNT_ATTR_NOSUID, propagation: 0, userns_fd: 0 })
+}
+
+fn apply(mount: &OwnedFd, attributes: &libc::mount_attr) -> io::Result<()> {
     // SAFETY: an empty path with the flag for it, and a structure of the size given.
     let outcome = unsafe {
         libc::syscall(
@@ -39,7 +48,7 @@ pub(super) fn set_attributes(mount: &OwnedFd, set: Attributes, owners: Option<Bo
             mount.as_raw_fd(),
             c"".as_ptr(),
             libc::AT_EMPTY_PATH,
-            &raw const attributes,
+            &raw const *attributes,
             size_of::<libc::mount_attr>(),
         )
     };

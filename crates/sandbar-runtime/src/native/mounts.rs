@@ -26,7 +26,7 @@ use rustix::{
 };
 
 use super::{
-    mount_attributes::{Attributes, set_attributes},
+    mount_attributes::{Attributes, allow_set_user_id, set_attributes},
     trusted,
 };
 use crate::protocol::TrustOrder;
@@ -224,6 +224,8 @@ pub(super) struct Parts<'a> {
     pub(super) owners: Option<(BorrowedFd<'a>, u32)>,
     pub(super) users: Users,
     pub(super) trust: Option<&'a TrustOrder>,
+    /// Programs of the tree may set the user id: to users of the box, since there are no others in it.
+    pub(super) set_user_id: bool,
 }
 
 /// Who there is in a box.
@@ -242,6 +244,10 @@ pub(super) fn take(path: &CStr) -> io::Result<OwnedFd> {
 /// Puts a walled box together in the template, and makes it the root. The template is gone afterwards.
 pub(super) fn assemble(groundwork: &Groundwork<'_>, parts: &Parts<'_>) -> io::Result<()> {
     let Groundwork { template, processes, devices, memory } = groundwork;
+    if parts.set_user_id {
+        // Of this copy of the mount, which is nowhere else.
+        allow_set_user_id(parts.root)?;
+    }
     move_mount(parts.root, "", CWD, ROOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     let root = openat(CWD, ROOT, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let first = parts.owners.map(|(_, first)| first);

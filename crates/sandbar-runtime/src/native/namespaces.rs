@@ -128,9 +128,16 @@ pub(super) fn map_caller(uid: u32, gid: u32) -> io::Result<()> {
 /// A network namespace with nothing but its loopback, which is up. The calling process goes there and comes back `home`.
 pub(super) fn make_network(home: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     unshare(libc::CLONE_NEWNET)?;
+    open_low_ports();
     let made = sandbar_netns::raise_loopback().and_then(|()| sandbar_netns::current());
     enter(home, libc::CLONE_NEWNET)?;
     made
+}
+
+/// Everybody in the calling process's network, which must be a box's own, may listen on every port: there is nobody else to
+/// keep the low ones for. Where it cannot be, they are for nobody.
+pub(super) fn open_low_ports() {
+    let _ = fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
 }
 
 /// Becomes root of the user namespace. An ordinary user's namespace has no say in supplementary groups.

@@ -65,6 +65,7 @@ impl NativeRuntime {
             network: try_gate(&spawner, ordinary),
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
             users: crate::runtime::users(),
+            root_rights: crate::runtime::users(),
         };
         let isolation = describe(ordinary, groups.as_ref().err());
         let groups = groups.ok().map(Arc::new);
@@ -145,6 +146,7 @@ impl NativeRuntime {
             hostname: text("session_id", host_name(spec.session))?,
             trust: spec.trust.map(Trust::order).transpose()?,
             network: network.as_ref().map(AsFd::as_fd),
+            rights: spec.rights,
         };
         let Launched { link, namespaces } = match sockets {
             Some(sockets) => furnish(sockets, spec.session, groups.as_deref(), wanted)?,
@@ -181,6 +183,10 @@ impl Runtime for NativeRuntime {
     }
 
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
+        crate::runtime::admit_rights(spec.rights, &self.facts.root_rights)?;
+        if spec.owners.is_none() {
+            crate::runtime::admit_rights(spec.rights, &Capability::no("the owners of its files are not translated"))?;
+        }
         Ok(Arc::new(self.make(spec)?))
     }
 

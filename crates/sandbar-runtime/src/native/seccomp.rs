@@ -128,7 +128,8 @@ pub(crate) fn prepare() {
     LazyLock::force(&FILTER);
 }
 
-/// Installs the filter for this thread and everything it starts. `no_new_privs` must be set.
+/// Installs the filter for this thread and everything it starts. `no_new_privs` must be set, or the caller
+/// have rights over its user namespace.
 pub(crate) fn restrict() -> io::Result<()> {
     let filter = &*FILTER;
     let program = libc::sock_fprog {

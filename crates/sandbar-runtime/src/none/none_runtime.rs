@@ -3,7 +3,7 @@
 use std::{ffi::CString, io, path::Path, sync::Arc};
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use sandbar_core::{Capability, Error, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind};
+use sandbar_core::{Capability, Error, NetworkPolicy, OwnerMap, Resources, Result, RootRights, RuntimeKind};
 
 use crate::{
     Runtime, RuntimeFacts, Sandbox, SandboxSpec,
@@ -53,6 +53,7 @@ impl NoneRuntime {
             network: Capability::no("runtime `none` shares the host's network"),
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
             users: crate::runtime::users(),
+            root_rights: Capability::no("runtime `none` has no rights to give: its root is the host's own user"),
         };
         Ok(Self { spawner, groups: groups.ok().map(Arc::new), isolation, facts })
     }
@@ -84,6 +85,7 @@ impl Runtime for NoneRuntime {
     }
 
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
+        crate::runtime::admit_rights(spec.rights, &self.facts.root_rights)?;
         let failed = |error: io::Error| Error::io(format!("make the sandbox of session `{}`", spec.session), error);
         let groups = match &self.groups {
             Some(groups) => {
@@ -112,6 +114,7 @@ impl Runtime for NoneRuntime {
             hostname: CString::default(),
             trust: None,
             network: None,
+            rights: RootRights::Bare,
         };
         let link = launch(&self.spawner, spec.session, groups.as_deref(), wanted)?.link;
         let groups = groups.map(Arc::new);

@@ -2,6 +2,8 @@
 
 use std::{ffi::CString, io};
 
+use sandbar_core::RootRights;
+
 use super::wire::{Reader, Writer, garbled};
 
 /// The host to the spawner.
@@ -66,6 +68,7 @@ pub(crate) struct BoxOrder {
     /// Where the root lies, when it is a directory.
     pub(crate) path: CString,
     pub(crate) trust: Option<TrustOrder>,
+    pub(crate) rights: RootRights,
 }
 
 /// Certificates a box shows beside its tree.
@@ -234,6 +237,10 @@ impl BoxOrder {
             writer.text(&trust.authority);
             writer.text(&trust.bundle);
         });
+        writer.byte(match self.rights {
+            RootRights::Bare => 0,
+            RootRights::Own => 1,
+        });
     }
 
     fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
@@ -262,6 +269,11 @@ impl BoxOrder {
             first_owner: u32::try_from(reader.number()?).map_err(|_| garbled())?,
             path: reader.text()?,
             trust: reader.optional(|reader| Ok(TrustOrder { authority: reader.text()?, bundle: reader.text()? }))?,
+            rights: match reader.byte()? {
+                0 => RootRights::Bare,
+                1 => RootRights::Own,
+                _ => return Err(garbled()),
+            },
         })
     }
 }

@@ -15,6 +15,7 @@ mod gates;
 mod lifetime;
 mod limits;
 mod ordinary_user;
+mod own_root;
 mod prepared;
 mod streams;
 mod terminal;

@@ -2,7 +2,7 @@
 
 use std::{ops::Deref, path::Path, sync::Arc, time::Duration};
 
-use sandbar_core::{Resources, Result, RuntimeKind, SessionId};
+use sandbar_core::{Resources, Result, RootRights, RuntimeKind, SessionId};
 use sandbar_runtime::{
     BoxNetwork, ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, SandboxSpec, Trust,
 };
@@ -111,6 +111,11 @@ impl World {
         open_box(&*self.runtime, &self.trees, session, limits, owners)
     }
 
+    /// Another box, whose root may have rights of its own.
+    pub(crate) fn open_box_with_rights(&self, session: &str, owners: Owners, rights: RootRights) -> Result<TestBox> {
+        try_open_box(&*self.runtime, &self.trees, session, &Resources::default(), owners, rights)
+    }
+
     /// Another box, whose network can be opened.
     pub(crate) fn open_gated_box(&self, session: &str) -> TestBox {
         self.open_gated_box_with(session, None, |_| ())
@@ -133,6 +138,7 @@ impl World {
             resources: &Resources::default(),
             network: BoxNetwork::Gated,
             trust,
+            rights: RootRights::Bare,
         };
         let sandbox = self.runtime.open_sandbox(&spec).unwrap();
         TestBox::new(self.runtime.kind(), sandbox, tree)
@@ -151,6 +157,7 @@ impl World {
                 resources: &limits,
                 network: BoxNetwork::Closed,
                 trust: None,
+                rights: RootRights::Bare,
             };
             let sandbox = runtime.restore_sandbox(&spec, &image)?;
             Ok(TestBox::new(runtime.kind(), sandbox, tree))
@@ -183,6 +190,17 @@ pub(crate) fn open_box(
     limits: &Resources,
     owners: Owners,
 ) -> TestBox {
+    try_open_box(runtime, trees, session, limits, owners, RootRights::Bare).unwrap()
+}
+
+fn try_open_box(
+    runtime: &dyn Runtime,
+    trees: &Trees,
+    session: &str,
+    limits: &Resources,
+    owners: Owners,
+    rights: RootRights,
+) -> Result<TestBox> {
     let session = SessionId::new(session).unwrap();
     let owners = if owners == Owners::AsTheRuntimeWishes { runtime.owners().unwrap() } else { None };
     let tree = trees.plant(owners.as_deref());
@@ -193,7 +211,8 @@ pub(crate) fn open_box(
         resources: limits,
         network: BoxNetwork::Closed,
         trust: None,
+        rights,
     };
-    let sandbox = runtime.open_sandbox(&spec).unwrap();
-    TestBox::new(runtime.kind(), sandbox, tree)
+    let sandbox = runtime.open_sandbox(&spec)?;
+    Ok(TestBox::new(runtime.kind(), sandbox, tree))
 }

@@ -1,10 +1,9 @@
 //! A box administers no network and makes no sockets that would.
 
-use sandbar_core::RuntimeKind;
 use sandbar_runtime::BoxNetwork;
 
 use crate::{
-    case::{Case, held},
+    case::{Case, Subject, held},
     world::World,
 };
 
@@ -22,21 +21,26 @@ attempts! {
 }
 
 /// Makes them in one box, whose network is open.
-fn check_behind_a_gate<'a>(runtime: RuntimeKind, cases: impl IntoIterator<Item = &'a Case>) {
-    let mut world = World::open_with(runtime, BoxNetwork::Gated);
+fn check_behind_a_gate<'a>(subject: Subject, cases: impl IntoIterator<Item = &'a Case>) {
+    let mut world = World::open_with(subject, BoxNetwork::Gated);
     let gate = world.open_gate();
     for case in cases {
-        case.check_in(&mut world, runtime);
+        case.check_in(&mut world, subject);
     }
     drop(gate);
 }
 
 #[test]
 fn an_open_gate_changes_none_of_it_in_a_native_box() {
-    check_behind_a_gate(RuntimeKind::Native, CASES);
+    check_behind_a_gate(Subject::Native, CASES);
+}
+
+#[test]
+fn an_open_gate_changes_none_of_it_where_root_has_rights() {
+    check_behind_a_gate(Subject::NativeOwnRoot, CASES);
 }
 
 #[test]
 fn an_open_gate_changes_none_of_it_in_a_gvisor_box_but_for_the_interface_to_it() {
-    check_behind_a_gate(RuntimeKind::Gvisor, CASES.iter().filter(|case| case.attempt != "network-interfaces"));
+    check_behind_a_gate(Subject::Gvisor, CASES.iter().filter(|case| case.attempt != "network-interfaces"));
 }

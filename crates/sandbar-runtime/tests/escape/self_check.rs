@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use sandbar_core::RuntimeKind;
 use sandbar_testing::Intruder;
 
 use crate::{
-    case::{Case, held},
+    case::{Case, Subject, held},
     world::World,
 };
 
@@ -69,7 +68,7 @@ const OPEN_WITHOUT_ISOLATION: &[&str] = &[
 
 #[test]
 fn without_isolation_the_suite_sees_escapes() {
-    let mut world = World::open(RuntimeKind::None);
+    let mut world = World::open(Subject::None);
     let held: Vec<(&str, String)> = OPEN_WITHOUT_ISOLATION
         .iter()
         .map(|attempt| (*attempt, world.attempt(attempt)))
@@ -80,14 +79,14 @@ fn without_isolation_the_suite_sees_escapes() {
 
 #[test]
 fn without_isolation_an_attempt_that_is_not_held_fails_its_test() {
-    let test = || held("capabilities").check(RuntimeKind::None);
+    let test = || held("capabilities").check(Subject::None);
     let failure = std::panic::catch_unwind(test).unwrap_err();
     let message = failure.downcast_ref::<String>().unwrap();
     assert!(message.starts_with("capabilities: ESCAPED: "), "{message}");
 }
 
 // What even the runtime without isolation promises: an explicit environment, three descriptors, a base that stays.
-on_runtime! { none, sandbar_core::RuntimeKind::None,
+in_box! { none, Subject::None,
     the_path_of_a_host_file_leads_nowhere: held("path-plain"),
     nothing_is_above_the_root: held("path-dot-dot"),
     the_environment_holds_no_secret_of_the_host: held("environment-secret"),

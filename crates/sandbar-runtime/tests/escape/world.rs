@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use sandbar_core::{BaseName, Resources, RuntimeKind, SessionId, StorageKind};
+use sandbar_core::{BaseName, Resources, RootRights, RuntimeKind, SessionId, StorageKind, UserAccount};
 use sandbar_netns::GateSockets;
 use sandbar_runtime::{
     BoxNetwork, ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, Sandbox, SandboxSpec,
@@ -15,7 +15,10 @@ use sandbar_storage::{Storage, StorageConfig, VolumeSpec};
 use sandbar_testing::{Bait, FileSystem, Image, Intruder, commit_base, tree};
 use tokio::runtime::Handle;
 
-use crate::ended::Ended;
+use crate::{case::Subject, ended::Ended};
+
+/// A directory of an ordinary user.
+const USER_DIRECTORY: &str = "/user";
 
 /// `name` is the host's, for cgroups and directories of the runtime. The calling thread is in a mount namespace of its own
 /// and inside a tokio runtime.
@@ -41,6 +44,8 @@ pub(crate) struct World {
     bait: Bait,
     /// The tree of the base on the host, which no box may change.
     base: PathBuf,
+    /// Who makes the attempts; root when absent.
+    user: Option<UserAccount>,
     sandbox: Arc<dyn Sandbox>,
     runtime: Arc<dyn Runtime>,
     storage: Arc<dyn Storage>,
@@ -51,11 +56,11 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn open(kind: RuntimeKind) -> Self {
-        Self::open_with(kind, BoxNetwork::Closed)
+    pub(crate) fn open(subject: Subject) -> Self {
+        Self::open_with(subject, BoxNetwork::Closed)
     }
 
-    pub(crate) fn open_with(kind: RuntimeKind, network: BoxNetwork) -> Self {
+    pub(crate) fn open_with(subject: Subject, network: BoxNetwork) -> Self {
         // First, so that the threads and processes of the runtime inherit what a careless host would let them.
         let bait = Bait::lay();
         let scratch = tree::scratch();
@@ -75,10 +80,10 @@ impl World {
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let name = scratch.path().file_name().unwrap().to_str().unwrap();
         let inside = tokio.enter();
-        let runtime = open_runtime(kind, name);
-        let sandbox = open_sandbox(&*runtime, &*storage, &session, network);
+        let runtime = open_runtime(subject.runtime(), name);
+        let sandbox = open_sandbox(&*runtime, &*storage, &session, network, subject.rights());
         drop(inside);
-        Self { bait, base, sandbox, runtime, storage, tokio, _image: image, _scratch: scratch }
+        Self { bait, base, user: subject.user(), sandbox, runtime, storage, tokio, _image: image, _scratch: scratch }
     }
 
     pub(crate) fn open_gate(&self) -> GateSockets {
@@ -91,7 +96,8 @@ impl World {
         let mut arguments = vec![Intruder::program(Path::new("/")).display().to_string(), attempt.to_owned()];
         arguments.extend(self.bait.facts());
         arguments.extend(Intruder::facts(Path::new("/")));
-        let ended = self.finish(ExecSpec::new(arguments));
+        let cwd = self.user.as_ref().map(|_| USER_DIRECTORY.to_owned());
+        let ended = self.finish(ExecSpec { cwd, ..ExecSpec::new(arguments) });
         assert_eq!(self.base_tree(), base, "{attempt} changed the base: {}", ended.stdout);
         assert_eq!(self.bait.host_state(), host, "{attempt} changed the host: {}", ended.stdout);
         let said = ended.stdout.trim_end();
@@ -105,9 +111,10 @@ impl World {
     }
 
     fn finish(&self, spec: ExecSpec) -> Ended {
-        let sandbox = Arc::clone(&self.sandbox);
+        let (sandbox, user) = (Arc::clone(&self.sandbox), self.user.clone());
         self.tokio.block_on(async move {
-            let command = tokio::task::spawn_blocking(move || sandbox.exec(spec)).await.unwrap().unwrap();
+            let command =
+                tokio::task::spawn_blocking(move || sandbox.exec_as(spec, user.as_ref())).await.unwrap().unwrap();
             Ended::of(command).await
         })
     }
@@ -137,6 +144,8 @@ fn fill_base(root: &Path) {
         std::fs::create_dir(root.join(directory)).unwrap();
     }
     tree::set_mode(&root.join("tmp"), 0o1777);
+    std::fs::create_dir(root.join(&USER_DIRECTORY[1..])).unwrap();
+    std::os::unix::fs::chown(root.join(&USER_DIRECTORY[1..]), Some(1000), Some(1000)).unwrap();
     Intruder::find().place(root);
 }
 
@@ -145,11 +154,19 @@ fn open_sandbox(
     storage: &dyn Storage,
     session: &SessionId,
     network: BoxNetwork,
+    rights: RootRights,
 ) -> Arc<dyn Sandbox> {
     let owners = runtime.owners().unwrap();
     let mounted = storage.mount_as(session, owners.as_deref()).unwrap();
     let owners = owners.filter(|_| mounted.translated);
-    let spec =
-        SandboxSpec { session, root: &mounted.root, owners, resources: &Resources::default(), network, trust: None };
+    let spec = SandboxSpec {
+        session,
+        root: &mounted.root,
+        owners,
+        resources: &Resources::default(),
+        network,
+        trust: None,
+        rights,
+    };
     runtime.open_sandbox(&spec).unwrap()
 }

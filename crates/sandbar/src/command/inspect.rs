@@ -69,6 +69,7 @@ pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
         ("storage", Some(session.storage.to_string())),
         ("runtime", Some(session.runtime.to_string())),
         ("isolation", Some(capabilities.isolation)),
+        ("root rights", Some(session.root_rights.to_string())),
         ("network", Some(network)),
     ];
     for (name, value) in rows {

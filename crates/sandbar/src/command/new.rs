@@ -5,7 +5,7 @@ use std::{process::ExitCode, time::Duration};
 use clap::{Arg, ArgMatches, Command};
 use sandbar_client::Client;
 use sandbar_core::{
-    BaseName, ByteCount, HeaderRule, NetworkPolicy, OnExpiry, Resources, Result, SessionId, SessionSpec,
+    BaseName, ByteCount, HeaderRule, NetworkPolicy, OnExpiry, Resources, Result, RootRights, SessionId, SessionSpec,
 };
 
 use crate::{
@@ -29,10 +29,11 @@ pub(crate) struct SandboxOptions {
     ttl: Option<Duration>,
     on_expiry: OnExpiry,
     idle: Option<Duration>,
+    root_rights: RootRights,
 }
 
 impl SandboxOptions {
-    pub(crate) fn define() -> [Arg; 11] {
+    pub(crate) fn define() -> [Arg; 12] {
         [
             option("base", "NAME", "The base to start from; `sandbar base ls` lists them")
                 .default_value("host")
@@ -56,6 +57,13 @@ impl SandboxOptions {
                 .value_parser(parse::word::<OnExpiry>),
             option("idle", "TIME", "Pause it by itself when nobody used it for this time")
                 .value_parser(parse::duration),
+            option(
+                "root-rights",
+                "RIGHTS",
+                "What root may do in it: bare, like everybody; own, with sudo, su and chown",
+            )
+            .default_value("bare")
+            .value_parser(parse::word::<RootRights>),
         ]
     }
 
@@ -72,6 +80,7 @@ impl SandboxOptions {
             ttl: optional(matches, "ttl"),
             on_expiry: required(matches, "on-expiry")?,
             idle: optional(matches, "idle"),
+            root_rights: required(matches, "root-rights")?,
         })
     }
 
@@ -92,6 +101,7 @@ impl SandboxOptions {
             time_to_live: self.ttl,
             on_expiry: self.on_expiry,
             idle_timeout: self.idle,
+            root_rights: self.root_rights,
         }
     }
 }

@@ -238,7 +238,7 @@ mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
-    use sandbar_core::{RuntimeKind, SessionId, SessionUsage, StorageKind};
+    use sandbar_core::{RootRights, RuntimeKind, SessionId, SessionUsage, StorageKind};
 
     use super::*;
     use crate::screen::Key;
@@ -257,6 +257,7 @@ mod tests {
             idle_timeout: None,
             quota: None,
             network: None,
+            root_rights: RootRights::Bare,
             space_used: ByteCount(disk),
             turn_count: 0,
             snapshot_count: 0,

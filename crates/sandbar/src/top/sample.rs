@@ -163,6 +163,7 @@ impl Observed {
             limits: yes(),
             network: yes(),
             users: yes(),
+            root_rights: yes(),
         };
         let taken = Instant::now();
         let before = Sample { taken, health: health.clone(), sessions: sessions.clone(), details: None };

@@ -27,9 +27,6 @@ pub(crate) struct NetworkConfig {
     /// The `Host` of requests to ports of the sandbox, with `${PORT}` for the port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mask_request_host: Option<String>,
-    /// Ports behind which the sandbox speaks TLS itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) https_ports: Option<Vec<u16>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rules: Option<Rules>,
 }
@@ -64,14 +61,14 @@ impl NetworkConfig {
         if let Some(host) = &mask_request_host {
             check_mask(host)?;
         }
-        let https_ports: Option<Vec<u16>> = network.take("httpsPorts")?;
-        if https_ports.iter().flatten().any(|port| *port == 0 || *port == crate::place::ENVD_PORT) {
-            return Err(bad_request(
-                "`network.httpsPorts` has a port that cannot be there; use 1 to 65535 without 49983",
-            ));
-        }
+        refuse(
+            &network,
+            "httpsPorts",
+            "`network.httpsPorts`",
+            "serve plain HTTP in the sandbox; whoever comes from outside speaks TLS with this host",
+        )?;
         let allow_public_traffic = network.take("allowPublicTraffic")?;
-        Ok(Some(Self { allow_public_traffic, mask_request_host, https_ports, ..egress }))
+        Ok(Some(Self { allow_public_traffic, mask_request_host, ..egress }))
     }
 
     /// Reads the part that says what the sandbox may reach.

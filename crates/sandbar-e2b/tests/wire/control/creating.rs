@@ -68,7 +68,8 @@ fn nothing_said_is_killed_when_its_time_is_up_and_never_woken() {
 #[test]
 fn variables_are_in_the_environment_of_commands() {
     World::run(async |world| {
-        let sandbox = world.sandbox_with(json!({ "templateID": "base", "envVars": { "GREETING": "hello there" } })).await;
+        let sandbox =
+            world.sandbox_with(json!({ "templateID": "base", "envVars": { "GREETING": "hello there" } })).await;
         assert_eq!(world.shell(&sandbox, "printf %s \"$GREETING\"").await, "hello there");
     });
 }
@@ -82,7 +83,9 @@ fn twenty_at_once_are_twenty_that_work() {
         .await;
         let ids: HashSet<&str> = made.iter().map(|sandbox| sandbox.id.as_str()).collect();
         assert_eq!(ids.len(), 20);
-        let output = futures::future::join_all(made.iter().map(|sandbox| world.shell(sandbox, "echo $$ > /mine; cat /mine"))).await;
+        let output =
+            futures::future::join_all(made.iter().map(|sandbox| world.shell(sandbox, "echo $$ > /mine; cat /mine")))
+                .await;
         assert!(output.iter().all(|text| !text.is_empty()));
         let listed = world.get("/v2/sandboxes").await.json();
         assert_eq!(listed.as_array().unwrap().len(), 20);
@@ -140,7 +143,8 @@ fn a_template_that_is_not_there_is_named() {
 #[test]
 fn fields_nobody_knows_are_ignored() {
     World::run(async |world| {
-        let body = json!({ "templateID": "base", "brandNew": { "deep": [1] }, "network": { "alsoNew": 1 }, "metadata": null });
+        let body =
+            json!({ "templateID": "base", "brandNew": { "deep": [1] }, "network": { "alsoNew": 1 }, "metadata": null });
         assert_eq!(world.post("/v2/sandboxes", body).await.status, 201);
     });
 }
@@ -208,7 +212,8 @@ fn waking_by_requests_and_losing_the_memory_exclude_each_other() {
 #[test]
 fn an_unsecured_sandbox_has_no_access_token_and_needs_none() {
     World::run(async |world| {
-        let made = world.post("/sandboxes", json!({ "templateID": "base", "timeout": 60, "secure": false })).await.json();
+        let made =
+            world.post("/sandboxes", json!({ "templateID": "base", "timeout": 60, "secure": false })).await.json();
         assert!(made["envdAccessToken"].is_null(), "{made}");
         assert_eq!(Sandbox::of(world.address, &made).http("GET", "/health", "").await.status, 204);
     });
@@ -227,10 +232,14 @@ fn a_sandbox_that_is_not_public_has_a_traffic_token_and_has_to_be_secured() {
 
 #[test]
 fn more_than_the_host_takes_is_refused_at_once() {
-    World::run_with(|config| config.max_sessions = 1, None, async |world| {
-        world.sandbox().await;
-        let answer = world.post("/v2/sandboxes", json!({ "templateID": "base" })).await;
-        assert_refused(&answer, 429, &["at most 1"]);
-        assert_eq!(answer.headers["should-retry"], "false");
-    });
+    World::run_with(
+        |config| config.max_sessions = 1,
+        None,
+        async |world| {
+            world.sandbox().await;
+            let answer = world.post("/v2/sandboxes", json!({ "templateID": "base" })).await;
+            assert_refused(&answer, 429, &["at most 1"]);
+            assert_eq!(answer.headers["should-retry"], "false");
+        },
+    );
 }

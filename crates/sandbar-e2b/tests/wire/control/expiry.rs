@@ -22,7 +22,10 @@ fn a_timeout_counts_from_now_longer_or_shorter() {
 fn a_timeout_of_zero_kills_at_once() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
-        assert_eq!(world.post(&format!("/sandboxes/{}/timeout", sandbox.id), json!({ "timeout": 0 })).await.status, 204);
+        assert_eq!(
+            world.post(&format!("/sandboxes/{}/timeout", sandbox.id), json!({ "timeout": 0 })).await.status,
+            204
+        );
         let path = format!("/sandboxes/{}", sandbox.id);
         eventually("it is gone", async || world.get(&path).await.status == 404).await;
         assert_eq!(sandbox.http("GET", "/health", "").await.status, 502);
@@ -81,7 +84,8 @@ fn a_paused_one_has_no_time_to_change() {
 fn a_refresh_makes_the_time_longer_and_never_shorter() {
     World::run(async |world| {
         let sandbox = world.sandbox_with(json!({ "templateID": "base", "timeout": 100 })).await;
-        let (path, end) = (format!("/sandboxes/{}/refreshes", sandbox.id), async || moment(&world.info(&sandbox).await["endAt"]));
+        let (path, end) =
+            (format!("/sandboxes/{}/refreshes", sandbox.id), async || moment(&world.info(&sandbox).await["endAt"]));
         let first = end().await;
         assert_eq!(world.post(&path, json!({ "duration": 10 })).await.status, 204);
         assert_eq!(end().await, first);

@@ -57,16 +57,20 @@ fn the_first_version_forks_too() {
 
 #[test]
 fn copies_there_is_no_room_for_are_reported_one_by_one() {
-    World::run_with(|config| config.max_sessions = 3, None, async |world| {
-        let source = world.sandbox().await;
-        let answer = world.post(&format!("/v2/sandboxes/{}/fork", source.id), json!({ "count": 4 })).await;
-        let results = answer.json();
-        let (made, refused): (Vec<&Value>, Vec<&Value>) =
-            results.as_array().unwrap().iter().partition(|result| result["sandbox"].is_object());
-        assert_eq!((answer.status.as_u16(), made.len(), refused.len()), (201, 2, 2));
-        assert_eq!(refused[0]["error"]["code"], 429);
-        assert!(refused[0]["error"]["message"].is_string());
-    });
+    World::run_with(
+        |config| config.max_sessions = 3,
+        None,
+        async |world| {
+            let source = world.sandbox().await;
+            let answer = world.post(&format!("/v2/sandboxes/{}/fork", source.id), json!({ "count": 4 })).await;
+            let results = answer.json();
+            let (made, refused): (Vec<&Value>, Vec<&Value>) =
+                results.as_array().unwrap().iter().partition(|result| result["sandbox"].is_object());
+            assert_eq!((answer.status.as_u16(), made.len(), refused.len()), (201, 2, 2));
+            assert_eq!(refused[0]["error"]["code"], 429);
+            assert!(refused[0]["error"]["message"].is_string());
+        },
+    );
 }
 
 #[test]

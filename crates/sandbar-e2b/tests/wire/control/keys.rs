@@ -62,7 +62,9 @@ fn a_read_key_looks_at_everything_and_changes_nothing() {
         let sandbox = world.sandbox_with(json!({ "templateID": "base", "network": { "rules": rules } })).await;
         let reader = key(world, "reader", TokenScope::Read).await;
         let id = &sandbox.id;
-        for path in ["/v2/sandboxes", "/sandboxes", &format!("/sandboxes/{id}/metrics"), &format!("/v2/sandboxes/{id}/logs")] {
+        for path in
+            ["/v2/sandboxes", "/sandboxes", &format!("/sandboxes/{id}/metrics"), &format!("/v2/sandboxes/{id}/logs")]
+        {
             assert_eq!(call(world, &reader, "GET", path).await.status, 200, "{path}");
         }
         let seen = call(world, &reader, "GET", &format!("/sandboxes/{id}")).await;

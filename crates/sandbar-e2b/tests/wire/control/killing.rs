@@ -45,8 +45,9 @@ fn killing_one_that_works_ends_the_work_and_answers_soon() {
 fn killed_while_others_come_to_it_nobody_hangs() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
-        let (path, timeout) = (format!("/sandboxes/{}", sandbox.id), serde_json::json!({ "timeout": 60 }));
-        let visits = (0..10).map(|_| world.post(&format!("{path}/timeout"), timeout.clone()));
+        let path = format!("/sandboxes/{}", sandbox.id);
+        let timeout = format!("{path}/timeout");
+        let visits = (0..10).map(|_| world.post(&timeout, serde_json::json!({ "timeout": 60 })));
         let (killed, visits) =
             futures::future::join(world.control("DELETE", &path, None), futures::future::join_all(visits)).await;
         assert_eq!(killed.status, 204);

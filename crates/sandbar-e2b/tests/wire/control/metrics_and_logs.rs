@@ -62,7 +62,10 @@ fn the_log_tells_what_was_done_in_order() {
         let log = world.get(&second).await.json();
         let entries = log["logs"].as_array().unwrap();
         for entry in entries {
-            assert!(entry["message"].is_string() && entry["fields"].is_object() && entry["level"].is_string(), "{entry}");
+            assert!(
+                entry["message"].is_string() && entry["fields"].is_object() && entry["level"].is_string(),
+                "{entry}"
+            );
             assert!(entry["fields"].as_object().unwrap().values().all(serde_json::Value::is_string), "{entry}");
         }
         let times: Vec<_> = entries.iter().map(|entry| moment(&entry["timestamp"])).collect();

@@ -12,6 +12,7 @@ mod networks;
 mod not_offered;
 mod pausing;
 mod restarts;
+mod snapshots;
 mod undo;
 mod waking;
 

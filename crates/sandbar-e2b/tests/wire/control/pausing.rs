@@ -21,7 +21,10 @@ fn a_paused_one_is_not_running_for_those_who_ask_envd() {
         let sandbox = world.sandbox().await;
         world.pause(&sandbox).await;
         let health = sandbox.http("GET", "/health", "").await;
-        assert_eq!((health.status.as_u16(), health.json()["message"].as_str()), (502, Some("The sandbox was not found")));
+        assert_eq!(
+            (health.status.as_u16(), health.json()["message"].as_str()),
+            (502, Some("The sandbox was not found"))
+        );
         world.connect(&sandbox).await;
         assert_eq!(sandbox.http("GET", "/health", "").await.status, 204);
     });

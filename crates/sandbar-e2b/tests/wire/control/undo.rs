@@ -29,7 +29,8 @@ fn turns_have_numbers_and_what_changed_since_one_is_told() {
         assert_eq!(turn.status, 201, "{}", turn.text());
         let first = turn.json()["name"].as_str().unwrap().to_owned();
         world.shell(&sandbox, "echo x > /added").await;
-        let second = world.control("POST", &format!("{path}/turns"), None).await.json()["name"].as_str().unwrap().to_owned();
+        let second =
+            world.control("POST", &format!("{path}/turns"), None).await.json()["name"].as_str().unwrap().to_owned();
         assert_ne!(first, second);
         let changes = world.get(&format!("{path}/diff?from={first}")).await.json();
         let added = changes["changes"].as_array().unwrap().iter().find(|change| change["path"] == "/added").unwrap();
@@ -46,9 +47,17 @@ fn going_back_to_what_is_not_there_changes_nothing() {
         let sandbox = world.sandbox().await;
         let path = format!("/sandbar/sandboxes/{}", sandbox.id);
         world.shell(&sandbox, "echo kept > /state").await;
-        assert_refused(&world.post(&format!("{path}/rollback"), json!({ "snapshot": "nonesuch" })).await, 404, &["nonesuch"]);
+        assert_refused(
+            &world.post(&format!("{path}/rollback"), json!({ "snapshot": "nonesuch" })).await,
+            404,
+            &["nonesuch"],
+        );
         assert_refused(&world.post(&format!("{path}/rollback"), json!({})).await, 400, &["snapshot"]);
-        assert_refused(&world.post(&format!("{path}/rollback"), json!({ "snapshot": "../x" })).await, 400, &["snapshot"]);
+        assert_refused(
+            &world.post(&format!("{path}/rollback"), json!({ "snapshot": "../x" })).await,
+            400,
+            &["snapshot"],
+        );
         assert_refused(&world.get(&format!("{path}/diff")).await, 400, &["from"]);
         assert_eq!(world.shell(&sandbox, "cat /state").await, "kept\n");
     });

@@ -21,7 +21,8 @@ fn a_request_wakes_one_that_was_made_for_it() {
 #[test]
 fn fifty_requests_at_once_wake_it_once() {
     World::run(async |world| {
-        let body = json!({ "templateID": "base", "timeout": 300, "autoPause": true, "autoResume": { "enabled": true } });
+        let body =
+            json!({ "templateID": "base", "timeout": 300, "autoPause": true, "autoResume": { "enabled": true } });
         let sandbox = world.sandbox_with(body).await;
         world.shell(&sandbox, "sleep 1000 >/dev/null 2>&1 & echo $! > /pid").await;
         world.pause(&sandbox).await;
@@ -46,7 +47,8 @@ fn a_request_does_not_wake_one_that_was_not_made_for_it() {
 #[test]
 fn a_request_does_not_wake_one_that_would_lose_what_ran_in_it() {
     World::run(async |world| {
-        let body = json!({ "templateID": "base", "timeout": 300, "autoPause": true, "autoResume": { "enabled": true } });
+        let body =
+            json!({ "templateID": "base", "timeout": 300, "autoPause": true, "autoResume": { "enabled": true } });
         let sandbox = world.sandbox_with(body).await;
         let path = format!("/sandboxes/{}/pause", sandbox.id);
         assert_eq!(world.post(&path, json!({ "memory": false })).await.status, 204);
@@ -58,7 +60,8 @@ fn a_request_does_not_wake_one_that_would_lose_what_ran_in_it() {
 #[test]
 fn a_wrong_token_wakes_nobody() {
     World::run(async |world| {
-        let body = json!({ "templateID": "base", "timeout": 300, "autoPause": true, "autoResume": { "enabled": true } });
+        let body =
+            json!({ "templateID": "base", "timeout": 300, "autoPause": true, "autoResume": { "enabled": true } });
         let mut sandbox = world.sandbox_with(body).await;
         world.pause(&sandbox).await;
         sandbox.access_token = Some("wrong".into());
