@@ -71,11 +71,11 @@ impl Place {
         let path = request.uri().path();
         let is_below =
             |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if path == files::PATH {
-            return Some(Self::Files);
-        }
         if is_below(UPLOADS) {
             return Some(Self::Upload);
+        }
+        if path == files::PATH {
+            return Some(Self::Files);
         }
         CONTROL.iter().any(|prefix| is_below(prefix)).then_some(Self::Control)
     }
@@ -90,8 +90,8 @@ mod tests {
         let place = |path: &str| Place::of_path(&Request::get(path).body(()).unwrap());
         assert_eq!(place("/v2/sandboxes"), Some(Place::Control));
         assert_eq!(place("/sandboxes/s1/connect?a=b"), Some(Place::Control));
-        assert_eq!(place("/files?path=a"), Some(Place::Files));
         assert_eq!(place("/templates-files/ab"), Some(Place::Upload));
+        assert_eq!(place("/files?path=a"), Some(Place::Files));
         assert_eq!(place("/sandboxesx"), None);
         assert_eq!(place("/healthz"), None);
     }

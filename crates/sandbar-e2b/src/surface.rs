@@ -6,6 +6,7 @@ use axum::{Router, body::Body, response::IntoResponse};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, request::Parts};
 use sandbar_core::Actor;
 use sandbar_host::{Host, acting_as};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::{
@@ -37,6 +38,8 @@ pub(crate) struct Surface {
     pub(crate) turns: Turns,
     pub(crate) samples: Samples,
     pub(crate) templates: LazyTemplates,
+    /// Cancelled when the server stops: streams are not waited for.
+    pub(crate) shutdown: CancellationToken,
 }
 
 /// The E2B surface of a host.
@@ -52,13 +55,14 @@ pub struct E2b {
 
 impl E2b {
     /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
-    pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
+    pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>, shutdown: CancellationToken) -> Self {
         let surface = Arc::new(Surface {
             host,
             keyring,
             turns: Turns::default(),
             samples: Samples::default(),
             templates: LazyTemplates::default(),
+            shutdown,
         });
         Self {
             control: control::router(&surface),

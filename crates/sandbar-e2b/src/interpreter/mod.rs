@@ -11,6 +11,8 @@ mod bundle;
 mod forward;
 mod start;
 
+pub(crate) use start::is_interpreter;
+
 use std::sync::Arc;
 
 use axum::{
