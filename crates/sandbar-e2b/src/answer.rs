@@ -32,6 +32,11 @@ impl ControlError {
         Self { status, ..self }
     }
 
+    /// What is wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// As a part of an answer to a request for several things.
     pub(crate) fn to_value(&self) -> Value {
         json!({ "code": self.status.as_u16(), "message": self.message })

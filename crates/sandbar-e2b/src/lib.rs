@@ -27,12 +27,13 @@ mod port_answer;
 mod ports;
 mod sandbox;
 mod surface;
+mod templates;
 mod turns;
 mod visitor;
 mod wake;
 
 pub use keys::{Holder, Keyring, api_key};
-pub use place::{ENVD_PORT, NamedBy, PORT, Place, SANDBOX};
+pub use place::{ENVD_PORT, NamedBy, PORT, Place, SANDBOX, Secure};
 pub use port_answer::PortProblem;
 pub use ports::{PortRules, TRAFFIC_TOKEN};
 pub use surface::E2b;

@@ -2,7 +2,7 @@
 
 use http::{HeaderName, Request};
 
-use crate::interpreter;
+use crate::{envd::files, interpreter, templates::UPLOADS};
 
 /// Names the sandbox, where the host name does not.
 pub const SANDBOX: HeaderName = HeaderName::from_static("e2b-sandbox-id");
@@ -27,13 +27,21 @@ const CONTROL: [&str; 11] = [
     "/volumes",
 ];
 
+/// Whether a request came over TLS. Who serves the connection puts it among the extensions of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Secure(pub bool);
+
 /// A part of the surface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The REST API of sandboxes.
     Control,
+    /// Where the files of templates are sent to. The address is signed.
+    Upload,
     /// The agent of a sandbox.
     Envd { sandbox: String, named_by: NamedBy },
+    /// Contents of a sandbox that is known only by the token the request was signed with.
+    Files,
     /// The code interpreter of a sandbox.
     Interpreter { sandbox: String, named_by: NamedBy },
 }
@@ -63,6 +71,12 @@ impl Place {
         let path = request.uri().path();
         let is_below =
             |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if is_below(UPLOADS) {
+            return Some(Self::Upload);
+        }
+        if path == files::PATH {
+            return Some(Self::Files);
+        }
         CONTROL.iter().any(|prefix| is_below(prefix)).then_some(Self::Control)
     }
 }
@@ -76,6 +90,8 @@ mod tests {
         let place = |path: &str| Place::of_path(&Request::get(path).body(()).unwrap());
         assert_eq!(place("/v2/sandboxes"), Some(Place::Control));
         assert_eq!(place("/sandboxes/s1/connect?a=b"), Some(Place::Control));
+        assert_eq!(place("/templates-files/ab"), Some(Place::Upload));
+        assert_eq!(place("/files?path=a"), Some(Place::Files));
         assert_eq!(place("/sandboxesx"), None);
         assert_eq!(place("/healthz"), None);
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use sandbar_core::{Error, Result, SessionId};
 use serde::{Deserialize, Serialize};
 
-use crate::{control::NetworkConfig, surface::Surface};
+use crate::{control::NetworkConfig, surface::Surface, templates::StartCommand};
 
 /// The key of the note a session carries.
 pub(crate) const NOTE: &str = "e2b";
@@ -45,6 +45,8 @@ pub(crate) struct SandboxNote {
     /// `allow_internet_access`, where it was said.
     pub(crate) internet: Option<bool>,
     pub(crate) network: Option<NetworkConfig>,
+    /// The program of its template, which runs in it from the beginning.
+    pub(crate) start: Option<StartCommand>,
     /// Limits its template gives it.
     pub(crate) cpu_count: Option<u32>,
     pub(crate) memory_mb: Option<u32>,
@@ -78,6 +80,7 @@ impl Default for SandboxNote {
             end_at: None,
             internet: None,
             network: None,
+            start: None,
             cpu_count: None,
             memory_mb: None,
             request: None,

@@ -103,7 +103,11 @@ impl Surface {
         }
         note.paused = None;
         note.end_at = Some(end);
-        self.keep_note(id, &note).await
+        self.keep_note(id, &note).await?;
+        if let Some(start) = note.start.as_ref().filter(|_| is_down || reboot) {
+            self.start_program(id, start).await;
+        }
+        Ok(())
     }
 
     async fn bring_back(&self, session: &SessionInfo, reboot: bool) -> Result<()> {

@@ -61,6 +61,14 @@ impl DataDirectory {
         self.path.join("state.db")
     }
 
+    /// A directory for somebody who keeps things of its own beside the host's, made when missing.
+    pub(crate) fn part(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path.join(name);
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|error| Error::io(format!("make directory `{}`", path.display()), error))?;
+        Ok(path)
+    }
+
     pub(crate) fn images(&self) -> PathBuf {
         self.path.join("images")
     }

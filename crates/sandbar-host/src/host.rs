@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -94,7 +95,7 @@ pub(crate) struct Inner {
     pub(crate) something_due: Notify,
     pub(crate) started: Instant,
     stopping: AtomicBool,
-    _directory: DataDirectory,
+    directory: DataDirectory,
 }
 
 /// A name that is taken.
@@ -129,6 +130,11 @@ impl Host {
     pub async fn shutdown(&self) -> Result<()> {
         self.janitor.stop().await;
         self.run(Call::of(Verb::Shutdown), Inner::close).await
+    }
+
+    /// A directory below the data directory for what a surface of this host keeps, under a name nobody else uses.
+    pub fn directory_for(&self, surface: &str) -> Result<PathBuf> {
+        self.inner.directory.part(surface)
     }
 
     /// What this host can do, with reasons for what it cannot.
@@ -237,7 +243,7 @@ impl Inner {
             something_due: Notify::new(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
-            _directory: directory,
+            directory,
             config,
         });
         inner.decisions.belongs_to(&inner);

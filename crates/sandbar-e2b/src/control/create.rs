@@ -208,6 +208,9 @@ impl Surface {
             self.forget_secrets(id, &[]).await;
             return Err(in_their_words(error));
         }
+        if let Some(start) = &note.start {
+            self.start_program(id, start).await;
+        }
         Ok((StatusCode::CREATED, Json(self.handle(id, &note).await?)))
     }
 

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What envd of this version can do; SDKs ask for no more than it says.
-const ENVD_VERSION: &str = "0.6.4";
+pub(crate) const ENVD_VERSION: &str = "0.6.4";
 
 /// Of E2B's own machines; every sandbox of a host has the same.
 const CLIENT: &str = "sandbar";

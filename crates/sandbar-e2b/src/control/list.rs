@@ -16,7 +16,7 @@ use super::{
     list_query::{Page, Wanted},
     query::Query,
 };
-use crate::{json::Json, keys::Holder, surface::Surface};
+use crate::{json::Json, keys::Holder, surface::Surface, templates::BUILD_PREFIX};
 
 const NEXT: HeaderName = HeaderName::from_static("x-next-token");
 const RUNNING: HeaderName = HeaderName::from_static("x-total-running");
@@ -75,7 +75,8 @@ impl Surface {
         let mut page = PageRequest { size: PageRequest::LARGEST_SIZE, token: None };
         loop {
             let part = self.host.list_sessions(filter, &page).await?;
-            sessions.extend(part.items);
+            // What templates are built in is nobody's sandbox.
+            sessions.extend(part.items.into_iter().filter(|session| !session.id.as_str().starts_with(BUILD_PREFIX)));
             match part.next_token {
                 None => return Ok(sessions),
                 token => page.token = token,

@@ -36,10 +36,12 @@ use axum::{
 };
 use sandbar_core::{Error, ErrorCode, SessionId};
 
+pub(crate) use details::ENVD_VERSION;
 pub(crate) use network::NetworkConfig;
+pub(crate) use query::Query;
 pub(crate) use sampler::{Sampler, Samples};
 
-use crate::{answer::ControlError, surface::Surface};
+use crate::{answer::ControlError, surface::Surface, templates};
 
 /// What a handler answers.
 type Answer<T> = Result<T, ControlError>;
@@ -75,6 +77,7 @@ pub(crate) fn router(surface: &Arc<Surface>) -> Router {
         .route("/secrets/{*rest}", any(not_offered::secrets))
         .route("/teams", any(not_offered::teams))
         .route("/teams/{*rest}", any(not_offered::teams))
+        .merge(templates::routes())
         .method_not_allowed_fallback(async || {
             ControlError::new(StatusCode::METHOD_NOT_ALLOWED, "this path of the API has no such method")
         })

@@ -7,22 +7,22 @@ use crate::answer::ControlError;
 
 /// Names and values, in the order they were sent. Names nobody asks for are ignored.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     /// A value; an empty one is absent.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(own, value)| own == name && !value.is_empty()).map(|(_, value)| value.as_str())
     }
 
     /// All values of a name, which may be sent several times, or once with commas.
-    pub(super) fn list(&self, name: &str) -> Vec<&str> {
+    pub(crate) fn list(&self, name: &str) -> Vec<&str> {
         let values = self.0.iter().filter(|(own, _)| own == name);
         values.flat_map(|(_, value)| value.split(',')).map(str::trim).filter(|value| !value.is_empty()).collect()
     }
 
     /// A whole number from `least` to `most`.
-    pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Answer<Option<u64>> {
+    pub(crate) fn number(&self, name: &str, least: u64, most: u64) -> Answer<Option<u64>> {
         let Some(text) = self.text(name) else { return Ok(None) };
         match text.parse::<u64>() {
             Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),

@@ -1,14 +1,9 @@
 //! What a sandbox is made from.
 
-use axum::http::StatusCode;
 use sandbar_core::BaseName;
 
 use super::Answer;
-use crate::{answer::ControlError, sandbox::SandboxNote, surface::Surface};
-
-/// The template every account of E2B has. Here it is this machine's own programs, unless there is a base of its name.
-const USUAL: &str = "base";
-const HOST_BASE: &str = "host";
+use crate::{sandbox::SandboxNote, surface::Surface};
 
 /// What a sandbox is made from.
 #[derive(Clone, Debug)]
@@ -24,23 +19,16 @@ pub(crate) struct Template {
 impl Surface {
     /// The template of a name: `name`, `name:tag` or `namespace/name:tag`.
     pub(crate) async fn template(&self, name: &str) -> Answer<Template> {
-        let plain = name.rsplit('/').next().unwrap_or(name);
-        let plain = plain.strip_suffix(":default").or_else(|| plain.strip_suffix(":latest")).unwrap_or(plain);
-        let bases = self.host.list_bases().await?;
-        let base = bases.into_iter().map(|base| base.name).find(|base| base.as_str() == plain);
-        let base = match base {
-            Some(base) => base,
-            None if plain == USUAL || plain == HOST_BASE => BaseName::new(HOST_BASE)?,
-            None => return Err(no_template(name)),
+        let found = self.resolve_template(name).await?;
+        let defaults = SandboxNote {
+            user: found.settings.user,
+            workdir: found.settings.workdir,
+            env: found.settings.env,
+            start: found.settings.start,
+            cpu_count: found.cpu_count,
+            memory_mb: found.memory_mb,
+            ..SandboxNote::default()
         };
-        Ok(Template { base, id: plain.to_owned(), alias: Some(plain.to_owned()), defaults: SandboxNote::default() })
+        Ok(Template { base: found.base, id: found.id, alias: found.alias, defaults })
     }
-}
-
-fn no_template(name: &str) -> ControlError {
-    let why = format!(
-        "template '{}' not found (use `base`, the id of a snapshot, or build one with `Template.build`)",
-        name.escape_debug()
-    );
-    ControlError::new(StatusCode::NOT_FOUND, why)
 }

@@ -159,7 +159,8 @@ impl Contents {
             self.leftover.insert(before.base);
         }
         while self.layers.len() > MOST_LAYERS {
-            let Some(oldest) = self.layers.iter().min_by_key(|(_, layer)| layer.used).map(|(key, _)| key.clone()) else {
+            let Some(oldest) = self.layers.iter().min_by_key(|(_, layer)| layer.used).map(|(key, _)| key.clone())
+            else {
                 break;
             };
             self.leftover.extend(self.layers.remove(&oldest).map(|layer| layer.base));

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use axum::{
     Extension,
-    extract::{Path, Query, State},
+    extract::{Path, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
 };
 use jiff::Timestamp;
@@ -20,17 +20,15 @@ use super::{
     resolve::is_reserved,
     with_status,
 };
-use crate::{control::ENVD_VERSION, json::Json, keys::Holder, surface::Surface};
+use crate::{
+    control::{ENVD_VERSION, Query},
+    json::Json,
+    keys::Holder,
+    surface::Surface,
+};
 
 const NEXT: HeaderName = HeaderName::from_static("x-next-token");
 const PAGE: usize = 100;
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PageQuery {
-    limit: Option<usize>,
-    next_token: Option<String>,
-}
 
 /// A template as listings have it.
 pub(super) fn described(id: &str, template: &TemplateRecord, size_mb: u64) -> Value {
@@ -99,18 +97,18 @@ pub(super) async fn list(
 pub(super) async fn list_page(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
-    Query(query): Query<PageQuery>,
+    query: Query,
 ) -> Answer<(HeaderMap, Json<Value>)> {
     holder.require(Need::Read)?;
     let all = surface.described_templates().await?;
-    let from = match query.next_token.as_deref().filter(|token| !token.is_empty()) {
+    let from = match query.text("nextToken") {
         None => 0,
         Some(token) => {
             let after = all.iter().position(|template| template["templateID"] == token);
             after.ok_or_else(|| refuse("`nextToken` is none of a listing (begin again without it)"))? + 1
         }
     };
-    let limit = query.limit.unwrap_or(PAGE).clamp(1, PAGE);
+    let limit = query.number("limit", 1, PAGE as u64)?.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(PAGE);
     let page: Vec<Value> = all[from..].iter().take(limit).cloned().collect();
     let mut headers = HeaderMap::new();
     if from + page.len() < all.len()

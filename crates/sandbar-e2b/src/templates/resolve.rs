@@ -1,15 +1,9 @@
 //! What a sandbox is made from, by the name somebody uses.
 
-use sandbar_core::{BaseName, ErrorCode};
+use sandbar_core::BaseName;
 
 use super::{
-    Answer,
-    catalogue::BuildStatus,
-    name::TemplateName,
-    not_found,
-    settings::Settings,
-    tags::no_tag,
-    with_status,
+    Answer, catalogue::BuildStatus, name::TemplateName, not_found, settings::Settings, tags::no_tag, with_status,
 };
 use crate::surface::Surface;
 
@@ -80,15 +74,6 @@ impl Surface {
             cpu_count: Some(build.cpu_count),
             memory_mb: Some(build.memory_mb),
         }))
-    }
-
-    /// Whether a base of the host is there, for those who ask for it by a name of their own.
-    pub(super) async fn has_base(&self, name: &BaseName) -> Answer<bool> {
-        match self.host.list_bases().await {
-            Ok(bases) => Ok(bases.iter().any(|base| base.name == *name)),
-            Err(error) if error.code() == ErrorCode::BaseNotFound => Ok(false),
-            Err(error) => Err(error.into()),
-        }
     }
 }
 

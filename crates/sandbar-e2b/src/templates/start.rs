@@ -46,7 +46,8 @@ pub(super) async fn try_out(
     log: &BuildLog,
     cancelled: &CancellationToken,
 ) -> Result<(), String> {
-    let process = launch(host, session, start).await.map_err(|error| format!("start command failed: {}", error.chain()))?;
+    let process =
+        launch(host, session, start).await.map_err(|error| format!("start command failed: {}", error.chain()))?;
     let said = Said { log, prefix: "ready", step: "finalize" };
     if !start.ready.is_empty() {
         log.say(Level::Info, Some("finalize"), format!("[ready cmd]: {}", start.ready));

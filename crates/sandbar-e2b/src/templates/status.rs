@@ -4,37 +4,43 @@ use std::sync::Arc;
 
 use axum::{
     Extension,
-    extract::{Path, Query, State},
+    extract::{Path, State},
 };
 use sandbar_core::Need;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
     Answer,
-    build::{Level, LogEntry},
+    build::{BuildLog, Level, LogEntry},
     not_found, refuse,
 };
-use crate::{json::Json, keys::Holder, surface::Surface};
+use crate::{control::Query, json::Json, keys::Holder, surface::Surface};
 
 /// Lines of the step that failed, beside the reason.
 const LINES_OF_FAILURE: usize = 20;
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct LogQuery {
-    #[serde(default)]
-    logs_offset: usize,
-    limit: Option<usize>,
-    level: Option<String>,
+/// Which lines somebody asks for.
+struct Lines {
+    from: usize,
+    most: usize,
+    level: Level,
 }
 
-impl LogQuery {
-    fn level(&self) -> Answer<Level> {
-        match self.level.as_deref() {
-            None => Ok(Level::Info),
-            Some(level) => Level::parse(level).ok_or_else(|| refuse("`level` is debug, info, warn or error")),
-        }
+impl Lines {
+    fn read(query: &Query) -> Answer<Self> {
+        let number = |name: &str| -> Answer<Option<usize>> {
+            Ok(query.number(name, 0, u64::from(u32::MAX))?.and_then(|number| usize::try_from(number).ok()))
+        };
+        let level = match query.text("level") {
+            None => Level::Info,
+            Some(level) => Level::parse(level).ok_or_else(|| refuse("`level` is debug, info, warn or error"))?,
+        };
+        let (from, most) = (number("logsOffset")?.unwrap_or(0), number("limit")?.unwrap_or(usize::MAX));
+        Ok(Self { from, most, level })
+    }
+
+    fn of(&self, log: Option<&BuildLog>) -> Vec<LogEntry> {
+        log.map(|log| log.from(self.from, self.most, self.level)).unwrap_or_default()
     }
 }
 
@@ -44,18 +50,17 @@ pub(super) async fn status(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
     Path((template, build)): Path<(String, String)>,
-    Query(query): Query<LogQuery>,
+    query: Query,
 ) -> Answer<Json<Value>> {
     holder.require(Need::Read)?;
-    let level = query.level()?;
+    let wanted = Lines::read(&query)?;
     let templates = surface.templates().await?;
     // The state first: what is said before it changes is then among the lines.
     let contents = templates.catalogue.view();
     let (id, record) = contents.template(&template).ok_or_else(|| not_found(&template))?;
     let record = record.builds.get(&build).ok_or_else(|| not_found(&build))?;
     let log = templates.builds.log(&build);
-    let most = query.limit.unwrap_or(usize::MAX);
-    let entries = log.as_ref().map(|log| log.from(query.logs_offset, most, level)).unwrap_or_default();
+    let entries = wanted.of(log.as_deref());
     let mut answer = json!({
         "templateID": id,
         "buildID": build,
@@ -83,14 +88,13 @@ pub(super) async fn logs(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
     Path((template, build)): Path<(String, String)>,
-    Query(query): Query<LogQuery>,
+    query: Query,
 ) -> Answer<Json<Value>> {
     holder.require(Need::Read)?;
     let templates = surface.templates().await?;
     let contents = templates.catalogue.view();
     let (_, record) = contents.template(&template).ok_or_else(|| not_found(&template))?;
     record.builds.get(&build).ok_or_else(|| not_found(&build))?;
-    let (most, level) = (query.limit.unwrap_or(usize::MAX), query.level()?);
-    let entries = templates.builds.log(&build).map(|log| log.from(query.logs_offset, most, level));
-    Ok(Json(json!({ "logs": entries.unwrap_or_default() })))
+    let log = templates.builds.log(&build);
+    Ok(Json(json!({ "logs": Lines::read(&query)?.of(log.as_deref()) })))
 }

@@ -10,18 +10,17 @@ use std::{
 use axum::{
     Extension,
     body::Body,
-    extract::{Path as UrlPath, Query, State},
+    extract::{Path as UrlPath, State},
     http::{HeaderMap, StatusCode, Uri, header},
 };
 use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
 use sandbar_core::{Error, Need, Result};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{fs::File, io::AsyncWriteExt as _};
 
-use super::{Answer, refuse, not_found, with_status};
-use crate::{json::Json, keys::Holder, place::Secure, surface::Surface};
+use super::{Answer, not_found, refuse, with_status};
+use crate::{control::Query, json::Json, keys::Holder, place::Secure, surface::Surface};
 
 /// Where archives are sent to. The address is signed, since SDKs send no key there.
 pub(crate) const UPLOADS: &str = "/templates-files";
@@ -89,8 +88,8 @@ impl Uploads {
 }
 
 /// What makes an address good.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Signed {
+#[derive(Debug)]
+struct Signed {
     expires: i64,
     signature: String,
 }
@@ -131,13 +130,23 @@ fn origin(uri: &Uri, headers: &HeaderMap, secure: bool) -> Answer<String> {
 pub(crate) async fn receive(
     State(surface): State<Arc<Surface>>,
     UrlPath(hash): UrlPath<String>,
-    Query(signed): Query<Signed>,
+    query: Query,
     body: Body,
 ) -> Answer<StatusCode> {
     let templates = surface.templates().await?;
     check_hash(&hash)?;
+    let signed = Signed {
+        expires: query
+            .number("expires", 0, i64::MAX.unsigned_abs())?
+            .and_then(|until| i64::try_from(until).ok())
+            .unwrap_or(0),
+        signature: query.text("signature").unwrap_or_default().to_owned(),
+    };
     if !templates.uploads.is_signed(&hash, &signed) {
-        return Err(with_status(StatusCode::FORBIDDEN, "the address is not one of ours, or its time is over (build again)"));
+        return Err(with_status(
+            StatusCode::FORBIDDEN,
+            "the address is not one of ours, or its time is over (build again)",
+        ));
     }
     let draft = Draft(templates.uploads.directory.join(format!("{hash}.{}.new", super::random_id()?)));
     store(body, &draft.0).await?;
@@ -164,7 +173,10 @@ async fn store(body: Body, path: &Path) -> Answer<()> {
         let chunk = chunk.map_err(|error| refuse(format!("the upload broke off: {error}")))?;
         total += chunk.len() as u64;
         if total > LARGEST {
-            return Err(with_status(StatusCode::PAYLOAD_TOO_LARGE, "the archive has more than 8 GiB (copy less, or ignore files)"));
+            return Err(with_status(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the archive has more than 8 GiB (copy less, or ignore files)",
+            ));
         }
         file.write_all(&chunk).await.map_err(unwritable)?;
     }

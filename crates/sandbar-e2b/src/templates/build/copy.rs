@@ -137,7 +137,13 @@ fn rewrite(archive: &Path, route: &Route, owned: Owned, sender: mpsc::Sender<Byt
     builder.into_inner().and_then(|mut pieces| pieces.flush()).map_err(unsent)
 }
 
-fn add(builder: &mut Builder<Pieces>, entry: &mut Entry<'_, impl Read>, name: &Path, route: &Route, owned: Owned) -> Result<()> {
+fn add(
+    builder: &mut Builder<Pieces>,
+    entry: &mut Entry<'_, impl Read>,
+    name: &Path,
+    route: &Route,
+    owned: Owned,
+) -> Result<()> {
     let mut header = Header::new_gnu();
     let kind = entry.header().entry_type();
     header.set_entry_type(if kind == EntryType::Continuous { EntryType::Regular } else { kind });
@@ -149,7 +155,8 @@ fn add(builder: &mut Builder<Pieces>, entry: &mut Entry<'_, impl Read>, name: &P
     header.set_size(0);
     let link = || -> Result<PathBuf> {
         let link = entry.link_name().map_err(unreadable)?;
-        link.map(std::borrow::Cow::into_owned).ok_or_else(|| Error::invalid("args", "a link in what was sent leads nowhere"))
+        link.map(std::borrow::Cow::into_owned)
+            .ok_or_else(|| Error::invalid("args", "a link in what was sent leads nowhere"))
     };
     match kind {
         EntryType::Regular | EntryType::Continuous => {
@@ -162,7 +169,10 @@ fn add(builder: &mut Builder<Pieces>, entry: &mut Entry<'_, impl Read>, name: &P
             // It names another file of the archive, which has moved with it.
             let target = plain(&link()?)?;
             let Ok(target) = target.strip_prefix(&route.below) else {
-                return Err(Error::invalid("args", format!("`{}` is a link to a file that is not copied", name.display())));
+                return Err(Error::invalid(
+                    "args",
+                    format!("`{}` is a link to a file that is not copied", name.display()),
+                ));
             };
             builder.append_link(&mut header, name, target).map_err(unsent)
         }
@@ -197,7 +207,10 @@ fn plain(path: &Path) -> Result<PathBuf> {
             Component::Normal(name) => plain.push(name),
             Component::CurDir => {}
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                return Err(Error::invalid("args", format!("what was sent has a name that leads out of it: `{}`", path.display())));
+                return Err(Error::invalid(
+                    "args",
+                    format!("what was sent has a name that leads out of it: `{}`", path.display()),
+                ));
             }
         }
     }

@@ -6,11 +6,7 @@ use sandbar_core::{BaseName, Result};
 use super::plan::Step;
 use crate::{
     surface::Surface,
-    templates::{
-        LAYER_BASE,
-        catalogue::LayerRecord,
-        settings::Settings,
-    },
+    templates::{LAYER_BASE, catalogue::LayerRecord, settings::Settings},
 };
 
 /// What a tree was made from, in one line.

@@ -83,7 +83,9 @@ impl Lines {
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<String> {
         self.0.extend_from_slice(bytes);
         let mut lines = Vec::new();
-        while let Some(end) = self.0.iter().position(|byte| *byte == b'\n').or((self.0.len() > LONGEST_LINE).then_some(LONGEST_LINE)) {
+        while let Some(end) =
+            self.0.iter().position(|byte| *byte == b'\n').or((self.0.len() > LONGEST_LINE).then_some(LONGEST_LINE))
+        {
             let line: Vec<u8> = self.0.drain(..=end.min(self.0.len() - 1)).collect();
             lines.push(text(&line));
         }

@@ -184,8 +184,10 @@ impl Surface {
                 contents.layers.retain(|_, layer| bases.contains(&layer.base));
                 // Bases of ours nobody names: the host stopped between making one and writing it down.
                 let builds = contents.templates.values().flat_map(|template| template.builds.values());
-                let named: std::collections::BTreeSet<_> =
-                    builds.filter_map(|build| build.base.clone()).chain(contents.layers.values().map(|layer| layer.base.clone())).collect();
+                let named: std::collections::BTreeSet<_> = builds
+                    .filter_map(|build| build.base.clone())
+                    .chain(contents.layers.values().map(|layer| layer.base.clone()))
+                    .collect();
                 let ours = |base: &&sandbar_core::BaseName| {
                     [super::BUILT_BASE, super::LAYER_BASE].iter().any(|prefix| base.as_str().starts_with(prefix))
                 };

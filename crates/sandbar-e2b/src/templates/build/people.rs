@@ -72,9 +72,8 @@ fn is_name(name: &str) -> bool {
 
 /// The first number neither a user nor a group has.
 fn free_number(passwd: &str, group: &str) -> Option<u32> {
-    let numbers = |text: &str| -> HashSet<u32> {
-        text.lines().filter_map(|line| line.split(':').nth(2)?.parse().ok()).collect()
-    };
+    let numbers =
+        |text: &str| -> HashSet<u32> { text.lines().filter_map(|line| line.split(':').nth(2)?.parse().ok()).collect() };
     let (users, groups) = (numbers(passwd), numbers(group));
     (FIRST..LAST).find(|number| !users.contains(number) && !groups.contains(number))
 }

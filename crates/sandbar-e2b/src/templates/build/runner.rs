@@ -51,7 +51,12 @@ impl Work<'_> {
         self.uploads
     }
 
-    pub(super) async fn line(&self, line: &str, context: &Context<'_>, said: Option<&Said<'_>>) -> Result<Option<Ended>> {
+    pub(super) async fn line(
+        &self,
+        line: &str,
+        context: &Context<'_>,
+        said: Option<&Said<'_>>,
+    ) -> Result<Option<Ended>> {
         shell::run(self.host, self.session, line, context, said, self.cancelled).await
     }
 }
@@ -103,10 +108,12 @@ impl Build {
     /// The last step that was done before, with the same ones before it.
     async fn begin(&self, plan: &BuildPlan, origin: &Origin) -> Result<Begin> {
         let key = LayerKey::of_origin(&origin.identity, &origin.settings);
-        let mut begin = Begin { base: origin.base.clone(), settings: origin.settings.clone(), done: 0, key: key.clone() };
+        let mut begin =
+            Begin { base: origin.base.clone(), settings: origin.settings.clone(), done: 0, key: key.clone() };
         if plan.force == Some(true) {
             return Ok(begin);
         }
+        let bases = self.surface.host.list_bases().await?;
         let mut key = key;
         for (number, step) in plan.steps.iter().enumerate() {
             if step.is_forced() {
@@ -114,6 +121,10 @@ impl Build {
             }
             key = key.after(step);
             if let Some(layer) = self.surface.layer(&key).await? {
+                if !bases.iter().any(|base| base.name == layer.base) {
+                    self.surface.forget_layer(&key).await?;
+                    continue;
+                }
                 begin = Begin { base: layer.base, settings: layer.settings, done: number + 1, key: key.clone() };
             }
         }

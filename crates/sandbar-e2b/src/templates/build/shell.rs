@@ -92,7 +92,8 @@ pub(crate) async fn run(
     said: Option<&Said<'_>>,
     cancelled: &CancellationToken,
 ) -> Result<Option<Ended>> {
-    let resources = Resources { wall_time: Some(LONGEST_STEP), output: Some(ByteCount::gib(4)), ..Resources::default() };
+    let resources =
+        Resources { wall_time: Some(LONGEST_STEP), output: Some(ByteCount::gib(4)), ..Resources::default() };
     let spec = ExecSpec { resources, ..command(host, session, line, context).await? };
     let mut running = host.exec(session, spec).await?;
     let (mut out, mut err, mut tail) = (Lines::default(), Lines::default(), Vec::new());

@@ -35,7 +35,10 @@ impl Work<'_> {
             "ENV" | "ARG" => Self::set_variables(step, settings),
             "WORKDIR" => self.set_workdir(step, settings).await,
             "USER" => self.set_user(step, settings).await,
-            other => Err(format!("steps of type {} are not offered (RUN, COPY, ENV, WORKDIR and USER are)", other.escape_debug())),
+            other => Err(format!(
+                "steps of type {} are not offered (RUN, COPY, ENV, WORKDIR and USER are)",
+                other.escape_debug()
+            )),
         }
     }
 
@@ -65,7 +68,8 @@ impl Work<'_> {
         };
         let hash = step.files_hash.as_deref().filter(|hash| !hash.is_empty());
         let hash = hash.ok_or("COPY requires files hash to be set")?;
-        let archive = self.uploads().find(hash).ok_or_else(|| format!("the files of '{source}' were not sent (build again)"))?;
+        let archive =
+            self.uploads().find(hash).ok_or_else(|| format!("the files of '{source}' were not sent (build again)"))?;
         let owner = rest.first().filter(|owner| !owner.is_empty()).unwrap_or(&settings.user);
         let mode = rest.get(1).filter(|mode| !mode.is_empty());
         let mode = mode.map(|mode| u32::from_str_radix(mode, 8).map_err(|_| format!("'{mode}' is no mode of a file")));
@@ -100,7 +104,9 @@ impl Work<'_> {
             return Err(format!("{} requires both a key and value arguments", step.kind.to_uppercase()));
         }
         let mut values = settings.env.clone();
-        for (name, usual) in [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/root")] {
+        for (name, usual) in
+            [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/root")]
+        {
             values.entry(name.to_owned()).or_insert_with(|| usual.to_owned());
         }
         for pair in args.chunks(2) {

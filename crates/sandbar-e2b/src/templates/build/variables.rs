@@ -32,7 +32,9 @@ pub(crate) fn expand(text: &str, values: &BTreeMap<String, String>) -> String {
 }
 
 fn leading_name(text: &str) -> &str {
-    let fits = |(at, letter): (usize, char)| letter == '_' || letter.is_ascii_alphabetic() || (at > 0 && letter.is_ascii_digit());
+    let fits = |(at, letter): (usize, char)| {
+        letter == '_' || letter.is_ascii_alphabetic() || (at > 0 && letter.is_ascii_digit())
+    };
     let end = text.char_indices().find(|found| !fits(*found)).map_or(text.len(), |(at, _)| at);
     &text[..end]
 }

@@ -1,0 +1,105 @@
+//! Templates from images, pulled from a registry of our own on loopback.
+
+use std::{collections::HashMap, convert::Infallible, fmt::Write as _, net::SocketAddr, sync::Arc};
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use sandbar_testing::{make_small_root, tree::scratch};
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::support::{Wanted, built, content, lines, run, step};
+use crate::world::World;
+
+/// Serves files by their paths, for as long as the test's runtime lives.
+async fn registry(files: HashMap<String, Vec<u8>>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, files) = (listener.local_addr().unwrap(), Arc::new(files));
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let files = Arc::clone(&files);
+            tokio::spawn(async move {
+                let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
+                    let found = files.get(request.uri().path()).cloned();
+                    let status = if found.is_some() { StatusCode::OK } else { StatusCode::NOT_FOUND };
+                    let body = Full::new(Bytes::from(found.unwrap_or_default()));
+                    async move { Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap()) }
+                });
+                let _ =
+                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    });
+    address
+}
+
+fn digest(bytes: &[u8]) -> String {
+    use sha2::Digest as _;
+    sha2::Sha256::digest(bytes).iter().fold("sha256:".to_owned(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+/// An image with a shell and little else, as files of a registry.
+fn image() -> HashMap<String, Vec<u8>> {
+    let scratch = scratch();
+    let root = scratch.path().join("root");
+    make_small_root(&root);
+    let mut builder = tar::Builder::new(Vec::new());
+    builder.follow_symlinks(false);
+    builder.append_dir_all("", &root).unwrap();
+    let layer = builder.into_inner().unwrap();
+    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let config = json!({
+        "architecture": architecture,
+        "os": "linux",
+        "config": { "Env": ["FROM_IMAGE=yes"], "User": "nobody" },
+    });
+    let config = config.to_string().into_bytes();
+    let part = |bytes: &[u8]| json!({ "digest": digest(bytes), "size": bytes.len() });
+    let manifest = json!({ "schemaVersion": 2, "config": part(&config), "layers": [part(&layer)] }).to_string();
+    let mut files = HashMap::from([("/v2/tool/manifests/1".to_owned(), manifest.into_bytes())]);
+    for bytes in [config, layer] {
+        files.insert(format!("/v2/tool/blobs/{}", digest(&bytes)), bytes);
+    }
+    files
+}
+
+#[test]
+fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
+    World::run(async |world| {
+        let address = registry(image()).await;
+        let steps = json!([
+            step("RUN", &["echo $FROM_IMAGE $HOME > ~/made"]),
+            step("USER", &["other"]),
+            step("RUN", &["cat > ~/mine < /dev/null"])
+        ]);
+        let plan = json!({ "fromImage": format!("{address}/tool:1"), "steps": steps });
+        let status = built(world, &Wanted::new("imaged"), plan.clone()).await;
+        assert_eq!(status["status"], "ready", "{} {status}", lines(&status));
+        let sandbox = world.sandbox_with(json!({ "templateID": "imaged" })).await;
+        assert_eq!(content(world, &sandbox.id, "/home/user/made").await, "yes /home/user\n");
+        assert_eq!(run(world, &sandbox.id, "echo $FROM_IMAGE").await, "yes\n");
+        let passwd = content(world, &sandbox.id, "/etc/passwd").await;
+        assert!(
+            passwd.contains("user:x:1000:1000::/home/user:/bin/sh\n") && passwd.contains("other:x:1001:1001:"),
+            "{passwd}"
+        );
+        let again = built(world, &Wanted::new("imaged-again"), plan).await;
+        assert_eq!(lines(&again).matches("CACHED [builder").count(), 3, "{}", lines(&again));
+        let missing = json!({ "fromImage": format!("{address}/tool:2"), "fromImageRegistry": { "type": "registry", "username": "u", "password": "p" } });
+        let status = built(world, &Wanted::new("missing"), missing).await;
+        assert_eq!(status["reason"]["step"], "base", "{status}");
+        let aws = json!({ "fromImage": "x", "fromImageRegistry": { "type": "aws", "awsAccessKeyId": "a", "awsSecretAccessKey": "b", "awsRegion": "c" } });
+        let (template, build) = super::support::requested(world, &Wanted::new("aws")).await;
+        assert_eq!(
+            world.control("POST", &format!("/v2/templates/{template}/builds/{build}"), Some(&aws)).await.status,
+            501
+        );
+    });
+}

@@ -1,0 +1,67 @@
+//! Programs that sandboxes of a template run from their beginning.
+
+use serde_json::json;
+
+use super::support::{Wanted, built, content, lines, run, step};
+use crate::world::World;
+
+#[test]
+fn the_program_of_a_template_is_ready_in_every_sandbox() {
+    World::run(async |world| {
+        let plan = json!({
+            "fromTemplate": "base",
+            "steps": [step("ENV", &["GREETING", "hello"]), step("WORKDIR", &["/srv"])],
+            // A lock of an earlier run would keep it from starting.
+            "startCmd": "[ ! -e lock ] && echo $GREETING > lock && sleep 0.3 && id -un > ready && exec sleep 1000",
+            "readyCmd": "test -s ready",
+        });
+        let status = built(world, &Wanted::new("served"), plan).await;
+        assert_eq!(status["status"], "ready", "{}", lines(&status));
+        for _ in 0..2 {
+            let sandbox = world.sandbox_with(json!({ "templateID": "served" })).await;
+            assert_eq!(content(world, &sandbox.id, "/srv/ready").await, "user\n");
+            assert_eq!(content(world, &sandbox.id, "/srv/lock").await, "hello\n");
+            assert!(run(world, &sandbox.id, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").await.contains("sleep 1000"));
+        }
+    });
+}
+
+#[test]
+fn the_program_runs_again_after_a_pause_that_kept_only_files() {
+    World::run(async |world| {
+        let plan = json!({
+            "fromTemplate": "base",
+            "startCmd": "echo start >> ~/starts; exec sleep 1000",
+            "readyCmd": "test -s ~/starts",
+        });
+        assert_eq!(built(world, &Wanted::new("again"), plan).await["status"], "ready");
+        let sandbox = world.sandbox_with(json!({ "templateID": "again" })).await;
+        let call = async |what: &str, body: serde_json::Value| {
+            let answer = world.control("POST", &format!("/sandboxes/{}/{what}", sandbox.id), Some(&body)).await;
+            assert!(answer.status.is_success(), "{}", answer.text());
+        };
+        call("pause", json!({ "memory": false })).await;
+        call("connect", json!({ "timeout": 300 })).await;
+        assert_eq!(content(world, &sandbox.id, "/home/user/starts").await, "start\nstart\n");
+    });
+}
+
+#[test]
+fn a_program_that_fails_fails_the_build() {
+    World::run(async |world| {
+        for (start, ready, text) in
+            [("exit 3", "false", "exit status 3"), ("no-such-program", "sleep 0.2; false", "start command failed")]
+        {
+            let plan = json!({ "fromTemplate": "base", "startCmd": start, "readyCmd": ready });
+            let status = built(world, &Wanted::new("dead"), plan).await;
+            assert_eq!(
+                (&status["status"], &status["reason"]["step"]),
+                (&"error".into(), &"finalize".into()),
+                "{status}"
+            );
+            assert!(status["reason"]["message"].as_str().unwrap().contains(text), "{status}");
+        }
+        let bases = world.host.list_bases().await.unwrap();
+        assert!(bases.iter().all(|base| !base.name.as_str().starts_with("e2b-build-")), "{bases:?}");
+    });
+}
