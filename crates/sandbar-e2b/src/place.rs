@@ -2,7 +2,7 @@
 
 use http::{HeaderName, Request};
 
-use crate::{interpreter, templates::UPLOADS};
+use crate::{envd::files, interpreter, templates::UPLOADS};
 
 /// Names the sandbox, where the host name does not.
 pub const SANDBOX: HeaderName = HeaderName::from_static("e2b-sandbox-id");
@@ -40,6 +40,8 @@ pub enum Place {
     Upload,
     /// The agent of a sandbox.
     Envd { sandbox: String, named_by: NamedBy },
+    /// Contents of a sandbox that is known only by the token the request was signed with.
+    Files,
     /// The code interpreter of a sandbox.
     Interpreter { sandbox: String, named_by: NamedBy },
 }
@@ -72,6 +74,9 @@ impl Place {
         if is_below(UPLOADS) {
             return Some(Self::Upload);
         }
+        if path == files::PATH {
+            return Some(Self::Files);
+        }
         CONTROL.iter().any(|prefix| is_below(prefix)).then_some(Self::Control)
     }
 }
@@ -86,6 +91,7 @@ mod tests {
         assert_eq!(place("/v2/sandboxes"), Some(Place::Control));
         assert_eq!(place("/sandboxes/s1/connect?a=b"), Some(Place::Control));
         assert_eq!(place("/templates-files/ab"), Some(Place::Upload));
+        assert_eq!(place("/files?path=a"), Some(Place::Files));
         assert_eq!(place("/sandboxesx"), None);
         assert_eq!(place("/healthz"), None);
     }

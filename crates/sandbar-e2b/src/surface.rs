@@ -2,23 +2,29 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use axum::{Router, body::Body, response::IntoResponse as _};
-use http::{HeaderName, HeaderValue, Request, Response};
+use axum::{Router, body::Body, response::IntoResponse};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, request::Parts};
 use sandbar_core::Actor;
 use sandbar_host::{Host, acting_as};
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::{
     Keyring, Place,
     answer::ControlError,
     control::{self, Sampler, Samples},
-    cors, envd,
+    cors,
+    envd::{
+        self,
+        files::{self, FilesQuery},
+    },
     hearing::hear_out,
     interpreter::{self, Interpreters},
     keys::{self, Holder},
+    place::NamedBy,
     templates::{self, LazyTemplates},
     turns::Turns,
-    visitor::{self, Door},
+    visitor::{self, Door, Visitor},
 };
 
 /// Carries the API key.
@@ -32,6 +38,8 @@ pub(crate) struct Surface {
     pub(crate) turns: Turns,
     pub(crate) samples: Samples,
     pub(crate) templates: LazyTemplates,
+    /// Cancelled when the server stops: streams are not waited for.
+    pub(crate) shutdown: CancellationToken,
 }
 
 /// The E2B surface of a host.
@@ -40,26 +48,27 @@ pub struct E2b {
     pub(crate) surface: Arc<Surface>,
     control: Router,
     envd: Router,
-    uploads: Router,
     interpreters: Arc<Interpreters>,
+    uploads: Router,
     _sampler: Arc<Sampler>,
 }
 
 impl E2b {
     /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
-    pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>) -> Self {
+    pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>, shutdown: CancellationToken) -> Self {
         let surface = Arc::new(Surface {
             host,
             keyring,
             turns: Turns::default(),
             samples: Samples::default(),
             templates: LazyTemplates::default(),
+            shutdown,
         });
         Self {
             control: control::router(&surface),
             envd: envd::router(&surface),
-            uploads: templates::uploads_router(&surface),
             interpreters: Arc::new(Interpreters::new(&surface)),
+            uploads: templates::uploads_router(&surface),
             _sampler: Arc::new(Sampler::start(&surface)),
             surface,
         }
@@ -93,14 +102,14 @@ impl E2b {
             }
             Place::Upload => route(self.uploads, request).await,
             Place::Envd { sandbox, named_by } => {
-                let caller = (named_by, Door::Guarded);
-                let visitor = match visitor::admit(&self.surface, &sandbox, caller, request.headers()).await {
-                    Ok(visitor) => visitor,
-                    Err(answer) => return hear_out(request, answer).await,
-                };
-                let actor = actor(&visitor.holder, peer);
-                request.extensions_mut().insert(visitor);
-                acting_as(actor, route(self.envd, request)).await
+                let (head, body) = request.into_parts();
+                let visitor = self.visit(&sandbox, named_by, &head).await;
+                self.answer_visitor(visitor, Request::from_parts(head, body), peer).await
+            }
+            Place::Files => {
+                let (head, body) = request.into_parts();
+                let visitor = self.visit_signed(&head).await;
+                self.answer_visitor(visitor, Request::from_parts(head, body), peer).await
             }
             Place::Interpreter { sandbox, named_by } => {
                 let caller = (named_by, interpreter::door(request.uri().path()));
@@ -111,6 +120,48 @@ impl E2b {
                 acting_as(actor(&visitor.holder, peer), self.interpreters.answer(&visitor, request)).await
             }
         }
+    }
+}
+
+impl E2b {
+    /// Lets a request into envd of a sandbox.
+    async fn visit(&self, sandbox: &str, named_by: NamedBy, head: &Parts) -> Result<Visitor, Response<Body>> {
+        if head.uri.path() != files::PATH {
+            return visitor::admit(&self.surface, sandbox, (named_by, Door::Guarded), &head.headers).await;
+        }
+        let query = FilesQuery::of(&head.uri).map_err(IntoResponse::into_response)?;
+        let door = Door::Signed { query: &query, method: &head.method };
+        visitor::admit(&self.surface, sandbox, (named_by, door), &head.headers).await
+    }
+
+    /// Lets a request into envd of the sandbox whose token it was signed with.
+    async fn visit_signed(&self, head: &Parts) -> Result<Visitor, Response<Body>> {
+        let query = FilesQuery::of(&head.uri).map_err(IntoResponse::into_response)?;
+        let found = visitor::find_signed(&self.surface, &query, &head.method, &head.headers).await;
+        match found.map_err(|error| ControlError::from(error).into_response())? {
+            // Whatever name it was sent to, it has shown what it takes.
+            Some(sandbox) => self.visit(sandbox.as_str(), NamedBy::AnyName, head).await,
+            None => {
+                let is_signed = query.signature.is_some();
+                let why = if is_signed { "invalid signature" } else { "missing signature query parameter" };
+                Err(ControlError::new(StatusCode::UNAUTHORIZED, why).into_response())
+            }
+        }
+    }
+
+    async fn answer_visitor(
+        self,
+        visitor: Result<Visitor, Response<Body>>,
+        mut request: Request<Body>,
+        peer: IpAddr,
+    ) -> Response<Body> {
+        let visitor = match visitor {
+            Ok(visitor) => visitor,
+            Err(answer) => return hear_out(request, answer).await,
+        };
+        let actor = actor(&visitor.holder, peer);
+        request.extensions_mut().insert(visitor);
+        acting_as(actor, route(self.envd, request)).await
     }
 }
 

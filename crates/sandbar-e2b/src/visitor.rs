@@ -3,11 +3,12 @@
 use axum::response::{IntoResponse as _, Response};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use connectrpc::{ConnectError, ErrorCode as RpcCode, RequestContext};
-use http::{HeaderMap, HeaderName, HeaderValue, header};
-use sandbar_core::{Error, ErrorCode, Grant, Need, Result, SessionId, TokenScope};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use sandbar_core::{Error, ErrorCode, Grant, Need, PageRequest, Result, SessionFilter, SessionId, TokenScope};
 
 use crate::{
     answer::{ControlError, sandbox_not_found},
+    envd::files::{self, FilesQuery},
     keys::{Holder, envd_token, identify, is_same},
     place::NamedBy,
     ports,
@@ -39,9 +40,11 @@ impl Visitor {
 
 /// What a request has to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum Door<'a> {
     /// The access token of the sandbox, or an API key.
     Guarded,
+    /// The same, or a signature: links to files go to those who have nothing else.
+    Signed { query: &'a FilesQuery, method: &'a Method },
     /// What a port of the sandbox takes is enough: SDKs send nothing else here.
     LikePorts,
 }
@@ -50,7 +53,7 @@ pub(crate) enum Door {
 pub(crate) async fn admit(
     surface: &Surface,
     sandbox: &str,
-    (named_by, door): (NamedBy, Door),
+    (named_by, door): (NamedBy, Door<'_>),
     headers: &HeaderMap,
 ) -> Result<Visitor, Response> {
     let Ok(session) = SessionId::new(sandbox) else { return Err(sandbox_not_found(sandbox)) };
@@ -67,7 +70,8 @@ pub(crate) async fn admit(
     let is_ours = named_by == NamedBy::OwnName;
     let is_like_a_port = door == Door::LikePorts && ((access.public && is_ours) || has_traffic_token());
     let is_open = is_ours && !note.secure;
-    let holder = if has_token || is_like_a_port || is_open {
+    let signature = door.check(headers, &token);
+    let holder = if has_token || is_like_a_port || is_open || signature == Some(Ok(())) {
         let grant = Grant::new([TokenScope::Session(session.clone())]);
         grant.map(|grant| Holder { name: "e2b".into(), grant })
     } else {
@@ -82,7 +86,10 @@ pub(crate) async fn admit(
             }
         })
     };
-    let holder = holder.map_err(|_| ControlError::from(no_access(&session)).into_response())?;
+    let holder = holder.map_err(|_| match signature {
+        Some(Err(why)) => ControlError::new(StatusCode::UNAUTHORIZED, why).into_response(),
+        _ => ControlError::from(no_access(&session)).into_response(),
+    })?;
     match surface.wake_for_request(&session, &note, access.state).await {
         Ok(()) => {}
         Err(error) if matches!(error.code(), ErrorCode::SessionPaused | ErrorCode::SessionNotFound) => {
@@ -92,6 +99,53 @@ pub(crate) async fn admit(
     }
     let user = user_in(headers).unwrap_or_else(|| note.user.clone());
     Ok(Visitor { session, note, user, holder })
+}
+
+impl Door<'_> {
+    /// Whether a signature opens it, where there may be one; the error is what is said instead.
+    fn check(&self, headers: &HeaderMap, token: &str) -> Option<Result<(), &'static str>> {
+        let Self::Signed { query, method } = self else { return None };
+        if headers.contains_key(&ACCESS_TOKEN) {
+            return Some(Err("access token present in header but does not match"));
+        }
+        Some(files::check(query, method, token))
+    }
+}
+
+/// The sandbox whose token a request carries, or was signed with.
+pub(crate) async fn find_signed(
+    surface: &Surface,
+    query: &FilesQuery,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Option<SessionId>> {
+    let shown = headers.get(&ACCESS_TOKEN);
+    if shown.is_none() && query.signature.is_none() {
+        return Ok(None);
+    }
+    let mut page = PageRequest { size: PageRequest::LARGEST_SIZE, token: None };
+    loop {
+        let sessions = surface.host.list_sessions(&SessionFilter::default(), &page).await?;
+        for session in sessions.items {
+            let access = match surface.host.port_access(&session.id).await {
+                Ok(access) => access,
+                Err(error) if error.code() == ErrorCode::SessionNotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let token = envd_token(access.token.reveal());
+            let is_it = match shown {
+                Some(shown) => is_same(shown.as_bytes(), &token),
+                None => files::is_signed(query, method, &token),
+            };
+            if is_it {
+                return Ok(Some(session.id));
+            }
+        }
+        page.token = sessions.next_token;
+        if page.token.is_none() {
+            return Ok(None);
+        }
+    }
 }
 
 fn no_access(session: &SessionId) -> Error {

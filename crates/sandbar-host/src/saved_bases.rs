@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
 };
 
 use sandbar_core::{BaseName, Error, ErrorCode, Result, SessionId};
@@ -19,6 +19,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct SavedBases {
     names: Mutex<Names>,
+    /// Held while the volume of one that is no more is removed.
+    dropping: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +66,19 @@ impl SavedBases {
             return Err(base_exists(name));
         }
         Ok(Claim { bases: self, name: name.clone() })
+    }
+
+    /// Waits for its turn to remove a volume.
+    pub(crate) fn wait_to_drop(&self) -> MutexGuard<'_, ()> {
+        self.dropping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The turn to remove a volume, unless somebody has it.
+    pub(crate) fn try_to_drop(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.dropping.try_lock() {
+            Err(TryLockError::WouldBlock) => None,
+            turn => Some(turn.unwrap_or_else(|_| self.wait_to_drop())),
+        }
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {

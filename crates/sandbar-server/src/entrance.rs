@@ -6,7 +6,7 @@ use axum::{Extension, Router, body::Body};
 use futures::{FutureExt as _, future::BoxFuture};
 use hyper::{Request, Response, body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
-use sandbar_e2b::{E2b, Place};
+use sandbar_e2b::{E2b, Place, Secure};
 
 use crate::{access::Peer, ingress::Ingress};
 
@@ -50,7 +50,7 @@ impl Service<Request<Incoming>> for Entrance {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(self.transport);
-        request.extensions_mut().insert(sandbar_e2b::Secure(self.transport == Transport::Tls));
+        request.extensions_mut().insert(Secure(self.transport == Transport::Tls));
         let target = self.ingress.target(&request);
         let place = match &target {
             Ok(Some(target)) => target.place(),

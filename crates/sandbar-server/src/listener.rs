@@ -120,7 +120,7 @@ pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: Cancellation
         slow_reader_timeout,
     };
     let router = router(host.clone(), bounds, shutdown.clone())?;
-    let e2b = E2b::new(host.clone(), Arc::new(gatekeeper.clone()));
+    let e2b = E2b::new(host.clone(), Arc::new(gatekeeper.clone()), shutdown.clone());
     let ingress = Arc::new(Ingress { host, gatekeeper, e2b: e2b.clone(), shutdown: shutdown.clone() });
     let doors = Doors { api: router, e2b, ingress };
     let listener = TcpListener::bind(listen).await.map_err(|source| cannot_listen(listen, source))?;

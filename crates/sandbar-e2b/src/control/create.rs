@@ -7,7 +7,7 @@ use axum::{
     extract::State,
     http::{HeaderMap, StatusCode},
 };
-use sandbar_core::{ByteCount, ErrorCode, Need, Resources, SessionId, SessionSpec};
+use sandbar_core::{ByteCount, ErrorCode, Need, Resources, RootRights, SessionId, SessionSpec};
 use serde_json::Value;
 
 use super::{
@@ -195,6 +195,7 @@ impl Surface {
             time_to_live: Some(request.timeout),
             on_expiry: note.on_expiry(),
             network: Some(plan.policy),
+            root_rights: self.root_rights(),
             ..SessionSpec::new(base)
         };
         self.put_secrets(&plan.secrets).await?;
@@ -210,6 +211,11 @@ impl Surface {
             self.start_program(id, start).await;
         }
         Ok((StatusCode::CREATED, Json(self.handle(id, &note).await?)))
+    }
+
+    /// In sandboxes of E2B `sudo` and package managers work; here where the host can give them that.
+    fn root_rights(&self) -> RootRights {
+        if self.host.capabilities().root_rights.is_yes() { RootRights::Own } else { RootRights::Bare }
     }
 
     /// The sandbox an earlier request with the same key has made.

@@ -1,31 +1,40 @@
 //! Whom a call is for, and what paths mean to them.
 
 use connectrpc::ConnectError;
-use sandbar_core::{ErrorCode, UserAccount};
+use sandbar_core::{Error, ErrorCode, Result, SessionId, UserAccount};
 
-use crate::{answer::rpc_error, surface::Surface, visitor::Visitor};
+use crate::{answer::rpc_error, sandbox::DEFAULT_USER, surface::Surface, visitor::Visitor};
 
 impl Surface {
     /// The user a call is for.
     pub(super) async fn account(&self, visitor: &Visitor) -> Result<UserAccount, ConnectError> {
-        self.host.user_account(&visitor.session, &visitor.user).await.map_err(|error| match error.code() {
+        self.find_account(&visitor.session, &visitor.user).await.map_err(|error| match error.code() {
             ErrorCode::UserNotFound | ErrorCode::InvalidArgument => {
                 ConnectError::unauthenticated(format!("invalid username: '{}'", visitor.user))
             }
             _ => rpc_error(error),
         })
     }
+
+    /// A user of a sandbox. Where nobody has made the default user, it is root.
+    pub(super) async fn find_account(&self, session: &SessionId, user: &str) -> Result<UserAccount> {
+        match self.host.user_account(session, user).await {
+            Err(error) if error.code() == ErrorCode::UserNotFound && user == DEFAULT_USER => {
+                self.host.user_account(session, "root").await
+            }
+            found => found,
+        }
+    }
 }
 
 /// What a path means to a user: `~` is their home, and what is not absolute is below it.
-pub(super) fn resolve(path: &str, account: &UserAccount) -> Result<String, ConnectError> {
+pub(super) fn resolve(path: &str, account: &UserAccount) -> Result<String> {
     let home = account.home.trim_end_matches('/');
     if let Some(rest) = path.strip_prefix('~') {
         if !rest.is_empty() && !rest.starts_with('/') {
-            return Err(ConnectError::invalid_argument(format!(
-                "failed to expand path '{path}' for user '{}': cannot expand user-specific home dir",
-                account.name
-            )));
+            let why = "cannot expand user-specific home dir";
+            let what = format!("failed to expand path '{path}' for user '{}': {why}", account.name);
+            return Err(Error::invalid("path", what));
         }
         return Ok(clean(&format!("{home}/{rest}")));
     }
@@ -33,7 +42,7 @@ pub(super) fn resolve(path: &str, account: &UserAccount) -> Result<String, Conne
 }
 
 /// The shortest way to say the same absolute path, by its text alone.
-fn clean(path: &str) -> String {
+pub(super) fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -65,6 +74,6 @@ mod tests {
             assert_eq!(resolve(path, &user).unwrap(), meant, "{path}");
         }
         let error = resolve("~bob/x", &user).unwrap_err();
-        assert_eq!(error.code, connectrpc::ErrorCode::InvalidArgument);
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
     }
 }

@@ -1,80 +1,52 @@
-//! What paths mean to whoever a call is for.
+//! Paths of files, as whoever a call is for means them.
 
 use std::path::PathBuf;
 
-use sandbar_core::{Error, ErrorCode, Result, UserAccount};
+use sandbar_core::{Error, Result, UserAccount};
 
-use crate::{sandbox::DEFAULT_USER, surface::Surface, visitor::Visitor};
+use super::account::{clean, resolve};
+use crate::{surface::Surface, visitor::Visitor};
 
 /// Paths of one user.
 #[derive(Clone, Debug)]
 pub(super) struct Locator {
-    pub(super) account: UserAccount,
+    account: UserAccount,
     workdir: Option<String>,
 }
 
 impl Surface {
-    /// Paths as `user` of the sandbox means them. A sandbox that has no default user is its root's.
+    /// Paths as `user` of the sandbox means them.
     pub(super) async fn locator(&self, visitor: &Visitor, user: &str) -> Result<Locator> {
-        let found = match self.host.user_account(&visitor.session, user).await {
-            Err(error) if error.code() == ErrorCode::UserNotFound && user == DEFAULT_USER => {
-                self.host.user_account(&visitor.session, "root").await
-            }
-            found => found,
-        };
-        Ok(Locator { account: found?, workdir: visitor.note.workdir.clone() })
+        Ok(Locator::new(self.find_account(&visitor.session, user).await?, visitor))
     }
 }
 
 impl Locator {
+    pub(super) fn new(account: UserAccount, visitor: &Visitor) -> Self {
+        Self { account, workdir: visitor.note.workdir.clone() }
+    }
+
     /// User and group of what is made.
     pub(super) fn owner(&self) -> Option<(u32, u32)> {
         Some((self.account.uid, self.account.gid))
     }
 
-    /// The absolute path somebody means, without `.` and `..`: what is not absolute begins at the home, and so does `~`.
+    /// The absolute path somebody means, without `.` and `..`.
     pub(super) fn resolve(&self, path: &str) -> Result<PathBuf> {
         let path = if path.is_empty() { self.workdir.as_deref().unwrap_or_default() } else { path };
-        let home = &self.account.home;
-        let whole = match path.strip_prefix('~') {
-            Some(rest) if rest.is_empty() || rest.starts_with(['/', '\\']) => format!("{home}/{rest}"),
-            Some(_) => {
-                return Err(Error::invalid(
-                    "path",
-                    format!(
-                        "failed to expand path '{path}' for user '{}': cannot expand user-specific home dir",
-                        self.account.name
-                    ),
-                ));
-            }
-            None if path.starts_with('/') => path.to_owned(),
-            None => format!("{home}/{path}"),
-        };
+        let whole = resolve(path, &self.account)?;
         if whole.contains('\0') {
             return Err(Error::invalid("path", format!("path contains invalid characters: {}", whole.escape_debug())));
         }
-        Ok(clean(&whole))
+        Ok(clean(&whole).into())
     }
-}
-
-/// The shortest absolute path that says the same, by its text alone.
-fn clean(path: &str) -> PathBuf {
-    let mut parts = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    PathBuf::from(format!("/{}", parts.join("/")))
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use sandbar_core::ErrorCode;
 
     use super::*;
 

@@ -11,6 +11,8 @@ mod bundle;
 mod forward;
 mod start;
 
+pub(crate) use start::is_interpreter;
+
 use std::sync::Arc;
 
 use axum::{
@@ -32,7 +34,7 @@ use crate::{
 pub(crate) const PORT: u16 = 49_999;
 
 /// What a request has to show. SDKs send the access token with code only; contexts can be made and ended without.
-pub(crate) fn door(path: &str) -> Door {
+pub(crate) fn door(path: &str) -> Door<'static> {
     let is_about_contexts = path.trim_start_matches('/').split('/').next() == Some("contexts");
     if is_about_contexts || path == "/health" { Door::LikePorts } else { Door::Guarded }
 }

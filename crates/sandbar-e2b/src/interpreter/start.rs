@@ -10,11 +10,16 @@ use super::{
     bundle::{START, bundle},
 };
 
-/// What the process is found by: it is ours, and no command of the user.
+/// What the process is found by.
 const TAG: &str = "sandbar:code-interpreter";
 
 /// How long it may take on a machine that has much else to do.
-const READY_TIMEOUT: Duration = Duration::from_secs(60);
+const READY_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Whether a process is the server: ours, and no command of the user.
+pub(crate) fn is_interpreter(spec: &ProcessSpec) -> bool {
+    spec.tag.as_deref() == Some(TAG)
+}
 
 /// Launches the server, and waits until it listens. Its sources go through its input, so that the sandbox has no file of
 /// them. It runs as root, as E2B has it: contexts may be made in any directory.

@@ -6,7 +6,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tokio::{net::TcpStream, task::JoinHandle};
 
@@ -191,18 +191,23 @@ pub(crate) enum Frame {
 impl Frames {
     /// The next frame; [`Frame::Torn`] when none comes and the end was not told.
     pub(crate) async fn next(&mut self) -> Frame {
+        let Some((flag, message)) = self.next_raw().await else { return Frame::Torn };
+        let message = serde_json::from_slice(&message).unwrap();
+        if flag & 2 == 0 { Frame::Message(message) } else { Frame::End(message) }
+    }
+
+    /// The flag of the next frame and what is in it, if one comes.
+    pub(crate) async fn next_raw(&mut self) -> Option<(u8, Bytes)> {
         loop {
             if let Some(mut head) = self.arrived.get(..5) {
                 let (flag, length) = (head.get_u8(), head.get_u32() as usize);
                 if self.arrived.len() >= 5 + length {
-                    let frame = self.arrived.split_to(5 + length);
-                    let message = serde_json::from_slice(&frame[5..]).unwrap();
-                    return if flag & 2 == 0 { Frame::Message(message) } else { Frame::End(message) };
+                    return Some((flag, self.arrived.split_to(5 + length).freeze().split_off(5)));
                 }
             }
             match self.exchange.response.body_mut().frame().await {
                 Some(Ok(frame)) => self.arrived.extend_from_slice(&frame.into_data().unwrap_or_default()),
-                Some(Err(_)) | None => return Frame::Torn,
+                Some(Err(_)) | None => return None,
             }
         }
     }
@@ -216,5 +221,37 @@ impl Frames {
                 end => return (messages, end),
             }
         }
+    }
+}
+
+/// A connection that carries several calls at once.
+pub(crate) struct Http2 {
+    sender: hyper::client::conn::http2::SendRequest<Full<Bytes>>,
+    connection: JoinHandle<()>,
+}
+
+impl Drop for Http2 {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+impl Http2 {
+    pub(crate) async fn open(address: SocketAddr) -> Self {
+        let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+        let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        let connection = tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        Self { sender, connection }
+    }
+
+    /// A call that is answered by a stream; returns when its head is there.
+    pub(crate) async fn stream(&mut self, sandbox: &Sandbox, procedure: &str, body: &Value) -> Incoming {
+        let request = sandbox
+            .request("POST", &format!("http://{}/{procedure}", sandbox.address))
+            .header("content-type", "application/connect+json");
+        let body = Full::from(frame(0, &body.to_string()));
+        self.sender.send_request(request.body(body).unwrap()).await.unwrap().into_body()
     }
 }

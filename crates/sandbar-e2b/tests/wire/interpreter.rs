@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
-use sandbar_core::{ExecEvent, ExecSpec};
 use serde_json::{Value, json};
 
 use crate::{
@@ -98,19 +97,6 @@ impl Sandbox {
     }
 }
 
-/// What a command prints that is run beside the interpreter.
-async fn shell(world: &World, sandbox: &Sandbox, script: &str) -> String {
-    let session = sandbox.id.parse().unwrap();
-    let mut command = world.host.exec(&session, ExecSpec::new(["sh", "-c", script])).await.unwrap();
-    let mut printed = Vec::new();
-    while let Some(event) = command.next_event().await {
-        if let ExecEvent::Stdout(bytes) = event {
-            printed.extend_from_slice(&bytes);
-        }
-    }
-    String::from_utf8(printed).unwrap()
-}
-
 #[test]
 fn run_code_keeps_variables_between_calls() {
     World::run(async |world| {
@@ -148,7 +134,7 @@ fn output_and_results_arrive_in_order_and_while_the_code_runs() {
         assert_eq!((first["type"].as_str(), first["text"].as_str()), (Some("stdout"), Some("1\n")));
         assert!(first["timestamp"].is_u64());
         // It goes on only now.
-        shell(world, &sandbox, "until [ -p /tmp/go ]; do :; done; echo > /tmp/go").await;
+        sandbox.as_user("root").run("until [ -p /tmp/go ]; do :; done; echo > /tmp/go").await;
         let mut kinds = Vec::new();
         while let Some(line) = lines.next().await {
             kinds.push(line["type"].as_str().unwrap().to_owned());
@@ -315,11 +301,58 @@ fn a_killed_sandbox_ends_the_answer_of_code_that_runs() {
 fn the_interpreter_leaves_no_file_and_works_at_home() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
-        let list = || shell(world, &sandbox, "find /tmp /root /home /workspace /var/tmp | sort");
-        let before = list().await;
+        let root = sandbox.as_user("root");
+        let list = || root.run("find /tmp /root /home /workspace /var/tmp | sort");
+        let before = list().await.stdout;
         let run = sandbox.run_code("import os\nos.getcwd()").await;
-        let has_home = shell(world, &sandbox, "test -d /home/user && echo yes").await;
+        let has_home = root.run("test -d /home/user && echo yes").await.stdout;
         assert_eq!(run.text(), if has_home.is_empty() { "/root" } else { "/home/user" });
-        assert_eq!(list().await, before);
+        assert_eq!(list().await.stdout, before);
+    });
+}
+
+#[test]
+fn code_wakes_a_sandbox_that_may_be_woken_and_finds_what_it_left() {
+    World::run(async |world| {
+        let body =
+            json!({ "templateID": "base", "timeout": 300, "autoPause": true, "autoResume": { "enabled": true } });
+        let sandbox = world.sandbox_with(body).await;
+        sandbox.run_code("left = 7").await;
+        let paused = world.control("POST", &format!("/sandboxes/{}/pause", sandbox.id), Some(&json!({}))).await;
+        assert_eq!(paused.status, 204, "{}", paused.text());
+        assert_eq!(sandbox.run_code("left").await.text(), "7");
+    });
+}
+
+#[test]
+fn the_interpreter_is_reached_by_host_name_too() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let name = format!("49999-{}.{}", sandbox.id, world.host.ingress_domain());
+        let mut request = sandbox.to_interpreter("POST", "/execute", &json!({ "code": "6 * 7" }));
+        let headers = request.headers_mut();
+        headers.remove("e2b-sandbox-id");
+        headers.remove("e2b-sandbox-port");
+        headers.insert("host", name.parse().unwrap());
+        assert_eq!(Execution::of(&send(sandbox.address, request).await).text(), "42");
+    });
+}
+
+#[test]
+fn the_interpreter_is_not_among_the_commands() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        sandbox.run_code("1").await;
+        let listed = sandbox.call("process.Process/List", &json!({})).await;
+        assert_eq!(listed.status, 200, "{}", listed.text());
+        assert_eq!(listed.json()["processes"].as_array().map_or(0, Vec::len), 0, "{}", listed.text());
+    });
+}
+
+#[test]
+fn code_interpreter_v1_is_a_template() {
+    World::run(async |world| {
+        let sandbox = world.sandbox_with(json!({ "templateID": "code-interpreter-v1", "timeout": 300 })).await;
+        assert_eq!(sandbox.run_code("'there'").await.text(), "there");
     });
 }

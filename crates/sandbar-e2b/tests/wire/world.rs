@@ -15,6 +15,8 @@ pub(crate) struct World {
     pub(crate) host: Arc<Host>,
     pub(crate) address: SocketAddr,
     pub(crate) api_key: String,
+    /// Stops the server.
+    pub(crate) stop: CancellationToken,
 }
 
 impl World {
@@ -49,7 +51,8 @@ impl World {
             let stop = CancellationToken::new();
             let config = ServerConfig { tls, ..ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token.clone())) };
             let server = serve(Arc::clone(&host), config, stop.clone()).await.unwrap();
-            let world = World { host, address: server.address(), api_key: api_key(token.reveal()) };
+            let (address, api_key) = (server.address(), api_key(token.reveal()));
+            let world = World { host, address, api_key, stop: stop.clone() };
             test(&world).await;
             stop.cancel();
             server.finished().await.unwrap();

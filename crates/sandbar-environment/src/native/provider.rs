@@ -1,9 +1,12 @@
 //! A host that makes environments.
 
-use std::sync::Arc;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
-use sandbar_client::Client;
+use sandbar_client::{Client, ConnectOptions, TlsOptions, WireProtocol};
 use sandbar_core::{Capabilities, Capability, SessionId};
 
 use super::NativeEnvironment;
@@ -24,10 +27,23 @@ impl NativeProvider {
 
     /// Connects to the host at `url`. `ProviderUnavailable` when nothing answers there.
     pub async fn connect(url: &str, token: Option<&str>) -> Result<Self> {
-        match Client::connect(url, token).await {
-            Ok(client) => Ok(Self::new(client)),
-            Err(error) => Err(EnvironmentError::of_provider(error)),
-        }
+        Self::open(url, token, None).await
+    }
+
+    /// Like [`connect`](Self::connect), to a host that one of the authorities in a file (PEM) vouches for, such as the
+    /// `tls/ca.pem` of `sandbar up --tls auto`. No others are trusted.
+    pub async fn connect_trusting(url: &str, token: Option<&str>, ca_file: &Path) -> Result<Self> {
+        Self::open(url, token, Some(ca_file.to_owned())).await
+    }
+
+    async fn open(url: &str, token: Option<&str>, ca_file: Option<PathBuf>) -> Result<Self> {
+        let options = ConnectOptions {
+            url: url.to_owned(),
+            token: token.map(ToOwned::to_owned),
+            protocol: WireProtocol::default(),
+            tls: TlsOptions { ca_file, ..TlsOptions::default() },
+        };
+        Client::open(options).await.map(Self::new).map_err(EnvironmentError::of_provider)
     }
 }
 

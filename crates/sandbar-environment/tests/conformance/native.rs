@@ -1,15 +1,18 @@
 //! What only a session on a host has.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
+use jiff::SignedDuration;
 use sandbar_core::ErrorCode;
 use sandbar_environment::{
     EnvironmentError, EnvironmentProvider as _, EnvironmentState, SessionId, native::NativeProvider,
 };
 use sandbar_host::HostConfig;
+use sandbar_server::{LocalIdentity, TlsConfig, TlsIdentity};
+use sandbar_x509::{Authority, SubjectName};
 use serde_json::json;
 
-use crate::world::{call, config, done, eventually, not_active, read, request, run_native, tokio};
+use crate::world::{call, config, done, eventually, not_active, read, request, run_native, run_native_with, tokio};
 
 #[test]
 fn a_host_that_does_not_answer_is_unavailable() {
@@ -37,6 +40,33 @@ fn a_host_that_has_gone_is_unavailable_and_one_that_does_not_know_us_says_so() {
         assert!(gone(&error), "{error:?}");
         assert!(gone(&environment.destroy().await.unwrap_err()));
         assert!(gone(&provider.attach(&SessionId::new("left").unwrap()).await.unwrap_err()));
+    });
+}
+
+#[test]
+fn a_host_with_tls_is_trusted_by_the_file_of_its_authority_and_by_no_other() {
+    let authority = Authority::new("own", SignedDuration::from_hours(24)).unwrap();
+    let directory = sandbar_testing::tree::scratch();
+    let write = |name: &str, authority: &Authority| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, authority.certificate_pem()).unwrap();
+        path
+    };
+    let own = write("own.pem", &authority);
+    let other = write("other.pem", &Authority::new("other", SignedDuration::from_hours(24)).unwrap());
+    let names = vec![SubjectName::Address([127, 0, 0, 1].into())];
+    let local = LocalIdentity { authority, names, ingress_domain: "localhost".to_owned() };
+    let tls = TlsConfig { identity: TlsIdentity::Local(local), client_ca: None };
+    run_native_with(HostConfig::default(), Some(tls), async |native| {
+        let connect = async |ca_file: &Path| {
+            let provider = NativeProvider::connect_trusting(native.url(), Some(native.token()), ca_file).await?;
+            provider.capabilities().await
+        };
+        connect(&own).await.unwrap();
+        for bad in [&other, &directory.path().join("missing.pem")] {
+            assert!(connect(bad).await.is_err(), "{bad:?}");
+        }
+        assert!(NativeProvider::connect(native.url(), Some(native.token())).await.is_err());
     });
 }
 

@@ -19,7 +19,7 @@ use sandbar_environment::{
     native::NativeProvider,
 };
 use sandbar_host::{Host, HostConfig};
-use sandbar_server::{AccessToken, RunningServer, ServerConfig, serve};
+use sandbar_server::{AccessToken, RunningServer, ServerConfig, TlsConfig, serve};
 use sandbar_testing::{Backend, StorageFixture, tree::scratch};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -122,6 +122,10 @@ impl Native {
         &self.url
     }
 
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
     /// Begins to stop the server.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
@@ -130,6 +134,11 @@ impl Native {
 
 /// Runs a test on a host that isolates sessions on btrfs; what else it is told is in `config`.
 pub(crate) fn run_native(config: HostConfig, test: impl AsyncFnOnce(&Native)) {
+    run_native_with(config, None, test);
+}
+
+/// As [`run_native`], with TLS on the port.
+pub(crate) fn run_native_with(config: HostConfig, tls: Option<TlsConfig>, test: impl AsyncFnOnce(&Native)) {
     let storage = StorageFixture::new(Backend::BtrfsImage);
     // The fixture only lends its place; the host opens it by itself.
     storage.storage.close().unwrap();
@@ -141,16 +150,21 @@ pub(crate) fn run_native(config: HostConfig, test: impl AsyncFnOnce(&Native)) {
         pool_image_limit: storage.config.pool_image_limit,
         ..config
     };
-    tokio().block_on(async { serve_host(Host::start(config).await.unwrap(), test).await });
+    tokio().block_on(async { serve_host_with(Host::start(config).await.unwrap(), tls, test).await });
 }
 
 /// Runs a test on a server for a host, and stops both.
 pub(crate) async fn serve_host(host: Arc<Host>, test: impl AsyncFnOnce(&Native)) {
+    serve_host_with(host, None, test).await;
+}
+
+async fn serve_host_with(host: Arc<Host>, tls: Option<TlsConfig>, test: impl AsyncFnOnce(&Native)) {
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let token = AccessToken::random().unwrap();
     let (revealed, stop) = (token.reveal().to_owned(), CancellationToken::new());
-    let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token));
+    let config = ServerConfig { tls, ..ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token)) };
     let server: RunningServer = serve(Arc::clone(&host), config, stop.clone()).await.unwrap();
-    let native = Native { url: format!("http://{}", server.address()), token: revealed, stop };
+    let native = Native { url: format!("{scheme}://{}", server.address()), token: revealed, stop };
     test(&native).await;
     native.stop();
     server.finished().await.unwrap();

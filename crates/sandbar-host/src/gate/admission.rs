@@ -155,7 +155,8 @@ impl Gate {
                     .with_hint("try again when it is done"))
             }
             Some(Closing::Destroying) => {
-                Err(Error::new(ErrorCode::SessionDestroying, format!("session `{session}` is being destroyed")))
+                Err(Error::new(ErrorCode::SessionDestroying, format!("session `{session}` is being destroyed"))
+                    .with_hint("make a new one"))
             }
         }
     }

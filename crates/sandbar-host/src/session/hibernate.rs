@@ -193,7 +193,12 @@ impl Inner {
         for (intent, what) in self.state.intents()? {
             match what {
                 Intent::DeletePack { pack } => self.drop_pack(intent, &pack),
-                Intent::DropBase { volume } => self.drop_base_volume(intent, &volume),
+                Intent::DropBase { volume } => {
+                    // Whoever is at it may be doing just this; the next round comes.
+                    if let Some(_turn) = self.saved_bases.try_to_drop() {
+                        self.drop_base_volume(intent, &volume);
+                    }
+                }
                 Intent::FreeVolume { session: id } => self.free_left_volume(intent, &id)?,
                 _ => {}
             }

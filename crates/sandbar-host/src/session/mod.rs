@@ -285,7 +285,8 @@ impl Inner {
                     .with_hint(format!("destroy it with `sandbar rm {id}`")))
             }
             SessionState::Destroying => {
-                Err(Error::new(ErrorCode::SessionDestroying, format!("session `{id}` is being destroyed")))
+                Err(Error::new(ErrorCode::SessionDestroying, format!("session `{id}` is being destroyed"))
+                    .with_hint("make a new one"))
             }
             SessionState::Creating => {
                 Err(Error::new(ErrorCode::InvalidState, format!("session `{id}` is still being created")))

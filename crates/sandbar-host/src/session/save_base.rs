@@ -1,6 +1,6 @@
 //! Making a base from a session: a copy of its volume that outlives it.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use sandbar_core::{BaseInfo, BaseName, Error, ErrorCode, Result, SaveBase, SessionId, SnapshotName};
@@ -89,10 +89,7 @@ impl Inner {
             self.require_snapshot(id, name)?;
         }
         let claim = self.saved_bases.claim(&request.name)?;
-        // The host makes its own one day, if it has not yet.
-        if request.name.as_str() == HOST_BASE || self.storage.base(&request.name).is_ok() {
-            return Err(base_exists(&request.name));
-        }
+        self.require_free_name(&request.name)?;
         self.require_space()?;
         let volume = SessionId::new(format!("base-{}", SessionId::random()))?;
         let intent = self.state.intend(&Intent::SaveBase { volume: volume.clone() })?;
@@ -126,6 +123,18 @@ impl Inner {
         }
     }
 
+    /// `BaseExists` when the storage has a base of this name, or will: the host makes its own when it is first needed.
+    fn require_free_name(&self, name: &BaseName) -> Result<()> {
+        if name.as_str() == HOST_BASE {
+            return Err(base_exists(name));
+        }
+        match self.storage.base(name) {
+            Ok(_) => Err(base_exists(name)),
+            Err(error) if error.code() == ErrorCode::BaseNotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What callers are told of a saved base.
     pub(super) fn saved_info(&self, record: &SavedBaseRecord) -> BaseInfo {
         // One whose ground cannot be read is listed all the same.
@@ -147,14 +156,13 @@ impl Inner {
         })?;
         // Somebody else was quicker.
         let Some(rest) = forgotten else { return Err(self.no_base(&record.name)) };
+        let _turn = self.saved_bases.wait_to_drop();
         self.drop_base_volume(rest, &record.volume);
         Ok(())
     }
 
-    /// Removes the volume of a base that is no more; the janitor tries again what fails.
+    /// Removes the volume of a base that is no more; the janitor tries again what fails. The caller has its turn at it.
     pub(super) fn drop_base_volume(&self, intent: IntentId, volume: &SessionId) {
-        // The janitor may come while it is being done.
-        let _order = self.base_order.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = self.storage.delete(volume).and_then(|()| self.state.forget(intent)) {
             tracing::warn!(%volume, error = error.chain(), "could not delete the volume of a base that is no more");
         }

@@ -55,7 +55,11 @@ swept! {
     may_go_wrong_in_a_tool_call Tool,
     may_go_wrong_in_a_file_that_is_written WriteFile,
     may_go_wrong_in_pause Pause,
+    may_go_wrong_in_a_pause_that_keeps_files PauseKeepingFiles,
     may_go_wrong_in_resume Resume,
+    may_go_wrong_in_a_base_that_is_saved SaveBase,
+    may_go_wrong_in_create_from_a_saved_base CreateFromSaved,
+    may_go_wrong_in_the_end_of_a_saved_base DeleteSaved,
     may_go_wrong_in_a_change_of_the_network SetNetwork,
     may_go_wrong_in_destroy Destroy,
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sandbar_core::{
-    ErrorCode, ForkRequest, LaterSnapshots, NetworkPolicy, Quiesce, Resources, Result, SessionId, SessionState,
-    ToolCallId, ToolRequest, WriteOptions,
+    BaseName, ErrorCode, ForkRequest, Keep, LaterSnapshots, NetworkPolicy, Quiesce, Resources, Result, SessionId,
+    SessionSpec, SessionState, ToolCallId, ToolRequest, WriteOptions,
 };
 use sandbar_host::Host;
 use serde_json::json;
@@ -30,7 +30,14 @@ pub(crate) enum Operation {
     Tool,
     WriteFile,
     Pause,
+    /// What runs is ended.
+    PauseKeepingFiles,
     Resume,
+    SaveBase,
+    /// A session from a saved base.
+    CreateFromSaved,
+    /// A saved base goes; a session made from it stays.
+    DeleteSaved,
     /// The network of a box that runs is opened, where the runtime can do that.
     SetNetwork,
     Destroy,
@@ -46,6 +53,13 @@ pub(crate) struct Subject {
     pub(crate) forks: Vec<SessionId>,
 }
 
+impl Subject {
+    /// The base that is made from it.
+    pub(crate) fn base(&self) -> BaseName {
+        BaseName::new(format!("{}-base", self.id)).unwrap()
+    }
+}
+
 /// What there is of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -55,6 +69,7 @@ pub(crate) struct Seen {
     snapshots: Vec<String>,
     turns: u64,
     network: Option<String>,
+    has_base: bool,
     /// Contents of the forks there are.
     forks: Vec<Option<String>>,
 }
@@ -82,10 +97,19 @@ impl Operation {
             return Subject { id: cold, forks };
         }
         faulty.shell(&id, "true").await.unwrap();
-        if self == Self::Resume {
-            faulty.host().pause_session(&id).await.unwrap();
+        let subject = Subject { id, forks };
+        match self {
+            Self::Resume => drop(faulty.host().pause_session(&subject.id).await.unwrap()),
+            Self::CreateFromSaved | Self::DeleteSaved => {
+                faulty.host().save_base(&subject.id, None, &subject.base(), None).await.unwrap();
+                faulty.host().destroy_session(&subject.id).await.unwrap();
+                if self == Self::DeleteSaved {
+                    faulty.host().create_session(from_saved(&subject)).await.unwrap();
+                }
+            }
+            _ => {}
         }
-        Subject { id, forks }
+        subject
     }
 
     fn is_on_a_fresh_session(self) -> bool {
@@ -93,8 +117,12 @@ impl Operation {
     }
 
     pub(crate) async fn perform(self, host: Arc<Host>, subject: Subject) -> Result<()> {
+        let (base, from_saved) = (subject.base(), from_saved(&subject));
         let Subject { id, forks } = subject;
         match self {
+            Self::SaveBase => host.save_base(&id, None, &base, None).await.map(drop),
+            Self::CreateFromSaved => host.create_session(from_saved).await.map(drop),
+            Self::DeleteSaved => host.delete_base(&base).await,
             Self::Create => host.create_session(spec(id.as_str())).await.map(drop),
             Self::Fork | Self::ForkOfSnapshot => {
                 let from = (self == Self::ForkOfSnapshot).then(|| snap("one"));
@@ -130,6 +158,7 @@ impl Operation {
                 writer.commit().await
             }
             Self::Pause => host.pause_session(&id).await.map(drop),
+            Self::PauseKeepingFiles => host.pause_session_keeping(&id, Keep::Files).await.map(drop),
             Self::Resume => host.resume_session(&id).await.map(drop),
             Self::SetNetwork => host.set_network(&id, NetworkPolicy::full()).await.map(drop),
             Self::Destroy => host.destroy_session(&id).await,
@@ -142,6 +171,10 @@ impl Operation {
     }
 }
 
+fn from_saved(subject: &Subject) -> SessionSpec {
+    SessionSpec { base: subject.base(), ..spec(subject.id.as_str()) }
+}
+
 /// Looks at a subject through the host; an error when somebody has it to himself or it is being made.
 pub(crate) async fn observe(faulty: &FaultyHost, subject: &Subject) -> std::result::Result<Seen, String> {
     let mut forks = Vec::new();
@@ -150,10 +183,12 @@ pub(crate) async fn observe(faulty: &FaultyHost, subject: &Subject) -> std::resu
             forks.push(faulty.read(fork).await?);
         }
     }
+    let bases = faulty.host().list_bases().await.map_err(|error| error.chain())?;
+    let has_base = bases.iter().any(|base| base.name == subject.base());
     match faulty.host().get_session(&subject.id).await {
         Err(error) => {
             assert_eq!(error.code(), ErrorCode::SessionNotFound, "{}", error.chain());
-            Ok(Seen { state: None, content: None, snapshots: Vec::new(), turns: 0, network: None, forks })
+            Ok(Seen { state: None, content: None, snapshots: Vec::new(), turns: 0, network: None, has_base, forks })
         }
         Ok(info) => {
             let present = matches!(info.state, SessionState::Active | SessionState::Paused);
@@ -162,7 +197,7 @@ pub(crate) async fn observe(faulty: &FaultyHost, subject: &Subject) -> std::resu
             let snapshots = faulty.host().list_snapshots(&subject.id).await.map_err(|error| error.chain())?;
             let snapshots = snapshots.into_iter().map(|snapshot| snapshot.name.to_string()).collect();
             let network = info.network.map(|policy| policy.to_string());
-            Ok(Seen { state: Some(info.state), content, snapshots, turns: info.turn_count, network, forks })
+            Ok(Seen { state: Some(info.state), content, snapshots, turns: info.turn_count, network, has_base, forks })
         }
     }
 }

@@ -134,7 +134,8 @@ impl Round<'_> {
         let other = faulty.create("other").await;
         faulty.shell(&other, "true").await.unwrap();
         let known = faulty.host().get_session(&subject.id).await;
-        let may_be_absent = matches!(self.operation, Operation::Create | Operation::Destroy);
+        let may_be_absent =
+            matches!(self.operation, Operation::Create | Operation::CreateFromSaved | Operation::Destroy);
         assert!(known.is_ok() || may_be_absent, "{self}: {known:?}");
         faulty.host().list_sessions(&SessionFilter::default(), &PageRequest::default()).await.unwrap();
         faulty.host().destroy_session(&other).await.unwrap();
@@ -199,6 +200,10 @@ impl Round<'_> {
             faulty.shell(id, "true").await.unwrap_or_else(|error| panic!("{self}: {}", error.chain()));
             faulty.host().destroy_session(id).await.unwrap();
         }
+        match faulty.host().delete_base(&subject.base()).await {
+            Err(error) => assert_eq!(error.code(), ErrorCode::BaseNotFound, "{self}: {}", error.chain()),
+            Ok(()) => {}
+        }
         agreement(faulty).await.unwrap_or_else(|complaint| panic!("{self}: {complaint}"));
     }
 }
@@ -221,8 +226,10 @@ pub(crate) async fn agreement(faulty: &FaultyHost) -> std::result::Result<(), St
     if let Some(session) = sessions.iter().find(|session| session.state == SessionState::Destroying) {
         return Err(format!("{} is still being destroyed", session.id));
     }
-    if known != volumes {
-        return Err(format!("sessions {known:?}, volumes {volumes:?}"));
+    // Each saved base is kept as a volume no session has.
+    let saved = faulty.host().saved_bases().await.unwrap().len();
+    if !known.is_subset(&volumes) || volumes.len() != known.len() + saved {
+        return Err(format!("sessions {known:?} and {saved} saved bases, volumes {volumes:?}"));
     }
     for session in sessions {
         let names = |of: Vec<SnapshotName>| of.into_iter().map(|name| name.to_string()).collect::<BTreeSet<_>>();

@@ -76,7 +76,10 @@ on_every_host! {
         a_command_runs_as_a_user_of_the_session,
         a_process_runs_as_a_user_of_the_session_also_when_it_starts_again,
         users_are_those_of_the_session_s_own_files,
-        a_user_that_is_not_there_is_refused_and_nothing_runs;
+        a_user_that_is_not_there_is_refused_and_nothing_runs,
+        root_with_rights_of_its_own_changes_owners_and_users,
+        rights_of_root_stay_with_a_session_whatever_becomes_of_it,
+        no_mount_of_the_host_lets_a_session_s_programs_set_the_user_id;
     snapshots:
         rollback_restores_files_and_drops_later_snapshots,
         rollback_keeps_later_snapshots_when_asked,

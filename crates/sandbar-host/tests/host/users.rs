@@ -2,7 +2,10 @@
 
 use std::pin::Pin;
 
-use sandbar_core::{BaseName, ErrorCode, ExecEvent, ExecSpec, LogQuery, ProcessSpec, RuntimeKind, SessionId, WaitFor};
+use sandbar_core::{
+    BaseName, ErrorCode, ExecEvent, ExecSpec, LogQuery, ProcessSpec, RootRights, RuntimeKind, SessionId, SessionSpec,
+    StorageKind, WaitFor,
+};
 use sandbar_host::RuntimeChoice;
 
 use crate::fixture::{HostFixture, snap, spec};
@@ -105,7 +108,7 @@ pub(crate) fn a_user_that_is_not_there_is_refused_and_nothing_runs(fixture: &mut
         assert!(fixture.host.list_processes(&id).await.unwrap().is_empty());
         if fixture.config.container_runtime == RuntimeChoice::Named(RuntimeKind::Native) {
             // A tree that has neither file nor link to mislead by, and one that has.
-            let small = fixture.make(sandbar_core::SessionSpec { base: BaseName::new("host").unwrap(), ..spec("t") });
+            let small = fixture.make(SessionSpec { base: BaseName::new("host").unwrap(), ..spec("t") });
             let small = small.await.id;
             assert_eq!(say(fixture, &small, "root", "rm /etc/passwd /etc/group").await, "");
             assert_eq!(say(fixture, &small, "0", "id -u").await, "0\n");
@@ -119,4 +122,81 @@ pub(crate) fn a_user_that_is_not_there_is_refused_and_nothing_runs(fixture: &mut
 /// Root needs none of these files.
 async fn say_plain(fixture: &HostFixture, id: &SessionId) -> String {
     fixture.shell(id, "id -u").await.0
+}
+
+/// A session over this machine's programs whose root has rights of its own; `None` where they are refused, as they must be.
+async fn own_machine(fixture: &HostFixture, id: &str) -> Option<SessionId> {
+    let wanted = SessionSpec { base: BaseName::new("host").unwrap(), root_rights: RootRights::Own, ..spec(id) };
+    let is_native = fixture.config.container_runtime == RuntimeChoice::Named(RuntimeKind::Native);
+    let capability = fixture.host.capabilities().root_rights;
+    assert_eq!(capability.is_yes(), is_native && fixture.host.capabilities().storage != StorageKind::Zfs);
+    match fixture.host.create_session(wanted).await {
+        Ok(made) => {
+            assert!(capability.is_yes() && made.root_rights == RootRights::Own);
+            Some(made.id)
+        }
+        Err(error) => {
+            assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("root_rights")));
+            assert!(error.message().contains(capability.reason().unwrap()), "{error}");
+            assert_eq!(fixture.host.list_sessions(&Default::default(), &Default::default()).await.unwrap().items, []);
+            None
+        }
+    }
+}
+
+pub(crate) fn root_with_rights_of_its_own_changes_owners_and_users(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let Some(id) = own_machine(fixture, "s").await else { return };
+        let script = "echo x > made && chown user:user made && chmod 600 made && cat made && su user -c 'id -u' && \
+                      runuser -u user -- id -un && install -d -o 42 -g 43 /srv/kept && chown 65535 /srv";
+        assert_eq!(say(fixture, &id, "root", script).await, "x\n1000\nuser\n");
+        assert_eq!(
+            say(fixture, &id, "user", "cat /workspace/made; su root -c id < /dev/null 2>&1 | grep -c uid=0").await,
+            "x\n0\n"
+        );
+        let kept = fixture.host.stat(&id, "/srv/kept".as_ref()).await.unwrap();
+        assert_eq!((kept.uid, kept.gid), (42, 43));
+        if std::path::Path::new("/usr/bin/sudo").exists() {
+            assert_eq!(say(fixture, &id, "user", "sudo id -u").await, "0\n");
+        }
+        let made = "cp /usr/bin/id /usr/local/bin/who; chmod 4755 /usr/local/bin/who";
+        assert_eq!(say(fixture, &id, "root", made).await, "");
+        assert_eq!(say(fixture, &id, "user", "who -u").await, "0\n");
+        // A session beside it has none of it.
+        let bare = fixture.machine("bare").await;
+        assert_eq!(say(fixture, &bare, "root", made).await, "");
+        assert_eq!(say(fixture, &bare, "user", "who -u").await, "1000\n");
+    })
+}
+
+pub(crate) fn rights_of_root_stay_with_a_session_whatever_becomes_of_it(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let Some(id) = own_machine(fixture, "s").await else { return };
+        let change = "touch /tmp/file && chown 1000 /tmp/file && find /tmp/file -printf '%U\\n'";
+        fixture.snapshot(&id, "before").await;
+        assert_eq!(say(fixture, &id, "root", change).await, "1000\n");
+        fixture.host.rollback_session(&id, &snap("before"), sandbar_core::LaterSnapshots::Drop).await.unwrap();
+        assert_eq!(say(fixture, &id, "root", change).await, "1000\n");
+        let fork = sandbar_core::ForkRequest { count: 1, ..Default::default() };
+        let copies = fixture.host.fork_session(&id, fork).await.unwrap();
+        assert_eq!(copies[0].root_rights, RootRights::Own);
+        assert_eq!(say(fixture, &copies[0].id, "root", change).await, "1000\n");
+        fixture.restart().await;
+        assert_eq!(fixture.host.get_session(&id).await.unwrap().root_rights, RootRights::Own);
+        assert_eq!(say(fixture, &id, "root", change).await, "1000\n");
+    })
+}
+
+pub(crate) fn no_mount_of_the_host_lets_a_session_s_programs_set_the_user_id(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let Some(id) = own_machine(fixture, "s").await else { return };
+        let made = "cp /usr/bin/id /workspace/who; chmod 4755 /workspace/who";
+        assert_eq!(say(fixture, &id, "root", made).await, "");
+        let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
+        let own: Vec<&str> = mounts.lines().filter(|line| line.contains(" - overlay ")).collect();
+        assert!(own.len() > 1 && own.iter().all(|line| line.contains("nosuid")), "{own:#?}");
+        // Below them lies the pool, where nobody but root gets.
+        let place = std::fs::metadata(&fixture.config.data_dir).unwrap();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&place.permissions()) & 0o077, 0);
+    })
 }

@@ -34,6 +34,10 @@ const LARGEST_BATCH: usize = 100;
 /// How long what was said last may take to get out. A client that reads nothing any more would keep us for ever.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// How long what is under way may still take once the client has said all it has to say: one that closes our input right
+/// after its last request waits for the answer.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -45,7 +49,8 @@ pub enum Ended {
     Stopped,
 }
 
-/// Serves one client until it closes the input, no longer reads, or `stop` is there. What was under way is cancelled then.
+/// Serves one client until it closes the input, no longer reads, or `stop` is there. What is under way when it closes the
+/// input is answered if that does not take long; otherwise it is cancelled.
 pub async fn serve_stdio(
     server: McpServer,
     input: impl AsyncRead + Unpin,
@@ -65,7 +70,7 @@ pub async fn serve_stdio(
     let mut requests = JoinSet::new();
     let mut lines = Lines::new(BufReader::new(input), LONGEST);
     tokio::pin!(stop);
-    let ended = loop {
+    let mut ended = loop {
         tokio::select! {
             () = &mut stop => break Ok(Ended::Stopped),
             _ = &mut writer => break Ok(Ended::OutputClosed),
@@ -81,6 +86,15 @@ pub async fn serve_stdio(
             },
         }
     };
+    if matches!(ended, Ok(Ended::InputClosed)) {
+        let answered = async { while requests.join_next().await.is_some() {} };
+        tokio::select! {
+            () = &mut stop => ended = Ok(Ended::Stopped),
+            _ = &mut writer => ended = Ok(Ended::OutputClosed),
+            // What is left is cancelled below.
+            _ = timeout(LAST_ANSWERS, answered) => {}
+        }
+    }
     connection.closing.cancel();
     while requests.join_next().await.is_some() {}
     drop(connection);

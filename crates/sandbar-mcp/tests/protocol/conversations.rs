@@ -97,6 +97,19 @@ fn however_a_connection_ends_its_calls_end_and_its_sandbox_goes() {
 }
 
 #[test]
+fn what_was_asked_last_is_answered_after_the_input_was_closed() {
+    World::run(async |world| {
+        let mut connection = world.greet("2025-06-18").await;
+        let call = json!({"name": "bash", "arguments": {"cmd": "echo still here"}});
+        connection.request(json!(1), "tools/call", call).await;
+        connection.close_input().await;
+        let answer = connection.hear().await;
+        assert!(answer["id"] == 1 && answer.to_string().contains("still here"), "{answer}");
+        assert_eq!(connection.ended().await, Ended::InputClosed);
+    });
+}
+
+#[test]
 fn a_sandbox_that_is_being_made_when_the_client_goes_is_taken_along() {
     World::run(async |world| {
         for _ in 0..5 {

@@ -148,12 +148,16 @@ impl Connection {
         self.ask(id, "tools/call", json!({"name": name, "arguments": arguments})).await["result"].clone()
     }
 
-    /// Closes our end; how the server ended.
-    pub(crate) async fn close(mut self) -> Ended {
-        // Both halves: a stream is closed when nothing of it is left, and what is still said then has no listener.
+    /// Says that nothing more will be said.
+    pub(crate) async fn close_input(&mut self) {
         if let Some(mut input) = self.input.take() {
             input.shutdown().await.unwrap();
         }
+    }
+
+    /// Closes our end; how the server ended.
+    pub(crate) async fn close(mut self) -> Ended {
+        self.close_input().await;
         self.serving.await.unwrap()
     }
 

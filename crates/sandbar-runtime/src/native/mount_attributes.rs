@@ -32,22 +32,23 @@ pub(super) fn set_attributes(mount: &OwnedFd, set: Attributes, owners: Option<Bo
         attributes.attr_set |= libc::MOUNT_ATTR_IDMAP;
         attributes.userns_fd = u64::try_from(owners.as_raw_fd()).unwrap_or_default();
     }
-    apply(mount, &attributes)
+    apply(mount, &attributes, 0)
 }
 
-/// Lets programs of a detached mount set the user id.
+/// Lets programs of a detached mount, and of those mounted in it, set the user id.
 pub(super) fn allow_set_user_id(mount: &OwnedFd) -> io::Result<()> {
-    apply(mount, &libc::mount_attr { attr_set: 0, attr_clr: libc::MOUNT_ATTR_NOSUID, propagation: 0, userns_fd: 0 })
+    let attributes = libc::mount_attr { attr_set: 0, attr_clr: libc::MOUNT_ATTR_NOSUID, propagation: 0, userns_fd: 0 };
+    apply(mount, &attributes, libc::AT_RECURSIVE)
 }
 
-fn apply(mount: &OwnedFd, attributes: &libc::mount_attr) -> io::Result<()> {
+fn apply(mount: &OwnedFd, attributes: &libc::mount_attr, extent: i32) -> io::Result<()> {
     // SAFETY: an empty path with the flag for it, and a structure of the size given.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
             mount.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
+            libc::AT_EMPTY_PATH | extent,
             &raw const *attributes,
             size_of::<libc::mount_attr>(),
         )

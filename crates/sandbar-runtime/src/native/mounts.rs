@@ -245,7 +245,7 @@ pub(super) fn take(path: &CStr) -> io::Result<OwnedFd> {
 pub(super) fn assemble(groundwork: &Groundwork<'_>, parts: &Parts<'_>) -> io::Result<()> {
     let Groundwork { template, processes, devices, memory } = groundwork;
     if parts.set_user_id {
-        // Of this copy of the mount, which is nowhere else.
+        // Of these copies of its mounts, which are nowhere else.
         allow_set_user_id(parts.root)?;
     }
     move_mount(parts.root, "", CWD, ROOT, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;

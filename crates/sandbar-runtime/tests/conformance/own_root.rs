@@ -13,7 +13,7 @@ use crate::{
 const RIGHTS: RootRights = RootRights::Own;
 
 /// Runs a test on two boxes, one that was prepared and one that was not.
-fn in_own_boxes(test: impl AsyncFn(&World, &TestBox)) {
+fn in_own_boxes(test: &impl AsyncFn(&World, &TestBox)) {
     World::run(RuntimeKind::Native, async |world| {
         for round in 0..4 {
             let own = world.open_box_with_rights(&format!("own-{round}"), Owners::AsTheRuntimeWishes, RIGHTS).unwrap();
@@ -36,7 +36,7 @@ async fn as_user(test_box: &TestBox, script: &str) -> Ended {
 
 #[test]
 fn root_may_what_is_about_files_and_users_of_its_box() {
-    in_own_boxes(async |_, own| {
+    in_own_boxes(&async |_, own| {
         output(own, "echo x > made; chown 1000:1001 made; chmod 600 made; chmod u+s made").await;
         let made = fs::metadata(own.path_inside("workspace/made")).unwrap();
         assert_eq!((made.uid(), made.gid(), made.mode() & 0o7777), (1000, 1001, 0o4600));
@@ -51,7 +51,7 @@ fn root_may_what_is_about_files_and_users_of_its_box() {
 
 #[test]
 fn a_program_that_sets_the_user_id_makes_root_of_a_user_and_of_nobody_else() {
-    in_own_boxes(async |world, own| {
+    in_own_boxes(&async |world, own| {
         output(own, "cp /usr/bin/id /usr/bin/cat /tmp; chmod 4755 /tmp/id; chmod 755 /tmp/cat").await;
         assert_eq!(as_user(own, "/tmp/id -u; /usr/bin/id -u").await.stdout, "0\n1000\n");
         // Only in this box.
@@ -64,7 +64,7 @@ fn a_program_that_sets_the_user_id_makes_root_of_a_user_and_of_nobody_else() {
 
 #[test]
 fn every_other_wall_stands_and_init_is_out_of_reach() {
-    in_own_boxes(async |_, own| {
+    in_own_boxes(&async |_, own| {
         let status = output(own, "grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status").await;
         let fields: Vec<&str> = status.split_whitespace().collect();
         let few = "00000000000000fb";

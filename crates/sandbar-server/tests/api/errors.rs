@@ -59,8 +59,7 @@ const SPECIFIED: [(&str, u16, &[ErrorCode]); 9] = [
 ];
 
 /// Codes of which some errors say no more than what is the matter: there, or with the machine.
-const WITHOUT_HINT: [ErrorCode; 4] =
-    [ErrorCode::Internal, ErrorCode::PermissionDenied, ErrorCode::SessionDestroying, ErrorCode::StorageFull];
+const WITHOUT_HINT: [ErrorCode; 3] = [ErrorCode::Internal, ErrorCode::PermissionDenied, ErrorCode::StorageFull];
 
 fn specified(code: ErrorCode) -> (&'static str, u16) {
     let found = SPECIFIED.iter().find(|(_, _, codes)| codes.contains(&code));

@@ -4,7 +4,7 @@ import e2b
 from cases import case
 from sdk import do, fails
 
-REACH = "timeout 10 bash -c '</dev/tcp/192.0.2.1/80' 2>&1"
+REACH = "curl -sS --connect-timeout 5 --max-time 10 https://192.0.2.1"
 
 
 @case(needs_sandbox=False)

@@ -64,19 +64,19 @@ impl Incoming {
         }
     }
 
-    /// Takes the rest and throws it away.
-    pub(super) async fn drain(&mut self) {
+    /// Takes the rest and throws it away; says whether it came to the end.
+    pub(super) async fn drain(&mut self) -> bool {
         let rest = async {
             let mut taken = 0;
             while let Some(Ok(bytes)) = self.body.next().await {
                 taken += bytes.len() as u64;
                 if taken > MOST_IN_VAIN {
-                    return;
+                    return false;
                 }
             }
+            true
         };
-        // The answer goes out either way.
-        let _ = timeout(PATIENCE, rest).await;
+        timeout(PATIENCE, rest).await.unwrap_or(false)
     }
 }
 

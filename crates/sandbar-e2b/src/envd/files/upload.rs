@@ -8,7 +8,8 @@ use std::{
 
 use axum::{
     extract::{Request, State},
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, Version, header},
+    response::{IntoResponse as _, Response},
 };
 use bytes::{Bytes, BytesMut};
 use sandbar_core::{Error, ErrorCode, WriteOptions};
@@ -18,7 +19,7 @@ use serde::Serialize;
 use super::{
     disposition::Parameters,
     download::is_directory,
-    encoding::sent,
+    encoding::{Encoding, sent},
     incoming::Incoming,
     locate,
     metadata::metadata,
@@ -39,7 +40,7 @@ const PIECE: usize = 256 << 10;
 
 /// A file that was written.
 #[derive(Debug, Serialize)]
-pub(super) struct Written {
+struct Written {
     path: String,
     name: String,
     #[serde(rename = "type")]
@@ -60,31 +61,30 @@ struct Upload<'a> {
     length: Option<u64>,
 }
 
-pub(super) async fn upload(
-    State(surface): State<Arc<Surface>>,
-    request: Request,
-) -> Result<Json<Vec<Written>>, ControlError> {
+pub(super) async fn upload(State(surface): State<Arc<Surface>>, request: Request) -> Result<Response, ControlError> {
     let visitor = visitor_of(&request)?.clone();
     let (head, body) = request.into_parts();
     let encoding = sent(text(&head.headers, &header::CONTENT_ENCODING));
-    let encoding = encoding.map_err(|why| refuse(format!("error decompressing request body: {why}")));
-    let mut incoming = match encoding {
-        Ok(encoding) => Incoming::new(body, encoding),
-        Err(error) => return Err(error),
-    };
+    // What is encoded otherwise is not looked into.
+    let mut incoming = Incoming::new(body, *encoding.as_ref().unwrap_or(&Encoding::Identity));
     let outcome = async {
+        encoding.map_err(|why| refuse(format!("error decompressing request body: {why}")))?;
         let query = FilesQuery::of(&head.uri)?;
         let locator = locate(&surface, &visitor, &query).await?;
         let length = text(&head.headers, &header::CONTENT_LENGTH).and_then(|length| length.parse().ok());
         let metadata = metadata(&head.headers)?;
         let upload = Upload { surface: &surface, visitor: &visitor, locator, path: query.path, metadata, length };
         upload.take(&head.headers, &mut incoming).await
+    };
+    let mut answer = match outcome.await {
+        Ok(written) => return Ok(Json(written).into_response()),
+        Err(error) => error.into_response(),
+    };
+    if !incoming.drain().await && head.version != Version::HTTP_2 {
+        // SDKs would use the connection again, and fail.
+        answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    .await;
-    if outcome.is_err() {
-        incoming.drain().await;
-    }
-    outcome.map(Json)
+    Ok(answer)
 }
 
 impl Upload<'_> {

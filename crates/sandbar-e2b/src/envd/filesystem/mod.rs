@@ -20,7 +20,7 @@ use self::{
     watch::{End, Watch, Wish},
     watchers::Watchers,
 };
-use super::location::Locator;
+use super::{location::Locator, tear::Tear};
 use crate::{
     answer::rpc_error,
     generated::filesystem::{
@@ -55,10 +55,7 @@ struct Files {
 
 impl Files {
     async fn locator(&self, visitor: &Visitor) -> Result<Locator, ConnectError> {
-        self.surface.locator(visitor, &visitor.user).await.map_err(|error| match error.code() {
-            ErrorCode::UserNotFound => ConnectError::unauthenticated(format!("invalid username: '{}'", visitor.user)),
-            _ => rpc_error(error),
-        })
+        Ok(Locator::new(self.surface.account(visitor).await?, visitor))
     }
 
     async fn entry(&self, visitor: &Visitor, path: &Path) -> Result<EntryInfo, ConnectError> {
@@ -190,7 +187,7 @@ impl Filesystem for Files {
         let watch = self.watch(visitor, request.path, request.recursive, request.include_entry).await?;
         let keepalive = context.header(KEEPALIVE).and_then(|value| value.to_str().ok()?.parse().ok());
         let keepalive = keepalive.filter(|seconds| *seconds > 0).map_or(DEFAULT_KEEPALIVE, Duration::from_secs);
-        Ok(Response::new(events(watch, keepalive)))
+        Ok(Response::new(events(watch, keepalive, Tear::of(&context))))
     }
 
     async fn create_watcher<'a>(
@@ -224,16 +221,17 @@ impl Filesystem for Files {
 }
 
 /// The events of a watch: `start` first, and signs of life when nothing happens.
-fn events(watch: Watch, keepalive: Duration) -> ServiceStream<WatchDirResponse> {
+fn events(watch: Watch, keepalive: Duration, tear: Tear) -> ServiceStream<WatchDirResponse> {
     let start = stream::iter([Ok(message(StartEvent::default()))]);
-    let rest = stream::unfold(follow(watch), move |mut told| async move {
-        match timeout(keepalive, told.recv()).await {
-            Err(_) => Some((Ok(message(KeepAlive::default())), told)),
-            Ok(Some(Ok(event))) => Some((Ok(message(event)), told)),
-            Ok(None | Some(Err(End::Directory))) => None,
-            Ok(Some(Err(End::Sandbox))) => Some((Err(ConnectError::unavailable("the sandbox is gone")), told)),
-            Ok(Some(Err(End::Failed(error)))) => Some((Err(error), told)),
-        }
+    let rest = stream::unfold((follow(watch), tear), move |(mut told, tear)| async move {
+        let event = match timeout(keepalive, told.recv()).await {
+            Err(_) => Ok(message(KeepAlive::default())),
+            Ok(Some(Ok(event))) => Ok(message(event)),
+            Ok(None | Some(Err(End::Directory))) => return None,
+            Ok(Some(Err(End::Sandbox))) => match tear.now().await {},
+            Ok(Some(Err(End::Failed(error)))) => Err(error),
+        };
+        Some((event, (told, tear)))
     });
     Box::pin(start.chain(rest))
 }

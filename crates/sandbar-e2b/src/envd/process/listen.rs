@@ -17,6 +17,7 @@ use crate::{
         ProcessEvent,
         process_event::{DataEvent, KeepAlive, StartEvent},
     },
+    surface::Surface,
 };
 
 /// Seconds between two signs of life, when nothing else comes.
@@ -33,7 +34,8 @@ pub(super) struct Listener {
     pid: u32,
     limit: Limit,
     keepalive: Duration,
-    paused: BoxFuture<'static, ()>,
+    /// The sandbox stands still, or its host stops.
+    gone: BoxFuture<'static, ()>,
     tear: Tear,
 }
 
@@ -47,11 +49,23 @@ pub(super) enum Limit {
 }
 
 impl Listener {
-    pub(super) fn new(context: &RequestContext, attachment: Attachment, pid: u32, limit: Limit) -> Self {
+    pub(super) fn new(
+        surface: &Surface,
+        context: &RequestContext,
+        attachment: Attachment,
+        pid: u32,
+        limit: Limit,
+    ) -> Self {
         let keepalive = context.header(KEEPALIVE).and_then(|value| value.to_str().ok()?.parse().ok());
         let keepalive = keepalive.filter(|seconds| *seconds > 0).map_or(DEFAULT_KEEPALIVE, Duration::from_secs);
-        let paused = attachment.paused().boxed();
-        Self { attachment, pid, limit, keepalive, paused, tear: Tear::of(context) }
+        let (paused, stopping) = (attachment.paused(), surface.shutdown.clone().cancelled_owned());
+        let gone = async move {
+            tokio::select! {
+                () = paused => {}
+                () = stopping => {}
+            }
+        };
+        Self { attachment, pid, limit, keepalive, gone: gone.boxed(), tear: Tear::of(context) }
     }
 
     /// The events, each made into a message of the call.
@@ -132,7 +146,7 @@ impl Listener {
             let event = tokio::select! {
                 biased;
                 event = self.attachment.next_event() => event,
-                () = &mut self.paused => None,
+                () = &mut self.gone => None,
                 () = sleep_until(until.unwrap_or(silence)), if until.is_some() => return Heard::Late,
                 () = sleep_until(silence) => return Heard::Silence,
             };
@@ -147,7 +161,7 @@ impl Listener {
                 Some(AttachEvent::Exited(exit)) if !self.attachment.was_stopped() => {
                     return Heard::End(Event::End(end_event(&exit).into()));
                 }
-                // The sandbox is gone, or stands still.
+                // As where the sandbox is a machine of its own: whatever happens to that breaks its connections.
                 Some(AttachEvent::Exited(_)) | None => match self.tear.now().await {},
             };
             return Heard::Written(Written { bytes, output });

@@ -25,6 +25,7 @@ use crate::{
         SendSignalResponse, Signal, StartRequest, StartResponse, StreamInputRequest, StreamInputResponse,
         UpdateRequest, UpdateResponse,
     },
+    interpreter::is_interpreter,
     surface::Surface,
     visitor::Visitor,
 };
@@ -53,7 +54,9 @@ impl Process for Commands {
     ) -> ServiceResult<impl Encodable<ListResponse> + Send + use<'a>> {
         let visitor = Visitor::of(&context)?;
         let running = self.surface.host.running_processes(&visitor.session).await.map_err(rpc_error)?;
-        let processes = running.into_iter().map(described).collect();
+        // E2B has its interpreter among the services of the machine, not among commands.
+        let commands = running.into_iter().filter(|process| !is_interpreter(&process.spec));
+        let processes = commands.map(described).collect();
         Response::ok(ListResponse { processes, ..Default::default() })
     }
 
@@ -68,7 +71,7 @@ impl Process for Commands {
         let id = &found.info.id;
         let attachment = self.surface.host.attach_closely(&visitor.session, id, Replay::None).await;
         let attachment = attachment.map_err(rpc_error)?;
-        let listener = Listener::new(&context, attachment, found.pid, Limit::OfListener(limit));
+        let listener = Listener::new(&self.surface, &context, attachment, found.pid, Limit::OfListener(limit));
         Ok(Response::new(listener.into_stream(|event| ConnectResponse { event: event.into(), ..Default::default() })))
     }
 
@@ -80,7 +83,7 @@ impl Process for Commands {
         let visitor = Visitor::of(&context)?;
         let limit = TimeLimit::of(&context)?;
         let (pid, attachment) = self.surface.start(visitor, request.to_owned_message(), limit).await?;
-        let listener = Listener::new(&context, attachment, pid, Limit::OfCommand);
+        let listener = Listener::new(&self.surface, &context, attachment, pid, Limit::OfCommand);
         Ok(Response::new(listener.into_stream(|event| StartResponse { event: event.into(), ..Default::default() })))
     }
 

@@ -31,7 +31,7 @@ impl Surface {
         let takes_stdin = terminal.is_some() || request.stdin.unwrap_or(true);
         let spec = ProcessSpec {
             env: envs,
-            cwd: Some(resolve(&cwd, &account)?),
+            cwd: Some(resolve(&cwd, &account).map_err(rpc_error)?),
             stdin: if takes_stdin { StdinMode::Piped } else { StdinMode::Null },
             terminal,
             user: Some(account.name),

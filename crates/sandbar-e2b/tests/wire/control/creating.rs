@@ -243,3 +243,12 @@ fn more_than_the_host_takes_is_refused_at_once() {
         },
     );
 }
+
+#[test]
+fn root_of_a_sandbox_may_change_owners_and_users() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let output = world.shell(&sandbox, "touch /owned && chown 1000:1000 /owned && stat -c %u /owned").await;
+        assert_eq!(output, "1000\n");
+    });
+}

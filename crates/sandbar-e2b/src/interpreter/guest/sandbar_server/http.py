@@ -53,9 +53,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_DELETE(self):
         self.answer({"/contexts/*": self.remove_context})
 
-    def do_OPTIONS(self):
-        self.send(204, None, None)
-
     def answer(self, routes):
         try:
             # Before anything else, so that the next request on the connection is found where it begins.
@@ -119,7 +116,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
         self.send_response(200)
         self.send_header("Content-Type", "application/x-ndjson")
-        self.send_header("Access-Control-Allow-Origin", "*")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.wfile.flush()
@@ -195,13 +191,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send(200, "application/json", json.dumps(value))
 
     def send(self, status, kind, text):
-        data = (text or "").encode()
+        data = text.encode()
         self.send_response(status)
-        if kind is not None:
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(data)))
-        for what in ("Origin", "Methods", "Headers"):
-            self.send_header("Access-Control-Allow-" + what, "*")
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
 

@@ -1,0 +1,111 @@
+//! Links to files for those who have no token.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
+use http::Request;
+use http_body_util::Full;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    client::{Answer, Sandbox, send},
+    uploads::{encoded, form},
+    world::World,
+};
+
+/// What an SDK makes of a path: the rest of an address.
+fn signed(sandbox: &Sandbox, path: &str, operation: &str, user: Option<&str>, end: Option<i64>) -> String {
+    let token = sandbox.access_token.as_ref().unwrap();
+    let mut text = format!("{path}:{operation}:{}:{token}", user.unwrap_or_default());
+    if let Some(end) = end {
+        text.push_str(&format!(":{end}"));
+    }
+    let signature = format!("v1_{}", BASE64_STANDARD_NO_PAD.encode(Sha256::digest(text)));
+    let mut address = format!("/files?path={}&signature={}", encoded(path), encoded(&signature));
+    if let Some(user) = user {
+        address.push_str(&format!("&username={user}"));
+    }
+    if let Some(end) = end {
+        address.push_str(&format!("&signature_expiration={end}"));
+    }
+    address
+}
+
+/// A request of somebody who knows nothing but an address.
+async fn fetch(sandbox: &Sandbox, address: &str, body: Option<(&str, bytes::Bytes)>) -> Answer {
+    let mut request = Request::builder().uri(address).header("host", sandbox.address.to_string());
+    if let Some((kind, _)) = &body {
+        request = request.method("POST").header("content-type", *kind);
+    }
+    let body = body.map(|(_, body)| body).unwrap_or_default();
+    send(sandbox.address, request.body(Full::new(body)).unwrap()).await
+}
+
+#[test]
+fn a_link_opens_one_file_without_saying_which_sandbox_it_is_in() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let other = world.sandbox().await;
+        sandbox.write("shared.txt", b"shared").await;
+        sandbox.write("secret.txt", b"secret").await;
+        other.write("shared.txt", b"of another").await;
+        let soon = jiff::Timestamp::now().as_second() + 60;
+        for (user, end) in [(None, None), (Some("user"), None), (None, Some(soon)), (Some("user"), Some(soon))] {
+            let address = signed(&sandbox, "shared.txt", "read", user, end);
+            let answer = fetch(&sandbox, &address, None).await;
+            assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "shared"), "{address}");
+            let elsewhere = fetch(&sandbox, &address.replace("shared", "secret"), None).await;
+            assert_eq!((elsewhere.status.as_u16(), elsewhere.json()["code"].as_u64()), (401, Some(401)));
+        }
+        let theirs = fetch(&sandbox, &signed(&other, "shared.txt", "read", None, None), None).await;
+        assert_eq!(theirs.text(), "of another");
+        let late = signed(&sandbox, "shared.txt", "read", None, Some(soon - 120));
+        let late = fetch(&sandbox, &late, None).await;
+        let told = (late.status.as_u16(), late.json()["message"].as_str().unwrap().to_owned());
+        assert_eq!(told, (401, "signature is already expired".into()));
+        let nothing = fetch(&sandbox, "/files?path=shared.txt", None).await;
+        assert_eq!(
+            (nothing.status.as_u16(), nothing.json()["message"].as_str()),
+            (401, Some("missing signature query parameter"))
+        );
+        let longer = signed(&sandbox, "shared.txt", "read", None, Some(soon))
+            .replace(&soon.to_string(), &(soon + 9).to_string());
+        assert_eq!(fetch(&sandbox, &longer, None).await.status, 401);
+    });
+}
+
+#[test]
+fn a_file_is_uploaded_by_a_link() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let (kind, body) = form(&[("up.txt", b"uploaded")]);
+        let address = signed(&sandbox, "up.txt", "write", None, None);
+        let answer = fetch(&sandbox, &address, Some((&kind, body.clone()))).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(sandbox.read("up.txt").await, "uploaded");
+        let to_read = signed(&sandbox, "up.txt", "read", None, None);
+        assert_eq!(fetch(&sandbox, &to_read, Some((&kind, body))).await.status, 401);
+        assert_eq!(fetch(&sandbox, &address, None).await.status, 401);
+        let as_root = signed(&sandbox, "/root/up.txt", "write", Some("root"), None);
+        let raw = ("application/octet-stream", "of root".into());
+        assert_eq!(fetch(&sandbox, &as_root, Some(raw)).await.status, 200);
+        assert_eq!(
+            sandbox.as_user("root").run("stat -c %U /root/up.txt; cat /root/up.txt").await.text(),
+            "root\nof root"
+        );
+    });
+}
+
+#[test]
+fn a_wrong_token_opens_nothing_even_with_a_signature() {
+    World::run(async |world| {
+        let mut sandbox = world.sandbox().await;
+        sandbox.write("file", b"x").await;
+        let address = signed(&sandbox, "file", "read", None, None);
+        sandbox.access_token = Some("wrong".into());
+        for path in [address.as_str(), "/files?path=file"] {
+            let answer = sandbox.http("GET", path, "").await;
+            assert_eq!((answer.status.as_u16(), answer.json()["code"].as_u64()), (401, Some(401)));
+        }
+        sandbox.access_token = None;
+        assert_eq!(sandbox.http("GET", &address, "").await.text(), "x");
+    });
+}
