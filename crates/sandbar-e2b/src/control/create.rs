@@ -79,6 +79,7 @@ async fn create(
 }
 
 /// A request for a sandbox.
+#[expect(clippy::struct_excessive_bools, reason = "what E2B asks about a sandbox")]
 #[derive(Debug)]
 struct NewSandbox {
     template: String,

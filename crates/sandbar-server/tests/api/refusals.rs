@@ -47,7 +47,7 @@ fn every_bad_field_is_named_with_the_way_out() {
             ("LaunchProcess", json!({"sessionId": "box", "argv": ["x"], "ready": {"tcp": {}}}), "ready.port"),
             ("LaunchProcess", json!({"sessionId": "box", "argv": ["x"], "ready": {"log": {}}}), "ready.text"),
             ("LaunchProcess", json!({"sessionId": "box", "argv": ["x"], "readyTimeout": "0s"}), "ready_timeout"),
-            ("LaunchProcess", json!({"sessionId": "box", "argv": ["x"], "user": "nobody"}), "user"),
+            ("LaunchProcess", json!({"sessionId": "box", "argv": ["x"], "user": "a:b"}), "user"),
             ("LaunchProcess", json!({"sessionId": "box", "argv": ["x"], "terminal": {"rows": 1}}), "terminal.columns"),
             ("KillProcess", json!({"sessionId": "box", "processId": "p", "signal": 65}), "signal"),
             ("KillProcess", json!({"sessionId": "box", "processId": "p", "signal": -1}), "signal"),

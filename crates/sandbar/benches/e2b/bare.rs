@@ -49,7 +49,8 @@ impl Drop for Bare {
 /// Says where it listens, and serves until stdin ends.
 #[expect(clippy::print_stdout, reason = "whoever started it reads the address")]
 pub(crate) fn serve() {
-    let handle = r#"{"templateID":"base","sandboxID":"bare","clientID":"bare","envdVersion":"0.6.4","envdAccessToken":"t"}"#;
+    let handle =
+        r#"{"templateID":"base","sandboxID":"bare","clientID":"bare","envdVersion":"0.6.4","envdAccessToken":"t"}"#;
     let said: Vec<u8> = [
         frame(0, r#"{"event":{"start":{"pid":42}}}"#),
         frame(0, r#"{"event":{"data":{"stdout":"aGVsbG8K"}}}"#),

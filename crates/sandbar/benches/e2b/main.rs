@@ -31,7 +31,8 @@ fn main() {
         return;
     }
     let options = TestServerOptions::new(env!("CARGO_BIN_EXE_sandbar"));
-    let host = TestServer::start(&options.argument("--storage").argument("btrfs").argument("--runtime").argument("native"));
+    let host =
+        TestServer::start(&options.argument("--storage").argument("btrfs").argument("--runtime").argument("native"));
     let bare = Bare::start();
     let token = std::fs::read_to_string(host.data_dir().join("token")).unwrap();
     let address: SocketAddr = host.url().strip_prefix("http://").unwrap().parse().unwrap();
