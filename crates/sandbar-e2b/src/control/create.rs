@@ -227,7 +227,7 @@ impl Surface {
     }
 
     /// In sandboxes of E2B `sudo` and package managers work; here where the host can give them that.
-    fn root_rights(&self) -> RootRights {
+    pub(crate) fn root_rights(&self) -> RootRights {
         if self.host.capabilities().root_rights.is_yes() { RootRights::Own } else { RootRights::Bare }
     }
 

@@ -219,7 +219,7 @@ impl Surface {
     }
 
     /// What a sandbox is made from that is made from a snapshot; `None` when there is none of this name.
-    pub(super) async fn snapshot_template(&self, name: &str) -> Result<Option<Template>> {
+    pub(crate) async fn snapshot_template(&self, name: &str) -> Result<Option<Template>> {
         let Some(named) = Named::parse(name) else { return Ok(None) };
         let mut snapshots = self.snapshots().await?.into_iter().filter(|snapshot| named.is(snapshot));
         Ok(snapshots.next().map(|snapshot| Template {
