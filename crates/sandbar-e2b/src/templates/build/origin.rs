@@ -47,9 +47,9 @@ impl Build {
     }
 
     async fn from_template(&self, name: &str) -> Result<Origin, Failure> {
-        let found = self.surface.resolve_template(name).await.map_err(|error| Part::Base.refused(&error))?;
+        let found = self.surface.template(name).await.map_err(|error| Part::Base.refused(&error))?;
         let identity = self.identity(&found.base).await?;
-        Ok(Origin { base: found.base, settings: found.settings, identity, is_bare: false })
+        Ok(Origin { base: found.base, settings: found.defaults.into(), identity, is_bare: false })
     }
 
     /// A base of the host that has the name of the image: `debian:12` may be `debian-12`.

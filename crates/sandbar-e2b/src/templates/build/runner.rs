@@ -146,6 +146,7 @@ impl Build {
                 ..Resources::default()
             },
             network: Some(network),
+            root_rights: self.surface.root_rights(),
             time_to_live: Some(LONGEST_BUILD),
             ..SessionSpec::new(begin.base.clone())
         };
