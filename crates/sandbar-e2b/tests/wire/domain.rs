@@ -1,14 +1,12 @@
 //! By names, over TLS: what the SDKs do with `E2B_DOMAIN`.
 
-use bytes::Bytes;
 use http::{Request, Version};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
     names::{self, DOMAIN, Names, read},
-    ports::{PORT, serve_in},
+    ports::{PORT, serve_in, talk},
 };
 
 fn text<'a>(handle: &'a Value, name: &str) -> &'a str {
@@ -102,20 +100,11 @@ fn a_websocket_goes_by_name_over_tls() {
         let sandbox = names.sandbox().await;
         serve_in(world, text(&sandbox, "sandboxID")).await;
         let name = name_of(&sandbox, PORT);
-        let mut socket = names.connect(&name, b"http/1.1").await;
+        let socket = names.connect(&name, b"http/1.1").await;
         let request = format!(
             "GET /socket HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
             names.authority(&name)
         );
-        socket.write_all(request.as_bytes()).await.unwrap();
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            head.push(char::from(socket.read_u8().await.unwrap()));
-        }
-        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
-        socket.write_all(b"there").await.unwrap();
-        let mut heard = vec![0; "hello THERE".len()];
-        socket.read_exact(&mut heard).await.unwrap();
-        assert_eq!(Bytes::from(heard), "hello THERE");
+        talk(socket, &request).await;
     });
 }

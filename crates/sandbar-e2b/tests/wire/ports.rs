@@ -8,7 +8,7 @@ use hyper_util::rt::TokioIo;
 use sandbar_core::{ProcessSpec, Readiness, SessionId, WaitFor};
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
 };
 
@@ -182,26 +182,31 @@ fn a_request_to_a_port_wakes_a_sandbox_that_was_made_to_be_woken() {
     });
 }
 
+/// Asks the web server of a sandbox for another protocol, and says something in it.
+pub(crate) async fn talk(mut socket: impl AsyncRead + AsyncWrite + Unpin, request: &str) {
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    while !answer.ends_with("\r\n\r\n") {
+        answer.push(char::from(socket.read_u8().await.unwrap()));
+    }
+    assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+    socket.write_all(b"there").await.unwrap();
+    let mut heard = vec![0; "hello THERE".len()];
+    socket.read_exact(&mut heard).await.unwrap();
+    assert_eq!(Bytes::from(heard), "hello THERE");
+}
+
 #[test]
 fn a_websocket_goes_by_headers() {
     World::run(async |world| {
         let sandbox = web_sandbox(world, json!({})).await;
-        let mut socket = TcpStream::connect(world.address).await.unwrap();
+        let socket = TcpStream::connect(world.address).await.unwrap();
         let request = format!(
             "GET /socket HTTP/1.1\r\nHost: {}\r\nE2b-Sandbox-Id: {}\r\nE2b-Sandbox-Port: {PORT}\r\n\
              Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
             world.address, sandbox.id
         );
-        socket.write_all(request.as_bytes()).await.unwrap();
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            head.push(char::from(socket.read_u8().await.unwrap()));
-        }
-        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
-        socket.write_all(b"there").await.unwrap();
-        let mut heard = vec![0; "hello THERE".len()];
-        socket.read_exact(&mut heard).await.unwrap();
-        assert_eq!(Bytes::from(heard), "hello THERE");
+        talk(socket, &request).await;
     });
 }
 
