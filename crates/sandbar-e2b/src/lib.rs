@@ -17,6 +17,8 @@ mod answer;
 mod control;
 mod cors;
 mod envd;
+#[doc(hidden)]
+pub mod fuzzing;
 mod generated;
 mod hearing;
 mod interpreter;

@@ -5,6 +5,7 @@ mod files;
 mod wire;
 
 use crate::Target;
+use sandbar_e2b::fuzzing as e2b;
 use sandbar_host::fuzzing as host;
 use sandbar_net::fuzzing as net;
 use sandbar_netns::fuzzing as netns;
@@ -89,6 +90,36 @@ pub const TARGETS: &[Target] = &[
     Target::new("core_policies", core::policies).with_words(DESTINATIONS),
     Target::new("core_documents", core::documents).with_words(JSON),
     Target::new("core_choices", core::choices),
+    Target::new("e2b_upload_form", e2b::upload_form).with_words(&[
+        "\r\n--b\r\n",
+        "\r\n--b--",
+        "--b",
+        "\r\n\r\n",
+        "Content-Disposition: form-data; ",
+        "name=\"file\"; ",
+        "filename=\"",
+        "filename*=utf-8''",
+    ]),
+    Target::new("e2b_content_range", e2b::content_range).with_words(&["bytes=", "-", ",", "18446744073709551615"]),
+    Target::new("e2b_file_address", e2b::file_address).with_words(&[
+        "/files?",
+        "path=",
+        "&signature=v1_",
+        "&signature_expiration=",
+        "&username=",
+        "%2F",
+        "+",
+    ]),
+    Target::new("e2b_content_headers", e2b::content_headers).with_words(&[
+        "gzip",
+        "identity",
+        ";q=0",
+        "*",
+        "boundary=",
+        "filename*=utf-8''%C3",
+        "\"",
+        "\\",
+    ]),
     Target::new("host_config", files::host_config).with_words(&[
         "max_sessions = ",
         "[default_resources]\n",

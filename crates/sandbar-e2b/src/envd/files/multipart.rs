@@ -90,13 +90,15 @@ impl Multipart {
                         continue;
                     }
                     let blank = self.arrived.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+                    if blank > LONGEST_HEAD {
+                        return Err("boundary line too long");
+                    }
                     match self.arrived.get(blank..blank + 2) {
                         Some(b"\r\n") => {
                             self.arrived.advance(blank + 2);
                             self.state = State::Head;
                         }
                         Some(_) => return Err("malformed boundary line"),
-                        None if self.arrived.len() > LONGEST_HEAD => return Err("boundary line too long"),
                         None => return Ok(None),
                     }
                 }
@@ -141,7 +143,9 @@ impl Multipart {
             memmem::find(&self.arrived, b"\r\n\r\n").map(|place| place + 2)
         };
         let Some(end) = end.filter(|end| *end <= LONGEST_HEAD) else {
-            return if self.arrived.len() > LONGEST_HEAD { Err("header of a part is too long") } else { Ok(None) };
+            // Its end has two bytes more.
+            let is_too_long = self.arrived.len() > LONGEST_HEAD + 2;
+            return if is_too_long { Err("header of a part is too long") } else { Ok(None) };
         };
         let lines = self.arrived.split_to(end);
         let head = part_head(&lines)?;
