@@ -2,6 +2,7 @@
 
 #[allow(
     clippy::pedantic,
+    clippy::upper_case_acronyms,
     missing_debug_implementations,
     unreachable_pub,
     dead_code,

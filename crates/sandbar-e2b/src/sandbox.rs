@@ -16,6 +16,7 @@ pub(crate) const DEFAULT_USER: &str = "user";
 
 /// Kept as JSON in a note of the session. Fields are only ever added, each with a default, so that notes of older hosts
 /// can be read.
+#[expect(clippy::struct_excessive_bools, reason = "what E2B asks about a sandbox")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SandboxNote {

@@ -79,6 +79,7 @@ async fn create(
 }
 
 /// A request for a sandbox.
+#[expect(clippy::struct_excessive_bools, reason = "what E2B asks about a sandbox")]
 #[derive(Debug)]
 struct NewSandbox {
     template: String,
@@ -91,6 +92,8 @@ struct NewSandbox {
     secure: bool,
     internet: Option<bool>,
     network: Option<NetworkConfig>,
+    /// It is to have the MCP gateway.
+    mcp: bool,
     fingerprint: Option<String>,
 }
 
@@ -116,6 +119,7 @@ impl NewSandbox {
             secure: fields.take("secure")?.unwrap_or(true),
             internet: fields.take("allow_internet_access")?,
             network: NetworkConfig::read(fields)?,
+            mcp: fields.has("mcp"),
             fingerprint: None,
         };
         request.check()?;
@@ -174,10 +178,7 @@ fn auto_resume(fields: &mut Fields) -> Answer<bool> {
 
 impl Surface {
     async fn make(&self, id: &SessionId, request: NewSandbox) -> Answer<Created> {
-        let template = match self.snapshot_template(&request.template).await? {
-            Some(snapshot) => snapshot,
-            None => self.template(&request.template).await?,
-        };
+        let template = self.choose(&request).await?;
         let base = template.base.clone();
         let note = request.note(template)?;
         let network = request.network.unwrap_or_default();
@@ -213,8 +214,20 @@ impl Surface {
         Ok((StatusCode::CREATED, Json(self.handle(id, &note).await?)))
     }
 
+    /// What a sandbox is made from: a snapshot, or a template. SDKs start the MCP gateway in the sandbox themselves, from a
+    /// template that has it.
+    async fn choose(&self, request: &NewSandbox) -> Answer<Template> {
+        if let Some(snapshot) = self.snapshot_template(&request.template).await? {
+            return Ok(snapshot);
+        }
+        let found = self.template(&request.template).await;
+        found.map_err(|error| {
+            if request.mcp { not_offered::refuse("`mcp`, whose template `mcp-gateway` is E2B's own,") } else { error }
+        })
+    }
+
     /// In sandboxes of E2B `sudo` and package managers work; here where the host can give them that.
-    fn root_rights(&self) -> RootRights {
+    pub(crate) fn root_rights(&self) -> RootRights {
         if self.host.capabilities().root_rights.is_yes() { RootRights::Own } else { RootRights::Bare }
     }
 

@@ -117,6 +117,9 @@ impl Surface {
         } else {
             self.keep_note(id, &note).await?;
         }
+        if let Some(start) = &note.start {
+            self.start_program(id, start).await;
+        }
         Ok(self.handle(id, &note).await?)
     }
 }

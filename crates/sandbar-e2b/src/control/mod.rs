@@ -40,6 +40,7 @@ pub(crate) use details::ENVD_VERSION;
 pub(crate) use network::NetworkConfig;
 pub(crate) use query::Query;
 pub(crate) use sampler::{Sampler, Samples};
+pub(crate) use template::Template;
 
 use crate::{answer::ControlError, surface::Surface, templates};
 

@@ -116,7 +116,8 @@ pub(super) async fn create(
     let note = SnapshotNote {
         tag: named.as_ref().and_then(|named| named.tag.clone()).unwrap_or_else(|| DEFAULT_TAG.to_owned()),
         name: named.map(|named| named.name),
-        sandbox: surface.note(&id).await?,
+        // Without what is put into the headers of its requests: that is for the sandbox alone.
+        sandbox: SandboxNote { network: None, request: None, ..surface.note(&id).await? },
         snapshot_of: id.clone(),
     };
     let snapshot = surface.save(&id, note).await?;
@@ -218,7 +219,7 @@ impl Surface {
     }
 
     /// What a sandbox is made from that is made from a snapshot; `None` when there is none of this name.
-    pub(super) async fn snapshot_template(&self, name: &str) -> Result<Option<Template>> {
+    pub(crate) async fn snapshot_template(&self, name: &str) -> Result<Option<Template>> {
         let Some(named) = Named::parse(name) else { return Ok(None) };
         let mut snapshots = self.snapshots().await?.into_iter().filter(|snapshot| named.is(snapshot));
         Ok(snapshots.next().map(|snapshot| Template {

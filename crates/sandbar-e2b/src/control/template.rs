@@ -17,18 +17,14 @@ pub(crate) struct Template {
 }
 
 impl Surface {
-    /// The template of a name: `name`, `name:tag` or `namespace/name:tag`.
+    /// The template of an id, a `name`, `name:tag` or `namespace/name:tag`: one that was built, a snapshot, or a base.
     pub(crate) async fn template(&self, name: &str) -> Answer<Template> {
-        let found = self.resolve_template(name).await?;
-        let defaults = SandboxNote {
-            user: found.settings.user,
-            workdir: found.settings.workdir,
-            env: found.settings.env,
-            start: found.settings.start,
-            cpu_count: found.cpu_count,
-            memory_mb: found.memory_mb,
-            ..SandboxNote::default()
-        };
-        Ok(Template { base: found.base, id: found.id, alias: found.alias, defaults })
+        if let Some(built) = self.built_template(name).await? {
+            return Ok(built);
+        }
+        if let Some(snapshot) = self.snapshot_template(name).await? {
+            return Ok(snapshot);
+        }
+        self.base_template(name).await
     }
 }

@@ -162,7 +162,7 @@ pub(super) async fn find_alias(
     Path(alias): Path<String>,
 ) -> Answer<Json<Value>> {
     holder.require(Need::Read)?;
-    let found = surface.resolve_template(&alias).await?;
+    let found = surface.template(&alias).await?;
     Ok(Json(json!({ "templateID": found.id, "public": is_reserved(&found.id) })))
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::sandbox::DEFAULT_USER;
+use crate::sandbox::{DEFAULT_USER, SandboxNote};
 
 /// What the steps of a template have set. Kept with every build, and with every layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,12 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self { env: BTreeMap::new(), user: DEFAULT_USER.into(), workdir: None, start: None }
+    }
+}
+
+impl From<SandboxNote> for Settings {
+    fn from(note: SandboxNote) -> Self {
+        Self { env: note.env, user: note.user, workdir: note.workdir, start: note.start }
     }
 }
 

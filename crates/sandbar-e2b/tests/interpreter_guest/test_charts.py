@@ -200,6 +200,8 @@ rcParams = {"backend": "agg"}
 def use(name):
     rcParams["backend"] = name
 """,
+    "backends/__init__.py": "",
+    "backends/backend_agg.py": "FigureCanvas = FigureManager = object",
     "figure.py": """
 class Canvas:
     def print_figure(self, file, **options):
@@ -240,7 +242,7 @@ class Shown(Served):
         if not HAS_MATPLOTLIB:
             place = tempfile.TemporaryDirectory()
             cls.addClassCleanup(place.cleanup)
-            os.mkdir(os.path.join(place.name, "matplotlib"))
+            os.makedirs(os.path.join(place.name, "matplotlib", "backends"))
             for name, source in STAND_IN.items():
                 with open(os.path.join(place.name, "matplotlib", name), "w") as file:
                     file.write(source)

@@ -226,8 +226,8 @@ fn a_name_that_anybody_may_give_this_machine_leads_to_no_sandbox() {
             assert_eq!(answer.status, 401, "it is the API's, and that asks for a token");
         }
         // Who shows what opens the sandbox may call this machine as it likes.
-        let token = sandbox.traffic_token.as_deref().unwrap();
-        let known = ask(world, foreign(PORT, "/").header("e2b-traffic-access-token", token)).await;
+        let access = world.host.port_access(&sandbox.id.parse().unwrap()).await.unwrap();
+        let known = ask(world, foreign(PORT, "/").header("e2b-traffic-access-token", access.token.reveal())).await;
         assert_eq!(known.text(), "web got GET /");
     });
 }

@@ -99,7 +99,7 @@ pub(crate) fn what_cannot_be_done_with_processes_is_refused(fixture: &mut HostFi
         let id = fixture.machine("s").await;
         let missing = fixture.host.launch_process(&id, ProcessSpec::new(["no-such-program"])).await.unwrap_err();
         assert_eq!((missing.code(), missing.field()), (ErrorCode::FileNotFound, Some("argv")));
-        let somebody = ProcessSpec { user: Some("nobody".into()), ..script("true") };
+        let somebody = ProcessSpec { user: Some("nobody-knows".into()), ..script("true") };
         assert_eq!(fixture.host.launch_process(&id, somebody).await.unwrap_err().field(), Some("user"));
         assert_eq!(fixture.host.list_processes(&id).await.unwrap(), []);
 

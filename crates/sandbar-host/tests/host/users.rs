@@ -3,8 +3,8 @@
 use std::pin::Pin;
 
 use sandbar_core::{
-    BaseName, ErrorCode, ExecEvent, ExecSpec, LogQuery, ProcessSpec, RootRights, RuntimeKind, SessionId, SessionSpec,
-    StorageKind, WaitFor,
+    BaseName, ErrorCode, ExecEvent, ExecSpec, LogQuery, PageRequest, ProcessSpec, RootRights, RuntimeKind,
+    SessionFilter, SessionId, SessionSpec, StorageKind, WaitFor,
 };
 use sandbar_host::RuntimeChoice;
 
@@ -138,7 +138,8 @@ async fn own_machine(fixture: &HostFixture, id: &str) -> Option<SessionId> {
         Err(error) => {
             assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("root_rights")));
             assert!(error.message().contains(capability.reason().unwrap()), "{error}");
-            assert_eq!(fixture.host.list_sessions(&Default::default(), &Default::default()).await.unwrap().items, []);
+            let all = fixture.host.list_sessions(&SessionFilter::default(), &PageRequest::default()).await.unwrap();
+            assert_eq!(all.items, []);
             None
         }
     }

@@ -150,10 +150,13 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Stage> {
         }
         if let Some(user) = plan.user {
             let UserOrder { uid, gid, groups } = &*user;
+            // The memory is init's until the program runs. Nobody looks into it meanwhile: first because we keep rights
+            // which no command has, then because it is closed to all.
+            libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0);
             if libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) != 0 || !become_user(*uid, *gid) {
                 return Err(Stage::User);
             }
-            // What init may do, only root loses by becoming somebody else, and init is not root everywhere.
+            libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
             if *uid != 0 && capabilities::clear().is_err() {
                 return Err(Stage::User);
             }

@@ -246,7 +246,11 @@ fn describe(ordinary: bool, no_groups: Option<&String>) -> String {
         "a private range of users, or root without any of its rights where the file system cannot translate owners"
     });
     text.push_str("; no network but a loopback, and a gate the host keeps where a policy opens it");
-    text.push_str("; no capabilities, no new privileges, a seccomp allow-list");
+    text.push_str("; no capabilities and no new privileges, ");
+    if !ordinary {
+        text.push_str("or a few over its own files and users where root is given rights, ");
+    }
+    text.push_str("a seccomp allow-list");
     if landlock::version() >= 2 {
         text.push_str(", Landlock");
     }

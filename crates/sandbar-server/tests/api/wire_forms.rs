@@ -247,6 +247,7 @@ fn binary(method: &str, body: &Value) -> Bytes {
         "CreateToken" => CreateTokenRequest,
         "RevokeToken" => RevokeTokenRequest,
         "GetSession" => GetSessionRequest,
+        "LaunchProcess" => LaunchProcessRequest,
         "SendProcessInput" => SendProcessInputRequest,
         "HibernateSession" => HibernateSessionRequest,
         "ForkSession" => ForkSessionRequest,

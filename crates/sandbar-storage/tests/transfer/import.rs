@@ -464,6 +464,11 @@ fn a_volume_on_the_host_base_runs_this_machines_programs_and_shows_none_of_its_p
     for (path, entry) in tree(&store.rootfs()) {
         let holds = |needle: &[u8]| entry.content.windows(needle.len()).any(|window| window == needle);
         assert!(!holds(b"PRIVATE KEY"), "{}", path.display());
+        // The sandbox has its own, in which nobody has a password.
+        if path == Path::new("etc/shadow") || path == Path::new("etc/sudoers") {
+            assert!(!holds(b"$"), "{}", path.display());
+            continue;
+        }
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         assert!(
             !["shadow", "id_rsa", "sudoers", "machine-id"].iter().any(|word| name.contains(word)),

@@ -42,3 +42,23 @@ fn imports_that_cannot_work_are_refused_and_leave_no_base() {
     world.run(["base", "rm", "never"]).refused(1, &["never"]);
     assert_eq!(world.run(["base", "ls", "-q"]).data(), "host\n");
 }
+
+#[test]
+fn a_sandbox_becomes_a_base_that_outlives_it() {
+    let world = World::new();
+    world.sandbox("box");
+    world.shell("box", "echo then > file");
+    world.run(["snapshot", "box", "s"]).data();
+    world.shell("box", "echo now > file");
+    assert_eq!(world.run(["base", "save", "box", "then", "--snapshot", "s", "-e", "WARM=yes"]).data(), "then\n");
+    let saved: Value = serde_json::from_str(&world.run(["base", "save", "box", "now", "--json"]).data()).unwrap();
+    assert_eq!((&saved["name"], &saved["source"]), (&"now".into(), &"session".into()));
+    world.run(["base", "save", "box", "now"]).refused(1, &["now"]);
+    world.run(["rm", "box"]).data();
+    assert_eq!(world.run(["base", "ls", "-q"]).data(), "host\nnow\nthen\n");
+    world.run(["new", "--base", "then", "--id", "copy"]).data();
+    assert_eq!(world.shell("copy", "cat file; echo $WARM"), "then\nyes\n");
+    assert_eq!(world.run(["base", "rm", "then", "now"]).data(), "then\nnow\n");
+    assert_eq!(world.shell("copy", "cat file; echo $WARM"), "then\nyes\n");
+    world.run(["base", "rm", "host"]).refused(1, &["copy"]);
+}

@@ -33,6 +33,32 @@ fn exec_sets_directory_and_variables_and_passes_nothing_else_on() {
 }
 
 #[test]
+fn commands_and_processes_run_as_the_user_they_are_given() {
+    let world = World::new();
+    world.sandbox("box");
+    let who = ["sh", "-c", "id -u; echo $HOME $USER"];
+    let told = "1000\n/home/user user\n";
+    assert_eq!(world.run([&["exec", "--user", "user", "box", "--"][..], &who].concat()).data(), told);
+    assert_eq!(world.run([&["run", "--user", "1000", "--"][..], &who].concat()).stdout, told);
+    let process = world.run([&["launch", "--user", "user", "box", "--"][..], &who].concat()).word();
+    assert_eq!(world.run(["logs", "box", &process, "--follow"]).stdout, told);
+    for verb in ["exec", "launch"] {
+        let stranger = [verb, "--user", "stranger", "box", "--", "true"];
+        world.run(stranger).refused(1, &["no user `stranger`", "/etc/passwd"]);
+    }
+}
+
+#[test]
+fn rights_of_root_are_bare_and_others_are_refused_where_they_cannot_be_given() {
+    let world = World::new();
+    world.sandbox("box");
+    assert!(world.run(["inspect", "box"]).data().contains("root rights: bare"));
+    world.run(["new", "--root-rights", "own"]).refused(1, &["rights of its own", "runtime `none`"]);
+    world.run(["new", "--root-rights", "all"]).refused(2, &["bare or own"]);
+    assert_eq!(world.ids(), ["box"]);
+}
+
+#[test]
 fn exec_feeds_a_pipe_to_the_command_whole() {
     let world = World::new();
     world.sandbox("box");

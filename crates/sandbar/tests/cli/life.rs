@@ -1,4 +1,4 @@
-//! `pause`, `resume`, `hibernate`, `wake`, `audit`.
+//! `pause`, `resume`, `ttl`, `hibernate`, `wake`, `audit`.
 
 use serde_json::Value;
 
@@ -25,6 +25,34 @@ fn a_paused_sandbox_stands_still_and_goes_on_where_it_was() {
     let listed: Value = serde_json::from_str(&world.run(["ps", "box", "--json"]).data()).unwrap();
     assert_eq!(listed[0]["status"], "running");
     world.run(["resume", "box"]).refused(1, &["box"]);
+}
+
+#[test]
+fn a_sandbox_is_paused_with_its_files_only() {
+    let world = World::new();
+    world.sandbox("box");
+    world.shell("box", "echo kept > file");
+    world.run(["launch", "box", "--", "sleep", "600"]).word();
+    assert_eq!(world.run(["pause", "--files", "box"]).data(), "box\n");
+    assert_eq!(state(&world), "paused");
+    assert_eq!(world.run(["resume", "box"]).data(), "box\n");
+    assert_eq!(world.shell("box", "cat file"), "kept\n");
+    let listed: Value = serde_json::from_str(&world.run(["ps", "box", "--json"]).data()).unwrap();
+    assert_eq!(listed[0]["exit"]["reason"], "paused without memory");
+}
+
+#[test]
+fn a_sandbox_is_given_more_time_and_no_end() {
+    let world = World::new();
+    world.run(["new", "--id", "box", "--ttl", "1h", "--on-expiry", "pause"]).data();
+    assert!(world.run(["inspect", "box"]).data().contains(", then it is paused\n"));
+    assert!(world.run(["ttl", "box", "2h"]).data().contains("UTC, then it is paused\n"));
+    assert!(world.run(["ttl", "box", "2h", "--on-expiry", "destroy"]).data().ends_with(" UTC\n"));
+    assert_eq!(world.run(["ttl", "box", "never"]).data(), "never\n");
+    let session: Value = serde_json::from_str(&world.run(["inspect", "box", "--json"]).data()).unwrap();
+    assert_eq!((&session["expires"], &session["on_expiry"]), (&Value::Null, &"destroy".into()));
+    world.run(["ttl", "nobody", "1h"]).refused(1, &["nobody"]);
+    world.run(["ttl", "box", "soon"]).refused(2, &["soon"]);
 }
 
 #[test]

@@ -104,11 +104,11 @@ impl Process for Commands {
         Response::ok(UpdateResponse::default())
     }
 
-    async fn stream_input<'a>(
-        &'a self,
+    async fn stream_input(
+        &self,
         context: RequestContext,
         requests: InboundStream<StreamInputRequest>,
-    ) -> ServiceResult<impl Encodable<StreamInputResponse> + Send + use<'a>> {
+    ) -> ServiceResult<impl Encodable<StreamInputResponse> + Send + use<'_>> {
         self.surface.take_input(&Visitor::of(&context)?.session, requests).await?;
         Response::ok(StreamInputResponse::default())
     }

@@ -1,6 +1,5 @@
 //! What a build begins with.
 
-use jiff::Timestamp;
 use sandbar_core::{BaseName, ErrorCode};
 use sandbar_host::ImageReference;
 
@@ -20,8 +19,9 @@ const OWN_IMAGES: [&str; 3] = ["e2bdev/base", "e2bdev/code-interpreter", "e2bdev
 pub(super) struct Origin {
     pub(super) base: BaseName,
     pub(super) settings: Settings,
-    /// The same for everything that begins the same.
-    pub(super) identity: String,
+    /// The same for everything that begins the same; absent as long as the base is not made, which the host does with its
+    /// first session.
+    pub(super) identity: Option<String>,
     /// It is an image as it came, without what every sandbox has.
     pub(super) is_bare: bool,
 }
@@ -47,28 +47,27 @@ impl Build {
     }
 
     async fn from_template(&self, name: &str) -> Result<Origin, Failure> {
-        let found = self.surface.resolve_template(name).await.map_err(|error| Part::Base.refused(&error))?;
-        let made = self.made(&found.base).await?;
-        let identity = format!("{} {}", found.base, made.unwrap_or(Timestamp::UNIX_EPOCH));
-        Ok(Origin { base: found.base, settings: found.settings, identity, is_bare: false })
+        let found = self.surface.template(name).await.map_err(|error| Part::Base.refused(&error))?;
+        let identity = self.identity(&found.base).await?;
+        Ok(Origin { base: found.base, settings: found.defaults.into(), identity, is_bare: false })
     }
 
     /// A base of the host that has the name of the image: `debian:12` may be `debian-12`.
     async fn local_base(&self, image: &str) -> Result<Option<Origin>, Failure> {
         let names = [image.to_owned(), image.replace(['/', ':', '@'], "-")];
         for name in names.into_iter().filter_map(|name| BaseName::new(name).ok()) {
-            if let Some(made) = self.made(&name).await? {
-                let identity = format!("{name} {made}");
+            let identity = self.identity(&name).await?;
+            if identity.is_some() {
                 return Ok(Some(Origin { base: name, settings: Settings::default(), identity, is_bare: true }));
             }
         }
         Ok(None)
     }
 
-    /// When a base was made, if it is there.
-    async fn made(&self, name: &BaseName) -> Result<Option<Timestamp>, Failure> {
+    /// A base as it is now, if it is there.
+    pub(super) async fn identity(&self, name: &BaseName) -> Result<Option<String>, Failure> {
         let bases = self.surface.host.list_bases().await.map_err(|error| Part::Base.because(&error))?;
-        Ok(bases.into_iter().find(|base| base.name == *name).map(|base| base.created))
+        Ok(bases.into_iter().find(|base| base.name == *name).map(|base| format!("{name} {}", base.created)))
     }
 
     async fn from_image(&self, image: &str, plan: &BuildPlan) -> Result<Origin, Failure> {
@@ -84,7 +83,7 @@ impl Build {
         let digest = pulled.digest().to_owned();
         let short = digest.strip_prefix("sha256:").unwrap_or(&digest).get(..32).unwrap_or_default();
         let base = BaseName::new(format!("{IMAGE_BASE}{short}")).map_err(failed)?;
-        if self.made(&base).await?.is_none() {
+        if self.identity(&base).await?.is_none() {
             self.log.say(Level::Info, Some("base"), format!("[base] unpacking {digest}"));
             match host.import_pulled(&base, pulled, |_| {}).await {
                 // Another build was faster.
@@ -93,6 +92,6 @@ impl Build {
             }
         }
         let settings = Settings::default();
-        Ok(Origin { base, settings, identity: digest, is_bare: true })
+        Ok(Origin { base, settings, identity: Some(digest), is_bare: true })
     }
 }

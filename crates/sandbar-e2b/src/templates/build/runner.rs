@@ -66,7 +66,7 @@ struct Begin {
     base: BaseName,
     settings: Settings,
     done: usize,
-    key: LayerKey,
+    key: Option<LayerKey>,
 }
 
 impl Build {
@@ -91,7 +91,14 @@ impl Build {
         let begin = self.begin(plan, &origin).await.map_err(|error| Part::Base.because(&error))?;
         let made = self.make_session(session, &begin, &origin).await;
         made.map_err(|error| Part::Base.because(&error))?;
-        let settings = self.steps(session, plan, begin).await?;
+        let key = match begin.key {
+            Some(key) => key,
+            None => {
+                let identity = self.identity(&origin.base).await?.unwrap_or_default();
+                LayerKey::of_origin(&identity, &origin.settings)
+            }
+        };
+        let settings = self.steps(session, plan, begin.done, begin.settings, key).await?;
         let (start, ready) = plan.start();
         let settings = settings.with_start(start, ready);
         let base = self.save(session).await.map_err(|error| Part::Finalize.because(&error))?;
@@ -107,14 +114,11 @@ impl Build {
 
     /// The last step that was done before, with the same ones before it.
     async fn begin(&self, plan: &BuildPlan, origin: &Origin) -> Result<Begin> {
-        let key = LayerKey::of_origin(&origin.identity, &origin.settings);
+        let key = origin.identity.as_ref().map(|identity| LayerKey::of_origin(identity, &origin.settings));
         let mut begin =
             Begin { base: origin.base.clone(), settings: origin.settings.clone(), done: 0, key: key.clone() };
-        if plan.force == Some(true) {
-            return Ok(begin);
-        }
+        let (Some(mut key), false) = (key, plan.force == Some(true)) else { return Ok(begin) };
         let bases = self.surface.host.list_bases().await?;
-        let mut key = key;
         for (number, step) in plan.steps.iter().enumerate() {
             if step.is_forced() {
                 break;
@@ -125,7 +129,7 @@ impl Build {
                     self.surface.forget_layer(&key).await?;
                     continue;
                 }
-                begin = Begin { base: layer.base, settings: layer.settings, done: number + 1, key: key.clone() };
+                begin = Begin { base: layer.base, settings: layer.settings, done: number + 1, key: Some(key.clone()) };
             }
         }
         Ok(begin)
@@ -142,6 +146,7 @@ impl Build {
                 ..Resources::default()
             },
             network: Some(network),
+            root_rights: self.surface.root_rights(),
             time_to_live: Some(LONGEST_BUILD),
             ..SessionSpec::new(begin.base.clone())
         };
@@ -153,17 +158,23 @@ impl Build {
         Ok(())
     }
 
-    async fn steps(&self, session: &SessionId, plan: &BuildPlan, begin: Begin) -> Result<Settings, Failure> {
+    async fn steps(
+        &self,
+        session: &SessionId,
+        plan: &BuildPlan,
+        done: usize,
+        mut settings: Settings,
+        mut key: LayerKey,
+    ) -> Result<Settings, Failure> {
         let total = plan.steps.len();
-        for (number, step) in plan.steps.iter().enumerate().take(begin.done) {
+        for (number, step) in plan.steps.iter().enumerate().take(done) {
             let said = format!("CACHED [builder {}/{total}] {}", number + 1, step.text());
             self.log.say(Level::Info, Some(&(number + 1).to_string()), said);
         }
         let templates = self.surface.templates().await.map_err(|error| Part::Base.because(&error))?;
         let host = &*self.surface.host;
         let work = Work { host, session, uploads: &templates.uploads, cancelled: &self.cancelled };
-        let (mut settings, mut key) = (begin.settings, begin.key);
-        for (number, step) in plan.steps.iter().enumerate().skip(begin.done) {
+        for (number, step) in plan.steps.iter().enumerate().skip(done) {
             let part = Part::Step(number + 1);
             if self.cancelled.is_cancelled() {
                 return Err(part.failed(CANCELLED));

@@ -16,6 +16,8 @@ fn what_is_not_offered_is_named() {
         assert_refused(&world.post("/v2/sandboxes", mounts).await, 501, &["volumeMounts"]);
         let iam = json!({ "templateID": "base", "iam": { "tokens": { "aws": { "audience": "a", "tokenType": "JWT-SVID" } } } });
         assert_refused(&world.post("/v2/sandboxes", iam).await, 501, &["iam"]);
+        let gateway = json!({ "templateID": "mcp-gateway", "mcp": { "exa": {} } });
+        assert_refused(&world.post("/v2/sandboxes", gateway).await, 501, &["mcp"]);
         let placeholder =
             json!({ "a.example": [{ "transform": { "headers": { "A": "${e2b.identity.tokens.aws}" } } }] });
         let body = json!({ "templateID": "base", "network": { "rules": placeholder } });

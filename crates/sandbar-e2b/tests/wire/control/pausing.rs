@@ -54,15 +54,16 @@ fn a_pause_of_files_keeps_them_and_ends_what_runs() {
 fn nothing_is_lost_over_fifty_pauses_with_writes_between() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
-        let mut expected = String::new();
+        let mut rounds = Vec::new();
         for round in 0..50 {
-            expected.push_str(&format!("{round}\n"));
-            world.shell(&sandbox, &format!("echo {round} >> /log; head -c 100000 /dev/urandom > /noise.{round}; sha256sum /noise.{round} >> /sums")).await;
+            rounds.push(format!("{round}\n"));
+            let noise = format!("head -c 100000 /dev/urandom > /noise.{round}; sha256sum /noise.{round} >> /sums");
+            world.shell(&sandbox, &format!("echo {round} >> /log; {noise}")).await;
             let memory = round % 5 != 0;
             let path = format!("/sandboxes/{}/pause", sandbox.id);
             assert_eq!(world.post(&path, json!({ "memory": memory })).await.status, 204, "round {round}");
             assert_eq!(world.connect(&sandbox).await.status, 201, "round {round}");
-            assert_eq!(world.shell(&sandbox, "cat /log").await, expected, "round {round}");
+            assert_eq!(world.shell(&sandbox, "cat /log").await, rounds.concat(), "round {round}");
         }
         let checked = world.shell(&sandbox, "sha256sum -c /sums | grep -c OK").await;
         assert_eq!(checked, "50\n");

@@ -15,7 +15,8 @@ fn sandboxes_their_tokens_and_what_is_known_of_them_outlive_the_host() {
             let body = json!({ "templateID": "base", "timeout": 900, "metadata": { "a": "b" }, "autoPause": true });
             let sandbox = world.sandbox_with(body).await;
             world.shell(&sandbox, "echo kept > /kept").await;
-            made.lock().unwrap().push((sandbox.clone(), world.info(&sandbox).await));
+            let info = world.info(&sandbox).await;
+            made.lock().unwrap().push((sandbox, info));
         },
         async |world| {
             let (before, info) = made.lock().unwrap().pop().unwrap();
@@ -63,9 +64,13 @@ fn a_request_that_is_sent_again_after_a_restart_finds_its_sandbox() {
         answer.json()
     };
     World::run_and_start_again(
-        async |world| *made.lock().unwrap() = Some(send(world).await),
         async |world| {
-            assert_eq!(Some(send(world).await), made.lock().unwrap().take());
+            let handle = send(world).await;
+            *made.lock().unwrap() = Some(handle);
+        },
+        async |world| {
+            let handle = send(world).await;
+            assert_eq!(Some(handle), made.lock().unwrap().take());
             assert_eq!(world.get("/v2/sandboxes").await.json().as_array().unwrap().len(), 1);
         },
     );

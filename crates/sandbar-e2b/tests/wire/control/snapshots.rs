@@ -83,15 +83,15 @@ fn snapshots_are_listed_newest_first_by_sandbox_and_page_by_page() {
         assert_eq!(ids(&world.get("/snapshots").await.json()), taken);
         let of_other = world.get(&format!("/snapshots?sandboxID={}", other.id)).await.json();
         assert_eq!(ids(&of_other), [taken[1].clone()]);
-        let mut told = Vec::new();
+        let mut listed = Vec::new();
         let mut path = "/snapshots?limit=2".to_owned();
         loop {
             let page = world.get(&path).await;
-            told.extend(ids(&page.json()));
-            let Some(token) = page.headers.get("x-next-token") else { break };
-            path = format!("/snapshots?limit=2&nextToken={}", token.to_str().unwrap());
+            listed.extend(ids(&page.json()));
+            let Some(next) = page.headers.get("x-next-token") else { break };
+            path = format!("/snapshots?limit=2&nextToken={}", next.to_str().unwrap());
         }
-        assert_eq!(told, taken);
+        assert_eq!(listed, taken);
         assert_refused(&world.get("/snapshots?nextToken=x").await, 400, &["nextToken"]);
     });
 }

@@ -10,7 +10,7 @@ fn the_program_of_a_template_is_ready_in_every_sandbox() {
     World::run(async |world| {
         let plan = json!({
             "fromTemplate": "base",
-            "steps": [step("ENV", &["GREETING", "hello"]), step("WORKDIR", &["/srv"])],
+            "steps": [step("ENV", &["GREETING", "hello"]), step("WORKDIR", &["/srv/app"])],
             // A lock of an earlier run would keep it from starting.
             "startCmd": "[ ! -e lock ] && echo $GREETING > lock && sleep 0.3 && id -un > ready && exec sleep 1000",
             "readyCmd": "test -s ready",
@@ -19,8 +19,8 @@ fn the_program_of_a_template_is_ready_in_every_sandbox() {
         assert_eq!(status["status"], "ready", "{}", lines(&status));
         for _ in 0..2 {
             let sandbox = world.sandbox_with(json!({ "templateID": "served" })).await;
-            assert_eq!(content(world, &sandbox.id, "/srv/ready").await, "user\n");
-            assert_eq!(content(world, &sandbox.id, "/srv/lock").await, "hello\n");
+            assert_eq!(content(world, &sandbox.id, "/srv/app/ready").await, "user\n");
+            assert_eq!(content(world, &sandbox.id, "/srv/app/lock").await, "hello\n");
             assert!(run(world, &sandbox.id, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").await.contains("sleep 1000"));
         }
     });

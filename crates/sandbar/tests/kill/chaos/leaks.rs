@@ -182,6 +182,7 @@ fn rows(world: &World, sessions: &Book<'_>) {
         usize::try_from(rows).unwrap()
     };
     assert_eq!(count("SELECT count(*) FROM intent"), 0, "intents");
+    assert_eq!(count("SELECT count(*) FROM saved_base"), 0, "saved bases");
     assert_eq!(count("SELECT count(*) FROM session"), sessions.len(), "sessions");
     let snapshots: usize = sessions.values().map(|expected| expected.snapshots.len()).sum();
     assert_eq!(count("SELECT count(*) FROM snapshot"), snapshots, "snapshots");

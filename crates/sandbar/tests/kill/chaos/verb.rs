@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use sandbar_client::Client;
 use sandbar_core::{
-    BaseName, ForkRequest, Labels, LaterSnapshots, Quiesce, Result, SessionId, SessionSpec, SessionState, SnapshotName,
+    BaseName, ForkRequest, Keep, Labels, LaterSnapshots, Quiesce, Result, SaveBase, SessionId, SessionSpec,
+    SessionState, SnapshotName,
 };
 
 use super::{
@@ -74,6 +75,16 @@ pub(super) enum Verb {
     Pause {
         id: SessionId,
     },
+    PauseKeepingFiles {
+        id: SessionId,
+    },
+    /// A base is made from a session, a session from the base, and the base goes.
+    MakeFromSaved {
+        id: SessionId,
+        base: BaseName,
+        made: SessionId,
+        labels: Labels,
+    },
     Resume {
         id: SessionId,
     },
@@ -126,7 +137,7 @@ impl Verb {
                 _ => Self::Resume { id },
             };
         }
-        match dice.below(22) {
+        match dice.below(25) {
             0..3 => Self::Write { id, content: new },
             3..6 => Self::Exec { id, content: new },
             6..8 => Self::Snapshot { id, name: new.parse().unwrap() },
@@ -146,6 +157,13 @@ impl Verb {
             15..18 => Self::Launch { id, name: new },
             18 | 19 if slot.can_pause => Self::Pause { id },
             20 => Self::Hibernate { id },
+            22 => Self::PauseKeepingFiles { id },
+            23 | 24 => Self::MakeFromSaved {
+                base: format!("{new}-base").parse().unwrap(),
+                made: format!("{new}-made").parse().unwrap(),
+                labels: expected.labels.clone(),
+                id,
+            },
             _ => Self::Tool { id, call: new },
         }
     }
@@ -171,6 +189,8 @@ impl Verb {
             | Self::RepeatTool { id, .. }
             | Self::Launch { id, .. }
             | Self::Pause { id }
+            | Self::PauseKeepingFiles { id }
+            | Self::MakeFromSaved { id, .. }
             | Self::Resume { id }
             | Self::Hibernate { id }
             | Self::Wake { id }
@@ -220,6 +240,13 @@ impl Verb {
                 Ok(())
             }
             Self::Pause { id } => client.pause_session(id).await.map(drop),
+            Self::PauseKeepingFiles { id } => client.pause_session_keeping(id, Keep::Files).await.map(drop),
+            Self::MakeFromSaved { id, base, made, labels } => {
+                client.save_base(id, SaveBase::new(base.clone())).await?;
+                let (id, labels) = (Some(made.clone()), labels.clone());
+                client.create_session(SessionSpec { id, labels, ..SessionSpec::new(base.clone()) }).await?;
+                client.delete_base(base).await
+            }
             Self::Resume { id } => client.resume_session(id).await.map(drop),
             Self::Hibernate { id } => client.hibernate_session(id).await.map(drop),
             Self::Wake { id } => client.wake_session(id).await.map(drop),
@@ -255,7 +282,12 @@ impl Verb {
             Self::DeleteSnapshot { name, .. } => expected.snapshots.retain(|(known, _)| *known != name.as_str()),
             Self::Rollback { name, .. } => (expected.contents, expected.snapshots) = rolled_back(expected, name),
             Self::Launch { name, .. } => expected.processes.push((name.clone(), None)),
-            Self::Pause { .. } => expected.state = SessionState::Paused,
+            Self::MakeFromSaved { made, labels, .. } => {
+                let copy = Expected::new(labels.clone(), expected.contents.clone());
+                slot.touched.insert(made.clone());
+                slot.sessions.insert(made.clone(), copy);
+            }
+            Self::Pause { .. } | Self::PauseKeepingFiles { .. } => expected.state = SessionState::Paused,
             Self::Resume { .. } | Self::Wake { .. } => expected.state = SessionState::Active,
             Self::Hibernate { .. } => expected.state = SessionState::Hibernated,
             Self::Fork { from, forks, .. } => {
@@ -278,6 +310,7 @@ impl Verb {
     pub(super) fn ends_processes(&self) -> Option<&'static str> {
         match self {
             Self::Rollback { .. } => Some("session rolled back"),
+            Self::PauseKeepingFiles { .. } => Some("paused without memory"),
             Self::Hibernate { .. } => Some("session hibernated"),
             _ => None,
         }
@@ -304,13 +337,15 @@ impl Verb {
             Self::Tool { id, call } => contents(client, id).await[1].ends_with(&line_of(call)),
             Self::RepeatTool { .. } | Self::Refused { .. } => false,
             Self::Launch { id, name } => process_names(client, id).await.contains(name),
-            Self::Pause { id } => state(client, id).await == SessionState::Paused,
+            Self::Pause { id } | Self::PauseKeepingFiles { id } => state(client, id).await == SessionState::Paused,
+            Self::MakeFromSaved { made, .. } => is_there(client, made).await,
             Self::Resume { id } | Self::Wake { id } => state(client, id).await == SessionState::Active,
             Self::Hibernate { id } => state(client, id).await == SessionState::Hibernated,
         }
     }
 
-    /// What a client does that was not answered, beyond looking: a tool call is repeated under its name.
+    /// What a client does that was not answered, beyond looking: a tool call is repeated under its name, and a base that
+    /// is still there is deleted.
     pub(super) async fn follow_up(&self, client: &Client, slot: &mut Slot) {
         let Self::Tool { id, call } = self else {
             if let Self::Fork { forks, .. } = self {
@@ -319,6 +354,11 @@ impl Verb {
                     there += usize::from(is_there(client, fork).await);
                 }
                 assert!(there == 0 || there == forks.len(), "{there} of {} forks are there", forks.len());
+            }
+            if let Self::MakeFromSaved { base, .. } = self
+                && client.list_bases().await.unwrap().iter().any(|known| known.name == *base)
+            {
+                client.delete_base(base).await.unwrap();
             }
             slot.touched.insert(self.id().clone());
             return;

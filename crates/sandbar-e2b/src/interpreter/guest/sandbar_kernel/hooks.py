@@ -6,7 +6,6 @@ Nothing is imported for it: a sandbox without these packages pays nothing.
 import importlib.abc
 import importlib.util
 import sys
-import types
 
 from sandbar_kernel.display import CLASSES
 
@@ -65,22 +64,31 @@ def install(displayer, shell):
             }
         ),
     )
-    sys.meta_path.append(Fallback(_ipython(displayer, shell)))
-    sys.modules[BACKEND] = _backend(displayer)
+    sys.meta_path.append(
+        OurOwn(
+            {
+                BACKEND: lambda module: _fill_backend(module, displayer),
+                "IPython": lambda module: _fill_ipython(module, shell),
+                "IPython.display": lambda module: _fill_ipython_display(module, displayer),
+            }
+        )
+    )
 
 
 def show_open_figures():
     """Figures that a cell made and did not show are shown at its end."""
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    backend = sys.modules[BACKEND]
     # A cell that chose another backend shows its figures itself.
-    if pyplot is not None and sys.modules["matplotlib"].rcParams.get("backend", "").endswith(BACKEND):
-        backend.show()
+    if "matplotlib.pyplot" in sys.modules and str(sys.modules["matplotlib"].rcParams["backend"]).endswith(BACKEND):
+        importlib.import_module(BACKEND).show()
 
 
-def _backend(displayer):
+def _fill_backend(module, displayer):
     """A backend of matplotlib that draws as Agg does and shows by sending."""
-    backend = types.ModuleType(BACKEND)
+    from matplotlib.backends import backend_agg
+
+    for name in ("FigureCanvas", "FigureManager", "new_figure_manager", "new_figure_manager_given_figure"):
+        if hasattr(backend_agg, name):
+            setattr(module, name, getattr(backend_agg, name))
 
     def show(*_, **__):
         from matplotlib import pyplot
@@ -94,25 +102,7 @@ def _backend(displayer):
         finally:
             pyplot.close("all")
 
-    def of_agg(name):
-        from matplotlib.backends import backend_agg
-
-        if name not in ("FigureCanvas", "FigureManager", "new_figure_manager", "new_figure_manager_given_figure"):
-            raise AttributeError(name)
-        # Old versions of Agg have all of them, new ones only those they need.
-        if name == "FigureCanvas":
-            return backend_agg.FigureCanvasAgg
-        if name == "FigureManager":
-            from matplotlib.backend_bases import FigureManagerBase
-
-            return FigureManagerBase
-        if not hasattr(backend_agg, name):
-            raise AttributeError(name)
-        return getattr(backend_agg, name)
-
-    backend.show = show
-    backend.__getattr__ = of_agg
-    return backend
+    module.show = show
 
 
 def _show_images(module, displayer):
@@ -134,33 +124,32 @@ def _show_saved_images(module, displayer):
     module.Image.save = save_and_show
 
 
-class Fallback(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives modules that are nowhere else."""
+class OurOwn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Modules that are nowhere else, each with what fills it."""
 
     def __init__(self, modules):
         self._modules = modules
 
     def find_spec(self, name, path=None, target=None):
-        return importlib.util.spec_from_loader(name, self) if name in self._modules else None
+        return importlib.util.spec_from_loader(name, self, is_package=name == "IPython") if name in self._modules else None
 
     def create_module(self, spec):
-        return self._modules[spec.name]
+        return None
 
     def exec_module(self, module):
-        pass
+        self._modules[module.__name__](module)
 
 
-def _ipython(displayer, shell):
+def _fill_ipython(module, shell):
     """As much of IPython as cells ask for where it is not installed."""
-    top, display = types.ModuleType("IPython"), types.ModuleType("IPython.display")
-    top.__path__ = []
-    top.get_ipython = lambda: shell
-    top.display = display
-    display.display = displayer.display
-    display.clear_output = lambda wait=False: None
-    display.publish_display_data = lambda data, *_, **__: displayer.display(data, raw=True)
+    module.get_ipython = lambda: shell
+
+
+def _fill_ipython_display(module, displayer):
+    module.display = displayer.display
+    module.clear_output = lambda wait=False: None
+    module.publish_display_data = lambda data, *_, **__: displayer.display(data, raw=True)
     for name, kind in CLASSES.items():
-        setattr(display, name, kind)
+        setattr(module, name, kind)
     for name, kind in (("html", "HTML"), ("markdown", "Markdown"), ("latex", "Latex"), ("svg", "SVG"), ("json", "JSON")):
-        setattr(display, "display_" + name, lambda data, kind=kind: displayer.display(CLASSES[kind](data)))
-    return {"IPython": top, "IPython.display": display}
+        setattr(module, "display_" + name, lambda data, kind=kind: displayer.display(CLASSES[kind](data)))

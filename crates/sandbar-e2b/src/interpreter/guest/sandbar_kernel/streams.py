@@ -27,7 +27,7 @@ class Line(object):
         # The thread that writes now, and whether it is to be interrupted when it has written.
         self._writer = None
         self._interrupt = False
-        os.register_at_fork(after_in_child=self._forked)
+        os.register_at_fork(before=self.flush, after_in_child=self._forked)
         threading.Thread(target=self._send_held_text, daemon=True).start()
 
     def _forked(self):
@@ -42,33 +42,34 @@ class Line(object):
     def tell(self, event):
         with self._lock:
             self.flush()
-            self._write(event)
+            if not self.is_child:
+                self._write(event)
 
     def write(self, stream, text):
-        if self.is_child:
-            # A forked child speaks through the plain pipe: two writers would mix their lines.
-            os.write(1 if stream == "stdout" else 2, text.encode("utf-8", "replace"))
-            return
         with self._lock:
             if self._held[0] != stream:
                 self.flush()
             parts = self._held[1]
             parts.append(text)
             self._held = (stream, parts, self._held[2] + len(text))
-            if self._held[2] >= MUCH:
+            # A child has no thread that would send the rest.
+            if self._held[2] >= MUCH or (self.is_child and "\n" in text):
                 self.flush()
             else:
                 self._more.set()
 
     def flush(self):
-        if self.is_child:
-            return
         with self._lock:
             stream, parts, _ = self._held
             self._held = ("", [], 0)
             text = "".join(parts)
             for start in range(0, len(text), MUCH):
-                self._write({"type": stream, "text": text[start : start + MUCH]})
+                part = text[start : start + MUCH]
+                if self.is_child:
+                    # Through the plain pipe: two writers of events would mix their lines.
+                    os.write(1 if stream == "stdout" else 2, part.encode("utf-8", "replace"))
+                else:
+                    self._write({"type": stream, "text": part})
 
     def _write(self, event):
         event.setdefault("id", self.current)
