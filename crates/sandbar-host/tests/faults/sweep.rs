@@ -200,9 +200,8 @@ impl Round<'_> {
             faulty.shell(id, "true").await.unwrap_or_else(|error| panic!("{self}: {}", error.chain()));
             faulty.host().destroy_session(id).await.unwrap();
         }
-        match faulty.host().delete_base(&subject.base()).await {
-            Err(error) => assert_eq!(error.code(), ErrorCode::BaseNotFound, "{self}: {}", error.chain()),
-            Ok(()) => {}
+        if let Err(error) = faulty.host().delete_base(&subject.base()).await {
+            assert_eq!(error.code(), ErrorCode::BaseNotFound, "{self}: {}", error.chain());
         }
         agreement(faulty).await.unwrap_or_else(|complaint| panic!("{self}: {complaint}"));
     }
