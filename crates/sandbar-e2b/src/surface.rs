@@ -138,15 +138,13 @@ impl E2b {
     async fn visit_signed(&self, head: &Parts) -> Result<Visitor, Response<Body>> {
         let query = FilesQuery::of(&head.uri).map_err(IntoResponse::into_response)?;
         let found = visitor::find_signed(&self.surface, &query, &head.method, &head.headers).await;
-        match found.map_err(|error| ControlError::from(error).into_response())? {
-            // Whatever name it was sent to, it has shown what it takes.
-            Some(sandbox) => self.visit(sandbox.as_str(), NamedBy::AnyName, head).await,
-            None => {
-                let is_signed = query.signature.is_some();
-                let why = if is_signed { "invalid signature" } else { "missing signature query parameter" };
-                Err(ControlError::new(StatusCode::UNAUTHORIZED, why).into_response())
-            }
-        }
+        let Some(sandbox) = found.map_err(|error| ControlError::from(error).into_response())? else {
+            let is_signed = query.signature.is_some();
+            let why = if is_signed { "invalid signature" } else { "missing signature query parameter" };
+            return Err(ControlError::new(StatusCode::UNAUTHORIZED, why).into_response());
+        };
+        // Whatever name it was sent to, it has shown what it takes.
+        self.visit(sandbox.as_str(), NamedBy::AnyName, head).await
     }
 
     async fn answer_visitor(

@@ -39,16 +39,13 @@ fn parameters(mut rest: &str) -> BTreeMap<String, String> {
     while let Some((key, after)) = rest.split_once('=') {
         let key = key.trim_matches([' ', ',', '\t']).to_ascii_lowercase();
         let after = after.trim_start();
-        let (value, remaining) = match after.strip_prefix('"') {
-            Some(quoted) => match unquote(quoted) {
-                Some(found) => found,
-                None => break,
-            },
-            None => {
-                let (value, remaining) = after.split_once(',').unwrap_or((after, ""));
-                (value.trim().to_owned(), remaining)
-            }
+        let found = if let Some(quoted) = after.strip_prefix('"') {
+            unquote(quoted)
+        } else {
+            let (value, remaining) = after.split_once(',').unwrap_or((after, ""));
+            Some((value.trim().to_owned(), remaining))
         };
+        let Some((value, remaining)) = found else { break };
         all.insert(key, value);
         rest = remaining;
     }

@@ -92,20 +92,19 @@ impl Connection {
                 _ => return Ok(response),
             }
         }
-        Err(self.refused(format!("redirects more than {MOST_REDIRECTS} times")).into())
+        Err(self.refused(&format!("redirects more than {MOST_REDIRECTS} times")).into())
     }
 
     /// An address a registry sends us to, if we may go there.
     fn permitted(&self, base: &Url, location: &str) -> Result<Url> {
-        let url =
-            base.join(location).map_err(|error| self.refused("redirects to nowhere".into()).with_source(error))?;
+        let url = base.join(location).map_err(|error| self.refused("redirects to nowhere").with_source(error))?;
         let host = url.host_str().unwrap_or_default();
         // One that speaks plain HTTP is on this machine, and so is what it may send us to.
         let plain = url.scheme() == "http" && self.origin.scheme() == "http" && is_loopback(host);
         if url.scheme() == "https" || plain {
             return Ok(url);
         }
-        Err(self.refused(format!("sends us to `{}://{host}`, which is not safe", url.scheme())))
+        Err(self.refused(&format!("sends us to `{}://{host}`, which is not safe", url.scheme())))
     }
 
     /// Answers a challenge.
@@ -141,10 +140,10 @@ impl Connection {
         let response = self.judge(response, "token")?;
         let bytes = self.bounded(response, LARGEST_TOKEN, "token").await?;
         let answer: TokenAnswer = serde_json::from_slice(&bytes)
-            .map_err(|error| self.refused("gives out a token nobody can read".into()).with_source(error))?;
+            .map_err(|error| self.refused("gives out a token nobody can read").with_source(error))?;
         match answer.token.or(answer.access_token).filter(|token| !token.is_empty()) {
             Some(token) => Ok(secret(&format!("Bearer {token}"))?),
-            None => Err(self.refused("gives out no token".into()).into()),
+            None => Err(self.refused("gives out no token").into()),
         }
     }
 
@@ -162,16 +161,16 @@ impl Connection {
             )),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Failure::Final(self.unknown_here()),
             StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
-                Failure::Passing(self.unavailable(format!("answered {status}")), retry_after(&response))
+                Failure::Passing(self.unavailable(&format!("answered {status}")), retry_after(&response))
             }
             status if status.is_server_error() => {
-                Failure::Passing(self.unavailable(format!("answered {status}")), retry_after(&response))
+                Failure::Passing(self.unavailable(&format!("answered {status}")), retry_after(&response))
             }
             // The range is beyond what the registry has: what was fetched before is of no use.
             StatusCode::RANGE_NOT_SATISFIABLE => {
-                Failure::Passing(self.refused(format!("does not have the rest of {part}")), Some(Duration::ZERO))
+                Failure::Passing(self.refused(&format!("does not have the rest of {part}")), Some(Duration::ZERO))
             }
-            status => Failure::Final(self.refused(format!("answered {status} to {part}"))),
+            status => Failure::Final(self.refused(&format!("answered {status} to {part}"))),
         })
     }
 
@@ -180,7 +179,7 @@ impl Connection {
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.broken(error))? {
             if (bytes.len() + chunk.len()) as u64 > limit {
-                return Err(self.refused(format!("sends more than {limit} bytes as {part}")).into());
+                return Err(self.refused(&format!("sends more than {limit} bytes as {part}")).into());
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -194,16 +193,16 @@ impl Connection {
     /// A connection that broke, or never was.
     pub(crate) fn broken(&self, error: reqwest::Error) -> Failure {
         // The address is the registry's, and may carry a signature.
-        Failure::Passing(self.unavailable("cannot be reached".into()).with_source(error.without_url()), None)
+        Failure::Passing(self.unavailable("cannot be reached").with_source(error.without_url()), None)
     }
 
-    fn unavailable(&self, what: String) -> Error {
+    fn unavailable(&self, what: &str) -> Error {
         Error::new(ErrorCode::Unavailable, format!("registry `{}` {what}", self.registry))
             .with_field("image")
             .with_hint("try again later, or import an image from a file: `skopeo copy docker://NAME oci:image`")
     }
 
-    pub(crate) fn refused(&self, what: String) -> Error {
+    pub(crate) fn refused(&self, what: &str) -> Error {
         Error::invalid("image", format!("registry `{}` {what}", self.registry))
     }
 

@@ -95,13 +95,13 @@ impl Download<'_> {
                 Ok(None) => {
                     let message =
                         format!("ended `{}` after {} of {} bytes", self.descriptor.digest, self.have, self.size);
-                    return Err(Failure::Passing(self.connection.refused(message), None));
+                    return Err(Failure::Passing(self.connection.refused(&message), None));
                 }
                 Err(error) => return Err(self.connection.broken(error)),
             };
             if self.have + chunk.len() as u64 > self.size {
                 let message = format!("sends more than the {} bytes of `{}`", self.size, self.descriptor.digest);
-                return Err(self.connection.refused(message).into());
+                return Err(self.connection.refused(&message).into());
             }
             self.hasher.update(&chunk);
             self.file.write_all(&chunk).await.map_err(unwritable)?;

@@ -102,7 +102,7 @@ impl ImageCache {
             parts.into_iter().map(|(part, size)| self.fetch(&connection, part, size, &counter)).collect();
         let mut paths: Vec<PathBuf> = stream::iter(fetches).buffered(AT_ONCE).try_collect().await?;
         paths.push(self.part(&manifest.digest)?);
-        let image = self.lay_out(manifest, paths)?;
+        let image = self.lay_out(&manifest, paths)?;
         drop(beside);
         self.shrink()?;
         Ok(image)
@@ -116,7 +116,7 @@ impl ImageCache {
             let bytes = self.document(connection, &wanted, expected.as_deref()).await?;
             let digest = format!("sha256:{}", hex(&Sha256::digest(&bytes)));
             let document: ImageDocument = serde_json::from_slice(&bytes)
-                .map_err(|error| connection.refused(format!("has no manifest at `{wanted}`")).with_source(error))?;
+                .map_err(|error| connection.refused(&format!("has no manifest at `{wanted}`")).with_source(error))?;
             match document.lead().map_err(|error| error.with_field("image"))? {
                 ImageLead::Manifest { config, layers } => {
                     self.keep(&digest, &bytes)?;
@@ -129,7 +129,7 @@ impl ImageCache {
                 }
             }
         }
-        Err(connection.refused(format!("hides the manifest of `{reference}` behind too many others")))
+        Err(connection.refused(&format!("hides the manifest of `{reference}` behind too many others")))
     }
 
     /// A manifest or index: from the cache, where its digest says that it cannot have changed.
@@ -165,22 +165,21 @@ impl ImageCache {
         size: u64,
         counter: &Counter<'_>,
     ) -> Result<PathBuf> {
-        let counted = AtomicU64::new(0);
-        let report = |have: u64| counter.count(&counted, have);
+        let so_far = AtomicU64::new(0);
+        let report = |have: u64| counter.count(&so_far, have);
         let _turn = self.turn(&part.digest).await;
-        let path = match self.used(&part.digest, size)? {
-            Some(path) => path,
-            None => {
-                download(connection, &part, size, &self.partial(&part.digest)?, self.patience(), &report).await?;
-                self.complete(&part.digest)?
-            }
+        let path = if let Some(path) = self.used(&part.digest, size)? {
+            path
+        } else {
+            download(connection, &part, size, &self.partial(&part.digest)?, self.patience(), &report).await?;
+            self.complete(&part.digest)?
         };
         report(size);
         Ok(path)
     }
 
     /// A layout with the parts of one image. They are the cache's own files, so that they stay when it is shrunk.
-    fn lay_out(&self, manifest: Manifest, parts: Vec<PathBuf>) -> Result<PulledImage> {
+    fn lay_out(&self, manifest: &Manifest, parts: Vec<PathBuf>) -> Result<PulledImage> {
         let layout = self.new_layout();
         let image = PulledImage { layout: layout.clone(), digest: manifest.digest.clone(), parts };
         let blobs = layout.join("blobs/sha256");

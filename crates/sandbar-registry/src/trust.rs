@@ -7,7 +7,7 @@ use sandbar_core::{Error, Result};
 
 const LONGEST_CONNECT: Duration = Duration::from_secs(20);
 /// A registry that sends nothing for so long is gone.
-const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+const LONGEST_SILENCE: Duration = Duration::from_mins(1);
 
 /// A client that trusts what the system trusts, and the certificates of a file. It follows no redirects by itself:
 /// where they lead is looked at first.

@@ -27,8 +27,8 @@ impl Locator {
     }
 
     /// User and group of what is made.
-    pub(super) fn owner(&self) -> Option<(u32, u32)> {
-        Some((self.account.uid, self.account.gid))
+    pub(super) fn owner(&self) -> (u32, u32) {
+        (self.account.uid, self.account.gid)
     }
 
     /// The absolute path somebody means, without `.` and `..`.

@@ -58,14 +58,13 @@ pub(super) async fn try_out(
         if let Some(failed) = failed(host, session, process.as_ref()).await {
             return Err(format!("start command failed: {failed}"));
         }
-        let ready = match start.ready.is_empty() {
-            true => begun.elapsed() >= SETTLED || process.is_none(),
-            false => {
-                let asked = run(host, session, &start.ready, &start.context(), Some(&said), cancelled).await;
-                match asked.map_err(|error| format!("ready command failed: {}", error.chain()))? {
-                    None => return Err("the build was cancelled".into()),
-                    Some(ended) => ended.is_success(),
-                }
+        let ready = if start.ready.is_empty() {
+            begun.elapsed() >= SETTLED || process.is_none()
+        } else {
+            let asked = run(host, session, &start.ready, &start.context(), Some(&said), cancelled).await;
+            match asked.map_err(|error| format!("ready command failed: {}", error.chain()))? {
+                None => return Err("the build was cancelled".into()),
+                Some(ended) => ended.is_success(),
             }
         };
         if ready {

@@ -120,7 +120,7 @@ impl Sandbox {
     }
 
     /// Runs a shell command to its end.
-    pub(crate) async fn run(&self, command: &str) -> Output {
+    pub(crate) async fn bash(&self, command: &str) -> Output {
         self.start(&shell(command)).await.wait().await
     }
 

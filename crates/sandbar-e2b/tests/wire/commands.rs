@@ -24,16 +24,16 @@ fn error(answer: &Answer) -> (u16, String, String) {
 fn a_command_runs_and_tells_what_it_wrote_and_how_it_ended() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
-        let output = sandbox.run("echo hello; echo other >&2").await;
+        let output = sandbox.bash("echo hello; echo other >&2").await;
         assert_eq!((output.text().as_str(), &output.stderr[..]), ("hello\n", &b"other\n"[..]));
         assert_eq!(output.end.unwrap(), json!({ "exited": true, "status": "exit status 0" }));
-        let end = sandbox.run("exit 3").await.end.unwrap();
+        let end = sandbox.bash("exit 3").await.end.unwrap();
         assert_eq!(end, json!({ "exitCode": 3, "exited": true, "status": "exit status 3", "error": "exit status 3" }));
-        let killed = sandbox.run("kill -9 $$").await.end.unwrap();
+        let killed = sandbox.bash("kill -9 $$").await.end.unwrap();
         assert_eq!(killed, json!({ "exitCode": -1, "status": "signal: killed", "error": "signal: killed" }));
-        let broken = sandbox.run("printf 'a\\xe2'").await;
+        let broken = sandbox.bash("printf 'a\\xe2'").await;
         assert_eq!(broken.stdout, b"a\xe2");
-        let missing = sandbox.run("no-such-command").await;
+        let missing = sandbox.bash("no-such-command").await;
         assert_eq!(missing.code(), 127);
     });
 }
@@ -44,16 +44,16 @@ fn a_command_has_the_user_directory_and_variables_it_is_given() {
         let sandbox = world
             .sandbox_with(json!({ "templateID": "base", "timeout": 300, "envVars": { "OF_BOX": "1", "BOTH": "box" } }))
             .await;
-        let said = sandbox.run("id -un; pwd; echo $HOME $USER $LOGNAME").await.text();
+        let said = sandbox.bash("id -un; pwd; echo $HOME $USER $LOGNAME").await.text();
         assert_eq!(said, "user\n/home/user\n/home/user user user\n");
-        let said = sandbox.as_user("root").run("id -un; pwd; echo $HOME $USER $LOGNAME").await.text();
+        let said = sandbox.as_user("root").bash("id -un; pwd; echo $HOME $USER $LOGNAME").await.text();
         assert_eq!(said, "root\n/root\n/root root root\n");
         let mut request = shell("echo $OF_BOX $BOTH $OF_CALL; env");
         request["process"]["envs"] = json!({ "BOTH": "call", "OF_CALL": "2" });
         let said = sandbox.start(&request).await.wait().await.text();
         assert!(said.starts_with("1 call 2\n"), "{said}");
         assert!(!said.contains("CARGO") && !said.contains("NEXTEST"), "{said}");
-        sandbox.run("mkdir -p ~/below/it").await;
+        sandbox.bash("mkdir -p ~/below/it").await;
         for (cwd, meant) in [
             ("/tmp", "/tmp"),
             ("below", "/home/user/below"),
@@ -209,7 +209,7 @@ fn background_commands_are_listed_until_they_are_killed() {
 
         assert_eq!(sandbox.signal(other.pid, "SIGNAL_SIGKILL").await.status, 200);
         // Gone when the answer is there.
-        assert_eq!(sandbox.run(&format!("kill -0 {}", other.pid)).await.code(), 1);
+        assert_eq!(sandbox.bash(&format!("kill -0 {}", other.pid)).await.code(), 1);
         assert_eq!(error(&sandbox.signal(other.pid, "SIGNAL_SIGKILL").await).1, "not_found");
         assert_eq!(other.wait().await.end.unwrap()["error"], "signal: killed");
         let by_tag = json!({ "process": { "tag": "server" }, "signal": "SIGNAL_SIGTERM" });
@@ -229,7 +229,7 @@ fn a_command_that_takes_too_long_is_killed_with_everything_it_started() {
         assert_eq!((output.text().as_str(), output.end), ("up\n", None));
         let Frame::End(end) = end else { panic!("{end:?}") };
         assert_eq!(end["error"]["code"], "deadline_exceeded");
-        assert_eq!(sandbox.run("pgrep -f 'sleep 98[7]'").await.code(), 1);
+        assert_eq!(sandbox.bash("pgrep -f 'sleep 98[7]'").await.code(), 1);
 
         // Time is up also when nobody listens any more.
         let alone = sandbox.try_start(&shell("sleep 986"), &limit).await.unwrap();
@@ -265,7 +265,7 @@ fn a_hundred_commands_run_at_once() {
         let sandbox = world.sandbox().await;
         let outputs = join_all((0..100).map(|number| {
             let sandbox = sandbox.clone();
-            async move { sandbox.run(&format!("echo {number}; exit {}", number % 7)).await }
+            async move { sandbox.bash(&format!("echo {number}; exit {}", number % 7)).await }
         }));
         for (number, output) in outputs.await.into_iter().enumerate() {
             assert_eq!((output.text(), output.code()), (format!("{number}\n"), i64::try_from(number % 7).unwrap()));
@@ -310,7 +310,7 @@ fn who_does_not_listen_holds_nobody_else_up() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
         let stuck = sandbox.start(&shell("cat /dev/zero")).await;
-        assert_eq!(sandbox.run("echo other").await.text(), "other\n");
+        assert_eq!(sandbox.bash("echo other").await.text(), "other\n");
         assert_eq!(sandbox.signal(stuck.pid, "SIGNAL_SIGKILL").await.status, 200);
         assert_eq!(sandbox.commands().await.len(), 0);
         let output = stuck.wait().await;

@@ -14,19 +14,12 @@ use crate::{
 /// What an SDK makes of a path: the rest of an address.
 fn signed(sandbox: &Sandbox, path: &str, operation: &str, user: Option<&str>, end: Option<i64>) -> String {
     let token = sandbox.access_token.as_ref().unwrap();
-    let mut text = format!("{path}:{operation}:{}:{token}", user.unwrap_or_default());
-    if let Some(end) = end {
-        text.push_str(&format!(":{end}"));
-    }
+    let tail = end.map(|end| format!(":{end}")).unwrap_or_default();
+    let text = format!("{path}:{operation}:{}:{token}{tail}", user.unwrap_or_default());
     let signature = format!("v1_{}", BASE64_STANDARD_NO_PAD.encode(Sha256::digest(text)));
-    let mut address = format!("/files?path={}&signature={}", encoded(path), encoded(&signature));
-    if let Some(user) = user {
-        address.push_str(&format!("&username={user}"));
-    }
-    if let Some(end) = end {
-        address.push_str(&format!("&signature_expiration={end}"));
-    }
-    address
+    let user = user.map(|user| format!("&username={user}")).unwrap_or_default();
+    let end = end.map(|end| format!("&signature_expiration={end}")).unwrap_or_default();
+    format!("/files?path={}&signature={}{user}{end}", encoded(path), encoded(&signature))
 }
 
 /// A request of somebody who knows nothing but an address.

@@ -30,6 +30,9 @@ use crate::{
 /// One that is not written down at once is when it has lived so long: most that are launched by hand do not.
 const A_WHILE: Duration = Duration::from_secs(1);
 
+/// What was killed is dead after so long, everywhere.
+const DYING: Duration = Duration::from_secs(1);
+
 /// Between two tries to enter a session that is busy with something else.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -77,7 +80,8 @@ impl Launch {
             is_written: is_written.into(),
             info: watch::Sender::new(info),
             logs,
-            stdin: std::sync::Mutex::default(),
+            // Before anybody knows the process: who launched it may write at once.
+            stdin: std::sync::Mutex::new(run.command.stdin()),
             orders: order_sender,
             clock: Arc::clone(&processes.clock),
             stop: watch::Sender::new(None),
@@ -183,8 +187,9 @@ impl Supervisor {
         let mut time_is_up = std::pin::pin!(clock.sleep(spec.resources.wall_time.unwrap_or(Duration::MAX)));
         let mut lived_a_while = std::pin::pin!(tokio::time::sleep(A_WHILE));
         let mut is_waited_for = spec.ready != Readiness::None;
-        // What is left of its output once it was killed is little, and fits into the logs.
-        let mut was_ended = false;
+        // Once it was killed: until when those who read closely are waited for. What is left then is little, and fits into
+        // the logs.
+        let mut patience = None;
         let mut not_ready = false;
         process.timed_out.store(false, Ordering::Relaxed);
         if !is_waited_for {
@@ -198,17 +203,21 @@ impl Supervisor {
                 Ok(()) = self.stop.changed() => {
                     if let Some((_, manner)) = *self.stop.borrow_and_update() {
                         is_waited_for = false;
-                        was_ended |= manner == Manner::AtOnce;
+                        if manner == Manner::AtOnce {
+                            patience = Some(Instant::now());
+                        }
                         end(&command, manner);
                     }
                 }
                 Some(order) = self.orders.recv() => {
-                    was_ended |= matches!(order, Order::Signal { signal: SIGKILL, .. });
+                    if matches!(order, Order::Signal { signal: SIGKILL, .. }) {
+                        patience.get_or_insert_with(death);
+                    }
                     self.obey(order, Some(&command));
                 }
                 () = &mut time_is_up, if !process.timed_out() => {
                     process.timed_out.store(true, Ordering::Relaxed);
-                    was_ended = true;
+                    patience.get_or_insert_with(death);
                     command.kill();
                 }
                 () = &mut lived_a_while, if !process.is_written() => self.write_down().await,
@@ -217,10 +226,11 @@ impl Supervisor {
                     self.publish(ready).await;
                 }
                 () = &mut too_late, if is_waited_for => {
-                    (is_waited_for, not_ready, was_ended) = (false, true, true);
+                    (is_waited_for, not_ready) = (false, true);
+                    patience.get_or_insert_with(death);
                     command.kill();
                 }
-                event = next_event(&mut command, &process.logs, was_ended) => {
+                event = next_event(&mut command, &process.logs, patience) => {
                     let (stream, bytes) = match event {
                         Some(ExecEvent::Stdout(bytes)) => (LogStream::Stdout, bytes),
                         Some(ExecEvent::Stderr(bytes)) => (LogStream::Stderr, bytes),
@@ -375,10 +385,17 @@ impl Drop for Supervisor {
     }
 }
 
-/// The next thing a command does, as soon as its close readers have room for it.
-async fn next_event(command: &mut RunningCommand, logs: &Logs, was_ended: bool) -> Option<ExecEvent> {
-    if !was_ended {
-        logs.room().await;
+/// When whatever is killed now is dead. Until then it may go on writing, if it is let.
+fn death() -> Instant {
+    Instant::now() + DYING
+}
+
+/// The next thing a command does, as soon as its close readers have room for it, or patience with them ends.
+async fn next_event(command: &mut RunningCommand, logs: &Logs, patience: Option<Instant>) -> Option<ExecEvent> {
+    match patience {
+        None => logs.room().await,
+        // Whoever has no room by then has to do with what is kept.
+        Some(until) => drop(tokio::time::timeout_at(until.into(), logs.room()).await),
     }
     command.next_event().await
 }

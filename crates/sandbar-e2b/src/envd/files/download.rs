@@ -95,10 +95,10 @@ pub(super) async fn is_directory(surface: &Surface, visitor: &Visitor, path: &Pa
 }
 
 /// The content as it is, or the part of it that is asked for.
-async fn plain(file: File, stat: &FileStat, headers: &HeaderMap) -> Result<Response, ControlError> {
-    let size = stat.size.get();
+async fn plain(file: File, known: &FileStat, headers: &HeaderMap) -> Result<Response, ControlError> {
+    let size = known.size.get();
     // What is written into headers has no fractions of seconds.
-    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(stat.modified.as_second()).unwrap_or(0));
+    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(known.modified.as_second()).unwrap_or(0));
     let last_modified = httpdate::fmt_http_date(modified);
     let date = |name| text(headers, name).and_then(|text| httpdate::parse_http_date(text).ok());
     let mut answer = Response::new(Body::empty());

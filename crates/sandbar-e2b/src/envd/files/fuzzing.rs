@@ -1,6 +1,5 @@
 //! Ways into the readers of `/files` for the fuzzer. Each takes any bytes, and panics where a promise is broken.
 
-use bytes::Bytes;
 use http::{Method, Uri};
 
 use super::{
@@ -20,12 +19,15 @@ pub fn upload_form(bytes: &[u8]) {
     assert_eq!(in_pieces, at_once);
 }
 
+/// A part of a form, whole.
+type Part = (PartHead, Vec<u8>);
+
 /// The parts of a form, and whether its end was seen; `None` when it is none.
-fn parts(form: &[u8], size: usize) -> Option<(Vec<(PartHead, Vec<u8>)>, bool)> {
+fn parts(form: &[u8], size: usize) -> Option<(Vec<Part>, bool)> {
     let mut multipart = Multipart::new(b"multipart/form-data; boundary=b").ok()?;
-    let mut parts: Vec<(PartHead, Vec<u8>)> = Vec::new();
+    let mut parts: Vec<Part> = Vec::new();
     for piece in form.chunks(size) {
-        multipart.push(&Bytes::copy_from_slice(piece));
+        multipart.push(piece);
         while let Some(piece) = multipart.next().ok()? {
             match (piece, parts.last_mut()) {
                 (Piece::Part(head), _) => parts.push((head, Vec::new())),

@@ -18,7 +18,7 @@ use crate::answer::ControlError;
 const SIP: usize = 1 << 10;
 
 /// What is still taken of a body that is refused, and for how long. Who is cut off while sending never sees the answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const MOST_IN_VAIN: u64 = 4 << 30;
 
 pub(super) struct Incoming {

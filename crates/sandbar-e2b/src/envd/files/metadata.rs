@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::{answer::ControlError, envd::filesystem::METADATA};
 
@@ -20,7 +20,7 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<BTreeMap<String, String>, 
     let (mut found, mut total) = (BTreeMap::new(), 0);
     for name in headers.keys() {
         let Some(key) = name.as_str().strip_prefix(HEADER) else { continue };
-        let value = headers.get(name).map(|value| value.as_bytes()).unwrap_or_default();
+        let value = headers.get(name).map(HeaderValue::as_bytes).unwrap_or_default();
         if key.is_empty() {
             return Err(refuse("metadata key must not be empty".into()));
         }
@@ -43,7 +43,7 @@ pub(super) fn metadata(headers: &HeaderMap) -> Result<BTreeMap<String, String>, 
 
 #[cfg(test)]
 mod tests {
-    use axum::http::{HeaderName, HeaderValue};
+    use axum::http::HeaderName;
 
     use super::*;
 

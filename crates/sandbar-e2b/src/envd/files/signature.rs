@@ -13,10 +13,8 @@ fn signature(query: &FilesQuery, method: &Method, token: &str) -> String {
     let operation = if method == Method::POST { "write" } else { "read" };
     let path = query.path.as_deref().unwrap_or_default();
     let user = query.username.as_deref().unwrap_or_default();
-    let mut signed = format!("{path}:{operation}:{user}:{token}");
-    if let Some(expiration) = query.signature_expiration {
-        signed.push_str(&format!(":{expiration}"));
-    }
+    let expiration = query.signature_expiration.map(|end| format!(":{end}")).unwrap_or_default();
+    let signed = format!("{path}:{operation}:{user}:{token}{expiration}");
     format!("v1_{}", BASE64_STANDARD_NO_PAD.encode(Sha256::digest(signed)))
 }
 

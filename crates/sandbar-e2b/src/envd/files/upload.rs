@@ -89,7 +89,7 @@ pub(super) async fn upload(State(surface): State<Arc<Surface>>, request: Request
 
 impl Upload<'_> {
     async fn take(&self, headers: &HeaderMap, incoming: &mut Incoming) -> Result<Vec<Written>, ControlError> {
-        let content_type = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
+        let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
         let kind = Parameters::read(content_type).unwrap_or_default().value;
         if kind == "application/octet-stream" {
             self.take_one(incoming).await
@@ -157,7 +157,7 @@ impl Upload<'_> {
     }
 
     async fn begin(&self, path: PathBuf) -> Result<Draft, ControlError> {
-        let options = WriteOptions { mode: None, create_dirs: true, owner: self.locator.owner() };
+        let options = WriteOptions { mode: None, create_dirs: true, owner: Some(self.locator.owner()) };
         let writer = match self.surface.host.write_file(&self.visitor.session, &path, options).await {
             Ok(writer) => writer,
             Err(error) if error.code() == ErrorCode::InvalidArgument => {
@@ -233,14 +233,14 @@ impl Draft {
 
 fn only_one(twice: &Written, written: &[Written]) -> ControlError {
     let path = &twice.path;
-    let mut what = format!(
-        "you cannot upload multiple files to the same path '{path}' in one upload request, only the first specified file was uploaded"
-    );
     let others: Vec<&str> = written.iter().map(|file| file.path.as_str()).filter(|other| other != path).collect();
-    if !others.is_empty() {
-        what.push_str(&format!(", also the following files were uploaded: {}", others.join(", ")));
-    }
-    refuse(what)
+    let others = match &others[..] {
+        [] => String::new(),
+        others => format!(", also the following files were uploaded: {}", others.join(", ")),
+    };
+    refuse(format!(
+        "you cannot upload multiple files to the same path '{path}' in one upload request, only the first specified file was uploaded{others}"
+    ))
 }
 
 fn refuse(what: String) -> ControlError {

@@ -121,7 +121,7 @@ impl Filesystem for Files {
         let locator = self.locator(visitor).await?;
         let path = locator.resolve(request.path).map_err(rpc_error)?;
         let shown = path.display();
-        let options = MakeDirOptions { create_dirs: true, owner: locator.owner() };
+        let options = MakeDirOptions { create_dirs: true, owner: Some(locator.owner()) };
         match self.surface.host.make_dir(&visitor.session, &path, options).await {
             Ok(true) => {}
             Ok(false) => return Err(ConnectError::already_exists(format!("directory already exists: {shown}"))),
@@ -144,7 +144,7 @@ impl Filesystem for Files {
         let locator = self.locator(visitor).await?;
         let source = locator.resolve(request.source).map_err(rpc_error)?;
         let destination = locator.resolve(request.destination).map_err(rpc_error)?;
-        let options = MakeDirOptions { create_dirs: true, owner: locator.owner() };
+        let options = MakeDirOptions { create_dirs: true, owner: Some(locator.owner()) };
         let moved = self.surface.host.move_path(&visitor.session, &source, &destination, options).await;
         moved.map_err(missing("source file not found"))?;
         let entry = self.entry(visitor, &destination).await?;

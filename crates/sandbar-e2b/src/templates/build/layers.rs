@@ -6,7 +6,11 @@ use sandbar_core::{BaseName, Result};
 use super::plan::Step;
 use crate::{
     surface::Surface,
-    templates::{LAYER_BASE, catalogue::LayerRecord, settings::Settings},
+    templates::{
+        LAYER_BASE,
+        catalogue::{Contents, LayerRecord},
+        settings::Settings,
+    },
 };
 
 /// What a tree was made from, in one line.
@@ -54,7 +58,11 @@ impl Surface {
 
     /// Forgets a layer whose base is gone.
     pub(super) async fn forget_layer(&self, key: &LayerKey) -> Result<()> {
-        self.templates().await?.catalogue.change(|contents| Ok(drop(contents.layers.remove(&key.0)))).await
+        let forget = |contents: &mut Contents| {
+            contents.layers.remove(&key.0);
+            Ok(())
+        };
+        self.templates().await?.catalogue.change(forget).await
     }
 
     /// Keeps a tree as a layer.
@@ -68,7 +76,11 @@ impl Surface {
         self.host.save_base(session, None, &base, None).await?;
         let layer = LayerRecord { base: base.clone(), settings: settings.clone(), used: Timestamp::now() };
         let catalogue = &self.templates().await?.catalogue;
-        let kept = catalogue.change(|contents| Ok(contents.add_layer(key.0.clone(), layer))).await;
+        let add = |contents: &mut Contents| {
+            contents.add_layer(key.0.clone(), layer);
+            Result::<()>::Ok(())
+        };
+        let kept = catalogue.change(add).await;
         if kept.is_err() {
             let _ = self.host.delete_base(&base).await;
         }

@@ -31,22 +31,21 @@ impl Build {
         let template = plan.from_template.as_deref().filter(|name| !name.is_empty());
         if let Some(name) = template {
             self.log.say(Level::Info, Some("base"), format!("[base] FROM TEMPLATE {name}"));
-            return self.from_template(name).await;
+            return self.begin_with_template(name).await;
         }
         let image = plan.from_image.as_deref().unwrap_or_default();
         self.log.say(Level::Info, Some("base"), format!("[base] FROM {image}"));
-        let plain = image.strip_prefix("docker.io/").unwrap_or(image);
-        let plain = plain.split(['@', ':']).next().unwrap_or_default();
-        if OWN_IMAGES.contains(&plain) {
-            return self.from_template("base").await;
+        let short = image.strip_prefix("docker.io/").unwrap_or(image);
+        if OWN_IMAGES.contains(&short.split(['@', ':']).next().unwrap_or_default()) {
+            return self.begin_with_template("base").await;
         }
         match self.local_base(image).await? {
             Some(origin) => Ok(origin),
-            None => self.from_image(image, plan).await,
+            None => self.begin_with_image(image, plan).await,
         }
     }
 
-    async fn from_template(&self, name: &str) -> Result<Origin, Failure> {
+    async fn begin_with_template(&self, name: &str) -> Result<Origin, Failure> {
         let found = self.surface.template(name).await.map_err(|error| Part::Base.refused(&error))?;
         let identity = self.identity(&found.base).await?;
         Ok(Origin { base: found.base, settings: found.defaults.into(), identity, is_bare: false })
@@ -70,7 +69,7 @@ impl Build {
         Ok(bases.into_iter().find(|base| base.name == *name).map(|base| format!("{name} {}", base.created)))
     }
 
-    async fn from_image(&self, image: &str, plan: &BuildPlan) -> Result<Origin, Failure> {
+    async fn begin_with_image(&self, image: &str, plan: &BuildPlan) -> Result<Origin, Failure> {
         let failed = |error: sandbar_core::Error| Part::Base.because(&error);
         let reference: ImageReference = image.parse().map_err(failed)?;
         let credentials = plan.credentials().map_err(|error| Part::Base.refused(&error))?;

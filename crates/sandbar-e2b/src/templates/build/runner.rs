@@ -91,12 +91,11 @@ impl Build {
         let begin = self.begin(plan, &origin).await.map_err(|error| Part::Base.because(&error))?;
         let made = self.make_session(session, &begin, &origin).await;
         made.map_err(|error| Part::Base.because(&error))?;
-        let key = match begin.key {
-            Some(key) => key,
-            None => {
-                let identity = self.identity(&origin.base).await?.unwrap_or_default();
-                LayerKey::of_origin(&identity, &origin.settings)
-            }
+        let key = if let Some(key) = begin.key {
+            key
+        } else {
+            let identity = self.identity(&origin.base).await?.unwrap_or_default();
+            LayerKey::of_origin(&identity, &origin.settings)
         };
         let settings = self.steps(session, plan, begin.done, begin.settings, key).await?;
         let (start, ready) = plan.start();

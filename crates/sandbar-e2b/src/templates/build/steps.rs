@@ -79,8 +79,8 @@ impl Work<'_> {
             let place = self.absolute(target, &settings).await?;
             let is_directory = self.is_directory(&place).await?;
             let place = format!("{}{}", place.display(), if target.ends_with('/') { "/" } else { "" });
-            let owned = Owned { user, group, mode };
-            copy::copy(self.host, self.session, &archive, source, &place, is_directory, owned).await
+            let becoming = Owned { user, group, mode };
+            copy::copy(self.host, self.session, &archive, source, &place, is_directory, becoming).await
         };
         copying.await.map_err(|error| format!("failed to copy '{source}' to '{target}': {}", explain(&error)))?;
         Ok(Done::Changed(settings))
@@ -100,7 +100,7 @@ impl Work<'_> {
     /// `[key, value, key, value…]`.
     fn set_variables(step: &Step, mut settings: Settings) -> StepResult {
         let args = step.args();
-        if args.is_empty() || args.len() % 2 != 0 {
+        if args.is_empty() || !args.len().is_multiple_of(2) {
             return Err(format!("{} requires both a key and value arguments", step.kind.to_uppercase()));
         }
         let mut values = settings.env.clone();

@@ -16,15 +16,12 @@ pub(crate) fn expand(text: &str, values: &BTreeMap<String, String>) -> String {
             }
             None => Some(leading_name(after)).filter(|name| !name.is_empty()).map(|name| (name, &after[name.len()..])),
         };
-        match found {
-            Some((name, left)) => {
-                expanded.push_str(values.get(name).map(String::as_str).unwrap_or_default());
-                rest = left;
-            }
-            None => {
-                expanded.push('$');
-                rest = after;
-            }
+        if let Some((name, left)) = found {
+            expanded.push_str(values.get(name).map(String::as_str).unwrap_or_default());
+            rest = left;
+        } else {
+            expanded.push('$');
+            rest = after;
         }
     }
     expanded.push_str(rest);
