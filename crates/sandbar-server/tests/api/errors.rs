@@ -184,9 +184,6 @@ fn every_error_is_told_in_every_form_with_its_code_session_and_field() {
             stream(E::UserNotFound, "Exec", json!({"start": {"sessionId": "box", "argv": ["sh"], "user": "none"}}))
                 .of("box")
                 .at("user"),
-            unary(E::UserNotFound, "LaunchProcess", json!({"sessionId": "box", "argv": ["sh"], "user": "none"}))
-                .of("box")
-                .at("user"),
             unary(E::SecretNotFound, "DeleteSecret", json!({"name": "none"})),
             unary(E::TokenNotFound, "RevokeToken", json!({"name": "none"})),
             unary(E::TokenExists, "CreateToken", json!({"name": "taken", "scopes": ["read"]})),
