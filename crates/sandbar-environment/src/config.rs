@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use sandbar_core::{BaseName, ByteCount, Error, Labels, NetworkPolicy, Resources, RootRights, SessionId, SessionSpec};
+use sandbar_core::{BaseName, ByteCount, Error, Labels, NetworkPolicy, Resources, SessionId, SessionSpec};
 
 use crate::{Feature, Result, SnapshotId};
 
