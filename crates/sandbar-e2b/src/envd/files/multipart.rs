@@ -206,15 +206,14 @@ fn part_head(lines: &[u8]) -> Result<PartHead, &'static str> {
 mod tests {
     use super::*;
 
+    /// Name, file name and content.
+    type Part = (Option<String>, Option<String>, Vec<u8>);
+
     /// Names, file names and contents of a form that arrives in pieces of `size`.
-    fn parse(
-        form: &[u8],
-        boundary: &str,
-        size: usize,
-    ) -> Result<Vec<(Option<String>, Option<String>, Vec<u8>)>, String> {
+    fn parse(form: &[u8], boundary: &str, size: usize) -> Result<Vec<Part>, String> {
         let mut multipart = Multipart::new(format!("multipart/form-data; boundary={boundary}").as_bytes())?;
         let mut parts = Vec::new();
-        let mut current: Option<(Option<String>, Option<String>, Vec<u8>)> = None;
+        let mut current: Option<Part> = None;
         for piece in form.chunks(size) {
             multipart.push(piece);
             while let Some(piece) = multipart.next()? {
@@ -229,7 +228,7 @@ mod tests {
         if multipart.is_over() { Ok(parts) } else { Err("unexpected EOF".into()) }
     }
 
-    fn part(name: &str, filename: &str, content: &[u8]) -> (Option<String>, Option<String>, Vec<u8>) {
+    fn part(name: &str, filename: &str, content: &[u8]) -> Part {
         (Some(name.into()), Some(filename.into()), content.to_vec())
     }
 
