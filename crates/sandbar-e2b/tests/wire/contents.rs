@@ -34,12 +34,12 @@ fn a_file_is_written_in_a_form_and_read() {
         assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "hello"));
         assert_eq!(answer.headers["content-length"], "5");
         assert_eq!(answer.headers["content-type"], "text/plain; charset=utf-8");
-        let owners = sandbox.run("stat -c '%U:%G %a' a a/b a/b/note.txt; ls -A a/b").await.text();
+        let owners = sandbox.bash("stat -c '%U:%G %a' a a/b a/b/note.txt; ls -A a/b").await.text();
         assert_eq!(owners, "user:user 755\nuser:user 755\nuser:user 644\nnote.txt\n");
         // One that is replaced keeps its mode, and belongs to whoever writes it.
-        sandbox.as_user("root").run("chmod 600 /home/user/a/b/note.txt; chown 0:0 /home/user/a/b/note.txt").await;
+        sandbox.as_user("root").bash("chmod 600 /home/user/a/b/note.txt; chown 0:0 /home/user/a/b/note.txt").await;
         sandbox.write("a/b/note.txt", b"short").await;
-        assert_eq!(sandbox.run("stat -c '%U %a' a/b/note.txt; cat a/b/note.txt").await.text(), "user 600\nshort");
+        assert_eq!(sandbox.bash("stat -c '%U %a' a/b/note.txt; cat a/b/note.txt").await.text(), "user 600\nshort");
         let everything: Vec<u8> = (0..=255).cycle().take(100_000).collect();
         sandbox.write("ünïcode/文件 ?&#.bin", &everything).await;
         assert_eq!(sandbox.get("ünïcode/文件 ?&#.bin", &[]).await.body, everything);
@@ -165,7 +165,7 @@ fn what_cannot_be_read_or_written_is_told_as_e2b_does() {
         let half = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"half\"\r\n\r\nhalf of it";
         assert_eq!(told(&sandbox.post("/files", &torn, half).await).0, 400);
         assert_eq!(sandbox.get("half", &[]).await.status, 404);
-        assert_eq!(sandbox.run("ls -A | grep sandbar").await.text(), "", "no drafts are left");
+        assert_eq!(sandbox.bash("ls -A | grep sandbar").await.text(), "", "no drafts are left");
     });
 }
 

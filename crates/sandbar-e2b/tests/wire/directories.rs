@@ -46,10 +46,10 @@ fn a_directory_is_made_once_and_belongs_to_the_user() {
         let (status, code, message) = refusal(&sandbox.make_dir("file").await);
         assert_eq!((status, code.as_str()), (400, "invalid_argument"));
         assert_eq!(message, "path already exists but it is not a directory: /home/user/file");
-        let owners = sandbox.as_user("root").run("stat -c '%U:%G %a' /home/user/one /home/user/one/two").await;
+        let owners = sandbox.as_user("root").bash("stat -c '%U:%G %a' /home/user/one /home/user/one/two").await;
         assert_eq!(owners.text(), "user:user 755\nuser:user 755\n");
         sandbox.as_user("root").make_dir("/opt/mine").await;
-        assert_eq!(sandbox.run("stat -c %U /opt/mine").await.text(), "root\n");
+        assert_eq!(sandbox.bash("stat -c %U /opt/mine").await.text(), "root\n");
     });
 }
 
@@ -68,8 +68,8 @@ fn an_entry_is_described_in_the_words_of_e2b() {
             "permissions": "-rw-r--r--", "owner": "user", "group": "user",
         });
         assert_eq!(known, expected);
-        sandbox.run("mkdir d; chmod 1777 d; ln -s d link; ln -s nowhere broken; ln -s link again").await;
-        sandbox.as_user("root").run("chown 4242:4343 /home/user/about.txt").await;
+        sandbox.bash("mkdir d; chmod 1777 d; ln -s d link; ln -s nowhere broken; ln -s link again").await;
+        sandbox.as_user("root").bash("chown 4242:4343 /home/user/about.txt").await;
         let directory = sandbox.entry("d").await;
         assert_eq!((&directory["mode"], &directory["permissions"]), (&json!(511), &json!("dtrwxrwxrwx")));
         for link in ["link", "again"] {
@@ -94,7 +94,7 @@ fn an_entry_is_described_in_the_words_of_e2b() {
 fn a_directory_is_listed_to_a_depth_and_links_are_not_followed() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
-        sandbox.run("mkdir -p dir/a/b; touch dir/a/b/c dir/z; ln -s / dir/root; ln -s dir way").await;
+        sandbox.bash("mkdir -p dir/a/b; touch dir/a/b/c dir/z; ln -s / dir/root; ln -s dir way").await;
         let list = async |path: &str, depth: Option<u32>| -> Vec<String> {
             let mut request = json!({ "path": path });
             if let Some(depth) = depth {
@@ -126,7 +126,7 @@ fn things_are_moved_and_removed() {
         let moved = sandbox.files("Move", json!({ "source": "old.txt", "destination": "new/place.txt" })).await;
         assert_eq!(moved.json()["entry"]["path"], "/home/user/new/place.txt");
         assert_eq!(sandbox.read("new/place.txt").await, "content");
-        assert_eq!(sandbox.run("stat -c %U new").await.text(), "user\n");
+        assert_eq!(sandbox.bash("stat -c %U new").await.text(), "user\n");
         let nothing = refusal(&sandbox.files("Move", json!({ "source": "none", "destination": "other" })).await);
         assert_eq!((nothing.0, nothing.1.as_str()), (404, "not_found"));
         assert!(nothing.2.starts_with("source file not found: "), "{}", nothing.2);

@@ -134,7 +134,7 @@ fn output_and_results_arrive_in_order_and_while_the_code_runs() {
         assert_eq!((first["type"].as_str(), first["text"].as_str()), (Some("stdout"), Some("1\n")));
         assert!(first["timestamp"].is_u64());
         // It goes on only now.
-        sandbox.as_user("root").run("until [ -p /tmp/go ]; do :; done; echo > /tmp/go").await;
+        sandbox.as_user("root").bash("until [ -p /tmp/go ]; do :; done; echo > /tmp/go").await;
         let mut kinds = Vec::new();
         while let Some(line) = lines.next().await {
             kinds.push(line["type"].as_str().unwrap().to_owned());
@@ -302,10 +302,10 @@ fn the_interpreter_leaves_no_file_and_works_at_home() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
         let root = sandbox.as_user("root");
-        let list = || root.run("find /tmp /root /home /workspace /var/tmp | sort");
+        let list = || root.bash("find /tmp /root /home /workspace /var/tmp | sort");
         let before = list().await.stdout;
         let run = sandbox.run_code("import os\nos.getcwd()").await;
-        let has_home = root.run("test -d /home/user && echo yes").await.stdout;
+        let has_home = root.bash("test -d /home/user && echo yes").await.stdout;
         assert_eq!(run.text(), if has_home.is_empty() { "/root" } else { "/home/user" });
         assert_eq!(list().await.stdout, before);
     });

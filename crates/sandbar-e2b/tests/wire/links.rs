@@ -81,7 +81,7 @@ fn a_file_is_uploaded_by_a_link() {
         let raw = ("application/octet-stream", "of root".into());
         assert_eq!(fetch(&sandbox, &as_root, Some(raw)).await.status, 200);
         assert_eq!(
-            sandbox.as_user("root").run("stat -c %U /root/up.txt; cat /root/up.txt").await.text(),
+            sandbox.as_user("root").bash("stat -c %U /root/up.txt; cat /root/up.txt").await.text(),
             "root\nof root"
         );
     });

@@ -43,9 +43,9 @@ fn words(event: &Value) -> String {
 fn what_happens_in_a_directory_is_told_in_the_words_of_e2b() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
-        sandbox.run("mkdir -p watched/inner other").await;
+        sandbox.bash("mkdir -p watched/inner other").await;
         let mut frames = sandbox.watch(&json!({ "path": "watched" })).await;
-        sandbox.run("cd watched; echo x > a; mv a b; mv b ../other/c; mv ../other/c d; chmod 600 d; rm d; touch inner/deep; mkdir end").await;
+        sandbox.bash("cd watched; echo x > a; mv a b; mv b ../other/c; mv ../other/c d; chmod 600 d; rm d; touch inner/deep; mkdir end").await;
         let told = until(&mut frames, "CREATE end").await;
         let expected = [
             "CREATE a",
@@ -96,7 +96,7 @@ fn events_come_with_their_entries_when_asked_for() {
         let entry = &created["filesystem"]["entry"];
         assert_eq!((&entry["path"], &entry["size"]), (&json!("/home/user/watched/file"), &json!("5")));
         assert_eq!((&entry["owner"], &entry["type"]), (&json!("user"), &json!("FILE_TYPE_FILE")));
-        sandbox.run("rm watched/file").await;
+        sandbox.bash("rm watched/file").await;
         loop {
             let Frame::Message(message) = frames.next().await else { panic!("it ended") };
             let event = &message["filesystem"];
@@ -118,7 +118,7 @@ fn a_watcher_gathers_events_for_those_who_ask() {
         let watcher = made["watcherId"].as_str().unwrap().to_owned();
         assert_eq!(sandbox.polled(&watcher).await, Vec::<Value>::new());
         sandbox.write("watched/inner/a", b"x").await;
-        sandbox.run("rm watched/inner/a").await;
+        sandbox.bash("rm watched/inner/a").await;
         let mut told = Vec::new();
         while told.last().is_none_or(|event| event != "REMOVE inner/a") {
             told.extend(sandbox.polled(&watcher).await.iter().map(words));

@@ -9,6 +9,7 @@ use axum::body::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, StatusCode, client::conn::http1};
 use hyper_util::rt::TokioIo;
+use sandbar_e2b::api_key;
 use sandbar_testing::measure::milliseconds;
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, time::sleep};
@@ -21,8 +22,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(address: SocketAddr, token: &str) -> Self {
-        let digits: String = token.bytes().map(|byte| format!("{byte:02x}")).collect();
-        Self { address, api_key: format!("e2b_{digits}") }
+        Self { address, api_key: api_key(token) }
     }
 
     /// Milliseconds until a new sandbox has said hello. It is killed afterwards, which is not counted.
@@ -32,11 +32,11 @@ impl Client {
         let handle = self.send("POST", "/v2/sandboxes", &[], body.to_string().into()).await;
         let handle: Value = serde_json::from_slice(&handle).unwrap();
         let id = handle["sandboxID"].as_str().unwrap();
-        let token = handle["envdAccessToken"].as_str().unwrap_or_default();
+        let access = handle["envdAccessToken"].as_str().unwrap_or_default();
         let headers = [
             ("e2b-sandbox-id", id),
             ("e2b-sandbox-port", "49983"),
-            ("x-access-token", token),
+            ("x-access-token", access),
             ("content-type", "application/connect+json"),
             ("connect-protocol-version", "1"),
         ];

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::Path, process::Command};
 
+use sandbar_e2b::api_key;
 use sandbar_testing::{TestServer, installed, measure::Report};
 use serde::Deserialize;
 
@@ -37,10 +38,9 @@ pub(crate) fn measure(report: &mut Report, host: &TestServer, bare: SocketAddr) 
 }
 
 fn run(python: &Path, url: &str, token: &str) -> Measured {
-    let key: String = token.bytes().map(|byte| format!("{byte:02x}")).collect();
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2b/python/bench.py");
     let mut command = Command::new(python);
-    command.arg(program).env("E2B_API_URL", url).env("E2B_SANDBOX_URL", url).env("E2B_API_KEY", format!("e2b_{key}"));
+    command.arg(program).env("E2B_API_URL", url).env("E2B_SANDBOX_URL", url).env("E2B_API_KEY", api_key(token));
     let output = command.env_remove("E2B_DOMAIN").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
