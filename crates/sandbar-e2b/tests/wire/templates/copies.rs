@@ -19,7 +19,8 @@ fn archive(entries: &[(&str, &str)]) -> Vec<u8> {
     for (name, content) in entries {
         let mut header = Header::new_gnu();
         // Whoever packs it has numbers of its own, which mean nothing here.
-        (header.set_uid(4711), header.set_gid(4711));
+        header.set_uid(4711);
+        header.set_gid(4711);
         header.set_mode(0o640);
         header.set_size(0);
         if let Some(target) = content.strip_prefix("-> ") {

@@ -2,7 +2,7 @@
 
 use std::{io::Read as _, path::Path, time::Duration};
 
-use sandbar_core::{ExecEvent, ExecSpec, SessionId};
+use sandbar_core::{ExecEvent, ExecSpec, PageRequest, SessionFilter, SessionId};
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -102,6 +102,6 @@ pub(super) async fn run(world: &World, sandbox: &str, line: &str) -> String {
 
 /// The sessions there are.
 pub(super) async fn sessions(world: &World) -> Vec<String> {
-    let page = world.host.list_sessions(&Default::default(), &Default::default()).await.unwrap();
+    let page = world.host.list_sessions(&SessionFilter::default(), &PageRequest::default()).await.unwrap();
     page.items.into_iter().map(|session| session.id.to_string()).collect()
 }
