@@ -194,7 +194,7 @@ fn metadata_comes_back_with_the_file_and_goes_with_its_content() {
         let odd = sandbox.write_raw("odd", &[("x-metadata-k", &"v".repeat(5000))], b"x").await;
         assert_eq!(odd.status, 400);
         let set = "python3 -c \"import os; os.setxattr('two', 'user.e2b.by', b'hand')\"";
-        assert_eq!(sandbox.run(set).await.code(), 0);
+        assert_eq!(sandbox.bash(set).await.code(), 0);
         assert_eq!(sandbox.entry("two").await["metadata"], json!({ "by": "hand", "set": "both" }));
     });
 }
