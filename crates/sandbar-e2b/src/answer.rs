@@ -100,7 +100,6 @@ pub(crate) fn sandbox_not_found(sandbox: &str) -> Response {
 }
 
 /// An error of a Connect call.
-#[allow(dead_code, reason = "used by the services, which are added one by one")]
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` calls")]
 pub(crate) fn rpc_error(error: Error) -> ConnectError {
     report(&error);

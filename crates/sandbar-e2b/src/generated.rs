@@ -13,5 +13,4 @@ mod tree {
     connectrpc::include_generated!();
 }
 
-#[allow(unused_imports, reason = "used by the services, which are added one by one")]
 pub(crate) use tree::{filesystem, process};

@@ -32,7 +32,6 @@ pub(crate) struct Visitor {
 
 impl Visitor {
     /// Whoever makes the call a handler works on.
-    #[allow(dead_code, reason = "used by the services, which are added one by one")]
     pub(crate) fn of(context: &RequestContext) -> Result<&Self, ConnectError> {
         context.extensions().get().ok_or_else(|| ConnectError::new(RpcCode::Internal, "a call came past the door"))
     }

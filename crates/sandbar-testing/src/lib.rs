@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up should stop where it stands")]
 
 mod bait;
+mod bare_server;
 mod condition;
 mod floor;
 mod image;
@@ -14,6 +15,7 @@ pub mod measure;
 mod moto_s3;
 mod namespace;
 mod owners;
+pub mod plain_http;
 mod pty;
 pub mod raw_storage;
 mod registry;
@@ -26,6 +28,7 @@ pub mod tree;
 mod zfs_pool;
 
 pub use bait::{Bait, HostState, Intruder};
+pub use bare_server::{BareServer, serve_bare};
 pub use condition::eventually;
 pub use floor::Floor;
 pub use image::{FileSystem, Image};

@@ -3,62 +3,16 @@
 use std::net::SocketAddr;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use http::{HeaderMap, Request, StatusCode};
+use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tokio::{net::TcpStream, task::JoinHandle};
 
+pub(crate) use sandbar_testing::plain_http::{Answer, Exchange, exchange, send};
+
 use crate::world::World;
-
-/// An answer that was read whole.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
-impl Answer {
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body).into_owned()
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
-    }
-}
-
-/// One connection with one request on it; dropping it closes the connection.
-pub(crate) struct Exchange {
-    pub(crate) response: http::Response<Incoming>,
-    connection: JoinHandle<()>,
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        self.connection.abort();
-    }
-}
-
-/// Sends a request by a connection of its own, and waits for the head of the answer.
-pub(crate) async fn exchange(address: SocketAddr, request: Request<Full<Bytes>>) -> Exchange {
-    let stream = TcpStream::connect(address).await.unwrap();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-    let connection = tokio::spawn(async move {
-        let _ = connection.await;
-    });
-    let response = sender.send_request(request).await.unwrap();
-    Exchange { response, connection }
-}
-
-/// Sends a request and reads the answer.
-pub(crate) async fn send(address: SocketAddr, request: Request<Full<Bytes>>) -> Answer {
-    let mut exchange = exchange(address, request).await;
-    let body = exchange.response.body_mut().collect().await.unwrap().to_bytes();
-    Answer { status: exchange.response.status(), headers: exchange.response.headers().clone(), body }
-}
 
 impl World {
     /// A call of the control API with headers of the caller's own.

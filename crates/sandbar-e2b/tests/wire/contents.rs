@@ -31,7 +31,7 @@ fn a_file_is_written_in_a_form_and_read() {
         let written = sandbox.write("a/b/note.txt", b"hello").await;
         assert_eq!(written, json!([{ "path": "/home/user/a/b/note.txt", "name": "note.txt", "type": "file" }]));
         let answer = sandbox.get("a/b/note.txt", &[]).await;
-        assert_eq!((answer.status.as_u16(), answer.text().as_str()), (200, "hello"));
+        assert_eq!((answer.status.as_u16(), answer.text()), (200, "hello"));
         assert_eq!(answer.headers["content-length"], "5");
         assert_eq!(answer.headers["content-type"], "text/plain; charset=utf-8");
         let owners = sandbox.bash("stat -c '%U:%G %a' a a/b a/b/note.txt; ls -A a/b").await.text();
@@ -120,7 +120,7 @@ fn a_part_of_a_file_is_read() {
             ("bytes=8-", 206, "89", "bytes 8-9/10"),
         ] {
             let answer = sandbox.get("digits", &[("range", range), ("accept-encoding", "gzip")]).await;
-            assert_eq!((answer.status.as_u16(), answer.text().as_str()), (status, body), "{range}");
+            assert_eq!((answer.status.as_u16(), answer.text()), (status, body), "{range}");
             assert_eq!(answer.headers["content-range"], told);
         }
         let beyond = sandbox.get("digits", &[("range", "bytes=10-")]).await;

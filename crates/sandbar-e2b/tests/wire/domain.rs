@@ -36,7 +36,7 @@ fn the_control_api_the_agent_and_the_ports_of_a_sandbox_have_names_of_their_own(
         let health = Request::get("/health").header("x-access-token", token);
         assert_eq!(names.send(&agent, health, "").await.status, 204);
         let web = names.send(&name_of(&sandbox, PORT), Request::get("/page"), "").await;
-        assert_eq!((web.status.as_u16(), web.text()), (200, "web got GET /page".to_owned()));
+        assert_eq!((web.status.as_u16(), web.text()), (200, "web got GET /page"));
 
         // The same over HTTP/2, and by headers where the name is everybody's.
         let shared = format!("sandbox.{DOMAIN}");

@@ -162,7 +162,7 @@ fn contexts_are_made_listed_restarted_and_removed() {
         assert_eq!(run("y").await.error()["name"], "NameError");
         assert_eq!(sandbox.interpreter("DELETE", &format!("/contexts/{id}"), Value::Null).await.status, 200);
         let gone = sandbox.interpreter("POST", "/execute", json!({ "code": "1", "context_id": id })).await;
-        assert_eq!((gone.status.as_u16(), gone.text()), (404, format!("Context {id} not found")));
+        assert_eq!((gone.status.as_u16(), gone.text()), (404, &*format!("Context {id} not found")));
     });
 }
 

@@ -59,7 +59,7 @@ fn a_server_in_a_sandbox_is_reached_by_headers_and_by_name() {
         let by_name = Request::get("/page").header("host", format!("{PORT}-{}.localhost", sandbox.id));
         for request in [to(world, &sandbox.id, PORT, "/page"), by_name] {
             let answer = ask(world, request).await;
-            assert_eq!((answer.status, answer.text()), (StatusCode::OK, "web got GET /page".to_owned()));
+            assert_eq!((answer.status, answer.text()), (StatusCode::OK, "web got GET /page"));
         }
         // What was for us alone has not got there.
         let head = ask(
@@ -175,7 +175,7 @@ fn a_request_to_a_port_wakes_a_sandbox_that_was_made_to_be_woken() {
             pause().await;
             let request = Request::get("/").header("e2b-sandbox-id", &sandbox.id).header("e2b-sandbox-port", "8000");
             let answer = ask(world, request.header("host", name)).await;
-            assert_eq!((answer.status, answer.text()), (StatusCode::OK, "web got GET /".to_owned()));
+            assert_eq!((answer.status, answer.text()), (StatusCode::OK, "web got GET /"));
         }
         pause().await;
         assert_eq!(sandbox.http("GET", "/health", "").await.status, 204);

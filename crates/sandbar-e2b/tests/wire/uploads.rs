@@ -61,6 +61,6 @@ impl Sandbox {
     pub(crate) async fn read(&self, path: &str) -> String {
         let answer = self.get(path, &[]).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        answer.text()
+        answer.text().to_owned()
     }
 }

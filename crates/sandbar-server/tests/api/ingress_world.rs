@@ -68,9 +68,3 @@ impl World {
         send(self.address, request.body(Full::default()).unwrap()).await
     }
 }
-
-impl Answer {
-    pub(crate) fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap()
-    }
-}

@@ -3,59 +3,13 @@
 use std::net::SocketAddr;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
+use http::{Request, StatusCode};
+use http_body_util::Full;
 use serde_json::Value;
-use tokio::{net::TcpStream, task::JoinHandle};
+
+pub(crate) use sandbar_testing::plain_http::{Answer, Exchange, exchange, send};
 
 use crate::world::World;
-
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
-
-impl Answer {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
-    }
-
-    /// The detail of an error, as people see it.
-    pub(crate) fn detail(&self) -> Value {
-        self.json()["details"][0]["debug"].clone()
-    }
-}
-
-/// One connection with one request on it; dropping it closes the connection.
-pub(crate) struct Exchange {
-    pub(crate) response: http::Response<Incoming>,
-    connection: JoinHandle<()>,
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        self.connection.abort();
-    }
-}
-
-pub(crate) async fn exchange(address: SocketAddr, request: Request<Full<Bytes>>) -> Exchange {
-    let stream = TcpStream::connect(address).await.unwrap();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-    let connection = tokio::spawn(async move {
-        let _ = connection.await;
-    });
-    let response = sender.send_request(request).await.unwrap();
-    Exchange { response, connection }
-}
-
-pub(crate) async fn send(address: SocketAddr, request: Request<Full<Bytes>>) -> Answer {
-    let mut exchange = exchange(address, request).await;
-    let body = exchange.response.body_mut().collect().await.unwrap().to_bytes();
-    Answer { status: exchange.response.status(), headers: exchange.response.headers().clone(), body }
-}
 
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Answer {
     send(address, Request::get(path).header("host", "localhost").body(Full::default()).unwrap()).await

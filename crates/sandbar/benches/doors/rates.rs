@@ -3,7 +3,7 @@
 use sandbar_testing::{TestServer, TestServerOptions, measure::Report, measure::middle};
 
 use crate::{
-    bare::Bare,
+    bare,
     load::{Shape, Target},
 };
 
@@ -35,7 +35,7 @@ pub(crate) fn measure(report: &mut Report) {
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     tokio.block_on(async {
         let answer = host.call(&mut host.connect().await, "first").await;
-        let bare = Bare::start(&answer);
+        let bare = bare::start(&answer);
         let idle = Target { address: bare.address, ..host.clone() };
         for shape in SHAPES {
             let Shape { callers, connections } = shape;

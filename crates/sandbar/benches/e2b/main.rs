@@ -13,9 +13,9 @@ mod spread;
 
 use std::{net::SocketAddr, time::Duration};
 
-use sandbar_testing::{TestServer, TestServerOptions, measure::Report};
+use sandbar_testing::{BareServer, TestServer, TestServerOptions, measure::Report};
 
-use crate::{bare::Bare, client::Client, spread::Spread};
+use crate::{client::Client, spread::Spread};
 
 const ROUNDS: usize = 30;
 const CROWD: usize = 20;
@@ -33,7 +33,7 @@ fn main() {
     let options = TestServerOptions::new(env!("CARGO_BIN_EXE_sandbar"));
     let host =
         TestServer::start(&options.argument("--storage").argument("btrfs").argument("--runtime").argument("native"));
-    let bare = Bare::start();
+    let bare = BareServer::start(&[bare::ROLE], b"");
     let token = std::fs::read_to_string(host.data_dir().join("token")).unwrap();
     let address: SocketAddr = host.url().strip_prefix("http://").unwrap().parse().unwrap();
     let subject = Client::new(address, token.trim());
