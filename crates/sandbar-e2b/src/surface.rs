@@ -127,9 +127,7 @@ impl E2b {
     /// Lets a request into envd of a sandbox.
     async fn visit(&self, sandbox: &str, named_by: NamedBy, head: &Parts) -> Result<Visitor, Response<Body>> {
         if head.uri.path() != files::PATH {
-            // Whether it runs is told to whoever reaches its ports, as a port tells it.
-            let door = if head.uri.path() == envd::HEALTH { Door::LikePorts } else { Door::Guarded };
-            return visitor::admit(&self.surface, sandbox, (named_by, door), &head.headers).await;
+            return visitor::admit(&self.surface, sandbox, (named_by, Door::Guarded), &head.headers).await;
         }
         let query = FilesQuery::of(&head.uri).map_err(IntoResponse::into_response)?;
         let door = Door::Signed { query: &query, method: &head.method };

@@ -20,9 +20,6 @@ use crate::surface::Surface;
 /// SDKs send pieces of input and whole answers in one message.
 const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
-/// Where it is asked whether the sandbox runs.
-pub(crate) const HEALTH: &str = "/health";
-
 pub(crate) fn router(surface: &Arc<Surface>) -> Router {
     let calls = filesystem::register(process::register(connectrpc::Router::new(), surface), surface);
     let limits = Limits::default().with_max_message_size(MAX_MESSAGE).with_max_request_body_size(MAX_MESSAGE);
@@ -32,7 +29,7 @@ pub(crate) fn router(surface: &Arc<Surface>) -> Router {
         .layer(from_fn(time_limit::keep_for_streams))
         .layer(from_fn(tear::make_tearable));
     Router::new()
-        .route(HEALTH, get(async || StatusCode::NO_CONTENT))
+        .route("/health", get(async || StatusCode::NO_CONTENT))
         .merge(files::router(surface))
         .fallback_service(calls)
 }
