@@ -8,6 +8,7 @@ import io
 import json
 import os
 import threading
+import time
 
 # How long text may wait for more, in seconds, and how much of it.
 MOMENT = 0.03
@@ -23,6 +24,7 @@ class Line(object):
         self._lock = threading.RLock()
         self._more = threading.Event()
         self._held = ("", [], 0)
+        self._held_since = 0.0
         self.current = None
         # The thread that writes now, and whether it is to be interrupted when it has written.
         self._writer = None
@@ -50,6 +52,8 @@ class Line(object):
             if self._held[0] != stream:
                 self.flush()
             parts = self._held[1]
+            if not parts:
+                self._held_since = time.monotonic()
             parts.append(text)
             self._held = (stream, parts, self._held[2] + len(text))
             # A child has no thread that would send the rest.
@@ -93,8 +97,13 @@ class Line(object):
         while True:
             self._more.wait()
             self._more.clear()
-            # Waits without being woken by every further write.
-            threading.Event().wait(MOMENT)
+            # Waits without being woken by every further write, and for the text that is held now: what was held when the
+            # waiting began may be sent already, and cutting its successor short would make two messages of one `print`.
+            left = MOMENT
+            while left > 0:
+                threading.Event().wait(left)
+                with self._lock:
+                    left = self._held_since + MOMENT - time.monotonic() if self._held[1] else 0
             self.flush()
 
 

@@ -132,7 +132,13 @@ class Kernel(object):
 
     @property
     def alive(self):
-        return self.process.poll() is None and not self.stopping
+        if self.stopping or self.process.returncode is not None:
+            return False
+        # Not `poll`: while another thread waits for the process, that knows nothing, and says that it runs.
+        try:
+            return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:
+            return False
 
     def execute(self, code, env):
         """Starts an execution and returns the queue of its events, which ends with DONE or Died."""
