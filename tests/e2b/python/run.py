@@ -47,6 +47,9 @@ def main():
         began = time.monotonic()
         try:
             asyncio.run(asyncio.wait_for(attempt(case, arguments.style), case.patience))
+        except sdk.NotOffered as why:
+            skipped += 1
+            print(f"SKIP {case.name} ({why})", flush=True)
         except BaseException as error:  # Whatever it was, the other cases are to run.
             if isinstance(error, KeyboardInterrupt):
                 raise

@@ -9,6 +9,10 @@ import e2b
 VERSION = tuple(int(part) for part in version("e2b").split(".")[:2])
 
 
+class NotOffered(Exception):
+    """Raised by a case that cannot be tried with this SDK, in this mode or in this sandbox: it is skipped, and says why."""
+
+
 async def do(value):
     """What a call of the SDK gives, whichever face made it."""
     return await value if inspect.isawaitable(value) else value

@@ -6,9 +6,14 @@ import urllib.error
 import urllib.request
 
 from cases import case
-from sdk import do, until
+from sdk import NotOffered, do, until
 
 BY_NAME = bool(os.environ.get("E2B_DOMAIN"))
+
+
+def needs_names():
+    if not BY_NAME:
+        raise NotOffered("names of ports take domain mode")
 
 
 def get(host, path="/", headers={}):
@@ -28,8 +33,7 @@ async def a_port_has_a_host_name(world, sandbox):
 
 @case()
 async def a_server_is_reached_by_name(world, sandbox):
-    if not BY_NAME:
-        return
+    needs_names()
     await do(sandbox.files.write("www/index.html", "served"))
     await do(sandbox.commands.run("python3 -m http.server 3000 --directory www", background=True))
     await until(lambda: get(sandbox.get_host(3000)) == (200, b"served"), "it is served")
@@ -37,16 +41,14 @@ async def a_server_is_reached_by_name(world, sandbox):
 
 @case()
 async def a_port_nobody_listens_on_says_so(world, sandbox):
-    if not BY_NAME:
-        return
+    needs_names()
     status, body = get(sandbox.get_host(3999))
     assert status == 502 and b"port is not open" in body, (status, body)
 
 
 @case()
 async def a_port_of_a_killed_sandbox_says_so(world, sandbox):
-    if not BY_NAME:
-        return
+    needs_names()
     await do(sandbox.kill())
     status, body = get(sandbox.get_host(3000))
     assert status == 502 and b"not found" in body, (status, body)

@@ -28,7 +28,7 @@ async def a_template_that_cannot_be_built_says_which_step(world):
     try:
         await build(world, template, f"broken-{world.mark[:12]}")
     except Exception as error:
-        assert "7" in str(error) or "exit" in str(error).lower(), error
+        assert "7" in str(error) and "exit" in str(error).lower(), error
     else:
         raise AssertionError("it was built")
 
