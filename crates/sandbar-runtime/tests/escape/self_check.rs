@@ -1,11 +1,11 @@
 //! The suite itself: it leaves nothing out, and it sees an escape where there is one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, panic::AssertUnwindSafe};
 
 use sandbar_testing::Intruder;
 
 use crate::{
-    case::{Case, Subject, held},
+    case::{Case, Subject, check_family, held},
     world::World,
 };
 
@@ -79,10 +79,14 @@ fn without_isolation_the_suite_sees_escapes() {
 
 #[test]
 fn without_isolation_an_attempt_that_is_not_held_fails_its_test() {
-    let test = || held("capabilities").check(Subject::None);
-    let failure = std::panic::catch_unwind(test).unwrap_err();
-    let message = failure.downcast_ref::<String>().unwrap();
-    assert!(message.starts_with("capabilities: ESCAPED: "), "{message}");
+    let alone = || held("capabilities").check(Subject::None);
+    // After one that is held.
+    let in_its_family = || check_family(&[held("path-plain"), held("capabilities")], Subject::None);
+    for test in [&alone as &dyn Fn(), &in_its_family] {
+        let failure = std::panic::catch_unwind(AssertUnwindSafe(test)).unwrap_err();
+        let message = failure.downcast_ref::<String>().unwrap();
+        assert!(message.starts_with("capabilities: ESCAPED: "), "{message}");
+    }
 }
 
 // What even the runtime without isolation promises: an explicit environment, three descriptors, a base that stays.
