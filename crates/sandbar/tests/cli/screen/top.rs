@@ -79,6 +79,8 @@ fn top_steps_back_for_ctrl_z_and_leaves_for_ctrl_c_and_signals() {
     window.press("C-z");
     window.see("Stopped");
     window.enter("kill -TERM %1; fg");
+    // Until then the prompt it was typed at is the last line, and what is typed next would be for `top`.
+    window.see("$ kill -TERM %1; fg");
     assert_eq!(window.done(), 143);
     window.as_before();
 }
