@@ -14,7 +14,7 @@ macro_rules! sources {
 /// What is run first: it takes the others from where it is told.
 pub(super) const START: &str = include_str!("guest/start.py");
 
-const SOURCES: [(&str, &str); 17] = sources![
+const SOURCES: [(&str, &str); 18] = sources![
     "bash/main.bash",
     "node/main.js",
     "node/source.js",
@@ -24,6 +24,7 @@ const SOURCES: [(&str, &str); 17] = sources![
     "sandbar_kernel/failure.py",
     "sandbar_kernel/hooks.py",
     "sandbar_kernel/main.py",
+    "sandbar_kernel/plain.py",
     "sandbar_kernel/pretty.py",
     "sandbar_kernel/rich.py",
     "sandbar_kernel/shell.py",

@@ -1,5 +1,6 @@
 import itertools
 import unittest
+import uuid
 
 from served import Served
 
@@ -156,6 +157,30 @@ Rich()
                 "is_main_result": True,
             },
         )
+
+    def test_lists_and_dictionaries_are_json_too(self):
+        code = """
+import dataclasses, datetime, enum, uuid
+@dataclasses.dataclass
+class Point:
+    x: int
+    _hidden: int = 0
+class Color(enum.Enum):
+    RED = "red"
+{"a": [1, (2.5, None)], 7: float("nan"), None: Point(3), True: Color.RED, "d": datetime.date(2020, 1, 2), "u": uuid.UUID(int=0)}
+"""
+        expected = {"a": [1, [2.5, None]], "7": None, "null": {"x": 3}, "true": "red", "d": "2020-01-02", "u": str(uuid.UUID(int=0))}
+        self.assertEqual(self.run_code(code).results[0]["json"], expected)
+        self.assertEqual(self.run_code("display([1, 'x'])").results[0]["json"], [1, "x"])
+        self.assertEqual(self.run_code("[]").results[0]["json"], [])
+
+    def test_what_json_has_no_word_for_is_text_only(self):
+        self.run_code("import collections; cycle = []; cycle.append(cycle)")
+        pair = "collections.namedtuple('Pair', 'a')(1)"
+        for code in ("[{1}]", "[b'x']", "[object()]", "{(1, 2): 3}", "[2 ** 64]", "['\\ud800']", "[%s]" % pair, "cycle", "(1,)", "1"):
+            result = self.run_code(code).results[0]
+            self.assertNotIn("json", result, code)
+            self.assertTrue(result["text"], code)
 
     def test_a_format_that_fails_is_left_out(self):
         code = "class Bad:\n    def __repr__(self): return 'bad'\n    def _repr_html_(self): raise ValueError('no html')\nBad()"

@@ -7,6 +7,7 @@ import math
 import sys
 
 from sandbar_kernel.charts import chart_of_figure
+from sandbar_kernel.plain import NotPlain, plain
 from sandbar_kernel.pretty import pretty
 
 METHODS = {
@@ -37,6 +38,11 @@ def formats_of(value, text_of=pretty):
             content = _call(value, method)
             if content is not None:
                 data[kind] = content
+    if isinstance(value, (list, dict)) and "application/json" not in data:
+        try:
+            data["application/json"] = plain(value)
+        except NotPlain:
+            pass
     if is_a(value, "pandas", "DataFrame"):
         data["e2b/data"] = value.to_dict(orient="list")
     elif is_a(value, "matplotlib", "Figure"):
