@@ -14,10 +14,13 @@ macro_rules! sources {
 /// What is run first: it takes the others from where it is told.
 pub(super) const START: &str = include_str!("guest/start.py");
 
-const SOURCES: [(&str, &str); 18] = sources![
+const SOURCES: [(&str, &str); 21] = sources![
     "bash/main.bash",
     "node/main.js",
     "node/source.js",
+    "node/tokens.js",
+    "node/types.js",
+    "node/typescript.js",
     "sandbar_kernel/cells.py",
     "sandbar_kernel/charts.py",
     "sandbar_kernel/display.py",
