@@ -46,6 +46,12 @@ class JavaScript(Served):
         self.assertEqual(self.js("'plain'").text, "plain")
         self.assertEqual(self.js("const o = {}; o.self = o; o").error, None)
 
+    def test_an_object_may_say_what_it_looks_like(self):
+        shown = "{'text/plain': 'Hello', 'text/html': '<h1>Hello</h1>', 'x/own': 1}"
+        result = self.js("\n   {\n  [Symbol.for('Jupyter.display')]() {\n    return %s\n  }\n}\n" % shown).results[0]
+        self.assertEqual((result["text"], result["html"], result["extra"]), ("Hello", "<h1>Hello</h1>", {"x/own": 1}))
+        self.assertEqual(self.js("({[Symbol.for('Jupyter.display')]: 1, a: 2})").results[0]["json"], {"a": 2})
+
     def test_undefined_is_no_result(self):
         self.assertEqual(self.js("undefined").results, [])
         self.assertEqual(self.js("const quiet = 1").results, [])

@@ -193,6 +193,36 @@ class Color(enum.Enum):
         self.assertEqual([result["is_main_result"] for result in run.results], [False, False, True])
         self.assertEqual((run.results[0]["html"], run.results[1]["markdown"]), ("<i>", "*"))
 
+    def test_what_was_shown_can_be_held(self):
+        run = self.run_code("handle = display('one', display_id=True)\nhandle.update('two')\nhandle.display('three')")
+        self.assertIsNone(run.error)
+        self.assertEqual([result["text"] for result in run.results], ["one", "three"])
+        run = self.run_code("from IPython.display import IFrame, Pretty\ndisplay(Pretty('as it is'), IFrame('/x', 1, 2))")
+        self.assertEqual(run.results[0]["text"], "as it is")
+        self.assertIn('src="/x"', run.results[1]["html"])
+
+    def test_objects_may_lay_out_their_own_text(self):
+        code = """
+class Own:
+    def _repr_pretty_(self, p, cycle):
+        with p.group(1, "Own(", ")"):
+            p.pretty([1, self])
+            p.text(",")
+            p.breakable()
+            p.text("x")
+class Failing:
+    def __repr__(self): return "failing"
+    def _repr_pretty_(self, p, cycle): raise ValueError()
+[Own(), Failing()]
+"""
+        self.assertEqual(self.run_code(code).text, "[Own([1, ...], x), failing]")
+
+    def test_objects_without_a_text_of_their_own_are_named(self):
+        self.assertRegex(self.run_code("class Plain: pass\nPlain()").text, "^<__main__.Plain at 0x[0-9a-f]+>$")
+        self.assertRegex(self.run_code("[object()]").text, "^\\[<object at 0x[0-9a-f]+>\\]$")
+        self.assertEqual(self.run_code("def f(x, y=1): pass\nf").text, "<function __main__.f(x, y=1)>")
+        self.assertEqual(self.run_code("len").text, "<function len(obj, /)>")
+
     def test_raw_display_has_only_what_is_given(self):
         run = self.run_code("from IPython.display import display\ndisplay({'text/latex': r'\\text{Own}'}, raw=True)")
         self.assertEqual(run.results[0]["latex"], "\\text{Own}")

@@ -7,7 +7,7 @@ import importlib.abc
 import importlib.util
 import sys
 
-from sandbar_kernel.display import CLASSES
+from sandbar_kernel.display import CLASSES, Handle, Shown
 
 BACKEND = "sandbar_figures"
 
@@ -148,6 +148,8 @@ def _fill_ipython(module, shell):
 def _fill_ipython_display(module, displayer):
     module.display = displayer.display
     module.clear_output = lambda wait=False: None
+    module.update_display = lambda obj, **_: None
+    module.DisplayHandle, module.DisplayObject = Handle, Shown
     module.publish_display_data = lambda data, *_, **__: displayer.display(data, raw=True)
     for name, kind in CLASSES.items():
         setattr(module, name, kind)

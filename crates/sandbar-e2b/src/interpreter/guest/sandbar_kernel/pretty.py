@@ -1,5 +1,6 @@
 """The text of a value, laid out as notebooks do it: on one line when it fits, else one element a line."""
 
+import contextlib
 import inspect
 import types
 
@@ -20,12 +21,12 @@ def _layout(value, column, after, parents):
     if kind in (list, tuple, set, frozenset, dict) and kind.__repr__ in _COLLECTIONS:
         return _collection(value, kind, column, after, parents + (id(value),))
     if isinstance(value, type):
-        module = getattr(value, "__module__", None)
-        name = getattr(value, "__qualname__", value.__name__)
-        return name if module in (None, "builtins") else "%s.%s" % (module, name)
-    if isinstance(value, types.FunctionType):
+        return _name(value)
+    if callable(getattr(kind, "_repr_pretty_", None)):
+        return _own(value, column, parents)
+    if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
         return _function(value)
-    return repr(value)
+    return "<%s at 0x%x>" % (_name(kind), id(value)) if kind.__repr__ is object.__repr__ else repr(value)
 
 
 _COLLECTIONS = (list.__repr__, tuple.__repr__, set.__repr__, frozenset.__repr__, dict.__repr__)
@@ -68,9 +69,66 @@ def _elements(value, kind):
     return value
 
 
+def _own(value, column, parents):
+    """The text an object lays out itself."""
+    printer = Printer(column, parents + (id(value),))
+    try:
+        value._repr_pretty_(printer, False)
+    except Exception:
+        return repr(value)
+    return printer.getvalue()
+
+
+class Printer(object):
+    """What objects that lay out their own text are given. Groups stay on one line."""
+
+    def __init__(self, column, parents):
+        self._column = column
+        self._parents = parents
+        self._parts = []
+
+    def getvalue(self):
+        return "".join(self._parts)
+
+    def text(self, text):
+        self._parts.append(text)
+
+    def pretty(self, value):
+        self.text(_layout(value, self._column, 0, self._parents))
+
+    def breakable(self, separator=" "):
+        self.text(separator)
+
+    def break_(self):
+        self.text("\n")
+
+    def begin_group(self, indent=0, open=""):
+        self.text(open)
+
+    def end_group(self, dedent=0, close=""):
+        self.text(close)
+
+    @contextlib.contextmanager
+    def group(self, indent=0, open="", close=""):
+        self.text(open)
+        yield
+        self.text(close)
+
+    @contextlib.contextmanager
+    def indent(self, indent):
+        yield
+
+
+def _name(value):
+    """Of a class or function, with its module unless everybody knows it."""
+    module = getattr(value, "__module__", None)
+    name = getattr(value, "__qualname__", value.__name__)
+    return name if module in (None, "builtins") else "%s.%s" % (module, name)
+
+
 def _function(value):
     try:
         signature = str(inspect.signature(value))
     except Exception:
         signature = "(...)"
-    return "<function %s.%s%s>" % (value.__module__, value.__qualname__, signature)
+    return "<function %s%s>" % (_name(value), signature)
