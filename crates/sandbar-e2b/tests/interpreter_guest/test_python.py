@@ -113,6 +113,9 @@ class Python(Served):
         self.assertEqual(self.run_code("files = !printf 'a\\nb\\n'\nlist(files)").text, "['a', 'b']")
         self.assertEqual(self.run_code("!echo one \\\n  two").stdout, "one two\n")
 
+    def test_packages_may_be_installed_where_the_distribution_would_not(self):
+        self.assertEqual(self.run_code("!echo $PIP_BREAK_SYSTEM_PACKAGES").stdout, "1\n")
+
     def test_percent_in_plain_python_is_no_magic(self):
         self.assertEqual(self.run_code("(7\n % 4)").text, "3")
         self.assertEqual(self.run_code("text = '''\n!no\n%no'''\nlen(text)").text, "8")
@@ -216,6 +219,41 @@ class Failing:
 [Own(), Failing()]
 """
         self.assertEqual(self.run_code(code).text, "[Own([1, ...], x), failing]")
+
+    def test_packages_find_what_they_ask_the_shell_for(self):
+        # As matplotlib does it when it draws for the first time, where IPython has been imported.
+        code = """
+import sys
+from IPython.display import display
+called, shell = [], sys.modules["IPython"].get_ipython()
+def after(): called.append(1)
+shell.events.register("post_execute", after)
+if sys.modules["IPython"].version_info[:2] < (8, 24):
+    from IPython.core.pylabtools import backend2gui
+    assert backend2gui.get("module://sandbar_figures") is None
+shell.enable_gui(None)
+[hasattr(shell, "kernel"), "IPKernelApp" in shell.config]
+"""
+        run = self.run_code(code)
+        self.assertEqual((run.error, run.text), (None, "[True, False]"))
+        self.assertEqual(self.run_code("shell.events.unregister('post_execute', after)\nlen(called)").text, "1")
+
+    def test_functions_may_say_what_values_of_a_class_look_like(self):
+        code = """
+class Base: pass
+class Own(Base): pass
+formatters = get_ipython().display_formatter.formatters
+formatters["text/html"].for_type(Base, lambda value: "<b>own</b>")
+formatters["text/latex"].for_type_by_name("__main__", "Own", lambda value: "$own$")
+formatters["text/plain"].for_type(Own, lambda value, p, cycle: p.text("own"))
+formatters["application/x-own"] = lambda value: "mine" if isinstance(value, Own) else None
+Own()
+"""
+        result = self.run_code(code).results[0]
+        self.assertEqual((result["html"], result["latex"], result["text"]), ("<b>own</b>", "$own$", "own"))
+        self.assertEqual(result["extra"], {"application/x-own": "mine"})
+        self.assertEqual(self.run_code("[Own(), 1]").text, "[own, 1]")
+        self.assertEqual(self.run_code("formatters.pop('application/x-own')\n1").results[0]["extra"], {})
 
     def test_objects_without_a_text_of_their_own_are_named(self):
         self.assertRegex(self.run_code("class Plain: pass\nPlain()").text, "^<__main__.Plain at 0x[0-9a-f]+>$")

@@ -68,7 +68,12 @@ def install(displayer, shell):
         OurOwn(
             {
                 BACKEND: lambda module: _fill_backend(module, displayer),
-                "IPython": lambda module: _fill_ipython(module, shell),
+                "IPython": lambda module: _fill_ipython(module, shell, displayer),
+                "IPython.core": lambda module: None,
+                "IPython.core.display": lambda module: _fill_ipython_display(module, displayer),
+                "IPython.core.getipython": lambda module: _fill_ipython(module, shell, displayer),
+                # matplotlib asks it for the windows of a backend. Ours has none.
+                "IPython.core.pylabtools": lambda module: setattr(module, "backend2gui", {}),
                 "IPython.display": lambda module: _fill_ipython_display(module, displayer),
             }
         )
@@ -131,7 +136,7 @@ class OurOwn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._modules = modules
 
     def find_spec(self, name, path=None, target=None):
-        return importlib.util.spec_from_loader(name, self, is_package=name == "IPython") if name in self._modules else None
+        return importlib.util.spec_from_loader(name, self, is_package=name in ("IPython", "IPython.core")) if name in self._modules else None
 
     def create_module(self, spec):
         return None
@@ -140,9 +145,12 @@ class OurOwn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._modules[module.__name__](module)
 
 
-def _fill_ipython(module, shell):
-    """As much of IPython as cells ask for where it is not installed."""
+def _fill_ipython(module, shell, displayer):
+    """As much of IPython as cells and packages ask for where it is not installed."""
     module.get_ipython = lambda: shell
+    module.display = displayer.display
+    module.version_info = (8, 24, 0)
+    module.__version__ = "8.24.0"
 
 
 def _fill_ipython_display(module, displayer):

@@ -74,8 +74,10 @@ class Kernel(object):
         self.running = number
         try:
             self.names["In"].append(request["code"])
+            self.shell.events.trigger("pre_execute")
             value = await self.run(request["code"], name)
             self.finish(number, value)
+            self.shell.events.trigger("post_execute")
         except BaseException as error:
             self.running = None
             self.fail(error)

@@ -4,6 +4,8 @@ import contextlib
 import inspect
 import types
 
+from sandbar_kernel.formatters import TEXT
+
 WIDTH = 79
 # Longer collections are cut off here.
 LONGEST = 1000
@@ -18,12 +20,13 @@ def _layout(value, column, after, parents):
     kind = type(value)
     if id(value) in parents:
         return {list: "[...]", dict: "{...}", tuple: "(...)"}.get(kind, "...")
+    own = None if isinstance(value, type) else TEXT.registered(value) or getattr(kind, "_repr_pretty_", None)
+    if callable(own):
+        return _own(own, value, column, parents)
     if kind in (list, tuple, set, frozenset, dict) and kind.__repr__ in _COLLECTIONS:
         return _collection(value, kind, column, after, parents + (id(value),))
     if isinstance(value, type):
         return _name(value)
-    if callable(getattr(kind, "_repr_pretty_", None)):
-        return _own(value, column, parents)
     if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
         return _function(value)
     return "<%s at 0x%x>" % (_name(kind), id(value)) if kind.__repr__ is object.__repr__ else repr(value)
@@ -69,11 +72,11 @@ def _elements(value, kind):
     return value
 
 
-def _own(value, column, parents):
-    """The text an object lays out itself."""
+def _own(function, value, column, parents):
+    """The text that an object lays out itself, or somebody for it."""
     printer = Printer(column, parents + (id(value),))
     try:
-        value._repr_pretty_(printer, False)
+        function(value, printer, False)
     except Exception:
         return repr(value)
     return printer.getvalue()

@@ -7,6 +7,10 @@ import subprocess
 import sys
 import time
 import timeit
+import traceback
+import types
+
+from sandbar_kernel.formatters import FORMATTERS
 
 
 class UsageError(Exception):
@@ -28,11 +32,46 @@ class Lines(list):
         return " ".join(self)
 
 
+class Events(object):
+    """What packages want to be called at: before and after a cell."""
+
+    def __init__(self):
+        self.callbacks = {}
+
+    def register(self, event, function):
+        functions = self.callbacks.setdefault(event, [])
+        if function not in functions:
+            functions.append(function)
+
+    def unregister(self, event, function):
+        self.callbacks.get(event, []).remove(function)
+
+    def trigger(self, event, *arguments):
+        for function in list(self.callbacks.get(event, [])):
+            try:
+                function(*arguments)
+            except Exception:
+                traceback.print_exc()
+
+
 class Shell(object):
     def __init__(self, namespace, run):
-        self.user_ns = namespace
+        self.user_ns = self.user_global_ns = namespace
+        self.events = Events()
+        self.display_formatter = types.SimpleNamespace(formatters=FORMATTERS)
+        # Packages ask for these to find out whether they are in a terminal; what they say means nothing here.
+        self.kernel = types.SimpleNamespace()
+        self.config = {}
+        self.colors = "NoColor"
         self._run = run
         self._directories = []
+
+    def push(self, variables, **_):
+        self.user_ns.update(variables)
+
+    def register_magic_function(self, function, magic_kind="line", magic_name=None):
+        prefix = "magic_" if magic_kind == "line" else "cell_magic_"
+        setattr(self, prefix + (magic_name or function.__name__), function)
 
     def run_cell(self, code, **_):
         return self._run(code)
@@ -161,6 +200,7 @@ class Shell(object):
     def _nothing(self, *_):
         """Settings of notebooks that mean nothing here."""
 
+    enable_gui = enable_matplotlib = _nothing
     magic_matplotlib = magic_load_ext = magic_reload_ext = magic_autoreload = magic_config = magic_pylab = _nothing
 
     def cell_magic_time(self, _, cell):
