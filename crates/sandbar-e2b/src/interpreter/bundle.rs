@@ -14,7 +14,7 @@ macro_rules! sources {
 /// What is run first: it takes the others from where it is told.
 pub(super) const START: &str = include_str!("guest/start.py");
 
-const SOURCES: [(&str, &str); 22] = sources![
+const SOURCES: [(&str, &str); 23] = sources![
     "bash/main.bash",
     "node/main.js",
     "node/source.js",
@@ -27,6 +27,7 @@ const SOURCES: [(&str, &str); 22] = sources![
     "sandbar_kernel/failure.py",
     "sandbar_kernel/formatters.py",
     "sandbar_kernel/hooks.py",
+    "sandbar_kernel/magics.py",
     "sandbar_kernel/main.py",
     "sandbar_kernel/plain.py",
     "sandbar_kernel/pretty.py",

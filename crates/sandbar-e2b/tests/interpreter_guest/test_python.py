@@ -129,6 +129,31 @@ class Python(Served):
         self.assertIn("Wall time", self.run_code("%%time\nsum(range(10))").stdout)
         self.assertEqual(self.run_code("%nosuch").error["name"], "UsageError")
 
+    def test_magics_know_their_options(self):
+        self.assertEqual(self.run_code("%cd -q /tmp\n%pwd").text, "/tmp")
+        self.assertIn("(3 loops)", self.run_code("%timeit -n 3 -r 1 sum(range(10))").stdout)
+        self.assertIn("(4 loops)", self.run_code("%%timeit -n 4\nsum(range(10))").stdout)
+        self.assertEqual(self.run_code("told = %sx echo told\ntold").text, "['told']")
+        self.assertEqual(self.run_code("%%latex\n$x$").results[0]["latex"], "$x$")
+        self.assertEqual(self.run_code("%%python3\nimport os\nos.write(1, b'other')").stdout, "other")
+        self.run_code("gone = 1\n%reset -f")
+        self.assertEqual(self.run_code("gone").error["name"], "NameError")
+        self.assertIn("gone", self.run_code("gone = 1\n%whos").stdout)
+
+    def test_a_magic_alone_needs_no_mark(self):
+        self.assertEqual(self.run_code("%cd -q /tmp\n").error, None)
+        self.assertEqual(self.run_code("pwd").text, "/tmp")
+        self.assertEqual(self.run_code("ls -d /tmp").stdout, "/tmp\n")
+        self.assertEqual(self.run_code("pip --no-such-option").error, None)
+        self.assertEqual(self.run_code("pwd = 5\npwd").text, "5")
+        self.assertEqual(self.run_code("pwd").text, "5")
+        self.assertIsNone(self.run_code("del pwd").error)
+        self.assertEqual(self.run_code("x = 1\npwd").error["name"], "NameError")
+
+    def test_help_is_asked_for_before_and_after(self):
+        for code in ("len?", "?len", "len??"):
+            self.assertIn("Help on built-in function len", self.run_code(code).stdout)
+
     def test_rich_objects_come_in_all_their_formats(self):
         code = """
 class Rich:
