@@ -83,6 +83,11 @@ class JavaScript(Served):
         self.assertEqual(self.js("throw 'text'").error["value"], "text")
         self.assertEqual(self.js("nosuch").error["value"], "nosuch is not defined")
 
+    def test_an_error_that_is_a_value_shows_no_more_than_the_cell(self):
+        text = self.js("[new Error('kept')][0]").text
+        self.assertTrue(text.startswith("Error: kept\n    at Cell In["), text)
+        self.assertNotIn("node:", text)
+
     def test_syntax_errors_show_what_was_written(self):
         error = self.js("const q = ;").error
         self.assertEqual(error["name"], "SyntaxError")

@@ -156,7 +156,7 @@ function shownBy(value) {
 function formats(value) {
   const shown = shownBy(value);
   if (shown) return shown;
-  const data = { 'text/plain': util.inspect(value, { depth: 4, maxArrayLength: 1000 }) };
+  const data = { 'text/plain': withoutOurs(util.inspect(value, { depth: 4, maxArrayLength: 1000 })) };
   const isPlain = value !== null && typeof value === 'object' && [Object.prototype, Array.prototype, null].includes(Object.getPrototypeOf(value));
   if (isPlain) {
     try {
@@ -168,8 +168,10 @@ function formats(value) {
   return data;
 }
 
-function isOurs(line) {
-  return /^\s+at /.test(line) && /\(node:|at node:|\[eval\]|eval at run|new Promise \(<anonymous>\)/.test(line);
+// A trace of the stack without the lines of the kernel itself.
+function withoutOurs(text) {
+  const isOurs = (line) => /^\s+at (?:node:|.*(?:\(node:|\[eval\]|eval at run|new Promise \(<anonymous>\)))/.test(line);
+  return text.includes('\n    at ') ? text.split('\n').filter((line) => !isOurs(line)).join('\n') : text;
 }
 
 function describe(error) {
@@ -180,7 +182,7 @@ function describe(error) {
   return {
     name: String(error.name || 'Error'),
     value: String(error.message),
-    traceback: stack.split('\n').filter((line) => !isOurs(line)).join('\n'),
+    traceback: withoutOurs(stack),
   };
 }
 
