@@ -48,14 +48,10 @@ function typesOf(code, closed) {
     let place = at;
     for (let end = match(MODIFIER, place); end >= 0; end = match(MODIFIER, place)) place = skip(end);
     place = match(NAME, place);
-    if (place < 0) return -1;
-    for (const [sign, after] of [['extends', word('extends', skip(place))], ['=', -1]]) {
-      const next = skip(place);
-      const end = sign === '=' ? (has('=', next) && !has('=>', next) ? next + 1 : -1) : after;
-      if (end >= 0) place = type(skip(end));
-      if (place < 0) return -1;
-    }
-    return place;
+    const bound = place < 0 ? -1 : word('extends', skip(place));
+    if (bound >= 0) place = type(bound);
+    const next = place < 0 ? -1 : skip(place);
+    return next >= 0 && has('=', next) && !has('=>', next) ? type(next + 1) : place;
   }
 
   function type(at) {
@@ -97,11 +93,10 @@ function typesOf(code, closed) {
   }
 
   function functionType(at) {
-    let place = at;
-    if (has('<', place)) place = skip(typeParameters(place));
-    if (place < 0 || !has('(', place)) return -1;
-    place = closed(place);
-    return place >= 0 && has('=>', skip(place)) ? type(skip(place) + 2) : -1;
+    const named = has('<', at) ? typeParameters(at) : at;
+    if (named < 0 || !has('(', skip(named))) return -1;
+    const end = closed(skip(named));
+    return end >= 0 && has('=>', skip(end)) ? type(skip(end) + 2) : -1;
   }
 
   function primary(at) {
