@@ -14,16 +14,22 @@ macro_rules! sources {
 /// What is run first: it takes the others from where it is told.
 pub(super) const START: &str = include_str!("guest/start.py");
 
-const SOURCES: [(&str, &str); 17] = sources![
+const SOURCES: [(&str, &str); 23] = sources![
     "bash/main.bash",
     "node/main.js",
     "node/source.js",
+    "node/tokens.js",
+    "node/types.js",
+    "node/typescript.js",
     "sandbar_kernel/cells.py",
     "sandbar_kernel/charts.py",
     "sandbar_kernel/display.py",
     "sandbar_kernel/failure.py",
+    "sandbar_kernel/formatters.py",
     "sandbar_kernel/hooks.py",
+    "sandbar_kernel/magics.py",
     "sandbar_kernel/main.py",
+    "sandbar_kernel/plain.py",
     "sandbar_kernel/pretty.py",
     "sandbar_kernel/rich.py",
     "sandbar_kernel/shell.py",

@@ -168,7 +168,10 @@ class Shapes(unittest.TestCase):
                 Line2D(xdata=[center] * len(outliers), ydata=outliers),
             ]
 
-        children = [box(1, 2, 4), box(2, 3, 6)] + whiskers(1, 1, 2, 3, 4, 5, [9, 10, 11]) + whiskers(2, 2, 3, 4, 6, 8, [])
+        # Drawn twice, once without filling: then the box is a line as well.
+        outline = Line2D(xdata=(0.8, 1.2, 1.2, 0.8, 0.8), ydata=(2, 2, 4, 4, 2))
+        children = [outline, box(1, 2, 4), box(2, 3, 6)]
+        children += whiskers(1, 1, 2, 3, 4, 5, [9, 10, 11]) + whiskers(2, 2, 3, 4, 6, 8, [0, 12])
         found = chart(Axes(children, xticklabels=["a", "b"]))
         self.assertEqual(found["type"], "box_and_whisker")
         self.assertEqual(
@@ -183,7 +186,7 @@ class Shapes(unittest.TestCase):
                 "outliers": [9.0, 10.0, 11.0],
             },
         )
-        self.assertEqual(found["elements"][1]["max"], 8.0)
+        self.assertEqual((found["elements"][1]["max"], found["elements"][1]["outliers"]), (8.0, [0.0, 12.0]))
 
     def test_several_axes_are_a_superchart_and_others_are_unknown(self):
         mixed = Axes([Rectangle(), Wedge()], title="odd")

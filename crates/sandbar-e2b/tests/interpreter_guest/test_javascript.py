@@ -46,6 +46,12 @@ class JavaScript(Served):
         self.assertEqual(self.js("'plain'").text, "plain")
         self.assertEqual(self.js("const o = {}; o.self = o; o").error, None)
 
+    def test_an_object_may_say_what_it_looks_like(self):
+        shown = "{'text/plain': 'Hello', 'text/html': '<h1>Hello</h1>', 'x/own': 1}"
+        result = self.js("\n   {\n  [Symbol.for('Jupyter.display')]() {\n    return %s\n  }\n}\n" % shown).results[0]
+        self.assertEqual((result["text"], result["html"], result["extra"]), ("Hello", "<h1>Hello</h1>", {"x/own": 1}))
+        self.assertEqual(self.js("({[Symbol.for('Jupyter.display')]: 1, a: 2})").results[0]["json"], {"a": 2})
+
     def test_undefined_is_no_result(self):
         self.assertEqual(self.js("undefined").results, [])
         self.assertEqual(self.js("const quiet = 1").results, [])
@@ -76,6 +82,11 @@ class JavaScript(Served):
         self.assertEqual(self.js("await Promise.reject(new RangeError('far'))").error["name"], "RangeError")
         self.assertEqual(self.js("throw 'text'").error["value"], "text")
         self.assertEqual(self.js("nosuch").error["value"], "nosuch is not defined")
+
+    def test_an_error_that_is_a_value_shows_no_more_than_the_cell(self):
+        text = self.js("[new Error('kept')][0]").text
+        self.assertTrue(text.startswith("Error: kept\n    at Cell In["), text)
+        self.assertNotIn("node:", text)
 
     def test_syntax_errors_show_what_was_written(self):
         error = self.js("const q = ;").error

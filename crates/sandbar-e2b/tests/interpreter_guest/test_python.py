@@ -1,5 +1,6 @@
 import itertools
 import unittest
+import uuid
 
 from served import Served
 
@@ -112,6 +113,9 @@ class Python(Served):
         self.assertEqual(self.run_code("files = !printf 'a\\nb\\n'\nlist(files)").text, "['a', 'b']")
         self.assertEqual(self.run_code("!echo one \\\n  two").stdout, "one two\n")
 
+    def test_packages_may_be_installed_where_the_distribution_would_not(self):
+        self.assertEqual(self.run_code("!echo $PIP_BREAK_SYSTEM_PACKAGES").stdout, "1\n")
+
     def test_percent_in_plain_python_is_no_magic(self):
         self.assertEqual(self.run_code("(7\n % 4)").text, "3")
         self.assertEqual(self.run_code("text = '''\n!no\n%no'''\nlen(text)").text, "8")
@@ -124,6 +128,31 @@ class Python(Served):
         self.assertEqual(self.run_code("kept.stdout").text, "quiet\\n")
         self.assertIn("Wall time", self.run_code("%%time\nsum(range(10))").stdout)
         self.assertEqual(self.run_code("%nosuch").error["name"], "UsageError")
+
+    def test_magics_know_their_options(self):
+        self.assertEqual(self.run_code("%cd -q /tmp\n%pwd").text, "/tmp")
+        self.assertIn("(3 loops)", self.run_code("%timeit -n 3 -r 1 sum(range(10))").stdout)
+        self.assertIn("(4 loops)", self.run_code("%%timeit -n 4\nsum(range(10))").stdout)
+        self.assertEqual(self.run_code("told = %sx echo told\ntold").text, "['told']")
+        self.assertEqual(self.run_code("%%latex\n$x$").results[0]["latex"], "$x$")
+        self.assertEqual(self.run_code("%%python3\nimport os\nos.write(1, b'other')").stdout, "other")
+        self.run_code("gone = 1\n%reset -f")
+        self.assertEqual(self.run_code("gone").error["name"], "NameError")
+        self.assertIn("gone", self.run_code("gone = 1\n%whos").stdout)
+
+    def test_a_magic_alone_needs_no_mark(self):
+        self.assertEqual(self.run_code("%cd -q /tmp\n").error, None)
+        self.assertEqual(self.run_code("pwd").text, "/tmp")
+        self.assertEqual(self.run_code("ls -d /tmp").stdout, "/tmp\n")
+        self.assertEqual(self.run_code("pip --no-such-option").error, None)
+        self.assertEqual(self.run_code("pwd = 5\npwd").text, "5")
+        self.assertEqual(self.run_code("pwd").text, "5")
+        self.assertIsNone(self.run_code("del pwd").error)
+        self.assertEqual(self.run_code("x = 1\npwd").error["name"], "NameError")
+
+    def test_help_is_asked_for_before_and_after(self):
+        for code in ("len?", "?len", "len??"):
+            self.assertIn("Help on built-in function len", self.run_code(code).stdout)
 
     def test_rich_objects_come_in_all_their_formats(self):
         code = """
@@ -157,6 +186,30 @@ Rich()
             },
         )
 
+    def test_lists_and_dictionaries_are_json_too(self):
+        code = """
+import dataclasses, datetime, enum, uuid
+@dataclasses.dataclass
+class Point:
+    x: int
+    _hidden: int = 0
+class Color(enum.Enum):
+    RED = "red"
+{"a": [1, (2.5, None)], 7: float("nan"), None: Point(3), True: Color.RED, "d": datetime.date(2020, 1, 2), "u": uuid.UUID(int=0)}
+"""
+        expected = {"a": [1, [2.5, None]], "7": None, "null": {"x": 3}, "true": "red", "d": "2020-01-02", "u": str(uuid.UUID(int=0))}
+        self.assertEqual(self.run_code(code).results[0]["json"], expected)
+        self.assertEqual(self.run_code("display([1, 'x'])").results[0]["json"], [1, "x"])
+        self.assertEqual(self.run_code("[]").results[0]["json"], [])
+
+    def test_what_json_has_no_word_for_is_text_only(self):
+        self.run_code("import collections; cycle = []; cycle.append(cycle)")
+        pair = "collections.namedtuple('Pair', 'a')(1)"
+        for code in ("[{1}]", "[b'x']", "[object()]", "{(1, 2): 3}", "[2 ** 64]", "['\\ud800']", "[%s]" % pair, "cycle", "(1,)", "1"):
+            result = self.run_code(code).results[0]
+            self.assertNotIn("json", result, code)
+            self.assertTrue(result["text"], code)
+
     def test_a_format_that_fails_is_left_out(self):
         code = "class Bad:\n    def __repr__(self): return 'bad'\n    def _repr_html_(self): raise ValueError('no html')\nBad()"
         run = self.run_code(code)
@@ -167,6 +220,71 @@ Rich()
         run = self.run_code("from IPython.display import display, HTML, Markdown\ndisplay(HTML('<i>'), Markdown('*'))\n1")
         self.assertEqual([result["is_main_result"] for result in run.results], [False, False, True])
         self.assertEqual((run.results[0]["html"], run.results[1]["markdown"]), ("<i>", "*"))
+
+    def test_what_was_shown_can_be_held(self):
+        run = self.run_code("handle = display('one', display_id=True)\nhandle.update('two')\nhandle.display('three')")
+        self.assertIsNone(run.error)
+        self.assertEqual([result["text"] for result in run.results], ["one", "three"])
+        run = self.run_code("from IPython.display import IFrame, Pretty\ndisplay(Pretty('as it is'), IFrame('/x', 1, 2))")
+        self.assertEqual(run.results[0]["text"], "as it is")
+        self.assertIn('src="/x"', run.results[1]["html"])
+
+    def test_objects_may_lay_out_their_own_text(self):
+        code = """
+class Own:
+    def _repr_pretty_(self, p, cycle):
+        with p.group(1, "Own(", ")"):
+            p.pretty([1, self])
+            p.text(",")
+            p.breakable()
+            p.text("x")
+class Failing:
+    def __repr__(self): return "failing"
+    def _repr_pretty_(self, p, cycle): raise ValueError()
+[Own(), Failing()]
+"""
+        self.assertEqual(self.run_code(code).text, "[Own([1, ...], x), failing]")
+
+    def test_packages_find_what_they_ask_the_shell_for(self):
+        # As matplotlib does it when it draws for the first time, where IPython has been imported.
+        code = """
+import sys
+from IPython.display import display
+called, shell = [], sys.modules["IPython"].get_ipython()
+def after(): called.append(1)
+shell.events.register("post_execute", after)
+if sys.modules["IPython"].version_info[:2] < (8, 24):
+    from IPython.core.pylabtools import backend2gui
+    assert backend2gui.get("module://sandbar_figures") is None
+shell.enable_gui(None)
+[hasattr(shell, "kernel"), "IPKernelApp" in shell.config]
+"""
+        run = self.run_code(code)
+        self.assertEqual((run.error, run.text), (None, "[True, False]"))
+        self.assertEqual(self.run_code("shell.events.unregister('post_execute', after)\nlen(called)").text, "1")
+
+    def test_functions_may_say_what_values_of_a_class_look_like(self):
+        code = """
+class Base: pass
+class Own(Base): pass
+formatters = get_ipython().display_formatter.formatters
+formatters["text/html"].for_type(Base, lambda value: "<b>own</b>")
+formatters["text/latex"].for_type_by_name("__main__", "Own", lambda value: "$own$")
+formatters["text/plain"].for_type(Own, lambda value, p, cycle: p.text("own"))
+formatters["application/x-own"] = lambda value: "mine" if isinstance(value, Own) else None
+Own()
+"""
+        result = self.run_code(code).results[0]
+        self.assertEqual((result["html"], result["latex"], result["text"]), ("<b>own</b>", "$own$", "own"))
+        self.assertEqual(result["extra"], {"application/x-own": "mine"})
+        self.assertEqual(self.run_code("[Own(), 1]").text, "[own, 1]")
+        self.assertEqual(self.run_code("formatters.pop('application/x-own')\n1").results[0]["extra"], {})
+
+    def test_objects_without_a_text_of_their_own_are_named(self):
+        self.assertRegex(self.run_code("class Plain: pass\nPlain()").text, "^<__main__.Plain at 0x[0-9a-f]+>$")
+        self.assertRegex(self.run_code("[object()]").text, "^\\[<object at 0x[0-9a-f]+>\\]$")
+        self.assertEqual(self.run_code("def f(x, y=1): pass\nf").text, "<function __main__.f(x, y=1)>")
+        self.assertEqual(self.run_code("len").text, "<function len(obj, /)>")
 
     def test_raw_display_has_only_what_is_given(self):
         run = self.run_code("from IPython.display import display\ndisplay({'text/latex': r'\\text{Own}'}, raw=True)")

@@ -63,13 +63,17 @@ class Contexts(Served):
         self.ask("POST", "/contexts/%s/restart" % context["id"])
         self.assertEqual(json.loads(response.readline())["name"], "UnexpectedEndOfExecution")
 
-    def test_a_directory_that_is_not_there_is_told(self):
-        status, text = self.ask("POST", "/contexts", {"cwd": "/no/such"})
+    def test_python_starts_without_its_directory_and_others_tell(self):
+        context = self.context(cwd="/no/such")
+        self.assertEqual(context["cwd"], "/no/such")
+        home = self.run_code("import os; os.getcwd()").text
+        self.assertEqual(self.run_code("import os; os.getcwd()", context_id=context["id"]).text, home)
+        status, text = self.ask("POST", "/contexts", {"cwd": "/no/such", "language": "bash"})
         self.assertEqual(status, 500)
         self.assertIn("/no/such", text)
 
     def test_languages_that_are_not_offered_are_told(self):
-        for language in ("typescript", "ts", "r", "java", "cobol"):
+        for language in ("r", "java", "deno", "cobol"):
             for path, body in (("/execute", {"code": "1"}), ("/contexts", {})):
                 status, text = self.ask("POST", path, dict(body, language=language))
                 self.assertEqual(status, 501)

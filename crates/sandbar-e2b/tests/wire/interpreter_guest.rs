@@ -28,6 +28,11 @@ fn javascript_runs_as_in_a_notebook() {
 }
 
 #[test]
+fn typescript_runs_as_in_a_notebook() {
+    run("test_typescript");
+}
+
+#[test]
 fn the_server_keeps_contexts_and_survives_trouble() {
     run("test_server");
 }

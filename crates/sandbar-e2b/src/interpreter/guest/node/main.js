@@ -1,5 +1,5 @@
-// The JavaScript kernel: runs cells one after another in one global scope. Given: require, load, importModule, requests
-// and events (descriptors).
+// The kernel of JavaScript and TypeScript: runs cells one after another in one global scope. Given: require, load,
+// importModule, requests and events (descriptors), and whether cells are TypeScript.
 
 const fs = require('fs');
 const net = require('net');
@@ -10,6 +10,7 @@ const util = require('util');
 const vm = require('vm');
 const { createRequire, builtinModules } = require('module');
 const { prepare } = load('source');
+const { strip } = load('typescript');
 
 let current = null;
 let interrupt = null;
@@ -120,8 +121,22 @@ function compile(text) {
   return new vm.Script(text, { filename: `Cell In[${current}]` });
 }
 
+// Types are taken out of TypeScript always, of JavaScript where it is none with them: so E2B has it.
+function understand(code) {
+  const [first, other] = isTyped ? [strip, String] : [String, strip];
+  try {
+    return prepare(first(code), compile);
+  } catch (error) {
+    try {
+      return prepare(other(code), compile);
+    } catch {
+      throw error;
+    }
+  }
+}
+
 async function run(code) {
-  const { script, names } = prepare(code, compile);
+  const { script, names } = understand(code);
   declare(names);
   const interrupted = new Promise((_, reject) => {
     interrupt = () => reject(Object.assign(new Error('The execution was interrupted'), { name: 'Interrupted', stack: '' }));
@@ -130,8 +145,18 @@ async function run(code) {
   return Promise.race([script.runInThisContext({ breakOnSigint: true }), interrupted]);
 }
 
+// What an object says itself that it looks like, as in notebooks of Deno.
+function shownBy(value) {
+  const own = value !== null && typeof value === 'object' && value[Symbol.for('Jupyter.display')];
+  if (typeof own !== 'function') return undefined;
+  const data = own.call(value);
+  return data !== null && typeof data === 'object' && typeof data.then !== 'function' ? data : undefined;
+}
+
 function formats(value) {
-  const data = { 'text/plain': util.inspect(value, { depth: 4, maxArrayLength: 1000 }) };
+  const shown = shownBy(value);
+  if (shown) return shown;
+  const data = { 'text/plain': withoutOurs(util.inspect(value, { depth: 4, maxArrayLength: 1000 })) };
   const isPlain = value !== null && typeof value === 'object' && [Object.prototype, Array.prototype, null].includes(Object.getPrototypeOf(value));
   if (isPlain) {
     try {
@@ -143,8 +168,10 @@ function formats(value) {
   return data;
 }
 
-function isOurs(line) {
-  return /^\s+at /.test(line) && /\(node:|at node:|\[eval\]|eval at run|new Promise \(<anonymous>\)/.test(line);
+// A trace of the stack without the lines of the kernel itself.
+function withoutOurs(text) {
+  const isOurs = (line) => /^\s+at (?:node:|.*(?:\(node:|\[eval\]|eval at run|new Promise \(<anonymous>\)))/.test(line);
+  return text.includes('\n    at ') ? text.split('\n').filter((line) => !isOurs(line)).join('\n') : text;
 }
 
 function describe(error) {
@@ -155,7 +182,7 @@ function describe(error) {
   return {
     name: String(error.name || 'Error'),
     value: String(error.message),
-    traceback: stack.split('\n').filter((line) => !isOurs(line)).join('\n'),
+    traceback: withoutOurs(stack),
   };
 }
 

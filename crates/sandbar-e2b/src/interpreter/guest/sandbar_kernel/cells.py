@@ -6,11 +6,16 @@ import re
 
 SHELL_LINE = re.compile(r"^(\s*)(?:([\w.,\s\[\]'\"]+?)\s*=\s*)?(!!?|%)\s*(\S.*)$")
 CELL_MAGIC = re.compile(r"^%%(\w+)[ \t]*(.*)$")
-HELP_LINE = re.compile(r"^\s*\?{0,2}[\w.]+\?{1,2}\s*$")
+HELP_LINE = re.compile(r"^\s*(?:\?{1,2}[\w.]+|[\w.]+\?{1,2})\s*$")
+BARE_MAGIC = re.compile(r"^\s*(\w+)(?:[ \t]+([^=(\[.,+*|&<>].*))?$")
 
 
-def parse(code, name):
+def parse(code, name, is_magic=lambda word: False):
     """A cell as statements and, when it ends with one whose value is wanted, that expression."""
+    bare = BARE_MAGIC.match(code.strip("\n"))
+    # `pip install x` or `pwd`, if that is all there is.
+    if bare and is_magic(bare.group(1)):
+        code = "%" + code.strip()
     code = to_python(code, name)
     linecache.cache[name] = (len(code), None, code.splitlines(True), name)
     tree = compile(code, name, "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

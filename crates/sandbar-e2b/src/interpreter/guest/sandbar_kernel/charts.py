@@ -199,7 +199,7 @@ def _box_and_whisker(ax, chart):
             across, along = along, across
         for box in boxes:
             if across and all(box["across"][0] <= at <= box["across"][1] for at in across):
-                _belongs_to(box, along)
+                _belongs_to(box, across, along)
                 break
     for label, box in zip(labels, boxes):
         first, third = box["along"]
@@ -216,8 +216,8 @@ def _box_and_whisker(ax, chart):
         )
 
 
-def _belongs_to(box, along):
-    """A line over a box: its median, one of its whiskers, the end of one, or points outside."""
+def _belongs_to(box, across, along):
+    """A line over a box: its median, one of its whiskers, the end of one, points outside, or its outline."""
     first, third = box["along"]
     if len(along) == 2 and along[0] == along[1] and first <= along[0] <= third:
         box["median"] = along[0]
@@ -225,5 +225,5 @@ def _belongs_to(box, along):
         box["min"] = min(along)
     elif len(along) == 2 and along[0] != along[1] and min(along) == third:
         box["max"] = max(along)
-    elif len(along) != 2:
+    elif len(set(across)) == 1:
         box["outliers"] += along

@@ -1,6 +1,7 @@
 """`display`, and the classes of `IPython.display` for sandboxes without IPython."""
 
 import json
+import uuid
 
 from sandbar_kernel.rich import formats_of, sendable
 
@@ -29,6 +30,25 @@ class Displayer(object):
                 self.send(sendable(value))
             else:
                 self.show(value)
+        wanted = options.get("display_id")
+        return Handle(self, uuid.uuid4().hex if wanted is True else wanted) if wanted else None
+
+
+class Handle(object):
+    """What was shown, for those who want to change it: results that were sent are never changed, as E2B has it."""
+
+    def __init__(self, displayer, display_id):
+        self._displayer = displayer
+        self.display_id = display_id
+
+    def __repr__(self):
+        return "<DisplayHandle display_id=%s>" % self.display_id
+
+    def display(self, obj, **options):
+        self._displayer.display(obj, **options)
+
+    def update(self, obj, **_):
+        pass
 
 
 class Shown(object):
@@ -87,6 +107,34 @@ class JSON(Shown):
         Shown.__init__(self, json.loads(data) if isinstance(data, (str, bytes)) else data, **options)
 
 
+class Pretty(object):
+    """A text as it is."""
+
+    def __init__(self, data=None, **_):
+        self.data = data
+
+    def __repr__(self):
+        return self.data
+
+
+class IFrame(object):
+    """A page in a page."""
+
+    def __init__(self, src, width, height, **_):
+        self.src = src
+        self.width = width
+        self.height = height
+
+    __repr__ = Shown.__repr__
+
+    def _repr_html_(self):
+        return '<iframe width="%s" height="%s" src="%s" frameborder="0" allowfullscreen></iframe>' % (
+            self.width,
+            self.height,
+            self.src,
+        )
+
+
 class Image(object):
     """A PNG or JPEG, from bytes or a file."""
 
@@ -113,4 +161,4 @@ class Image(object):
         return '<img src="%s"/>' % self.url if self.data is None and self.url else None
 
 
-CLASSES = {kind.__name__: kind for kind in (HTML, Markdown, Latex, Math, SVG, Javascript, JSON, Image)}
+CLASSES = {kind.__name__: kind for kind in (HTML, Markdown, Latex, Math, SVG, Javascript, JSON, Pretty, IFrame, Image)}

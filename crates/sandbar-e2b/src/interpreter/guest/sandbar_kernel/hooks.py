@@ -7,7 +7,7 @@ import importlib.abc
 import importlib.util
 import sys
 
-from sandbar_kernel.display import CLASSES
+from sandbar_kernel.display import CLASSES, Handle, Shown
 
 BACKEND = "sandbar_figures"
 
@@ -68,7 +68,12 @@ def install(displayer, shell):
         OurOwn(
             {
                 BACKEND: lambda module: _fill_backend(module, displayer),
-                "IPython": lambda module: _fill_ipython(module, shell),
+                "IPython": lambda module: _fill_ipython(module, shell, displayer),
+                "IPython.core": lambda module: None,
+                "IPython.core.display": lambda module: _fill_ipython_display(module, displayer),
+                "IPython.core.getipython": lambda module: _fill_ipython(module, shell, displayer),
+                # matplotlib asks it for the windows of a backend. Ours has none.
+                "IPython.core.pylabtools": lambda module: setattr(module, "backend2gui", {}),
                 "IPython.display": lambda module: _fill_ipython_display(module, displayer),
             }
         )
@@ -131,7 +136,7 @@ class OurOwn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._modules = modules
 
     def find_spec(self, name, path=None, target=None):
-        return importlib.util.spec_from_loader(name, self, is_package=name == "IPython") if name in self._modules else None
+        return importlib.util.spec_from_loader(name, self, is_package=name in ("IPython", "IPython.core")) if name in self._modules else None
 
     def create_module(self, spec):
         return None
@@ -140,14 +145,19 @@ class OurOwn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self._modules[module.__name__](module)
 
 
-def _fill_ipython(module, shell):
-    """As much of IPython as cells ask for where it is not installed."""
+def _fill_ipython(module, shell, displayer):
+    """As much of IPython as cells and packages ask for where it is not installed."""
     module.get_ipython = lambda: shell
+    module.display = displayer.display
+    module.version_info = (8, 24, 0)
+    module.__version__ = "8.24.0"
 
 
 def _fill_ipython_display(module, displayer):
     module.display = displayer.display
     module.clear_output = lambda wait=False: None
+    module.update_display = lambda obj, **_: None
+    module.DisplayHandle, module.DisplayObject = Handle, Shown
     module.publish_display_data = lambda data, *_, **__: displayer.display(data, raw=True)
     for name, kind in CLASSES.items():
         setattr(module, name, kind)

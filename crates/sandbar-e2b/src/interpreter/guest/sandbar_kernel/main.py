@@ -13,7 +13,7 @@ import types
 
 from sandbar_kernel import cells, failure, hooks
 from sandbar_kernel.display import Displayer
-from sandbar_kernel.shell import Shell
+from sandbar_kernel.shell import ZMQInteractiveShell
 from sandbar_kernel.streams import Line, Output
 
 FLAGS = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -30,7 +30,7 @@ class Kernel(object):
         self.displayer = Displayer(line)
         self.module = types.ModuleType("__main__")
         self.names = self.module.__dict__
-        self.shell = Shell(self.names, self.run_nested)
+        self.shell = ZMQInteractiveShell(self.names, self.run_nested)
         # The task of a cell that awaits something, and the number of the cell that runs.
         self.task = None
         self.running = None
@@ -74,8 +74,10 @@ class Kernel(object):
         self.running = number
         try:
             self.names["In"].append(request["code"])
+            self.shell.events.trigger("pre_execute")
             value = await self.run(request["code"], name)
             self.finish(number, value)
+            self.shell.events.trigger("post_execute")
         except BaseException as error:
             self.running = None
             self.fail(error)
@@ -110,7 +112,7 @@ class Kernel(object):
 
     async def run(self, code, name):
         """Runs a cell and gives the value of its last expression."""
-        tree, last = cells.parse(code, name)
+        tree, last = cells.parse(code, name, self.is_magic)
         value = await self.evaluate(compile(tree, name, "exec", FLAGS))
         return value if last is None else await self.evaluate(compile(last, name, "eval", FLAGS))
 
@@ -124,6 +126,10 @@ class Kernel(object):
             return await value
         finally:
             self.task = None
+
+    def is_magic(self, name):
+        """Whether a word alone means a magic: it does where it means nothing else."""
+        return self.shell.has_magic(name) and name not in self.names and not hasattr(builtins, name)
 
     def run_nested(self, code):
         """A cell inside a cell, as cell magics have it; it cannot await."""

@@ -1,7 +1,10 @@
 """The text of a value, laid out as notebooks do it: on one line when it fits, else one element a line."""
 
+import contextlib
 import inspect
 import types
+
+from sandbar_kernel.formatters import TEXT
 
 WIDTH = 79
 # Longer collections are cut off here.
@@ -17,15 +20,16 @@ def _layout(value, column, after, parents):
     kind = type(value)
     if id(value) in parents:
         return {list: "[...]", dict: "{...}", tuple: "(...)"}.get(kind, "...")
+    own = None if isinstance(value, type) else TEXT.registered(value) or getattr(kind, "_repr_pretty_", None)
+    if callable(own):
+        return _own(own, value, column, parents)
     if kind in (list, tuple, set, frozenset, dict) and kind.__repr__ in _COLLECTIONS:
         return _collection(value, kind, column, after, parents + (id(value),))
     if isinstance(value, type):
-        module = getattr(value, "__module__", None)
-        name = getattr(value, "__qualname__", value.__name__)
-        return name if module in (None, "builtins") else "%s.%s" % (module, name)
-    if isinstance(value, types.FunctionType):
+        return _name(value)
+    if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
         return _function(value)
-    return repr(value)
+    return "<%s at 0x%x>" % (_name(kind), id(value)) if kind.__repr__ is object.__repr__ else repr(value)
 
 
 _COLLECTIONS = (list.__repr__, tuple.__repr__, set.__repr__, frozenset.__repr__, dict.__repr__)
@@ -68,9 +72,66 @@ def _elements(value, kind):
     return value
 
 
+def _own(function, value, column, parents):
+    """The text that an object lays out itself, or somebody for it."""
+    printer = Printer(column, parents + (id(value),))
+    try:
+        function(value, printer, False)
+    except Exception:
+        return repr(value)
+    return printer.getvalue()
+
+
+class Printer(object):
+    """What objects that lay out their own text are given. Groups stay on one line."""
+
+    def __init__(self, column, parents):
+        self._column = column
+        self._parents = parents
+        self._parts = []
+
+    def getvalue(self):
+        return "".join(self._parts)
+
+    def text(self, text):
+        self._parts.append(text)
+
+    def pretty(self, value):
+        self.text(_layout(value, self._column, 0, self._parents))
+
+    def breakable(self, separator=" "):
+        self.text(separator)
+
+    def break_(self):
+        self.text("\n")
+
+    def begin_group(self, indent=0, open=""):
+        self.text(open)
+
+    def end_group(self, dedent=0, close=""):
+        self.text(close)
+
+    @contextlib.contextmanager
+    def group(self, indent=0, open="", close=""):
+        self.text(open)
+        yield
+        self.text(close)
+
+    @contextlib.contextmanager
+    def indent(self, indent):
+        yield
+
+
+def _name(value):
+    """Of a class or function, with its module unless everybody knows it."""
+    module = getattr(value, "__module__", None)
+    name = getattr(value, "__qualname__", value.__name__)
+    return name if module in (None, "builtins") else "%s.%s" % (module, name)
+
+
 def _function(value):
     try:
         signature = str(inspect.signature(value))
     except Exception:
         signature = "(...)"
-    return "<function %s.%s%s>" % (value.__module__, value.__qualname__, signature)
+    return "<function %s%s>" % (_name(value), signature)

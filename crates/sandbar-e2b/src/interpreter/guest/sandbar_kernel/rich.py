@@ -7,21 +7,9 @@ import math
 import sys
 
 from sandbar_kernel.charts import chart_of_figure
+from sandbar_kernel.formatters import FORMATTERS, TEXT, call
+from sandbar_kernel.plain import NotPlain, plain
 from sandbar_kernel.pretty import pretty
-
-METHODS = {
-    "text/html": "_repr_html_",
-    "text/markdown": "_repr_markdown_",
-    "image/svg+xml": "_repr_svg_",
-    "image/png": "_repr_png_",
-    "image/jpeg": "_repr_jpeg_",
-    "application/pdf": "_repr_pdf_",
-    "text/latex": "_repr_latex_",
-    "application/json": "_repr_json_",
-    "application/javascript": "_repr_javascript_",
-    "e2b/data": "_repr_e2b_data_",
-    "e2b/chart": "_repr_e2b_chart_",
-}
 
 
 def formats_of(value, text_of=pretty):
@@ -29,18 +17,21 @@ def formats_of(value, text_of=pretty):
     data = {"text/plain": text_of(value)}
     if isinstance(value, type):
         return data
-    bundle = _call(value, "_repr_mimebundle_", include=None, exclude=None)
+    bundle = _said(lambda: call(value, "_repr_mimebundle_", include=None, exclude=None))
     if isinstance(bundle, dict):
         data.update(bundle)
-    for kind, method in METHODS.items():
-        if kind not in data:
-            content = _call(value, method)
-            if content is not None:
-                data[kind] = content
+    for kind, formatter in list(FORMATTERS.items()):
+        if kind not in data and formatter is not TEXT:
+            data[kind] = _said(lambda: formatter(value))
+    if isinstance(value, (list, dict)) and data.get("application/json") is None:
+        try:
+            data["application/json"] = plain(value)
+        except NotPlain:
+            pass
     if is_a(value, "pandas", "DataFrame"):
         data["e2b/data"] = value.to_dict(orient="list")
     elif is_a(value, "matplotlib", "Figure"):
-        if "image/png" not in data:
+        if data.get("image/png") is None:
             data["image/png"] = png_of_figure(value)
         data["e2b/chart"] = _guarded(lambda: chart_of_figure(value))
     return {str(kind): sendable(content) for kind, content in data.items() if content is not None}
@@ -59,15 +50,9 @@ def png_of_figure(figure):
     return image.getvalue()
 
 
-def _call(value, method, **arguments):
-    """What a method says; one that is not there or fails says nothing. Some answer with metadata as well."""
-    # Objects that answer to every name (mocks, proxies) would claim all formats.
-    if getattr(type(value), "__getattr__", None) is not None and not hasattr(type(value), method):
-        return None
-    function = getattr(value, method, None)
-    if not callable(function):
-        return None
-    content = _guarded(lambda: function(**arguments))
+def _said(function):
+    """What a method or function says; some answer with metadata as well, and one that fails says nothing."""
+    content = _guarded(function)
     return content[0] if isinstance(content, tuple) and content else content
 
 

@@ -10,8 +10,10 @@ import os
 import threading
 import time
 
-# How long text may wait for more, in seconds, and how much of it.
+# How long text may wait for more, in seconds, and how much of it. A line that has begun waits longer for its end: `print`
+# writes that by itself, and the machine may be busy in between.
 MOMENT = 0.03
+LONGER = 0.2
 MUCH = 32 * 1024
 
 
@@ -101,10 +103,17 @@ class Line(object):
             # waiting began may be sent already, and cutting its successor short would make two messages of one `print`.
             left = MOMENT
             while left > 0:
-                threading.Event().wait(left)
+                threading.Event().wait(min(left, MOMENT))
                 with self._lock:
-                    left = self._held_since + MOMENT - time.monotonic() if self._held[1] else 0
+                    left = self._time_left()
             self.flush()
+
+    def _time_left(self):
+        """How long the text that is held may still wait."""
+        parts = self._held[1]
+        if not parts:
+            return 0
+        return self._held_since + (MOMENT if parts[-1].endswith("\n") else LONGER) - time.monotonic()
 
 
 class Output(io.TextIOBase):

@@ -17,10 +17,11 @@ class ClientGone(Exception):
 
 
 class Context(object):
-    def __init__(self, language, cwd, env, sources):
+    def __init__(self, language, cwd, home, env, sources):
         self.id = str(uuid.uuid4())
         self.language = language
         self.cwd = cwd
+        self._home = home
         self.removed = False
         self._env = env
         self._sources = sources
@@ -38,8 +39,13 @@ class Context(object):
             if self.removed:
                 raise KeyError(self.id)
             if self._kernel is None or not self._kernel.alive:
-                self._kernel = Kernel(self.language, self.cwd, self._env, self._sources)
+                self._kernel = Kernel(self.language, self._directory(), self._env, self._sources)
             return self._kernel
+
+    def _directory(self):
+        # E2B makes a context of Python also for a directory that is not there, and clients make it afterwards.
+        is_there = os.path.isdir(self.cwd) or self.language != "python"
+        return self.cwd if is_there else self._home
 
     def restart(self):
         with self._kernel_lock:
@@ -165,7 +171,7 @@ class Contexts(object):
         return context
 
     def _make(self, language, cwd):
-        return Context(language, cwd, self._environment, self._sources)
+        return Context(language, cwd, self.home, self._environment, self._sources)
 
     def find(self, id):
         with self._lock:

@@ -26,13 +26,14 @@ INTERRUPT_GRACE = 3.0
 # How much of its last words is told when a kernel ends by itself.
 LAST_WORDS = 2048
 
-# Runs the text of the JavaScript kernel. In braces, so that its names are not taken; `import()` works only in a text
+# Runs the text of the kernel of JavaScript and TypeScript. In braces, so that its names are not taken; `import()` works only in a text
 # given with `-e`, so it is handed over from here.
 NODE_START = """{
 const sources = JSON.parse(require('fs').readFileSync(%(sources)d));
 const run = (path, given) => new Function(...Object.keys(given), sources[path])(...Object.values(given));
-const load = (name) => run('node/' + name + '.js', {require});
-run('node/main.js', {require, load, importModule: (name) => import(name), requests: %(requests)d, events: %(events)d});
+const load = (name) => run('node/' + name + '.js', {require, load});
+const importModule = (name) => import(name);
+run('node/main.js', {require, load, importModule, requests: %(requests)d, events: %(events)d, isTyped: %(typed)s});
 }"""
 
 # The end of the events of one execution, and why the kernel ended in the middle of one.
@@ -55,10 +56,11 @@ def program_of(language):
     """The program that runs a language here, or LanguageMissing."""
     if language == "python":
         return sys.executable or "python3"
-    names = {"javascript": ("node", "nodejs"), "bash": ("bash",)}.get(language)
+    node = ("node", "nodejs")
+    names = {"javascript": node, "typescript": node, "bash": ("bash",)}.get(language)
     if names is None:
         raise LanguageMissing(
-            "Language %r is not offered here: use python, javascript or bash" % language
+            "Language %r is not offered here: use python, javascript, typescript or bash" % language
         )
     for name in names:
         path = shutil.which(name)
@@ -124,7 +126,9 @@ class Kernel(object):
             argv = [program, "-c", sources["start.py"], str(text), "sandbar_kernel.main", str(requests), str(events)]
         else:
             wanted = {path: source for path, source in sources.items() if path.startswith("node/")}
-            argv = [program, "-e", NODE_START % {"sources": text, "requests": requests, "events": events}]
+            typed = json.dumps(self.language == "typescript")
+            start = NODE_START % {"sources": text, "requests": requests, "events": events, "typed": typed}
+            argv = [program, "-e", start]
         with os.fdopen(os.dup(text), "wb") as file:
             file.write(json.dumps(wanted).encode())
         os.lseek(text, 0, os.SEEK_SET)
