@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sandbar_core::{ProcessInfo, ProcessSpec, ProcessStatus, Result, SessionId};
 use sandbar_host::Host;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -55,9 +55,6 @@ pub(super) async fn try_out(
     let begun = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
-        if let Some(failed) = failed(host, session, process.as_ref()).await {
-            return Err(format!("start command failed: {failed}"));
-        }
         let ready = if start.ready.is_empty() {
             begun.elapsed() >= SETTLED || process.is_none()
         } else {
@@ -67,6 +64,10 @@ pub(super) async fn try_out(
                 Some(ended) => ended.is_success(),
             }
         };
+        // Last of all: it may have failed while it was asked whether it is ready.
+        if let Some(failed) = failed(host, session, process.as_ref()).await {
+            return Err(format!("start command failed: {failed}"));
+        }
         if ready {
             log.say(Level::Info, Some("finalize"), "Template is ready");
             return Ok(());
@@ -96,9 +97,8 @@ impl Surface {
     pub(crate) async fn start_program(&self, session: &SessionId, start: &StartCommand) {
         let starting = async {
             launch(&self.host, session, start).await?;
-            let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
-            let cancelled = CancellationToken::new();
-            while !start.ready.is_empty() && begun.elapsed() < LONGEST_WAIT {
+            let (mut pause, cancelled) = (FIRST_PAUSE, CancellationToken::new());
+            while !start.ready.is_empty() {
                 let asked = run(&self.host, session, &start.ready, &start.context(), None, &cancelled).await?;
                 if asked.is_none_or(|ended| ended.is_success()) {
                     break;
@@ -108,8 +108,13 @@ impl Surface {
             }
             Result::<()>::Ok(())
         };
-        if let Err(error) = starting.await {
-            tracing::warn!(%session, error = error.chain(), "the program of a template did not start");
+        // What asks may itself take long: `sleep 60` is what SDKs make of a time to wait.
+        match timeout(LONGEST_WAIT, starting).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%session, error = error.chain(), "the program of a template did not start");
+            }
+            Err(_) => tracing::debug!(%session, "the program of a template is not ready yet"),
         }
     }
 }

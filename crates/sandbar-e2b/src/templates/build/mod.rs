@@ -4,6 +4,7 @@ mod copy;
 mod failure;
 mod layers;
 mod log;
+mod merge;
 mod origin;
 mod people;
 mod plan;

@@ -75,7 +75,8 @@ fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
     World::run(async |world| {
         let address = registry(image()).await;
         let steps = json!([
-            step("RUN", &["echo $FROM_IMAGE $HOME > ~/made"]),
+            step("ENV", &["MORE", "${FROM_IMAGE}:${NOWHERE:-else}"]),
+            step("RUN", &["echo $FROM_IMAGE $HOME $MORE > ~/made"]),
             step("USER", &["other"]),
             step("RUN", &["cat > ~/mine < /dev/null"])
         ]);
@@ -83,7 +84,7 @@ fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
         let status = built(world, &Wanted::new("imaged"), plan.clone()).await;
         assert_eq!(status["status"], "ready", "{} {status}", lines(&status));
         let sandbox = world.sandbox_with(json!({ "templateID": "imaged" })).await;
-        assert_eq!(content(world, &sandbox.id, "/home/user/made").await, "yes /home/user\n");
+        assert_eq!(content(world, &sandbox.id, "/home/user/made").await, "yes /home/user yes:else\n");
         assert_eq!(run(world, &sandbox.id, "echo $FROM_IMAGE").await, "yes\n");
         let passwd = content(world, &sandbox.id, "/etc/passwd").await;
         assert!(
@@ -91,15 +92,13 @@ fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
             "{passwd}"
         );
         let again = built(world, &Wanted::new("imaged-again"), plan).await;
-        assert_eq!(lines(&again).matches("CACHED [builder").count(), 3, "{}", lines(&again));
+        assert_eq!(lines(&again).matches("CACHED [builder").count(), 4, "{}", lines(&again));
         let missing = json!({ "fromImage": format!("{address}/tool:2"), "fromImageRegistry": { "type": "registry", "username": "u", "password": "p" } });
         let status = built(world, &Wanted::new("missing"), missing).await;
         assert_eq!(status["reason"]["step"], "base", "{status}");
         let aws = json!({ "fromImage": "x", "fromImageRegistry": { "type": "aws", "awsAccessKeyId": "a", "awsSecretAccessKey": "b", "awsRegion": "c" } });
-        let (template, build) = super::support::requested(world, &Wanted::new("aws")).await;
-        assert_eq!(
-            world.control("POST", &format!("/v2/templates/{template}/builds/{build}"), Some(&aws)).await.status,
-            501
-        );
+        let status = built(world, &Wanted::new("aws"), aws).await;
+        assert_eq!(status["reason"]["step"], "base", "{status}");
+        assert!(status["reason"]["message"].as_str().unwrap().contains("not offered"), "{status}");
     });
 }

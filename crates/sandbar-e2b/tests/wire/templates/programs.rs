@@ -52,9 +52,12 @@ fn the_program_runs_again_after_a_pause_that_kept_only_files() {
 #[test]
 fn a_program_that_fails_fails_the_build() {
     World::run(async |world| {
-        for (start, ready, text) in
-            [("exit 3", "false", "exit status 3"), ("no-such-program", "sleep 0.2; false", "start command failed")]
-        {
+        for (start, ready, text) in [
+            ("exit 3", "false", "exit status 3"),
+            ("no-such-program", "sleep 0.2; false", "start command failed"),
+            // It fails while somebody waits for nothing but the time.
+            ("touch ~/ended; exit 4", "until [ -e ~/ended ]; do :; done; sleep 1", "exit status 4"),
+        ] {
             let plan = json!({ "fromTemplate": "base", "startCmd": start, "readyCmd": ready });
             let status = built(world, &Wanted::new("dead"), plan).await;
             assert_eq!(
