@@ -1,6 +1,6 @@
 //! Templates from images, pulled from a registry of our own on loopback.
 
-use std::{collections::HashMap, convert::Infallible, fmt::Write as _, net::SocketAddr, sync::Arc};
+use std::{collections::HashMap, convert::Infallible, fmt::Write as _, fs, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -50,6 +50,8 @@ fn image() -> HashMap<String, Vec<u8>> {
     let scratch = scratch();
     let root = scratch.path().join("root");
     make_small_root(&root);
+    fs::create_dir_all(root.join("etc/skel")).unwrap();
+    fs::write(root.join("etc/skel/.profile"), "# new home\n").unwrap();
     let mut builder = tar::Builder::new(Vec::new());
     builder.follow_symlinks(false);
     builder.append_dir_all("", &root).unwrap();
@@ -86,6 +88,9 @@ fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
         let sandbox = world.sandbox_with(json!({ "templateID": "imaged" })).await;
         assert_eq!(content(world, &sandbox.id, "/home/user/made").await, "yes /home/user yes:else\n");
         assert_eq!(run(world, &sandbox.id, "echo $FROM_IMAGE").await, "yes\n");
+        for home in ["user", "other"] {
+            assert_eq!(content(world, &sandbox.id, &format!("/home/{home}/.profile")).await, "# new home\n");
+        }
         let passwd = content(world, &sandbox.id, "/etc/passwd").await;
         assert!(
             passwd.contains("user:x:1000:1000::/home/user:/bin/sh\n") && passwd.contains("other:x:1001:1001:"),
