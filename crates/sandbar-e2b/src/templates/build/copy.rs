@@ -94,12 +94,11 @@ pub(super) async fn copy(
         Ok((route, directories))
     })
     .await?;
-    let (root, names) = match route.name {
-        Some(name) => (route.directory, Names::File(name)),
-        None => {
-            let layout = Layout::plan(host, session, &route.directory, directories).await?;
-            (PathBuf::from("/"), Names::Tree(layout))
-        }
+    let (root, names) = if let Some(name) = route.name {
+        (route.directory, Names::File(name))
+    } else {
+        let layout = Layout::plan(host, session, &route.directory, directories).await?;
+        (PathBuf::from("/"), Names::Tree(layout))
     };
     let mut writer = host.import_tree(session, &root).await?;
     let (sender, mut pieces) = mpsc::channel(WAITING);
