@@ -5,23 +5,21 @@
 //! where directories go.
 
 use std::{
-    collections::BTreeSet,
-    ffi::OsStr,
-    fs::File,
-    io::{self, BufReader, Read, Write},
-    os::unix::ffi::OsStrExt as _,
+    io::{self, Read, Write},
     path::{Component, Path, PathBuf},
 };
 
 use bytes::Bytes;
-use flate2::bufread::GzDecoder;
 use jiff::Timestamp;
 use sandbar_core::{Error, Result, SessionId};
 use sandbar_host::Host;
-use tar::{Archive, Builder, Entry, EntryType, Header};
+use tar::{Builder, Entry, EntryType, Header};
 use tokio::{sync::mpsc, task::spawn_blocking};
 
-use super::merge::{Directories, Layout};
+use super::{
+    archive::{directories, entries, mode_of, name_of, open, plain, unreadable},
+    merge::{Directories, Layout},
+};
 
 /// Pieces on their way to the sandbox.
 const WAITING: usize = 16;
@@ -164,30 +162,6 @@ fn route(archive: &Path, source: &str, target: &str, is_directory: bool) -> Resu
     Ok(Route { below, directory, name: Some(file) })
 }
 
-/// The directories of an archive below one of its names, also those that only files are in. What lies below a link of the
-/// archive is left out: SDKs that walk through links pack the same files once more.
-fn directories(archive: &Path, below: &Path) -> Result<Directories> {
-    let (mut found, mut links) = (Directories::new(), BTreeSet::new());
-    let mut reader = open(archive)?;
-    for entry in entries(&mut reader)? {
-        let entry = entry.map_err(unreadable)?;
-        let path = name_of(&entry)?;
-        let Ok(rest) = path.strip_prefix(below) else { continue };
-        for above in rest.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
-            found.entry(above.to_owned()).or_default();
-        }
-        match entry.header().entry_type() {
-            EntryType::Directory if !rest.as_os_str().is_empty() => {
-                found.insert(rest.to_owned(), Some(mode_of(&entry)?));
-            }
-            EntryType::Symlink => drop(links.insert(rest.to_owned())),
-            _ => {}
-        }
-    }
-    found.retain(|name, _| !name.ancestors().any(|above| links.contains(above)));
-    Ok(found)
-}
-
 /// Writes the archive anew.
 fn rewrite(archive: &Path, below: &Path, names: &Names, owned: Owned, sender: mpsc::Sender<Bytes>) -> Result<()> {
     let mut reader = open(archive)?;
@@ -245,50 +219,6 @@ fn add(
         // Directories are made already. Pipes, devices and sockets are no files somebody means to copy.
         _ => Ok(()),
     }
-}
-
-type ArchiveFile = Archive<Box<dyn Read>>;
-
-fn open(path: &Path) -> Result<ArchiveFile> {
-    let file = File::open(path).map_err(|error| Error::io("open what was sent", error))?;
-    let mut reader = BufReader::new(file);
-    let start = io::BufRead::fill_buf(&mut reader).map_err(unreadable)?;
-    let packed = start.starts_with(&[0x1f, 0x8b]);
-    Ok(Archive::new(if packed { Box::new(GzDecoder::new(reader)) } else { Box::new(reader) }))
-}
-
-fn entries(archive: &mut ArchiveFile) -> Result<tar::Entries<'_, Box<dyn Read>>> {
-    archive.entries().map_err(unreadable)
-}
-
-fn mode_of(entry: &Entry<'_, impl Read>) -> Result<u32> {
-    entry.header().mode().map(|mode| mode & 0o7777).map_err(unreadable)
-}
-
-fn name_of(entry: &Entry<'_, impl Read>) -> Result<PathBuf> {
-    plain(Path::new(OsStr::from_bytes(&entry.path_bytes())))
-}
-
-/// A name without `.`; one that leads upwards is none.
-fn plain(path: &Path) -> Result<PathBuf> {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::Normal(name) => plain.push(name),
-            Component::CurDir => {}
-            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                return Err(Error::invalid(
-                    "args",
-                    format!("what was sent has a name that leads out of it: `{}`", path.display()),
-                ));
-            }
-        }
-    }
-    Ok(plain)
-}
-
-fn unreadable(error: io::Error) -> Error {
-    Error::invalid("args", "what was sent is no archive").with_source(error)
 }
 
 fn unsent(error: io::Error) -> Error {

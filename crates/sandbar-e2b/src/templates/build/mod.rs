@@ -1,5 +1,6 @@
 //! Builds: started, watched, cancelled, and cleaned up after a crash.
 
+mod archive;
 mod copy;
 mod failure;
 mod layers;
