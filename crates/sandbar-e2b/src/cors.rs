@@ -27,6 +27,16 @@ pub(crate) fn preflight(method: &Method, headers: &HeaderMap) -> Option<Response
     Some(answer)
 }
 
+/// Whether a browser asks for leave to send a header: what it will send is not in the question itself.
+pub(crate) fn asks_to_send(method: &Method, headers: &HeaderMap, name: &HeaderName) -> bool {
+    method == Method::OPTIONS
+        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+        && headers.get_all(header::ACCESS_CONTROL_REQUEST_HEADERS).iter().any(|wanted| {
+            let wanted = wanted.to_str().unwrap_or_default();
+            wanted.split(',').any(|wanted| wanted.trim().eq_ignore_ascii_case(name.as_str()))
+        })
+}
+
 /// Lets scripts of every page read an answer.
 pub(crate) fn allow(headers: &mut HeaderMap) {
     for name in [header::ACCESS_CONTROL_ALLOW_ORIGIN, header::ACCESS_CONTROL_EXPOSE_HEADERS] {

@@ -2,7 +2,7 @@
 
 use http::{HeaderName, Request};
 
-use crate::{envd::files, interpreter, templates::UPLOADS};
+use crate::{cors, envd::files, interpreter, templates::UPLOADS};
 
 /// Names the sandbox, where the host name does not.
 pub const SANDBOX: HeaderName = HeaderName::from_static("e2b-sandbox-id");
@@ -66,7 +66,8 @@ impl Place {
         }
     }
 
-    /// What a request that names no sandbox is for; `None` is not ours.
+    /// What a request that names no sandbox is for; `None` is not ours. A browser that asks whether it may name one is answered
+    /// the same by every part.
     pub fn of_path<B>(request: &Request<B>) -> Option<Self> {
         let path = request.uri().path();
         let is_below =
@@ -76,6 +77,9 @@ impl Place {
         }
         if path == files::PATH {
             return Some(Self::Files);
+        }
+        if cors::asks_to_send(request.method(), request.headers(), &SANDBOX) {
+            return Some(Self::Control);
         }
         CONTROL.iter().any(|prefix| is_below(prefix)).then_some(Self::Control)
     }
@@ -93,6 +97,12 @@ mod tests {
         assert_eq!(place("/templates-files/ab"), Some(Place::Upload));
         assert_eq!(place("/files?path=a"), Some(Place::Files));
         assert_eq!(place("/sandboxesx"), None);
+        let asks = |header: &str| {
+            let asks = Request::options("/process.Process/Start").header("access-control-request-method", "POST");
+            Place::of_path(&asks.header("access-control-request-headers", header).body(()).unwrap())
+        };
+        assert_eq!(asks("connect-protocol-version,e2b-sandbox-id"), Some(Place::Control));
+        assert_eq!(asks("content-type"), None);
         assert_eq!(place("/healthz"), None);
     }
 

@@ -2,8 +2,12 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use axum::{Router, body::Body, response::IntoResponse};
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, request::Parts};
+use axum::{
+    Router,
+    body::{Body, HttpBody as _},
+    response::IntoResponse,
+};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use sandbar_core::Actor;
 use sandbar_host::{Host, acting_as};
 use tokio_util::sync::CancellationToken;
@@ -77,14 +81,16 @@ impl E2b {
     /// Answers a request that is for the surface.
     pub async fn answer(self, place: Place, request: Request<Body>, peer: IpAddr) -> Response<Body> {
         // Where everybody may do everything, no page of anybody's is let in.
-        if self.surface.keyring.is_open() {
-            return self.serve(place, request, peer).await;
-        }
-        if let Some(answer) = cors::preflight(request.method(), request.headers()) {
+        let is_open = self.surface.keyring.is_open();
+        if !is_open && let Some(answer) = cors::preflight(request.method(), request.headers()) {
             return answer;
         }
+        let method = request.method().clone();
         let mut answer = self.serve(place, request, peer).await;
-        cors::allow(answer.headers_mut());
+        say_when_empty(&method, &mut answer);
+        if !is_open {
+            cors::allow(answer.headers_mut());
+        }
         answer
     }
 
@@ -160,6 +166,16 @@ impl E2b {
         let actor = actor(&visitor.holder, peer);
         request.extensions_mut().insert(visitor);
         acting_as(actor, route(self.envd, request)).await
+    }
+}
+
+/// Over HTTP/2 nobody else says that an answer is empty, and SDKs in JavaScript read JSON from one that does not say so.
+fn say_when_empty(method: &Method, answer: &mut Response<Body>) {
+    let has_body = method != Method::HEAD
+        && !answer.status().is_informational()
+        && !matches!(answer.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if has_body && answer.body().size_hint().exact() == Some(0) {
+        answer.headers_mut().entry(header::CONTENT_LENGTH).or_insert(HeaderValue::from_static("0"));
     }
 }
 

@@ -80,7 +80,7 @@ impl Surface {
     }
 
     /// Says when the time of a sandbox is up. The caller has its turn.
-    pub(super) async fn set_end(&self, id: &SessionId, mut note: SandboxNote, end: Timestamp) -> Result<()> {
+    pub(crate) async fn set_end(&self, id: &SessionId, mut note: SandboxNote, end: Timestamp) -> Result<()> {
         note.end_at = Some(end);
         // First, since the sandbox may be gone right after the other.
         self.keep_note(id, &note).await?;

@@ -155,13 +155,17 @@ fn in_catalogue<'a>(contents: &'a Contents, text: &str) -> Answer<(&'a str, &'a 
     contents.template(&name.name).ok_or_else(|| not_found(text))
 }
 
-/// `GET /templates/aliases/{alias}`.
+/// `GET /templates/aliases/{alias}`: whether a name is taken, whatever its builds and tags are.
 pub(super) async fn find_alias(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
     Path(alias): Path<String>,
 ) -> Answer<Json<Value>> {
     holder.require(Need::Read)?;
+    let contents = surface.templates().await?.catalogue.view();
+    if let Ok((id, template)) = in_catalogue(&contents, &alias) {
+        return Ok(Json(json!({ "templateID": id, "public": template.public })));
+    }
     let found = surface.template(&alias).await?;
     Ok(Json(json!({ "templateID": found.id, "public": is_reserved(&found.id) })))
 }

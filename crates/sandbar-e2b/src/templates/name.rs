@@ -18,18 +18,12 @@ impl TemplateName {
     pub(crate) fn parse(text: &str) -> super::Answer<Self> {
         let plain = text.trim().rsplit('/').next().unwrap_or_default();
         let (name, tag) = match plain.split_once(':') {
+            Some((_, tag)) if tag.contains(':') => return Err(no_name(text)),
             Some((name, tag)) => (name, Some(check_tag(tag)?)),
             None => (plain, None),
         };
         let name = name.to_lowercase();
-        if !is_word(&name, "-_.") {
-            let why = format!(
-                "'{}' is no name of a template (use lower-case letters, digits, `-` and `_`)",
-                text.chars().take(LONGEST).collect::<String>().escape_debug()
-            );
-            return Err(refuse(why));
-        }
-        Ok(Self { name, tag })
+        if is_word(&name, "-_.") { Ok(Self { name, tag }) } else { Err(no_name(text)) }
     }
 
     pub(crate) fn tag(&self) -> &str {
@@ -37,9 +31,9 @@ impl TemplateName {
     }
 }
 
-/// A tag that can be one.
-pub(crate) fn check_tag(tag: &str) -> super::Answer<String> {
-    let tag = tag.trim().to_lowercase();
+/// A tag that can be one. Some write the name of the template before it, as in `tool:v1`.
+pub(crate) fn check_tag(text: &str) -> super::Answer<String> {
+    let tag = text.rsplit_once(':').map_or(text, |(_, tag)| tag).trim().to_lowercase();
     if is_word(&tag, "-_.") {
         return Ok(tag);
     }
@@ -47,6 +41,13 @@ pub(crate) fn check_tag(tag: &str) -> super::Answer<String> {
         "'{}' is no tag (use letters, digits, `-`, `_` and `.`)",
         tag.chars().take(LONGEST).collect::<String>().escape_debug()
     )))
+}
+
+fn no_name(text: &str) -> super::ControlError {
+    refuse(format!(
+        "'{}' is no name of a template (use lower-case letters, digits, `-` and `_`)",
+        text.chars().take(LONGEST).collect::<String>().escape_debug()
+    ))
 }
 
 fn is_word(text: &str, others: &str) -> bool {

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use sandbar_core::{ProcessInfo, ProcessSpec, ProcessStatus, Result, SessionId};
 use sandbar_host::Host;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     build::{BuildLog, Context, Level, Said, command, run},
     settings::StartCommand,
 };
-use crate::surface::Surface;
+use crate::{surface::Surface, wake::end_after};
 
 /// How long a program may take to be ready when its template is built.
 const LONGEST_TRY: Duration = Duration::from_mins(5);
@@ -55,9 +56,6 @@ pub(super) async fn try_out(
     let begun = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
-        if let Some(failed) = failed(host, session, process.as_ref()).await {
-            return Err(format!("start command failed: {failed}"));
-        }
         let ready = if start.ready.is_empty() {
             begun.elapsed() >= SETTLED || process.is_none()
         } else {
@@ -67,6 +65,10 @@ pub(super) async fn try_out(
                 Some(ended) => ended.is_success(),
             }
         };
+        // Last of all: it may have failed while it was asked whether it is ready.
+        if let Some(failed) = failed(host, session, process.as_ref()).await {
+            return Err(format!("start command failed: {failed}"));
+        }
         if ready {
             log.say(Level::Info, Some("finalize"), "Template is ready");
             return Ok(());
@@ -92,24 +94,40 @@ async fn failed(host: &Host, session: &SessionId, process: Option<&ProcessInfo>)
 
 impl Surface {
     /// Starts the program of a template in a sandbox, and waits until it is ready, or for as long as who asked would wait.
-    /// A program that does not start is the sandbox's own affair: it is there all the same.
+    /// A program that does not start is the sandbox's own affair: it is there all the same. The caller has its turn.
     pub(crate) async fn start_program(&self, session: &SessionId, start: &StartCommand) {
         let starting = async {
             launch(&self.host, session, start).await?;
-            let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
-            let cancelled = CancellationToken::new();
-            while !start.ready.is_empty() && begun.elapsed() < LONGEST_WAIT {
-                let asked = run(&self.host, session, &start.ready, &start.context(), None, &cancelled).await?;
-                if asked.is_none_or(|ended| ended.is_success()) {
-                    break;
-                }
-                sleep(pause).await;
-                pause = (pause * 2).min(LAST_PAUSE);
+            if start.ready.is_empty() {
+                return Ok(());
             }
-            Result::<()>::Ok(())
+            // Its time begins when it can be used; until then it has so much more.
+            let note = self.note(session).await?;
+            let left = note.end_at.map(|end| Timestamp::now().duration_until(end)).unwrap_or_default();
+            let left = Duration::try_from(left).unwrap_or_default();
+            self.set_end(session, note, end_after(left + LONGEST_WAIT)?).await?;
+            // What asks may itself take long: `sleep 60` is what SDKs make of a time to wait.
+            let asked = timeout(LONGEST_WAIT, self.wait_until_ready(session, start)).await;
+            self.set_end(session, self.note(session).await?, end_after(left)?).await?;
+            asked.unwrap_or_else(|_| {
+                tracing::debug!(%session, "the program of a template is not ready yet");
+                Ok(())
+            })
         };
         if let Err(error) = starting.await {
             tracing::warn!(%session, error = error.chain(), "the program of a template did not start");
+        }
+    }
+
+    async fn wait_until_ready(&self, session: &SessionId, start: &StartCommand) -> Result<()> {
+        let (mut pause, cancelled) = (FIRST_PAUSE, CancellationToken::new());
+        loop {
+            let asked = run(&self.host, session, &start.ready, &start.context(), None, &cancelled).await?;
+            if asked.is_none_or(|ended| ended.is_success()) {
+                return Ok(());
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     Answer,
-    name::{TemplateName, check_tag},
+    name::{DEFAULT_TAG, TemplateName, check_tag},
     not_found, refuse, with_status,
 };
 use crate::{json::Json, keys::Holder, surface::Surface};
@@ -58,7 +58,7 @@ pub(super) struct Removal {
     tags: Vec<String>,
 }
 
-/// `DELETE /templates/tags`.
+/// `DELETE /templates/tags`. One that is not there is gone already.
 pub(super) async fn remove(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
@@ -66,6 +66,12 @@ pub(super) async fn remove(
 ) -> Answer<StatusCode> {
     holder.require(Need::Admin)?;
     let (name, tags) = (TemplateName::parse(&request.name)?, checked(&request.tags)?);
+    if name.tag.is_some() {
+        return Err(refuse("`name` has a tag in it (name tags in `tags`)"));
+    }
+    if tags.iter().any(|tag| tag == DEFAULT_TAG) {
+        return Err(refuse(format!("Cannot delete the '{DEFAULT_TAG}' tag (build the template again to move it)")));
+    }
     surface
         .templates()
         .await?
@@ -75,8 +81,7 @@ pub(super) async fn remove(
             let id = found.ok_or_else(|| not_found(&request.name))?;
             let template = contents.templates.get_mut(&id).ok_or_else(|| not_found(&request.name))?;
             for tag in &tags {
-                let known = template.tags.remove(tag);
-                known.ok_or_else(|| no_tag(&TemplateName { tag: Some(tag.clone()), ..name.clone() }))?;
+                template.tags.remove(tag);
             }
             contents.forget_untagged(&id);
             Answer::Ok(())

@@ -11,6 +11,7 @@ mod directories;
 mod domain;
 mod interpreter;
 mod interpreter_guest;
+mod javascript;
 mod links;
 mod names;
 mod ports;

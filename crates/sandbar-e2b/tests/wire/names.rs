@@ -107,6 +107,10 @@ impl Names {
         read(sender.send_request(request).await.unwrap()).await
     }
 
+    pub(crate) fn api_key(&self) -> &str {
+        &self.api_key
+    }
+
     pub(crate) fn authority(&self, name: &str) -> String {
         format!("{name}:{}", self.port)
     }

@@ -1,22 +1,25 @@
 //! The step that copies: an archive the SDK sent becomes files of the sandbox.
 //!
 //! E2B unpacks it and moves what the first name is: a file to its exact place, what is in a directory into the target. Here the
-//! archive is written anew on its way in, with the names, owners and modes its files are to have.
+//! archive is written anew on its way in, with the names, owners and modes its files are to have; [`merge`](super::merge) says
+//! where directories go.
 
 use std::{
-    ffi::OsStr,
-    fs::File,
-    io::{self, BufReader, Read, Write},
-    os::unix::ffi::OsStrExt as _,
+    io::{self, Read, Write},
     path::{Component, Path, PathBuf},
 };
 
 use bytes::Bytes;
-use flate2::bufread::GzDecoder;
+use jiff::Timestamp;
 use sandbar_core::{Error, Result, SessionId};
 use sandbar_host::Host;
-use tar::{Archive, Builder, Entry, EntryType, Header};
+use tar::{Builder, Entry, EntryType, Header};
 use tokio::{sync::mpsc, task::spawn_blocking};
+
+use super::{
+    archive::{directories, entries, mode_of, name_of, open, plain, unreadable},
+    merge::{Directories, Layout},
+};
 
 /// Pieces on their way to the sandbox.
 const WAITING: usize = 16;
@@ -30,6 +33,18 @@ pub(super) struct Owned {
     pub(super) mode: Option<u32>,
 }
 
+impl Owned {
+    fn header(self, kind: EntryType, own_mode: u32) -> Header {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(if kind == EntryType::Continuous { EntryType::Regular } else { kind });
+        header.set_uid(self.user.into());
+        header.set_gid(self.group.into());
+        header.set_mode(self.mode.filter(|_| kind != EntryType::Symlink).unwrap_or(own_mode));
+        header.set_size(0);
+        header
+    }
+}
+
 /// Where a copy goes, once it is known what is copied.
 #[derive(Debug, PartialEq, Eq)]
 struct Route {
@@ -39,6 +54,24 @@ struct Route {
     directory: PathBuf,
     /// The name it gets there, when it is one file.
     name: Option<PathBuf>,
+}
+
+/// The names files get in the sandbox.
+enum Names {
+    /// It is one file.
+    File(PathBuf),
+    /// It is what is in a directory.
+    Tree(Layout),
+}
+
+impl Names {
+    /// By what a file is called below what is copied.
+    fn of(&self, rest: &Path) -> Option<PathBuf> {
+        match self {
+            Self::File(name) => rest.as_os_str().is_empty().then(|| name.clone()),
+            Self::Tree(layout) => layout.name(rest),
+        }
+    }
 }
 
 /// Copies the archive to `target`, which is absolute. `is_directory` says that there is a directory of this name already.
@@ -53,10 +86,21 @@ pub(super) async fn copy(
 ) -> Result<()> {
     let (archive, source, target) = (archive.to_owned(), source.to_owned(), target.to_owned());
     let path = archive.clone();
-    let route = blocking(move || route(&path, &source, &target, is_directory)).await?;
-    let mut writer = host.import_tree(session, &route.directory).await?;
+    let (route, directories) = blocking(move || {
+        let route = route(&path, &source, &target, is_directory)?;
+        let directories = if route.name.is_none() { directories(&path, &route.below)? } else { Directories::new() };
+        Ok((route, directories))
+    })
+    .await?;
+    let (root, names) = if let Some(name) = route.name {
+        (route.directory, Names::File(name))
+    } else {
+        let layout = Layout::plan(host, session, &route.directory, directories).await?;
+        (PathBuf::from("/"), Names::Tree(layout))
+    };
+    let mut writer = host.import_tree(session, &root).await?;
     let (sender, mut pieces) = mpsc::channel(WAITING);
-    let rewriting = blocking(move || rewrite(&archive, &route, owned, sender));
+    let rewriting = blocking(move || rewrite(&archive, &route.below, &names, owned, sender));
     let sending = async {
         while let Some(piece) = pieces.recv().await {
             writer.write(piece).await?;
@@ -119,20 +163,23 @@ fn route(archive: &Path, source: &str, target: &str, is_directory: bool) -> Resu
 }
 
 /// Writes the archive anew.
-fn rewrite(archive: &Path, route: &Route, owned: Owned, sender: mpsc::Sender<Bytes>) -> Result<()> {
+fn rewrite(archive: &Path, below: &Path, names: &Names, owned: Owned, sender: mpsc::Sender<Bytes>) -> Result<()> {
     let mut reader = open(archive)?;
     let mut builder = Builder::new(Pieces { sender, piece: Vec::with_capacity(PIECE) });
+    if let Names::Tree(layout) = names {
+        for (name, mode) in layout.new_directories() {
+            let mut header = owned.header(EntryType::Directory, mode.unwrap_or(0o755));
+            header.set_mtime(u64::try_from(Timestamp::now().as_second()).unwrap_or_default());
+            builder.append_data(&mut header, name, io::empty()).map_err(unsent)?;
+        }
+    }
     for entry in entries(&mut reader)? {
         let mut entry = entry.map_err(unreadable)?;
         let path = name_of(&entry)?;
-        let Ok(rest) = path.strip_prefix(&route.below) else { continue };
-        let name = match (&route.name, rest.as_os_str().is_empty()) {
-            (Some(name), true) => name.clone(),
-            // The directory itself is the target, which is there.
-            (None, true) | (Some(_), false) => continue,
-            (None, false) => rest.to_owned(),
-        };
-        add(&mut builder, &mut entry, &name, route, owned)?;
+        let Ok(rest) = path.strip_prefix(below) else { continue };
+        if let Some(name) = names.of(rest) {
+            add(&mut builder, &mut entry, &name, (below, names), owned)?;
+        }
     }
     builder.into_inner().and_then(|mut pieces| pieces.flush()).map_err(unsent)
 }
@@ -141,18 +188,12 @@ fn add(
     builder: &mut Builder<Pieces>,
     entry: &mut Entry<'_, impl Read>,
     name: &Path,
-    route: &Route,
+    (below, names): (&Path, &Names),
     owned: Owned,
 ) -> Result<()> {
-    let mut header = Header::new_gnu();
     let kind = entry.header().entry_type();
-    header.set_entry_type(if kind == EntryType::Continuous { EntryType::Regular } else { kind });
+    let mut header = owned.header(kind, mode_of(entry)?);
     header.set_mtime(entry.header().mtime().unwrap_or_default());
-    header.set_uid(owned.user.into());
-    header.set_gid(owned.group.into());
-    let own_mode = entry.header().mode().map_err(unreadable)? & 0o7777;
-    header.set_mode(owned.mode.filter(|_| kind != EntryType::Symlink).unwrap_or(own_mode));
-    header.set_size(0);
     let link = || -> Result<PathBuf> {
         let link = entry.link_name().map_err(unreadable)?;
         link.map(std::borrow::Cow::into_owned)
@@ -163,12 +204,11 @@ fn add(
             header.set_size(entry.size());
             builder.append_data(&mut header, name, entry).map_err(unsent)
         }
-        EntryType::Directory => builder.append_data(&mut header, name, io::empty()).map_err(unsent),
         EntryType::Symlink => builder.append_link(&mut header, name, link()?).map_err(unsent),
         EntryType::Link => {
             // It names another file of the archive, which has moved with it.
             let target = plain(&link()?)?;
-            let Ok(target) = target.strip_prefix(&route.below) else {
+            let Some(target) = target.strip_prefix(below).ok().and_then(|rest| names.of(rest)) else {
                 return Err(Error::invalid(
                     "args",
                     format!("`{}` is a link to a file that is not copied", name.display()),
@@ -176,49 +216,9 @@ fn add(
             };
             builder.append_link(&mut header, name, target).map_err(unsent)
         }
-        // Pipes, devices and sockets are no files somebody means to copy.
+        // Directories are made already. Pipes, devices and sockets are no files somebody means to copy.
         _ => Ok(()),
     }
-}
-
-type ArchiveFile = Archive<Box<dyn Read>>;
-
-fn open(path: &Path) -> Result<ArchiveFile> {
-    let file = File::open(path).map_err(|error| Error::io("open what was sent", error))?;
-    let mut reader = BufReader::new(file);
-    let start = io::BufRead::fill_buf(&mut reader).map_err(unreadable)?;
-    let packed = start.starts_with(&[0x1f, 0x8b]);
-    Ok(Archive::new(if packed { Box::new(GzDecoder::new(reader)) } else { Box::new(reader) }))
-}
-
-fn entries(archive: &mut ArchiveFile) -> Result<tar::Entries<'_, Box<dyn Read>>> {
-    archive.entries().map_err(unreadable)
-}
-
-fn name_of(entry: &Entry<'_, impl Read>) -> Result<PathBuf> {
-    plain(Path::new(OsStr::from_bytes(&entry.path_bytes())))
-}
-
-/// A name without `.`; one that leads upwards is none.
-fn plain(path: &Path) -> Result<PathBuf> {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::Normal(name) => plain.push(name),
-            Component::CurDir => {}
-            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
-                return Err(Error::invalid(
-                    "args",
-                    format!("what was sent has a name that leads out of it: `{}`", path.display()),
-                ));
-            }
-        }
-    }
-    Ok(plain)
-}
-
-fn unreadable(error: io::Error) -> Error {
-    Error::invalid("args", "what was sent is no archive").with_source(error)
 }
 
 fn unsent(error: io::Error) -> Error {

@@ -1,9 +1,11 @@
 //! Builds: started, watched, cancelled, and cleaned up after a crash.
 
+mod archive;
 mod copy;
 mod failure;
 mod layers;
 mod log;
+mod merge;
 mod origin;
 mod people;
 mod plan;

@@ -1,6 +1,6 @@
 //! What a build begins with.
 
-use sandbar_core::{BaseName, ErrorCode};
+use sandbar_core::{BaseInfo, BaseName, ErrorCode};
 use sandbar_host::ImageReference;
 
 use super::{
@@ -55,18 +55,22 @@ impl Build {
     async fn local_base(&self, image: &str) -> Result<Option<Origin>, Failure> {
         let names = [image.to_owned(), image.replace(['/', ':', '@'], "-")];
         for name in names.into_iter().filter_map(|name| BaseName::new(name).ok()) {
-            let identity = self.identity(&name).await?;
-            if identity.is_some() {
-                return Ok(Some(Origin { base: name, settings: Settings::default(), identity, is_bare: true }));
+            if let Some(base) = self.base(&name).await? {
+                let identity = Some(identity_of(&base));
+                return Ok(Some(Origin { base: name, settings: settings_of(base), identity, is_bare: true }));
             }
         }
         Ok(None)
     }
 
+    async fn base(&self, name: &BaseName) -> Result<Option<BaseInfo>, Failure> {
+        let bases = self.surface.host.list_bases().await.map_err(|error| Part::Base.because(&error))?;
+        Ok(bases.into_iter().find(|base| base.name == *name))
+    }
+
     /// A base as it is now, if it is there.
     pub(super) async fn identity(&self, name: &BaseName) -> Result<Option<String>, Failure> {
-        let bases = self.surface.host.list_bases().await.map_err(|error| Part::Base.because(&error))?;
-        Ok(bases.into_iter().find(|base| base.name == *name).map(|base| format!("{name} {}", base.created)))
+        Ok(self.base(name).await?.as_ref().map(identity_of))
     }
 
     async fn begin_with_image(&self, image: &str, plan: &BuildPlan) -> Result<Origin, Failure> {
@@ -82,7 +86,7 @@ impl Build {
         let digest = pulled.digest().to_owned();
         let short = digest.strip_prefix("sha256:").unwrap_or(&digest).get(..32).unwrap_or_default();
         let base = BaseName::new(format!("{IMAGE_BASE}{short}")).map_err(failed)?;
-        if self.identity(&base).await?.is_none() {
+        if self.base(&base).await?.is_none() {
             self.log.say(Level::Info, Some("base"), format!("[base] unpacking {digest}"));
             match host.import_pulled(&base, pulled, |_| {}).await {
                 // Another build was faster.
@@ -90,7 +94,17 @@ impl Build {
                 imported => drop(imported.map_err(failed)?),
             }
         }
-        let settings = Settings::default();
+        let settings = self.base(&base).await?.map(settings_of).unwrap_or_default();
         Ok(Origin { base, settings, identity: Some(digest), is_bare: true })
     }
+}
+
+fn identity_of(base: &BaseInfo) -> String {
+    format!("{} {}", base.name, base.created)
+}
+
+/// What an image sets is known to the steps: `$PATH` is the image's. Whose home it is depends on the user.
+fn settings_of(mut base: BaseInfo) -> Settings {
+    base.env.remove("HOME");
+    Settings { env: base.env, ..Settings::default() }
 }

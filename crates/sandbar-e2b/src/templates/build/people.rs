@@ -8,12 +8,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use sandbar_core::{Error, ErrorCode, MakeDirOptions, Result, SessionId, UserAccount, WriteOptions};
+use sandbar_core::{EntryType, Error, ErrorCode, MakeDirOptions, Result, SessionId, UserAccount, WriteOptions};
 use sandbar_host::Host;
 
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 const SUDOERS: &str = "/etc/sudoers.d";
+/// What new homes begin with.
+const SKELETON: &str = "/etc/skel";
 /// The first number for people.
 const FIRST: u32 = 1000;
 const LAST: u32 = 60_000;
@@ -39,8 +41,31 @@ pub(super) async fn ensure_user(host: &Host, session: &SessionId, name: &str) ->
     append(host, session, GROUP, group, &format!("{name}:x:{number}:")).await?;
     let owner = Some((number, number));
     host.make_dir(session, Path::new("/home"), MakeDirOptions { create_dirs: true, owner: None }).await?;
-    host.make_dir(session, Path::new(&home), MakeDirOptions { create_dirs: true, owner }).await?;
+    if host.make_dir(session, Path::new(&home), MakeDirOptions { create_dirs: true, owner }).await? {
+        furnish(host, session, &home, number).await?;
+    }
     host.user_account(session, name).await
+}
+
+/// Puts into a new home what the image has for new homes, such as `.bashrc`.
+async fn furnish(host: &Host, session: &SessionId, home: &str, owner: u32) -> Result<()> {
+    let there = match host.list_dir(session, Path::new(SKELETON), 1).await {
+        Ok(there) => there,
+        Err(error) if matches!(error.code(), ErrorCode::FileNotFound | ErrorCode::InvalidArgument) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for file in there.into_iter().filter(|file| file.entry == EntryType::File && file.size.get() <= MOST) {
+        let Some(name) = file.path.file_name() else { continue };
+        let (content, _) = host.open_file(session, &file.path).await?;
+        let mut bytes = Vec::new();
+        content
+            .take(MOST)
+            .read_to_end(&mut bytes)
+            .map_err(|error| Error::io(format!("read `{}` of the image", file.path.display()), error))?;
+        let options = WriteOptions { mode: Some(file.mode), create_dirs: false, owner: Some((owner, owner)) };
+        write(host, session, &Path::new(home).join(name), options, bytes).await?;
+    }
+    Ok(())
 }
 
 /// The user every sandbox of E2B has, who may become root without a password where there is `sudo`.
@@ -104,9 +129,15 @@ async fn append(host: &Host, session: &SessionId, path: &str, mut text: String, 
     write(host, session, Path::new(path), options, text).await
 }
 
-async fn write(host: &Host, session: &SessionId, path: &Path, options: WriteOptions, text: String) -> Result<()> {
+async fn write(
+    host: &Host,
+    session: &SessionId,
+    path: &Path,
+    options: WriteOptions,
+    content: impl Into<Bytes>,
+) -> Result<()> {
     let mut writer = host.write_file(session, path, options).await?;
-    writer.write(Bytes::from(text)).await?;
+    writer.write(content.into()).await?;
     writer.commit().await
 }
 

@@ -76,9 +76,10 @@ impl BuildPlan {
         if self.steps.len() > MOST_STEPS {
             return Err(refuse(format!("a template has at most {MOST_STEPS} steps")));
         }
-        self.credentials().map(drop)
+        Ok(())
     }
 
+    /// What cannot be used fails the first step and not the call: SDKs show then where the image was named.
     pub(super) fn credentials(&self) -> Answer<Option<Credentials>> {
         match &self.from_image_registry {
             None => Ok(None),

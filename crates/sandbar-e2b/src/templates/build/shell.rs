@@ -11,6 +11,8 @@ use super::log::{BuildLog, Level, Lines};
 /// The longest a step may take.
 const LONGEST_STEP: Duration = Duration::from_hours(1);
 const SHELLS: [&str; 2] = ["/bin/bash", "/usr/bin/bash"];
+/// Where programs are.
+pub(super) const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Every image that has a shell has this one.
 const LAST_SHELL: &str = "/bin/sh";
 /// What is kept of the output for who asks why.
@@ -75,8 +77,13 @@ pub(crate) async fn command(host: &Host, session: &SessionId, line: &str, contex
         Some(workdir) => workdir.to_owned(),
         None => host.user_account(session, context.user).await?.home,
     };
+    let mut env = context.env.clone();
+    // A template that sets it to something of its own still finds the usual programs.
+    if let Some(path) = env.get_mut("PATH") {
+        *path = format!("{path}:{USUAL_PATH}");
+    }
     Ok(ExecSpec {
-        env: context.env.clone(),
+        env,
         cwd: Some(home),
         user: Some(context.user.to_owned()),
         ..ExecSpec::new([shell, "-l", "-c", line])

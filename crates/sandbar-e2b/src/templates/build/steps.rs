@@ -1,6 +1,9 @@
 //! The steps of a template, each as E2B does it.
 
-use std::path::{Component, Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Component, Path, PathBuf},
+};
 
 use sandbar_core::{Error, ErrorCode, MakeDirOptions, Result};
 
@@ -9,7 +12,7 @@ use super::{
     people::{ensure_user, group_number},
     plan::Step,
     runner::Work,
-    shell::{Context, Said},
+    shell::{Context, Said, USUAL_PATH},
     variables::expand,
 };
 use crate::templates::settings::Settings;
@@ -47,7 +50,8 @@ impl Work<'_> {
         let [command, rest @ ..] = step.args() else { return Err("RUN requires command argument".into()) };
         let user = rest.first().filter(|user| !user.is_empty()).unwrap_or(&settings.user);
         let context = Context { user, workdir: settings.workdir.as_deref(), env: &settings.env };
-        let ended = self.line(command, &context, Some(said)).await.map_err(|error| explain(&error))?;
+        let ended = self.line(command, &context, Some(said)).await;
+        let ended = ended.map_err(|error| format!("failed to run command '{command}': {}", unstarted(&error, user)))?;
         match ended {
             None => Ok(Done::Cancelled),
             Some(ended) if ended.is_success() => Ok(Done::Changed(settings)),
@@ -76,7 +80,8 @@ impl Work<'_> {
         let mode = mode.transpose()?.map(|mode| mode & 0o7777);
         let copying = async {
             let (user, group) = self.owner(owner).await?;
-            let place = self.absolute(target, &settings).await?;
+            let target = expand(target, &known_variables(&settings));
+            let place = self.absolute(&target, &settings).await?;
             let is_directory = self.is_directory(&place).await?;
             let place = format!("{}{}", place.display(), if target.ends_with('/') { "/" } else { "" });
             let becoming = Owned { user, group, mode };
@@ -103,12 +108,7 @@ impl Work<'_> {
         if args.is_empty() || !args.len().is_multiple_of(2) {
             return Err(format!("{} requires both a key and value arguments", step.kind.to_uppercase()));
         }
-        let mut values = settings.env.clone();
-        for (name, usual) in
-            [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/root")]
-        {
-            values.entry(name.to_owned()).or_insert_with(|| usual.to_owned());
-        }
+        let values = known_variables(&settings);
         for pair in args.chunks(2) {
             let [name, value] = pair else { continue };
             if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
@@ -124,7 +124,9 @@ impl Work<'_> {
         let Some(path) = step.args().first() else { return Err("WORKDIR requires a path argument".into()) };
         let making = async {
             let account = self.host.user_account(self.session, &settings.user).await?;
-            let path = self.absolute(&expand(path, &settings.env), &settings).await?;
+            // One that is relative begins at the root, as long as no other was set.
+            let begin = Settings { workdir: Some(settings.workdir.clone().unwrap_or("/".into())), ..settings.clone() };
+            let path = self.absolute(&expand(path, &known_variables(&settings)), &begin).await?;
             if !self.is_directory(&path).await? {
                 let options = MakeDirOptions { create_dirs: true, owner: Some((account.uid, account.gid)) };
                 self.host.make_dir(self.session, &path, options).await?;
@@ -139,7 +141,7 @@ impl Work<'_> {
     /// `[name]`. One nobody is called is made.
     async fn set_user(&self, step: &Step, mut settings: Settings) -> StepResult {
         let Some(name) = step.args().first() else { return Err("USER requires a username argument".into()) };
-        let name = expand(name, &settings.env);
+        let name = expand(name, &known_variables(&settings));
         let plain = name.split(':').next().unwrap_or_default();
         let account = ensure_user(self.host, self.session, plain).await;
         let account = account.map_err(|error| format!("failed to create user: {}", explain(&error)))?;
@@ -172,6 +174,23 @@ impl Work<'_> {
             Err(error) if matches!(error.code(), ErrorCode::FileNotFound | ErrorCode::InvalidArgument) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// What a shell of root finds in the sandbox.
+fn known_variables(settings: &Settings) -> BTreeMap<String, String> {
+    let mut values = settings.env.clone();
+    for (name, usual) in [("PATH", USUAL_PATH), ("HOME", "/root")] {
+        values.entry(name.to_owned()).or_insert_with(|| usual.to_owned());
+    }
+    values
+}
+
+/// Why a command did not even begin. People look for this text when they misspelt a user.
+fn unstarted(error: &Error, user: &str) -> String {
+    match error.code() {
+        ErrorCode::UserNotFound => format!("command failed: unauthenticated: invalid username: '{user}'"),
+        _ => explain(error),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Puts values in place of names; one nobody has set is empty. Anything else stays as it is.
+/// Puts values in place of names; one nobody has set is empty. `${NAME:-other}` is another value for one that is not set or
+/// empty, `${NAME:+other}` one for one that is; without the colon, empty is set. Anything else stays as it is.
 pub(crate) fn expand(text: &str, values: &BTreeMap<String, String>) -> String {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
@@ -11,13 +12,14 @@ pub(crate) fn expand(text: &str, values: &BTreeMap<String, String>) -> String {
         let after = &rest[at + 1..];
         let found = match after.strip_prefix('{') {
             Some(braced) => {
-                let name = leading_name(braced);
-                braced[name.len()..].strip_prefix('}').filter(|_| !name.is_empty()).map(|left| (name, left))
+                braced.split_once('}').and_then(|(inside, left)| Some((braced_value(inside, values)?, left)))
             }
-            None => Some(leading_name(after)).filter(|name| !name.is_empty()).map(|name| (name, &after[name.len()..])),
+            None => Some(leading_name(after))
+                .filter(|name| !name.is_empty())
+                .map(|name| (values.get(name).cloned().unwrap_or_default(), &after[name.len()..])),
         };
-        if let Some((name, left)) = found {
-            expanded.push_str(values.get(name).map(String::as_str).unwrap_or_default());
+        if let Some((value, left)) = found {
+            expanded.push_str(&value);
             rest = left;
         } else {
             expanded.push('$');
@@ -26,6 +28,28 @@ pub(crate) fn expand(text: &str, values: &BTreeMap<String, String>) -> String {
     }
     expanded.push_str(rest);
     expanded
+}
+
+/// What stands for what is between braces; `None` when that is nothing we know.
+fn braced_value(inside: &str, values: &BTreeMap<String, String>) -> Option<String> {
+    let name = leading_name(inside);
+    if name.is_empty() {
+        return None;
+    }
+    let value = values.get(name);
+    let rest = &inside[name.len()..];
+    if rest.is_empty() {
+        return Some(value.cloned().unwrap_or_default());
+    }
+    let (value, operation) = match rest.strip_prefix(':') {
+        Some(operation) => (value.filter(|value| !value.is_empty()), operation),
+        None => (value, rest),
+    };
+    match (operation.strip_prefix('-'), operation.strip_prefix('+')) {
+        (Some(other), _) => Some(value.cloned().unwrap_or_else(|| expand(other, values))),
+        (_, Some(other)) => Some(value.map(|_| expand(other, values)).unwrap_or_default()),
+        (None, None) => None,
+    }
 }
 
 fn leading_name(text: &str) -> &str {
@@ -42,13 +66,20 @@ mod tests {
 
     #[test]
     fn names_become_values_and_the_rest_stays() {
-        let values = BTreeMap::from([("PATH".to_owned(), "/bin".to_owned()), ("A1".to_owned(), "x".to_owned())]);
+        let values = BTreeMap::from([
+            ("PATH".to_owned(), "/bin".to_owned()),
+            ("A1".to_owned(), "x".to_owned()),
+            ("EMPTY".to_owned(), String::new()),
+        ]);
         for (text, expanded) in [
             ("$PATH:/opt", "/bin:/opt"),
             ("${PATH}x$A1", "/binxx"),
             ("$UNKNOWN.", "."),
             ("$", "$"),
-            ("$1 ${} ${A1 ${A1:-y} $$", "$1 ${} ${A1 ${A1:-y} $$"),
+            ("$1 ${} ${A1 $$", "$1 ${} ${A1 $$"),
+            ("${A1%y} ${A1:?no}", "${A1%y} ${A1:?no}"),
+            ("${A1:-y} ${B:-y} ${B-$A1} ${EMPTY:-y} ${EMPTY-y}.", "x y x y ."),
+            ("${PATH:+/opt:}${B:+y}${EMPTY+z}", "/opt:z"),
             ("ä$A1ä", "äxä"),
         ] {
             assert_eq!(expand(text, &values), expanded, "{text}");

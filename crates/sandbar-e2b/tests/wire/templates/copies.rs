@@ -89,6 +89,36 @@ fn files_and_directories_are_copied_with_owner_and_mode() {
 }
 
 #[test]
+fn what_is_copied_into_a_directory_that_is_there_leaves_it_as_it_is() {
+    World::run(async |world| {
+        let (tree, linked) = ("6".repeat(64), "7".repeat(64));
+        // As a pattern that names files only packs it: some directories are implied.
+        let entries = [("top/etc/", ""), ("top/etc/mine", "m"), ("top/door/new", "n"), ("top/made/deep/file", "f")];
+        sent(world, &tree, &entries).await;
+        // SDKs that walk through links pack what is behind them too.
+        let entries = [("top/real/a", "a"), ("top/way", "-> real"), ("top/way/a", "a"), ("top/lost", "-> nowhere")];
+        sent(world, &linked, &entries).await;
+        let steps = json!([
+            step("RUN", &["mkdir -p /srv/room && ln -s /srv/room /door && stat -c %u:%a /etc > /srv/before", "root"]),
+            copy(&["top", "/", "user", ""], &tree),
+            copy(&["top", "/door/links", "user", ""], &linked),
+            step("RUN", &["touch /made/deep/more"]),
+        ]);
+        let status = built(world, &Wanted::new("merged"), json!({ "fromTemplate": "base", "steps": steps })).await;
+        assert_eq!(status["status"], "ready", "{status}");
+        let sandbox = world.sandbox_with(json!({ "templateID": "merged" })).await;
+        assert_eq!(content(world, &sandbox.id, "/etc/mine").await, "m");
+        assert_eq!(content(world, &sandbox.id, "/srv/room/new").await, "n");
+        assert_eq!(content(world, &sandbox.id, "/srv/room/links/way/a").await, "a");
+        let before = content(world, &sandbox.id, "/srv/before").await;
+        assert_eq!(run(world, &sandbox.id, "stat -c %u:%a /etc").await, before);
+        let said =
+            run(world, &sandbox.id, "readlink /door /door/links/way /door/links/lost; stat -c %u /made/deep").await;
+        assert_eq!(said, "/srv/room\nreal\nnowhere\n1000\n");
+    });
+}
+
+#[test]
 fn archives_that_are_none_or_lead_out_fail_their_step() {
     World::run(async |world| {
         let (noise, missing, hostile) = ("3".repeat(64), "4".repeat(64), "5".repeat(64));

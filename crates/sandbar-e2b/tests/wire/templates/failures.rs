@@ -39,7 +39,10 @@ fn steps_nobody_can_do_are_refused_by_their_number() {
             (step("ENV", &["A"]), "key and value"),
             (step("COPY", &["a", "/a"]), "files hash"),
             (step("USER", &["no body"]), "cannot be the name"),
-            (step("RUN", &["true", "stranger"]), "no user `stranger`"),
+            (
+                step("RUN", &["true", "stranger"]),
+                "failed to run command 'true': command failed: unauthenticated: invalid username: 'stranger'",
+            ),
         ] {
             let plan = json!({ "fromTemplate": "base", "steps": [step("RUN", &["true"]), bad] });
             let status = built(world, &Wanted::new("bad"), plan).await;

@@ -1,6 +1,6 @@
 //! Templates from images, pulled from a registry of our own on loopback.
 
-use std::{collections::HashMap, convert::Infallible, fmt::Write as _, net::SocketAddr, sync::Arc};
+use std::{collections::HashMap, convert::Infallible, fmt::Write as _, fs, net::SocketAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -50,6 +50,8 @@ fn image() -> HashMap<String, Vec<u8>> {
     let scratch = scratch();
     let root = scratch.path().join("root");
     make_small_root(&root);
+    fs::create_dir_all(root.join("etc/skel")).unwrap();
+    fs::write(root.join("etc/skel/.profile"), "# new home\n").unwrap();
     let mut builder = tar::Builder::new(Vec::new());
     builder.follow_symlinks(false);
     builder.append_dir_all("", &root).unwrap();
@@ -75,7 +77,8 @@ fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
     World::run(async |world| {
         let address = registry(image()).await;
         let steps = json!([
-            step("RUN", &["echo $FROM_IMAGE $HOME > ~/made"]),
+            step("ENV", &["MORE", "${FROM_IMAGE}:${NOWHERE:-else}"]),
+            step("RUN", &["echo $FROM_IMAGE $HOME $MORE > ~/made"]),
             step("USER", &["other"]),
             step("RUN", &["cat > ~/mine < /dev/null"])
         ]);
@@ -83,23 +86,24 @@ fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
         let status = built(world, &Wanted::new("imaged"), plan.clone()).await;
         assert_eq!(status["status"], "ready", "{} {status}", lines(&status));
         let sandbox = world.sandbox_with(json!({ "templateID": "imaged" })).await;
-        assert_eq!(content(world, &sandbox.id, "/home/user/made").await, "yes /home/user\n");
+        assert_eq!(content(world, &sandbox.id, "/home/user/made").await, "yes /home/user yes:else\n");
         assert_eq!(run(world, &sandbox.id, "echo $FROM_IMAGE").await, "yes\n");
+        for home in ["user", "other"] {
+            assert_eq!(content(world, &sandbox.id, &format!("/home/{home}/.profile")).await, "# new home\n");
+        }
         let passwd = content(world, &sandbox.id, "/etc/passwd").await;
         assert!(
             passwd.contains("user:x:1000:1000::/home/user:/bin/sh\n") && passwd.contains("other:x:1001:1001:"),
             "{passwd}"
         );
         let again = built(world, &Wanted::new("imaged-again"), plan).await;
-        assert_eq!(lines(&again).matches("CACHED [builder").count(), 3, "{}", lines(&again));
+        assert_eq!(lines(&again).matches("CACHED [builder").count(), 4, "{}", lines(&again));
         let missing = json!({ "fromImage": format!("{address}/tool:2"), "fromImageRegistry": { "type": "registry", "username": "u", "password": "p" } });
         let status = built(world, &Wanted::new("missing"), missing).await;
         assert_eq!(status["reason"]["step"], "base", "{status}");
         let aws = json!({ "fromImage": "x", "fromImageRegistry": { "type": "aws", "awsAccessKeyId": "a", "awsSecretAccessKey": "b", "awsRegion": "c" } });
-        let (template, build) = super::support::requested(world, &Wanted::new("aws")).await;
-        assert_eq!(
-            world.control("POST", &format!("/v2/templates/{template}/builds/{build}"), Some(&aws)).await.status,
-            501
-        );
+        let status = built(world, &Wanted::new("aws"), aws).await;
+        assert_eq!(status["reason"]["step"], "base", "{status}");
+        assert!(status["reason"]["message"].as_str().unwrap().contains("not offered"), "{status}");
     });
 }

@@ -19,7 +19,9 @@ fn a_template_is_built_and_its_sandboxes_begin_with_what_it_set() {
     World::run(async |world| {
         let steps = json!([
             step("ENV", &["COLOUR", "blue", "SHADE", "dark-$COLOUR", "PATH", "/opt/tool:$PATH"]),
-            step("WORKDIR", &["/srv/app"]),
+            // Relative to the root, as long as there is no other.
+            step("WORKDIR", &["srv"]),
+            step("WORKDIR", &["app"]),
             step("RUN", &["id -un > who; pwd > where; echo $COLOUR > colour"]),
             step("RUN", &["id -un > /etc/by-root", "root"]),
             step("USER", &["worker"]),

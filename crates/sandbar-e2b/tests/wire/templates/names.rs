@@ -35,9 +35,25 @@ fn builds_are_found_by_tags_that_can_be_given_and_taken() {
         assert_eq!(answer.json()["buildID"].as_str().unwrap().len(), 36);
         assert_eq!(said(world, "tool:stable").await, "two\n");
 
+        // Some write the name before the tag.
+        let body = json!({ "target": "tool:v2", "tags": ["tool:production"] });
+        let answer = world.control("POST", "/templates/tags", Some(&body)).await;
+        assert_eq!((answer.status.as_u16(), &answer.json()["tags"]), (201, &json!(["production"])));
+        assert_eq!(said(world, "tool:production").await, "two\n");
+
         let body = json!({ "name": "tool", "tags": ["v1"] });
-        assert_eq!(world.control("DELETE", "/templates/tags", Some(&body)).await.status, 204);
-        assert_eq!(world.control("DELETE", "/templates/tags", Some(&body)).await.status, 404);
+        // The second time it is gone already.
+        for _ in 0..2 {
+            assert_eq!(world.control("DELETE", "/templates/tags", Some(&body)).await.status, 204);
+        }
+        for (bad, status) in [
+            (json!({ "name": "tool", "tags": ["default"] }), 400),
+            (json!({ "name": "tool", "tags": [] }), 400),
+            (json!({ "name": "tool:v2", "tags": ["v2"] }), 400),
+            (json!({ "name": "never", "tags": ["v2"] }), 404),
+        ] {
+            assert_eq!(world.control("DELETE", "/templates/tags", Some(&bad)).await.status, status, "{bad}");
+        }
         assert_eq!(status_of_create(world, "tool:v1").await, 404);
         let missing = json!({ "target": "tool:v9", "tags": ["x"] });
         assert_eq!(world.control("POST", "/templates/tags", Some(&missing)).await.status, 404);
@@ -70,6 +86,10 @@ fn templates_are_listed_found_by_alias_changed_and_deleted() {
         assert_eq!(alias.json(), json!({ "templateID": id, "public": false }));
         assert_eq!(world.control("GET", "/templates/aliases/base", None).await.status, 200);
         assert_eq!(world.control("GET", "/templates/aliases/never", None).await.status, 404);
+        // A name is taken as soon as it was asked for.
+        requested(world, &Wanted::new("asked:v1")).await;
+        assert_eq!(world.control("GET", "/templates/aliases/asked", None).await.status, 200);
+        assert_eq!(world.control("DELETE", "/templates/asked", None).await.status, 204);
         let builds = world.control("GET", &format!("/templates/{id}"), None).await.json();
         assert_eq!(builds["builds"][0]["status"], "ready", "{builds}");
         let changed = world.control("PATCH", &format!("/v2/templates/{id}"), Some(&json!({ "public": true }))).await;

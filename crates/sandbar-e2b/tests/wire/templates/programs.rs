@@ -50,11 +50,30 @@ fn the_program_runs_again_after_a_pause_that_kept_only_files() {
 }
 
 #[test]
+fn the_time_of_a_sandbox_begins_when_its_program_is_ready() {
+    World::run(async |world| {
+        let plan = json!({ "fromTemplate": "base", "startCmd": "sleep 1000", "readyCmd": "[ -z $SLOW ] || sleep 5" });
+        assert_eq!(built(world, &Wanted::new("slow"), plan).await["status"], "ready");
+        let wanted = json!({ "templateID": "slow", "timeout": 4, "envVars": { "SLOW": "yes" } });
+        let sandbox = world.sandbox_with(wanted).await;
+        assert_eq!(run(world, &sandbox.id, "echo $SLOW").await, "yes\n");
+        let detail = world.control("GET", &format!("/sandboxes/{}", sandbox.id), None).await.json();
+        let time = |name: &str| detail[name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        assert!(time("endAt").duration_since(time("startedAt")).as_secs() >= 8, "{detail}");
+        // It does not keep what it had more while it was waited for.
+        assert!(time("endAt").duration_since(time("startedAt")).as_secs() < 40, "{detail}");
+    });
+}
+
+#[test]
 fn a_program_that_fails_fails_the_build() {
     World::run(async |world| {
-        for (start, ready, text) in
-            [("exit 3", "false", "exit status 3"), ("no-such-program", "sleep 0.2; false", "start command failed")]
-        {
+        for (start, ready, text) in [
+            ("exit 3", "false", "exit status 3"),
+            ("no-such-program", "sleep 0.2; false", "start command failed"),
+            // It fails while somebody waits for nothing but the time.
+            ("touch ~/ended; exit 4", "until [ -e ~/ended ]; do :; done; sleep 1", "exit status 4"),
+        ] {
             let plan = json!({ "fromTemplate": "base", "startCmd": start, "readyCmd": ready });
             let status = built(world, &Wanted::new("dead"), plan).await;
             assert_eq!(
