@@ -220,7 +220,8 @@ mod tests {
         assert_eq!(fs::read_link(rootfs.join("etc/alternatives/editor")).unwrap(), Path::new("/usr/bin/tool"));
         let mode = |path: &str| fs::symlink_metadata(rootfs.join(path)).unwrap().permissions().mode() & 0o7777;
         assert_eq!((mode("tmp"), mode("var/tmp"), mode("root"), mode("home/user")), (0o1777, 0o1777, 0o700, 0o755));
-        assert_eq!((mode("etc/shadow"), mode("home/user/.bashrc")), (0o600, 0o644));
+        let modes = (mode("etc/shadow"), mode("home/user/.bashrc"), mode("root/.bashrc"));
+        assert_eq!(modes, (0o600, 0o644, 0o644));
         assert!(found[Path::new("etc/shadow")].contains("user:!:"), "nobody has a password");
     }
 }

@@ -88,7 +88,7 @@ const BASH_LOGOUT: &str = "# Read when a login shell ends.\n";
 /// A file with its mode and its owner.
 type OwnFile = (&'static str, u32, u32, &'static str);
 
-const FILES: [OwnFile; 10] = [
+const FILES: [OwnFile; 12] = [
     ("etc/passwd", 0o644, 0, PASSWD),
     ("etc/group", 0o644, 0, GROUP),
     ("etc/shadow", 0o600, 0, SHADOW),
@@ -96,6 +96,8 @@ const FILES: [OwnFile; 10] = [
     ("etc/pam.d/su", 0o644, 0, PAM_SU),
     ("etc/pam.d/su-l", 0o644, 0, PAM_SU),
     ("etc/pam.d/runuser", 0o644, 0, PAM_SU),
+    ("root/.profile", 0o644, 0, PROFILE),
+    ("root/.bashrc", 0o644, 0, BASHRC),
     ("home/user/.profile", 0o644, USER, PROFILE),
     ("home/user/.bashrc", 0o644, USER, BASHRC),
     ("home/user/.bash_logout", 0o644, USER, BASH_LOGOUT),
