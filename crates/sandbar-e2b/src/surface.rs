@@ -41,6 +41,7 @@ pub(crate) struct Surface {
     pub(crate) keyring: Arc<dyn Keyring>,
     pub(crate) turns: Turns,
     pub(crate) samples: Samples,
+    pub(crate) interpreters: Interpreters,
     pub(crate) templates: LazyTemplates,
     /// Cancelled when the server stops: streams are not waited for.
     pub(crate) shutdown: CancellationToken,
@@ -52,7 +53,6 @@ pub struct E2b {
     pub(crate) surface: Arc<Surface>,
     control: Router,
     envd: Router,
-    interpreters: Arc<Interpreters>,
     uploads: Router,
     _sampler: Arc<Sampler>,
 }
@@ -65,13 +65,13 @@ impl E2b {
             keyring,
             turns: Turns::default(),
             samples: Samples::default(),
+            interpreters: Interpreters::default(),
             templates: LazyTemplates::default(),
             shutdown,
         });
         Self {
             control: control::router(&surface),
             envd: envd::router(&surface),
-            interpreters: Arc::new(Interpreters::new(&surface)),
             uploads: templates::uploads_router(&surface),
             _sampler: Arc::new(Sampler::start(&surface)),
             surface,
@@ -123,7 +123,8 @@ impl E2b {
                     Ok(visitor) => visitor,
                     Err(answer) => return hear_out(request, answer).await,
                 };
-                acting_as(actor(&visitor.holder, peer), self.interpreters.answer(&visitor, request)).await
+                let answering = self.surface.interpreters.answer(&self.surface.host, &visitor, request);
+                acting_as(actor(&visitor.holder, peer), answering).await
             }
         }
     }

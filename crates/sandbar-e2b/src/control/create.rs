@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     answer::ControlError,
+    interpreter,
     json::Json,
     keys::Holder,
     sandbox::SandboxNote,
@@ -177,7 +178,7 @@ fn auto_resume(fields: &mut Fields) -> Answer<bool> {
 }
 
 impl Surface {
-    async fn make(&self, id: &SessionId, request: NewSandbox) -> Answer<Created> {
+    async fn make(self: &Arc<Self>, id: &SessionId, request: NewSandbox) -> Answer<Created> {
         let template = self.choose(&request).await?;
         let base = template.base.clone();
         let note = request.note(template)?;
@@ -211,6 +212,7 @@ impl Surface {
         if let Some(start) = &note.start {
             self.start_program(id, start).await;
         }
+        interpreter::start_ahead(self, id, &note.template);
         Ok((StatusCode::CREATED, Json(self.handle(id, &note).await?)))
     }
 

@@ -1,8 +1,9 @@
 //! The code interpreter: what `run_code` of the SDKs talks to.
 //!
 //! A small server of our own runs in the sandbox, on the port where E2B has its. It is started by the first request for
-//! that port, in every sandbox that has `python3`, and again when it is gone; requests are passed on to it as they are,
-//! and everything streams. A template that brings a server of its own there keeps it.
+//! that port, in every sandbox that has `python3`, and again when it is gone; in sandboxes of E2B's template for code, soon
+//! after they were made. Requests are passed on to it as they are, and everything streams. A template that brings a server
+//! of its own there keeps it.
 //!
 //! The server is in `guest`: Python with nothing but its standard library, one process a context. It leaves no file in
 //! the sandbox.
@@ -20,8 +21,8 @@ use axum::{
     http::{Request, Response, StatusCode},
     response::IntoResponse as _,
 };
-use sandbar_core::{Error, ErrorCode};
-use sandbar_host::PortConnection;
+use sandbar_core::{Error, ErrorCode, SessionId};
+use sandbar_host::{Host, PortConnection};
 
 use crate::{
     answer::{ControlError, sandbox_not_found},
@@ -39,30 +40,42 @@ pub(crate) fn door(path: &str) -> Door<'static> {
     if is_about_contexts || path == "/health" { Door::LikePorts } else { Door::Guarded }
 }
 
+/// E2B's template whose sandboxes have the server from the start.
+const TEMPLATE: &str = "code-interpreter-v1";
+
+/// Starts the server of a new sandbox while nobody waits for it, where its template says that code will be run.
+pub(crate) fn start_ahead(surface: &Arc<Surface>, session: &SessionId, template: &str) {
+    if template != TEMPLATE {
+        return;
+    }
+    let (surface, session) = (Arc::clone(surface), session.clone());
+    tokio::spawn(async move {
+        let started = surface.shutdown.run_until_cancelled(surface.interpreters.connect(&surface.host, &session)).await;
+        // The first request tries again, and says what is wrong.
+        if let Some(Err(error)) = started {
+            tracing::debug!(%session, error = error.chain(), "the code interpreter was not started ahead");
+        }
+    });
+}
+
 /// The code interpreters of all sandboxes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Interpreters {
-    surface: Arc<Surface>,
     /// Those who find nobody listening start the server one after the other, so that there is one.
     starting: Turns,
 }
 
 impl Interpreters {
-    pub(crate) fn new(surface: &Arc<Surface>) -> Self {
-        Self { surface: Arc::clone(surface), starting: Turns::default() }
-    }
-
     /// Answers a request for the interpreter of a sandbox whose door has let it in.
-    pub(crate) async fn answer(&self, visitor: &Visitor, request: Request<Body>) -> Response<Body> {
-        let connection = match self.connect(visitor).await {
+    pub(crate) async fn answer(&self, host: &Host, visitor: &Visitor, request: Request<Body>) -> Response<Body> {
+        let connection = match self.connect(host, &visitor.session).await {
             Ok(connection) => connection,
             Err(error) => return refusal(visitor, error),
         };
         forward::pass_on(connection, request).await.unwrap_or_else(|error| refusal(visitor, error))
     }
 
-    async fn connect(&self, visitor: &Visitor) -> Result<PortConnection, Error> {
-        let (host, session) = (&self.surface.host, &visitor.session);
+    async fn connect(&self, host: &Host, session: &SessionId) -> Result<PortConnection, Error> {
         match host.dial_port(session, PORT).await {
             Err(error) if is_closed(&error) => {}
             reached => return reached,

@@ -358,6 +358,17 @@ fn the_interpreter_is_not_among_the_commands() {
 }
 
 #[test]
+fn a_sandbox_for_code_has_the_interpreter_before_anybody_asks_for_it() {
+    World::run(async |world| {
+        let sandbox = world.sandbox_with(json!({ "templateID": "code-interpreter-v1", "timeout": 300 })).await;
+        let ask = "until (exec 3<> /dev/tcp/127.0.0.1/49999) 2> /dev/null; do sleep 0.02; done; \
+                   exec 3<> /dev/tcp/127.0.0.1/49999; printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3; head -n 1 <&3";
+        let said = sandbox.bash(ask).await.text();
+        assert!(said.contains(" 200 "), "{said}");
+    });
+}
+
+#[test]
 fn code_interpreter_v1_is_a_template() {
     World::run(async |world| {
         let sandbox = world.sandbox_with(json!({ "templateID": "code-interpreter-v1", "timeout": 300 })).await;
