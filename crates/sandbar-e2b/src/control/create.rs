@@ -102,6 +102,9 @@ impl NewSandbox {
         if fields.has("volumeMounts") {
             return Err(not_offered::refuse("`volumeMounts` (volumes)"));
         }
+        if fields.has("sidecars") {
+            return Err(not_offered::refuse("`sidecars`"));
+        }
         if fields.object("iam")?.is_some_and(|iam| iam.has("tokens")) {
             return Err(not_offered::refuse("`iam` (workload identity)"));
         }
@@ -170,10 +173,11 @@ impl NewSandbox {
     }
 }
 
-/// `{"enabled": true}`.
+/// `{"enabled": true}`; SDKs around 2.14 wrote `{"policy": "any"}`.
 fn auto_resume(fields: &mut Fields) -> Answer<bool> {
     let Some(mut config) = fields.object("autoResume")? else { return Ok(false) };
-    Ok(config.take("enabled")?.unwrap_or(false))
+    let policy = config.take::<String>("policy")?;
+    Ok(config.take("enabled")?.unwrap_or(policy.as_deref() == Some("any")))
 }
 
 impl Surface {
