@@ -4,8 +4,11 @@
 //! whoever comes from outside trusts the host's own.
 
 use std::{
+    io,
     net::{IpAddr, Ipv4Addr},
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -21,21 +24,50 @@ use rustls::{
 };
 use sandbar_core::{Error, Result};
 use sandbar_host::PortConnection;
-use tokio::time::timeout;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::timeout,
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 const LONGEST_GREETING: Duration = Duration::from_secs(10);
 
 /// Speaks TLS on a connection into a session, with a server of this name that is to answer in `protocol`.
-pub(super) async fn greet(
-    connection: PortConnection,
-    name: ServerName<'static>,
-    protocol: &[u8],
-) -> Result<TlsStream<PortConnection>> {
+pub(super) async fn greet(connection: PortConnection, name: ServerName<'static>, protocol: &[u8]) -> Result<Secured> {
     let greeting = TlsConnector::from(Arc::new(config(protocol)?)).connect(name, connection);
     // One that speaks something else may wait for more of it.
     let greeted = timeout(LONGEST_GREETING, greeting).await.unwrap_or_else(|late| Err(late.into()));
-    greeted.map_err(|error| Error::io("speak TLS with a server in a session", error))
+    greeted.map(Secured).map_err(|error| Error::io("speak TLS with a server in a session", error))
+}
+
+/// A connection in TLS. Many a server ends one without saying so, and means the end of its answer.
+pub(super) struct Secured(TlsStream<PortConnection>);
+
+impl AsyncRead for Secured {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.0).poll_read(context, buffer) {
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
+            other => other,
+        }
+    }
+}
+
+impl AsyncWrite for Secured {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
 }
 
 /// The name a request is for.
