@@ -23,6 +23,7 @@ use crate::{
     answer::ControlError,
     json::Json,
     keys::Holder,
+    reach::Reach,
     sandbox::SandboxNote,
     surface::Surface,
     wake::{end_after, is_there},
@@ -42,24 +43,26 @@ const SECOND: Version = Version { default_timeout: Duration::from_mins(5), least
 pub(super) async fn first_version(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
+    Extension(reach): Extension<Reach>,
     headers: HeaderMap,
     fields: Fields,
 ) -> Answer<Created> {
-    create(&surface, &holder, &headers, fields, &FIRST).await
+    create(&surface, (&holder, &reach), &headers, fields, &FIRST).await
 }
 
 pub(super) async fn second_version(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
+    Extension(reach): Extension<Reach>,
     headers: HeaderMap,
     fields: Fields,
 ) -> Answer<Created> {
-    create(&surface, &holder, &headers, fields, &SECOND).await
+    create(&surface, (&holder, &reach), &headers, fields, &SECOND).await
 }
 
 async fn create(
     surface: &Arc<Surface>,
-    holder: &Holder,
+    (holder, reach): (&Holder, &Reach),
     headers: &HeaderMap,
     mut fields: Fields,
     version: &Version,
@@ -68,13 +71,13 @@ async fn create(
     let fingerprint = fields.fingerprint();
     let request = NewSandbox::read(&mut fields, version)?;
     let Some(id) = id_by_key(headers, holder)? else {
-        return surface.make(&SessionId::random(), request).await;
+        return surface.make(&SessionId::random(), request, reach).await;
     };
     // Whoever sends the same request at the same time waits for the first.
     let _turn = surface.turns.take(&id).await;
-    match surface.made_before(&id, &fingerprint).await? {
+    match surface.made_before(&id, &fingerprint, reach).await? {
         Some(made) => Ok(made),
-        None => surface.make(&id, NewSandbox { fingerprint: Some(fingerprint), ..request }).await,
+        None => surface.make(&id, NewSandbox { fingerprint: Some(fingerprint), ..request }, reach).await,
     }
 }
 
@@ -181,7 +184,7 @@ fn auto_resume(fields: &mut Fields) -> Answer<bool> {
 }
 
 impl Surface {
-    async fn make(&self, id: &SessionId, request: NewSandbox) -> Answer<Created> {
+    async fn make(&self, id: &SessionId, request: NewSandbox, reach: &Reach) -> Answer<Created> {
         let template = self.choose(&request).await?;
         let base = template.base.clone();
         let note = request.note(template)?;
@@ -215,7 +218,7 @@ impl Surface {
         if let Some(start) = &note.start {
             self.start_program(id, start).await;
         }
-        Ok((StatusCode::CREATED, Json(self.handle(id, &note).await?)))
+        Ok((StatusCode::CREATED, Json(self.handle(id, &note, reach).await?)))
     }
 
     /// What a sandbox is made from: a snapshot, or a template. SDKs start the MCP gateway in the sandbox themselves, from a
@@ -236,7 +239,7 @@ impl Surface {
     }
 
     /// The sandbox an earlier request with the same key has made.
-    async fn made_before(&self, id: &SessionId, fingerprint: &str) -> Answer<Option<Created>> {
+    async fn made_before(&self, id: &SessionId, fingerprint: &str, reach: &Reach) -> Answer<Option<Created>> {
         match self.host.get_session(id).await {
             Ok(session) if is_there(session.state) => {}
             Err(error) if error.code() != ErrorCode::SessionNotFound => return Err(error.into()),
@@ -248,6 +251,6 @@ impl Surface {
             let why = "`Idempotency-Key` was used for another request (use a new key for every sandbox)";
             return Err(ControlError::new(StatusCode::CONFLICT, why));
         }
-        Ok(Some((StatusCode::CREATED, Json(self.handle(id, &note).await?))))
+        Ok(Some((StatusCode::CREATED, Json(self.handle(id, &note, reach).await?))))
     }
 }
