@@ -253,3 +253,13 @@ fn root_of_a_sandbox_may_change_owners_and_users() {
         assert_eq!(output, "1000\n");
     });
 }
+
+#[test]
+fn python_is_called_so_as_well() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let output =
+            world.shell(&sandbox, "bash -l -c 'python -c \"print(6 * 7)\"'; su user -l -c 'command -v python'").await;
+        assert!(output.starts_with("42\n/"), "{output}");
+    });
+}
