@@ -27,6 +27,7 @@ mod keys;
 mod place;
 mod port_answer;
 mod ports;
+mod reach;
 mod sandbox;
 mod surface;
 mod templates;

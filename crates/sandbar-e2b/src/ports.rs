@@ -29,6 +29,11 @@ impl PortRules {
         let mask = self.note.network.as_ref()?.mask_request_host.as_ref()?;
         Some(mask.replace(PORT_IN_MASK, &port.to_string()))
     }
+
+    /// Whether what listens there is spoken to in TLS.
+    pub fn speaks_tls(&self, port: u16) -> bool {
+        self.note.network.as_ref().is_some_and(|network| network.has_https(port))
+    }
 }
 
 impl E2b {

@@ -26,6 +26,7 @@ use crate::{
     interpreter::{self, Interpreters},
     keys::{self, Holder},
     place::NamedBy,
+    reach::Reach,
     templates::{self, LazyTemplates},
     turns::Turns,
     visitor::{self, Door, Visitor},
@@ -103,6 +104,8 @@ impl E2b {
                     Err(error) => return hear_out(request, ControlError::from(error).into_response()).await,
                 };
                 let actor = actor(&holder, peer);
+                let reach = Reach::of(&request, self.surface.host.ingress_domain());
+                request.extensions_mut().insert(reach);
                 request.extensions_mut().insert(holder);
                 acting_as(actor, route(self.control, request)).await
             }

@@ -15,6 +15,7 @@ use crate::{
     answer::ControlError,
     json::Json,
     keys::Holder,
+    reach::Reach,
     surface::Surface,
     wake::{Waking, end_after, is_asleep},
 };
@@ -26,6 +27,7 @@ const DEFAULT: Duration = Duration::from_mins(5);
 pub(super) async fn first_version(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
+    Extension(reach): Extension<Reach>,
     Path(id): Path<String>,
     mut fields: Fields,
 ) -> Answer<(StatusCode, Json<Value>)> {
@@ -35,25 +37,27 @@ pub(super) async fn first_version(
         Some(time) => time,
         None => fields.require("timeout").map(Duration::from_secs)?,
     };
-    surface.connect(&id, time, waking(&mut fields)?).await
+    surface.connect(&id, time, waking(&mut fields)?, &reach).await
 }
 
 pub(super) async fn second_version(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
+    Extension(reach): Extension<Reach>,
     Path(id): Path<String>,
     mut fields: Fields,
 ) -> Answer<(StatusCode, Json<Value>)> {
     let id = session_id(&id)?;
     holder.require(Need::UseSession(&id))?;
     let time = seconds::take(&mut fields, "timeout", 1)?.unwrap_or(DEFAULT);
-    surface.connect(&id, time, waking(&mut fields)?).await
+    surface.connect(&id, time, waking(&mut fields)?, &reach).await
 }
 
 /// The call of old SDKs: only for one that is paused.
 pub(super) async fn resume(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
+    Extension(reach): Extension<Reach>,
     Path(id): Path<String>,
     mut fields: Fields,
 ) -> Answer<(StatusCode, Json<Value>)> {
@@ -69,7 +73,7 @@ pub(super) async fn resume(
     }
     let mut note = surface.note(&id).await?;
     note.auto_pause = auto_pause.unwrap_or(note.auto_pause);
-    let handle = surface.handle(&id, &note).await?;
+    let handle = surface.handle(&id, &note, &reach).await?;
     surface.wake(&session, note, time, waking).await?;
     Ok((StatusCode::CREATED, Json(handle)))
 }
@@ -82,10 +86,16 @@ fn waking(fields: &mut Fields) -> Answer<Waking> {
 
 impl Surface {
     /// 200 for one that runs, whose time is made longer where it is shorter; 201 for one that was woken.
-    async fn connect(&self, id: &SessionId, time: Duration, waking: Waking) -> Answer<(StatusCode, Json<Value>)> {
+    async fn connect(
+        &self,
+        id: &SessionId,
+        time: Duration,
+        waking: Waking,
+        reach: &Reach,
+    ) -> Answer<(StatusCode, Json<Value>)> {
         let _turn = self.turns.take(id).await;
         let (session, note) = (self.sandbox(id).await?, self.note(id).await?);
-        let handle = self.handle(id, &note).await?;
+        let handle = self.handle(id, &note, reach).await?;
         if is_asleep(session.state) {
             self.wake(&session, note, time, waking).await?;
             return Ok((StatusCode::CREATED, Json(handle)));

@@ -24,6 +24,7 @@ use crate::{
     interpreter,
     json::Json,
     keys::Holder,
+    reach::Reach,
     sandbox::SandboxNote,
     surface::Surface,
     wake::{end_after, is_there},
@@ -43,24 +44,26 @@ const SECOND: Version = Version { default_timeout: Duration::from_mins(5), least
 pub(super) async fn first_version(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
+    Extension(reach): Extension<Reach>,
     headers: HeaderMap,
     fields: Fields,
 ) -> Answer<Created> {
-    create(&surface, &holder, &headers, fields, &FIRST).await
+    create(&surface, (&holder, &reach), &headers, fields, &FIRST).await
 }
 
 pub(super) async fn second_version(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
+    Extension(reach): Extension<Reach>,
     headers: HeaderMap,
     fields: Fields,
 ) -> Answer<Created> {
-    create(&surface, &holder, &headers, fields, &SECOND).await
+    create(&surface, (&holder, &reach), &headers, fields, &SECOND).await
 }
 
 async fn create(
     surface: &Arc<Surface>,
-    holder: &Holder,
+    (holder, reach): (&Holder, &Reach),
     headers: &HeaderMap,
     mut fields: Fields,
     version: &Version,
@@ -69,13 +72,13 @@ async fn create(
     let fingerprint = fields.fingerprint();
     let request = NewSandbox::read(&mut fields, version)?;
     let Some(id) = id_by_key(headers, holder)? else {
-        return surface.make(&SessionId::random(), request).await;
+        return surface.make(&SessionId::random(), request, reach).await;
     };
     // Whoever sends the same request at the same time waits for the first.
     let _turn = surface.turns.take(&id).await;
-    match surface.made_before(&id, &fingerprint).await? {
+    match surface.made_before(&id, &fingerprint, reach).await? {
         Some(made) => Ok(made),
-        None => surface.make(&id, NewSandbox { fingerprint: Some(fingerprint), ..request }).await,
+        None => surface.make(&id, NewSandbox { fingerprint: Some(fingerprint), ..request }, reach).await,
     }
 }
 
@@ -102,6 +105,9 @@ impl NewSandbox {
     fn read(fields: &mut Fields, version: &Version) -> Answer<Self> {
         if fields.has("volumeMounts") {
             return Err(not_offered::refuse("`volumeMounts` (volumes)"));
+        }
+        if fields.has("sidecars") {
+            return Err(not_offered::refuse("`sidecars`"));
         }
         if fields.object("iam")?.is_some_and(|iam| iam.has("tokens")) {
             return Err(not_offered::refuse("`iam` (workload identity)"));
@@ -171,14 +177,15 @@ impl NewSandbox {
     }
 }
 
-/// `{"enabled": true}`.
+/// `{"enabled": true}`; SDKs around 2.14 wrote `{"policy": "any"}`.
 fn auto_resume(fields: &mut Fields) -> Answer<bool> {
     let Some(mut config) = fields.object("autoResume")? else { return Ok(false) };
-    Ok(config.take("enabled")?.unwrap_or(false))
+    let policy = config.take::<String>("policy")?;
+    Ok(config.take("enabled")?.unwrap_or(policy.as_deref() == Some("any")))
 }
 
 impl Surface {
-    async fn make(self: &Arc<Self>, id: &SessionId, request: NewSandbox) -> Answer<Created> {
+    async fn make(self: &Arc<Self>, id: &SessionId, request: NewSandbox, reach: &Reach) -> Answer<Created> {
         let template = self.choose(&request).await?;
         let base = template.base.clone();
         let note = request.note(template)?;
@@ -213,7 +220,7 @@ impl Surface {
             self.start_program(id, start).await;
         }
         interpreter::start_ahead(self, id, &note.template);
-        Ok((StatusCode::CREATED, Json(self.handle(id, &note).await?)))
+        Ok((StatusCode::CREATED, Json(self.handle(id, &note, reach).await?)))
     }
 
     /// What a sandbox is made from: a snapshot, or a template. SDKs start the MCP gateway in the sandbox themselves, from a
@@ -234,7 +241,7 @@ impl Surface {
     }
 
     /// The sandbox an earlier request with the same key has made.
-    async fn made_before(&self, id: &SessionId, fingerprint: &str) -> Answer<Option<Created>> {
+    async fn made_before(&self, id: &SessionId, fingerprint: &str, reach: &Reach) -> Answer<Option<Created>> {
         match self.host.get_session(id).await {
             Ok(session) if is_there(session.state) => {}
             Err(error) if error.code() != ErrorCode::SessionNotFound => return Err(error.into()),
@@ -246,6 +253,6 @@ impl Surface {
             let why = "`Idempotency-Key` was used for another request (use a new key for every sandbox)";
             return Err(ControlError::new(StatusCode::CONFLICT, why));
         }
-        Ok(Some((StatusCode::CREATED, Json(self.handle(id, &note).await?))))
+        Ok(Some((StatusCode::CREATED, Json(self.handle(id, &note, reach).await?))))
     }
 }

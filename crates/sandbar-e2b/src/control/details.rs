@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::machine::Machine;
 use crate::{
     keys::{Holder, envd_token},
+    reach::Reach,
     sandbox::SandboxNote,
     surface::Surface,
     wake::is_asleep,
@@ -58,14 +59,14 @@ impl Surface {
     }
 
     /// What an SDK needs to work with a sandbox: only for those who may.
-    pub(super) async fn handle(&self, id: &SessionId, note: &SandboxNote) -> Result<Value> {
+    pub(super) async fn handle(&self, id: &SessionId, note: &SandboxNote, reach: &Reach) -> Result<Value> {
         let access = self.host.port_access(id).await?;
         let mut handle = json!({
             "templateID": note.template,
             "sandboxID": id.as_str(),
             "clientID": CLIENT,
             "envdVersion": ENVD_VERSION,
-            "domain": null,
+            "domain": reach.0,
             "trafficAccessToken": (!access.public).then(|| access.token.reveal()),
         });
         if let Some(alias) = &note.alias {
@@ -78,7 +79,12 @@ impl Surface {
     }
 
     /// Everything about a sandbox that this caller may know.
-    pub(super) async fn detail(&self, holder: &Holder, session: &SessionInfo, note: SandboxNote) -> Result<Value> {
+    pub(super) async fn detail(
+        &self,
+        (holder, reach): (&Holder, &Reach),
+        session: &SessionInfo,
+        note: SandboxNote,
+    ) -> Result<Value> {
         let mut detail = listed(session, &note, self.pool_size().await);
         let may_use = holder.grant.may(Need::UseSession(&session.id));
         detail["lifecycle"] = json!({
@@ -86,8 +92,8 @@ impl Surface {
             "autoResume": note.auto_resume,
         });
         detail["allowInternetAccess"] = note.internet.into();
-        detail["domain"] = Value::Null;
-        if may_use && let Some(token) = self.handle(&session.id, &note).await?.get("envdAccessToken") {
+        detail["domain"] = json!(reach.0);
+        if may_use && let Some(token) = self.handle(&session.id, &note, reach).await?.get("envdAccessToken") {
             detail["envdAccessToken"] = token.clone();
         }
         if let Some(network) = note.network {

@@ -19,6 +19,7 @@ use crate::{
     answer::ControlError,
     json::Json,
     keys::Holder,
+    reach::Reach,
     sandbox::SandboxNote,
     surface::Surface,
     wake::{end_after, is_asleep},
@@ -30,28 +31,30 @@ const MOST: i64 = 20;
 pub(super) async fn first_version(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
+    Extension(reach): Extension<Reach>,
     Path(id): Path<String>,
     mut fields: Fields,
 ) -> Answer<(StatusCode, Json<Value>)> {
     let time = seconds::take(&mut fields, "timeout", 0)?.unwrap_or(Duration::from_secs(15));
-    fork(&surface, &holder, &id, time.max(Duration::from_millis(1)), fields).await
+    fork(&surface, (&holder, &reach), &id, time.max(Duration::from_millis(1)), fields).await
 }
 
 pub(super) async fn second_version(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
+    Extension(reach): Extension<Reach>,
     Path(id): Path<String>,
     mut fields: Fields,
 ) -> Answer<(StatusCode, Json<Value>)> {
     let time = seconds::take(&mut fields, "timeout", 1)?.unwrap_or(Duration::from_mins(5));
-    fork(&surface, &holder, &id, time, fields).await
+    fork(&surface, (&holder, &reach), &id, time, fields).await
 }
 
 /// One result for each copy: the sandbox, or why it could not be made. What runs in the source is in no copy: files are
 /// what is copied, of one moment for all of them.
 async fn fork(
     surface: &Surface,
-    holder: &Holder,
+    (holder, reach): (&Holder, &Reach),
     id: &str,
     time: Duration,
     mut fields: Fields,
@@ -71,7 +74,7 @@ async fn fork(
     let (copies, refusal) = surface.copy(&id, count).await?;
     let mut results = Vec::new();
     for copy in &copies {
-        results.push(match surface.equip(copy, &note, time).await {
+        results.push(match surface.equip(copy, &note, time, reach).await {
             Ok(handle) => json!({ "sandbox": handle }),
             Err(error) => {
                 // One that cannot be used is none.
@@ -102,7 +105,7 @@ impl Surface {
     }
 
     /// Makes a copy a sandbox of its own: its time, its note, its secrets.
-    async fn equip(&self, id: &SessionId, source: &SandboxNote, time: Duration) -> Answer<Value> {
+    async fn equip(&self, id: &SessionId, source: &SandboxNote, time: Duration, reach: &Reach) -> Answer<Value> {
         let end = end_after(time)?;
         let note = SandboxNote {
             timeout: Some(time.as_secs()),
@@ -120,6 +123,6 @@ impl Surface {
         if let Some(start) = &note.start {
             self.start_program(id, start).await;
         }
-        Ok(self.handle(id, &note).await?)
+        Ok(self.handle(id, &note, reach).await?)
     }
 }

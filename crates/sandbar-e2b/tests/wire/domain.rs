@@ -27,6 +27,7 @@ fn the_control_api_the_agent_and_the_ports_of_a_sandbox_have_names_of_their_own(
     names::run(async |world, names| {
         let sandbox = names.sandbox().await;
         let id = text(&sandbox, "sandboxID");
+        assert_eq!(text(&sandbox, "domain"), names.authority(DOMAIN));
         let found = names.control("GET", &format!("/sandboxes/{id}"), &json!({})).await;
         assert_eq!((found.status.as_u16(), found.json()["sandboxID"].as_str()), (200, Some(id)));
         serve_in(world, id).await;

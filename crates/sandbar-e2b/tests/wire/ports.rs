@@ -22,6 +22,21 @@ pub(crate) const PORT: u16 = 8000;
 
 const WEB: &str = include_str!("../../../sandbar-server/tests/api/servers/web.pl");
 
+/// A web server that speaks TLS on port 8443, and ends connections without saying so.
+const SECURE_WEB: &str = r#"
+import http.server, ssl
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"secured")
+server = http.server.ThreadingHTTPServer(("0.0.0.0", 8443), Page)
+tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+tls.load_cert_chain("cert.pem", "key.pem")
+server.socket = tls.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"#;
+
 /// Starts a web server on [`PORT`] of a sandbox.
 pub(crate) async fn serve_in(world: &World, sandbox: &str) {
     let id: SessionId = sandbox.parse().unwrap();
@@ -157,9 +172,36 @@ fn the_host_name_that_servers_see_can_be_another() {
     World::run(async |world| {
         let network = json!({ "network": { "maskRequestHost": "localhost:${PORT}" } });
         let sandbox = web_sandbox(world, network).await;
-        let head = ask(world, to(world, &sandbox.id, PORT, "/head")).await.text().to_lowercase();
-        assert!(head.contains("\r\nhost: localhost:8000\r\n"), "{head}");
-        assert!(head.contains(&format!("x-forwarded-host: {}", world.address)), "{head}");
+        let head = ask(world, to(world, &sandbox.id, PORT, "/head")).await.text().to_owned();
+        // Names are written as E2B writes them.
+        assert!(head.contains("\r\nHost: localhost:8000\r\n"), "{head}");
+        assert!(head.contains(&format!("X-Forwarded-Host: {}", world.address)), "{head}");
+    });
+}
+
+#[test]
+fn a_server_that_speaks_tls_is_spoken_to_in_tls() {
+    World::run(async |world| {
+        let body = json!({ "templateID": "base", "timeout": 300, "network": { "httpsPorts": [8443] } });
+        let sandbox = world.sandbox_with(body).await;
+        let told = world.control("GET", &format!("/sandboxes/{}", sandbox.id), None).await.json();
+        assert_eq!(told["network"]["httpsPorts"], json!([8443]));
+        let script = format!(
+            r#"cd /tmp && printf "[req]\ndistinguished_name=n\n[n]\n" > req.cnf
+            openssl req -config req.cnf -x509 -newkey rsa:2048 -keyout key.pem -out cert.pem -days 1 -nodes -subj /CN=other
+            exec python3 -c '{SECURE_WEB}'"#
+        );
+        let id: SessionId = sandbox.id.parse().unwrap();
+        let ready = Readiness::Tcp { port: Some(8443) };
+        let spec = ProcessSpec { ready, ..ProcessSpec::new(["/bin/sh", "-c", &script]) };
+        let process = world.host.launch_process(&id, spec).await.unwrap().id;
+        world.host.wait_process(&id, &process, WaitFor::Ready).await.unwrap();
+        for host in [world.address.to_string(), format!("8443-{}.localhost", sandbox.id)] {
+            let request = Request::get("/").header("host", host);
+            let request = request.header("e2b-sandbox-id", &sandbox.id).header("e2b-sandbox-port", "8443");
+            let answer = ask(world, request).await;
+            assert_eq!((answer.status, answer.text()), (StatusCode::OK, "secured"));
+        }
     });
 }
 

@@ -12,9 +12,11 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sandbar_core::{Error, ErrorCode, Result};
-use sandbar_host::{PortAccess, PortConnection};
+use sandbar_e2b::PortRules;
+use sandbar_host::PortAccess;
+use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Ingress, headers, target::Target, tunnel};
+use super::{Ingress, headers, https, target::Target, tunnel};
 use crate::{access::Peer, entrance::Transport};
 
 /// What servers in sessions are spoken to in.
@@ -26,15 +28,24 @@ enum Wire {
     Http2,
 }
 
+impl Wire {
+    /// What TLS calls it.
+    fn name(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
+}
+
 impl Ingress {
     /// Passes a request on by a connection of its own. The body is taken out of it once there is somebody to send it to.
-    /// `host` is the name the server is to believe it was asked by.
     pub(super) async fn pass_on(
         &self,
         target: &Target,
         request: &mut Request<Body>,
         access: &PortAccess,
-        host: Option<String>,
+        rules: Option<&PortRules>,
         peer: Peer,
     ) -> Result<Response<Body>> {
         let connection = self.host.dial_port(&target.session, target.port).await?;
@@ -43,10 +54,17 @@ impl Ingress {
         let client = protocol.as_ref().map(|_| upgrade::on(&mut *request));
         let mut outgoing = self.outgoing(request, wire, protocol, peer)?;
         self.e2b.take_out_keys(outgoing.headers_mut(), access);
-        if let Some(host) = host {
+        // The name the server is to believe it was asked by.
+        if let Some(host) = rules.and_then(|rules| rules.host_header(target.port)) {
             mask(&mut outgoing, &host)?;
         }
-        let mut response = send(connection, wire, outgoing).await.map_err(|error| no_answer(target, error))?;
+        let sent = if rules.is_some_and(|rules| rules.speaks_tls(target.port)) {
+            let secured = https::greet(connection, https::name_in(&outgoing), wire.name()).await;
+            send(secured.map_err(|error| no_answer(target, error))?, wire, outgoing).await
+        } else {
+            send(connection, wire, outgoing).await
+        };
+        let mut response = sent.map_err(|error| no_answer(target, error))?;
 
         let switched = headers::upgrade(response.headers());
         headers::take_out_hop_by_hop(response.headers_mut());
@@ -122,11 +140,16 @@ fn wire_of(request: &Request<Body>) -> Wire {
 
 /// Sends a request, and waits for the head of the answer. The connection is closed when the answer has been read, or
 /// nobody wants it any more.
-async fn send(connection: PortConnection, wire: Wire, request: Request<Body>) -> hyper::Result<Response<Incoming>> {
+async fn send(
+    connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    wire: Wire,
+    request: Request<Body>,
+) -> hyper::Result<Response<Incoming>> {
     let io = TokioIo::new(connection);
     match wire {
         Wire::Http1 => {
-            let (mut sender, connection) = http1::handshake(io).await?;
+            // `Host` and not `host`, as E2B has it: not every server takes both.
+            let (mut sender, connection) = http1::Builder::new().title_case_headers(true).handshake(io).await?;
             drive(connection.with_upgrades());
             sender.send_request(request).await
         }

@@ -12,6 +12,7 @@ mod entry;
 mod forward;
 mod fuzzing;
 mod headers;
+mod https;
 mod refusal;
 mod target;
 mod tunnel;
@@ -98,8 +99,7 @@ impl Ingress {
         if let Some(rules) = &rules {
             self.e2b.wake_for_request(&target.session, rules, access.state).await.map_err(refused)?;
         }
-        let host = rules.and_then(|rules| rules.host_header(target.port));
-        self.pass_on(&target, request, &access, host, peer).await.map_err(refused)
+        self.pass_on(&target, request, &access, rules.as_ref(), peer).await.map_err(refused)
     }
 }
 

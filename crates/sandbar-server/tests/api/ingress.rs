@@ -118,7 +118,7 @@ fn a_session_sees_who_asked_and_nothing_that_opens_the_host() {
             .to(&one, "GET", "/head")
             .header("x-sandbar-token", &world.token)
             .header("authorization", "Bearer of the application");
-        assert!(world.ask(own).await.text().contains("authorization: Bearer of the application\r\n"));
+        assert!(world.ask(own).await.text().contains("Authorization: Bearer of the application\r\n"));
     });
 }
 
@@ -252,7 +252,7 @@ fn http_2_reaches_ordinary_servers_and_those_of_grpc() {
         }
         let seen = sender.clone().send_request(request(&web, "/head").body(Full::default()).unwrap()).await.unwrap();
         let seen = seen.into_body().collect().await.unwrap().to_bytes();
-        let host = format!("\r\nhost: {}\r\n", world.name_of(&web));
+        let host = format!("\r\nHost: {}\r\n", world.name_of(&web));
         assert!(String::from_utf8_lossy(&seen).contains(&host), "{seen:?}");
 
         if !std::path::Path::new("/usr/bin/node").exists() {

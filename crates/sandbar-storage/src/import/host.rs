@@ -12,7 +12,7 @@ use sandbar_core::{Error, Result};
 
 use super::{
     base::{Filled, own_layer},
-    host_files, host_users,
+    host_files, host_programs, host_users,
     skeleton::{USER, make},
 };
 use crate::{BaseLayer, LayerDirectory};
@@ -75,6 +75,7 @@ pub(super) fn fill(machine: &Path, rootfs: &Path) -> Result<Filled> {
     host_files::copy_allowed(&machine.join("etc"), &rootfs.join("etc"))?;
     host_files::write_own(&rootfs.join("etc"))?;
     host_users::write(machine, rootfs)?;
+    host_programs::write(machine, rootfs)?;
     Ok(Filled { layers, ..Filled::own(Vec::new(), 0) })
 }
 
@@ -195,6 +196,28 @@ mod tests {
         assert!(fs::read_to_string(&sudoers).unwrap().contains("\nuser ALL=(ALL:ALL) NOPASSWD: ALL\n"));
         assert_eq!(fs::metadata(&sudoers).unwrap().permissions().mode() & 0o7777, 0o440);
         assert!(rootfs.join("etc/pam.d/sudo").is_file());
+    }
+
+    #[test]
+    fn a_python_that_has_a_number_in_its_name_is_found_without_it() {
+        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let host = scratch.path().join("machine");
+        machine(&host);
+        put(&host, "usr/bin/python3", 0o755, "");
+        let base = |name: &str| {
+            let rootfs = scratch.path().join(name);
+            fs::create_dir(&rootfs).unwrap();
+            fill(&host, &rootfs).unwrap();
+            rootfs
+        };
+        let rootfs = base("one");
+        let named = rootfs.join("var/lib/sandbar/bin/python");
+        assert_eq!(fs::read_link(named).unwrap(), Path::new("/usr/bin/python3"));
+        let profile = rootfs.join("etc/profile.d/sandbar.sh");
+        assert_eq!(fs::read_to_string(&profile).unwrap(), "PATH=\"$PATH:/var/lib/sandbar/bin\"\n");
+        assert_eq!(fs::metadata(&profile).unwrap().permissions().mode() & 0o044, 0o044);
+        put(&host, "usr/local/bin/python", 0o755, "");
+        assert!(!base("other").join("var/lib/sandbar").exists(), "the machine's own is found as it is");
     }
 
     #[test]

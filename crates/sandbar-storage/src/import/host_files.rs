@@ -210,7 +210,7 @@ fn make_directory(path: &Path) -> Result<()> {
     set_mode(path, 0o755)
 }
 
-fn set_mode(path: &Path, mode: u32) -> Result<()> {
+pub(super) fn set_mode(path: &Path, mode: u32) -> Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|error| failed("set mode of", path, error))
 }
 

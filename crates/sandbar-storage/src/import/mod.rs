@@ -9,6 +9,7 @@ mod docker;
 pub(crate) mod fuzzing;
 mod host;
 mod host_files;
+mod host_programs;
 mod host_users;
 mod image;
 mod oci;

@@ -27,6 +27,9 @@ pub(crate) struct NetworkConfig {
     /// The `Host` of requests to ports of the sandbox, with `${PORT}` for the port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mask_request_host: Option<String>,
+    /// Ports of the sandbox on which its servers speak TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    https_ports: Option<Vec<u16>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rules: Option<Rules>,
 }
@@ -61,14 +64,12 @@ impl NetworkConfig {
         if let Some(host) = &mask_request_host {
             check_mask(host)?;
         }
-        refuse(
-            &network,
-            "httpsPorts",
-            "`network.httpsPorts`",
-            "serve plain HTTP in the sandbox; whoever comes from outside speaks TLS with this host",
-        )?;
+        let https_ports: Option<Vec<u16>> = network.take("httpsPorts")?;
+        if https_ports.as_ref().is_some_and(|ports| ports.contains(&0)) {
+            return Err(bad_request("`network.httpsPorts` has 0 in it; send ports from 1 to 65535"));
+        }
         let allow_public_traffic = network.take("allowPublicTraffic")?;
-        Ok(Some(Self { allow_public_traffic, mask_request_host, ..egress }))
+        Ok(Some(Self { allow_public_traffic, mask_request_host, https_ports, ..egress }))
     }
 
     /// Reads the part that says what the sandbox may reach.
@@ -96,6 +97,11 @@ impl NetworkConfig {
     /// Whether ports may be reached without a token.
     pub(in crate::control) fn is_public(&self) -> bool {
         self.allow_public_traffic.unwrap_or(true)
+    }
+
+    /// Whether what listens on a port is spoken to in TLS.
+    pub(crate) fn has_https(&self, port: u16) -> bool {
+        self.https_ports.as_ref().is_some_and(|ports| ports.contains(&port))
     }
 
     /// Whether headers are put into requests, for which the host keeps secrets.

@@ -3,7 +3,7 @@
 use sandbar_core::{Destination, DomainPattern, HeaderRule, NetworkPolicy, SecretName, SecretValue, SessionId, Target};
 
 use super::{NetworkConfig, config::Rules, ranges::Range};
-use crate::control::{Answer, fields::bad_request};
+use crate::control::{Answer, fields::bad_request, not_offered};
 
 /// Said by E2B as well.
 const DOMAINS_NEED_A_WALL: &str = "`network.allowOut` names domains and `network.denyOut` leaves the rest open: when \
@@ -145,8 +145,11 @@ fn add_rules(
         refuse_overlap(host, &pattern, policy)?;
         let headers = rules.iter().filter_map(|rule| rule.transform.as_ref()?.headers.as_ref()).flatten();
         for (header, value) in headers {
-            if value.contains("${e2b.identity") {
-                return Err(super::super::not_offered::refuse("workload identity (`iam` and its placeholders)"));
+            // What stands for something else must not go out as it is.
+            if value.contains("${e2b.") {
+                return Err(not_offered::refuse(
+                    "a placeholder of `Secret` or of `iam` (workload identity) in `network.rules`, where values are written out,",
+                ));
             }
             let secret = SecretName::new(format!("{}{}.{}", secrets_of(id), series, secrets.len()))?;
             let rule = HeaderRule { host: pattern.clone(), port: None, header: header.clone(), secret, format: None };

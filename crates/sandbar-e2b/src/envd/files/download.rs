@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use super::{
     content_type::content_type,
     encoding::{Encoding, accepted},
-    locate,
+    kernel, locate,
     query::FilesQuery,
     range::{Wanted, wanted},
     text, visitor_of,
@@ -49,6 +49,9 @@ pub(super) async fn download(State(surface): State<Arc<Surface>>, request: Reque
         let why = format!("error expanding and resolving path '{asked}': {}", error.message());
         ControlError::new(StatusCode::BAD_REQUEST, why)
     })?;
+    if kernel::knows(&path) {
+        return kernel::read(&surface, visitor, &path).await;
+    }
     let (file, stat) = open(&surface, visitor, &path).await?;
     let headers = request.headers();
     let encoding = accepted(text(headers, &header::ACCEPT_ENCODING)).map_err(|why| {

@@ -6,6 +6,7 @@ mod download;
 mod encoding;
 pub(crate) mod fuzzing;
 mod incoming;
+mod kernel;
 mod metadata;
 mod multipart;
 mod query;

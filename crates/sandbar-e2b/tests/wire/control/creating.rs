@@ -16,7 +16,8 @@ fn the_answer_has_everything_an_sdk_needs() {
         for field in ["templateID", "sandboxID", "clientID", "envdVersion", "envdAccessToken"] {
             assert!(made[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {made}");
         }
-        assert!(made["trafficAccessToken"].is_null() && made["domain"].is_null(), "{made}");
+        assert!(made["trafficAccessToken"].is_null(), "{made}");
+        assert_eq!(made["domain"], format!("localhost:{}", world.address.port()), "what the names of its ports end in");
         let id = made["sandboxID"].as_str().unwrap();
         assert!(id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()), "{id}");
         assert_eq!(Sandbox::of(world.address, &made).http("GET", "/health", "").await.status, 204);
@@ -250,5 +251,15 @@ fn root_of_a_sandbox_may_change_owners_and_users() {
         let sandbox = world.sandbox().await;
         let output = world.shell(&sandbox, "touch /owned && chown 1000:1000 /owned && stat -c %u /owned").await;
         assert_eq!(output, "1000\n");
+    });
+}
+
+#[test]
+fn python_is_called_so_as_well() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let output =
+            world.shell(&sandbox, "bash -l -c 'python -c \"print(6 * 7)\"'; su user -l -c 'command -v python'").await;
+        assert!(output.starts_with("42\n/"), "{output}");
     });
 }

@@ -124,7 +124,8 @@ fn what_cannot_be_kept_is_refused_by_name() {
             (json!({ "allowOut": ["example.com"] }), 400, "network.allowOut"),
             (json!({ "denyOut": ["http://x"] }), 400, "network.denyOut"),
             (json!({ "maskRequestHost": "a b" }), 400, "network.maskRequestHost"),
-            (json!({ "httpsPorts": [8443] }), 501, "network.httpsPorts"),
+            (json!({ "httpsPorts": [0] }), 400, "network.httpsPorts"),
+            (json!({ "httpsPorts": [70_000] }), 400, "network.httpsPorts"),
             (json!({ "rules": { "*": [] } }), 400, "network.rules"),
             (
                 json!({ "rules": { "a.example": [{ "transform": { "headers": { "Bad Header": "x" } } }] } }),

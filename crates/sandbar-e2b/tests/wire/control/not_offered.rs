@@ -18,17 +18,20 @@ fn what_is_not_offered_is_named() {
         assert_refused(&world.post("/v2/sandboxes", iam).await, 501, &["iam"]);
         let gateway = json!({ "templateID": "mcp-gateway", "mcp": { "exa": {} } });
         assert_refused(&world.post("/v2/sandboxes", gateway).await, 501, &["mcp"]);
-        let placeholder =
-            json!({ "a.example": [{ "transform": { "headers": { "A": "${e2b.identity.tokens.aws}" } } }] });
-        let body = json!({ "templateID": "base", "network": { "rules": placeholder } });
-        assert_refused(&world.post("/v2/sandboxes", body).await, 501, &["workload identity"]);
+        let sidecars = json!({ "templateID": "base", "sidecars": [{ "entry": "valkey" }] });
+        assert_refused(&world.post("/v2/sandboxes", sidecars).await, 501, &["sidecars"]);
+        for placeholder in ["${e2b.identity.tokens.aws}", "Bearer ${e2b.secrets.openai-key}"] {
+            let rules = json!({ "a.example": [{ "transform": { "headers": { "A": placeholder } } }] });
+            let body = json!({ "templateID": "base", "network": { "rules": rules } });
+            assert_refused(&world.post("/v2/sandboxes", body).await, 501, &["placeholder", "network.rules"]);
+        }
     });
 }
 
 #[test]
 fn asking_for_nothing_of_it_is_no_reason_to_refuse() {
     World::run(async |world| {
-        let body = json!({ "templateID": "base", "volumeMounts": [], "iam": {}, "mcp": null, "network": { "egressProxy": null } });
+        let body = json!({ "templateID": "base", "volumeMounts": [], "sidecars": [], "iam": {}, "mcp": null, "network": { "egressProxy": null } });
         assert_eq!(world.post("/v2/sandboxes", body).await.status, 201);
     });
 }

@@ -51,6 +51,31 @@ fn a_pause_of_files_keeps_them_and_ends_what_runs() {
 }
 
 #[test]
+fn whether_it_was_started_anew_is_told_by_a_file_of_the_kernel() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let boot_id = async || {
+            let path = "/files?path=/proc/sys/kernel/random/boot_id&username=user";
+            let answer = sandbox.http("GET", path, "").await;
+            assert_eq!((answer.status.as_u16(), answer.text().trim().len()), (200, 36), "{}", answer.text());
+            answer.text().to_owned()
+        };
+        let first = boot_id().await;
+        let path = format!("/sandboxes/{}/pause", sandbox.id);
+        assert_eq!(world.post(&path, json!({})).await.status, 204);
+        assert_eq!(world.connect(&sandbox).await.status, 201);
+        assert_eq!(boot_id().await, first);
+        assert_eq!(world.post(&path, json!({ "memory": false })).await.status, 204);
+        assert_eq!(world.connect(&sandbox).await.status, 201);
+        assert_ne!(boot_id().await, first);
+        for (path, status) in [("/proc/nothing", 404), ("/proc/self/../sys", 400), ("/sys", 400)] {
+            let answer = sandbox.http("GET", &format!("/files?path={path}"), "").await;
+            assert_refused(&answer, status, &["path '"]);
+        }
+    });
+}
+
+#[test]
 fn nothing_is_lost_over_fifty_pauses_with_writes_between() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;

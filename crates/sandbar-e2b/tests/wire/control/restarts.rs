@@ -2,10 +2,16 @@
 
 use std::sync::Mutex;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::moment;
 use crate::{client::Sandbox, world::World};
+
+/// What is told about a sandbox, but for where its host listens.
+fn wherever(mut told: Value) -> Value {
+    told["domain"] = Value::Null;
+    told
+}
 
 #[test]
 fn sandboxes_their_tokens_and_what_is_known_of_them_outlive_the_host() {
@@ -21,7 +27,7 @@ fn sandboxes_their_tokens_and_what_is_known_of_them_outlive_the_host() {
         async |world| {
             let (before, info) = made.lock().unwrap().pop().unwrap();
             let sandbox = Sandbox { address: world.address, ..before };
-            assert_eq!(world.info(&sandbox).await, info);
+            assert_eq!(wherever(world.info(&sandbox).await), wherever(info));
             assert_eq!(sandbox.http("GET", "/health", "").await.status, 204);
             assert_eq!(world.shell(&sandbox, "cat /kept").await, "kept\n");
             assert_eq!(
@@ -70,7 +76,7 @@ fn a_request_that_is_sent_again_after_a_restart_finds_its_sandbox() {
         },
         async |world| {
             let handle = send(world).await;
-            assert_eq!(Some(handle), made.lock().unwrap().take());
+            assert_eq!(Some(wherever(handle)), made.lock().unwrap().take().map(wherever));
             assert_eq!(world.get("/v2/sandboxes").await.json().as_array().unwrap().len(), 1);
         },
     );

@@ -19,6 +19,17 @@ fn a_request_wakes_one_that_was_made_for_it() {
 }
 
 #[test]
+fn older_clients_have_another_word_for_it() {
+    World::run(async |world| {
+        for (policy, wakes) in [("any", true), ("off", false)] {
+            let body = json!({ "templateID": "base", "autoPause": true, "autoResume": { "policy": policy } });
+            let sandbox = world.sandbox_with(body).await;
+            assert_eq!(world.info(&sandbox).await["lifecycle"]["autoResume"], wakes, "{policy}");
+        }
+    });
+}
+
+#[test]
 fn fifty_requests_at_once_wake_it_once() {
     World::run(async |world| {
         let body =
