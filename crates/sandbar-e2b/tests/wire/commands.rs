@@ -53,6 +53,12 @@ fn a_command_has_the_user_directory_and_variables_it_is_given() {
         let said = sandbox.start(&request).await.wait().await.text();
         assert!(said.starts_with("1 call 2\n"), "{said}");
         assert!(!said.contains("CARGO") && !said.contains("NEXTEST"), "{said}");
+        // What E2B tells every command, unless somebody says otherwise.
+        let told = "echo $E2B_SANDBOX $E2B_SANDBOX_ID $E2B_TEMPLATE_ID";
+        assert_eq!(sandbox.bash(told).await.text(), format!("true {} base\n", sandbox.id));
+        let mut request = shell(told);
+        request["process"]["envs"] = json!({ "E2B_TEMPLATE_ID": "mine" });
+        assert_eq!(sandbox.start(&request).await.wait().await.text(), format!("true {} mine\n", sandbox.id));
         sandbox.bash("mkdir -p ~/below/it").await;
         for (cwd, meant) in [
             ("/tmp", "/tmp"),

@@ -72,6 +72,8 @@ fn an_entry_is_described_in_the_words_of_e2b() {
         sandbox.as_user("root").bash("chown 4242:4343 /home/user/about.txt").await;
         let directory = sandbox.entry("d").await;
         assert_eq!((&directory["mode"], &directory["permissions"]), (&json!(511), &json!("dtrwxrwxrwx")));
+        let size: u64 = directory["size"].as_str().unwrap().parse().unwrap();
+        assert!(size >= 4096, "an empty directory has a size as well: {size}");
         for link in ["link", "again"] {
             let entry = sandbox.entry(link).await;
             assert_eq!(entry["type"], "FILE_TYPE_DIRECTORY", "{entry}");

@@ -6,7 +6,7 @@ use connectrpc::ConnectError;
 use sandbar_core::{Error, ErrorCode, ProcessSpec, Resources, SessionId, StdinMode};
 use sandbar_host::Attachment;
 
-use super::terminal_size;
+use super::{terminal_size, told};
 use crate::{
     answer::rpc_error,
     envd::account::resolve,
@@ -24,7 +24,8 @@ impl Surface {
         limit: Option<Duration>,
     ) -> Result<(u32, Attachment), ConnectError> {
         let account = self.account(visitor).await?;
-        let ProcessConfig { cmd, args, envs, cwd, .. } = request.process.into_option().unwrap_or_default();
+        let ProcessConfig { cmd, args, mut envs, cwd, .. } = request.process.into_option().unwrap_or_default();
+        told::tell(&mut envs, visitor);
         let cwd = cwd.filter(|cwd| !cwd.is_empty()).or_else(|| visitor.note.workdir.clone()).unwrap_or_default();
         let terminal = request.pty.into_option().map(terminal_size);
         // Older SDKs do not say, and write to it.
