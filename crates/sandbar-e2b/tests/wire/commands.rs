@@ -148,6 +148,33 @@ fn a_command_reads_what_is_typed_until_its_input_is_closed() {
 }
 
 #[test]
+fn a_command_has_ended_when_nobody_has_its_output_any_more() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let late = sandbox.bash("(sleep 0.3; echo late) & echo first; exit 3").await;
+        assert_eq!((late.text().as_str(), late.code()), ("first\nlate\n", 3));
+        let through = sandbox.bash("exec > >(sleep 0.3; cat); echo through a filter").await;
+        assert_eq!(through.text(), "through a filter\n");
+        // What has given it away goes on by itself.
+        let alone = sandbox.bash("sleep 985 > /dev/null 2>&1 & echo $!").await;
+        assert_eq!(sandbox.bash(&format!("kill {}", alone.text())).await.code(), 0);
+
+        let mut left = sandbox.start(&typed_to("sleep 984 & echo up; exit 4")).await;
+        left.until("up\n").await;
+        assert_eq!(sandbox.commands().await.len(), 1);
+        assert_eq!(sandbox.signal(left.pid, "SIGNAL_SIGKILL").await.status, 200);
+        assert_eq!(left.wait().await.code(), 4);
+        assert_eq!((sandbox.bash("pgrep -f 'sleep 98[4]'").await.code(), sandbox.commands().await.len()), (1, 0));
+
+        let limit = [("connect-timeout-ms", "500")];
+        let mut late = sandbox.try_start(&shell("sleep 983 & echo up"), &limit).await.unwrap();
+        let (output, end) = late.rest().await;
+        assert_eq!((output.text().as_str(), output.end), ("up\n", None));
+        assert!(matches!(end, Frame::End(end) if end["error"]["code"] == "deadline_exceeded"));
+    });
+}
+
+#[test]
 fn input_comes_in_order_as_a_stream() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;

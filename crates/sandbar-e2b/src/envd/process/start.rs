@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use connectrpc::ConnectError;
-use sandbar_core::{Error, ErrorCode, ProcessSpec, Resources, SessionId, StdinMode};
+use sandbar_core::{CommandEnd, Error, ErrorCode, ProcessSpec, Resources, SessionId, StdinMode};
 use sandbar_host::Attachment;
 
 use super::{terminal_size, told};
@@ -35,6 +35,7 @@ impl Surface {
             cwd: Some(resolve(&cwd, &account).map_err(rpc_error)?),
             stdin: if takes_stdin { StdinMode::Piped } else { StdinMode::Null },
             terminal,
+            end: if terminal.is_some() { CommandEnd::Exit } else { CommandEnd::Output },
             user: Some(account.name),
             resources: Resources { wall_time: limit, ..Resources::default() },
             tag: request.tag,
