@@ -127,7 +127,8 @@ impl E2b {
     /// Lets a request into envd of a sandbox.
     async fn visit(&self, sandbox: &str, named_by: NamedBy, head: &Parts) -> Result<Visitor, Response<Body>> {
         if head.uri.path() != files::PATH {
-            return visitor::admit(&self.surface, sandbox, (named_by, Door::Guarded), &head.headers).await;
+            let door = if head.uri.path() == envd::HEALTH { Door::LikePorts } else { Door::Guarded };
+            return visitor::admit(&self.surface, sandbox, (named_by, door), &head.headers).await;
         }
         let query = FilesQuery::of(&head.uri).map_err(IntoResponse::into_response)?;
         let door = Door::Signed { query: &query, method: &head.method };

@@ -56,6 +56,8 @@ fn a_command_has_the_user_directory_and_variables_it_is_given() {
         // What E2B tells every command, unless somebody says otherwise.
         let told = "echo $E2B_SANDBOX $E2B_SANDBOX_ID $E2B_TEMPLATE_ID";
         assert_eq!(sandbox.bash(told).await.text(), format!("true {} base\n", sandbox.id));
+        let envs = sandbox.http("GET", "/envs", "").await.json();
+        assert_eq!((&envs["OF_BOX"], &envs["E2B_SANDBOX_ID"]), (&json!("1"), &json!(sandbox.id)));
         let mut request = shell(told);
         request["process"]["envs"] = json!({ "E2B_TEMPLATE_ID": "mine" });
         assert_eq!(sandbox.start(&request).await.wait().await.text(), format!("true {} mine\n", sandbox.id));

@@ -65,16 +65,16 @@ impl Files {
         Ok(entry_info(details, &names))
     }
 
-    /// Refuses what is not a directory, in the words SDKs know.
+    /// Refuses what is not a directory.
     async fn require_directory(&self, visitor: &Visitor, path: &Path) -> Result<(), ConnectError> {
         let shown = path.display();
         let details = self.surface.host.file_details(&visitor.session, path).await;
-        let details = details.map_err(missing(&format!("path {shown} not found")))?;
+        let details = details.map_err(missing("directory not found"))?;
         let kind = details.link_end.map_or(details.stat.entry, |end| end.entry);
         match kind {
             EntryType::Directory => Ok(()),
-            EntryType::Symlink => Err(ConnectError::not_found(format!("path {shown} not found: it leads nowhere"))),
-            _ => Err(ConnectError::invalid_argument(format!("path {shown} not a directory"))),
+            EntryType::Symlink => Err(ConnectError::not_found(format!("directory not found: {shown} leads nowhere"))),
+            _ => Err(ConnectError::invalid_argument(format!("path is not a directory: {shown}"))),
         }
     }
 

@@ -5,7 +5,6 @@ mod input;
 mod listen;
 mod selector;
 mod start;
-mod told;
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +16,7 @@ use sandbar_host::LaunchedProcess;
 use tokio::time::Instant;
 
 use self::listen::{Limit, Listener};
-use super::time_limit::TimeLimit;
+use super::{time_limit::TimeLimit, told};
 use crate::{
     answer::rpc_error,
     generated::process::{

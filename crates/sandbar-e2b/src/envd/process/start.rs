@@ -6,10 +6,10 @@ use connectrpc::ConnectError;
 use sandbar_core::{CommandEnd, Error, ErrorCode, ProcessSpec, Resources, SessionId, StdinMode};
 use sandbar_host::Attachment;
 
-use super::{terminal_size, told};
+use super::terminal_size;
 use crate::{
     answer::rpc_error,
-    envd::account::resolve,
+    envd::{account::resolve, told},
     generated::process::{ProcessConfig, StartRequest},
     surface::Surface,
     visitor::Visitor,

@@ -1,10 +1,19 @@
-//! What every command is told of its sandbox, in variables programs of E2B look at.
+//! What every command is told of its sandbox: the variables its maker gave it, and those programs of E2B look at.
 
 use std::collections::BTreeMap;
 
-use crate::visitor::Visitor;
+use axum::Extension;
 
-/// The variables of a sandbox that nobody has set otherwise.
+use crate::{json::Json, visitor::Visitor};
+
+/// `GET /envs`.
+pub(super) async fn envs(Extension(visitor): Extension<Visitor>) -> Json<BTreeMap<String, String>> {
+    let mut env = visitor.note.env.clone();
+    tell(&mut env, &visitor);
+    Json(env)
+}
+
+/// Variables of E2B that nobody has set otherwise.
 fn variables(visitor: &Visitor) -> impl Iterator<Item = (&'static str, &str)> {
     let all = [
         ("E2B_SANDBOX", "true"),
