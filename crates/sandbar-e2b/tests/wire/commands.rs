@@ -163,6 +163,7 @@ fn a_command_has_ended_when_nobody_has_its_output_any_more() {
 
         let mut left = sandbox.start(&typed_to("sleep 984 & echo up; exit 4")).await;
         left.until("up\n").await;
+        while sandbox.bash(&format!("kill -0 {}", left.pid)).await.code() == 0 {}
         assert_eq!(sandbox.commands().await.len(), 1);
         assert_eq!(sandbox.signal(left.pid, "SIGNAL_SIGKILL").await.status, 200);
         assert_eq!(left.wait().await.code(), 4);
