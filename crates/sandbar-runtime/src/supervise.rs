@@ -20,6 +20,9 @@ use crate::{
     protocol::Ended,
 };
 
+/// What was killed is dead after so long, and has let go of its output, unless it got away.
+const DYING: Duration = Duration::from_secs(1);
+
 /// What a supervisor looks after.
 pub(crate) struct Supervisor {
     /// An error when the whole box is gone.
@@ -107,16 +110,18 @@ impl Supervisor {
             }
         };
         // What it left running may still have its output. It is over when the box is gone.
+        let mut dead = None;
         while end == CommandEnd::Output && outcome.is_ok() && (stdout.open || stderr.open) {
             tokio::select! {
                 biased;
-                () = killed.cancelled() => break,
                 () = stop.cancelled() => break,
-                () = wait_until(deadline) => {
+                () = killed.cancelled(), if dead.is_none() => dead = Some(Instant::now() + DYING),
+                () = wait_until(dead) => break,
+                () = wait_until(deadline), if dead.is_none() => {
                     status.timed_out = true;
                     control.kill();
                 }
-                () = events.closed() => control.kill(),
+                () = events.closed(), if dead.is_none() => control.kill(),
                 () = stdout.step(&events), if stdout.open => {}
                 () = stderr.step(&events), if stderr.open => {}
                 () = &mut feeder, if feeding => feeding = false,

@@ -33,7 +33,6 @@ impl Control for CommandControl {
     }
 
     fn kill(&self) {
-        self.killed.cancel();
         let outcome = match &self.group {
             Some(group) => group.kill().map_err(|error| Error::io("end a command's processes", error)),
             None => self.link.tell(&Request::Kill { number: self.number }),
@@ -44,6 +43,7 @@ impl Control for CommandControl {
         {
             tracing::warn!(error = error.chain(), "could not end a command's processes");
         }
+        self.killed.cancel();
     }
 
     fn resize(&self, size: TerminalSize) -> Result<()> {
