@@ -23,6 +23,7 @@ pub struct ExecSpec {
     pub terminal: Option<TerminalSize>,
     /// Limits of this command; `wall_time` is its time-out.
     pub resources: Resources,
+    pub end: CommandEnd,
 }
 
 impl ExecSpec {
@@ -62,6 +63,17 @@ pub enum StdinMode {
     Null,
     /// What the caller sends.
     Piped,
+}
+
+/// When a command has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CommandEnd {
+    /// When its program has exited. What that left running goes on, and nobody reads what it writes.
+    #[default]
+    Exit,
+    /// When nobody has its output any more either, so that nothing is lost of what it left running: as in a pipeline.
+    Output,
 }
 
 /// Rows and columns of a terminal.

@@ -38,7 +38,7 @@ pub use capability::{Capabilities, Capability, RuntimeKind, StorageKind};
 pub use change::{Aspect, Aspects, Change, ChangeKind, EntryType};
 pub use error::{Error, ErrorCode, Result};
 pub use event::{EventKind, EventNews, EventQuery, SessionEvent};
-pub use exec::{ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};
+pub use exec::{CommandEnd, ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};
 pub use file::{
     DirChange, DirChangeKind, DirNews, FileDetails, FileStat, LinkEnd, MakeDirOptions, TreeSummary, WriteOptions,
 };

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, ExecSpec, ProcessId, Resources, Result, SessionId, StdinMode, TerminalSize, duration_text};
+use crate::{
+    CommandEnd, Error, ExecSpec, ProcessId, Resources, Result, SessionId, StdinMode, TerminalSize, duration_text,
+};
 
 /// How long a process may take to become ready when it does not say.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,6 +43,8 @@ pub struct ProcessSpec {
     /// A name its launcher finds it by.
     #[serde(default)]
     pub tag: Option<String>,
+    #[serde(default)]
+    pub end: CommandEnd,
 }
 
 impl ProcessSpec {
@@ -58,6 +62,7 @@ impl ProcessSpec {
             ready_timeout: READY_TIMEOUT,
             restart: RestartPolicy::Never,
             tag: None,
+            end: CommandEnd::default(),
         }
     }
 
@@ -71,6 +76,7 @@ impl ProcessSpec {
             stdin: self.stdin,
             terminal: self.terminal,
             resources: self.resources.clone(),
+            end: self.end,
         }
     }
 

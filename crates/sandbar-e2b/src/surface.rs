@@ -137,7 +137,11 @@ impl E2b {
     /// Lets a request into envd of a sandbox.
     async fn visit(&self, sandbox: &str, named_by: NamedBy, head: &Parts) -> Result<Visitor, Response<Body>> {
         if head.uri.path() != files::PATH {
-            return visitor::admit(&self.surface, sandbox, (named_by, Door::Guarded), &head.headers).await;
+            // Who shows a token shows the right one.
+            let shows_nothing = !head.headers.contains_key(&visitor::ACCESS_TOKEN);
+            let is_anybodys = head.uri.path() == envd::HEALTH && shows_nothing;
+            let door = if is_anybodys { Door::LikePorts } else { Door::Guarded };
+            return visitor::admit(&self.surface, sandbox, (named_by, door), &head.headers).await;
         }
         let query = FilesQuery::of(&head.uri).map_err(IntoResponse::into_response)?;
         let door = Door::Signed { query: &query, method: &head.method };

@@ -48,7 +48,7 @@ pub use sandbar_runtime::{RunningCommand, StdinHandle};
 pub use sandbar_storage::{ImportProgress, ImportSource, session_tree::DraftKind};
 pub use session::{
     AttachedStdin, Attachment, DirWatcher, FileWriter, LaunchedProcess, PortAccess, PortConnection, ToolExecution,
-    TreeReader, TreeWriter,
+    TreeReader, TreeWriter, WatchPace,
 };
 pub use tokens::KnownToken;
 pub use traffic_token::TrafficToken;

@@ -32,4 +32,4 @@ pub use native::NativeRuntime;
 pub use none::NoneRuntime;
 pub use role::run_role;
 pub use runtime::{BoxNetwork, Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats, TRUST_DIRECTORY, Trust};
-pub use sandbar_core::{ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};
+pub use sandbar_core::{CommandEnd, ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};

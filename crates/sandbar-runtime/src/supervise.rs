@@ -12,13 +12,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ExecEvent, ExitStatus,
+    CommandEnd, ExecEvent, ExitStatus,
     boxed::NamedPipes,
     cgroup::{CommandGroup, SessionLease},
     command::Control,
     output::OutputStream,
     protocol::Ended,
 };
+
+/// What was killed is dead after so long, and has let go of its output, unless it got away.
+const DYING: Duration = Duration::from_secs(1);
 
 /// What a supervisor looks after.
 pub(crate) struct Supervisor {
@@ -36,6 +39,9 @@ pub(crate) struct Supervisor {
     /// Their names are needed as long as the command has the pipes: a box that moves opens them again.
     pub(crate) named_pipes: Option<NamedPipes>,
     pub(crate) wall_time: Option<Duration>,
+    pub(crate) end: CommandEnd,
+    /// The command was killed.
+    pub(crate) killed: CancellationToken,
     /// The sandbox is being stopped.
     pub(crate) stop: CancellationToken,
 }
@@ -69,6 +75,8 @@ impl Supervisor {
             exit,
             named_pipes,
             wall_time,
+            end,
+            killed,
             stop,
         } = self;
         let _named_pipes = named_pipes;
@@ -101,6 +109,24 @@ impl Supervisor {
                 () = &mut feeder, if feeding => feeding = false,
             }
         };
+        // What it left running may still have its output. It is over when the box is gone.
+        let mut dead = None;
+        while end == CommandEnd::Output && outcome.is_ok() && (stdout.open || stderr.open) {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                () = killed.cancelled(), if dead.is_none() => dead = Some(Instant::now() + DYING),
+                () = wait_until(dead) => break,
+                () = wait_until(deadline), if dead.is_none() => {
+                    status.timed_out = true;
+                    control.kill();
+                }
+                () = events.closed(), if dead.is_none() => control.kill(),
+                () = stdout.step(&events), if stdout.open => {}
+                () = stderr.step(&events), if stderr.open => {}
+                () = &mut feeder, if feeding => feeding = false,
+            }
+        }
         guard.armed = false;
         tokio::select! {
             () = async { tokio::join!(stdout.flush(&events), stderr.flush(&events)); } => {}

@@ -9,6 +9,7 @@ mod location;
 mod process;
 mod tear;
 mod time_limit;
+mod told;
 
 use std::sync::Arc;
 
@@ -16,6 +17,9 @@ use axum::{Router, http::StatusCode, middleware::from_fn, routing::get};
 use connectrpc::{ConnectRpcService, Limits};
 
 use crate::surface::Surface;
+
+/// Says whether the sandbox is there. Everybody may ask.
+pub(crate) const HEALTH: &str = "/health";
 
 /// SDKs send pieces of input and whole answers in one message.
 const MAX_MESSAGE: usize = 64 * 1024 * 1024;
@@ -29,7 +33,8 @@ pub(crate) fn router(surface: &Arc<Surface>) -> Router {
         .layer(from_fn(time_limit::keep_for_streams))
         .layer(from_fn(tear::make_tearable));
     Router::new()
-        .route("/health", get(async || StatusCode::NO_CONTENT))
+        .route(HEALTH, get(async || StatusCode::NO_CONTENT))
+        .route("/envs", get(told::envs))
         .merge(files::router(surface))
         .fallback_service(calls)
 }

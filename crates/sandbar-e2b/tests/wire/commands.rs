@@ -53,6 +53,14 @@ fn a_command_has_the_user_directory_and_variables_it_is_given() {
         let said = sandbox.start(&request).await.wait().await.text();
         assert!(said.starts_with("1 call 2\n"), "{said}");
         assert!(!said.contains("CARGO") && !said.contains("NEXTEST"), "{said}");
+        // What E2B tells every command, unless somebody says otherwise.
+        let told = "echo $E2B_SANDBOX $E2B_SANDBOX_ID $E2B_TEMPLATE_ID";
+        assert_eq!(sandbox.bash(told).await.text(), format!("true {} base\n", sandbox.id));
+        let envs = sandbox.http("GET", "/envs", "").await.json();
+        assert_eq!((&envs["OF_BOX"], &envs["E2B_SANDBOX_ID"]), (&json!("1"), &json!(sandbox.id)));
+        let mut request = shell(told);
+        request["process"]["envs"] = json!({ "E2B_TEMPLATE_ID": "mine" });
+        assert_eq!(sandbox.start(&request).await.wait().await.text(), format!("true {} mine\n", sandbox.id));
         sandbox.bash("mkdir -p ~/below/it").await;
         for (cwd, meant) in [
             ("/tmp", "/tmp"),
@@ -138,6 +146,34 @@ fn a_command_reads_what_is_typed_until_its_input_is_closed() {
         let refused = error(&sandbox.send(none.pid, "stdin", "x").await);
         assert_eq!(refused.2, "error writing to stdin: stdin not enabled or closed");
         assert_eq!(sandbox.close_stdin(none.pid).await.status, 200);
+    });
+}
+
+#[test]
+fn a_command_has_ended_when_nobody_has_its_output_any_more() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let late = sandbox.bash("(sleep 0.3; echo late) & echo first; exit 3").await;
+        assert_eq!((late.text().as_str(), late.code()), ("first\nlate\n", 3));
+        let through = sandbox.bash("exec > >(sleep 0.3; cat); echo through a filter").await;
+        assert_eq!(through.text(), "through a filter\n");
+        // What has given it away goes on by itself.
+        let alone = sandbox.bash("sleep 985 > /dev/null 2>&1 & echo $!").await;
+        assert_eq!(sandbox.bash(&format!("kill {}", alone.text())).await.code(), 0);
+
+        let mut left = sandbox.start(&typed_to("sleep 984 & echo up; exit 4")).await;
+        left.until("up\n").await;
+        while sandbox.bash(&format!("kill -0 {}", left.pid)).await.code() == 0 {}
+        assert_eq!(sandbox.commands().await.len(), 1);
+        assert_eq!(sandbox.signal(left.pid, "SIGNAL_SIGKILL").await.status, 200);
+        assert_eq!(left.wait().await.code(), 4);
+        assert_eq!((sandbox.bash("pgrep -f 'sleep 98[4]'").await.code(), sandbox.commands().await.len()), (1, 0));
+
+        let limit = [("connect-timeout-ms", "500")];
+        let mut late = sandbox.try_start(&shell("sleep 983 & echo up"), &limit).await.unwrap();
+        let (output, end) = late.rest().await;
+        assert_eq!((output.text().as_str(), output.end), ("up\n", None));
+        assert!(matches!(end, Frame::End(end) if end["error"]["code"] == "deadline_exceeded"));
     });
 }
 

@@ -72,6 +72,8 @@ fn an_entry_is_described_in_the_words_of_e2b() {
         sandbox.as_user("root").bash("chown 4242:4343 /home/user/about.txt").await;
         let directory = sandbox.entry("d").await;
         assert_eq!((&directory["mode"], &directory["permissions"]), (&json!(511), &json!("dtrwxrwxrwx")));
+        let size: u64 = directory["size"].as_str().unwrap().parse().unwrap();
+        assert!(size >= 4096, "an empty directory has a size as well: {size}");
         for link in ["link", "again"] {
             let entry = sandbox.entry(link).await;
             assert_eq!(entry["type"], "FILE_TYPE_DIRECTORY", "{entry}");
@@ -113,8 +115,10 @@ fn a_directory_is_listed_to_a_depth_and_links_are_not_followed() {
         assert_eq!(list("way", None).await[0], "/home/user/way/a");
         let nothing = refusal(&sandbox.files("ListDir", json!({ "path": "none" })).await);
         assert_eq!((nothing.0, nothing.1.as_str()), (404, "not_found"));
+        assert!(nothing.2.starts_with("directory not found: "), "{}", nothing.2);
         let file = refusal(&sandbox.files("ListDir", json!({ "path": "dir/z" })).await);
-        assert_eq!((file.0, file.1.as_str()), (400, "invalid_argument"));
+        let words = "path is not a directory: /home/user/dir/z".to_owned();
+        assert_eq!(file, (400, "invalid_argument".into(), words));
     });
 }
 

@@ -125,8 +125,11 @@ fn what_cannot_be_reached_is_told_in_the_words_the_sdks_look_for() {
                 assert_eq!((answer.status.as_u16(), answer.json()), (502, gone(unknown)), "{port}");
             }
         }
+        assert_eq!(ask(world, to(world, &sandbox.id, 49_983, "/health")).await.status, 204);
         let paused = world.control("POST", &format!("/sandboxes/{}/pause", sandbox.id), None).await;
         assert_eq!(paused.status, 204, "{}", paused.text());
+        // Nobody has to show anything to ask whether it is there.
+        assert_eq!(ask(world, to(world, &sandbox.id, 49_983, "/health")).await.json(), gone(&sandbox.id));
         for port in [PORT, 49_983] {
             let request = to(world, &sandbox.id, port, "/health");
             let request = request.header("x-access-token", sandbox.access_token.as_deref().unwrap());

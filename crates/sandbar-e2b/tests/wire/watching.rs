@@ -72,10 +72,16 @@ fn an_upload_is_a_write_and_its_draft_is_nobodys_business() {
         sandbox.write("watched/new.txt", b"second").await;
         sandbox.write("watched/inner/deep.txt", b"x").await;
         let told = until(&mut frames, "WRITE inner/deep.txt").await;
-        assert_eq!(
-            told,
-            ["CREATE new.txt", "WRITE new.txt", "WRITE new.txt", "CREATE inner/deep.txt", "WRITE inner/deep.txt"]
-        );
+        let expected = [
+            "CREATE new.txt",
+            "CHMOD new.txt",
+            "WRITE new.txt",
+            "WRITE new.txt",
+            "CREATE inner/deep.txt",
+            "CHMOD inner/deep.txt",
+            "WRITE inner/deep.txt",
+        ];
+        assert_eq!(told, expected);
         sandbox.make_dir("watched/later").await;
         until(&mut frames, "CREATE later").await;
         sandbox.write("watched/later/file", b"x").await;
@@ -123,7 +129,7 @@ fn a_watcher_gathers_events_for_those_who_ask() {
         while told.last().is_none_or(|event| event != "REMOVE inner/a") {
             told.extend(sandbox.polled(&watcher).await.iter().map(words));
         }
-        assert_eq!(told, ["CREATE inner/a", "WRITE inner/a", "REMOVE inner/a"]);
+        assert_eq!(told, ["CREATE inner/a", "CHMOD inner/a", "WRITE inner/a", "REMOVE inner/a"]);
         let other = world.sandbox().await;
         let request = json!({ "watcherId": watcher });
         for call in ["GetWatcherEvents", "RemoveWatcher"] {
@@ -135,6 +141,31 @@ fn a_watcher_gathers_events_for_those_who_ask() {
         let gone = sandbox.call("filesystem.Filesystem/GetWatcherEvents", &request).await;
         let message = format!("watcher with id {watcher} not found");
         assert_eq!((gone.status.as_u16(), gone.json()["message"].as_str()), (404, Some(message.as_str())));
+    });
+}
+
+/// SDKs ask once, right after the answer, and expect all of it.
+#[test]
+fn who_asks_a_watcher_hears_of_everything_that_was_answered_before() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        sandbox.make_dir("watched").await;
+        let request = json!({ "path": "watched", "recursive": true, "includeEntry": true });
+        let made = sandbox.call("filesystem.Filesystem/CreateWatcher", &request).await.json();
+        let watcher = made["watcherId"].as_str().unwrap().to_owned();
+        for round in 0..20 {
+            let (directory, file) = (format!("d{round}"), format!("d{round}/file"));
+            sandbox.make_dir(&format!("watched/{directory}")).await;
+            sandbox.write(&format!("watched/{file}"), b"x").await;
+            let told: Vec<String> = sandbox.polled(&watcher).await.iter().map(words).collect();
+            assert_eq!(told.first(), Some(&format!("CREATE {directory}")), "{told:?}");
+            let of_file: Vec<&String> = told.iter().filter(|event| event.ends_with(&file)).collect();
+            let expected = ["CREATE", "CHMOD", "WRITE"].map(|kind| format!("{kind} {file}"));
+            assert_eq!(of_file, expected.iter().collect::<Vec<_>>());
+            sandbox.call("filesystem.Filesystem/Remove", &json!({ "path": format!("watched/{file}") })).await;
+            let told: Vec<String> = sandbox.polled(&watcher).await.iter().map(words).collect();
+            assert_eq!(told, [format!("REMOVE {file}")]);
+        }
     });
 }
 

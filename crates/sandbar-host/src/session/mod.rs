@@ -26,6 +26,7 @@ mod tools;
 mod trees;
 mod users;
 mod watch;
+mod watch_pace;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -49,6 +50,7 @@ pub use tools::ToolExecution;
 pub use trees::{TreeReader, TreeWriter};
 pub use watch::DirWatcher;
 use watch::WatchSlot;
+pub use watch_pace::WatchPace;
 
 use crate::{
     gate::{Gate, not_found},
@@ -181,6 +183,11 @@ impl Session {
         let mut live = self.live();
         live.watches.retain(|watch| watch.strong_count() > 0);
         live.watches.push(Arc::downgrade(watch));
+    }
+
+    /// The watches that are open.
+    fn watches(&self) -> Vec<Arc<WatchSlot>> {
+        self.live().watches.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// The sandbox commands run in, started when first needed.

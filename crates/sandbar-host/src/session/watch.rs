@@ -8,10 +8,12 @@ use std::{
     time::Duration,
 };
 
+use futures::future::join_all;
 use sandbar_core::{DirNews, Error, ErrorCode, Result, SessionId};
 use sandbar_storage::session_tree::{TreeWatch, WatchBatch, absolute};
 use tokio::{io::unix::AsyncFd, sync::Notify, time::timeout};
 
+use super::watch_pace::WatchPace;
 use crate::{
     Host,
     gate::not_found,
@@ -23,6 +25,9 @@ use crate::{
 
 /// How long the second half of a rename may take to come. It is told by the same system call as the first.
 const SECOND_HALF: Duration = Duration::from_millis(20);
+
+/// How long a change waits for those who watch. Who does not listen holds nobody up for longer.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 impl Host {
     /// Watches a directory of a session, and with `recursive` all below it, whoever changes it. Nobody is held up by it: it
@@ -36,15 +41,25 @@ impl Host {
                 inner.present(&target)?;
                 let watch = TreeWatch::open(session.tree(inner)?, &path, recursive)?;
                 let descriptor = watch.descriptor()?;
-                let slot =
-                    Arc::new(WatchSlot { state: Mutex::new(State::Open(Box::new(watch))), ended: Notify::new() });
+                let state = Mutex::new(State::Open(Box::new(watch)));
+                let slot = Arc::new(WatchSlot { state, ended: Notify::new(), pace: Arc::default() });
                 session.remember_watch(&slot);
                 Ok((slot, descriptor))
             })
             .await?;
         let readable =
             readable::register(descriptor).map_err(|error| Error::io("wait for changes of a directory", error))?;
-        Ok(DirWatcher { id: id.clone(), slot, readable, queue: VecDeque::new(), is_drained: true })
+        Ok(DirWatcher { id: id.clone(), slot, readable, queue: VecDeque::new(), is_drained: true, seen: 0 })
+    }
+
+    /// Waits until those who watch in a session know what has happened there, so that whoever asks them next hears of it,
+    /// and what is made in a new directory from now on is told as it happens.
+    pub async fn changes_told(&self, id: &SessionId) {
+        let (inner, id) = (Arc::clone(self.inner()), id.clone());
+        // A session that is gone has nobody left to tell.
+        let Ok(watches) = blocking(move || Ok(inner.session(&id)?.watches())).await else { return };
+        let told = watches.iter().map(|watch| watch.pace.catch_up());
+        let _ = timeout(PATIENCE, join_all(told)).await;
     }
 }
 
@@ -53,6 +68,7 @@ impl Host {
 pub(super) struct WatchSlot {
     state: Mutex<State>,
     ended: Notify,
+    pace: Arc<WatchPace>,
 }
 
 #[derive(Debug)]
@@ -82,9 +98,22 @@ pub struct DirWatcher {
     queue: VecDeque<DirNews>,
     /// Nothing was left to read the last time.
     is_drained: bool,
+    /// How often it had been asked to look when nothing was left to read.
+    seen: u64,
+}
+
+impl Drop for DirWatcher {
+    fn drop(&mut self) {
+        self.slot.pace.end();
+    }
 }
 
 impl DirWatcher {
+    /// How far this watcher is, for those who wait for it.
+    pub fn pace(&self) -> Arc<WatchPace> {
+        Arc::clone(&self.slot.pace)
+    }
+
     /// The next change. An error is the end: of the session, or of the directory.
     pub async fn next(&mut self) -> Result<DirNews> {
         loop {
@@ -94,18 +123,27 @@ impl DirWatcher {
             if self.is_drained {
                 self.wait().await?;
             }
+            let asked = self.slot.pace.asked();
             let WatchBatch { news, drained } = self.with_watch(TreeWatch::read).await?;
             self.queue.extend(news);
             self.is_drained = drained;
+            if drained {
+                self.seen = asked;
+            }
         }
     }
 
     /// Waits until there is something to read, or the watch has ended.
     async fn wait(&mut self) -> Result<()> {
         let is_undecided = self.with_watch(|watch| Ok(watch.is_undecided())).await?;
+        if !is_undecided {
+            // Whoever watches has come back for more, so they have got all of it.
+            self.slot.pace.tell(self.seen);
+        }
         let comes = async {
             tokio::select! {
                 () = self.slot.ended.notified() => Ok(()),
+                () = self.slot.pace.asked_again(self.seen) => Ok(()),
                 // Cleared before it is read, so that what comes afterwards is noticed.
                 ready = self.readable.readable() => ready.map(|mut ready| ready.clear_ready()),
             }

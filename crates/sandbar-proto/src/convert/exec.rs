@@ -1,6 +1,6 @@
 //! Commands.
 
-use sandbar_core::{Error, ExecSpec, ExitStatus, Result, SessionId, StdinMode, TerminalSize};
+use sandbar_core::{CommandEnd, Error, ExecSpec, ExitStatus, Result, SessionId, StdinMode, TerminalSize};
 
 use super::scalar::{pack_duration, unpack_duration};
 use crate::v1;
@@ -31,6 +31,7 @@ impl v1::ExecStart {
             stdin: if self.stdin { StdinMode::Piped } else { StdinMode::Null },
             terminal: self.terminal.into_option().map(TerminalSize::try_from).transpose()?,
             resources: self.resources.into_option().unwrap_or_default().try_into()?,
+            end: CommandEnd::default(),
         };
         spec.validate()?;
         Ok((session, spec))
@@ -105,6 +106,7 @@ mod tests {
             stdin: StdinMode::Piped,
             terminal: Some(TerminalSize { rows: 24, columns: 80 }),
             resources: Resources { wall_time: Some(Duration::from_secs(3)), ..Resources::default() },
+            end: CommandEnd::default(),
         };
         assert_eq!(v1::ExecStart::new(&session, spec.clone()).unpack().unwrap(), (session, spec));
         for status in [

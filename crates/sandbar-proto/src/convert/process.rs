@@ -232,7 +232,7 @@ mod tests {
             ready: Readiness::None,
             ready_timeout: Duration::from_millis(1500),
             restart: RestartPolicy::Always,
-            tag: None,
+            ..plain.clone()
         };
         let ready = |ready| ProcessSpec { ready, ..full.clone() };
         let restart = |restart| ProcessSpec { restart, ..plain.clone() };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sandbar_core::{Error, ErrorCode, Result, TerminalSize};
+use tokio_util::sync::CancellationToken;
 
 use super::InitLink;
 use crate::{cgroup::CommandGroup, command::Control, protocol::Request};
@@ -15,6 +16,8 @@ pub(super) struct CommandControl {
     pub(super) has_terminal: bool,
     /// `None` where init keeps the processes of a command together.
     pub(super) group: Option<Arc<CommandGroup>>,
+    /// Cancelled when it is killed: nobody waits for its output any more.
+    pub(super) killed: CancellationToken,
 }
 
 impl Control for CommandControl {
@@ -40,6 +43,7 @@ impl Control for CommandControl {
         {
             tracing::warn!(error = error.chain(), "could not end a command's processes");
         }
+        self.killed.cancel();
     }
 
     fn resize(&self, size: TerminalSize) -> Result<()> {

@@ -251,6 +251,7 @@ impl BoxSandbox {
             pid: started.pid,
             has_terminal: spec.terminal.is_some(),
             group: group.clone(),
+            killed: CancellationToken::new(),
         });
         let watched = self.watch(spec, started, Arc::clone(&control), group, ours);
         watched.inspect_err(|_| crate::command::Control::kill(&*control)).map_err(io_failed)
@@ -287,6 +288,8 @@ impl BoxSandbox {
             exit: exit_sender,
             named_pipes: ours.named,
             wall_time: spec.resources.wall_time,
+            end: spec.end,
+            killed: control.killed.clone(),
             stop: self.stop.clone(),
         };
         self.supervisors.spawn(supervisor.run());

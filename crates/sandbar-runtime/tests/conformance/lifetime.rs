@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use sandbar_core::{ErrorCode, Resources, RuntimeKind};
-use sandbar_runtime::ExecSpec;
+use sandbar_runtime::{CommandEnd, ExecSpec};
 
 use crate::{
     test_box::{Ended, TestBox, processes_in},
@@ -15,6 +15,9 @@ const DAEMONS: &str = "setsid sh -c 'sh -c \"exec sleep 4242.1\" & ' & setsid -f
      (trap '' HUP TERM INT; sleep 4242.4 & ) & perl -e 'fork and exit; setpgrp; fork and exit; exec qw(sleep 4242.5)'; \
      sleep 4242.6";
 const NUMBERS: [&str; 6] = ["4242.1", "4242.2", "4242.3", "4242.4", "4242.5", "4242.6"];
+
+/// Nobody minds it.
+const SIGCONT: i32 = 18;
 
 async fn wait_for_daemons(test_box: &TestBox) {
     for number in NUMBERS {
@@ -123,6 +126,23 @@ pub(crate) fn a_background_job_may_write_more_than_a_pipe_holds(kind: RuntimeKin
         assert_eq!(world.finish(shell(script)).await.status.code, Some(0));
         let flag = world.path_inside("workspace/flag");
         World::wait_for("the job to be through", async || flag.exists()).await;
+    });
+}
+
+pub(crate) fn a_command_that_ends_with_its_output_tells_what_it_left_running_wrote(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let with_output = |script: &str| ExecSpec { end: CommandEnd::Output, ..shell(script) };
+        let ended = world.finish(with_output("(sleep 0.3; echo late) & echo first; exit 3")).await;
+        assert_eq!((ended.stdout.as_str(), ended.status.code), ("first\nlate\n", Some(3)));
+        // Who is not waited for any more is let go, whatever was left running.
+        let mut command = world.start(with_output("sleep 4343.4 & echo first; exit 3")).await.unwrap();
+        assert!(command.next_event().await.is_some());
+        World::wait_for("the program to exit", async || command.signal(SIGCONT).is_err()).await;
+        command.kill();
+        assert_eq!(Ended::of(command).await.status.code, Some(3));
+        let mut late = with_output("sleep 4343.5 & exit 3");
+        late.resources.wall_time = Some(Duration::from_millis(500));
+        assert!(world.finish(late).await.status.timed_out);
     });
 }
 

@@ -108,6 +108,7 @@ on_every_runtime! {
         killing_a_command_that_has_ended_harms_no_other,
         background_jobs_survive_their_command_and_die_with_the_sandbox,
         a_background_job_may_write_more_than_a_pipe_holds,
+        a_command_that_ends_with_its_output_tells_what_it_left_running_wrote,
         files_and_tmp_survive_between_calls,
         stopping_ends_everything_and_refuses_new_commands,
         a_sandbox_that_is_dropped_is_stopped,

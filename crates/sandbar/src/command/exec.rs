@@ -7,7 +7,7 @@ use std::{
 
 use clap::{Arg, ArgMatches, Command};
 use sandbar_client::Client;
-use sandbar_core::{ExecSpec, Resources, SessionId, StdinMode};
+use sandbar_core::{CommandEnd, ExecSpec, Resources, SessionId, StdinMode};
 
 use crate::{
     arguments::{argv, flag, id, many, option, optional, pairs, required, user},
@@ -77,6 +77,7 @@ impl CommandOptions {
             stdin: if piped { StdinMode::Piped } else { StdinMode::Null },
             terminal: None,
             resources: Resources { wall_time: self.timeout, output: Some(UNBOUNDED_OUTPUT), ..Resources::default() },
+            end: CommandEnd::default(),
         };
         attend(client, id, spec, self.terminal.as_ref(), interrupts).await
     }

@@ -77,7 +77,10 @@ pub(super) async fn upload(State(surface): State<Arc<Surface>>, request: Request
         upload.take(&head.headers, &mut incoming).await
     };
     let mut answer = match outcome.await {
-        Ok(written) => return Ok(Json(written).into_response()),
+        Ok(written) => {
+            surface.host.changes_told(&visitor.session).await;
+            return Ok(Json(written).into_response());
+        }
         Err(error) => error.into_response(),
     };
     if !incoming.drain().await && head.version != Version::HTTP_2 {

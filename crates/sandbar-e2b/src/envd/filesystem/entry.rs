@@ -9,6 +9,9 @@ use crate::generated::filesystem::{EntryInfo, FileType};
 /// Attributes with this prefix are what was uploaded with a file.
 pub(in crate::envd) const METADATA: &str = "user.e2b.";
 
+/// Bytes of a block.
+const BLOCK: u64 = 4096;
+
 pub(super) fn entry_info(details: FileDetails, names: &Names) -> EntryInfo {
     let FileDetails { stat, link_end, attributes } = details;
     let is_link = stat.entry == EntryType::Symlink;
@@ -27,7 +30,7 @@ pub(super) fn entry_info(details: FileDetails, names: &Names) -> EntryInfo {
     EntryInfo {
         name: stat.path.file_name().map_or_else(|| "/".into(), |name| name.to_string_lossy().into_owned()),
         r#type: kind.into(),
-        size: i64::try_from(stat.size.get()).unwrap_or(i64::MAX),
+        size: i64::try_from(size(stat.entry, stat.size.get())).unwrap_or(i64::MAX),
         mode,
         permissions: permissions(stat.entry, stat.mode),
         owner: names.user(stat.uid),
@@ -44,6 +47,11 @@ pub(super) fn entry_info(details: FileDetails, names: &Names) -> EntryInfo {
         path,
         ..Default::default()
     }
+}
+
+/// A directory takes a block at least, as on E2B's file system; on some of ours an empty one has no size.
+fn size(entry: EntryType, size: u64) -> u64 {
+    if entry == EntryType::Directory { size.max(BLOCK) } else { size }
 }
 
 fn file_type(entry: EntryType) -> FileType {

@@ -1,7 +1,8 @@
 //! Changes in the words of E2B.
 //!
 //! What somebody uploads is written beside its place and moved there, so whoever watches would see a file come and go whose
-//! name means nothing. To them it is a write.
+//! name means nothing. They are told what happens where it is written in its place: a new file comes, is given to its
+//! owner, and is written. Programs count these.
 
 use std::path::Path;
 
@@ -30,7 +31,7 @@ impl Told<'_> {
     }
 }
 
-/// What is told of a change: nothing, or one or two things.
+/// What is told of a change: nothing, or a few things.
 pub(super) fn tell(change: &DirChange) -> Vec<Told<'_>> {
     use EventType as E;
     let told = |path, kind| Told { path, kind };
@@ -45,7 +46,10 @@ pub(super) fn tell(change: &DirChange) -> Vec<Told<'_>> {
         DirChangeKind::Left => vec![told(here, E::EVENT_TYPE_RENAME)],
         DirChangeKind::Attributes => vec![told(here, E::EVENT_TYPE_CHMOD)],
         DirChangeKind::Renamed { from } => match draft_kind(from) {
-            Some(DraftKind::NewFile) => vec![told(here, E::EVENT_TYPE_CREATE), told(here, E::EVENT_TYPE_WRITE)],
+            Some(DraftKind::NewFile) => {
+                let kinds = [E::EVENT_TYPE_CREATE, E::EVENT_TYPE_CHMOD, E::EVENT_TYPE_WRITE];
+                kinds.map(|kind| told(here, kind)).into()
+            }
             Some(DraftKind::Replacement) => vec![told(here, E::EVENT_TYPE_WRITE)],
             None => vec![told(from, E::EVENT_TYPE_RENAME), told(here, E::EVENT_TYPE_CREATE)],
         },
@@ -69,7 +73,10 @@ mod tests {
     fn a_rename_is_two_events_and_an_upload_is_a_write() {
         let renamed = |from: &str| DirChangeKind::Renamed { from: from.into() };
         assert_eq!(words(renamed("/w/a"), "/w/d/b"), ["EVENT_TYPE_RENAME a", "EVENT_TYPE_CREATE d/b"]);
-        assert_eq!(words(renamed("/w/.sandbar-new-1"), "/w/b"), ["EVENT_TYPE_CREATE b", "EVENT_TYPE_WRITE b"]);
+        assert_eq!(
+            words(renamed("/w/.sandbar-new-1"), "/w/b"),
+            ["EVENT_TYPE_CREATE b", "EVENT_TYPE_CHMOD b", "EVENT_TYPE_WRITE b"]
+        );
         assert_eq!(words(renamed("/w/.sandbar-old-1"), "/w/b"), ["EVENT_TYPE_WRITE b"]);
         assert_eq!(words(DirChangeKind::Created, "/w/.sandbar-new-1"), Vec::<String>::new());
         assert_eq!(words(DirChangeKind::Left, "/w/b"), ["EVENT_TYPE_RENAME b"]);

@@ -65,16 +65,16 @@ impl Files {
         Ok(entry_info(details, &names))
     }
 
-    /// Refuses what is not a directory, in the words SDKs know.
+    /// Refuses what is not a directory.
     async fn require_directory(&self, visitor: &Visitor, path: &Path) -> Result<(), ConnectError> {
         let shown = path.display();
         let details = self.surface.host.file_details(&visitor.session, path).await;
-        let details = details.map_err(missing(&format!("path {shown} not found")))?;
+        let details = details.map_err(missing("directory not found"))?;
         let kind = details.link_end.map_or(details.stat.entry, |end| end.entry);
         match kind {
             EntryType::Directory => Ok(()),
-            EntryType::Symlink => Err(ConnectError::not_found(format!("path {shown} not found: it leads nowhere"))),
-            _ => Err(ConnectError::invalid_argument(format!("path {shown} not a directory"))),
+            EntryType::Symlink => Err(ConnectError::not_found(format!("directory not found: {shown} leads nowhere"))),
+            _ => Err(ConnectError::invalid_argument(format!("path is not a directory: {shown}"))),
         }
     }
 
@@ -131,6 +131,7 @@ impl Filesystem for Files {
             }
             Err(error) => return Err(rpc_error(error)),
         }
+        self.surface.host.changes_told(&visitor.session).await;
         let entry = self.entry(visitor, &path).await?;
         Response::ok(MakeDirResponse { entry: entry.into(), ..Default::default() })
     }
@@ -147,6 +148,7 @@ impl Filesystem for Files {
         let options = MakeDirOptions { create_dirs: true, owner: Some(locator.owner()) };
         let moved = self.surface.host.move_path(&visitor.session, &source, &destination, options).await;
         moved.map_err(missing("source file not found"))?;
+        self.surface.host.changes_told(&visitor.session).await;
         let entry = self.entry(visitor, &destination).await?;
         Response::ok(MoveResponse { entry: entry.into(), ..Default::default() })
     }
@@ -175,6 +177,7 @@ impl Filesystem for Files {
         let visitor = Visitor::of(&context)?;
         let path = self.locator(visitor).await?.resolve(request.path).map_err(rpc_error)?;
         self.surface.host.remove_path(&visitor.session, &path).await.map_err(rpc_error)?;
+        self.surface.host.changes_told(&visitor.session).await;
         Response::ok(RemoveResponse::default())
     }
 
@@ -206,7 +209,7 @@ impl Filesystem for Files {
         context: RequestContext,
         request: ServiceRequest<'_, GetWatcherEventsRequest>,
     ) -> ServiceResult<impl Encodable<GetWatcherEventsResponse> + Send + use<'a>> {
-        let events = self.watchers.take(&Visitor::of(&context)?.session, request.watcher_id)?;
+        let events = self.watchers.take(&Visitor::of(&context)?.session, request.watcher_id).await?;
         Response::ok(GetWatcherEventsResponse { events, ..Default::default() })
     }
 

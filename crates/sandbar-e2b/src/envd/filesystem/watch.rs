@@ -4,7 +4,7 @@ use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
 use connectrpc::ConnectError;
 use sandbar_core::{DirNews, Error, ErrorCode, Result, SessionId};
-use sandbar_host::{DirWatcher, Host};
+use sandbar_host::{DirWatcher, Host, WatchPace};
 
 use super::{
     entry::entry_info,
@@ -60,6 +60,11 @@ impl Watch {
             ahead: VecDeque::new(),
             is_over: false,
         })
+    }
+
+    /// How far it is, for those who wait for it.
+    pub(super) fn pace(&self) -> Arc<WatchPace> {
+        self.watcher.pace()
     }
 
     /// The next event. Who drops the future gives up the watch: what was read meanwhile is lost.

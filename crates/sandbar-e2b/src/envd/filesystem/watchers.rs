@@ -10,9 +10,10 @@ use std::{
 
 use connectrpc::ConnectError;
 use sandbar_core::SessionId;
+use sandbar_host::WatchPace;
 use tokio::{
     task::AbortHandle,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::watch::{End, Watch};
@@ -23,6 +24,9 @@ const MOST_EVENTS: usize = 16_384;
 
 /// Watchers of one sandbox.
 const MOST_WATCHERS: usize = 128;
+
+/// How long who asks waits for what has just happened. SDKs ask right after they have changed something.
+const CATCHING_UP: Duration = Duration::from_secs(2);
 
 /// How long nobody may ask.
 const PATIENCE: Duration = Duration::from_hours(1);
@@ -36,6 +40,7 @@ pub(super) struct Watchers(Arc<Mutex<HashMap<Key, Arc<Gathered>>>>);
 #[derive(Debug)]
 struct Gathered {
     state: Mutex<State>,
+    pace: Arc<WatchPace>,
     task: Mutex<Option<AbortHandle>>,
 }
 
@@ -66,7 +71,7 @@ impl Watchers {
         let id = format!("w{}", SessionId::random());
         let key = (session.clone(), id.clone());
         let state = State { events: Vec::new(), failure: None, asked: Instant::now() };
-        let gathered = Arc::new(Gathered { state: Mutex::new(state), task: Mutex::new(None) });
+        let gathered = Arc::new(Gathered { state: Mutex::new(state), pace: watch.pace(), task: Mutex::new(None) });
         let (gather, idle) = (gather(watch, Arc::downgrade(&gathered)), nobody_asks(Arc::downgrade(&gathered)));
         let (all, of) = (Arc::downgrade(&self.0), key.clone());
         let task = tokio::spawn(async move {
@@ -89,9 +94,10 @@ impl Watchers {
     }
 
     /// What was seen since somebody asked last.
-    pub(super) fn take(&self, session: &SessionId, id: &str) -> Result<Vec<FilesystemEvent>, ConnectError> {
-        let watchers = lock(&self.0);
-        let gathered = watchers.get(&(session.clone(), id.to_owned())).ok_or_else(|| not_found(id))?;
+    pub(super) async fn take(&self, session: &SessionId, id: &str) -> Result<Vec<FilesystemEvent>, ConnectError> {
+        let gathered = lock(&self.0).get(&(session.clone(), id.to_owned())).cloned().ok_or_else(|| not_found(id))?;
+        // What it has until then is told in any case.
+        let _ = timeout(CATCHING_UP, gathered.pace.catch_up()).await;
         let mut state = lock(&gathered.state);
         state.asked = Instant::now();
         if let Some(failure) = &state.failure

@@ -16,7 +16,7 @@ use sandbar_host::LaunchedProcess;
 use tokio::time::Instant;
 
 use self::listen::{Limit, Listener};
-use super::time_limit::TimeLimit;
+use super::{time_limit::TimeLimit, told};
 use crate::{
     answer::rpc_error,
     generated::process::{
@@ -56,7 +56,7 @@ impl Process for Commands {
         let running = self.surface.host.running_processes(&visitor.session).await.map_err(rpc_error)?;
         // E2B has its interpreter among the services of the machine, not among commands.
         let commands = running.into_iter().filter(|process| !is_interpreter(&process.spec));
-        let processes = commands.map(described).collect();
+        let processes = commands.map(|command| described(command, visitor)).collect();
         Response::ok(ListResponse { processes, ..Default::default() })
     }
 
@@ -159,7 +159,8 @@ impl Process for Commands {
 }
 
 /// A command as it is listed.
-fn described(LaunchedProcess { pid, spec, .. }: LaunchedProcess) -> ProcessInfo {
+fn described(LaunchedProcess { pid, mut spec, .. }: LaunchedProcess, visitor: &Visitor) -> ProcessInfo {
+    told::forget(&mut spec.env, visitor);
     let mut argv = spec.argv.into_iter();
     let config = ProcessConfig {
         cmd: argv.next().unwrap_or_default(),

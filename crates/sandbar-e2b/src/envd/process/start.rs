@@ -3,13 +3,13 @@
 use std::{path::Path, time::Duration};
 
 use connectrpc::ConnectError;
-use sandbar_core::{Error, ErrorCode, ProcessSpec, Resources, SessionId, StdinMode};
+use sandbar_core::{CommandEnd, Error, ErrorCode, ProcessSpec, Resources, SessionId, StdinMode};
 use sandbar_host::Attachment;
 
 use super::terminal_size;
 use crate::{
     answer::rpc_error,
-    envd::account::resolve,
+    envd::{account::resolve, told},
     generated::process::{ProcessConfig, StartRequest},
     surface::Surface,
     visitor::Visitor,
@@ -24,7 +24,8 @@ impl Surface {
         limit: Option<Duration>,
     ) -> Result<(u32, Attachment), ConnectError> {
         let account = self.account(visitor).await?;
-        let ProcessConfig { cmd, args, envs, cwd, .. } = request.process.into_option().unwrap_or_default();
+        let ProcessConfig { cmd, args, mut envs, cwd, .. } = request.process.into_option().unwrap_or_default();
+        told::tell(&mut envs, visitor);
         let cwd = cwd.filter(|cwd| !cwd.is_empty()).or_else(|| visitor.note.workdir.clone()).unwrap_or_default();
         let terminal = request.pty.into_option().map(terminal_size);
         // Older SDKs do not say, and write to it.
@@ -34,6 +35,7 @@ impl Surface {
             cwd: Some(resolve(&cwd, &account).map_err(rpc_error)?),
             stdin: if takes_stdin { StdinMode::Piped } else { StdinMode::Null },
             terminal,
+            end: if terminal.is_some() { CommandEnd::Exit } else { CommandEnd::Output },
             user: Some(account.name),
             resources: Resources { wall_time: limit, ..Resources::default() },
             tag: request.tag,
