@@ -4,7 +4,7 @@
 //! that was given more time before somebody else came to end it is not ended.
 
 use jiff::Timestamp;
-use sandbar_core::{Error, ErrorCode, OnExpiry, Result, SessionId, SessionInfo, SessionState};
+use sandbar_core::{Error, ErrorCode, Keep, OnExpiry, Result, SessionId, SessionInfo, SessionState};
 
 use crate::{
     Host,
@@ -50,20 +50,25 @@ impl Inner {
         self.record(id).and_then(|record| self.info(record))
     }
 
-    /// Pauses a session whose time is up, with as much of it as can be kept here; then no end is set for it any more.
+    /// Pauses a session whose time is up, with as much of it as is wanted and can be kept here; then no end is set for it
+    /// any more.
     /// `false`: it has time left, or is not active.
     pub(crate) fn pause_when_expired(&self, id: &SessionId) -> Result<bool> {
         let session = self.session_unused(id)?;
         let _entry = session.gate.enter_exclusive(Closing::Pausing, self.config.pause_drain_timeout)?;
         let record = self.record(id)?;
-        if !record.is_due(OnExpiry::Pause) {
+        let keep = if record.is_due(OnExpiry::Pause) {
+            self.best_keep()
+        } else if record.is_due(OnExpiry::PauseFiles) {
+            Keep::Files
+        } else {
             return Ok(false);
-        }
+        };
         if record.state != SessionState::Active {
             self.state.set_expiry(id, None, None)?;
             return Ok(false);
         }
-        self.stop_clock(&session, &record, self.best_keep(), None)?;
+        self.stop_clock(&session, &record, keep, None)?;
         Ok(true)
     }
 }

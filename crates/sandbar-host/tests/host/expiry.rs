@@ -79,6 +79,24 @@ pub(crate) fn a_session_whose_time_is_up_is_paused_when_asked(fixture: &mut Host
     })
 }
 
+pub(crate) fn a_session_whose_time_is_up_is_paused_without_what_runs_when_asked(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let mut spec = spec("s");
+        spec.base = "host".parse().unwrap();
+        spec.time_to_live = Some(Duration::from_hours(1));
+        spec.on_expiry = OnExpiry::PauseFiles;
+        let id = fixture.make(spec).await.id;
+        let sleeper = fixture.host.launch_process(&id, ProcessSpec::new(["/bin/sleep", "600"])).await.unwrap();
+        fixture.host.set_expiry(&id, Some(Timestamp::now()), None).await.unwrap();
+        let session = paused(fixture, &id).await;
+        assert_eq!((session.expires, session.on_expiry), (None, OnExpiry::PauseFiles));
+        // It is ended now, and not only when the session goes on.
+        let sleeper = fixture.host.get_process_status(&id, &sleeper.id).await.unwrap();
+        assert!(sleeper.exit.is_some(), "{sleeper:?}");
+        fixture.host.resume_session(&id).await.unwrap();
+    })
+}
+
 pub(crate) fn a_session_that_is_away_when_its_time_is_up_stays_and_has_no_end_any_more(
     fixture: &mut HostFixture,
 ) -> Case<'_> {
@@ -121,7 +139,10 @@ pub(crate) fn more_time_just_before_the_end_counts_or_is_refused(fixture: &mut H
                         }
                         assert_eq!(state(fixture, &id).await, Some(SessionState::Active), "{then}");
                     }
-                    Ok(session) => assert_eq!((session.state, then), (SessionState::Paused, OnExpiry::Pause)),
+                    Ok(session) => {
+                        assert_eq!(session.state, SessionState::Paused);
+                        assert_ne!(then, OnExpiry::Destroy);
+                    }
                     Err(error) => assert!(
                         matches!(
                             error.code(),

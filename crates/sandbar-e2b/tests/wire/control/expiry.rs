@@ -1,5 +1,6 @@
 //! The time sandboxes have.
 
+use sandbar_core::{ProcessSpec, SessionId};
 use serde_json::json;
 
 use super::{assert_refused, eventually, moment};
@@ -61,8 +62,12 @@ fn one_that_is_paused_without_memory_comes_back_with_its_files_alone() {
         let body = json!({ "templateID": "base", "timeout": 60, "autoPause": true, "autoPauseMemory": false });
         let sandbox = world.sandbox_with(body).await;
         world.shell(&sandbox, "echo kept > /kept; sleep 1000 >/dev/null 2>&1 &").await;
+        let session = SessionId::new(sandbox.id.as_str()).unwrap();
+        let sleeper = world.host.launch_process(&session, ProcessSpec::new(["/bin/sleep", "1000"])).await.unwrap();
         world.post(&format!("/sandboxes/{}/timeout", sandbox.id), json!({ "timeout": 0 })).await;
         world.until(&sandbox, "paused").await;
+        let sleeper = world.host.get_process_status(&session, &sleeper.id).await.unwrap();
+        assert!(sleeper.exit.is_some(), "nothing is kept that costs memory: {sleeper:?}");
         assert_eq!(world.connect(&sandbox).await.status, 201);
         assert_eq!(world.shell(&sandbox, "cat /kept; pgrep sleep || echo nothing").await, "kept\nnothing\n");
     });
