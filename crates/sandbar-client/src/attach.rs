@@ -2,10 +2,6 @@
 
 use std::fmt;
 
-use connectrpc::{
-    ConnectError,
-    client::{BidiRecvHalf, BidiSendHalf},
-};
 use sandbar_core::{AttachEvent, ProcessId, ProcessInfo, Replay, Result, SessionId, TerminalSize};
 use sandbar_proto::{
     unpack_attach_event,
@@ -15,8 +11,7 @@ use sandbar_proto::{
 use crate::{
     Client,
     client::incomplete,
-    conversation::{Call, Ends, Heard, Input, RemoteControl, RemoteStdin},
-    transport::AnswerBody,
+    conversation::{Ends, RemoteControl, RemoteStdin, call},
 };
 
 impl Client {
@@ -29,7 +24,7 @@ impl Client {
     ) -> Result<RemoteAttachment> {
         let (mut sender, receiver) = self.once(self.rpc.attach_process()).await?.into_split();
         // This fails only when the server has ended the call, and then the first answer says why.
-        let _ = sender.send(message(v1::AttachStart::new(id, process, replay))).await;
+        let _ = sender.send(AttachCall::message(v1::AttachStart::new(id, process, replay))).await;
         let mut call = Ends::of(self, AttachCall { sender, receiver });
         let Some(Event::Attached(attached)) = call.first().await? else { return Err(incomplete("process")) };
         let v1::ProcessAttached { process, stdin: takes_stdin, terminal: has_terminal, .. } = *attached;
@@ -87,35 +82,4 @@ impl fmt::Debug for RemoteAttachment {
     }
 }
 
-struct AttachCall {
-    sender: BidiSendHalf<v1::AttachProcessRequest>,
-    receiver: BidiRecvHalf<AnswerBody, v1::AttachProcessResponseView<'static>>,
-}
-
-impl Call for AttachCall {
-    type Event = Event;
-
-    async fn send(&mut self, input: Input) -> Result<(), ConnectError> {
-        let request = match input {
-            Input::Stdin(bytes) => Request::Stdin(bytes),
-            Input::CloseStdin => v1::CloseStdin::default().into(),
-            Input::Signal(signal) => Request::Signal(signal),
-            Input::Resize(size) => v1::TerminalSize::from(size).into(),
-        };
-        self.sender.send(message(request)).await
-    }
-
-    async fn receive(&mut self) -> Result<Option<Heard<Event>>, ConnectError> {
-        let message = self.receiver.message().await?;
-        Ok(message.map(|message| match message.to_owned_message().event {
-            Some(Event::StdinTaken(bytes)) => Heard::StdinTaken(bytes),
-            Some(end @ Event::Exited(_)) => Heard::End(end),
-            Some(event) => Heard::Event(event),
-            None => Heard::Unknown,
-        }))
-    }
-}
-
-fn message(request: impl Into<Request>) -> v1::AttachProcessRequest {
-    v1::AttachProcessRequest { request: Some(request.into()), ..Default::default() }
-}
+call!(AttachCall, v1::AttachProcessRequest, v1::AttachProcessResponseView<'static>, Request, Event);

@@ -45,6 +45,53 @@ pub(crate) trait Call: Send + 'static {
     fn receive(&mut self) -> impl Future<Output = Result<Option<Heard<Self::Event>>, ConnectError>> + Send;
 }
 
+/// A type that is a call: all of them take the same input and tell of the same ends, each in messages of its own.
+macro_rules! call {
+    ($call:ident, $message:ty, $answer:ty, $request:ident, $event:ident) => {
+        struct $call {
+            sender: connectrpc::client::BidiSendHalf<$message>,
+            receiver: connectrpc::client::BidiRecvHalf<$crate::transport::AnswerBody, $answer>,
+        }
+
+        impl $call {
+            fn message(request: impl Into<$request>) -> $message {
+                let mut message = <$message>::default();
+                message.request = Some(request.into());
+                message
+            }
+        }
+
+        impl $crate::conversation::Call for $call {
+            type Event = $event;
+
+            async fn send(&mut self, input: $crate::conversation::Input) -> Result<(), connectrpc::ConnectError> {
+                use $crate::conversation::Input;
+                let request = match input {
+                    Input::Stdin(bytes) => $request::Stdin(bytes),
+                    Input::CloseStdin => sandbar_proto::v1::CloseStdin::default().into(),
+                    Input::Signal(signal) => $request::Signal(signal),
+                    Input::Resize(size) => sandbar_proto::v1::TerminalSize::from(size).into(),
+                };
+                self.sender.send(Self::message(request)).await
+            }
+
+            async fn receive(
+                &mut self,
+            ) -> Result<Option<$crate::conversation::Heard<$event>>, connectrpc::ConnectError> {
+                use $crate::conversation::Heard;
+                let message = self.receiver.message().await?;
+                Ok(message.map(|message| match message.to_owned_message().event {
+                    Some($event::StdinTaken(bytes)) => Heard::StdinTaken(bytes),
+                    Some(end @ $event::Exited(_)) => Heard::End(end),
+                    Some(event) => Heard::Event(event),
+                    None => Heard::Unknown,
+                }))
+            }
+        }
+    };
+}
+pub(crate) use call;
+
 /// What a message is to the conversation.
 pub(crate) enum Heard<E> {
     Event(E),

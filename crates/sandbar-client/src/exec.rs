@@ -2,18 +2,13 @@
 
 use std::fmt;
 
-use connectrpc::{
-    ConnectError,
-    client::{BidiRecvHalf, BidiSendHalf},
-};
 use sandbar_core::{ExecEvent, ExecSpec, Result, SessionId, StdinMode, TerminalSize};
 use sandbar_proto::v1::{self, exec_request::Request, exec_response::Event};
 
 use crate::{
     Client,
     client::incomplete,
-    conversation::{Call, Ends, Heard, Input, RemoteControl, RemoteStdin},
-    transport::AnswerBody,
+    conversation::{Ends, RemoteControl, RemoteStdin, call},
 };
 
 impl Client {
@@ -22,7 +17,7 @@ impl Client {
         let piped = spec.stdin == StdinMode::Piped;
         let (mut sender, receiver) = self.once(self.rpc.exec()).await?.into_split();
         // This fails only when the server has ended the call, and then the first answer says why.
-        let _ = sender.send(message(v1::ExecStart::new(id, spec))).await;
+        let _ = sender.send(ExecCall::message(v1::ExecStart::new(id, spec))).await;
         let mut call = Ends::of(self, ExecCall { sender, receiver });
         match call.first().await? {
             Some(Event::Started(started)) => Ok(RemoteCommand { pid: started.pid, call, piped }),
@@ -81,35 +76,4 @@ impl fmt::Debug for RemoteCommand {
     }
 }
 
-struct ExecCall {
-    sender: BidiSendHalf<v1::ExecRequest>,
-    receiver: BidiRecvHalf<AnswerBody, v1::ExecResponseView<'static>>,
-}
-
-impl Call for ExecCall {
-    type Event = Event;
-
-    async fn send(&mut self, input: Input) -> Result<(), ConnectError> {
-        let request = match input {
-            Input::Stdin(bytes) => Request::Stdin(bytes),
-            Input::CloseStdin => v1::CloseStdin::default().into(),
-            Input::Signal(signal) => Request::Signal(signal),
-            Input::Resize(size) => v1::TerminalSize::from(size).into(),
-        };
-        self.sender.send(message(request)).await
-    }
-
-    async fn receive(&mut self) -> Result<Option<Heard<Event>>, ConnectError> {
-        let message = self.receiver.message().await?;
-        Ok(message.map(|message| match message.to_owned_message().event {
-            Some(Event::StdinTaken(bytes)) => Heard::StdinTaken(bytes),
-            Some(end @ Event::Exited(_)) => Heard::End(end),
-            Some(event) => Heard::Event(event),
-            None => Heard::Unknown,
-        }))
-    }
-}
-
-fn message(request: impl Into<Request>) -> v1::ExecRequest {
-    v1::ExecRequest { request: Some(request.into()), ..Default::default() }
-}
+call!(ExecCall, v1::ExecRequest, v1::ExecResponseView<'static>, Request, Event);

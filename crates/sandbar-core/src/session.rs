@@ -107,15 +107,18 @@ pub enum OnExpiry {
     Destroy,
     /// It is paused, with what runs in it where the runtime can freeze that, and has no end set any more.
     Pause,
+    /// The same without what runs in it: that is ended.
+    PauseFiles,
 }
 
 impl OnExpiry {
-    pub const ALL: [Self; 2] = [Self::Destroy, Self::Pause];
+    pub const ALL: [Self; 3] = [Self::Destroy, Self::Pause, Self::PauseFiles];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Destroy => "destroy",
             Self::Pause => "pause",
+            Self::PauseFiles => "pause-files",
         }
     }
 }
@@ -132,7 +135,7 @@ impl FromStr for OnExpiry {
     fn from_str(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|then| then.as_str() == text).ok_or_else(|| {
             Error::invalid("on_expiry", format!("`{}` is nothing that can happen then", text.escape_debug()))
-                .with_hint("use destroy or pause")
+                .with_hint("use destroy, pause or pause-files")
         })
     }
 }

@@ -24,6 +24,7 @@ mod hearing;
 mod interpreter;
 mod json;
 mod keys;
+mod links;
 mod place;
 mod port_answer;
 mod ports;

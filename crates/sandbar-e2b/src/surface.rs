@@ -25,6 +25,7 @@ use crate::{
     hearing::hear_out,
     interpreter::{self, Interpreters},
     keys::{self, Holder},
+    links::Links,
     place::NamedBy,
     reach::Reach,
     templates::{self, LazyTemplates},
@@ -44,6 +45,7 @@ pub(crate) struct Surface {
     pub(crate) samples: Samples,
     pub(crate) interpreters: Interpreters,
     pub(crate) templates: LazyTemplates,
+    pub(crate) links: Links,
     /// Cancelled when the server stops: streams are not waited for.
     pub(crate) shutdown: CancellationToken,
 }
@@ -68,6 +70,7 @@ impl E2b {
             samples: Samples::default(),
             interpreters: Interpreters::default(),
             templates: LazyTemplates::default(),
+            links: Links::default(),
             shutdown,
         });
         Self {
@@ -151,7 +154,7 @@ impl E2b {
     /// Lets a request into envd of the sandbox whose token it was signed with.
     async fn visit_signed(&self, head: &Parts) -> Result<Visitor, Response<Body>> {
         let query = FilesQuery::of(&head.uri).map_err(IntoResponse::into_response)?;
-        let found = visitor::find_signed(&self.surface, &query, &head.method, &head.headers).await;
+        let found = self.surface.signer(&query, &head.method, &head.headers).await;
         let Some(sandbox) = found.map_err(|error| ControlError::from(error).into_response())? else {
             let is_signed = query.signature.is_some();
             let why = if is_signed { "invalid signature" } else { "missing signature query parameter" };

@@ -4,7 +4,7 @@ use axum::response::{IntoResponse as _, Response};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use connectrpc::{ConnectError, ErrorCode as RpcCode, RequestContext};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use sandbar_core::{Error, ErrorCode, Grant, Need, PageRequest, Result, SessionFilter, SessionId, TokenScope};
+use sandbar_core::{Error, ErrorCode, Grant, Need, Result, SessionId, TokenScope};
 
 use crate::{
     answer::{ControlError, sandbox_not_found},
@@ -108,42 +108,6 @@ impl Door<'_> {
             return Some(Err("access token present in header but does not match"));
         }
         Some(files::check(query, method, token))
-    }
-}
-
-/// The sandbox whose token a request carries, or was signed with.
-pub(crate) async fn find_signed(
-    surface: &Surface,
-    query: &FilesQuery,
-    method: &Method,
-    headers: &HeaderMap,
-) -> Result<Option<SessionId>> {
-    let shown = headers.get(&ACCESS_TOKEN);
-    if shown.is_none() && query.signature.is_none() {
-        return Ok(None);
-    }
-    let mut page = PageRequest { size: PageRequest::LARGEST_SIZE, token: None };
-    loop {
-        let sessions = surface.host.list_sessions(&SessionFilter::default(), &page).await?;
-        for session in sessions.items {
-            let access = match surface.host.port_access(&session.id).await {
-                Ok(access) => access,
-                Err(error) if error.code() == ErrorCode::SessionNotFound => continue,
-                Err(error) => return Err(error),
-            };
-            let token = envd_token(access.token.reveal());
-            let is_it = match shown {
-                Some(shown) => is_same(shown.as_bytes(), &token),
-                None => files::is_signed(query, method, &token),
-            };
-            if is_it {
-                return Ok(Some(session.id));
-            }
-        }
-        page.token = sessions.next_token;
-        if page.token.is_none() {
-            return Ok(None);
-        }
     }
 }
 

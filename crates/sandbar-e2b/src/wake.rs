@@ -30,7 +30,11 @@ pub(crate) enum Waking {
 impl SandboxNote {
     /// What becomes of the sandbox when its time is up.
     pub(crate) fn on_expiry(&self) -> OnExpiry {
-        if self.auto_pause { OnExpiry::Pause } else { OnExpiry::Destroy }
+        match (self.auto_pause, self.keep_memory) {
+            (false, _) => OnExpiry::Destroy,
+            (true, true) => OnExpiry::Pause,
+            (true, false) => OnExpiry::PauseFiles,
+        }
     }
 
     /// Whether what ran in it is not to be there when it wakes up.

@@ -121,7 +121,7 @@ fn what_is_due(inner: &Inner, session: &SessionRecord) -> (Option<Due>, Option<D
     if until_expiry.is_some_and(|left| !left.is_positive()) {
         return match session.on_expiry {
             OnExpiry::Destroy => (Some(Due::Destroy(Why::Expired)), None),
-            OnExpiry::Pause => (Some(Due::PauseExpired), None),
+            OnExpiry::Pause | OnExpiry::PauseFiles => (Some(Due::PauseExpired), None),
         };
     }
     let until_expiry = until_expiry.and_then(|left| Duration::try_from(left).ok());

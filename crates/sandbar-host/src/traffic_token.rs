@@ -8,9 +8,8 @@ use std::{
     path::Path,
 };
 
-use sandbar_core::{Error, Result};
-
-use crate::state::SessionRecord;
+use jiff::Timestamp;
+use sandbar_core::{Error, Result, SessionId};
 
 const KEY_BYTES: usize = 32;
 
@@ -39,8 +38,8 @@ impl TrafficKey {
     }
 
     /// The token of a session. Another session that gets the same name later has another one.
-    pub(crate) fn token(&self, record: &SessionRecord) -> TrafficToken {
-        let session = format!("{}\0{}", record.id, record.created.as_nanosecond());
+    pub(crate) fn token(&self, id: &SessionId, created: Timestamp) -> TrafficToken {
+        let session = format!("{id}\0{}", created.as_nanosecond());
         TrafficToken(format!("sbt_{}", blake3::keyed_hash(&self.0, session.as_bytes()).to_hex()))
     }
 }

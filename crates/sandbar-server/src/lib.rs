@@ -28,6 +28,7 @@ mod mcp;
 mod network;
 mod openapi;
 mod oversize;
+mod patience;
 mod processes;
 mod router;
 mod service;
@@ -41,5 +42,6 @@ mod tools;
 mod torn_body;
 
 pub use listener::{RunningServer, ServerConfig, serve};
+pub use patience::Patience;
 pub use sandbar_core::AccessToken;
 pub use tls::{LocalIdentity, TlsConfig, TlsIdentity};

@@ -18,12 +18,13 @@ use tokio::{
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{io::InspectReader, sync::CancellationToken};
 
 use crate::{
     access::{Gatekeeper, Peer, Places},
     entrance::{Doors, Entrance, Transport},
     ingress::Ingress,
+    patience::{Arrivals, HeadTimer, Patience},
     router::{Bounds, router},
     tls::{Tls, TlsConfig, shake_hands},
 };
@@ -34,10 +35,6 @@ const STREAM_WINDOW: u32 = 1 << 20;
 /// What all streams of a connection may have under way: never the bottleneck, or one command that does not read its
 /// stdin would hold back every other call on the connection.
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
-
-/// How long a connection may take to say what it wants, the first time or again. Longer than clients keep connections they
-/// do not use: one that is closed under them looks to their next request like a host that went away.
-const HEADER_TIMEOUT: Duration = Duration::from_mins(11);
 
 /// How long a silent HTTP/2 connection is trusted: a caller whose machine is gone must not keep a command running.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -63,6 +60,8 @@ pub struct ServerConfig {
     pub drain_timeout: Duration,
     /// How long the reader of a stream may take nothing before the stream is ended, with the command it belongs to.
     pub slow_reader_timeout: Duration,
+    /// How long connections may say nothing.
+    pub patience: Patience,
 }
 
 impl ServerConfig {
@@ -80,6 +79,7 @@ impl ServerConfig {
             request_timeout: Self::REQUEST_TIMEOUT,
             drain_timeout: Duration::from_secs(10),
             slow_reader_timeout: Self::SLOW_READER_TIMEOUT,
+            patience: Patience::default(),
         }
     }
 }
@@ -105,8 +105,16 @@ impl RunningServer {
 
 /// Serves `host` until `shutdown` is cancelled. Returns as soon as the port is open.
 pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: CancellationToken) -> Result<RunningServer> {
-    let ServerConfig { listen, token, tls, max_calls_per_token, request_timeout, drain_timeout, slow_reader_timeout } =
-        config;
+    let ServerConfig {
+        listen,
+        token,
+        tls,
+        max_calls_per_token,
+        request_timeout,
+        drain_timeout,
+        slow_reader_timeout,
+        patience,
+    } = config;
     let tls = tls.map(Tls::new).transpose()?.map(Arc::new);
     if token.is_none() && !listen.ip().is_loopback() {
         return Err(Error::invalid("listen", format!("serving {listen} without a token would open it to everybody"))
@@ -122,10 +130,10 @@ pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: Cancellation
     let router = router(host.clone(), bounds, shutdown.clone())?;
     let e2b = E2b::new(host.clone(), Arc::new(gatekeeper.clone()), shutdown.clone());
     let ingress = Arc::new(Ingress { host, gatekeeper, e2b: e2b.clone(), shutdown: shutdown.clone() });
-    let doors = Doors { api: router, e2b, ingress };
+    let reception = Reception { doors: Doors { api: router, e2b, ingress }, tls, patience };
     let listener = TcpListener::bind(listen).await.map_err(|source| cannot_listen(listen, source))?;
     let address = listener.local_addr().map_err(|source| cannot_listen(listen, source))?;
-    let task = tokio::spawn(accept(listener, doors, tls, shutdown, drain_timeout));
+    let task = tokio::spawn(accept(listener, reception, shutdown, drain_timeout));
     Ok(RunningServer { address, task })
 }
 
@@ -142,13 +150,15 @@ fn cannot_listen(listen: SocketAddr, source: std::io::Error) -> Error {
     Error::new(code, format!("cannot listen on {listen}")).with_field("listen").with_hint(hint).with_source(source)
 }
 
-async fn accept(
-    listener: TcpListener,
+/// How connections are received.
+struct Reception {
     doors: Doors,
     tls: Option<Arc<Tls>>,
-    shutdown: CancellationToken,
-    drain_timeout: Duration,
-) {
+    patience: Patience,
+}
+
+async fn accept(listener: TcpListener, reception: Reception, shutdown: CancellationToken, drain_timeout: Duration) {
+    let Reception { doors, tls, patience } = reception;
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     loop {
@@ -160,7 +170,7 @@ async fn accept(
                     let transport = if tls.is_some() { Transport::Tls } else { Transport::Plain };
                     let entrance = Entrance::new(&doors, Peer(peer.ip()), transport);
                     let (tls, watcher, shutdown) = (tls.clone(), graceful.watcher(), shutdown.clone());
-                    connections.spawn(welcome(stream, tls, entrance, watcher, shutdown));
+                    connections.spawn(welcome(stream, tls, patience, entrance, watcher, shutdown));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "could not accept a connection");
@@ -183,6 +193,7 @@ async fn accept(
 async fn welcome(
     stream: TcpStream,
     tls: Option<Arc<Tls>>,
+    patience: Patience,
     entrance: Entrance,
     watcher: Watcher,
     shutdown: CancellationToken,
@@ -190,20 +201,26 @@ async fn welcome(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "could not switch off Nagle's algorithm");
     }
-    let Some(tls) = tls else { return converse(stream, entrance, watcher).await };
+    let Some(tls) = tls else { return converse(stream, patience, entrance, watcher).await };
     let stream = tokio::select! {
         // Nobody has asked for anything yet.
         () = shutdown.cancelled() => return,
-        stream = shake_hands(stream, tls.current()) => stream,
+        stream = shake_hands(stream, tls.current(), patience.handshake) => stream,
     };
     if let Some(stream) = stream {
-        converse(stream, entrance, watcher).await;
+        converse(stream, patience, entrance, watcher).await;
     }
 }
 
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, entrance: Entrance, watcher: Watcher) {
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    patience: Patience,
+    entrance: Entrance,
+    watcher: Watcher,
+) {
+    let arrivals = Arc::new(Arrivals::default());
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http1().timer(HeadTimer::new(patience, Arc::clone(&arrivals))).header_read_timeout(patience.idle);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -211,9 +228,14 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, 
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE);
+    let counted = Arc::clone(&arrivals);
+    let stream = InspectReader::new(stream, move |bytes: &[u8]| counted.count(bytes));
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), entrance);
-    // Whatever went wrong on one connection is its caller's to see.
-    if let Err(error) = watcher.watch(connection.into_owned()).await {
-        tracing::debug!(error, "a connection ended early");
+    tokio::select! {
+        // Whatever went wrong on one connection is its caller's to see.
+        ended = watcher.watch(connection.into_owned()) => if let Err(error) = ended {
+            tracing::debug!(error, "a connection ended early");
+        },
+        () = arrivals.stay_away(patience) => tracing::debug!("a connection did not say what it wants"),
     }
 }

@@ -10,7 +10,7 @@ use axum::{
 use sandbar_core::{Need, SessionId};
 use serde_json::Value;
 
-use super::{Answer, fields::Fields, seconds, session_id};
+use super::{Answer, expiry::Extended, fields::Fields, seconds, session_id};
 use crate::{
     answer::ControlError,
     json::Json,
@@ -102,8 +102,11 @@ impl Surface {
         }
         let end = end_after(time)?;
         // One without an end has all the time there is.
-        if session.expires.is_some_and(|expires| expires < end) {
-            self.set_end(id, note, end).await?;
+        if session.expires.is_some_and(|expires| expires < end)
+            && self.set_end(id, note.clone(), end).await? == Extended::FellAsleep
+        {
+            self.wake(&self.sandbox(id).await?, note, time, waking).await?;
+            return Ok((StatusCode::CREATED, Json(handle)));
         }
         Ok((StatusCode::OK, Json(handle)))
     }

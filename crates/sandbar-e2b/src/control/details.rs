@@ -88,7 +88,7 @@ impl Surface {
         let mut detail = listed(session, &note, self.pool_size().await);
         let may_use = holder.grant.may(Need::UseSession(&session.id));
         detail["lifecycle"] = json!({
-            "onTimeout": if note.on_expiry() == OnExpiry::Pause { "pause" } else { "kill" },
+            "onTimeout": if note.on_expiry() == OnExpiry::Destroy { "kill" } else { "pause" },
             "autoResume": note.auto_resume,
         });
         detail["allowInternetAccess"] = note.internet.into();

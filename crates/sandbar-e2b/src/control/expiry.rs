@@ -42,7 +42,9 @@ pub(super) async fn set(
     };
     let _turn = surface.turns.take(&id).await;
     surface.running(&id).await?;
-    surface.set_end(&id, surface.note(&id).await?, end_after(time)?).await?;
+    if surface.set_end(&id, surface.note(&id).await?, end_after(time)?).await? == Extended::FellAsleep {
+        return Err(has_no_time(&id));
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -61,8 +63,10 @@ pub(super) async fn refresh(
     }
     let _turn = surface.turns.take(&id).await;
     let (session, end) = (surface.running(&id).await?, end_after(time)?);
-    if session.expires.is_some_and(|expires| expires < end) {
-        surface.set_end(&id, surface.note(&id).await?, end).await?;
+    if session.expires.is_some_and(|expires| expires < end)
+        && surface.set_end(&id, surface.note(&id).await?, end).await? == Extended::FellAsleep
+    {
+        return Err(has_no_time(&id));
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -71,19 +75,34 @@ impl Surface {
     /// A sandbox that is not asleep. E2B knows no others here.
     async fn running(&self, id: &SessionId) -> Answer<SessionInfo> {
         let session = self.sandbox(id).await?;
-        if is_asleep(session.state) {
-            let why =
-                format!("Sandbox \"{id}\" is paused and has no time to change (resume it with `Sandbox.connect`)");
-            return Err(ControlError::new(StatusCode::NOT_FOUND, why));
-        }
-        Ok(session)
+        if is_asleep(session.state) { Err(has_no_time(id)) } else { Ok(session) }
     }
 
     /// Says when the time of a sandbox is up. The caller has its turn.
-    pub(crate) async fn set_end(&self, id: &SessionId, mut note: SandboxNote, end: Timestamp) -> Result<()> {
-        note.end_at = Some(end);
+    pub(crate) async fn set_end(&self, id: &SessionId, before: SandboxNote, end: Timestamp) -> Result<Extended> {
+        let note = SandboxNote { end_at: Some(end), ..before.clone() };
         // First, since the sandbox may be gone right after the other.
         self.keep_note(id, &note).await?;
-        self.host.set_expiry(id, Some(end), note.on_expiry()).await.map(|_| ())
+        let session = self.host.set_expiry(id, Some(end), note.on_expiry()).await?;
+        if !is_asleep(session.state) {
+            return Ok(Extended::Runs);
+        }
+        // Asleep, it has none.
+        self.host.set_expiry(id, None, None).await?;
+        self.keep_note(id, &before).await?;
+        Ok(Extended::FellAsleep)
     }
+}
+
+/// What became of a sandbox that was to get another end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extended {
+    Runs,
+    /// Its time was up just before: it is paused.
+    FellAsleep,
+}
+
+fn has_no_time(id: &SessionId) -> ControlError {
+    let why = format!("Sandbox \"{id}\" is paused and has no time to change (resume it with `Sandbox.connect`)");
+    ControlError::new(StatusCode::NOT_FOUND, why)
 }

@@ -65,6 +65,40 @@ fn a_link_opens_one_file_without_saying_which_sandbox_it_is_in() {
     });
 }
 
+/// How often the host was asked for the token of a session.
+async fn questions(world: &World) -> u64 {
+    let text = world.host.metrics_text().await;
+    let start = "sandbar_operations_total{operation=\"port_access\",outcome=\"ok\"} ";
+    text.lines().find_map(|line| line.strip_prefix(start)).unwrap().parse().unwrap()
+}
+
+#[test]
+fn opening_a_link_takes_as_many_questions_however_many_sandboxes_there_are() {
+    World::run(async |world| {
+        let mut others = Vec::new();
+        let mut taken = Vec::new();
+        for _ in 0..3 {
+            let sandbox = world.sandbox().await;
+            sandbox.write("file", b"x").await;
+            let address = signed(&sandbox, "file", "read", None, None);
+            let before = questions(world).await;
+            // The second time it is known.
+            for _ in 0..2 {
+                assert_eq!(fetch(&sandbox, &address, None).await.text(), "x");
+            }
+            assert_eq!(fetch(&sandbox, &address.replace("signature=", "signature=x"), None).await.status, 401);
+            taken.push(questions(world).await - before);
+            others.extend([world.sandbox().await, sandbox]);
+        }
+        assert!(taken.iter().all(|count| *count == taken[0]), "{taken:?}");
+        // A link to a sandbox that is gone opens nothing, known or not.
+        let gone = others.pop().unwrap();
+        let address = signed(&gone, "file", "read", None, None);
+        assert_eq!(world.control("DELETE", &format!("/sandboxes/{}", gone.id), None).await.status, 204);
+        assert_eq!(fetch(&gone, &address, None).await.status, 401);
+    });
+}
+
 #[test]
 fn a_file_is_uploaded_by_a_link() {
     World::run(async |world| {

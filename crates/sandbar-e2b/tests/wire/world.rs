@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use sandbar_e2b::api_key;
 use sandbar_host::{Host, HostConfig};
 use sandbar_server::{AccessToken, ServerConfig, TlsConfig, serve};
-use sandbar_testing::{Backend, StorageFixture};
+use sandbar_testing_host::isolated_host;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -31,14 +31,14 @@ impl World {
         tls: Option<TlsConfig>,
         test: impl AsyncFnOnce(&World),
     ) {
-        let (_storage, mut config) = place();
+        let (_storage, mut config) = isolated_host();
         adjust(&mut config);
         Self::run_on(config, tls, &AccessToken::random().unwrap(), test);
     }
 
     /// As [`run`](Self::run), and then a second test with another host and server on the same data.
     pub(crate) fn run_and_start_again(test: impl AsyncFnOnce(&World), afterwards: impl AsyncFnOnce(&World)) {
-        let (_storage, config) = place();
+        let (_storage, config) = isolated_host();
         let token = AccessToken::random().unwrap();
         Self::run_on(config.clone(), None, &token, test);
         Self::run_on(config, None, &token, afterwards);
@@ -76,20 +76,4 @@ impl World {
         assert_eq!(answer.status, 201, "{}", answer.text());
         Sandbox::of(self.address, &answer.json())
     }
-}
-
-/// A place for a host, and what it is told about it.
-fn place() -> (StorageFixture, HostConfig) {
-    let storage = StorageFixture::new(Backend::BtrfsImage);
-    // The fixture only lends its place; the host opens it by itself.
-    storage.storage.close().unwrap();
-    let config = HostConfig {
-        data_dir: storage.scratch().join("data"),
-        storage_backend: "btrfs".parse().unwrap(),
-        container_runtime: "native".parse().unwrap(),
-        sessions_root_dir: Some(storage.config.directory.clone()),
-        pool_image_limit: storage.config.pool_image_limit,
-        ..HostConfig::default()
-    };
-    (storage, config)
 }

@@ -7,7 +7,6 @@ use sandbar_core::ErrorCode;
 use sandbar_environment::{
     EnvironmentError, EnvironmentProvider as _, EnvironmentState, SessionId, native::NativeProvider,
 };
-use sandbar_host::HostConfig;
 use sandbar_server::{LocalIdentity, TlsConfig, TlsIdentity};
 use sandbar_x509::{Authority, SubjectName};
 use serde_json::json;
@@ -27,20 +26,23 @@ fn a_host_that_does_not_answer_is_unavailable() {
 
 #[test]
 fn a_host_that_has_gone_is_unavailable_and_one_that_does_not_know_us_says_so() {
-    run_native(HostConfig::default(), async |native| {
-        let stranger = NativeProvider::connect(native.url(), Some("wrong")).await.unwrap();
-        let error = stranger.capabilities().await.unwrap_err();
-        assert_eq!(error.cause().unwrap().code(), ErrorCode::Unauthenticated);
-        let provider = NativeProvider::new(native.client().await);
-        let environment = provider.create(config("left")).await.unwrap();
-        native.stop();
-        let gone = |error: &EnvironmentError| matches!(error, EnvironmentError::ProviderUnavailable(_));
-        eventually("the host is gone", async || environment.state().await.is_err_and(|error| gone(&error))).await;
-        let error = call(&*environment, request("bash", json!({"cmd": "true"}))).await.unwrap_err();
-        assert!(gone(&error), "{error:?}");
-        assert!(gone(&environment.destroy().await.unwrap_err()));
-        assert!(gone(&provider.attach(&SessionId::new("left").unwrap()).await.unwrap_err()));
-    });
+    run_native(
+        |_| (),
+        async |native| {
+            let stranger = NativeProvider::connect(native.url(), Some("wrong")).await.unwrap();
+            let error = stranger.capabilities().await.unwrap_err();
+            assert_eq!(error.cause().unwrap().code(), ErrorCode::Unauthenticated);
+            let provider = NativeProvider::new(native.client().await);
+            let environment = provider.create(config("left")).await.unwrap();
+            native.stop();
+            let gone = |error: &EnvironmentError| matches!(error, EnvironmentError::ProviderUnavailable(_));
+            eventually("the host is gone", async || environment.state().await.is_err_and(|error| gone(&error))).await;
+            let error = call(&*environment, request("bash", json!({"cmd": "true"}))).await.unwrap_err();
+            assert!(gone(&error), "{error:?}");
+            assert!(gone(&environment.destroy().await.unwrap_err()));
+            assert!(gone(&provider.attach(&SessionId::new("left").unwrap()).await.unwrap_err()));
+        },
+    );
 }
 
 #[test]
@@ -57,64 +59,77 @@ fn a_host_with_tls_is_trusted_by_the_file_of_its_authority_and_by_no_other() {
     let names = vec![SubjectName::Address([127, 0, 0, 1].into())];
     let local = LocalIdentity { authority, names, ingress_domain: "localhost".to_owned() };
     let tls = TlsConfig { identity: TlsIdentity::Local(local), client_ca: None };
-    run_native_with(HostConfig::default(), Some(tls), async |native| {
-        let connect = async |ca_file: &Path| {
-            let provider = NativeProvider::connect_trusting(native.url(), Some(native.token()), ca_file).await?;
-            provider.capabilities().await
-        };
-        connect(&own).await.unwrap();
-        for bad in [&other, &directory.path().join("missing.pem")] {
-            assert!(connect(bad).await.is_err(), "{bad:?}");
-        }
-        assert!(NativeProvider::connect(native.url(), Some(native.token())).await.is_err());
-    });
+    run_native_with(
+        |_| (),
+        Some(tls),
+        async |native| {
+            let connect = async |ca_file: &Path| {
+                let provider = NativeProvider::connect_trusting(native.url(), Some(native.token()), ca_file).await?;
+                provider.capabilities().await
+            };
+            connect(&own).await.unwrap();
+            for bad in [&other, &directory.path().join("missing.pem")] {
+                assert!(connect(bad).await.is_err(), "{bad:?}");
+            }
+            assert!(NativeProvider::connect(native.url(), Some(native.token())).await.is_err());
+        },
+    );
 }
 
 #[test]
 fn a_host_without_room_makes_no_session() {
-    run_native(HostConfig { max_sessions: 1, ..HostConfig::default() }, async |native| {
-        let provider = NativeProvider::new(native.client().await);
-        let first = provider.create(config("first")).await.unwrap();
-        let second = provider.create(config("second")).await;
-        assert!(matches!(second, Err(EnvironmentError::SessionLimitReached(_))), "{second:?}");
-        let copy = first.fork(sandbar_environment::ForkConfig::default()).await;
-        assert!(matches!(copy, Err(EnvironmentError::SessionLimitReached(_))), "{copy:?}");
-        first.destroy().await.unwrap();
-    });
+    run_native(
+        |config| config.max_sessions = 1,
+        async |native| {
+            let provider = NativeProvider::new(native.client().await);
+            let first = provider.create(config("first")).await.unwrap();
+            let second = provider.create(config("second")).await;
+            assert!(matches!(second, Err(EnvironmentError::SessionLimitReached(_))), "{second:?}");
+            let copy = first.fork(sandbar_environment::ForkConfig::default()).await;
+            assert!(matches!(copy, Err(EnvironmentError::SessionLimitReached(_))), "{copy:?}");
+            first.destroy().await.unwrap();
+        },
+    );
 }
 
 #[test]
 fn a_session_that_was_put_away_is_paused_and_comes_back_with_resume() {
-    run_native(HostConfig::default(), async |native| {
-        let client = native.client().await;
-        let environment = NativeProvider::new(client.clone()).create(config("sleeper")).await.unwrap();
-        done(&*environment, "bash", json!({"cmd": "echo hello > note"})).await;
-        client.hibernate_session(environment.session_id()).await.unwrap();
-        let paused = &[EnvironmentState::Paused];
-        assert_eq!(environment.state().await.unwrap(), EnvironmentState::Paused);
-        not_active(call(&*environment, request("bash", json!({"cmd": "true"}))).await, paused);
-        environment.resume().await.unwrap();
-        assert_eq!(read(&*environment, "note").await.as_deref(), Some("hello\n"));
-        environment.destroy().await.unwrap();
-    });
+    run_native(
+        |_| (),
+        async |native| {
+            let client = native.client().await;
+            let environment = NativeProvider::new(client.clone()).create(config("sleeper")).await.unwrap();
+            done(&*environment, "bash", json!({"cmd": "echo hello > note"})).await;
+            client.hibernate_session(environment.session_id()).await.unwrap();
+            let paused = &[EnvironmentState::Paused];
+            assert_eq!(environment.state().await.unwrap(), EnvironmentState::Paused);
+            not_active(call(&*environment, request("bash", json!({"cmd": "true"}))).await, paused);
+            environment.resume().await.unwrap();
+            assert_eq!(read(&*environment, "note").await.as_deref(), Some("hello\n"));
+            environment.destroy().await.unwrap();
+        },
+    );
 }
 
 #[test]
 fn options_and_labels_reach_the_host() {
-    run_native(HostConfig::default(), async |native| {
-        let client = native.client().await;
-        let provider = NativeProvider::new(client.clone());
-        let mut wishes = config("picky");
-        wishes.labels.insert("team".into(), "red".into());
-        wishes.options.idle_timeout = Some(Duration::from_hours(1));
-        let environment = provider.create(wishes).await.unwrap();
-        let session = client.get_session(environment.session_id()).await.unwrap();
-        assert_eq!(session.labels.get("team").map(String::as_str), Some("red"));
-        assert_eq!(session.idle_timeout, Some(Duration::from_hours(1)));
-        let mut unknown = config("other");
-        unknown.base_image = "nowhere".into();
-        let error = provider.create(unknown).await.unwrap_err();
-        assert_eq!(error.cause().unwrap().code(), ErrorCode::BaseNotFound);
-        environment.destroy().await.unwrap();
-    });
+    run_native(
+        |_| (),
+        async |native| {
+            let client = native.client().await;
+            let provider = NativeProvider::new(client.clone());
+            let mut wishes = config("picky");
+            wishes.labels.insert("team".into(), "red".into());
+            wishes.options.idle_timeout = Some(Duration::from_hours(1));
+            let environment = provider.create(wishes).await.unwrap();
+            let session = client.get_session(environment.session_id()).await.unwrap();
+            assert_eq!(session.labels.get("team").map(String::as_str), Some("red"));
+            assert_eq!(session.idle_timeout, Some(Duration::from_hours(1)));
+            let mut unknown = config("other");
+            unknown.base_image = "nowhere".into();
+            let error = provider.create(unknown).await.unwrap_err();
+            assert_eq!(error.cause().unwrap().code(), ErrorCode::BaseNotFound);
+            environment.destroy().await.unwrap();
+        },
+    );
 }

@@ -20,7 +20,8 @@ use sandbar_environment::{
 };
 use sandbar_host::{Host, HostConfig};
 use sandbar_server::{AccessToken, RunningServer, ServerConfig, TlsConfig, serve};
-use sandbar_testing::{Backend, StorageFixture, tree::scratch};
+use sandbar_testing::tree::scratch;
+use sandbar_testing_host::isolated_host;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -44,12 +45,15 @@ impl World {
         match implementation {
             Implementation::LocalBoxed => run_local(LocalIsolation::Boxed, async |world, _| test(world).await),
             Implementation::LocalUnboxed => run_local(LocalIsolation::Unboxed, async |world, _| test(world).await),
-            Implementation::Native => run_native(HostConfig::default(), async |native| {
-                let provider = Arc::new(NativeProvider::new(native.client().await));
-                let world = World::new(provider).await;
-                test(&world).await;
-                world.environment.destroy().await.unwrap();
-            }),
+            Implementation::Native => run_native(
+                |_| (),
+                async |native| {
+                    let provider = Arc::new(NativeProvider::new(native.client().await));
+                    let world = World::new(provider).await;
+                    test(&world).await;
+                    world.environment.destroy().await.unwrap();
+                },
+            ),
         }
     }
 
@@ -132,24 +136,19 @@ impl Native {
     }
 }
 
-/// Runs a test on a host that isolates sessions on btrfs; what else it is told is in `config`.
-pub(crate) fn run_native(config: HostConfig, test: impl AsyncFnOnce(&Native)) {
-    run_native_with(config, None, test);
+/// Runs a test on a host that isolates sessions on btrfs; `adjust` changes what else it is told.
+pub(crate) fn run_native(adjust: impl FnOnce(&mut HostConfig), test: impl AsyncFnOnce(&Native)) {
+    run_native_with(adjust, None, test);
 }
 
 /// As [`run_native`], with TLS on the port.
-pub(crate) fn run_native_with(config: HostConfig, tls: Option<TlsConfig>, test: impl AsyncFnOnce(&Native)) {
-    let storage = StorageFixture::new(Backend::BtrfsImage);
-    // The fixture only lends its place; the host opens it by itself.
-    storage.storage.close().unwrap();
-    let config = HostConfig {
-        data_dir: storage.scratch().join("data"),
-        storage_backend: "btrfs".parse().unwrap(),
-        container_runtime: "native".parse().unwrap(),
-        sessions_root_dir: Some(storage.config.directory.clone()),
-        pool_image_limit: storage.config.pool_image_limit,
-        ..config
-    };
+pub(crate) fn run_native_with(
+    adjust: impl FnOnce(&mut HostConfig),
+    tls: Option<TlsConfig>,
+    test: impl AsyncFnOnce(&Native),
+) {
+    let (_storage, mut config) = isolated_host();
+    adjust(&mut config);
     tokio().block_on(async { serve_host_with(Host::start(config).await.unwrap(), tls, test).await });
 }
 

@@ -16,12 +16,13 @@ use sandbar_core::{
     BaseName, ExecEvent, ExecSpec, ForkRequest, LaterSnapshots, Quiesce, RuntimeKind, SessionId, SessionSpec,
     SnapshotName,
 };
-use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
+use sandbar_host::Host;
 use sandbar_testing::{
     Backend, Floor, StorageFixture,
     measure::{Report, alternate, middle, milliseconds},
     raw_storage,
 };
+use sandbar_testing_host::host_config;
 
 const ROUNDS: usize = 100;
 /// Sessions made for the rate, and at the same time.
@@ -37,16 +38,8 @@ fn main() {
     // Before the first thread: the floor is what a small process with one thread can do.
     let mut floor = Floor::start();
     let storage = StorageFixture::with_size(Backend::BtrfsImage, 6144);
-    storage.storage.close().unwrap();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let config = HostConfig {
-        data_dir: storage.scratch().join("data"),
-        storage_backend: StorageChoice::Named(storage.config.choice.unwrap()),
-        container_runtime: RuntimeChoice::Named(RuntimeKind::Native),
-        sessions_root_dir: Some(storage.config.directory.clone()),
-        pool_image_limit: storage.config.pool_image_limit,
-        ..HostConfig::default()
-    };
+    let config = host_config(&storage, RuntimeKind::Native);
     let pool = storage.config.directory.join("pool");
     let mut report = Report::default();
     let idle_alone = {

@@ -11,12 +11,13 @@ mod server;
 use std::{process::Command, time::Instant};
 
 use sandbar_core::{BaseName, ExecEvent, ExecSpec, NetworkPolicy, RuntimeKind, SessionId, SessionSpec, WriteOptions};
-use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
+use sandbar_host::{Host, HostConfig, RuntimeChoice};
 use sandbar_testing::{
     Backend, StorageFixture,
     internet::private_loopback,
     measure::{Report, alternate, middle, milliseconds},
 };
+use sandbar_testing_host::host_config;
 use tokio::runtime::Runtime;
 
 /// An address of the machine, named by the policy of the session.
@@ -35,14 +36,7 @@ fn main() {
     }
     private_loopback(&[ADDRESS]);
     let storage = StorageFixture::with_size(Backend::BtrfsImage, 6144);
-    storage.storage.close().unwrap();
-    let config = HostConfig {
-        data_dir: storage.scratch().join("data"),
-        storage_backend: StorageChoice::Named(storage.config.choice.unwrap()),
-        sessions_root_dir: Some(storage.config.directory.clone()),
-        pool_image_limit: storage.config.pool_image_limit,
-        ..HostConfig::default()
-    };
+    let config = host_config(&storage, RuntimeKind::Native);
     let port = server::start(ADDRESS);
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut report = Report::default();

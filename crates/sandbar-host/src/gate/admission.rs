@@ -22,11 +22,27 @@ pub(crate) enum Closing {
     Destroying,
 }
 
+impl Closing {
+    /// It is over before anybody who was refused could come again.
+    fn is_brief(self) -> bool {
+        matches!(self, Self::Pausing | Self::ChangingNetwork)
+    }
+}
+
+/// Whether somebody who waits for those inside to leave gives up when others wait for the gate to open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Insistence {
+    Stays,
+    GivesWay,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) shared: usize,
     /// Exclusive work that is inside, or waits for those inside to leave.
     pub(super) exclusive: Option<Closing>,
+    /// Callers that wait beside the gate for brief work to end.
+    pub(super) waiting: usize,
     /// Callers that destroy the session, or wait for their turn to. While there is one, nobody else comes in.
     pub(super) destroyers: usize,
     /// The session is gone; nobody enters again.
@@ -55,11 +71,39 @@ impl Gate {
         Ok(SharedEntry::new(self))
     }
 
+    /// The same, but waits for brief work to end, and for whoever is about to do it with [`enter_giving_way`] to give up.
+    ///
+    /// [`enter_giving_way`]: Self::enter_giving_way
+    pub(crate) fn enter_shared_soon(self: &Arc<Self>) -> Result<SharedEntry> {
+        let mut state = self.lock();
+        let is_brief = |state: &State| state.destroyers == 0 && state.exclusive.is_some_and(Closing::is_brief);
+        if is_brief(&state) {
+            state.waiting += 1;
+            self.tell_waiting();
+            while is_brief(&state) {
+                state = self.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.waiting -= 1;
+        }
+        self.refuse_when_shut(&state)?;
+        state.shared += 1;
+        Ok(SharedEntry::new(self))
+    }
+
     /// Keeps newcomers out at once, waits for those inside, and enters alone. When they do not leave in time the gate
     /// opens again and the caller gets `ToolsInFlight`. Only destruction waits for other exclusive work.
     pub(crate) fn enter_exclusive(self: &Arc<Self>, why: Closing, patience: Duration) -> Result<ExclusiveEntry> {
         let entry = self.shut(why)?;
-        self.drain(patience)?;
+        self.drain(patience, Insistence::Stays)?;
+        Ok(entry)
+    }
+
+    /// The same for work that can wait: as long as somebody is inside it gives way to who comes with [`enter_shared_soon`].
+    ///
+    /// [`enter_shared_soon`]: Self::enter_shared_soon
+    pub(crate) fn enter_giving_way(self: &Arc<Self>, why: Closing, patience: Duration) -> Result<ExclusiveEntry> {
+        let entry = self.shut(why)?;
+        self.drain(patience, Insistence::GivesWay)?;
         Ok(entry)
     }
 
@@ -71,10 +115,10 @@ impl Gate {
         mut cancel: impl FnMut() -> bool,
     ) -> Result<ExclusiveEntry> {
         let entry = self.shut(Closing::Destroying)?;
-        while self.drain(patience).is_err() {
+        while self.drain(patience, Insistence::Stays).is_err() {
             if !cancel() {
                 // What could have been cancelled may have left by itself just before.
-                self.drain(Duration::ZERO)?;
+                self.drain(Duration::ZERO, Insistence::Stays)?;
                 break;
             }
         }
@@ -100,12 +144,12 @@ impl Gate {
     }
 
     /// Waits for those inside to leave, for a caller that has shut the gate.
-    fn drain(&self, patience: Duration) -> Result<()> {
+    fn drain(&self, patience: Duration, insistence: Insistence) -> Result<()> {
         let begun = now();
         let mut state = self.lock();
         while state.shared > 0 {
             let rest = patience.saturating_sub(now().duration_since(begun));
-            if rest.is_zero() {
+            if rest.is_zero() || (insistence == Insistence::GivesWay && state.waiting > 0) {
                 let message =
                     format!("{} operations on session `{}` did not finish in time", state.shared, self.session);
                 return Err(Error::new(ErrorCode::ToolsInFlight, message)

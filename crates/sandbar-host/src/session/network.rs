@@ -59,7 +59,7 @@ impl Inner {
             RuntimeKind::Native | RuntimeKind::Gvisor if policy.is_closed() => Capability::Yes,
             _ => self.runtime.facts().network.clone(),
         };
-        let traffic_token = Some(SecretValue::new(self.traffic_key.token(record).reveal())?);
+        let traffic_token = Some(SecretValue::new(self.traffic_key.token(&record.id, record.created).reveal())?);
         Ok(NetworkStatus { policy, enforced, traffic: session.traffic.snapshot(), traffic_token })
     }
 

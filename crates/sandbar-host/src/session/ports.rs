@@ -7,6 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use jiff::Timestamp;
 use sandbar_core::{DomainName, Error, ErrorCode, Result, RuntimeKind, SessionId, SessionState};
 use sandbar_runtime::{DialedStream, Sandbox};
 use tokio::{
@@ -86,7 +87,20 @@ impl Host {
             inner.session_unused(&target)?;
             let record = inner.record(&target)?;
             let public = record.network.as_ref().is_some_and(|policy| policy.allow_public_ingress);
-            Ok(PortAccess { public, token: inner.traffic_key.token(&record), state: record.state })
+            Ok(PortAccess { public, token: inner.traffic_key.token(&record.id, record.created), state: record.state })
+        })
+        .await
+    }
+
+    /// The session whose token somebody knows when they see it.
+    pub async fn session_of_token(
+        &self,
+        is_it: impl Fn(&TrafficToken) -> bool + Send + 'static,
+    ) -> Result<Option<SessionId>> {
+        self.run(Call::of(Verb::PortAccess), move |inner| {
+            let births = inner.state.session_births()?;
+            let its_own = |(id, created): &(SessionId, Timestamp)| is_it(&inner.traffic_key.token(id, *created));
+            Ok(births.into_iter().find(its_own).map(|(id, _)| id))
         })
         .await
     }

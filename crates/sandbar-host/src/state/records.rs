@@ -148,6 +148,12 @@ impl StateStore {
         self.with(|database| database.query(ALL, &[], read_session))
     }
 
+    /// Since when each session exists.
+    pub(crate) fn session_births(&self) -> Result<Vec<(SessionId, Timestamp)>> {
+        let read = |row: &Row<'_>| Ok((SessionId::new(row.text(0)?)?, time(row.integer(1)?)?));
+        self.with(|database| database.query("SELECT id, created FROM session", &[], read))
+    }
+
     /// How many sessions there are in each state.
     pub(crate) fn session_counts(&self) -> Result<BTreeMap<String, u64>> {
         let sql = "SELECT state, count(*) FROM session GROUP BY state";

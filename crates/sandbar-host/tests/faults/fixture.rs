@@ -9,10 +9,11 @@ use bytes::Bytes;
 use sandbar_core::{
     BaseName, ErrorCode, ExecEvent, ExecSpec, Result, RuntimeKind, SessionId, SessionSpec, SnapshotName, WriteOptions,
 };
-use sandbar_host::{Host, HostConfig, HostParts, RuntimeChoice, StorageChoice};
+use sandbar_host::{Host, HostConfig, HostParts};
 use sandbar_sqlite::Database;
 use sandbar_storage::{OpenedStorage, Space, Storage};
 use sandbar_testing::{Backend, StorageFixture};
+use sandbar_testing_host::host_config;
 
 use crate::{faulty_runtime::FaultyRuntime, faulty_storage::FaultyStorage, switchboard::Switchboard};
 
@@ -35,19 +36,12 @@ pub(crate) struct FaultyHost {
 /// Runs a case on a fresh host and stops the host afterwards.
 pub(crate) fn with_faults(backend: Backend, runtime: RuntimeKind, case: impl AsyncFnOnce(&mut FaultyHost)) {
     let fixture = StorageFixture::new(backend);
-    // The fixture only lends its place; the host opens it by itself.
-    fixture.storage.close().unwrap();
     let executor = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
     executor.block_on(async {
         let config = HostConfig {
-            data_dir: fixture.scratch().join("data"),
-            storage_backend: StorageChoice::Named(fixture.config.choice.unwrap()),
-            container_runtime: RuntimeChoice::Named(runtime),
-            sessions_root_dir: Some(fixture.config.directory.clone()),
-            pool_image_limit: fixture.config.pool_image_limit,
             // Failed deletions are tried again after this.
             health_check_interval: Duration::from_millis(20),
-            ..HostConfig::default()
+            ..host_config(&fixture, runtime)
         };
         let (faults, space, real) = (Arc::<Switchboard>::default(), Arc::default(), Arc::default());
         let _release = ReleaseAtTheEnd(Arc::clone(&faults));

@@ -3,9 +3,16 @@
 use std::{pin::Pin, time::Duration};
 
 use jiff::Timestamp;
-use sandbar_core::{Capability, Error, ErrorCode, OnExpiry, ProcessSpec, SessionId, SessionInfo, SessionState};
+use sandbar_core::{
+    Capability, Error, ErrorCode, ExecSpec, OnExpiry, ProcessSpec, SessionId, SessionInfo, SessionState, ToolEvent,
+};
+use sandbar_host::HostConfig;
+use serde_json::json;
 
-use crate::fixture::{HostFixture, spec};
+use crate::{
+    fixture::{HostFixture, spec},
+    tools::request,
+};
 
 type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
@@ -79,6 +86,30 @@ pub(crate) fn a_session_whose_time_is_up_is_paused_when_asked(fixture: &mut Host
     })
 }
 
+pub(crate) fn a_session_whose_time_is_up_is_paused_without_what_runs_when_asked(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let mut spec = spec("s");
+        spec.base = "host".parse().unwrap();
+        spec.time_to_live = Some(Duration::from_hours(1));
+        spec.on_expiry = OnExpiry::PauseFiles;
+        let id = fixture.make(spec).await.id;
+        let sleeper = fixture.host.launch_process(&id, ProcessSpec::new(["/bin/sleep", "600"])).await.unwrap();
+        fixture.host.set_expiry(&id, Some(Timestamp::now()), None).await.unwrap();
+        let session = paused(fixture, &id).await;
+        assert_eq!((session.expires, session.on_expiry), (None, OnExpiry::PauseFiles));
+        // It is ended now, and not only when the session goes on.
+        fixture
+            .eventually("what ran is ended", async || {
+                fixture.host.get_process_status(&id, &sleeper.id).await.unwrap().exit.map(drop)
+            })
+            .await;
+        assert_eq!(state(fixture, &id).await, Some(SessionState::Paused));
+        // This waits for the end of the pause.
+        fixture.host.set_expiry(&id, Some(far()), None).await.unwrap();
+        fixture.host.resume_session(&id).await.unwrap();
+    })
+}
+
 pub(crate) fn a_session_that_is_away_when_its_time_is_up_stays_and_has_no_end_any_more(
     fixture: &mut HostFixture,
 ) -> Case<'_> {
@@ -100,6 +131,29 @@ pub(crate) fn a_session_that_is_away_when_its_time_is_up_stays_and_has_no_end_an
     })
 }
 
+pub(crate) fn more_time_counts_as_long_as_a_pause_waits_for_tools(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let config = HostConfig { pause_drain_timeout: Duration::from_hours(1), ..fixture.config.clone() };
+        fixture.restart_with(config).await;
+        let id = fixture.machine("s").await;
+        let wait = request("bash", json!({"cmd": "touch begun; until test -e end; do :; done"}));
+        let mut tool = fixture.host.execute_tool_stream(&id, wait).await.unwrap();
+        fixture.eventually("the tool runs", async || fixture.read(&id, "/workspace/begun").await).await;
+        fixture.host.set_expiry(&id, Some(Timestamp::now()), OnExpiry::Pause).await.unwrap();
+        fixture
+            .eventually("newcomers are kept out", async || {
+                let refusal = fixture.host.exec(&id, ExecSpec::new(["true"])).await.err();
+                refusal.filter(|refusal| refusal.code() == ErrorCode::SessionPaused).map(drop)
+            })
+            .await;
+        let session = fixture.host.set_expiry(&id, Some(far()), None).await.unwrap();
+        assert_eq!(session.state, SessionState::Active);
+        fixture.write(&id, "/workspace/end", "").await;
+        while !matches!(tool.next_event().await.unwrap().unwrap(), ToolEvent::Finished(_)) {}
+        assert_eq!(state(fixture, &id).await, Some(SessionState::Active));
+    })
+}
+
 pub(crate) fn more_time_just_before_the_end_counts_or_is_refused(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         for number in 0..10 {
@@ -110,9 +164,7 @@ pub(crate) fn more_time_just_before_the_end_counts_or_is_refused(fixture: &mut H
                     // Whoever was told that it has more time finds it at work, also when the janitor has been there.
                     Ok(session) if session.state == SessionState::Active => {
                         // The janitor may be on its way in. It looks again when it is alone inside, and leaves.
-                        let turned_away = |error: &Error| {
-                            matches!(error.code(), ErrorCode::SessionPaused | ErrorCode::SessionDestroying)
-                        };
+                        let turned_away = |error: &Error| error.code() == ErrorCode::SessionDestroying;
                         loop {
                             match fixture.host.set_expiry(&id, Some(far()), None).await {
                                 Err(error) if turned_away(&error) => tokio::task::yield_now().await,
@@ -121,12 +173,12 @@ pub(crate) fn more_time_just_before_the_end_counts_or_is_refused(fixture: &mut H
                         }
                         assert_eq!(state(fixture, &id).await, Some(SessionState::Active), "{then}");
                     }
-                    Ok(session) => assert_eq!((session.state, then), (SessionState::Paused, OnExpiry::Pause)),
+                    Ok(session) => {
+                        assert_eq!(session.state, SessionState::Paused);
+                        assert_ne!(then, OnExpiry::Destroy);
+                    }
                     Err(error) => assert!(
-                        matches!(
-                            error.code(),
-                            ErrorCode::SessionNotFound | ErrorCode::SessionDestroying | ErrorCode::SessionPaused
-                        ),
+                        matches!(error.code(), ErrorCode::SessionNotFound | ErrorCode::SessionDestroying),
                         "{}",
                         error.chain()
                     ),

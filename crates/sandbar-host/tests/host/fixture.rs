@@ -34,8 +34,6 @@ impl HostFixture {
         case: impl for<'a> FnOnce(&'a mut Self) -> Case<'a>,
     ) {
         let storage = StorageFixture::new(backend);
-        // The fixture only lends its place; the host opens it by itself.
-        storage.storage.close().unwrap();
         let executor = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
         executor.block_on(async {
             let mut config = host_config(&storage, runtime);

@@ -117,6 +117,8 @@ on_every_host! {
         a_session_is_given_more_time_less_time_and_no_end,
         a_session_whose_time_is_up_is_paused_when_asked,
         a_session_that_is_away_when_its_time_is_up_stays_and_has_no_end_any_more,
+        a_session_whose_time_is_up_is_paused_without_what_runs_when_asked,
+        more_time_counts_as_long_as_a_pause_waits_for_tools,
         more_time_just_before_the_end_counts_or_is_refused;
     saved_bases:
         a_saved_base_outlives_its_session_and_is_no_session,

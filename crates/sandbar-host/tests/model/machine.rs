@@ -40,8 +40,6 @@ pub(crate) struct Limits {
 impl Machine {
     /// A host with the bases the model knows.
     pub(crate) async fn start(fixture: StorageFixture, runtime: RuntimeKind, limits: Limits) -> Self {
-        // The fixture only lends its place; the host opens it by itself.
-        fixture.storage.close().unwrap();
         let config = limits.apply(host_config(&fixture, runtime));
         let trees = [SEEDED, BARE].map(|base| (base, fixture.scratch().join(base)));
         let mut machine = Self { host: None, config, opened: Arc::default(), _fixture: fixture };

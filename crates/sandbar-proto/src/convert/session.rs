@@ -44,6 +44,7 @@ impl From<OnExpiry> for v1::OnExpiry {
         match then {
             OnExpiry::Destroy => Self::Destroy,
             OnExpiry::Pause => Self::Pause,
+            OnExpiry::PauseFiles => Self::PauseFiles,
         }
     }
 }
@@ -54,6 +55,7 @@ fn unpack_on_expiry(then: buffa::EnumValue<v1::OnExpiry>) -> Result<Option<OnExp
         v1::OnExpiry::ON_EXPIRY_UNSPECIFIED => None,
         v1::OnExpiry::ON_EXPIRY_DESTROY => Some(OnExpiry::Destroy),
         v1::OnExpiry::ON_EXPIRY_PAUSE => Some(OnExpiry::Pause),
+        v1::OnExpiry::ON_EXPIRY_PAUSE_FILES => Some(OnExpiry::PauseFiles),
     })
 }
 

@@ -8,14 +8,15 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::plain;
 
-/// How long a client may take until both sides know each other.
-const LONGEST_HANDSHAKE: Duration = Duration::from_secs(10);
-
 /// What every record of a handshake begins with.
 const HANDSHAKE: u8 = 0x16;
 
 /// Shakes hands; `None` when there is nobody to serve.
-pub(crate) async fn shake_hands(stream: TcpStream, config: Arc<ServerConfig>) -> Option<TlsStream<TcpStream>> {
+pub(crate) async fn shake_hands(
+    stream: TcpStream,
+    config: Arc<ServerConfig>,
+    patience: Duration,
+) -> Option<TlsStream<TcpStream>> {
     let shaking = async {
         match first_byte(&stream).await? {
             Some(HANDSHAKE) => TlsAcceptor::from(config).accept(stream).await.map(Some),
@@ -24,7 +25,7 @@ pub(crate) async fn shake_hands(stream: TcpStream, config: Arc<ServerConfig>) ->
             None => Ok(None),
         }
     };
-    match timeout(LONGEST_HANDSHAKE, shaking).await {
+    match timeout(patience, shaking).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             tracing::debug!(%error, "a handshake failed");

@@ -20,14 +20,14 @@ use crate::{
 };
 
 /// A second server in front of the same host.
-struct Bounded {
+pub(crate) struct Bounded {
     server: RunningServer,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     stop: CancellationToken,
 }
 
 impl Bounded {
-    async fn start(world: &World, change: impl FnOnce(&mut ServerConfig)) -> Self {
+    pub(crate) async fn start(world: &World, change: impl FnOnce(&mut ServerConfig)) -> Self {
         let token = AccessToken::new(world.token.as_str()).unwrap();
         let mut config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token));
         change(&mut config);
@@ -36,11 +36,11 @@ impl Bounded {
         Self { address: server.address(), server, stop }
     }
 
-    async fn client(&self, token: &str, protocol: WireProtocol) -> Client {
+    pub(crate) async fn client(&self, token: &str, protocol: WireProtocol) -> Client {
         Client::connect_with(&format!("http://{}", self.address), Some(token), protocol).await.unwrap()
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.server.finished().await.unwrap();
     }

@@ -58,8 +58,8 @@ const SPECIFIED: [(&str, u16, &[ErrorCode]); 9] = [
     ("unavailable", 503, &[ErrorCode::Unavailable]),
 ];
 
-/// Codes of which some errors say no more than what is the matter: there, or with the machine.
-const WITHOUT_HINT: [ErrorCode; 3] = [ErrorCode::Internal, ErrorCode::PermissionDenied, ErrorCode::StorageFull];
+/// Codes of which some errors say no more than what is the matter with the machine.
+const WITHOUT_HINT: [ErrorCode; 1] = [ErrorCode::Internal];
 
 fn specified(code: ErrorCode) -> (&'static str, u16) {
     let found = SPECIFIED.iter().find(|(_, _, codes)| codes.contains(&code));

@@ -6,6 +6,7 @@ mod access;
 mod attach;
 mod audit;
 mod call_limits;
+mod connections;
 mod errors;
 mod every_call;
 mod exec;

@@ -7,7 +7,8 @@ use sandbar_core::{BaseName, ExecEvent, ExecSpec, ExitStatus, SessionInfo, Sessi
 use sandbar_host::{Host, HostConfig};
 use sandbar_server::{AccessToken, RunningServer, ServerConfig, TlsConfig, serve};
 use sandbar_storage::ImportSource;
-use sandbar_testing::{Backend, ScratchDirectory, StorageFixture, make_small_root, private_mounts};
+use sandbar_testing::{ScratchDirectory, make_small_root, private_mounts};
+use sandbar_testing_host::isolated_host;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const PROTOCOLS: [WireProtocol; 4] =
@@ -82,17 +83,7 @@ impl World {
 
     /// The same, with or without TLS on the port.
     pub(crate) fn run_isolated_with(tls: Option<TlsConfig>, test: impl AsyncFnOnce(&World)) {
-        let storage = StorageFixture::new(Backend::BtrfsImage);
-        // The fixture only lends its place; the host opens it by itself.
-        storage.storage.close().unwrap();
-        let config = HostConfig {
-            data_dir: storage.scratch().join("data"),
-            storage_backend: "btrfs".parse().unwrap(),
-            container_runtime: "native".parse().unwrap(),
-            sessions_root_dir: Some(storage.config.directory.clone()),
-            pool_image_limit: storage.config.pool_image_limit,
-            ..HostConfig::default()
-        };
+        let (_storage, config) = isolated_host();
         Self::run_in(async || World::serve(Host::start(config).await.unwrap(), tls).await, test);
     }
 

@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use rustix::process::geteuid;
 use sandbar_core::{BaseName, Error, Result};
 
-use super::{docker, host, oci, skeleton, source::at_source};
+use super::{
+    docker, host, oci, skeleton,
+    source::{at_source, helped},
+};
 use crate::{
     BaseLayer, BaseRecord, BaseSource, CopyOptions, Fidelity, ImageSettings, ImportSource, LayerDirectory,
     OverlayInternals, Storage,
@@ -53,6 +56,15 @@ pub fn fill_host_root(rootfs: &Path) -> Result<Vec<BaseLayer>> {
 /// Makes the base `name` from `source`. Whatever fails, nothing is left behind. As an ordinary user owners stay the
 /// caller's and devices are left out; what could not be kept is logged.
 pub fn import_base(
+    storage: &dyn Storage,
+    name: &BaseName,
+    source: &ImportSource,
+    progress: &dyn Fn(ImportProgress),
+) -> Result<BaseRecord> {
+    build(storage, name, source, progress).map_err(helped)
+}
+
+fn build(
     storage: &dyn Storage,
     name: &BaseName,
     source: &ImportSource,

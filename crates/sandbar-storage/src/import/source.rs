@@ -13,6 +13,10 @@ use crate::archive::{ArchiveReader, decompress};
 const KINDS: &str =
     "give `host`, a directory, a tar archive (plain, gzip or zstd), an OCI layout, or a docker-archive (`docker save`)";
 
+const ROOM: &str =
+    "remove bases with `sandbar base rm` or sandboxes with `sandbar rm`, or keep them on a disk with more room";
+const RIGHTS: &str = "let the user the host runs as read all of the source, or run the host as root";
+
 /// What a base is made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportSource {
@@ -53,7 +57,7 @@ impl ImportSource {
             return Err(Error::invalid("source", format!("source `{source}` is an empty file")).with_hint(KINDS));
         }
         let file = File::open(path).map_err(|error| unreachable_source(source, error))?;
-        match contents(file).map_err(|error| at_source(error, source))? {
+        match contents(file).map_err(|error| helped(at_source(error, source)))? {
             Contents::Tree => Ok(Self::Tar(path.into())),
             Contents::OciLayout => Ok(Self::OciArchive(path.into())),
             Contents::DockerArchive => Ok(Self::DockerArchive(path.into())),
@@ -70,9 +74,18 @@ pub(super) fn at_source(error: Error, source: &str) -> Error {
     Error::invalid("source", format!("source `{source}` cannot be imported")).with_hint(hint).with_source(error)
 }
 
+/// The same error, with what helps against a fault of the machine where nobody has said so yet.
+pub(super) fn helped(error: Error) -> Error {
+    match (error.hint(), error.code()) {
+        (None, ErrorCode::StorageFull) => error.with_hint(ROOM),
+        (None, ErrorCode::PermissionDenied) => error.with_hint(RIGHTS),
+        _ => error,
+    }
+}
+
 fn unreachable_source(source: &str, error: std::io::Error) -> Error {
     if error.kind() != std::io::ErrorKind::NotFound {
-        return Error::io(format!("open source `{source}`"), error).with_field("source");
+        return helped(Error::io(format!("open source `{source}`"), error).with_field("source"));
     }
     let looks_remote = source.contains("://") || (source.contains(':') && !source.contains('/'));
     let hint = if looks_remote {

@@ -10,12 +10,13 @@ use std::{
 
 use sandbar_client::{Client, WireProtocol};
 use sandbar_core::{BaseName, Resources, RuntimeKind, SessionId, SessionSpec, ToolRequest, ToolResponse};
-use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
+use sandbar_host::Host;
 use sandbar_server::{AccessToken, ServerConfig, serve};
 use sandbar_testing::{
     Backend, StorageFixture,
     measure::{Report, alternate, middle, milliseconds},
 };
+use sandbar_testing_host::host_config;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -65,15 +66,7 @@ fn check(response: &ToolResponse) {
 
 pub(crate) fn measure(report: &mut Report) {
     let storage = StorageFixture::with_size(Backend::BtrfsImage, 6144);
-    storage.storage.close().unwrap();
-    let config = HostConfig {
-        data_dir: storage.scratch().join("data"),
-        storage_backend: StorageChoice::Named(storage.config.choice.unwrap()),
-        container_runtime: RuntimeChoice::Named(RuntimeKind::Native),
-        sessions_root_dir: Some(storage.config.directory.clone()),
-        pool_image_limit: storage.config.pool_image_limit,
-        ..HostConfig::default()
-    };
+    let config = host_config(&storage, RuntimeKind::Native);
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     tokio.block_on(async {
         let host = Host::start(config).await.unwrap();

@@ -52,7 +52,7 @@ impl SandboxOptions {
             .value_parser(parse::network),
             inject().requires("network"),
             option("ttl", "TIME", "How long it has: 30m, 1h; `sandbar ttl` changes that").value_parser(parse::duration),
-            option("on-expiry", "WHAT", "What becomes of it after that time: destroy or pause")
+            option("on-expiry", "WHAT", "What becomes of it after that time: destroy, pause or pause-files")
                 .default_value("destroy")
                 .value_parser(parse::word::<OnExpiry>),
             option("idle", "TIME", "Pause it by itself when nobody used it for this time")

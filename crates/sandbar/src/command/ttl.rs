@@ -44,8 +44,12 @@ Examples:
                 .help("How long it has from now: 30m, 1h, or `never` for no end"),
         )
         .arg(
-            option("on-expiry", "WHAT", "What becomes of it then: destroy or pause [default: what it was before]")
-                .value_parser(parse::word::<OnExpiry>),
+            option(
+                "on-expiry",
+                "WHAT",
+                "What becomes of it then: destroy, pause or pause-files [default: what it was before]",
+            )
+            .value_parser(parse::word::<OnExpiry>),
         )
         .arg(json())
 }

@@ -60,6 +60,7 @@ pub(crate) fn end(expires: Timestamp, then: OnExpiry) -> String {
     match then {
         OnExpiry::Destroy => moment(expires),
         OnExpiry::Pause => format!("{}, then it is paused", moment(expires)),
+        OnExpiry::PauseFiles => format!("{}, then it is paused without what runs in it", moment(expires)),
     }
 }
 

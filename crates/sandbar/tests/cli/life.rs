@@ -47,6 +47,8 @@ fn a_sandbox_is_given_more_time_and_no_end() {
     world.run(["new", "--id", "box", "--ttl", "1h", "--on-expiry", "pause"]).data();
     assert!(world.run(["inspect", "box"]).data().contains(", then it is paused\n"));
     assert!(world.run(["ttl", "box", "2h"]).data().contains("UTC, then it is paused\n"));
+    let files = world.run(["ttl", "box", "2h", "--on-expiry", "pause-files"]).data();
+    assert!(files.ends_with(", then it is paused without what runs in it\n"), "{files}");
     assert!(world.run(["ttl", "box", "2h", "--on-expiry", "destroy"]).data().ends_with(" UTC\n"));
     assert_eq!(world.run(["ttl", "box", "never"]).data(), "never\n");
     let session: Value = serde_json::from_str(&world.run(["inspect", "box", "--json"]).data()).unwrap();

@@ -10,9 +10,10 @@ use std::{
 
 use sandbar_client::Client;
 use sandbar_core::SessionFilter;
-use sandbar_host::{Host, HostConfig};
+use sandbar_host::Host;
 use sandbar_server::{AccessToken, ServerConfig, serve};
-use sandbar_testing::{Backend, StorageFixture, tree::scratch};
+use sandbar_testing::tree::scratch;
+use sandbar_testing_host::isolated_host;
 use tokio_util::sync::CancellationToken;
 
 const BEGINNING: &str = "\
@@ -58,17 +59,7 @@ fn story(output: &Output) -> String {
 
 /// Runs a program against a real host, and checks what it told and that it left nothing.
 fn against_a_host(program: impl FnOnce(&str) -> Command) {
-    let storage = StorageFixture::new(Backend::BtrfsImage);
-    // The fixture only lends its place; the host opens it by itself.
-    storage.storage.close().unwrap();
-    let config = HostConfig {
-        data_dir: storage.scratch().join("data"),
-        storage_backend: "btrfs".parse().unwrap(),
-        container_runtime: "native".parse().unwrap(),
-        sessions_root_dir: Some(storage.config.directory.clone()),
-        pool_image_limit: storage.config.pool_image_limit,
-        ..HostConfig::default()
-    };
+    let (_storage, config) = isolated_host();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     tokio.block_on(async {
         let host = Host::start(config).await.unwrap();

@@ -3,6 +3,7 @@
 mod archive;
 mod copy;
 mod failure;
+mod images;
 mod layers;
 mod log;
 mod merge;
@@ -36,6 +37,7 @@ use super::{
     not_found, with_status,
 };
 use crate::{keys::Holder, surface::Surface};
+use images::Images;
 use runner::Build;
 
 /// What ids of sessions that build begin with: they are nobody's sandboxes.
@@ -53,6 +55,7 @@ const LOGS: usize = 100;
 pub(crate) struct Builds {
     known: Mutex<HashMap<String, Known>>,
     places: Arc<Semaphore>,
+    images: Images,
 }
 
 #[derive(Debug)]
@@ -64,7 +67,7 @@ struct Known {
 
 impl Default for Builds {
     fn default() -> Self {
-        Self { known: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { known: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)), images: Images::default() }
     }
 }
 
@@ -147,6 +150,10 @@ impl Surface {
                 Err(error) if error.code() == ErrorCode::BaseNotFound => gone.push(base),
                 Err(error) => tracing::debug!(%base, error = error.chain(), "a base nobody needs stays for now"),
             }
+        }
+        // After them: they may have been the last that stood on one.
+        if let Err(error) = self.remove_images(templates).await {
+            tracing::warn!(error = error.chain(), "images nothing stands on may be left");
         }
         if gone.is_empty() {
             return;

@@ -5,6 +5,7 @@ use sandbar_host::ImageReference;
 
 use super::{
     failure::{Failure, Part},
+    images::ImageHold,
     log::Level,
     plan::BuildPlan,
     runner::Build,
@@ -24,6 +25,8 @@ pub(super) struct Origin {
     pub(super) identity: Option<String>,
     /// It is an image as it came, without what every sandbox has.
     pub(super) is_bare: bool,
+    /// Keeps the image until a session stands on it.
+    pub(super) hold: Option<ImageHold>,
 }
 
 impl Build {
@@ -48,7 +51,7 @@ impl Build {
     async fn begin_with_template(&self, name: &str) -> Result<Origin, Failure> {
         let found = self.surface.template(name).await.map_err(|error| Part::Base.refused(&error))?;
         let identity = self.identity(&found.base).await?;
-        Ok(Origin { base: found.base, settings: found.defaults.into(), identity, is_bare: false })
+        Ok(Origin { base: found.base, settings: found.defaults.into(), identity, is_bare: false, hold: None })
     }
 
     /// A base of the host that has the name of the image: `debian:12` may be `debian-12`.
@@ -57,7 +60,8 @@ impl Build {
         for name in names.into_iter().filter_map(|name| BaseName::new(name).ok()) {
             if let Some(base) = self.base(&name).await? {
                 let identity = Some(identity_of(&base));
-                return Ok(Some(Origin { base: name, settings: settings_of(base), identity, is_bare: true }));
+                let settings = settings_of(base);
+                return Ok(Some(Origin { base: name, settings, identity, is_bare: true, hold: None }));
             }
         }
         Ok(None)
@@ -86,6 +90,7 @@ impl Build {
         let digest = pulled.digest().to_owned();
         let short = digest.strip_prefix("sha256:").unwrap_or(&digest).get(..32).unwrap_or_default();
         let base = BaseName::new(format!("{IMAGE_BASE}{short}")).map_err(failed)?;
+        let hold = self.surface.templates().await.map_err(failed)?.builds.hold_images().await;
         if self.base(&base).await?.is_none() {
             self.log.say(Level::Info, Some("base"), format!("[base] unpacking {digest}"));
             match host.import_pulled(&base, pulled, |_| {}).await {
@@ -95,7 +100,7 @@ impl Build {
             }
         }
         let settings = self.base(&base).await?.map(settings_of).unwrap_or_default();
-        Ok(Origin { base, settings, identity: Some(digest), is_bare: true })
+        Ok(Origin { base, settings, identity: Some(digest), is_bare: true, hold: Some(hold) })
     }
 }
 

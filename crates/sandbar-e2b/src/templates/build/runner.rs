@@ -87,10 +87,11 @@ impl Build {
     }
 
     async fn build(&self, session: &SessionId, plan: &BuildPlan) -> Result<(BaseName, Settings), Failure> {
-        let origin = self.origin(plan).await?;
+        let mut origin = self.origin(plan).await?;
         let begin = self.begin(plan, &origin).await.map_err(|error| Part::Base.because(&error))?;
         let made = self.make_session(session, &begin, &origin).await;
         made.map_err(|error| Part::Base.because(&error))?;
+        origin.hold = None;
         let key = if let Some(key) = begin.key {
             key
         } else {

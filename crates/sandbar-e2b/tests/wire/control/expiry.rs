@@ -1,5 +1,6 @@
 //! The time sandboxes have.
 
+use sandbar_core::{ProcessSpec, SessionId};
 use serde_json::json;
 
 use super::{assert_refused, eventually, moment};
@@ -61,10 +62,38 @@ fn one_that_is_paused_without_memory_comes_back_with_its_files_alone() {
         let body = json!({ "templateID": "base", "timeout": 60, "autoPause": true, "autoPauseMemory": false });
         let sandbox = world.sandbox_with(body).await;
         world.shell(&sandbox, "echo kept > /kept; sleep 1000 >/dev/null 2>&1 &").await;
+        let session = SessionId::new(sandbox.id.as_str()).unwrap();
+        let sleeper = world.host.launch_process(&session, ProcessSpec::new(["/bin/sleep", "1000"])).await.unwrap();
         world.post(&format!("/sandboxes/{}/timeout", sandbox.id), json!({ "timeout": 0 })).await;
         world.until(&sandbox, "paused").await;
+        eventually("what ran is ended", async || {
+            world.host.get_process_status(&session, &sleeper.id).await.unwrap().exit.is_some()
+        })
+        .await;
+        assert_eq!(world.state(&sandbox).await, "paused");
         assert_eq!(world.connect(&sandbox).await.status, 201);
         assert_eq!(world.shell(&sandbox, "cat /kept; pgrep sleep || echo nothing").await, "kept\nnothing\n");
+    });
+}
+
+#[test]
+fn whoever_comes_at_the_very_end_finds_it_running_or_paused_and_is_never_told_to_wait() {
+    World::run(async |world| {
+        for _ in 0..10 {
+            let sandbox = world.sandbox_with(json!({ "templateID": "base", "timeout": 60, "autoPause": true })).await;
+            let timeout = format!("/sandboxes/{}/timeout", sandbox.id);
+            assert_eq!(world.post(&timeout, json!({ "timeout": 0 })).await.status, 204);
+            let more = world.post(&timeout, json!({ "timeout": 100 })).await;
+            match more.status.as_u16() {
+                204 => assert_eq!(world.state(&sandbox).await, "running"),
+                _ => assert_refused(&more, 404, &["paused", "connect"]),
+            }
+            world.post(&timeout, json!({ "timeout": 0 })).await;
+            let connected = world.connect(&sandbox).await;
+            assert!(matches!(connected.status.as_u16(), 200 | 201), "{} {}", connected.status, connected.text());
+            assert_eq!(world.state(&sandbox).await, "running");
+            assert_eq!(world.control("DELETE", &format!("/sandboxes/{}", sandbox.id), None).await.status, 204);
+        }
     });
 }
 

@@ -74,7 +74,7 @@ impl World {
 }
 
 /// Returns as soon as something is so; fails the test when it does not become so.
-async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
+pub(crate) async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !condition().await {
         assert!(Instant::now() < deadline, "waited in vain: {what}");

@@ -7,8 +7,9 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use sandbar_host::ImportSource;
 use sandbar_testing::{make_small_root, tree::scratch};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use super::support::{Wanted, built, content, lines, run, step};
@@ -106,4 +107,73 @@ fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
         assert_eq!(status["reason"]["step"], "base", "{status}");
         assert!(status["reason"]["message"].as_str().unwrap().contains("not offered"), "{status}");
     });
+}
+
+/// How many images are kept as bases.
+async fn images(world: &World) -> usize {
+    let bases = world.host.list_bases().await.unwrap();
+    bases.iter().filter(|base| base.name.as_str().starts_with("e2b-image-")).count()
+}
+
+/// A build from the image of this registry.
+async fn from_image(world: &World, name: &str, registry: SocketAddr, steps: Value) -> String {
+    let (template, build) = super::support::requested(world, &Wanted::new(name)).await;
+    let plan = json!({ "fromImage": format!("{registry}/tool:1"), "steps": steps });
+    super::support::started(world, &template, &build, &plan).await;
+    let status = super::support::finished(world, &template, &build).await;
+    assert_eq!(status["status"], "ready", "{} {status}", lines(&status));
+    template
+}
+
+async fn delete(world: &World, template: &str) {
+    assert_eq!(world.control("DELETE", &format!("/templates/{template}"), None).await.status, 204);
+}
+
+#[test]
+fn an_image_is_kept_as_long_as_a_template_or_a_sandbox_stands_on_it() {
+    World::run(async |world| {
+        let address = registry(image()).await;
+        let nothing = json!([step("ENV", &["A", "1"])]);
+        let (one, two) = (
+            from_image(world, "one", address, nothing.clone()).await,
+            from_image(world, "two", address, nothing.clone()).await,
+        );
+        let sandbox = world.sandbox_with(json!({ "templateID": "two" })).await;
+        delete(world, &one).await;
+        delete(world, &two).await;
+        assert_eq!(images(world).await, 1, "a sandbox stands on it");
+        assert_eq!(world.control("DELETE", &format!("/sandboxes/{}", sandbox.id), None).await.status, 204);
+        // A build that comes to nothing is an occasion, too.
+        let failing = json!({ "fromTemplate": "base", "steps": [step("RUN", &["false"])] });
+        assert_eq!(built(world, &Wanted::new("failing"), failing).await["status"], "error");
+        crate::control::eventually("the image is removed", async || images(world).await == 0).await;
+        // It is unpacked again when somebody begins with it.
+        from_image(world, "three", address, nothing).await;
+        assert_eq!(images(world).await, 1);
+        let replaced = json!({ "fromTemplate": "base", "steps": [] });
+        assert_eq!(built(world, &Wanted::new("three"), replaced).await["status"], "ready");
+        crate::control::eventually("the image is removed", async || images(world).await == 0).await;
+    });
+}
+
+#[test]
+fn an_image_nothing_stands_on_is_removed_at_the_next_start_and_no_other() {
+    World::run_and_start_again(
+        async |world| {
+            let address = registry(image()).await;
+            from_image(world, "layered", address, json!([step("RUN", &["true"])])).await;
+            // What a host leaves that stopped between unpacking and building.
+            let scratch = scratch();
+            make_small_root(scratch.path());
+            let source = ImportSource::Directory(scratch.path().to_owned());
+            let name = "e2b-image-left".parse().unwrap();
+            world.host.import_base(&name, &source, |_| {}).await.unwrap();
+            assert_eq!(images(world).await, 2);
+        },
+        async |world| {
+            assert_eq!(world.control("GET", "/templates", None).await.status, 200);
+            assert_eq!(images(world).await, 1);
+            world.sandbox_with(json!({ "templateID": "layered" })).await;
+        },
+    );
 }

@@ -1,11 +1,11 @@
 //! The rules, one after another.
 
-use std::{sync::Arc, time::Duration};
+use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
-use sandbar_core::ErrorCode;
+use sandbar_core::{ErrorCode, Result};
 
-use super::{SOON, code, gate};
-use crate::gate::Closing;
+use super::{FOREVER, SOON, code, gate};
+use crate::gate::{Closing, Gate, SharedEntry};
 
 #[test]
 fn shared_entries_do_not_exclude_each_other() {
@@ -126,4 +126,44 @@ fn what_leaves_by_itself_just_before_it_is_cancelled_does_not_stop_a_destroyer()
         false
     });
     entered.unwrap();
+}
+
+/// Waits on a thread of its own until brief work is over.
+fn waiting(gate: &Arc<Gate>) -> JoinHandle<Result<SharedEntry>> {
+    let gate = Arc::clone(gate);
+    std::thread::spawn(move || gate.enter_shared_soon())
+}
+
+#[test]
+fn who_waits_for_brief_work_comes_in_when_it_is_over_and_is_refused_by_other_work() {
+    for brief in [Closing::Pausing, Closing::ChangingNetwork] {
+        let gate = gate();
+        let alone = gate.enter_exclusive(brief, SOON).unwrap();
+        let waiting = waiting(&gate);
+        sandbar_testing::eventually("it waits", || gate.lock().waiting == 1);
+        drop(alone);
+        waiting.join().unwrap().unwrap();
+        assert_eq!(gate.lock().waiting, 0);
+    }
+    let gate = gate();
+    let alone = gate.enter_exclusive(Closing::RollingBack, SOON).unwrap();
+    assert_eq!(code(gate.enter_shared_soon()), ErrorCode::RollbackInProgress);
+    drop(alone);
+    gate.enter_exclusive(Closing::Destroying, SOON).unwrap().leave_for_good();
+    assert_eq!(code(gate.enter_shared_soon()), ErrorCode::SessionNotFound);
+}
+
+#[test]
+fn work_that_can_wait_gives_way_while_others_are_inside() {
+    let gate = gate();
+    let inside = gate.enter_shared().unwrap();
+    let pausing = {
+        let gate = Arc::clone(&gate);
+        std::thread::spawn(move || gate.enter_giving_way(Closing::Pausing, FOREVER).map(drop))
+    };
+    sandbar_testing::eventually("newcomers are refused", || gate.enter_shared().is_err());
+    let entry = gate.enter_shared_soon().unwrap();
+    assert_eq!(code(pausing.join().unwrap()), ErrorCode::ToolsInFlight);
+    drop((inside, entry));
+    gate.enter_giving_way(Closing::Pausing, SOON).unwrap();
 }

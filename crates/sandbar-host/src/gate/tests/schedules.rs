@@ -165,3 +165,30 @@ fn no_patience_at_all_is_no_reason_to_leave_the_gate_shut() {
     under_every_schedule(&[tool, pause_at_once], Scene::assert_open);
     under_every_schedule(&[tool, pause_at_once, destroy_in_vain], Scene::assert_open);
 }
+
+/// Gives a session more time, as the host does.
+fn extend(scene: &Scene) {
+    match scene.gate.enter_shared_soon() {
+        Ok(_entry) => scene.work_beside_others(),
+        Err(refusal) => assert_ne!(refusal.code(), ErrorCode::SessionPaused, "told to come again in a moment"),
+    }
+}
+
+fn pause_that_gives_way(scene: &Scene) {
+    match scene.gate.enter_giving_way(Closing::Pausing, FOREVER) {
+        Ok(_entry) => scene.work_alone(),
+        Err(refusal) => scene.expect_refusal(&refusal),
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_pause_is_let_in_when_it_is_over_or_gives_way() {
+    under_every_schedule(&[extend, pause], Scene::assert_open);
+    under_every_schedule(&[extend, pause_that_gives_way], Scene::assert_open);
+    under_every_schedule(&[tool, extend, pause_that_gives_way], Scene::assert_open);
+    under_every_schedule(&[extend, extend, pause_that_gives_way], Scene::assert_open);
+    under_every_schedule(&[extend, pause, roll_back], Scene::assert_open);
+    under_every_schedule(&[extend, pause_that_gives_way, destroy_in_vain], Scene::assert_open);
+    let all = [tool, tool, extend, extend, pause, pause_that_gives_way, destroy_in_vain];
+    under_many_schedules(&all, Scene::assert_open);
+}
