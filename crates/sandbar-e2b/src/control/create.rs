@@ -219,8 +219,9 @@ impl Surface {
         if let Some(start) = &note.start {
             self.start_program(id, start).await;
         }
-        interpreter::start_ahead(self, id, &note.template);
-        Ok((StatusCode::CREATED, Json(self.handle(id, &note, reach).await?)))
+        let handle = self.handle(id, &note, reach).await?;
+        interpreter::start_ahead(self, id, note);
+        Ok((StatusCode::CREATED, Json(handle)))
     }
 
     /// What a sandbox is made from: a snapshot, or a template. SDKs start the MCP gateway in the sandbox themselves, from a

@@ -11,6 +11,8 @@ mod tear;
 mod time_limit;
 mod told;
 
+pub(crate) use told::variables;
+
 use std::sync::Arc;
 
 use axum::{Router, http::StatusCode, middleware::from_fn, routing::get};

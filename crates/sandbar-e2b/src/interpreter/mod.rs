@@ -26,6 +26,7 @@ use sandbar_host::{Host, PortConnection};
 
 use crate::{
     answer::{ControlError, sandbox_not_found},
+    sandbox::SandboxNote,
     surface::Surface,
     turns::Turns,
     visitor::{Door, Visitor},
@@ -44,13 +45,14 @@ pub(crate) fn door(path: &str) -> Door<'static> {
 const TEMPLATE: &str = "code-interpreter-v1";
 
 /// Starts the server of a new sandbox while nobody waits for it, where its template says that code will be run.
-pub(crate) fn start_ahead(surface: &Arc<Surface>, session: &SessionId, template: &str) {
-    if template != TEMPLATE {
+pub(crate) fn start_ahead(surface: &Arc<Surface>, session: &SessionId, note: SandboxNote) {
+    if note.template != TEMPLATE {
         return;
     }
     let (surface, session) = (Arc::clone(surface), session.clone());
     tokio::spawn(async move {
-        let started = surface.shutdown.run_until_cancelled(surface.interpreters.connect(&surface.host, &session)).await;
+        let starting = surface.interpreters.connect(&surface.host, &session, &note);
+        let started = surface.shutdown.run_until_cancelled(starting).await;
         // The first request tries again, and says what is wrong.
         if let Some(Err(error)) = started {
             tracing::debug!(%session, error = error.chain(), "the code interpreter was not started ahead");
@@ -68,14 +70,14 @@ pub(crate) struct Interpreters {
 impl Interpreters {
     /// Answers a request for the interpreter of a sandbox whose door has let it in.
     pub(crate) async fn answer(&self, host: &Host, visitor: &Visitor, request: Request<Body>) -> Response<Body> {
-        let connection = match self.connect(host, &visitor.session).await {
+        let connection = match self.connect(host, &visitor.session, &visitor.note).await {
             Ok(connection) => connection,
             Err(error) => return refusal(visitor, error),
         };
         forward::pass_on(connection, request).await.unwrap_or_else(|error| refusal(visitor, error))
     }
 
-    async fn connect(&self, host: &Host, session: &SessionId) -> Result<PortConnection, Error> {
+    async fn connect(&self, host: &Host, session: &SessionId, note: &SandboxNote) -> Result<PortConnection, Error> {
         match host.dial_port(session, PORT).await {
             Err(error) if is_closed(&error) => {}
             reached => return reached,
@@ -85,7 +87,7 @@ impl Interpreters {
             Err(error) if is_closed(&error) => {}
             reached => return reached,
         }
-        start::launch(host, session).await?;
+        start::launch(host, session, note).await?;
         host.dial_port(session, PORT).await
     }
 }

@@ -9,6 +9,7 @@ use super::{
     PORT,
     bundle::{START, bundle},
 };
+use crate::{envd::variables, sandbox::SandboxNote};
 
 /// What the process is found by.
 const TAG: &str = "sandbar:code-interpreter";
@@ -23,9 +24,11 @@ pub(crate) fn is_interpreter(spec: &ProcessSpec) -> bool {
 
 /// Launches the server, and waits until it listens. Its sources go through its input, so that the sandbox has no file of
 /// them. It runs as root, as E2B has it: contexts may be made in any directory.
-pub(super) async fn launch(host: &Host, session: &SessionId) -> Result<()> {
+pub(super) async fn launch(host: &Host, session: &SessionId, note: &SandboxNote) -> Result<()> {
     let port = PORT.to_string();
+    let told = variables(session, note).map(|(name, value)| (name.to_owned(), value.to_owned()));
     let spec = ProcessSpec {
+        env: told.collect(),
         cwd: Some("/".into()),
         stdin: StdinMode::Piped,
         ready: Readiness::Tcp { port: Some(PORT) },

@@ -180,6 +180,9 @@ fn variables_of_the_sandbox_and_of_one_run_reach_the_code() {
         let run = sandbox.execute(json!({ "code": read, "env_vars": { "OWN": "1", "WIDE": "other" } })).await;
         assert_eq!(run.text(), "['other', '1']");
         assert_eq!(sandbox.run_code(read).await.text(), "['all', None]");
+        let told =
+            sandbox.run_code("[os.getenv('E2B_' + name) for name in ['SANDBOX', 'SANDBOX_ID', 'TEMPLATE_ID']]").await;
+        assert_eq!(told.text(), format!("['true', '{}', 'base']", sandbox.id));
     });
 }
 

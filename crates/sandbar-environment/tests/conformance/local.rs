@@ -69,7 +69,7 @@ fn nothing_but_the_directory_and_the_machines_programs_is_seen_and_programs_are_
             }
             assert_eq!(
                 world.bash("ls -A /root; ls /home; cut -d: -f1 /etc/passwd | sort").await,
-                "user\nnobody\nroot\nuser\n"
+                ".bashrc\n.profile\nuser\nnobody\nroot\nuser\n"
             );
         });
     }

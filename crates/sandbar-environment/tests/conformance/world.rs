@@ -46,7 +46,8 @@ impl World {
             Implementation::LocalBoxed => run_local(LocalIsolation::Boxed, async |world, _| test(world).await),
             Implementation::LocalUnboxed => run_local(LocalIsolation::Unboxed, async |world, _| test(world).await),
             Implementation::Native => run_native(
-                |_| (),
+                // What is under way when an environment is destroyed gets that much time.
+                |config| config.pause_drain_timeout = Duration::from_millis(200),
                 async |native| {
                     let provider = Arc::new(NativeProvider::new(native.client().await));
                     let world = World::new(provider).await;
