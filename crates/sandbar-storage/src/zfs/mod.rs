@@ -31,6 +31,7 @@ mod marks;
 mod mounts;
 mod namespace;
 mod ownership;
+mod pulse;
 mod rollback;
 mod snapshots;
 mod space;

@@ -85,6 +85,15 @@ impl MountTable {
         self.at(target).is_some_and(|mount| mount.is_zfs() && mount.source == dataset)
     }
 
+    /// Where datasets of a pool are mounted.
+    pub(super) fn of_pool(&self, pool: &str) -> impl Iterator<Item = &Path> {
+        let is_of_pool = move |mount: &&Mount| {
+            let rest = mount.source.strip_prefix(pool);
+            mount.is_zfs() && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.0.iter().filter(is_of_pool).map(|mount| mount.target.as_path())
+    }
+
     /// Mounts below a directory, the last one first.
     fn below<'a>(&'a self, directory: &'a Path) -> impl Iterator<Item = &'a Mount> {
         self.0.iter().rev().filter(move |mount| mount.target != directory && mount.target.starts_with(directory))

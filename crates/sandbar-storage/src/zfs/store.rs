@@ -10,7 +10,7 @@ use std::{
 };
 
 use sandbar_core::{
-    BaseName, ByteCount, Capability, LaterSnapshots, OwnerMap, Result, SessionId, SnapshotName, StorageKind,
+    BaseName, ByteCount, Capability, Error, LaterSnapshots, OwnerMap, Result, SessionId, SnapshotName, StorageKind,
 };
 
 use super::{
@@ -20,6 +20,7 @@ use super::{
     listing,
     marks::Moment,
     namespace,
+    pulse::Pulse,
 };
 use crate::{
     BaseRecord, ForkPoint, Mounted, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView, Usage,
@@ -43,6 +44,7 @@ pub struct ZfsStorage {
     pub(super) views: Mutex<HashMap<String, Instant>>,
     pub(super) reserve_is_spent: AtomicBool,
     clock: AtomicU64,
+    pulse: Pulse,
 }
 
 impl ZfsStorage {
@@ -68,6 +70,7 @@ impl ZfsStorage {
                 layout.sessions
             ),
         };
+        let pulse = Pulse::start(&layout).map_err(|error| Error::io("look after zfs-fuse", error))?;
         let store = Self {
             tools,
             layout,
@@ -80,6 +83,7 @@ impl ZfsStorage {
             views: Mutex::default(),
             reserve_is_spent: AtomicBool::new(false),
             clock: AtomicU64::new(0),
+            pulse,
         };
         store.load()?;
         store.prepare_reserve();
@@ -220,6 +224,7 @@ impl Storage for ZfsStorage {
 
     fn close(&self) -> Result<()> {
         self.unmount_everything()?;
+        self.pulse.stop();
         self.tools.ownership.give_up();
         Ok(())
     }

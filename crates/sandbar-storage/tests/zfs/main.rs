@@ -9,5 +9,6 @@ mod interrupted;
 mod killed;
 mod namespaces;
 mod pool;
+mod signals;
 mod streams;
 mod support;

@@ -1,0 +1,39 @@
+//! What becomes of requests that are taken back, because whoever made them was stopped.
+
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    process::{Child, Command},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::Fixture;
+
+/// Enough to find the daemon in the wrong microsecond, as a rule.
+const ROUNDS: usize = 2000;
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn whoever_is_stopped_while_it_waits_for_the_daemon_holds_nobody_up() {
+    let fixture = Fixture::new();
+    fixture.create("busy");
+    fixture.create("other");
+    let mut writer = Command::new("bash")
+        .args(["-c", "while :; do : > file; done"])
+        .current_dir(fixture.path("busy", ""))
+        .spawn()
+        .unwrap();
+    for round in 0..ROUNDS {
+        signal(&writer, Signal::STOP);
+        // Nobody asks anything of the first file system now.
+        fixture.write("other", "file", &round.to_string());
+        signal(&writer, Signal::CONT);
+    }
+    signal(&writer, Signal::KILL);
+    assert_eq!(writer.wait().unwrap().signal(), Some(9));
+    assert_eq!(fixture.read("other", "file"), Some((ROUNDS - 1).to_string()));
+    fixture.snapshot("busy", "after");
+}
