@@ -124,6 +124,7 @@ mod tests {
             ("lib64/ld.so", 0o755, "x"),
             ("home/alice/.ssh/id_rsa", 0o600, KEY),
             ("root/.aws/credentials", 0o600, "SECRET"),
+            ("root/.bashrc", 0o644, "export TOKEN=SECRET\n"),
             ("var/lib/app/data", 0o644, "SECRET"),
             ("etc/shadow", 0o640, "root:SECRET:1::::::"),
             ("etc/gshadow", 0o640, "SECRET"),
@@ -176,7 +177,8 @@ mod tests {
         for gone in ["etc/gshadow", "etc/ssh", "etc/machine-id", "etc/resolv.conf", "etc/ssl/private", "etc/sudoers"] {
             assert!(!found.contains_key(Path::new(gone)), "{gone}");
         }
-        assert_eq!(fs::read_dir(rootfs.join("root")).unwrap().count(), 0);
+        let of_root: Vec<_> = found.keys().filter(|path| path.parent() == Some(Path::new("root"))).collect();
+        assert_eq!(of_root, [Path::new("root/.bashrc"), Path::new("root/.profile")], "the base's own");
         assert_eq!(fs::read_dir(rootfs.join("home")).unwrap().count(), 1);
         assert!(rootfs.join("etc/alternatives/leak").symlink_metadata().is_err());
         let lent: Vec<_> = filled.layers.iter().map(|layer| layer.mount_point.to_str().unwrap()).collect();
