@@ -457,7 +457,7 @@ fn a_volume_on_the_host_base_runs_this_machines_programs_and_shows_none_of_its_p
         .unwrap();
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        "user\nuser\nsandbar\n",
+        "user\nuser\n.bashrc\n.profile\nsandbar\n",
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
