@@ -41,6 +41,16 @@ fn store(scratch: &Scratch) -> Store {
     Store { storage: open(&config).unwrap().storage, directory }
 }
 
+impl Drop for Store {
+    fn drop(&mut self) {
+        let closed = self.storage.close();
+        // A second panic would hide the first.
+        if !std::thread::panicking() {
+            closed.unwrap();
+        }
+    }
+}
+
 impl Store {
     fn import(&self, source: &str) -> Result<BaseRecord, Error> {
         let name = BaseName::new("base").unwrap();
@@ -476,5 +486,4 @@ fn a_volume_on_the_host_base_runs_this_machines_programs_and_shows_none_of_its_p
             path.display()
         );
     }
-    store.storage.close().unwrap();
 }
