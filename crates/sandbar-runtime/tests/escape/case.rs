@@ -82,10 +82,6 @@ impl Case {
 
     pub(crate) fn check_in(&self, world: &mut World, subject: Subject) {
         let said = world.attempt(self.attempt);
-        self.judge(&said, subject);
-    }
-
-    fn judge(&self, said: &str, subject: Subject) {
         let may_say = match subject {
             Subject::Gvisor => self.gvisor_may_say,
             Subject::NativeOwnRoot => self.own_root_may_say,
@@ -101,24 +97,19 @@ impl Case {
     }
 }
 
-/// Makes all attempts of a family in one box, which has to stand them all. One that finds it spoilt by those before it, a
-/// file that is gone, is made again in a box of its own.
+/// Makes the attempts of a family one after the other, each in a box of its own, on one host.
 pub(crate) fn check_family(cases: &[Case], subject: Subject) {
     let mut world = World::open(subject);
     for case in cases {
-        let said = world.attempt(case.attempt);
-        if said.starts_with("inconclusive: ") {
-            case.check(subject);
-        } else {
-            case.judge(&said, subject);
-        }
+        case.check_in(&mut world, subject);
+        world.renew();
     }
 }
 
 /// `attempts! { a_name_for_the_test: held("an-attempt"), … }`: the table of a family, and its tests in every kind of box.
 ///
-/// Root of a native box and of a gVisor box make every attempt in a box of its own. The other insiders of a native box,
-/// whose box has the same walls, make a family's attempts one after the other in one box.
+/// For root of a native box and of a gVisor box every attempt is a test; for the other insiders of a native box, whose walls
+/// are the same, every family is one.
 macro_rules! attempts {
     ($($test:ident: $case:expr,)+) => {
         pub(crate) const CASES: &[$crate::case::Case] = &[$($case),+];

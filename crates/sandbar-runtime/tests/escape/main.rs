@@ -2,7 +2,7 @@
 //!
 //! The program is `sandbar-intruder`; it says `held` or `ESCAPED`. What it could reach is laid out on the host by
 //! `sandbar_testing::Bait`. The tables, one a family, name a test for each attempt; a box of each runtime is opened for
-//! each test (for less common insiders, one for a family), and afterwards the host and the base must be as before. That the attempts can succeed is shown by the
+//! each attempt, and afterwards the host and the base must be as before. That the attempts can succeed is shown by the
 //! program's own tests, which run it without a box, and here by [`self_check`].
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up has failed")]
 

@@ -46,6 +46,7 @@ pub(crate) struct World {
     base: PathBuf,
     /// Who makes the attempts; root when absent.
     user: Option<UserAccount>,
+    rights: RootRights,
     sandbox: Arc<dyn Sandbox>,
     runtime: Arc<dyn Runtime>,
     storage: Arc<dyn Storage>,
@@ -72,18 +73,26 @@ impl World {
             pool_image_limit: None,
         };
         let storage = sandbar_storage::open(&config).unwrap().storage;
-        let base_name = BaseName::new("shared").unwrap();
-        commit_base(&*storage, &base_name, fill_base);
-        let session = SessionId::new("one").unwrap();
-        storage.create(&session, &VolumeSpec { base: base_name.clone(), quota: None }).unwrap();
-        let base = storage.base_view(&base_name).unwrap().layers[0].lower.clone().unwrap();
+        commit_base(&*storage, &base_name(), fill_base);
+        let base = storage.base_view(&base_name()).unwrap().layers[0].lower.clone().unwrap();
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let name = scratch.path().file_name().unwrap().to_str().unwrap();
         let inside = tokio.enter();
         let runtime = open_runtime(subject.runtime(), name);
-        let sandbox = open_sandbox(&*runtime, &*storage, &session, network, subject.rights());
+        let (user, rights) = (subject.user(), subject.rights());
+        let sandbox = open_sandbox(&*runtime, &*storage, network, rights);
         drop(inside);
-        Self { bait, base, user: subject.user(), sandbox, runtime, storage, tokio, _image: image, _scratch: scratch }
+        Self { bait, base, user, rights, sandbox, runtime, storage, tokio, _image: image, _scratch: scratch }
+    }
+
+    /// Takes the box away with all that was done in it, and opens another over the same base.
+    pub(crate) fn renew(&mut self) {
+        let sandbox = Arc::clone(&self.sandbox);
+        self.tokio.block_on(async { Handle::current().spawn_blocking(move || sandbox.stop()).await }).unwrap().unwrap();
+        self.storage.delete(&session()).unwrap();
+        let inside = self.tokio.enter();
+        self.sandbox = open_sandbox(&*self.runtime, &*self.storage, BoxNetwork::Closed, self.rights);
+        drop(inside);
     }
 
     pub(crate) fn open_gate(&self) -> GateSockets {
@@ -139,6 +148,14 @@ impl Drop for World {
     }
 }
 
+fn session() -> SessionId {
+    SessionId::new("one").unwrap()
+}
+
+fn base_name() -> BaseName {
+    BaseName::new("shared").unwrap()
+}
+
 fn fill_base(root: &Path) {
     for directory in ["dev", "proc", "sys", "tmp", "workspace"] {
         std::fs::create_dir(root.join(directory)).unwrap();
@@ -149,13 +166,15 @@ fn fill_base(root: &Path) {
     Intruder::find().place(root);
 }
 
+/// A box over a volume of its own.
 fn open_sandbox(
     runtime: &dyn Runtime,
     storage: &dyn Storage,
-    session: &SessionId,
     network: BoxNetwork,
     rights: RootRights,
 ) -> Arc<dyn Sandbox> {
+    let session = &session();
+    storage.create(session, &VolumeSpec { base: base_name(), quota: None }).unwrap();
     let owners = runtime.owners().unwrap();
     let mounted = storage.mount_as(session, owners.as_deref()).unwrap();
     let owners = owners.filter(|_| mounted.translated);

@@ -294,9 +294,7 @@ fn brute_force(
 
 pub(crate) fn diff_equals_a_brute_force_comparison_for_random_histories(backend: Backend) {
     let fixture = StorageFixture::new(backend);
-    // Seven operations on the pool each, which are slow through FUSE.
-    let cases = if backend == Backend::Zfs { 60 } else { 200 };
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: 200, failure_persistence: None, ..Config::default() };
     let history = || prop::collection::vec(edit(), 0..25);
     let number = Cell::new(0);
     TestRunner::new(config)

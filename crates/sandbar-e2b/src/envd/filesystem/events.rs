@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_is_two_events_and_an_upload_is_a_write() {
+    fn a_rename_is_two_events_and_an_upload_is_what_writing_in_place_would_be() {
         let renamed = |from: &str| DirChangeKind::Renamed { from: from.into() };
         assert_eq!(words(renamed("/w/a"), "/w/d/b"), ["EVENT_TYPE_RENAME a", "EVENT_TYPE_CREATE d/b"]);
         assert_eq!(
