@@ -61,36 +61,40 @@ class Context(object):
         if kernel is not None:
             kernel.stop()
 
-    def execute(self, code, env, client_is_there):
+    def stand_in_line(self, client_is_there):
+        """The place of somebody who wants to execute something: theirs from now on, until the `with` of it ends."""
+        return Turn(self._turns, client_is_there)
+
+    def execute(self, code, env, turn):
         """The lines to answer with, as they come. When the reader goes away, what runs is interrupted."""
-        with self._turns.wait(client_is_there):
-            try:
-                kernel = self.start()
-            except KeyError:
-                yield unexpected_end()
-                return
-            except OSError as error:
-                yield failure("ContextStartError", "The context could not be started: %s" % error)
-                return
-            listener = kernel.execute(code, env)
-            over = False
-            try:
-                yield {"type": "number_of_executions", "execution_count": kernel.executions}
-                while not over:
-                    event = listener.get(LOOK_INTERVAL)
-                    if event is DONE:
-                        over = True
-                    elif isinstance(event, Died):
-                        over = True
-                        yield self._end_of_kernel(event)
-                    elif event is not None:
-                        yield line_of(event)
-                    elif not client_is_there():
-                        raise ClientGone()
-            finally:
-                if not over:
-                    kernel.interrupt(listener)
-                kernel.release(listener)
+        turn.wait()
+        try:
+            kernel = self.start()
+        except KeyError:
+            yield unexpected_end()
+            return
+        except OSError as error:
+            yield failure("ContextStartError", "The context could not be started: %s" % error)
+            return
+        listener = kernel.execute(code, env)
+        over = False
+        try:
+            yield {"type": "number_of_executions", "execution_count": kernel.executions}
+            while not over:
+                event = listener.get(LOOK_INTERVAL)
+                if event is DONE:
+                    over = True
+                elif isinstance(event, Died):
+                    over = True
+                    yield self._end_of_kernel(event)
+                elif event is not None:
+                    yield line_of(event)
+                elif not turn.client_is_there():
+                    raise ClientGone()
+        finally:
+            if not over:
+                kernel.interrupt(listener)
+            kernel.release(listener)
 
     def _end_of_kernel(self, died):
         if died.asked:
@@ -105,9 +109,6 @@ class Turns(object):
     def __init__(self):
         self._lock = threading.Lock()
         self._line = collections.deque()
-
-    def wait(self, client_is_there):
-        return Turn(self, client_is_there)
 
     def join(self):
         ticket = threading.Event()
@@ -125,20 +126,21 @@ class Turns(object):
 
 
 class Turn(object):
+    """A place in the line."""
+
     def __init__(self, turns, client_is_there):
         self._turns = turns
-        self._client_is_there = client_is_there
+        self.client_is_there = client_is_there
 
     def __enter__(self):
         self._ticket = self._turns.join()
-        try:
-            while not self._ticket.wait(LOOK_INTERVAL) and self._client_is_there():
-                pass
-            if not self._client_is_there():
-                raise ClientGone()
-        except BaseException:
-            self._turns.leave(self._ticket)
-            raise
+        return self
+
+    def wait(self):
+        while not self._ticket.wait(LOOK_INTERVAL) and self.client_is_there():
+            pass
+        if not self.client_is_there():
+            raise ClientGone()
 
     def __exit__(self, *_):
         self._turns.leave(self._ticket)

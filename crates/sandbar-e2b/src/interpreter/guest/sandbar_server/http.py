@@ -114,18 +114,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
         env = variables(wanted)
         context = self.context(id) if id else self.server.contexts.default(language_of(language))
 
-        self.send_response(200)
-        self.send_header("Content-Type", "application/x-ndjson")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        self.wfile.flush()
-        lines = context.execute(code, env, self.client_is_there)
-        try:
-            for line in lines:
-                self.send_chunk(json.dumps(line).encode() + b"\n")
-        finally:
-            # Interrupts what still runs when the client went away in the middle.
-            lines.close()
+        with context.stand_in_line(self.client_is_there) as turn:
+            # Only now: who has read the head knows that everybody who asks later comes later.
+            self.send_response(200)
+            self.send_header("Content-Type", "application/x-ndjson")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.flush()
+            lines = context.execute(code, env, turn)
+            try:
+                for line in lines:
+                    self.send_chunk(json.dumps(line).encode() + b"\n")
+            finally:
+                # Interrupts what still runs when the client went away in the middle.
+                lines.close()
         self.send_chunk(b'{"type": "end_of_execution"}\n')
         self.send_chunk(b"")
 
