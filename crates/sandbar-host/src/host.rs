@@ -152,9 +152,9 @@ impl Host {
             constant_time_snapshots: facts.constant_time_snapshots.clone(),
             layered: facts.layered.clone(),
             pause: self.inner.runtime.facts().pause.clone(),
-            checkpoint: self.inner.runtime.facts().checkpoint.clone(),
+            checkpoint: self.inner.runtime.checkpoint().clone(),
             limits: self.inner.runtime.facts().limits.clone(),
-            network: self.inner.runtime.facts().network.clone(),
+            network: self.inner.runtime.network().clone(),
             users: self.inner.runtime.facts().users.clone(),
             root_rights: self.inner.root_rights(),
         }

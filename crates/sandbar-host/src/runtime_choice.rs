@@ -5,7 +5,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use sandbar_core::{Error, ErrorCode, Result, RuntimeKind};
+use sandbar_core::{Capability, Error, ErrorCode, Result, RuntimeKind};
 use sandbar_runtime::{GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, RuntimeFacts};
 
 use crate::{HostConfig, RuntimeChoice};
@@ -58,6 +58,8 @@ pub struct RuntimeAbilities {
     /// The boundary sessions would have, in words.
     pub boundary: String,
     pub facts: RuntimeFacts,
+    pub checkpoint: Capability,
+    pub network: Capability,
 }
 
 /// Opens the runtime the configuration asks for.
@@ -75,7 +77,12 @@ pub fn runtime_choices(config: &HostConfig) -> Vec<RuntimeReport> {
     let eligible = candidates(config.container_runtime, is_root());
     let attempt = |kind| {
         let runtime = open(kind, config, &name)?;
-        let abilities = RuntimeAbilities { boundary: boundary(&*runtime).to_owned(), facts: runtime.facts().clone() };
+        let abilities = RuntimeAbilities {
+            boundary: boundary(&*runtime).to_owned(),
+            facts: runtime.facts().clone(),
+            checkpoint: runtime.checkpoint().clone(),
+            network: runtime.network().clone(),
+        };
         runtime.close()?;
         Ok(abilities)
     };

@@ -29,8 +29,16 @@ pub trait Runtime: fmt::Debug + Send + Sync {
     /// The boundary sessions really have, in words.
     fn isolation(&self) -> &str;
 
-    /// What this runtime can do on this machine, found out by trying.
+    /// What this runtime can do on this machine, found out when it was opened.
     fn facts(&self) -> &RuntimeFacts;
+
+    /// Whether everything that runs in a sandbox can be written to disk. It may be tried when somebody asks for the first
+    /// time, which takes a while.
+    fn checkpoint(&self) -> &Capability;
+
+    /// Whether sessions can have a network of their own, with a gate the host serves. It may be tried when somebody asks
+    /// for the first time, which takes a while.
+    fn network(&self) -> &Capability;
 
     /// Refuses, with `InvalidArgument` naming the field, a wish this runtime cannot keep.
     fn admit(&self, resources: &Resources, network: Option<&NetworkPolicy>) -> Result<()>;
@@ -119,9 +127,6 @@ impl Trust {
 #[derive(Clone, Debug)]
 pub struct RuntimeFacts {
     pub pause: Capability,
-    pub checkpoint: Capability,
-    /// Sessions can have a network of their own, with a gate the host serves.
-    pub network: Capability,
     /// CPU, memory and process counts can be limited.
     pub limits: Capability,
     /// Commands can run as other users than root.

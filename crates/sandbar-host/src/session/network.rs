@@ -49,7 +49,7 @@ enum Change {
 impl Inner {
     /// Whether boxes of sessions with this policy have a gate.
     pub(crate) fn opens(&self, policy: &NetworkPolicy) -> bool {
-        !policy.is_closed() && self.runtime.facts().network.is_yes()
+        !policy.is_closed() && self.runtime.network().is_yes()
     }
 
     fn network_status(&self, session: &Session, record: &SessionRecord) -> Result<NetworkStatus> {
@@ -57,7 +57,7 @@ impl Inner {
         let enforced = match self.runtime.kind() {
             // Walls without a gate keep a session off the network all the same.
             RuntimeKind::Native | RuntimeKind::Gvisor if policy.is_closed() => Capability::Yes,
-            _ => self.runtime.facts().network.clone(),
+            _ => self.runtime.network().clone(),
         };
         let traffic_token = Some(SecretValue::new(self.traffic_key.token(&record.id, record.created).reveal())?);
         Ok(NetworkStatus { policy, enforced, traffic: session.traffic.snapshot(), traffic_token })

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use sandbar_core::{NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind, UserAccount};
+use sandbar_core::{Capability, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind, UserAccount};
 use sandbar_netns::{GateSockets, UdpGate};
 use sandbar_runtime::{Dialed, ExecSpec, RunningCommand, Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats};
 
@@ -34,6 +34,12 @@ impl Runtime for FaultyRuntime {
     }
     fn facts(&self) -> &RuntimeFacts {
         self.real.facts()
+    }
+    fn checkpoint(&self) -> &Capability {
+        self.real.checkpoint()
+    }
+    fn network(&self) -> &Capability {
+        self.real.network()
     }
     fn admit(&self, resources: &Resources, network: Option<&NetworkPolicy>) -> Result<()> {
         self.faults.around("runtime admit", || self.real.admit(resources, network))

@@ -52,10 +52,9 @@ pub struct GvisorRuntime {
     warm: usize,
     workshop: Arc<Workshop>,
     isolation: String,
-    limits: Capability,
-    /// Found out when somebody asks for the first time: it takes half a second.
-    facts: OnceLock<RuntimeFacts>,
-    /// Beside the others, since sessions are asked about it before they are made.
+    facts: RuntimeFacts,
+    /// Both are found out when somebody asks for the first time: it takes half a second.
+    checkpoint: OnceLock<Capability>,
     network: OnceLock<Capability>,
 }
 
@@ -71,7 +70,12 @@ impl GvisorRuntime {
             .create(&directory)
             .and_then(|()| leftovers::clear(&directory))
             .map_err(|error| Error::io(format!("clear `{}`", directory.display()), error))?;
-        let limits = groups.as_ref().map_or_else(Capability::no, HostGroups::limits);
+        let facts = RuntimeFacts {
+            pause: Capability::Yes,
+            limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
+            users: crate::runtime::users(),
+            root_rights: Capability::no(NO_RIGHTS),
+        };
         let isolation = describe(&runsc, groups.as_ref().err());
         let workshop = Arc::new(Workshop { runsc, directory, groups: groups.ok().map(Arc::new) });
         let mut runtime = Self {
@@ -80,8 +84,8 @@ impl GvisorRuntime {
             warm: settings.warm,
             workshop,
             isolation,
-            limits,
-            facts: OnceLock::new(),
+            facts,
+            checkpoint: OnceLock::new(),
             network: OnceLock::new(),
         };
         if probe::late_trees(&runtime.workshop)? {
@@ -115,11 +119,6 @@ impl GvisorRuntime {
             .inspect_err(|error| tracing::warn!(%error, "could not start the pool of containers with a gate"))
             .ok()
     }
-
-    /// Found out when somebody asks for the first time, as the other facts are.
-    fn network(&self) -> &Capability {
-        self.network.get_or_init(|| probe::networks(&self.workshop))
-    }
 }
 
 impl Runtime for GvisorRuntime {
@@ -132,21 +131,22 @@ impl Runtime for GvisorRuntime {
     }
 
     fn facts(&self) -> &RuntimeFacts {
-        self.facts.get_or_init(|| RuntimeFacts {
-            pause: Capability::Yes,
-            checkpoint: probe::checkpoints(&self.workshop),
-            network: self.network().clone(),
-            limits: self.limits.clone(),
-            users: crate::runtime::users(),
-            root_rights: Capability::no(NO_RIGHTS),
-        })
+        &self.facts
+    }
+
+    fn checkpoint(&self) -> &Capability {
+        self.checkpoint.get_or_init(|| probe::checkpoints(&self.workshop))
+    }
+
+    fn network(&self) -> &Capability {
+        self.network.get_or_init(|| probe::networks(&self.workshop))
     }
 
     fn admit(&self, resources: &Resources, network: Option<&NetworkPolicy>) -> Result<()> {
         if network.is_some_and(|policy| !policy.is_closed()) {
             crate::runtime::admit_network(RuntimeKind::Gvisor, self.network(), network)?;
         }
-        crate::runtime::admit_limits(RuntimeKind::Gvisor, &self.limits, resources)
+        crate::runtime::admit_limits(RuntimeKind::Gvisor, &self.facts.limits, resources)
     }
 
     fn owners(&self) -> Result<Option<Arc<OwnerMap>>> {
@@ -154,7 +154,7 @@ impl Runtime for GvisorRuntime {
     }
 
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
-        crate::runtime::admit_rights(spec.rights, &Capability::no(NO_RIGHTS))?;
+        crate::runtime::admit_rights(spec.rights, &self.facts.root_rights)?;
         let mut container = self.container_for(spec.root, spec.network)?;
         let link = InitLink::open(container.enter(spec.resources, host_name(spec.session), spec.trust)?)?;
         let pipes = container.pipes();
@@ -166,7 +166,7 @@ impl Runtime for GvisorRuntime {
     }
 
     fn restore_sandbox(&self, spec: &SandboxSpec<'_>, directory: &Path) -> Result<Arc<dyn Sandbox>> {
-        crate::runtime::admit_rights(spec.rights, &Capability::no(NO_RIGHTS))?;
+        crate::runtime::admit_rights(spec.rights, &self.facts.root_rights)?;
         if spec.network == BoxNetwork::Gated {
             return Err(gated_boxes_stay());
         }

@@ -43,6 +43,8 @@ pub struct NativeRuntime {
     prepared: Option<PreparedBoxes>,
     isolation: String,
     facts: RuntimeFacts,
+    checkpoint: Capability,
+    network: Capability,
 }
 
 impl NativeRuntime {
@@ -61,16 +63,16 @@ impl NativeRuntime {
         let owners = (!ordinary).then(|| OwnerPool::new(Arc::clone(&spawner), name));
         let facts = RuntimeFacts {
             pause: groups.as_ref().map_or_else(Capability::no, |_| Capability::Yes),
-            checkpoint: Capability::no("native boxes cannot write running processes to disk; gvisor can"),
-            network: try_gate(&spawner, ordinary),
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
             users: crate::runtime::users(),
             root_rights: crate::runtime::users(),
         };
+        let checkpoint = Capability::no("native boxes cannot write running processes to disk; gvisor can");
+        let network = try_gate(&spawner, ordinary);
         let isolation = describe(ordinary, groups.as_ref().err());
         let groups = groups.ok().map(Arc::new);
         let prepared = (!ordinary).then(|| PreparedBoxes::new(Arc::clone(&spawner), groups.clone()));
-        let runtime = Self { spawner, groups, owners, prepared, isolation, facts };
+        let runtime = Self { spawner, groups, owners, prepared, isolation, facts, checkpoint, network };
         runtime.probe()?;
         tracing::info!(runtime = "native", isolation = runtime.isolation, "runtime opened");
         Ok(runtime)
@@ -172,8 +174,16 @@ impl Runtime for NativeRuntime {
         &self.facts
     }
 
+    fn checkpoint(&self) -> &Capability {
+        &self.checkpoint
+    }
+
+    fn network(&self) -> &Capability {
+        &self.network
+    }
+
     fn admit(&self, resources: &Resources, network: Option<&NetworkPolicy>) -> Result<()> {
-        crate::runtime::admit_network(RuntimeKind::Native, &self.facts.network, network)?;
+        crate::runtime::admit_network(RuntimeKind::Native, &self.network, network)?;
         crate::runtime::admit_limits(RuntimeKind::Native, &self.facts.limits, resources)
     }
 

@@ -24,6 +24,8 @@ pub struct NoneRuntime {
     groups: Option<Arc<HostGroups>>,
     isolation: String,
     facts: RuntimeFacts,
+    checkpoint: Capability,
+    network: Capability,
 }
 
 impl NoneRuntime {
@@ -49,13 +51,13 @@ impl NoneRuntime {
         tracing::info!(runtime = "none", %isolation, "runtime opened");
         let facts = RuntimeFacts {
             pause: groups.as_ref().map_or_else(Capability::no, |_| Capability::Yes),
-            checkpoint: Capability::no("runtime `none` cannot write running processes to disk"),
-            network: Capability::no("runtime `none` shares the host's network"),
             limits: groups.as_ref().map_or_else(Capability::no, HostGroups::limits),
             users: crate::runtime::users(),
             root_rights: Capability::no("runtime `none` has no rights to give: its root is the host's own user"),
         };
-        Ok(Self { spawner, groups: groups.ok().map(Arc::new), isolation, facts })
+        let checkpoint = Capability::no("runtime `none` cannot write running processes to disk");
+        let network = Capability::no("runtime `none` shares the host's network");
+        Ok(Self { spawner, groups: groups.ok().map(Arc::new), isolation, facts, checkpoint, network })
     }
 }
 
@@ -70,6 +72,14 @@ impl Runtime for NoneRuntime {
 
     fn facts(&self) -> &RuntimeFacts {
         &self.facts
+    }
+
+    fn checkpoint(&self) -> &Capability {
+        &self.checkpoint
+    }
+
+    fn network(&self) -> &Capability {
+        &self.network
     }
 
     fn admit(&self, resources: &Resources, network: Option<&NetworkPolicy>) -> Result<()> {

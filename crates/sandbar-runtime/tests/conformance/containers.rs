@@ -236,7 +236,9 @@ fn without_runsc_it_is_said_what_to_do() {
 fn what_this_machine_can_do_is_found_out_by_trying() {
     run(async |world| {
         let facts = world.runtime().facts();
-        assert!(facts.pause.is_yes() && facts.limits.is_yes() && facts.checkpoint.is_yes(), "{facts:?}");
+        assert!(facts.pause.is_yes() && facts.limits.is_yes(), "{facts:?}");
+        let (checkpoint, network) = (world.runtime().checkpoint(), world.runtime().network());
+        assert!(checkpoint.is_yes() && network.is_yes(), "{checkpoint:?} {network:?}");
         assert!(world.runtime().isolation().starts_with("gvisor: a kernel of its own"));
     });
 }

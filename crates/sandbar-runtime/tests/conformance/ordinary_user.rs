@@ -139,7 +139,7 @@ fn native_boxes_have_the_caller_as_their_only_user_and_every_other_wall() {
         assert_ne!(ended.status.code, Some(0));
         let shown = test_box.finish(shell("cat /dev/sandbar/*; touch /dev/sandbar/new")).await;
         assert_eq!((shown.stdout.as_str(), shown.status.code), ("the authority\nall\n", Some(1)));
-        assert!(runtime.facts().network.is_yes(), "{:?}", runtime.facts().network);
+        assert!(runtime.network().is_yes(), "{:?}", runtime.network());
         runtime.admit(&Resources::default(), Some(&NetworkPolicy::full())).unwrap();
         assert_gate_works(test_box).await;
     });
@@ -176,7 +176,7 @@ fn gvisor_boxes_have_a_kernel_of_their_own_also_for_an_ordinary_user() {
         assert_only_root_is_there(runtime, test_box).await;
         assert!(runtime.isolation().contains("not limited"), "{}", runtime.isolation());
         assert!(runtime.facts().limits.reason().is_some());
-        let reason = runtime.facts().network.reason().expect("no network").to_owned();
+        let reason = runtime.network().reason().expect("no network").to_owned();
         let error = runtime.admit(&Resources::default(), Some(&NetworkPolicy::full())).unwrap_err();
         assert!(error.field() == Some("network") && error.message().contains(&reason), "{error}");
         let written = test_box.path_inside("workspace/count");

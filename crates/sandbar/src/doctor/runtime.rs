@@ -30,8 +30,8 @@ pub(crate) fn finding(report: RuntimeReport) -> Finding {
             let offers = [
                 ("limits", &facts.limits),
                 ("pause", &facts.pause),
-                ("checkpoint", &facts.checkpoint),
-                ("network", &facts.network),
+                ("checkpoint", &able.checkpoint),
+                ("network", &able.network),
             ];
             Finding::ok(name, abilities(&able.boundary, offers))
         }
@@ -47,7 +47,7 @@ pub(crate) fn egress(reports: &[RuntimeReport]) -> Finding {
     const NAME: &str = "egress";
     let (mut able, mut reasons) = (Vec::new(), Vec::new());
     for report in reports.iter().filter(|report| report.suffices()) {
-        match report.outcome.as_ref().map(|abilities| &abilities.facts.network) {
+        match report.outcome.as_ref().map(|abilities| &abilities.network) {
             Ok(Capability::Yes) => able.push(report.kind.as_str()),
             Ok(Capability::No(reason)) => reasons.push(reason.as_str()),
             Err(_) => {}
