@@ -10,6 +10,8 @@ trap 'rm -rf "$work"' EXIT
 # A test that cannot run on this machine appends one line here: its name and the reason.
 export SANDBAR_SKIP_REPORT="$work/skipped"
 : >"$SANDBAR_SKIP_REPORT"
+# Most tests wait for the kernel, a file system or a container a third of their time.
+export NEXTEST_TEST_THREADS="${NEXTEST_TEST_THREADS:-$((($(nproc) * 3 + 1) / 2))}"
 # Every process a test starts carries this, so that the leak check knows it again.
 export SANDBAR_TEST_RUN="run-$$-$(date +%s)"
 
