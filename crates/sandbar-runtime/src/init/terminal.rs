@@ -44,7 +44,7 @@ pub(super) struct Terminal {
     /// The line being typed has not ended.
     in_line: bool,
     shown: Vec<u8>,
-    /// Nobody holds the other side any more.
+    /// Nobody held the other side when we last looked. Somebody may open it again by name, of which we are not told.
     hung_up: bool,
     /// Bytes the command may still show after its end.
     tail: usize,
@@ -127,6 +127,11 @@ impl Terminal {
         found
     }
 
+    /// Whether it has to be looked at without being told.
+    pub(super) const fn is_hung_up(&self) -> bool {
+        self.hung_up
+    }
+
     /// Moves what can be moved now.
     pub(super) fn step(&mut self) {
         self.take_typed();
@@ -158,6 +163,7 @@ impl Terminal {
     }
 
     fn take_shown(&mut self) {
+        self.hung_up = false;
         loop {
             if let Some(stdout) = &self.stdout
                 && matches!(drain(stdout.as_fd(), &mut self.shown), Moved::End)

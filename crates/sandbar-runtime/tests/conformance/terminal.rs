@@ -148,6 +148,32 @@ pub(crate) fn nothing_of_what_was_shown_is_lost_at_the_end(kind: RuntimeKind) {
     });
 }
 
+// Not on gVisor: it knows no `/dev/tty`.
+#[test]
+fn a_terminal_that_is_opened_again_by_name_goes_on_on_native() {
+    a_terminal_that_is_opened_again_by_name_goes_on(RuntimeKind::Native);
+}
+
+#[test]
+fn a_terminal_that_is_opened_again_by_name_goes_on_on_none() {
+    a_terminal_that_is_opened_again_by_name_goes_on(RuntimeKind::None);
+}
+
+fn a_terminal_that_is_opened_again_by_name_goes_on(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        // Nobody holds it until the file is there; more is shown then than a terminal holds.
+        let script = "echo first; exec <&- >&- 2>&-; until test -e go; do sleep 0.01; done; \
+                      seq 1 3000 >/dev/tty; exec </dev/tty; read line; echo got $line >/dev/tty";
+        let mut typist = Typist::start(world, shell(script)).await;
+        typist.sees("first\r\n").await;
+        std::fs::write(world.path_inside("workspace/go"), "").unwrap();
+        typist.sees("\r\n3000\r\n").await;
+        typist.types("this\r").await;
+        let (shown, status) = typist.finish().await;
+        assert_eq!((shown.as_str(), status.code), ("this\r\ngot this\r\n", Some(0)));
+    });
+}
+
 pub(crate) fn a_terminal_nobody_looks_at_waits_and_loses_nothing(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let mut spec = on_terminal(ExecSpec::new(["seq", "1", "300000"]));
