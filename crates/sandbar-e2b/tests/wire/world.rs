@@ -2,10 +2,12 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use sandbar_core::RuntimeKind;
 use sandbar_e2b::api_key;
 use sandbar_host::{Host, HostConfig};
 use sandbar_server::{AccessToken, ServerConfig, TlsConfig, serve};
-use sandbar_testing_host::isolated_host;
+use sandbar_testing::{Backend, StorageFixture};
+use sandbar_testing_host::{host_config, isolated_host};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +36,13 @@ impl World {
         let (_storage, mut config) = isolated_host();
         adjust(&mut config);
         Self::run_on(config, |server| server.tls = tls, &AccessToken::random().unwrap(), test);
+    }
+
+    /// As [`run`](Self::run), with a pool of so many mebibytes.
+    pub(crate) fn run_with_pool(mebibytes: u64, test: impl AsyncFnOnce(&World)) {
+        let storage = StorageFixture::with_size(Backend::BtrfsImage, mebibytes);
+        let config = host_config(&storage, RuntimeKind::Native);
+        Self::run_on(config, |_| (), &AccessToken::random().unwrap(), test);
     }
 
     /// As [`run`](Self::run), where programs of templates are waited for no longer than this.
