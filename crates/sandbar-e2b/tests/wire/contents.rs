@@ -2,21 +2,11 @@
 
 use std::io::{Read as _, Write as _};
 
-use bytes::Bytes;
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
-use futures::stream;
-use http_body_util::{BodyExt as _, StreamBody};
-use hyper::body::Frame;
-use hyper_util::rt::TokioIo;
 use sandbar_core::{BaseName, ByteCount, SessionSpec};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 
-use crate::{
-    client::Sandbox,
-    uploads::{encoded, form},
-    world::World,
-};
+use crate::{client::Sandbox, uploads::form, world::World};
 
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -219,57 +209,5 @@ fn a_full_sandbox_takes_nothing_and_keeps_what_it_has() {
         assert_eq!(sandbox.get("large", &[]).await.status, 404);
         sandbox.write("small", b"fits").await;
         assert_eq!(sandbox.read("small").await, "fits");
-    });
-}
-
-/// Bytes of this process that are in memory, at most so far.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-}
-
-/// Noise without an end, the same each time.
-fn noise() -> impl FnMut(usize) -> Bytes {
-    let mut noise = blake3::Hasher::new().finalize_xof();
-    move |length| {
-        let mut bytes = vec![0; length];
-        noise.fill(&mut bytes);
-        bytes.into()
-    }
-}
-
-#[test]
-fn a_gibibyte_goes_up_and_down_and_little_of_it_is_ever_in_memory() {
-    const PIECE: usize = 1 << 20;
-    const PIECES: usize = 1 << 10;
-    World::run_with_pool(2048, async |world| {
-        let sandbox = world.sandbox().await;
-        sandbox.write("small", b"x").await;
-        let before = peak();
-        let mut sent = noise();
-        let pieces = (0..PIECES).map(move |_| Ok::<_, std::io::Error>(Frame::data(sent(PIECE))));
-        let stream = TcpStream::connect(world.address).await.unwrap();
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-        let connection = tokio::spawn(connection);
-        let address = format!("/files?path={}", encoded("large"));
-        let request = sandbox.request("POST", &address).header("content-type", "application/octet-stream");
-        let answer = sender.send_request(request.body(StreamBody::new(stream::iter(pieces))).unwrap()).await.unwrap();
-        assert_eq!(answer.status(), 200);
-        drop((sender, answer));
-        connection.abort();
-        assert_eq!(sandbox.entry("large").await["size"], (PIECE * PIECES).to_string());
-
-        let request = sandbox.request("GET", &address).body(http_body_util::Full::default()).unwrap();
-        let mut exchange = crate::client::exchange(world.address, request).await;
-        let (mut expected, mut read) = (noise(), 0);
-        while let Some(frame) = exchange.response.body_mut().frame().await {
-            let came = frame.unwrap().into_data().unwrap();
-            assert!(came == expected(came.len()), "within {} bytes after {read}", came.len());
-            read += came.len();
-        }
-        assert_eq!(read, PIECE * PIECES);
-        let grown = peak() - before;
-        assert!(grown < 64 << 20, "{} MiB", grown >> 20);
     });
 }
