@@ -144,6 +144,11 @@ fn what_cannot_be_read_or_written_is_told_as_e2b_does() {
         assert_eq!(nobody, (401, "error looking up user 'bob': user: unknown user bob".into()));
         let over = told(&sandbox.write_raw("folder", &[], b"x").await);
         assert_eq!(over, (400, "path is a directory: /home/user/folder".into()));
+        sandbox.write("file", b"x").await;
+        let below = told(&sandbox.write_raw("file/a/b", &[], b"x").await);
+        assert_eq!(below, (500, "error ensuring directories: path is a file: /home/user/file".into()));
+        let method = told(&sandbox.http("DELETE", "/files?path=file", "").await);
+        assert!(method.0 == 405 && method.1.contains("POST"), "{method:?}");
         let kind = told(&sandbox.post("/files?path=a", &[("content-type", "text/plain")], "x").await);
         assert_eq!(kind.0, 400);
         assert!(kind.1.starts_with("unsupported content type: text/plain"), "{}", kind.1);
@@ -156,6 +161,31 @@ fn what_cannot_be_read_or_written_is_told_as_e2b_does() {
         assert_eq!(told(&sandbox.post("/files", &torn, half).await).0, 400);
         assert_eq!(sandbox.get("half", &[]).await.status, 404);
         assert_eq!(sandbox.bash("ls -A | grep sandbar").await.text(), "", "no drafts are left");
+    });
+}
+
+#[test]
+fn what_no_command_would_see_is_not_written() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        sandbox.write("here", b"x").await;
+        for path in ["/proc/x", "/sys/x", "/dev/shm/x", "/dev", "/home/../proc/1/comm"] {
+            let (kind, body) = form(&[(path, b"x")]);
+            for answer in [
+                sandbox.write_raw(path, &[], b"x").await,
+                sandbox.post("/files", &[("content-type", &kind)], body).await,
+                sandbox.call("filesystem.Filesystem/MakeDir", &json!({ "path": path })).await,
+                sandbox.call("filesystem.Filesystem/Remove", &json!({ "path": path })).await,
+                sandbox.call("filesystem.Filesystem/Move", &json!({ "source": "here", "destination": path })).await,
+                sandbox.call("filesystem.Filesystem/Move", &json!({ "source": path, "destination": "there" })).await,
+            ] {
+                assert_eq!(answer.status, 400, "{path}: {}", answer.text());
+                let place = path.trim_start_matches("/home/..").split('/').nth(1).unwrap();
+                let told = format!("what a sandbox has in `/{place}` comes from its kernel (use another place");
+                assert!(answer.text().contains(&told), "{path}: {}", answer.text());
+            }
+        }
+        assert_eq!(sandbox.bash("ls; cat here").await.text(), "here\nx");
     });
 }
 
