@@ -1,37 +1,15 @@
-//! Bodies in JSON.
+//! Answers in JSON.
 
 use axum::{
-    body::{Body, to_bytes},
-    extract::{FromRequest, Request},
+    body::Body,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 
-use crate::answer::ControlError;
-
-/// More than any request of an SDK.
-const LARGEST: usize = 16 * 1024 * 1024;
-
-/// A body, of a request or of an answer. Fields of a request nobody knows are ignored, as SDKs newer than this host expect
-/// it; an empty body is an empty object.
+/// The body of an answer.
 #[derive(Debug)]
 pub(crate) struct Json<T>(pub(crate) T);
-
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
-    type Rejection = ControlError;
-
-    async fn from_request(request: Request, _: &S) -> Result<Self, ControlError> {
-        let refuse = |status, why: String| ControlError::new(status, why);
-        let body = to_bytes(request.into_body(), LARGEST).await.map_err(|error| {
-            refuse(StatusCode::PAYLOAD_TOO_LARGE, format!("the body could not be read: {error}; send at most 16 MiB"))
-        })?;
-        let body: &[u8] = if body.trim_ascii().is_empty() { b"{}" } else { &body };
-        serde_json::from_slice(body)
-            .map(Self)
-            .map_err(|error| refuse(StatusCode::BAD_REQUEST, format!("the body is not what this call takes: {error}")))
-    }
-}
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {

@@ -1,6 +1,6 @@
 //! The surface as one service: what it stands on, and who answers what.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -46,6 +46,8 @@ pub(crate) struct Surface {
     pub(crate) interpreters: Interpreters,
     pub(crate) templates: LazyTemplates,
     pub(crate) links: Links,
+    /// How long who makes a sandbox waits for the program of its template.
+    pub(crate) ready_wait: Duration,
     /// Cancelled when the server stops: streams are not waited for.
     pub(crate) shutdown: CancellationToken,
 }
@@ -61,8 +63,12 @@ pub struct E2b {
 }
 
 impl E2b {
+    /// How long who makes a sandbox waits for the program of its template, when nobody says otherwise. SDKs give up after
+    /// a minute.
+    pub const READY_WAIT: Duration = Duration::from_secs(45);
+
     /// Called inside a Tokio runtime: what sandboxes use is measured from now on.
-    pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>, shutdown: CancellationToken) -> Self {
+    pub fn new(host: Arc<Host>, keyring: Arc<dyn Keyring>, ready_wait: Duration, shutdown: CancellationToken) -> Self {
         let surface = Arc::new(Surface {
             host,
             keyring,
@@ -71,6 +77,7 @@ impl E2b {
             interpreters: Interpreters::default(),
             templates: LazyTemplates::default(),
             links: Links::default(),
+            ready_wait,
             shutdown,
         });
         Self {

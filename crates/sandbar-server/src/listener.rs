@@ -62,6 +62,8 @@ pub struct ServerConfig {
     pub slow_reader_timeout: Duration,
     /// How long connections may say nothing.
     pub patience: Patience,
+    /// How long an E2B client that makes a sandbox waits for the program of its template.
+    pub ready_wait: Duration,
 }
 
 impl ServerConfig {
@@ -80,6 +82,7 @@ impl ServerConfig {
             drain_timeout: Duration::from_secs(10),
             slow_reader_timeout: Self::SLOW_READER_TIMEOUT,
             patience: Patience::default(),
+            ready_wait: E2b::READY_WAIT,
         }
     }
 }
@@ -114,6 +117,7 @@ pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: Cancellation
         drain_timeout,
         slow_reader_timeout,
         patience,
+        ready_wait,
     } = config;
     let tls = tls.map(Tls::new).transpose()?.map(Arc::new);
     if token.is_none() && !listen.ip().is_loopback() {
@@ -128,7 +132,7 @@ pub async fn serve(host: Arc<Host>, config: ServerConfig, shutdown: Cancellation
         slow_reader_timeout,
     };
     let router = router(host.clone(), bounds, shutdown.clone())?;
-    let e2b = E2b::new(host.clone(), Arc::new(gatekeeper.clone()), shutdown.clone());
+    let e2b = E2b::new(host.clone(), Arc::new(gatekeeper.clone()), ready_wait, shutdown.clone());
     let ingress = Arc::new(Ingress { host, gatekeeper, e2b: e2b.clone(), shutdown: shutdown.clone() });
     let reception = Reception { doors: Doors { api: router, e2b, ingress }, tls, patience };
     let listener = TcpListener::bind(listen).await.map_err(|source| cannot_listen(listen, source))?;

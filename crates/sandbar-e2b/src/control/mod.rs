@@ -37,6 +37,7 @@ use axum::{
 use sandbar_core::{Error, ErrorCode, SessionId};
 
 pub(crate) use details::ENVD_VERSION;
+pub(crate) use fields::Fields;
 pub(crate) use network::NetworkConfig;
 pub(crate) use query::Query;
 pub(crate) use sampler::{Sampler, Samples};

@@ -1,11 +1,14 @@
 //! Paths of files, as whoever a call is for means them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sandbar_core::{Error, Result, UserAccount};
 
 use super::account::{clean, resolve};
 use crate::{surface::Surface, visitor::Visitor};
+
+/// What a sandbox has there comes from its kernel and is in none of its files.
+const KERNELS: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// Paths of one user.
 #[derive(Clone, Debug)]
@@ -40,12 +43,24 @@ impl Locator {
         }
         Ok(clean(&whole).into())
     }
+
+    /// As [`resolve`](Self::resolve), for what is made, moved or removed there.
+    pub(super) fn resolve_for_change(&self, path: &str) -> Result<PathBuf> {
+        let path = self.resolve(path)?;
+        match KERNELS.iter().find(|place| path.starts_with(place)) {
+            None => Ok(path),
+            Some(place) => Err(not_seen(&path, place)),
+        }
+    }
+}
+
+fn not_seen(path: &Path, place: &str) -> Error {
+    let what = format!("`{}` cannot be changed: what a sandbox has in `{place}` comes from its kernel", path.display());
+    Error::invalid("path", what).with_hint("use another place, such as `/tmp`, or a command")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use sandbar_core::ErrorCode;
 
     use super::*;
@@ -67,6 +82,11 @@ mod tests {
         }
         for refused in ["~bob", "~bob/x", "a\0b"] {
             assert_eq!(locator.resolve(refused).unwrap_err().code(), ErrorCode::InvalidArgument, "{refused}");
+        }
+        for (path, may_change) in
+            [("/dev/shm/x", false), ("/tmp/../proc", false), ("/sys", false), ("/device", true), ("dev", true)]
+        {
+            assert_eq!(locator.resolve_for_change(path).is_ok(), may_change, "{path}");
         }
         locator.workdir = Some("/app".into());
         assert_eq!(locator.resolve("").unwrap(), Path::new("/app"));

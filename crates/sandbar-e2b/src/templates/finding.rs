@@ -9,7 +9,6 @@ use axum::{
 };
 use jiff::Timestamp;
 use sandbar_core::{BaseName, Error, ErrorCode, Need};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -21,7 +20,7 @@ use super::{
     with_status,
 };
 use crate::{
-    control::{ENVD_VERSION, Query},
+    control::{ENVD_VERSION, Fields, Query},
     json::Json,
     keys::Holder,
     surface::Surface,
@@ -170,26 +169,22 @@ pub(super) async fn find_alias(
     Ok(Json(json!({ "templateID": found.id, "public": is_reserved(&found.id) })))
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct Update {
-    public: Option<bool>,
-}
-
 /// `PATCH /templates/{id}`.
 pub(super) async fn update(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
     Path(id): Path<String>,
-    Json(update): Json<Update>,
+    mut fields: Fields,
 ) -> Answer<Json<Value>> {
     holder.require(Need::Admin)?;
+    let public: Option<bool> = fields.take("public")?;
     let catalogue = &surface.templates().await?.catalogue;
     let names = catalogue
         .change(|contents| {
             let (found, _) = in_catalogue(contents, &id)?;
             let found = found.to_owned();
             let template = contents.templates.get_mut(&found).ok_or_else(|| not_found(&id))?;
-            template.public = update.public.unwrap_or(template.public);
+            template.public = public.unwrap_or(template.public);
             template.updated = Timestamp::now();
             Answer::Ok(template.name.iter().cloned().collect::<Vec<_>>())
         })

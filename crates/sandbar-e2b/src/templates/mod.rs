@@ -117,6 +117,12 @@ fn not_found(name: &str) -> ControlError {
     with_status(StatusCode::NOT_FOUND, why)
 }
 
+fn no_build(id: &str) -> ControlError {
+    let shown: String = id.chars().take(128).collect();
+    let why = format!("build '{}' not found (ask for one with `POST /v3/templates`)", shown.escape_debug());
+    with_status(StatusCode::NOT_FOUND, why)
+}
+
 /// Twenty letters and digits, as ids of E2B's templates have.
 fn random_id() -> Result<String> {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz012345";

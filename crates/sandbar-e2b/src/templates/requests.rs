@@ -9,7 +9,6 @@ use axum::{
 };
 use jiff::Timestamp;
 use sandbar_core::Need;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -23,23 +22,38 @@ use super::{
     settings::Settings,
     with_status,
 };
-use crate::{json::Json, keys::Holder, surface::Surface};
+use crate::{control::Fields, json::Json, keys::Holder, surface::Surface};
 
 const DEFAULT_CPUS: u32 = 2;
 const DEFAULT_MEMORY: u32 = 1024;
 const LEAST_MEMORY: u32 = 128;
 
 /// What is asked for, in any version of the call.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct NewBuild {
-    name: Option<String>,
-    alias: Option<String>,
-    #[serde(default)]
-    tags: Option<Vec<String>>,
-    cpu_count: Option<u32>,
-    #[serde(rename = "memoryMB")]
-    memory_mb: Option<u32>,
+#[derive(Debug)]
+struct NewBuild {
+    name: String,
+    tags: Vec<String>,
+    cpu_count: u32,
+    memory_mb: u32,
+}
+
+impl NewBuild {
+    fn read(fields: &mut Fields) -> Answer<Self> {
+        let (name, alias) = (fields.take("name")?, fields.take("alias")?);
+        let request = Self {
+            name: name.or(alias).ok_or_else(|| refuse("`name` is missing, and a template needs one"))?,
+            tags: fields.take("tags")?.unwrap_or_default(),
+            cpu_count: fields.take("cpuCount")?.unwrap_or(DEFAULT_CPUS),
+            memory_mb: fields.take("memoryMB")?.unwrap_or(DEFAULT_MEMORY),
+        };
+        if request.cpu_count == 0 {
+            return Err(refuse("`cpuCount` is 0; ask for at least 1"));
+        }
+        if request.memory_mb < LEAST_MEMORY {
+            return Err(refuse(format!("`memoryMB` is {}; ask for at least {LEAST_MEMORY}", request.memory_mb)));
+        }
+        Ok(request)
+    }
 }
 
 /// What was made room for.
@@ -54,10 +68,10 @@ struct Requested {
 pub(super) async fn third_version(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
-    Json(request): Json<NewBuild>,
+    mut fields: Fields,
 ) -> Answer<(StatusCode, Json<Value>)> {
     holder.require(Need::Admin)?;
-    let made = surface.request_build(request).await?;
+    let made = surface.request_build(NewBuild::read(&mut fields)?).await?;
     let answer = json!({
         "templateID": made.template,
         "buildID": made.build,
@@ -73,10 +87,10 @@ pub(super) async fn third_version(
 pub(super) async fn second_version(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
-    Json(request): Json<NewBuild>,
+    mut fields: Fields,
 ) -> Answer<(StatusCode, Json<Value>)> {
     holder.require(Need::Admin)?;
-    let made = surface.request_build(request).await?;
+    let made = surface.request_build(NewBuild::read(&mut fields)?).await?;
     let contents = surface.templates().await?.catalogue.view();
     let record = contents.templates.get(&made.template).ok_or_else(|| not_found(&made.template))?;
     let mut answer = described(&made.template, record, 0);
@@ -94,14 +108,14 @@ pub(super) async fn with_docker() -> super::ControlError {
 
 impl Surface {
     async fn request_build(&self, request: NewBuild) -> Answer<Requested> {
-        let text = request.name.or(request.alias).ok_or_else(|| refuse("`name` is missing"))?;
-        let name = TemplateName::parse(&text)?;
+        let NewBuild { cpu_count, memory_mb, .. } = request;
+        let name = TemplateName::parse(&request.name)?;
         if is_reserved(&name.name) {
             let why = format!("'{}' is taken: every host has a template of this name (use another one)", name.name);
             return Err(with_status(StatusCode::FORBIDDEN, why));
         }
         let mut tags: Vec<String> = name.tag.iter().cloned().collect();
-        for tag in request.tags.unwrap_or_default() {
+        for tag in request.tags {
             let tag = check_tag(&tag)?;
             if !tags.contains(&tag) {
                 tags.push(tag);
@@ -109,14 +123,6 @@ impl Surface {
         }
         if tags.is_empty() {
             tags.push(DEFAULT_TAG.to_owned());
-        }
-        let (cpu_count, memory_mb) =
-            (request.cpu_count.unwrap_or(DEFAULT_CPUS), request.memory_mb.unwrap_or(DEFAULT_MEMORY));
-        if cpu_count == 0 {
-            return Err(refuse("`cpuCount` is at least 1"));
-        }
-        if memory_mb < LEAST_MEMORY {
-            return Err(refuse(format!("`memoryMB` is at least {LEAST_MEMORY}")));
         }
         let (new_template, build, now) = (random_id()?, random_uuid(), Timestamp::now());
         let record = BuildRecord {
@@ -157,10 +163,10 @@ pub(super) async fn start(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
     Path((template, build)): Path<(String, String)>,
-    Json(plan): Json<BuildPlan>,
+    mut fields: Fields,
 ) -> Answer<StatusCode> {
     holder.require(Need::Admin)?;
-    plan.check()?;
+    let plan = BuildPlan::read(&mut fields)?;
     build::start(&surface, &holder, template, build, plan).await?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -16,8 +16,6 @@ use crate::{surface::Surface, wake::end_after};
 
 /// How long a program may take to be ready when its template is built.
 const LONGEST_TRY: Duration = Duration::from_mins(5);
-/// Who makes a sandbox waits no longer: SDKs give up after a minute.
-const LONGEST_WAIT: Duration = Duration::from_secs(45);
 /// Between two questions: at first, and later.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
@@ -105,9 +103,9 @@ impl Surface {
             let note = self.note(session).await?;
             let left = note.end_at.map(|end| Timestamp::now().duration_until(end)).unwrap_or_default();
             let left = Duration::try_from(left).unwrap_or_default();
-            self.set_end(session, note, end_after(left + LONGEST_WAIT)?).await?;
+            self.set_end(session, note, end_after(left + self.ready_wait)?).await?;
             // What asks may itself take long: `sleep 60` is what SDKs make of a time to wait.
-            let asked = timeout(LONGEST_WAIT, self.wait_until_ready(session, start)).await;
+            let asked = timeout(self.ready_wait, self.wait_until_ready(session, start)).await;
             self.set_end(session, self.note(session).await?, end_after(left)?).await?;
             asked.unwrap_or_else(|_| {
                 tracing::debug!(%session, "the program of a template is not ready yet");

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{
     Answer,
     build::{BuildLog, Level, LogEntry},
-    not_found, refuse,
+    no_build, not_found, refuse,
 };
 use crate::{control::Query, json::Json, keys::Holder, surface::Surface};
 
@@ -33,7 +33,9 @@ impl Lines {
         };
         let level = match query.text("level") {
             None => Level::Info,
-            Some(level) => Level::parse(level).ok_or_else(|| refuse("`level` is debug, info, warn or error"))?,
+            Some(level) => Level::parse(level).ok_or_else(|| {
+                refuse(format!("`level` is `{}`; use debug, info, warn or error", level.escape_debug()))
+            })?,
         };
         let (from, most) = (number("logsOffset")?.unwrap_or(0), number("limit")?.unwrap_or(usize::MAX));
         Ok(Self { from, most, level })
@@ -58,7 +60,7 @@ pub(super) async fn status(
     // The state first: what is said before it changes is then among the lines.
     let contents = templates.catalogue.view();
     let (id, record) = contents.template(&template).ok_or_else(|| not_found(&template))?;
-    let record = record.builds.get(&build).ok_or_else(|| not_found(&build))?;
+    let record = record.builds.get(&build).ok_or_else(|| no_build(&build))?;
     let log = templates.builds.log(&build);
     let entries = wanted.of(log.as_deref());
     let mut answer = json!({
@@ -94,7 +96,7 @@ pub(super) async fn logs(
     let templates = surface.templates().await?;
     let contents = templates.catalogue.view();
     let (_, record) = contents.template(&template).ok_or_else(|| not_found(&template))?;
-    record.builds.get(&build).ok_or_else(|| not_found(&build))?;
+    record.builds.get(&build).ok_or_else(|| no_build(&build))?;
     let log = templates.builds.log(&build);
     Ok(Json(json!({ "logs": Lines::read(&query)?.of(log.as_deref()) })))
 }

@@ -8,7 +8,6 @@ use axum::{
     http::StatusCode,
 };
 use sandbar_core::Need;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
@@ -16,30 +15,25 @@ use super::{
     name::{DEFAULT_TAG, TemplateName, check_tag},
     not_found, refuse, with_status,
 };
-use crate::{json::Json, keys::Holder, surface::Surface};
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Assignment {
-    target: String,
-    tags: Vec<String>,
-}
+use crate::{control::Fields, json::Json, keys::Holder, surface::Surface};
 
 /// `POST /templates/tags`: more names for the build one name stands for.
 pub(super) async fn assign(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
-    Json(request): Json<Assignment>,
+    mut fields: Fields,
 ) -> Answer<(StatusCode, Json<Value>)> {
     holder.require(Need::Admin)?;
-    let (target, tags) = (TemplateName::parse(&request.target)?, checked(&request.tags)?);
+    let (text, tags) = (fields.require::<String>("target")?, checked(&mut fields)?);
+    let target = TemplateName::parse(&text)?;
     let build = surface
         .templates()
         .await?
         .catalogue
         .change(|contents| {
             let found = contents.template(&target.name).map(|(id, _)| id.to_owned());
-            let id = found.ok_or_else(|| not_found(&request.target))?;
-            let template = contents.templates.get_mut(&id).ok_or_else(|| not_found(&request.target))?;
+            let id = found.ok_or_else(|| not_found(&text))?;
+            let template = contents.templates.get_mut(&id).ok_or_else(|| not_found(&text))?;
             let build = template.tags.get(target.tag()).cloned().ok_or_else(|| no_tag(&target))?;
             for tag in &tags {
                 template.tags.insert(tag.clone(), build.clone());
@@ -52,20 +46,15 @@ pub(super) async fn assign(
     Ok((StatusCode::CREATED, Json(json!({ "buildID": build, "tags": tags }))))
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct Removal {
-    name: String,
-    tags: Vec<String>,
-}
-
 /// `DELETE /templates/tags`. One that is not there is gone already.
 pub(super) async fn remove(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
-    Json(request): Json<Removal>,
+    mut fields: Fields,
 ) -> Answer<StatusCode> {
     holder.require(Need::Admin)?;
-    let (name, tags) = (TemplateName::parse(&request.name)?, checked(&request.tags)?);
+    let (text, tags) = (fields.require::<String>("name")?, checked(&mut fields)?);
+    let name = TemplateName::parse(&text)?;
     if name.tag.is_some() {
         return Err(refuse("`name` has a tag in it (name tags in `tags`)"));
     }
@@ -78,8 +67,8 @@ pub(super) async fn remove(
         .catalogue
         .change(|contents| {
             let found = contents.template(&name.name).map(|(id, _)| id.to_owned());
-            let id = found.ok_or_else(|| not_found(&request.name))?;
-            let template = contents.templates.get_mut(&id).ok_or_else(|| not_found(&request.name))?;
+            let id = found.ok_or_else(|| not_found(&text))?;
+            let template = contents.templates.get_mut(&id).ok_or_else(|| not_found(&text))?;
             for tag in &tags {
                 template.tags.remove(tag);
             }
@@ -108,9 +97,11 @@ pub(super) async fn list(
     Ok(Json(tags.collect()))
 }
 
-fn checked(tags: &[String]) -> Answer<Vec<String>> {
+/// The tags a request names.
+fn checked(fields: &mut Fields) -> Answer<Vec<String>> {
+    let tags: Vec<String> = fields.require("tags")?;
     if tags.is_empty() {
-        return Err(refuse("`tags` is empty"));
+        return Err(refuse("`tags` is empty; name at least one"));
     }
     tags.iter().map(|tag| check_tag(tag)).collect()
 }

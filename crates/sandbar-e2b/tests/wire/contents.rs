@@ -2,21 +2,11 @@
 
 use std::io::{Read as _, Write as _};
 
-use bytes::Bytes;
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
-use futures::stream;
-use http_body_util::{BodyExt as _, StreamBody};
-use hyper::body::Frame;
-use hyper_util::rt::TokioIo;
 use sandbar_core::{BaseName, ByteCount, SessionSpec};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 
-use crate::{
-    client::Sandbox,
-    uploads::{encoded, form},
-    world::World,
-};
+use crate::{client::Sandbox, uploads::form, world::World};
 
 fn gzip(content: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -154,6 +144,11 @@ fn what_cannot_be_read_or_written_is_told_as_e2b_does() {
         assert_eq!(nobody, (401, "error looking up user 'bob': user: unknown user bob".into()));
         let over = told(&sandbox.write_raw("folder", &[], b"x").await);
         assert_eq!(over, (400, "path is a directory: /home/user/folder".into()));
+        sandbox.write("file", b"x").await;
+        let below = told(&sandbox.write_raw("file/a/b", &[], b"x").await);
+        assert_eq!(below, (500, "error ensuring directories: path is a file: /home/user/file".into()));
+        let method = told(&sandbox.http("DELETE", "/files?path=file", "").await);
+        assert!(method.0 == 405 && method.1.contains("POST"), "{method:?}");
         let kind = told(&sandbox.post("/files?path=a", &[("content-type", "text/plain")], "x").await);
         assert_eq!(kind.0, 400);
         assert!(kind.1.starts_with("unsupported content type: text/plain"), "{}", kind.1);
@@ -166,6 +161,31 @@ fn what_cannot_be_read_or_written_is_told_as_e2b_does() {
         assert_eq!(told(&sandbox.post("/files", &torn, half).await).0, 400);
         assert_eq!(sandbox.get("half", &[]).await.status, 404);
         assert_eq!(sandbox.bash("ls -A | grep sandbar").await.text(), "", "no drafts are left");
+    });
+}
+
+#[test]
+fn what_no_command_would_see_is_not_written() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        sandbox.write("here", b"x").await;
+        for path in ["/proc/x", "/sys/x", "/dev/shm/x", "/dev", "/home/../proc/1/comm"] {
+            let (kind, body) = form(&[(path, b"x")]);
+            for answer in [
+                sandbox.write_raw(path, &[], b"x").await,
+                sandbox.post("/files", &[("content-type", &kind)], body).await,
+                sandbox.call("filesystem.Filesystem/MakeDir", &json!({ "path": path })).await,
+                sandbox.call("filesystem.Filesystem/Remove", &json!({ "path": path })).await,
+                sandbox.call("filesystem.Filesystem/Move", &json!({ "source": "here", "destination": path })).await,
+                sandbox.call("filesystem.Filesystem/Move", &json!({ "source": path, "destination": "there" })).await,
+            ] {
+                assert_eq!(answer.status, 400, "{path}: {}", answer.text());
+                let place = path.trim_start_matches("/home/..").split('/').nth(1).unwrap();
+                let told = format!("what a sandbox has in `/{place}` comes from its kernel (use another place");
+                assert!(answer.text().contains(&told), "{path}: {}", answer.text());
+            }
+        }
+        assert_eq!(sandbox.bash("ls; cat here").await.text(), "here\nx");
     });
 }
 
@@ -219,50 +239,5 @@ fn a_full_sandbox_takes_nothing_and_keeps_what_it_has() {
         assert_eq!(sandbox.get("large", &[]).await.status, 404);
         sandbox.write("small", b"fits").await;
         assert_eq!(sandbox.read("small").await, "fits");
-    });
-}
-
-/// Bytes of this process that are in memory, at most so far.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-}
-
-#[test]
-fn a_large_file_goes_up_and_down_and_little_of_it_is_ever_in_memory() {
-    const PIECE: usize = 1 << 20;
-    const PIECES: usize = 256;
-    World::run(async |world| {
-        let sandbox = world.sandbox().await;
-        sandbox.write("small", b"x").await;
-        let before = peak();
-        let pieces = (0..PIECES).map(|number| {
-            let byte = u8::try_from(number % 251).unwrap();
-            Ok::<_, std::io::Error>(Frame::data(Bytes::from(vec![byte; PIECE])))
-        });
-        let stream = TcpStream::connect(world.address).await.unwrap();
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-        let connection = tokio::spawn(connection);
-        let address = format!("/files?path={}", encoded("large"));
-        let request = sandbox.request("POST", &address).header("content-type", "application/octet-stream");
-        let answer = sender.send_request(request.body(StreamBody::new(stream::iter(pieces))).unwrap()).await.unwrap();
-        assert_eq!(answer.status(), 200);
-        drop((sender, answer));
-        connection.abort();
-        assert_eq!(sandbox.entry("large").await["size"], (PIECE * PIECES).to_string());
-
-        let request = sandbox.request("GET", &address).body(http_body_util::Full::default()).unwrap();
-        let mut exchange = crate::client::exchange(world.address, request).await;
-        let mut read = 0;
-        while let Some(frame) = exchange.response.body_mut().frame().await {
-            for byte in frame.unwrap().into_data().unwrap() {
-                assert_eq!(usize::from(byte), (read / PIECE) % 251);
-                read += 1;
-            }
-        }
-        assert_eq!(read, PIECE * PIECES);
-        let grown = peak() - before;
-        assert!(grown < 64 << 20, "{} MiB", grown >> 20);
     });
 }

@@ -12,6 +12,7 @@ mod domain;
 mod interpreter;
 mod interpreter_guest;
 mod javascript;
+mod large_files;
 mod links;
 mod names;
 mod ports;

@@ -35,7 +35,11 @@ use crate::{answer::ControlError, surface::Surface, visitor::Visitor};
 pub(crate) const PATH: &str = "/files";
 
 pub(super) fn router(surface: &Arc<Surface>) -> Router {
-    Router::new().route(PATH, get(download::download).post(upload::upload)).with_state(Arc::clone(surface))
+    let methods = get(download::download).post(upload::upload).fallback(async || {
+        let why = "files are read with GET, written with POST and removed with `filesystem.Filesystem/Remove`";
+        ControlError::new(StatusCode::METHOD_NOT_ALLOWED, why)
+    });
+    Router::new().route(PATH, methods).with_state(Arc::clone(surface))
 }
 
 /// Whoever makes a request.

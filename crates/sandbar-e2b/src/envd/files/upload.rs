@@ -156,7 +156,10 @@ impl Upload<'_> {
     }
 
     fn resolve(&self, path: &str) -> Result<PathBuf, ControlError> {
-        self.locator.resolve(path).map_err(|error| refuse(format!("error resolving path: {}", error.message())))
+        self.locator.resolve_for_change(path).map_err(|error| {
+            let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+            refuse(format!("error resolving path: {}{hint}", error.message()))
+        })
     }
 
     async fn begin(&self, path: PathBuf) -> Result<Draft, ControlError> {
@@ -169,7 +172,10 @@ impl Upload<'_> {
                 return Err(refuse(if is_directory { what } else { error.message().to_owned() }));
             }
             Err(error) if error.code() == ErrorCode::FileNotFound => {
-                let what = format!("error ensuring directories: {}", error.message());
+                let what = match self.file_above(&path).await {
+                    Some(file) => format!("error ensuring directories: path is a file: {}", file.display()),
+                    None => format!("error ensuring directories: {}", error.message()),
+                };
                 return Err(ControlError::new(StatusCode::INTERNAL_SERVER_ERROR, what));
             }
             Err(error) => return Err(self.not_written(error)),
@@ -184,6 +190,16 @@ impl Upload<'_> {
             }
         }
         Ok(Draft { path, writer, waiting: BytesMut::new() })
+    }
+
+    /// What is in the way where a directory should be.
+    async fn file_above<'a>(&self, path: &'a Path) -> Option<&'a Path> {
+        for above in path.ancestors().skip(1) {
+            if self.surface.host.stat(&self.visitor.session, above).await.is_ok() {
+                return (!is_directory(self.surface, self.visitor, above).await).then_some(above);
+            }
+        }
+        None
     }
 
     async fn finish(&self, file: Draft) -> Result<Written, ControlError> {

@@ -119,7 +119,7 @@ impl Filesystem for Files {
     ) -> ServiceResult<impl Encodable<MakeDirResponse> + Send + use<'a>> {
         let visitor = Visitor::of(&context)?;
         let locator = self.locator(visitor).await?;
-        let path = locator.resolve(request.path).map_err(rpc_error)?;
+        let path = locator.resolve_for_change(request.path).map_err(rpc_error)?;
         let shown = path.display();
         let options = MakeDirOptions { create_dirs: true, owner: Some(locator.owner()) };
         match self.surface.host.make_dir(&visitor.session, &path, options).await {
@@ -143,8 +143,8 @@ impl Filesystem for Files {
     ) -> ServiceResult<impl Encodable<MoveResponse> + Send + use<'a>> {
         let visitor = Visitor::of(&context)?;
         let locator = self.locator(visitor).await?;
-        let source = locator.resolve(request.source).map_err(rpc_error)?;
-        let destination = locator.resolve(request.destination).map_err(rpc_error)?;
+        let source = locator.resolve_for_change(request.source).map_err(rpc_error)?;
+        let destination = locator.resolve_for_change(request.destination).map_err(rpc_error)?;
         let options = MakeDirOptions { create_dirs: true, owner: Some(locator.owner()) };
         let moved = self.surface.host.move_path(&visitor.session, &source, &destination, options).await;
         moved.map_err(missing("source file not found"))?;
@@ -175,7 +175,7 @@ impl Filesystem for Files {
         request: ServiceRequest<'_, RemoveRequest>,
     ) -> ServiceResult<impl Encodable<RemoveResponse> + Send + use<'a>> {
         let visitor = Visitor::of(&context)?;
-        let path = self.locator(visitor).await?.resolve(request.path).map_err(rpc_error)?;
+        let path = self.locator(visitor).await?.resolve_for_change(request.path).map_err(rpc_error)?;
         self.surface.host.remove_path(&visitor.session, &path).await.map_err(rpc_error)?;
         self.surface.host.changes_told(&visitor.session).await;
         Response::ok(RemoveResponse::default())

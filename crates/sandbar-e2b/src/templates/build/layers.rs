@@ -25,7 +25,7 @@ impl LayerKey {
 
     /// After one more step.
     pub(super) fn after(&self, step: &Step) -> Self {
-        let args = serde_json::to_vec(step.args()).unwrap_or_default();
+        let args = serde_json::to_vec(&step.args).unwrap_or_default();
         let files = step.files_hash.as_deref().unwrap_or_default();
         Self::hash(&[self.0.as_bytes(), step.kind.to_uppercase().as_bytes(), &args, files.as_bytes()])
     }
@@ -98,9 +98,9 @@ mod tests {
     fn another_step_or_other_files_are_another_layer() {
         let step = |args: &[&str], files: Option<&str>| Step {
             kind: "run".into(),
-            args: Some(args.iter().map(ToString::to_string).collect()),
+            args: args.iter().map(ToString::to_string).collect(),
             files_hash: files.map(ToOwned::to_owned),
-            force: None,
+            force: false,
         };
         let origin = LayerKey::of_origin("base", &Settings::default());
         let same = origin.after(&step(&["a", "b"], None));

@@ -34,7 +34,7 @@ pub(super) use shell::{Context, Said, command, run};
 use super::{
     Answer, Templates,
     catalogue::{BuildFailure, BuildStatus},
-    not_found, with_status,
+    no_build, not_found, with_status,
 };
 use crate::{keys::Holder, surface::Surface};
 use images::Images;
@@ -114,7 +114,7 @@ pub(super) async fn start(
         .change(|contents| {
             let found = contents.template(&template).map(|(id, _)| id.to_owned());
             let id = found.ok_or_else(|| not_found(&template))?;
-            let record = contents.build_mut(&id, &build).ok_or_else(|| not_found(&build))?;
+            let record = contents.build_mut(&id, &build).ok_or_else(|| no_build(&build))?;
             if record.status != BuildStatus::Waiting {
                 return Err(with_status(StatusCode::CONFLICT, "the build was started already (ask for another one)"));
             }

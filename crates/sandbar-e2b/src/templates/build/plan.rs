@@ -1,82 +1,95 @@
 //! What to build, as the SDKs say it.
 
 use sandbar_host::Credentials;
-use serde::Deserialize;
 
-use crate::templates::{Answer, refuse, with_status};
+use crate::{
+    control::Fields,
+    templates::{Answer, refuse, with_status},
+};
 
 /// More steps than any template has.
 const MOST_STEPS: usize = 1000;
 
 /// The body of the call that starts a build.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug)]
 pub(crate) struct BuildPlan {
     pub(super) from_image: Option<String>,
     pub(super) from_template: Option<String>,
     from_image_registry: Option<RegistryAccess>,
-    #[serde(default)]
-    pub(super) force: Option<bool>,
-    #[serde(default)]
+    pub(super) force: bool,
     pub(super) steps: Vec<Step>,
     start_cmd: Option<String>,
     ready_cmd: Option<String>,
 }
 
 /// One step. What a step of a kind takes is written down where it is done.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug)]
 pub(crate) struct Step {
-    #[serde(rename = "type")]
     pub(super) kind: String,
-    #[serde(default)]
-    pub(super) args: Option<Vec<String>>,
+    pub(super) args: Vec<String>,
     pub(super) files_hash: Option<String>,
-    #[serde(default)]
-    pub(super) force: Option<bool>,
+    pub(super) force: bool,
 }
 
 impl Step {
-    pub(super) fn args(&self) -> &[String] {
-        self.args.as_deref().unwrap_or_default()
+    fn read(mut fields: Fields) -> Answer<Self> {
+        Ok(Self {
+            kind: fields.require("type")?,
+            args: fields.take("args")?.unwrap_or_default(),
+            files_hash: fields.take("filesHash")?,
+            force: fields.take("force")?.unwrap_or(false),
+        })
     }
 
     /// As the log shows it.
     pub(super) fn text(&self) -> String {
-        let args: Vec<&str> = self.args().iter().map(String::as_str).filter(|arg| !arg.is_empty()).collect();
+        let args: Vec<&str> = self.args.iter().map(String::as_str).filter(|arg| !arg.is_empty()).collect();
         format!("{} {}", self.kind.to_uppercase(), args.join(" "))
-    }
-
-    pub(super) fn is_forced(&self) -> bool {
-        self.force == Some(true)
     }
 }
 
 /// Who we are to the registry an image comes from.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", tag = "type")]
+#[derive(Debug)]
 enum RegistryAccess {
-    Registry {
-        username: String,
-        password: String,
-    },
-    #[serde(rename_all = "camelCase")]
-    Gcp {
-        service_account_json: String,
-    },
+    Registry { username: String, password: String },
+    Gcp { service_account_json: String },
     Aws,
 }
 
+impl RegistryAccess {
+    fn read(mut fields: Fields) -> Answer<Self> {
+        match fields.require::<String>("type")?.as_str() {
+            "registry" => {
+                Ok(Self::Registry { username: fields.require("username")?, password: fields.require("password")? })
+            }
+            "gcp" => Ok(Self::Gcp { service_account_json: fields.require("serviceAccountJson")? }),
+            "aws" => Ok(Self::Aws),
+            other => {
+                Err(refuse(format!("`fromImageRegistry.type` is `{}`; use registry, gcp or aws", other.escape_debug())))
+            }
+        }
+    }
+}
+
 impl BuildPlan {
-    pub(crate) fn check(&self) -> Answer<()> {
+    pub(crate) fn read(fields: &mut Fields) -> Answer<Self> {
+        let plan = Self {
+            from_image: fields.take("fromImage")?,
+            from_template: fields.take("fromTemplate")?,
+            from_image_registry: fields.object("fromImageRegistry")?.map(RegistryAccess::read).transpose()?,
+            force: fields.take("force")?.unwrap_or(false),
+            steps: fields.objects("steps")?.into_iter().map(Step::read).collect::<Answer<_>>()?,
+            start_cmd: fields.take("startCmd")?,
+            ready_cmd: fields.take("readyCmd")?,
+        };
         let said = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
-        if said(&self.from_image) == said(&self.from_template) {
+        if said(&plan.from_image) == said(&plan.from_template) {
             return Err(refuse("give one of `fromImage` and `fromTemplate`"));
         }
-        if self.steps.len() > MOST_STEPS {
-            return Err(refuse(format!("a template has at most {MOST_STEPS} steps")));
+        if plan.steps.len() > MOST_STEPS {
+            return Err(refuse(format!("`steps` has {}; a template has at most {MOST_STEPS}", plan.steps.len())));
         }
-        Ok(())
+        Ok(plan)
     }
 
     /// What cannot be used fails the first step and not the call: SDKs show then where the image was named.

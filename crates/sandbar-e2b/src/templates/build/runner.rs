@@ -117,10 +117,10 @@ impl Build {
         let key = origin.identity.as_ref().map(|identity| LayerKey::of_origin(identity, &origin.settings));
         let mut begin =
             Begin { base: origin.base.clone(), settings: origin.settings.clone(), done: 0, key: key.clone() };
-        let (Some(mut key), false) = (key, plan.force == Some(true)) else { return Ok(begin) };
+        let (Some(mut key), false) = (key, plan.force) else { return Ok(begin) };
         let bases = self.surface.host.list_bases().await?;
         for (number, step) in plan.steps.iter().enumerate() {
-            if step.is_forced() {
+            if step.force {
                 break;
             }
             key = key.after(step);

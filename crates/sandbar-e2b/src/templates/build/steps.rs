@@ -47,7 +47,7 @@ impl Work<'_> {
 
     /// `[command, user]`.
     async fn run(&self, step: &Step, settings: Settings, said: &Said<'_>) -> StepResult {
-        let [command, rest @ ..] = step.args() else { return Err("RUN requires command argument".into()) };
+        let [command, rest @ ..] = step.args.as_slice() else { return Err("RUN requires command argument".into()) };
         let user = rest.first().filter(|user| !user.is_empty()).unwrap_or(&settings.user);
         let context = Context { user, workdir: settings.workdir.as_deref(), env: &settings.env };
         let ended = self.line(command, &context, Some(said)).await;
@@ -67,7 +67,7 @@ impl Work<'_> {
 
     /// `[source, target, owner, mode]`.
     async fn copy(&self, step: &Step, settings: Settings) -> StepResult {
-        let [source, target, rest @ ..] = step.args() else {
+        let [source, target, rest @ ..] = step.args.as_slice() else {
             return Err("COPY requires a local path and a container path argument".into());
         };
         let hash = step.files_hash.as_deref().filter(|hash| !hash.is_empty());
@@ -104,7 +104,7 @@ impl Work<'_> {
 
     /// `[key, value, key, value…]`.
     fn set_variables(step: &Step, mut settings: Settings) -> StepResult {
-        let args = step.args();
+        let args = &step.args;
         if args.is_empty() || !args.len().is_multiple_of(2) {
             return Err(format!("{} requires both a key and value arguments", step.kind.to_uppercase()));
         }
@@ -121,7 +121,7 @@ impl Work<'_> {
 
     /// `[path]`.
     async fn set_workdir(&self, step: &Step, mut settings: Settings) -> StepResult {
-        let Some(path) = step.args().first() else { return Err("WORKDIR requires a path argument".into()) };
+        let Some(path) = step.args.first() else { return Err("WORKDIR requires a path argument".into()) };
         let making = async {
             let account = self.host.user_account(self.session, &settings.user).await?;
             // One that is relative begins at the root, as long as no other was set.
@@ -140,7 +140,7 @@ impl Work<'_> {
 
     /// `[name]`. One nobody is called is made.
     async fn set_user(&self, step: &Step, mut settings: Settings) -> StepResult {
-        let Some(name) = step.args().first() else { return Err("USER requires a username argument".into()) };
+        let Some(name) = step.args.first() else { return Err("USER requires a username argument".into()) };
         let name = expand(name, &known_variables(&settings));
         let plain = name.split(':').next().unwrap_or_default();
         let account = ensure_user(self.host, self.session, plain).await;

@@ -119,6 +119,44 @@ fn what_is_copied_into_a_directory_that_is_there_leaves_it_as_it_is() {
 }
 
 #[test]
+fn a_target_may_name_variables() {
+    World::run(async |world| {
+        let file = "8".repeat(64);
+        sent(world, &file, &[("app.py", "print(1)\n")]).await;
+        let steps = json!([
+            step("ENV", &["APP", "/srv/app", "NAME", "main"]),
+            copy(&["app.py", "$APP/${NAME}.py", "", ""], &file),
+            copy(&["app.py", "${OTHER:-/srv/other}/", "", ""], &file),
+            copy(&["app.py", "$HOME/", "root", ""], &file),
+        ]);
+        let status = built(world, &Wanted::new("named"), json!({ "fromTemplate": "base", "steps": steps })).await;
+        assert_eq!(status["status"], "ready", "{status}");
+        let sandbox = world.sandbox_with(json!({ "templateID": "named" })).await;
+        for path in ["/srv/app/main.py", "/srv/other/app.py", "/root/app.py"] {
+            assert_eq!(content(world, &sandbox.id, path).await, "print(1)\n");
+        }
+        assert_eq!(run(world, &sandbox.id, "ls -A /home/user | grep '[$]'").await, "");
+    });
+}
+
+#[test]
+fn a_link_to_a_directory_is_copied_with_all_that_is_below_it() {
+    World::run(async |world| {
+        let (whole, part) = ("9".repeat(64), "a".repeat(64));
+        // SDKs walk through the link they were given, and pack it too.
+        let entries = [("way", "-> real"), ("way/a", "a"), ("way/sub/", ""), ("way/sub/b", "b"), ("way/sub/c/d", "d")];
+        sent(world, &whole, &entries).await;
+        sent(world, &part, &entries[2..]).await;
+        let steps = json!([copy(&["way", "/srv/all", "", ""], &whole), copy(&["way/sub", "/srv/part", "", ""], &part)]);
+        let status = built(world, &Wanted::new("behind"), json!({ "fromTemplate": "base", "steps": steps })).await;
+        assert_eq!(status["status"], "ready", "{status}");
+        let sandbox = world.sandbox_with(json!({ "templateID": "behind" })).await;
+        let found = run(world, &sandbox.id, "cd /srv && find . -type f | sort | xargs grep -H .").await;
+        assert_eq!(found, "./all/a:a\n./all/sub/b:b\n./all/sub/c/d:d\n./part/b:b\n./part/c/d:d\n");
+    });
+}
+
+#[test]
 fn archives_that_are_none_or_lead_out_fail_their_step() {
     World::run(async |world| {
         let (noise, missing, hostile) = ("3".repeat(64), "4".repeat(64), "5".repeat(64));

@@ -86,6 +86,48 @@ fn calls_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn a_wrong_field_is_named_wherever_it_is() {
+    World::run(async |world| {
+        let (template, build) = requested(world, &Wanted::new("fields")).await;
+        let builds = format!("/v2/templates/{template}/builds/{build}");
+        let of_base = |name: &str, value: serde_json::Value| json!({ "fromTemplate": "base", name: value });
+        let with_access = |access: serde_json::Value| json!({ "fromImage": "x", "fromImageRegistry": access });
+        for (method, path, body, named) in [
+            ("POST", "/v3/templates", json!([]), "no JSON object"),
+            ("POST", "/v3/templates", json!({ "name": 5 }), "`name`"),
+            ("POST", "/v3/templates", json!({ "name": "a", "tags": "v1" }), "`tags`"),
+            ("POST", "/v3/templates", json!({ "name": "a", "cpuCount": "2" }), "`cpuCount`"),
+            ("POST", "/v2/templates", json!({ "name": "a", "memoryMB": 64 }), "`memoryMB` is 64; ask for at least 128"),
+            ("POST", &builds, json!({ "fromTemplate": 5 }), "`fromTemplate`"),
+            ("POST", &builds, of_base("steps", json!({})), "`steps`"),
+            ("POST", &builds, of_base("steps", json!([{ "type": "RUN" }, "RUN x"])), "`steps[1]`"),
+            ("POST", &builds, of_base("steps", json!([{}])), "`steps[0].type` is missing"),
+            ("POST", &builds, of_base("steps", json!([{ "type": "RUN", "args": [1] }])), "`steps[0].args`"),
+            ("POST", &builds, of_base("startCmd", json!(5)), "`startCmd`"),
+            ("POST", &builds, of_base("force", json!("yes")), "`force`"),
+            ("POST", &builds, with_access(json!({ "type": "x" })), "use registry, gcp or aws"),
+            ("POST", &builds, with_access(json!({ "type": "gcp" })), "`fromImageRegistry.serviceAccountJson`"),
+            ("POST", "/templates/tags", json!({ "tags": ["v1"] }), "`target` is missing"),
+            ("POST", "/templates/tags", json!({ "target": "fields", "tags": "v1" }), "`tags`"),
+            ("DELETE", "/templates/tags", json!({ "name": "fields", "tags": [] }), "`tags` is empty"),
+            ("PATCH", "/v2/templates/fields", json!({ "public": "yes" }), "`public`"),
+        ] {
+            let answer = world.control(method, path, Some(&body)).await;
+            assert_eq!(answer.status, 400, "{body}: {}", answer.text());
+            let told = answer.json();
+            assert!(told["message"].as_str().unwrap().contains(named), "{body}: {told}");
+        }
+        for path in ["status", "logs"] {
+            let answer = world.control("GET", &format!("/templates/{template}/builds/none/{path}"), None).await;
+            assert_eq!(answer.status, 404);
+            assert!(answer.text().contains("build 'none' not found"), "{}", answer.text());
+        }
+        let answer = world.control("GET", &format!("/templates/{template}/builds/{build}/status?level=x"), None).await;
+        assert!(answer.status == 400 && answer.text().contains("`level` is `x`; use debug"), "{}", answer.text());
+    });
+}
+
+#[test]
 fn a_template_that_is_deleted_takes_its_build_along() {
     World::run(async |world| {
         let (template, build) = requested(world, &Wanted::new("doomed")).await;

@@ -61,7 +61,7 @@ fn image() -> HashMap<String, Vec<u8>> {
     let config = json!({
         "architecture": architecture,
         "os": "linux",
-        "config": { "Env": ["FROM_IMAGE=yes"], "User": "nobody" },
+        "config": { "Env": ["FROM_IMAGE=yes", "PATH=/image/bin:/bin"], "User": "nobody" },
     });
     let config = config.to_string().into_bytes();
     let part = |bytes: &[u8]| json!({ "digest": digest(bytes), "size": bytes.len() });
@@ -106,6 +106,28 @@ fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
         let status = built(world, &Wanted::new("aws"), aws).await;
         assert_eq!(status["reason"]["step"], "base", "{status}");
         assert!(status["reason"]["message"].as_str().unwrap().contains("not offered"), "{status}");
+    });
+}
+
+#[test]
+fn commands_have_the_path_a_template_sets_and_its_steps_find_the_usual_programs_besides() {
+    World::run(async |world| {
+        let address = registry(image()).await;
+        for (name, set, has) in
+            [("extended", "/opt/tool:$PATH", "/opt/tool:/image/bin:/bin"), ("replaced", "/opt/tool", "/opt/tool")]
+        {
+            // `cat` is nowhere in what replaces it.
+            let steps = json!([step("ENV", &["PATH", set]), step("RUN", &["echo $PATH | cat > ~/path"])]);
+            let plan = json!({ "fromImage": format!("{address}/tool:1"), "steps": steps });
+            let status = built(world, &Wanted::new(name), plan).await;
+            assert_eq!(status["status"], "ready", "{} {status}", lines(&status));
+            let sandbox = world.sandbox_with(json!({ "templateID": name })).await;
+            let of_step = content(world, &sandbox.id, "/home/user/path").await;
+            assert!(of_step.starts_with(&format!("{has}:")), "{of_step}");
+            // Not a login: where an image has a profile that sets the path, that has the last word.
+            let request = json!({ "process": { "cmd": "/bin/sh", "args": ["-c", "echo $PATH"] }, "stdin": false });
+            assert_eq!(sandbox.start(&request).await.wait().await.text(), format!("{has}\n"));
+        }
     });
 }
 

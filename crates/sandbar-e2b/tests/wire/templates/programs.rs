@@ -1,5 +1,7 @@
 //! Programs that sandboxes of a template run from their beginning.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::support::{Wanted, built, content, lines, run, step};
@@ -62,6 +64,22 @@ fn the_time_of_a_sandbox_begins_when_its_program_is_ready() {
         assert!(time("endAt").duration_since(time("startedAt")).as_secs() >= 8, "{detail}");
         // It does not keep what it had more while it was waited for.
         assert!(time("endAt").duration_since(time("startedAt")).as_secs() < 40, "{detail}");
+    });
+}
+
+#[test]
+fn a_program_that_is_not_ready_in_time_keeps_nobody_waiting() {
+    World::run_impatient(Duration::from_millis(200), async |world| {
+        let ready = "case $SLOW in '') ;; question) sleep 20; touch ~/asked-to-the-end ;; *) false ;; esac";
+        let plan = json!({ "fromTemplate": "base", "startCmd": "sleep 1000", "readyCmd": ready });
+        assert_eq!(built(world, &Wanted::new("late"), plan).await["status"], "ready");
+        // One question that takes long, and many that are answered with no.
+        for slow in ["question", "answer"] {
+            let wanted = json!({ "templateID": "late", "timeout": 30, "envVars": { "SLOW": slow } });
+            let sandbox = world.sandbox_with(wanted).await;
+            assert_eq!(run(world, &sandbox.id, "ls /home/user; echo here").await, "here\n", "{slow}");
+            assert!(run(world, &sandbox.id, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").await.contains("sleep 1000"));
+        }
     });
 }
 

@@ -1,0 +1,86 @@
+//! A file that is larger than the memory a host has for it.
+
+use bytes::Bytes;
+use futures::stream;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use crate::{
+    client::{Sandbox, exchange},
+    uploads::encoded,
+    world::World,
+};
+
+const PIECE: usize = 1 << 20;
+const PIECES: usize = 1 << 10;
+
+/// The most that may be in memory of it at once.
+const BOUND: u64 = 64 << 20;
+
+/// Bytes of this process that are in memory, at most so far.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// Noise without an end, the same each time.
+fn noise() -> impl FnMut(usize) -> Bytes {
+    let mut noise = blake3::Hasher::new().finalize_xof();
+    move |length| {
+        let mut bytes = vec![0; length];
+        noise.fill(&mut bytes);
+        bytes.into()
+    }
+}
+
+/// Sends a gibibyte of noise, between two texts, piece by piece.
+async fn send(sandbox: &Sandbox, path: &str, kind: &str, before: &'static str, after: &'static str) {
+    let mut noise = noise();
+    let pieces = (0..PIECES).map(move |_| noise(PIECE));
+    let pieces = [Bytes::from(before)].into_iter().chain(pieces).chain([after.into()]);
+    let pieces = pieces.map(|piece| Ok::<_, std::io::Error>(Frame::data(piece)));
+    let stream = TcpStream::connect(sandbox.address).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = sandbox.request("POST", &format!("/files?path={}", encoded(path))).header("content-type", kind);
+    let answer = sender.send_request(request.body(StreamBody::new(stream::iter(pieces))).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    drop((sender, answer));
+    connection.abort();
+}
+
+/// Reads it back.
+async fn expect_noise(sandbox: &Sandbox, path: &str) {
+    let request = sandbox.request("GET", &format!("/files?path={}", encoded(path)));
+    let mut exchange = exchange(sandbox.address, request.body(Full::default()).unwrap()).await;
+    let (mut expected, mut read) = (noise(), 0);
+    while let Some(frame) = exchange.response.body_mut().frame().await {
+        let came = frame.unwrap().into_data().unwrap();
+        assert!(came == expected(came.len()), "within {} bytes after {read}", came.len());
+        read += came.len();
+    }
+    assert_eq!(read, PIECE * PIECES);
+}
+
+#[test]
+fn a_gibibyte_goes_up_and_down_and_little_of_it_is_ever_in_memory() {
+    World::run_with_pool(3072, async |world| {
+        let sandbox = world.sandbox().await;
+        sandbox.write("small", b"x").await;
+        let before = peak();
+        let part = "--frontier\r\nContent-Disposition: form-data; name=\"file\"; filename=\"form\"\r\n\r\n";
+        for (path, kind, head, tail) in [
+            ("raw", "application/octet-stream", "", ""),
+            ("form", "multipart/form-data; boundary=frontier", part, "\r\n--frontier--\r\n"),
+        ] {
+            send(&sandbox, path, kind, head, tail).await;
+            assert_eq!(sandbox.entry(path).await["size"], (PIECE * PIECES).to_string());
+            expect_noise(&sandbox, path).await;
+            let grown = peak() - before;
+            assert!(grown < BOUND, "{path}: {} MiB", grown >> 20);
+        }
+    });
+}
