@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
+    event::{PollFd, PollFlags, poll},
     fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2},
     io::Errno,
     process::{Pid, Signal, kill_process_group},
@@ -34,9 +34,6 @@ use crate::{
         Streams, send_frame,
     },
 };
-
-/// A terminal nobody holds is looked at so often, since we are not told when somebody opens it again.
-const BETWEEN_LOOKS: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// What init is told before it starts.
 #[derive(Debug)]
@@ -79,13 +76,6 @@ struct Command {
     terminal: Option<Terminal>,
     /// It has ended, and what it showed is still on its way.
     ended: Option<Ended>,
-}
-
-impl Command {
-    /// It runs, and nobody holds its terminal.
-    fn is_forsaken(&self) -> bool {
-        self.ended.is_none() && self.terminal.as_ref().is_some_and(Terminal::is_hung_up)
-    }
 }
 
 /// Serves the host until its socket closes, then ends everything and exits.
@@ -166,8 +156,7 @@ impl Init {
             self.commands.values().filter_map(|command| command.terminal.as_ref()).flat_map(Terminal::interests),
         );
         let connections = self.connections.join(&mut waiting);
-        let forsaken = self.commands.values().any(Command::is_forsaken);
-        match poll(&mut waiting, forsaken.then_some(&BETWEEN_LOOKS)) {
+        match poll(&mut waiting, None) {
             Ok(_) => {
                 let is = |index: usize| !waiting[index].revents().is_empty();
                 let connections = connections.into_iter().map(|mut places| places.any(is)).collect();

@@ -38,14 +38,14 @@ pub(super) enum TerminalKeeper {
 #[derive(Debug)]
 pub(super) struct Terminal {
     master: OwnedFd,
+    /// Held, so that the terminal has no end as long as the command runs, which may close it and open it again by name.
+    _slave: OwnedFd,
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
     typed: Vec<u8>,
     /// The line being typed has not ended.
     in_line: bool,
     shown: Vec<u8>,
-    /// Nobody held the other side when we last looked. Somebody may open it again by name, of which we are not told.
-    hung_up: bool,
     /// Bytes the command may still show after its end.
     tail: usize,
     /// Where the kernel does not send them.
@@ -78,12 +78,12 @@ impl Terminal {
         }
         let mut terminal = Self {
             master,
+            _slave: slave.try_clone()?,
             stdin: Some(stdin),
             stdout: Some(stdout),
             typed: vec![],
             in_line: false,
             shown: vec![],
-            hung_up: false,
             tail: if keeper == TerminalKeeper::Linux { TAIL } else { GUEST_TAIL },
             signals: None,
         };
@@ -108,7 +108,7 @@ impl Terminal {
     /// What to wait for before [`step`](Self::step) can do something.
     pub(super) fn interests(&self) -> Vec<PollFd<'_>> {
         let mut master = PollFlags::empty();
-        if self.shown.is_empty() && !self.hung_up {
+        if self.shown.is_empty() {
             master |= PollFlags::IN;
         }
         if !self.typed.is_empty() {
@@ -125,11 +125,6 @@ impl Terminal {
             found.push(PollFd::from_borrowed_fd(stdout.as_fd(), PollFlags::OUT));
         }
         found
-    }
-
-    /// Whether it has to be looked at without being told.
-    pub(super) const fn is_hung_up(&self) -> bool {
-        self.hung_up
     }
 
     /// Moves what can be moved now.
@@ -163,7 +158,6 @@ impl Terminal {
     }
 
     fn take_shown(&mut self) {
-        self.hung_up = false;
         loop {
             if let Some(stdout) = &self.stdout
                 && matches!(drain(stdout.as_fd(), &mut self.shown), Moved::End)
@@ -174,13 +168,8 @@ impl Terminal {
                 // Nobody looks: the command may go on writing.
                 self.shown.clear();
             }
-            if !self.shown.is_empty() || self.hung_up {
+            if !self.shown.is_empty() || !matches!(fill(self.master.as_fd(), &mut self.shown), Moved::Some) {
                 return;
-            }
-            match fill(self.master.as_fd(), &mut self.shown) {
-                Moved::Some => {}
-                Moved::NotNow => return,
-                Moved::End => self.hung_up = true,
             }
         }
     }
@@ -208,7 +197,6 @@ fn fill(from: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Moved {
         Ok(0) => Moved::End,
         Ok(_) => Moved::Some,
         Err(Errno::AGAIN | Errno::INTR) => Moved::NotNow,
-        // A master whose other side is closed answers EIO.
         Err(_) => Moved::End,
     }
 }
