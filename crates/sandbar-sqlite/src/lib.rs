@@ -6,6 +6,8 @@
 //! Invariant: a [`Database`] is used by one thread at a time (`&mut self` everywhere), and a transaction that does not
 //! return `Ok` is rolled back.
 
+use rusqlite as _;
+
 mod database;
 mod ffi;
 mod statement;

@@ -49,6 +49,8 @@ Environment:
   SANDBAR_DATA_DIR  data directory of the host on this machine
   SANDBAR_CONFIG    configuration file of `sandbar up`
   SANDBAR_LOG       what `sandbar up` logs: warn, info, debug, sandbar_storage=debug
+  SANDBAR_LOG_FORMAT
+                    text, or json for one JSON object a line
   SANDBAR_<KEY>     overrides a key of the configuration: SANDBAR_MAX_SESSIONS=50
   NO_COLOR          no colours, also on a terminal";
 

@@ -16,11 +16,13 @@ pub(crate) const DATA_DIR: &str = "SANDBAR_DATA_DIR";
 pub(crate) const CONFIG: &str = "SANDBAR_CONFIG";
 /// What `sandbar up` logs, in the syntax of `tracing`: `warn`, `info,sandbar_storage=debug`.
 pub(crate) const LOG: &str = "SANDBAR_LOG";
+/// Format of the log of `sandbar up`: `text` or `json`.
+pub(crate) const LOG_FORMAT: &str = "SANDBAR_LOG_FORMAT";
 /// What kind of terminal we were started on; a command with a terminal is told the same.
 pub(crate) const TERM: &str = "TERM";
 /// What every variable that overrides a key of the configuration starts with: `SANDBAR_MAX_SESSIONS=50`.
 pub(crate) const PREFIX: &str = "SANDBAR_";
 
 /// Variables that start with [`PREFIX`] and override no key. The last two belong to the test suite.
-pub(crate) const NOT_KEYS: [&str; 9] =
-    [URL, TOKEN, CA_FILE, CLIENT_CERT, CLIENT_KEY, CONFIG, LOG, "SANDBAR_SKIP_REPORT", "SANDBAR_TEST_RUN"];
+pub(crate) const NOT_KEYS: [&str; 10] =
+    [URL, TOKEN, CA_FILE, CLIENT_CERT, CLIENT_KEY, CONFIG, LOG, LOG_FORMAT, "SANDBAR_SKIP_REPORT", "SANDBAR_TEST_RUN"];

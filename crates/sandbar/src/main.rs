@@ -21,6 +21,7 @@ mod input;
 mod interrupt;
 mod local_authority;
 mod local_files;
+mod logging;
 mod mount_namespace;
 mod name_server;
 mod output;

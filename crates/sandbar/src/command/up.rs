@@ -9,7 +9,6 @@ use std::{
 };
 
 use clap::{ArgMatches, Command};
-use env_logger::WriteStyle;
 use sandbar_core::{BaseName, DomainName, Error, ErrorCode, Result, RuntimeKind};
 use sandbar_host::{Host, HostConfig};
 use sandbar_net::NameServer;
@@ -25,7 +24,7 @@ use crate::{
     interrupt::Interrupts,
     local_authority,
     local_files::{self, ServedDomain},
-    mount_namespace, name_server, output,
+    logging, mount_namespace, name_server, output,
 };
 
 #[derive(Debug)]
@@ -174,7 +173,7 @@ pub(crate) fn execute(args: UpArgs) -> Outcome {
     }
     // Before the first thread: threads made later inherit the namespace, threads made earlier would not.
     leave_shared_mounts(&settings.host)?;
-    start_logging();
+    logging::start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -213,17 +212,6 @@ fn leave_shared_mounts(host: &HostConfig) -> Result<()> {
         output::say(format_args!("note: {} — mounts of this host are visible to the machine", error.chain()));
     }
     Ok(())
-}
-
-fn start_logging() {
-    const DEFAULT: &str = "warn,sandbar_host=info,sandbar_server=info,sandbar_storage=info";
-    let colour = if output::stderr_style().reset.is_empty() { WriteStyle::Never } else { WriteStyle::Always };
-    let filter = std::env::var(env_vars::LOG).ok().filter(|filter| !filter.is_empty());
-    env_logger::Builder::new()
-        .parse_filters(filter.as_deref().unwrap_or(DEFAULT))
-        .write_style(colour)
-        .format_target(false)
-        .init();
 }
 
 async fn serve(settings: Settings) -> Outcome {
