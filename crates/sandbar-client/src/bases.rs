@@ -10,6 +10,8 @@ use crate::{Client, client::incomplete};
 pub struct ImportProgress {
     pub entries: u64,
     pub bytes: u64,
+    /// Bytes to fetch in all, while an image is fetched.
+    pub total: Option<u64>,
 }
 
 impl Client {
@@ -54,7 +56,7 @@ impl Client {
         while let Some(message) = self.once(stream.message()).await? {
             match message.to_owned_message().event {
                 Some(Event::Progress(so_far)) => {
-                    progress(ImportProgress { entries: so_far.entries, bytes: so_far.bytes });
+                    progress(ImportProgress { entries: so_far.entries, bytes: so_far.bytes, total: so_far.total });
                 }
                 Some(Event::Base(finished)) => base = Some(*finished),
                 None => {}

@@ -81,6 +81,7 @@ fn import(
             report.send_replace(v1::ImportProgress {
                 entries: so_far.entries,
                 bytes: so_far.bytes,
+                total: so_far.total,
                 ..Default::default()
             });
         };

@@ -1,101 +1,116 @@
-//! How far a long copy is, on a terminal and nowhere else.
+//! Progress of long operations, drawn on a terminal and nowhere else.
 
 use std::{
-    io::{self, IsTerminal, Read, Write},
+    io::Read,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use sandbar_core::ByteCount;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How often a person wants to see a new number.
-const INTERVAL: u64 = 100;
+/// Time between two updates of a line that only shows the elapsed time.
+const TICK: Duration = Duration::from_millis(100);
+/// Operations that finish sooner draw nothing: a line that only flashes is noise.
+const DRAW_DELAY: Duration = Duration::from_millis(300);
 
-/// One line on stderr that counts. Clones count together; the line is gone when the last one is.
+const UNKNOWN_TOTAL: &str = "{prefix} {binary_bytes}, {binary_bytes_per_sec}";
+const KNOWN_TOTAL: &str = "{prefix} {binary_bytes}/{binary_total_bytes} {percent}% [{bar:24}] {binary_bytes_per_sec}, {eta} left";
+const TEXT: &str = "{prefix} {msg}";
+
+/// One line on stderr. Clones update the same line; it is cleared when the last one is dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Progress(Option<Arc<Line>>);
+pub(crate) struct Progress(Arc<Line>);
 
 #[derive(Debug)]
 struct Line {
-    what: &'static str,
-    started: Instant,
-    bytes: AtomicU64,
-    /// Milliseconds since the start when the line was last drawn.
-    drawn: AtomicU64,
+    bar: ProgressBar,
     visible: AtomicBool,
 }
 
 impl Progress {
-    /// Counts for people; silent when stderr is no terminal.
+    /// Counts bytes without a known end. Draws nothing when stderr is not a terminal.
     pub(crate) fn new(what: &'static str) -> Self {
-        if !io::stderr().is_terminal() {
-            return Self::hidden();
-        }
-        let (bytes, drawn, visible) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        Self(Some(Arc::new(Line { what, started: Instant::now(), bytes, drawn, visible })))
+        Self::start(ProgressBar::no_length(), what, UNKNOWN_TOTAL)
     }
 
-    pub(crate) const fn hidden() -> Self {
-        Self(None)
+    /// Counts bytes up to `total`, with percentage, rate and time left.
+    pub(crate) fn of(what: &'static str, total: u64) -> Self {
+        Self::start(ProgressBar::new(total), what, KNOWN_TOTAL)
     }
 
-    /// Adds bytes that went through.
+    /// Shows texts of the caller instead of a byte count.
+    pub(crate) fn text(what: &'static str) -> Self {
+        Self::start(ProgressBar::no_length(), what, TEXT)
+    }
+
+    fn start(bar: ProgressBar, what: &'static str, template: &str) -> Self {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+        bar.set_prefix(what);
+        bar.set_style(style(template));
+        Self(Arc::new(Line { bar, visible: AtomicBool::new(false) }))
+    }
+
+    /// Adds bytes that were transferred.
     pub(crate) fn add(&self, bytes: usize) {
-        let Some(line) = &self.0 else { return };
-        let total = line.bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
-        line.draw(&ByteCount(total).to_string());
+        self.0.appear();
+        self.0.bar.inc(bytes as u64);
     }
 
-    /// Shows a text of the caller's own.
-    pub(crate) fn show(&self, text: &str) {
-        if let Some(line) = &self.0 {
-            line.draw(text);
-        }
+    /// Replaces the text of the line.
+    pub(crate) fn show(&self, text: impl Into<String>) {
+        self.0.appear();
+        self.0.bar.set_style(style(TEXT));
+        self.0.bar.set_message(text.into());
     }
 
-    /// Shows how long something takes that cannot tell how far it is.
+    /// Sets the bytes transferred so far and the total.
+    pub(crate) fn set(&self, bytes: u64, total: u64) {
+        self.0.appear();
+        self.0.bar.set_style(style(KNOWN_TOTAL));
+        self.0.bar.set_length(total);
+        self.0.bar.set_position(bytes);
+    }
+
+    /// Shows the elapsed time of an operation that does not report its progress.
     pub(crate) async fn during<T>(self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
-        let Some(line) = &self.0 else { return work.await };
         loop {
             tokio::select! {
                 done = &mut work => return done,
-                () = tokio::time::sleep(Duration::from_millis(INTERVAL)) => {
-                    line.draw(&format!("{:.1} s", line.started.elapsed().as_secs_f64()));
+                () = tokio::time::sleep(TICK) => {
+                    self.show(format!("{:.1} s", self.0.bar.elapsed().as_secs_f64()));
                 }
             }
         }
     }
 
-    /// Counts what is read through the result.
+    /// Counts the bytes that are read through the result.
     pub(crate) fn wrap<R: Read>(self, inner: R) -> Counted<R> {
         Counted { inner, progress: self }
     }
 }
 
+/// Returns the style for one of the templates above.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
+}
+
 impl Line {
-    /// Work that ends at once shows nothing: a line that flashes helps nobody.
-    fn draw(&self, text: &str) {
-        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let last = self.drawn.load(Ordering::Relaxed);
-        let due = now >= last.saturating_add(INTERVAL)
-            && self.started.elapsed() > Duration::from_millis(300)
-            && self.drawn.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if due {
-            self.visible.store(true, Ordering::Relaxed);
-            let _ = write!(io::stderr().lock(), "\r\x1b[K{} {text}", self.what);
+    /// Starts drawing once the operation has lasted longer than [`DRAW_DELAY`].
+    fn appear(&self) {
+        if self.bar.elapsed() > DRAW_DELAY && !self.visible.swap(true, Ordering::Relaxed) {
+            // Hidden by itself when stderr is not a terminal.
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
     }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
-        if self.visible.load(Ordering::Relaxed) {
-            let _ = write!(io::stderr().lock(), "\r\x1b[K");
-        }
+        self.bar.finish_and_clear();
     }
 }
 
@@ -107,7 +122,7 @@ pub(crate) struct Counted<R> {
 }
 
 impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.inner.read(buffer)?;
         self.progress.add(read);
         Ok(read)

@@ -55,7 +55,9 @@ impl Host {
         credentials: Option<Credentials>,
         progress: impl Fn(ImportProgress) + Send + Sync + 'static,
     ) -> Result<BaseInfo> {
-        let fetched = |so_far: PullProgress| progress(ImportProgress { entries: 0, bytes: so_far.fetched });
+        let fetched = |so_far: PullProgress| {
+            progress(ImportProgress { entries: 0, bytes: so_far.fetched, total: Some(so_far.total) });
+        };
         let image = self.pull_image(reference, credentials, fetched).await?;
         self.import_pulled(name, image, progress).await
     }

@@ -23,6 +23,8 @@ use crate::{
 pub struct ImportProgress {
     pub entries: u64,
     pub bytes: u64,
+    /// Bytes to fetch in all, while an image is fetched.
+    pub total: Option<u64>,
 }
 
 /// What filling a root file system came to.
@@ -72,7 +74,7 @@ fn build(
 ) -> Result<BaseRecord> {
     let staged = storage.stage_base(name)?;
     let rootfs = staged.rootfs();
-    let report = |entries: u64, bytes: u64| progress(ImportProgress { entries, bytes });
+    let report = |entries: u64, bytes: u64| progress(ImportProgress { entries, bytes, total: None });
     let work = staged.directory().join("image");
     let (kind, filled) = match source {
         ImportSource::Host => (BaseSource::Host, host::fill(Path::new("/"), &rootfs)),

@@ -37,7 +37,7 @@ pub(crate) async fn measure(
     labels: &Labels,
     stop: &Cell<bool>,
 ) -> Result<Report, Ended> {
-    let progress = Progress::new("measuring");
+    let progress = Progress::text("measuring");
     let subject = Subject { client, base, labels, stop };
     let capabilities = client.capabilities().await?;
     progress.show("what this machine does by itself");

@@ -139,7 +139,7 @@ pub(crate) async fn execute(command: BaseCommand, client: &Client) -> Outcome {
         BaseCommand::Ls { quiet, json } => list(quiet, json, client).await,
         BaseCommand::Import { name, origin, json } => import(&name, &origin, json, client).await,
         BaseCommand::Save { id, request, json } => {
-            let base = Progress::new("saving").during(client.save_base(&id, request)).await?;
+            let base = Progress::text("saving").during(client.save_base(&id, request)).await?;
             print(&base, json)
         }
         BaseCommand::Rm { names } => remove(&names, client).await,
@@ -164,9 +164,10 @@ async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {
 }
 
 async fn import(name: &BaseName, origin: &Origin, json: bool, client: &Client) -> Outcome {
-    let progress = Progress::new("importing");
-    let show = |so_far: ImportProgress| {
-        progress.show(&format!("{} entries, {}", so_far.entries, ByteCount(so_far.bytes)));
+    let progress = Progress::text("importing");
+    let show = |so_far: ImportProgress| match so_far.total {
+        Some(total) => progress.set(so_far.bytes, total),
+        None => progress.show(format!("{} entries, {}", so_far.entries, ByteCount(so_far.bytes))),
     };
     let base = match origin {
         Origin::Image(image) => client.import_image(name, image, show).await?,

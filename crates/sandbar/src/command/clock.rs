@@ -90,7 +90,7 @@ pub(crate) async fn execute(args: ClockArgs, client: &Client) -> Outcome {
     let mut code = ExitCode::SUCCESS;
     let mut done = Vec::new();
     for id in &args.ids {
-        match Progress::new(args.clock.doing()).during(turn(args.clock, id, client)).await {
+        match Progress::text(args.clock.doing()).during(turn(args.clock, id, client)).await {
             Ok(session) if args.json => done.push(session),
             Ok(session) => output::line(&session.id)?,
             Err(error) => {

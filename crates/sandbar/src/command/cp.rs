@@ -152,7 +152,7 @@ async fn copy_in(client: &Client, id: &SessionId, source: &Path, target: &Path) 
             .await
             .map_err(|error| Error::io(format!("could not read `{}`", source.display()), error))?;
         let options = WriteOptions { mode: Some(mode(&metadata)), ..WriteOptions::default() };
-        client.write_file(id, &target, options, counted(file)).await.map(drop)
+        client.write_file(id, &target, options, counted(file, metadata.len())).await.map(drop)
     } else {
         tree::send(client, id, source.to_owned(), TopLevel::Named(name), parent, Progress::new("copying"))
             .await
@@ -186,12 +186,16 @@ async fn copy_out(client: &Client, id: &SessionId, source: &Path, target: &Path)
     if !directory.is_dir() {
         return Err(no_such_directory(&directory.display().to_string()));
     }
-    tree::receive(client, id, &stat.path, directory, name, Progress::new("copying")).await
+    let progress = match stat.entry {
+        EntryType::File => Progress::of("copying", stat.size.0),
+        _ => Progress::new("copying"),
+    };
+    tree::receive(client, id, &stat.path, directory, name, progress).await
 }
 
-/// The same, with a line that counts.
-fn counted<R: AsyncRead>(source: R) -> InspectReader<R, impl FnMut(&[u8]) + Send> {
-    let progress = Progress::new("copying");
+/// Counts the bytes of a file of known size.
+fn counted<R: AsyncRead>(source: R, size: u64) -> InspectReader<R, impl FnMut(&[u8]) + Send> {
+    let progress = Progress::of("copying", size);
     InspectReader::new(source, move |bytes| progress.add(bytes.len()))
 }
 

@@ -19,6 +19,7 @@ pub(crate) mod kill;
 pub(crate) mod launch;
 pub(crate) mod logs;
 pub(crate) mod ls;
+pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod network;
 pub(crate) mod new;

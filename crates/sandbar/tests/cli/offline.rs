@@ -40,6 +40,7 @@ const VERBS: &[&str] = &[
     "bench",
     "env",
     "completion",
+    "man",
     "attach",
     "events",
     "watch",
@@ -55,6 +56,17 @@ fn help_lists_every_verb_and_each_verb_explains_itself() {
         assert!(own.contains("Usage: sandbar "), "{verb}: {own}");
     }
     assert!(help.contains("Exit codes:"), "{help}");
+}
+
+#[test]
+fn man_pages_exist_for_every_verb() {
+    let directory = tempfile::tempdir().unwrap();
+    let pages = directory.path().join("man1");
+    alone(["man", pages.to_str().unwrap()]).data();
+    for &verb in VERBS {
+        let page = std::fs::read_to_string(pages.join(format!("sandbar-{verb}.1"))).unwrap();
+        assert!(page.contains(".SH SYNOPSIS"), "{verb}: {page}");
+    }
 }
 
 #[test]
