@@ -53,6 +53,47 @@ class Python(Served):
         self.assertIn("line 2", error["traceback"])
         self.assertIn("b = = 2", error["traceback"])
 
+    def test_a_frame_without_source_keeps_the_error(self):
+        cases = {
+            # As compiled extensions do it: a file name that is not there, and a line beyond the first.
+            "exec(compile('\\n' * 40 + 'raise KeyError(1)', 'pandas/_libs/index.pyx', 'exec'))": ("KeyError", "index.pyx:41"),
+            # More lines than the source has.
+            "exec(compile('\\n' * 40 + 'raise KeyError(1)', 'Cell In[1]', 'exec'))": ("KeyError", "Cell In[1], line 41"),
+            # Frozen code has a name in angle brackets.
+            "import importlib\nimportlib.import_module('no.such')": ("ModuleNotFoundError", "frozen importlib"),
+            # The loader of a module is asked for the source, and may do anything.
+            "exec(compile('\\n1 / 0', '<made>', 'exec'), {'__name__': 'm', '__loader__': type('L', (), {'get_source': lambda s, n: 1 / 0})()})": (
+                "ZeroDivisionError",
+                "<made>",
+            ),
+        }
+        for code, (name, where) in cases.items():
+            run = self.run_code(code)
+            self.assertIsNotNone(run.error, (code, run.lines))
+            self.assertEqual(run.error["name"], name, code)
+            self.assertIn(where, run.error["traceback"])
+
+    def test_an_error_that_cannot_be_described_is_told(self):
+        cases = {
+            "class E(Exception):\n    def __str__(self): raise SystemExit\nraise E()": "E",
+            "class E(Exception):\n    __notes__ = 5\nraise E()": "E",
+            "e = SyntaxError('s')\ne.text = e.offset = 5\ne.filename = 'f'\nraise e": "SyntaxError",
+            "e = ValueError()\nfor n in range(3000):\n    f = ValueError(n)\n    f.__cause__ = e\n    e = f\nraise e": "ValueError",
+            "class V:\n    def __repr__(self): exec(compile('\\n\\n1 / 0', 'v.pyx', 'exec'))\nV()": "ZeroDivisionError",
+        }
+        for code, name in cases.items():
+            run = self.run_code(code)
+            self.assertIsNotNone(run.error, (code, run.lines))
+            self.assertEqual(run.error["name"], name, code)
+            self.assertIn(name, run.error["traceback"])
+
+    def test_a_lost_environment_is_an_error_and_no_silence(self):
+        context = self.context()["id"]
+        lose = self.run_code("import os\nos.environ = None", context_id=context, env_vars={"A": "1"})
+        self.assertEqual(lose.error["name"], "AttributeError")
+        self.assertEqual(self.run_code("1", context_id=context, env_vars={"A": "1"}).error["name"], "AttributeError")
+        self.assertEqual(self.run_code("1", context_id=context).text, "1")
+
     def test_output_before_an_error_is_kept(self):
         run = self.run_code("print('before')\nraise RuntimeError('after')")
         self.assertEqual(run.order, ["number_of_executions", "stdout", "error", "end_of_execution"])

@@ -3,6 +3,7 @@
 import inspect
 import linecache
 import os
+import traceback
 
 RULER = "-" * 75
 # Lines shown before and after the one that failed.
@@ -12,7 +13,26 @@ FRAMES_SHOWN = 20
 
 
 def describe(error, is_ours):
-    """Name, value and traceback of an exception. `is_ours` tells the files of the kernel itself."""
+    """Returns name, value and traceback of an exception; `is_ours` tells the files of the kernel itself.
+
+    Never raises: an exception from here would lose the error that the client has to see.
+    """
+    try:
+        return _described(error, is_ours)
+    except Exception:
+        # Exceptions, frames and loaders are the cell's own objects, and any of them may raise when looked at.
+        name, value = type(error).__name__, text_of(error)
+        return {"name": name, "value": value, "traceback": _plain_traceback(error, "%s: %s" % (name, value))}
+
+
+def _plain_traceback(error, otherwise):
+    try:
+        return "".join(traceback.format_exception(type(error), error, error.__traceback__, chain=False))
+    except Exception:
+        return otherwise
+
+
+def _described(error, is_ours):
     name, value = type(error).__name__, text_of(error)
     if isinstance(error, SyntaxError) and not _frames(error, is_ours):
         text = _syntax_error(error)
@@ -26,7 +46,7 @@ def describe(error, is_ours):
 def text_of(error):
     try:
         return str(error)
-    except Exception:
+    except BaseException:
         return "<exception str() failed>"
 
 
@@ -71,10 +91,13 @@ def _frame(frame, line):
     path, name = frame.f_code.co_filename, frame.f_code.co_name
     called = "" if name == "<module>" else ", in %s%s" % (name, _arguments(frame))
     if path.startswith("Cell In["):
-        head = "%s, line %d%s" % (path, line, called)
+        head = "%s, line %s%s" % (path, line, called)
     else:
-        head = "File %s:%d%s" % (os.path.abspath(path) if os.path.exists(path) else path, line, called)
-    lines = linecache.getlines(path, frame.f_globals)
+        head = "File %s:%s%s" % (os.path.abspath(path) if os.path.exists(path) else path, line, called)
+    lines = _source_lines(path, frame)
+    # Compiled extensions (pandas, NumPy), generated code and frozen modules have frames, but no source.
+    if line is None or not 1 <= line <= len(lines):
+        return [head]
     first, last = max(line - AROUND, 1), min(line + AROUND, len(lines))
     # Cells are often shown whole; empty lines at either end say nothing.
     while first < line and not lines[first - 1].strip():
@@ -86,6 +109,14 @@ def _frame(frame, line):
         mark = "-" * (5 - len(str(number))) + "> " if number == line else " " * (7 - len(str(number)))
         shown.append("%s%d %s" % (mark, number, lines[number - 1].rstrip("\n")))
     return shown
+
+
+def _source_lines(path, frame):
+    try:
+        return linecache.getlines(path, frame.f_globals)
+    except Exception:
+        # The loader of a module may raise anything.
+        return []
 
 
 def _arguments(frame):

@@ -67,12 +67,14 @@ class Kernel(object):
     async def execute(self, request):
         number, env = request["id"], request["env"]
         name = "Cell In[%d]" % number
-        before = {variable: os.environ.get(variable) for variable in env}
+        before = {}
         self.line.current = number
-        os.environ.update(env)
         self.was_interrupted = False
         self.running = number
         try:
+            before = {variable: os.environ.get(variable) for variable in env}
+            if env:
+                os.environ.update(env)
             self.names["In"].append(request["code"])
             self.shell.events.trigger("pre_execute")
             value = await self.run(request["code"], name)
@@ -83,11 +85,11 @@ class Kernel(object):
             self.fail(error)
         finally:
             self.running = None
-            for variable, text in before.items():
-                if text is None:
-                    os.environ.pop(variable, None)
-                else:
-                    os.environ[variable] = text
+            try:
+                restore(before)
+            except Exception as error:
+                # The cell replaced `os.environ`, for example.
+                self.fail(error)
             for stream in (sys.__stdout__, sys.__stderr__):
                 flush(stream)
             self.line.tell({"type": "done"})
@@ -106,7 +108,7 @@ class Kernel(object):
         self.line.tell(dict(failure.describe(error, is_ours), type="error"))
         try:
             hooks.show_open_figures()
-        except Exception:
+        except BaseException:
             # The cell has failed already, and says why.
             pass
 
@@ -138,6 +140,15 @@ class Kernel(object):
         return None if last is None else eval(compile(last, "Cell In[%s]" % self.running, "eval"), self.names)
 
 
+def restore(variables):
+    """Sets environment variables back to what they were."""
+    for name, text in variables.items():
+        if text is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = text
+
+
 def run_beside(loop, run):
     """`asyncio.run` that works in cells, which run inside a loop already."""
 
@@ -165,7 +176,8 @@ def is_ours(path):
 def flush(stream):
     try:
         stream.flush()
-    except (AttributeError, OSError, ValueError):
+    except Exception:
+        # It is the cell's to replace, and may be closed.
         pass
 
 
