@@ -97,3 +97,7 @@ for version in 2.10 2.30 2.45 newest; do
     install PyPI "$cache/e2b/python-$version" "e2b/python/requirements-$version.txt" with_pip
     install npm "$cache/e2b/js-$version" "e2b/js/$version/package.json" with_npm
 done
+# What figures, images and data frames of `run_code` are tried with.
+for packages in oldest newest; do
+    install PyPI "$cache/charts/$packages" "e2b/charts/$packages.txt" with_pip
+done

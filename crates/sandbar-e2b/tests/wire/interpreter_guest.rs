@@ -2,18 +2,32 @@
 
 use std::{path::Path, process::Command};
 
+use sandbar_testing::{Registry, installed};
+
 /// Versions the server is to run with, where they are installed; `python3` is always there.
 const PYTHONS: [&str; 8] =
     ["python3", "python3.8", "python3.9", "python3.10", "python3.11", "python3.12", "python3.13", "python3.14"];
 
 fn run(module: &str) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interpreter_guest");
     let is_there = |python: &str| Command::new(python).args(["-c", ""]).output().is_ok_and(|ran| ran.status.success());
     assert!(is_there("python3"));
     for python in PYTHONS.into_iter().filter(|python| is_there(python)) {
-        let mut tests = Command::new(python);
-        let output = tests.args(["-B", "-m", "unittest", module]).current_dir(&directory).output().unwrap();
-        assert!(output.status.success(), "{python}: {}", String::from_utf8_lossy(&output.stderr));
+        run_with(Path::new(python), module);
+    }
+}
+
+fn run_with(python: &Path, module: &str) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interpreter_guest");
+    let mut tests = Command::new(python);
+    let output = tests.args(["-B", "-m", "unittest", module]).current_dir(&directory).output().unwrap();
+    assert!(output.status.success(), "{}: {}", python.display(), String::from_utf8_lossy(&output.stderr));
+}
+
+/// Runs with the packages setup has installed: the matplotlib of Debian 12, or the newest.
+fn run_with_packages(packages: &str) {
+    match installed(&format!("charts/{packages}/.installed")) {
+        Some(_) => run_with(&installed(&format!("charts/{packages}/bin/python3")).unwrap(), "test_drawn"),
+        None => Registry::PyPi.report_out_of_reach(&format!("matplotlib, pandas and Pillow ({packages})")),
     }
 }
 
@@ -40,4 +54,14 @@ fn the_server_keeps_contexts_and_survives_trouble() {
 #[test]
 fn figures_are_told_as_charts() {
     run("test_charts");
+}
+
+#[test]
+fn figures_of_matplotlib_of_debian_are_told_as_charts() {
+    run_with_packages("oldest");
+}
+
+#[test]
+fn figures_of_the_newest_matplotlib_are_told_as_charts() {
+    run_with_packages("newest");
 }

@@ -154,6 +154,9 @@ mod tests {
             ("etc/bash.bashrc", 0o644, "export GITHUB_TOKEN = SECRET\n"),
             ("etc/profile", 0o644, "# password=none\nPATH=/usr/bin\n"),
             ("etc/ld.so.cache", 0o644, "cache"),
+            ("etc/matplotlibrc", 0o644, "backend: agg\n"),
+            ("etc/R/ldpaths", 0o644, "R_JAVA_LD_LIBRARY_PATH\n"),
+            ("etc/R/Renviron.site", 0o644, "GITHUB_PAT=SECRET\n"),
         ] {
             put(root, path, mode, content);
         }
@@ -234,6 +237,8 @@ mod tests {
             ("etc/ld.so.cache", "cache"),
             ("etc/ssl/certs/ca.pem", "CERTIFICATE"),
             ("etc/python3/debian_config", "DEFAULT"),
+            ("etc/matplotlibrc", "agg"),
+            ("etc/R/ldpaths", "R_JAVA"),
             ("etc/java-17/java.security", "securerandom"),
             ("etc/profile", "PATH"),
             ("etc/passwd", "user:x:1000:1000:user:/home/user:/bin/bash"),

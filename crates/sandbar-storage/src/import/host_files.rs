@@ -12,6 +12,10 @@ use sandbar_core::{Error, Result};
 /// What is copied from `/etc`, by name; a `*` at the end stands for any rest. Whatever is not here stays on the machine.
 const ALLOWED: &[&str] = &[
     "ImageMagick-*",
+    "R/Makeconf",
+    "R/Renviron",
+    "R/ldpaths",
+    "R/repositories",
     "alpine-release",
     "alternatives",
     "bash.bashrc",
@@ -44,6 +48,7 @@ const ALLOWED: &[&str] = &[
     "magic.mime",
     "mailcap",
     "manpath.config",
+    "matplotlibrc",
     "mime.types",
     "nanorc",
     "netconfig",

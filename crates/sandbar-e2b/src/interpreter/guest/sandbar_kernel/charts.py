@@ -12,8 +12,15 @@ def chart_of_figure(figure):
         return None
     if len(axes) == 1:
         return chart_of_axes(axes[0])
-    title = figure.get_suptitle() if hasattr(figure, "get_suptitle") else ""
-    return {"type": "superchart", "title": title or None, "elements": [chart_of_axes(ax) for ax in axes]}
+    return {"type": "superchart", "title": _title_of_figure(figure) or None, "elements": [chart_of_axes(ax) for ax in axes]}
+
+
+def _title_of_figure(figure):
+    if hasattr(figure, "get_suptitle"):
+        return figure.get_suptitle()
+    # Before matplotlib 3.8.
+    text = getattr(figure, "_suptitle", None)
+    return text.get_text() if text is not None else None
 
 
 def chart_of_axes(ax):
