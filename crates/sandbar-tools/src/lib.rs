@@ -15,6 +15,7 @@ pub mod fuzzing;
 mod host;
 mod outcome;
 mod params;
+mod patterns;
 mod registry;
 mod sandbox;
 mod text;

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use globset::GlobMatcher;
+use globset::GlobSet;
 use ignore::overrides::Override;
 use rustix::fs::FileType;
 use sandbar_core::{Error, ErrorCode, Result};
@@ -51,9 +51,9 @@ impl HostTool for Glob {
         let shown_start = self.path.as_ref().map_or_else(PathBuf::new, |path| PathBuf::from(path.as_str())).join(fixed);
         let start = if shown_start.as_os_str().is_empty() { PathBuf::from(".") } else { shown_start.clone() };
         let start = absolute(&start)?;
-        let matcher = GlobPattern::compile(rest)
-            .map_err(|error| Error::invalid("pattern", format!("`pattern` is not a pattern: {}", error.kind())))?;
-        let mut rules = match IgnoreRules::new(&side.tree, &start, Override::empty()) {
+        let matcher =
+            GlobPattern::compile(rest).map_err(|problem| Error::invalid("pattern", format!("`pattern` {problem}")))?;
+        let mut rules = match IgnoreRules::new(side, &start, Override::empty()) {
             Ok(rules) => rules,
             // A directory of the pattern is not there: nothing matches. One the caller named must be there.
             Err(error) if error.code() == ErrorCode::FileNotFound => {
@@ -77,16 +77,17 @@ impl HostTool for Glob {
             truncated: false,
         };
         side.tree.walk(&start, &mut finder)?;
-        let note = if finder.truncated {
-            Some(
-                format!("there are more than these {}; narrow the pattern, or raise `max_results`", finder.found)
-                    .into(),
-            )
+        let mut notes = Vec::new();
+        if finder.truncated {
+            notes.push(format!(
+                "there are more than these {}; narrow the pattern, or raise `max_results`",
+                finder.found
+            ));
         } else if finder.found == 0 {
-            Some("no files match".into())
-        } else {
-            None
-        };
+            notes.push("no files match".to_owned());
+        }
+        notes.extend(finder.rules.note());
+        let note = (!notes.is_empty()).then(|| notes.join("; ").into());
         Ok(Outcome { content: finder.text.with_note(note), truncated: finder.truncated, ..Outcome::default() })
     }
 }
@@ -102,7 +103,7 @@ fn split(pattern: &str) -> (&str, &str) {
 struct Finder<'a> {
     side: &'a HostSide,
     rules: IgnoreRules,
-    matcher: GlobMatcher,
+    matcher: GlobSet,
     shown_start: PathBuf,
     most: usize,
     found: usize,
@@ -112,8 +113,7 @@ struct Finder<'a> {
 
 impl Visitor for Finder<'_> {
     fn enter(&mut self, directory: BorrowedFd<'_>, path: &Path) -> Result<()> {
-        self.rules.enter(&self.side.tree, directory, path);
-        Ok(())
+        self.rules.enter(self.side, directory, path)
     }
 
     fn leave(&mut self) {

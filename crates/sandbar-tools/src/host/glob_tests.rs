@@ -1,5 +1,6 @@
 //! What `glob` finds, and what it leaves out.
 
+use sandbar_core::ErrorCode;
 use serde_json::{Value, json};
 
 use super::testing::Workbench;
@@ -72,4 +73,46 @@ fn links_are_shown_and_not_followed() {
     std::os::unix::fs::symlink("/etc", bench.path("etc")).unwrap();
     assert_eq!(found(&bench, json!({"pattern": "**"})), "etc\n");
     assert_eq!(found(&bench, json!({"pattern": "etc/*"})), "[no files match]");
+}
+
+#[test]
+fn deeply_nested_braces_in_an_ignore_file_leave_the_host_alive() {
+    let bench = bench();
+    bench.write(".ignore", &format!("{}a{}\nsrc\n", "{".repeat(15_000), "}".repeat(15_000)));
+    assert_eq!(found(&bench, json!({"pattern": "**/*.rs"})), "top.rs\n");
+}
+
+#[test]
+fn deeply_nested_braces_in_a_pattern_are_refused() {
+    for depth in [9, 3_000, 60_000] {
+        let deep = format!("{}a{}", "{".repeat(depth), "}".repeat(depth));
+        for params in [json!({"pattern": deep}), json!({"pattern": format!("src/{deep}")})] {
+            let serde_json::Value::Object(params) = params else { unreachable!() };
+            assert_eq!(crate::PreparedCall::new("glob", params).unwrap_err().code(), ErrorCode::InvalidArgument);
+        }
+        for field in ["include", "exclude"] {
+            let serde_json::Value::Object(params) = json!({"pattern": "x", field: deep}) else { unreachable!() };
+            assert_eq!(crate::PreparedCall::new("grep", params).unwrap_err().code(), ErrorCode::InvalidArgument);
+        }
+    }
+}
+
+#[test]
+fn ignore_files_beyond_the_budget_do_not_count_and_it_is_said() {
+    let bench = Workbench::new();
+    let bomb: String = (0..186_318).map(|number| format!("*{number:x}*\n")).collect();
+    bench.write("bomb", &bomb);
+    let mut directory = String::new();
+    for _ in 0..40 {
+        directory.push_str("zz/");
+        std::fs::create_dir(bench.path(&directory)).unwrap();
+        for name in [".gitignore", ".ignore", ".rgignore"] {
+            std::fs::hard_link(bench.path("bomb"), bench.path(&format!("{directory}{name}"))).unwrap();
+        }
+    }
+    bench.write(&format!("{directory}q.zzz"), "x\n");
+    let answer = found(&bench, json!({"pattern": "**/*.zzz"}));
+    assert!(answer.starts_with(&format!("{directory}q.zzz\n")) && answer.contains("do not all count"), "{answer}");
+    let searched = bench.run("grep", json!({"pattern": "x", "path": "zz"}));
+    assert!(searched.content.contains("do not all count"), "{}", searched.content);
 }

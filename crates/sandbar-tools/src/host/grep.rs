@@ -10,7 +10,7 @@ use std::{
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch};
-use ignore::overrides::{Override, OverrideBuilder};
+use ignore::overrides::Override;
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use sandbar_core::{Error, Result};
 use sandbar_storage::session_tree::{Step, Visitor, WalkEntry, absolute, open_regular};
@@ -20,6 +20,7 @@ use crate::{
     context::HostSide,
     outcome::Outcome,
     params::{FilePath, count, tool},
+    patterns,
     registry::HostTool,
     text::{BoundedText, clip},
 };
@@ -90,11 +91,15 @@ impl HostTool for Grep {
             text: BoundedText::default(),
             truncated: false,
             unreadable: 0,
+            ignore_note: None,
         };
         let is_directory = fstat(&found).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
         if is_directory {
-            let rules = IgnoreRules::new(&side.tree, &start, self.overrides()?)?;
-            side.tree.walk(&start, &mut SearchWalk { search: &mut search, rules })?;
+            let rules = IgnoreRules::new(side, &start, self.overrides()?)?;
+            let mut walk = SearchWalk { search: &mut search, rules };
+            side.tree.walk(&start, &mut walk)?;
+            let note = walk.rules.note();
+            search.ignore_note = note;
         } else {
             let (file, _) = side.tree.open_file(&start)?;
             if search.file(&file, &PathBuf::from(given.unwrap_or_default()))? == Searched::Binary {
@@ -110,11 +115,15 @@ impl HostTool for Grep {
 
 impl Grep {
     fn matcher(&self) -> Result<RegexMatcher> {
+        patterns::measure_regex(&self.pattern)
+            .map_err(|problem| Error::invalid("pattern", format!("`pattern` {problem}")))?;
         RegexMatcherBuilder::new()
             .case_insensitive(self.ignore_case)
             .fixed_strings(self.literal)
             .multi_line(true)
             .line_terminator(Some(b'\n'))
+            .size_limit(patterns::MAX_REGEX_MEMORY)
+            .dfa_size_limit(patterns::MAX_REGEX_MEMORY)
             .build(&self.pattern)
             .map_err(|error| {
                 Error::invalid("pattern", format!("`pattern` cannot be searched for: {error}"))
@@ -123,17 +132,8 @@ impl Grep {
     }
 
     fn overrides(&self) -> Result<Override> {
-        let mut builder = OverrideBuilder::new("");
-        let wrong = |field: &'static str, error: ignore::Error| {
-            Error::invalid(field, format!("`{field}` is not a glob: {error}"))
-        };
-        if let Some(include) = &self.include {
-            builder.add(include).map_err(|error| wrong("include", error))?;
-        }
-        if let Some(exclude) = &self.exclude {
-            builder.add(&format!("!{exclude}")).map_err(|error| wrong("exclude", error))?;
-        }
-        builder.build().map_err(|error| wrong("include", error))
+        patterns::overrides(self.include.as_deref(), self.exclude.as_deref())
+            .map_err(|(field, problem)| Error::invalid(field, format!("`{field}` {problem}")))
     }
 }
 
@@ -149,6 +149,8 @@ struct Search<'a> {
     text: BoundedText,
     truncated: bool,
     unreadable: u64,
+    /// Says that not every ignore file counted.
+    ignore_note: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,6 +214,7 @@ impl Search<'_> {
         if self.unreadable > 0 {
             notes.push(format!("{} files could not be searched", self.unreadable));
         }
+        notes.extend(self.ignore_note);
         let note = (!notes.is_empty()).then(|| notes.join("; ").into());
         Outcome { content: self.text.with_note(note), truncated: self.truncated, ..Outcome::default() }
     }
@@ -225,8 +228,7 @@ struct SearchWalk<'a, 'b> {
 
 impl Visitor for SearchWalk<'_, '_> {
     fn enter(&mut self, directory: BorrowedFd<'_>, path: &Path) -> Result<()> {
-        self.rules.enter(&self.search.side.tree, directory, path);
-        Ok(())
+        self.rules.enter(self.search.side, directory, path)
     }
 
     fn leave(&mut self) {

@@ -6,6 +6,7 @@ use sandbar_core::ErrorCode;
 use serde_json::{Value, json};
 
 use super::testing::Workbench;
+use crate::PreparedCall;
 
 fn found(bench: &Workbench, params: Value) -> String {
     let answer = bench.run("grep", params);
@@ -197,4 +198,15 @@ fn a_search_ends_when_its_time_is_up_or_nobody_waits() {
     bench.cancelled.cancel();
     let (cancelled, _) = bench.run_with_progress("grep", json!({"pattern": "x"}));
     assert_eq!(cancelled.unwrap_err().code(), ErrorCode::Unavailable);
+}
+
+#[test]
+fn pattern_that_compiles_to_too_much_is_refused() {
+    for pattern in ["\\w{1000}".to_owned(), "(\\pL{50}){50}".to_owned(), "a".repeat(5_000)] {
+        let Value::Object(params) = json!({"pattern": pattern}) else { unreachable!() };
+        assert_eq!(PreparedCall::new("grep", params).unwrap_err().code(), ErrorCode::InvalidArgument);
+    }
+    let bench = Workbench::new();
+    bench.write("f", "naïve words\n");
+    assert_eq!(found(&bench, json!({"pattern": "\\w{5} \\w{5,50}"})), "f:1:naïve words\n");
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, num::NonZeroU64};
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobSet;
 use sandbar_core::ToolParams;
 use serde_json::{Value, json};
 
@@ -244,8 +244,9 @@ impl GlobPattern {
         &self.0
     }
 
-    pub(crate) fn compile(pattern: &str) -> Result<GlobMatcher, globset::Error> {
-        Ok(GlobBuilder::new(pattern).literal_separator(true).build()?.compile_matcher())
+    /// Compiles a part of a pattern. An error is a fragment that follows the parameter's name.
+    pub(crate) fn compile(pattern: &str) -> Result<GlobSet, String> {
+        crate::patterns::glob(pattern)
     }
 }
 
@@ -262,7 +263,7 @@ impl ParamKind for GlobPattern {
         if pattern.contains('\0') {
             return Err("holds NUL, which no file name can".into());
         }
-        Self::compile(&pattern).map_err(|error| format!("is not a pattern: {}", error.kind()))?;
+        Self::compile(&pattern)?;
         Ok(Self(pattern))
     }
 }

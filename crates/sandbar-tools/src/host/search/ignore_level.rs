@@ -6,15 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ignore::{
-    Match,
-    gitignore::{Gitignore, GitignoreBuilder},
-};
+use ignore::{Match, gitignore::Gitignore};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
+use sandbar_core::Result;
 use sandbar_storage::{SessionTree, session_tree::open_regular};
 
-/// More of an ignore file than this is not read.
-const LARGEST: u64 = 1 << 20;
+use super::ignore_budget::{IgnoreBudget, MAX_FILE_BYTES};
+use crate::{context::HostSide, patterns};
 
 /// What the ignore files of one directory say. Only their text is read; no git configuration is, and nothing is run.
 #[derive(Debug)]
@@ -56,63 +54,77 @@ impl<'a> Verdicts<'a> {
 }
 
 impl IgnoreLevel {
-    /// Reads the ignore files in `directory`, which is `path` in the session.
-    pub(super) fn read(tree: &SessionTree, directory: BorrowedFd<'_>, path: &Path) -> Self {
+    /// Reads the ignore files in `directory`, which is `path` in the session, as far as `budget` goes.
+    pub(super) fn read(
+        side: &HostSide,
+        directory: BorrowedFd<'_>,
+        path: &Path,
+        budget: &mut IgnoreBudget,
+    ) -> Result<Self> {
         let is_there = |name: &str| statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let has_git = is_there(".git");
-        let rules = |name: &str| parse(path, read_named(directory, name));
-        Self {
-            ripgrep: rules(".rgignore"),
-            ignore: rules(".ignore"),
-            git_ignore: rules(".gitignore"),
-            git_exclude: if has_git { parse(path, read_exclude(tree, path)) } else { Gitignore::empty() },
+        let mut rules = |text: &dyn Fn() -> Option<Vec<u8>>| {
+            // Compiling the largest file takes some time; the caller may be gone.
+            side.check()?;
+            Ok(text().map_or_else(Gitignore::empty, |text| parse(path, &text, budget)))
+        };
+        Ok(Self {
+            ripgrep: rules(&|| read_named(directory, ".rgignore"))?,
+            ignore: rules(&|| read_named(directory, ".ignore"))?,
+            git_ignore: rules(&|| read_named(directory, ".gitignore"))?,
+            git_exclude: if has_git { rules(&|| read_exclude(&side.tree, path))? } else { Gitignore::empty() },
             is_repository: has_git || is_there(".jj"),
-        }
+        })
+    }
+
+    /// Number of files that count here.
+    pub(super) fn files(&self) -> usize {
+        let files = [&self.ripgrep, &self.ignore, &self.git_ignore, &self.git_exclude];
+        files.into_iter().filter(|file| !file.is_empty()).count()
     }
 }
 
-fn parse(directory: &Path, text: Option<String>) -> Gitignore {
-    let Some(text) = text else { return Gitignore::empty() };
-    let mut builder = GitignoreBuilder::new(directory);
-    for line in text.trim_start_matches('\u{feff}').lines() {
-        // A line that is no pattern ignores nothing, as in git.
-        let _ = builder.add_line(None, line);
-    }
-    builder.build().unwrap_or_else(|_| Gitignore::empty())
+fn parse(directory: &Path, bytes: &[u8], budget: &mut IgnoreBudget) -> Gitignore {
+    let Some(text) = budget.take(bytes) else { return Gitignore::empty() };
+    let rules = patterns::ignore_file(directory, text.lines());
+    budget.keep(usize::from(!rules.is_empty()));
+    rules
 }
 
 /// Any ignore file and any path, for the fuzzer: the path is the first line.
 pub fn ignore_rules(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (path, rules) = text.split_once('\n').unwrap_or(("a/b", &text));
-    let rules = parse(Path::new("/workspace"), Some(rules.to_owned()));
+    let rules = parse(Path::new("/workspace"), rules.as_bytes(), &mut IgnoreBudget::default());
     for is_directory in [false, true] {
         let _ = rules.matched(Path::new("/workspace").join(path.trim_start_matches('/')), is_directory);
     }
 }
 
 /// The text of a file in a directory. Links do not count, as in git; neither does anything that cannot be read.
-fn read_named(directory: BorrowedFd<'_>, name: &str) -> Option<String> {
+fn read_named(directory: BorrowedFd<'_>, name: &str) -> Option<Vec<u8>> {
     let found = openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
     read_text(&found)
 }
 
-fn read_text(found: &std::os::fd::OwnedFd) -> Option<String> {
+/// Reads one byte more than counts, which says that there is more.
+fn read_text(found: &std::os::fd::OwnedFd) -> Option<Vec<u8>> {
     let (file, _) = open_regular(found).ok()??;
     let mut bytes = Vec::new();
-    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// `info/exclude` of the repository whose top is `top`. In a worktree `.git` is a file that says where the rest is.
-fn read_exclude(tree: &SessionTree, top: &Path) -> Option<String> {
+fn read_exclude(tree: &SessionTree, top: &Path) -> Option<Vec<u8>> {
     let read = |path: &Path| read_text(&tree.reach(path, OFlags::PATH).ok()?);
+    let line = |path: &Path| Some(String::from_utf8_lossy(&read(path)?).into_owned());
     let git = top.join(".git");
-    let git = match read(&git) {
+    let git = match line(&git) {
         None => git,
         Some(pointer) => {
             let private = top.join(pointer.strip_prefix("gitdir:")?.trim());
-            match read(&private.join("commondir")) {
+            match line(&private.join("commondir")) {
                 Some(common) => private.join(common.trim()),
                 None => private,
             }

@@ -4,16 +4,20 @@
 //! in the way, so only its matchers are used, on texts read through descriptors.
 
 use std::{
-    os::fd::BorrowedFd,
+    os::fd::{AsFd as _, BorrowedFd},
     path::{Path, PathBuf},
 };
 
 use ignore::{Match, overrides::Override};
 use rustix::fs::FileType;
 use sandbar_core::Result;
-use sandbar_storage::{SessionTree, session_tree::WalkEntry};
+use sandbar_storage::session_tree::WalkEntry;
 
-use super::ignore_level::{IgnoreLevel, Verdicts, real_path};
+use super::{
+    ignore_budget::IgnoreBudget,
+    ignore_level::{IgnoreLevel, Verdicts, real_path},
+};
+use crate::context::HostSide;
 
 /// What counts in one search.
 #[derive(Debug)]
@@ -23,33 +27,43 @@ pub(in crate::host) struct IgnoreRules {
     /// The directories from the root of the session to where the search is.
     levels: Vec<IgnoreLevel>,
     overrides: Override,
+    budget: IgnoreBudget,
     /// Hidden entries count like others.
     pub(in crate::host) hidden: bool,
 }
 
 impl IgnoreRules {
     /// Rules for a search that begins in the directory `start`. `overrides` outrank every ignore file.
-    pub(in crate::host) fn new(tree: &SessionTree, start: &Path, overrides: Override) -> Result<Self> {
+    pub(in crate::host) fn new(side: &HostSide, start: &Path, overrides: Override) -> Result<Self> {
+        let tree = &side.tree;
         let start = real_path(tree, tree.directory(start)?).unwrap_or_else(|| start.to_owned());
         let mut above: Vec<&Path> = start.ancestors().skip(1).collect();
         above.reverse();
-        let levels = above
-            .into_iter()
-            .filter_map(|directory| {
-                let opened = tree.directory(directory).ok()?;
-                Some(IgnoreLevel::read(tree, std::os::fd::AsFd::as_fd(&opened), directory))
-            })
-            .collect();
-        Ok(Self { start, levels, overrides, hidden: false })
+        let mut budget = IgnoreBudget::default();
+        let mut levels = Vec::new();
+        for directory in above {
+            if let Ok(opened) = tree.directory(directory) {
+                levels.push(IgnoreLevel::read(side, opened.as_fd(), directory, &mut budget)?);
+            }
+        }
+        Ok(Self { start, levels, overrides, budget, hidden: false })
     }
 
     /// Goes into a directory; `path` is below where the search began.
-    pub(in crate::host) fn enter(&mut self, tree: &SessionTree, directory: BorrowedFd<'_>, path: &Path) {
-        self.levels.push(IgnoreLevel::read(tree, directory, &self.start.join(path)));
+    pub(in crate::host) fn enter(&mut self, side: &HostSide, directory: BorrowedFd<'_>, path: &Path) -> Result<()> {
+        self.levels.push(IgnoreLevel::read(side, directory, &self.start.join(path), &mut self.budget)?);
+        Ok(())
     }
 
     pub(in crate::host) fn leave(&mut self) {
-        self.levels.pop();
+        if let Some(level) = self.levels.pop() {
+            self.budget.give_back(level.files());
+        }
+    }
+
+    /// Says that not every ignore file counted, when so.
+    pub(in crate::host) fn note(&self) -> Option<String> {
+        self.budget.note()
     }
 
     /// Whether an entry is left out of the search.

@@ -1,5 +1,6 @@
 //! Finding files: which ones count, in the way of ripgrep.
 
+mod ignore_budget;
 mod ignore_level;
 mod ignore_rules;
 
