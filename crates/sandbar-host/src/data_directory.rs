@@ -3,12 +3,12 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Seek as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
 use rustix::{
-    fs::{FlockOperation, flock},
+    fs::{FlockOperation, OFlags, flock},
     io::Errno,
 };
 use sandbar_core::{Error, ErrorCode, Result};
@@ -21,6 +21,46 @@ pub(crate) struct DataDirectory {
     _lock: File,
 }
 
+/// Takes the rights of group and others from a data directory that was made with them, by hand or by a service manager.
+/// The files of sessions are below it, with the owners and modes they have inside: another user who could enter would read
+/// them, and run the set-user-id programs a session has left.
+fn close_to_others(path: &Path, unusable: impl Fn(io::Error) -> Error) -> Result<()> {
+    let directory = File::open(path).map_err(&unusable)?;
+    let metadata = directory.metadata().map_err(&unusable)?;
+    let refuse = |problem: String, hint: &str| {
+        Err(Error::new(ErrorCode::PermissionDenied, format!("data directory `{}` {problem}", path.display()))
+            .with_field("data_dir")
+            .with_hint(hint))
+    };
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner != own {
+        return refuse(
+            format!("belongs to user {owner}, and the host runs as user {own}"),
+            "give it to that user with `chown`, or choose another with `--data-dir`",
+        );
+    }
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let is_shared = mode & 0o1000 != 0;
+    let is_empty = fs::read_dir(path).map_err(&unusable)?.next().is_none();
+    let is_ours = ["host.lock", "state.db", "token", "storage"].iter().any(|name| path.join(name).exists());
+    if is_shared || !(is_empty || is_ours) {
+        return refuse(
+            format!("is open to other users (mode {mode:04o}) and is not the host's alone"),
+            "choose a directory of its own with `--data-dir`, or close this one with `chmod 700`",
+        );
+    }
+    directory.set_permissions(fs::Permissions::from_mode(mode & 0o700)).map_err(&unusable)?;
+    tracing::warn!(
+        path = %path.display(),
+        mode = format_args!("{mode:04o}"),
+        "the data directory was open to other users, and is closed to them now"
+    );
+    Ok(())
+}
+
 impl DataDirectory {
     /// Makes and locks the directory. One that cannot be written is an error that names the way out.
     pub(crate) fn open(path: &Path) -> Result<Self> {
@@ -30,8 +70,10 @@ impl DataDirectory {
                 .with_hint("choose a directory you can write to, on a disk with free space, with `--data-dir`")
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
+        close_to_others(path, unusable)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let mut lock = options.open(path.join("host.lock")).map_err(unusable)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -75,5 +117,73 @@ impl DataDirectory {
 
     pub(crate) fn traffic_key(&self) -> PathBuf {
         self.path.join("traffic.key")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{chown, symlink};
+
+    use sandbar_testing::tree::{scratch, set_mode};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn data_directory_open_to_others_is_closed_to_them() {
+        let scratch = scratch();
+        for (name, before) in [("a", 0o755), ("b", 0o711), ("c", 0o750), ("d", 0o777), ("e", 0o700)] {
+            let path = scratch.path().join(name);
+            fs::create_dir(&path).unwrap();
+            set_mode(&path, before);
+            drop(DataDirectory::open(&path).unwrap());
+            assert_eq!(mode(&path), 0o700, "{before:o}");
+            // One that was used before is ours, whatever else is in it.
+            fs::write(path.join("notes"), "").unwrap();
+            set_mode(&path, before);
+            drop(DataDirectory::open(&path).unwrap());
+            assert_eq!(mode(&path), 0o700, "{before:o}");
+        }
+    }
+
+    #[test]
+    fn data_directory_of_another_user_is_refused() {
+        let scratch = scratch();
+        let path = scratch.path().join("theirs");
+        fs::create_dir(&path).unwrap();
+        set_mode(&path, 0o700);
+        chown(&path, Some(65534), Some(65534)).unwrap();
+        let error = DataDirectory::open(&path).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::PermissionDenied);
+        assert!(error.message().contains("user 65534"), "{}", error.chain());
+    }
+
+    #[test]
+    fn open_directory_with_other_content_is_refused_untouched() {
+        let scratch = scratch();
+        let (full, shared) = (scratch.path().join("full"), scratch.path().join("shared"));
+        fs::create_dir_all(full.join("home")).unwrap();
+        set_mode(&full, 0o755);
+        fs::create_dir(&shared).unwrap();
+        set_mode(&shared, 0o1777);
+        for (path, before) in [(full, 0o755), (shared, 0o1777)] {
+            assert_eq!(DataDirectory::open(&path).unwrap_err().code(), ErrorCode::PermissionDenied);
+            assert_eq!(mode(&path), before);
+        }
+    }
+
+    #[test]
+    fn lock_that_is_a_link_is_not_followed() {
+        let scratch = scratch();
+        let (path, target) = (scratch.path().join("data"), scratch.path().join("target"));
+        fs::create_dir(&path).unwrap();
+        set_mode(&path, 0o700);
+        fs::write(&target, "kept").unwrap();
+        symlink(&target, path.join("host.lock")).unwrap();
+        DataDirectory::open(&path).unwrap_err();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
     }
 }

@@ -11,6 +11,7 @@
 mod acting_owner;
 pub mod archive;
 mod btrfs;
+mod closed;
 mod confine;
 mod descent;
 pub mod diff;

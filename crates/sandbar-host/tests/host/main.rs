@@ -6,6 +6,7 @@ mod attach;
 mod attach_closely;
 mod audit;
 mod bad_input;
+mod closed_to_others;
 mod commands;
 mod events;
 mod expiry;

@@ -5,6 +5,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -13,7 +14,10 @@ use rustix::fs::statvfs;
 use sandbar_core::{ByteCount, Error, ErrorCode, Result};
 
 use super::{ioctl, loop_device::LoopDevice};
-use crate::overlay::{detach, mount_device};
+use crate::{
+    closed::{close_to_others, make_closed_directory},
+    overlay::{detach, mount_device},
+};
 
 /// The smallest pool `mkfs.btrfs` makes sense of.
 const SMALLEST: ByteCount = ByteCount::mib(256);
@@ -34,14 +38,15 @@ impl PoolImage {
     pub(super) fn open(directory: &Path, limit: Option<ByteCount>) -> Result<Self> {
         let file = directory.join("pool.btrfs");
         let mount_point = directory.join("pool");
-        fs::create_dir_all(&mount_point)
-            .map_err(|error| Error::io(format!("make directory `{}`", mount_point.display()), error))?;
-        if !file.exists() {
+        // A host that was killed can have left its mount here when it could not have a namespace of its own.
+        detach(&mount_point)?;
+        make_closed_directory(&mount_point)?;
+        if file.exists() {
+            close_to_others(&file)?;
+        } else {
             make(&file, directory, limit)?;
         }
         let pool = Self { file, mount_point };
-        // A host that was killed can have left its mount here when it could not have a namespace of its own.
-        detach(&pool.mount_point)?;
         let device = LoopDevice::attach(&pool.file)
             .map_err(|error| Error::io(format!("attach `{}` to a loop device", pool.file.display()), error))?;
         mount_device(device.path(), &pool.mount_point, "btrfs", OPTIONS)?;
@@ -107,7 +112,10 @@ fn make(file: &Path, directory: &Path, limit: Option<ByteCount>) -> Result<()> {
     }
     let draft = file.with_extension("btrfs.new");
     let complain = |error| Error::io(format!("make `{}`", draft.display()), error);
-    let image = File::create(&draft).map_err(complain)?;
+    // Whatever sessions keep from other users of the machine can be read in the image.
+    let mut options = OpenOptions::new();
+    let image = options.write(true).create(true).truncate(true).mode(0o600).open(&draft).map_err(complain)?;
+    close_to_others(&draft)?;
     image.set_len(size.get()).map_err(complain)?;
     drop(image);
     // One copy of metadata: the image is a file on some other file system, and a second copy would lie beside the first.

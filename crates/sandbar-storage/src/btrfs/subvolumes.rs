@@ -17,6 +17,7 @@ use sandbar_core::{ByteCount, Capability, Error, Result, StorageKind};
 use super::{image::PoolImage, ioctl, ioctl::QuotaMode};
 use crate::{
     Space, StorageFacts,
+    closed::make_closed_directory,
     layered::{Birth, Primitives, TreeAccess},
 };
 
@@ -34,8 +35,9 @@ pub(crate) struct Subvolumes {
 
 impl Subvolumes {
     pub(super) fn open(directory: &Path, limit: Option<ByteCount>) -> Result<Self> {
-        std::fs::create_dir_all(directory)
-            .map_err(|error| Error::io(format!("make directory `{}`", directory.display()), error))?;
+        if !directory.exists() {
+            make_closed_directory(directory)?;
+        }
         let (root, image, place) = if is_btrfs(directory)? {
             (directory.to_owned(), None, format!("btrfs at `{}`", directory.display()))
         } else {

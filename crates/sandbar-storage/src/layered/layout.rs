@@ -19,6 +19,8 @@ use sandbar_core::{BaseName, ByteCount, Error, ErrorCode, Result, SessionId, Sna
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
+use crate::closed::make_closed_directory;
+
 /// Version of the directory layout; bumped when an older program could misread it.
 const VERSION: &str = "1";
 
@@ -32,7 +34,9 @@ impl Layout {
     /// Uses `root`, making what is missing. Refuses a directory that some other version wrote.
     pub(crate) fn open(root: &Path) -> Result<Self> {
         let layout = Self { root: root.to_owned() };
-        make_directory(root)?;
+        if !root.exists() {
+            make_closed_directory(root)?;
+        }
         let marker = root.join("layout");
         match fs::read_to_string(&marker) {
             Ok(version) if version.trim() == VERSION => {}
@@ -50,8 +54,9 @@ impl Layout {
             Err(error) if error.kind() == io::ErrorKind::NotFound => write_file(&marker, VERSION.as_bytes())?,
             Err(error) => return Err(Error::io(format!("read `{}`", marker.display()), error)),
         }
+        // Not `root`, which can be the top of a file system that has other things on it.
         for name in ["bases", "volumes", "mnt", "staging", "trash"] {
-            make_directory(&root.join(name))?;
+            make_closed_directory(&root.join(name))?;
         }
         Ok(layout)
     }

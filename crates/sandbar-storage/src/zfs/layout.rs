@@ -8,7 +8,7 @@ use super::{
     command::{Fault, Tools},
     mounts::MountTable,
 };
-use crate::ZfsConfig;
+use crate::{ZfsConfig, closed::close_to_others};
 
 /// The tag every base is cloned from.
 pub(super) const READY: &str = "ready";
@@ -167,6 +167,8 @@ fn root_directory(tools: &Tools, dataset: &str) -> Result<PathBuf> {
             _ => {}
         }
     }
+    // Everything of sessions and bases is mounted below.
+    close_to_others(&directory)?;
     Ok(directory)
 }
 

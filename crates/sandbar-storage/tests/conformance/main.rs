@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod bases;
+mod closed;
 mod content;
 mod difference;
 mod forks;
@@ -121,6 +122,8 @@ conformance! {
         the_hosts_root_makes_files_only_as_somebody_of_the_map,
         what_the_machine_lends_is_translated_and_harmless,
         device_nodes_and_setuid_bits_do_nothing;
+    closed:
+        other_users_reach_nothing_whatever_modes_were_before;
     recovery:
         a_reopened_storage_knows_everything,
         half_made_things_are_removed_on_open,
