@@ -12,7 +12,6 @@ set -euo pipefail
 program_needs=(
     "cc gcc"
     "libc.a libc6-dev"
-    "libsqlite3.a libsqlite3-dev"
     "mkfs.btrfs btrfs-progs"
 )
 test_needs=(

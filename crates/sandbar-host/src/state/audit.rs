@@ -2,10 +2,9 @@
 
 use jiff::Timestamp;
 use sandbar_core::{Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict, Page, PageRequest, Result, SessionId};
-use sandbar_sqlite::{Database, Row, Value};
 
 use super::{
-    StateStore, from_json,
+    Database, Row, StateStore, from_json,
     records::{integer, nanoseconds, time},
     to_json,
 };
@@ -39,14 +38,14 @@ const NEWEST_FIRST: &str = "SELECT number, session, made, who, what, outcome, de
 impl AuditRow {
     fn read(row: &Row<'_>) -> Result<Self> {
         Ok(Self {
-            number: row.integer(0)?,
-            session: row.text(1)?,
-            made: row.integer(2)?,
-            who: row.text(3)?,
-            what: row.text(4)?,
-            outcome: row.text(5)?,
-            detail: row.text(6)?,
-            chain: row.text(7)?,
+            number: row.get(0)?,
+            session: row.get(1)?,
+            made: row.get(2)?,
+            who: row.get(3)?,
+            what: row.get(4)?,
+            outcome: row.get(5)?,
+            detail: row.get(6)?,
+            chain: row.get(7)?,
         })
     }
 
@@ -61,20 +60,11 @@ impl AuditRow {
         hasher.finalize().to_hex().to_string()
     }
 
-    fn insert(self, database: &mut Database) -> Result<()> {
+    fn insert(self, database: &Database) -> Result<()> {
         let sql = "INSERT INTO audit (number, session, made, who, what, outcome, detail, chain) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-        let values = [
-            self.number.into(),
-            self.session.into(),
-            self.made.into(),
-            self.who.into(),
-            self.what.into(),
-            self.outcome.into(),
-            self.detail.into(),
-            self.chain.into(),
-        ];
-        database.execute(sql, &values).map(|_| ())
+        let values = (self.number, self.session, self.made, self.who, self.what, self.outcome, self.detail, self.chain);
+        database.execute(sql, values).map(|_| ())
     }
 
     fn entry(self) -> Result<AuditEntry> {
@@ -98,17 +88,13 @@ fn seed(session: &SessionId) -> String {
 impl StateStore {
     /// Adds an entry at the end of its session's log.
     pub(crate) fn append_audit(&self, event: &Event) -> Result<()> {
-        let Value::Text(detail) = to_json(&event.detail)? else {
-            return Err(sandbar_core::Error::internal("details are not text"));
-        };
+        let detail = to_json(&event.detail)?;
         // No transaction: one statement writes, and nobody else has the database meanwhile.
         self.with(|database| {
             let sql = "SELECT (SELECT seq FROM sqlite_sequence WHERE name = 'audit'), \
                        (SELECT chain FROM audit WHERE session = ?1 ORDER BY number DESC LIMIT 1)";
-            let last = database.query_optional(sql, &[event.session.as_str().into()], |row| {
-                Ok((row.optional_integer(0)?, row.optional_text(1)?))
-            })?;
-            let (number, before) = last.unwrap_or_default();
+            let read = |row: &Row<'_>| Ok((row.get::<Option<i64>>(0)?, row.optional_text(1)?));
+            let (number, before) = database.query_optional(sql, [event.session.as_str()], read)?.unwrap_or_default();
             let mut row = AuditRow {
                 number: number.unwrap_or(0) + 1,
                 session: event.session.to_string(),
@@ -132,15 +118,15 @@ impl StateStore {
         let after = query.after.unwrap_or(0);
         // One more than asked for says whether there is another page.
         let limit = integer(size as u64 + 1);
-        let key: Value = session.as_str().into();
+        let key = session.as_str();
         let mut rows = self.with(|database| match query.order {
             AuditOrder::OldestFirst => {
                 let after = integer(after.max(token.unwrap_or(0)));
-                database.query(OLDEST_FIRST, &[key, after, limit], AuditRow::read)
+                database.query(OLDEST_FIRST, (key, after, limit), AuditRow::read)
             }
             AuditOrder::NewestFirst => {
                 let before = integer(token.unwrap_or(u64::MAX));
-                database.query(NEWEST_FIRST, &[key, integer(after), limit, before], AuditRow::read)
+                database.query(NEWEST_FIRST, (key, integer(after), limit, before), AuditRow::read)
             }
         })?;
         let more = rows.len() > size;
@@ -153,8 +139,7 @@ impl StateStore {
     /// Whether anything was ever written about a session, and is still kept.
     pub(crate) fn has_audit(&self, session: &SessionId) -> Result<bool> {
         let sql = "SELECT 1 FROM audit WHERE session = ?1 LIMIT 1";
-        let found =
-            self.with(|database| database.query_optional(sql, &[session.as_str().into()], |row| row.integer(0)))?;
+        let found = self.with(|database| database.query_optional(sql, [session.as_str()], |_| Ok(())))?;
         Ok(found.is_some())
     }
 
@@ -162,8 +147,8 @@ impl StateStore {
     pub(crate) fn verify_audit(&self, session: &SessionId) -> Result<AuditVerdict> {
         let (mut before, mut last, mut entries) = (seed(session), 0, 0);
         loop {
-            let key = [session.as_str().into(), Value::Integer(last), PORTION.into()];
-            let rows = self.with(|database| database.query(OLDEST_FIRST, &key, AuditRow::read))?;
+            let key = (session.as_str(), last, PORTION);
+            let rows = self.with(|database| database.query(OLDEST_FIRST, key, AuditRow::read))?;
             if rows.is_empty() {
                 return Ok(AuditVerdict::Intact { entries, head: Some(before).filter(|_| entries > 0) });
             }
@@ -186,9 +171,9 @@ impl StateStore {
                    SELECT id FROM log WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM session) \
                    AND (SELECT made FROM audit WHERE session = log.id ORDER BY number DESC LIMIT 1) < ?1";
         self.transaction(|database| {
-            let old = database.query(sql, &[nanoseconds(before).into()], |row| row.text(0))?;
+            let old = database.query(sql, [nanoseconds(before)], |row| row.text(0))?;
             for session in &old {
-                database.execute("DELETE FROM audit WHERE session = ?1", &[session.as_str().into()])?;
+                database.execute("DELETE FROM audit WHERE session = ?1", [session.as_str()])?;
             }
             Ok(old.len())
         })
@@ -227,7 +212,7 @@ mod tests {
     }
 
     fn tamper(store: &StateStore, sql: &'static str) {
-        let changed = store.with(|database| database.execute(sql, &[])).unwrap();
+        let changed = store.with(|database| database.execute(sql, [])).unwrap();
         assert!(changed > 0, "{sql}");
     }
 
@@ -339,7 +324,7 @@ mod tests {
         let store = store(&directory);
         let made = "INSERT INTO session (id, state, base, labels, resources, env, created, turns) \
                     VALUES ('one', 'active', 'b', '{}', '{}', '{}', 0, 0)";
-        store.with(|database| database.execute(made, &[])).unwrap();
+        store.with(|database| database.execute(made, [])).unwrap();
         fill(&store, 3);
         let long_ago = entries(&store, "one")[0].at;
         assert_eq!(store.remove_old_audits(long_ago).unwrap(), 0);

@@ -2,10 +2,9 @@
 
 use jiff::Timestamp;
 use sandbar_core::{LaterSnapshots, Result, SessionId, SnapshotName};
-use sandbar_sqlite::Database;
 use serde::{Deserialize, Serialize};
 
-use super::{StateStore, from_json, to_json};
+use super::{Database, StateStore, from_json, to_json};
 
 /// Something that takes more than one step. The format is kept from version to version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,13 +38,10 @@ impl Intent {
     }
 
     /// Writes the intent down inside a transaction, as what is left of another one.
-    pub(crate) fn insert(&self, database: &mut Database) -> Result<IntentId> {
-        let values = [to_json(self)?, Timestamp::now().as_second().into()];
+    pub(crate) fn insert(&self, database: &Database) -> Result<IntentId> {
         let sql = "INSERT INTO intent (what, made) VALUES (?1, ?2) RETURNING id";
-        let rows = database.query(sql, &values, |row| row.integer(0))?;
-        rows.first()
-            .map(|id| IntentId(*id))
-            .ok_or_else(|| sandbar_core::Error::internal("the state database gave an intent no number"))
+        let id = database.query_optional(sql, (to_json(self)?, Timestamp::now().as_second()), |row| row.get(0))?;
+        id.map(IntentId).ok_or_else(|| sandbar_core::Error::internal("the state database gave an intent no number"))
     }
 }
 
@@ -68,8 +64,8 @@ impl StateStore {
     /// Intents that are there, oldest first.
     pub(crate) fn intents(&self) -> Result<Vec<(IntentId, Intent)>> {
         self.with(|database| {
-            database.query("SELECT id, what FROM intent ORDER BY id", &[], |row| {
-                Ok((IntentId(row.integer(0)?), from_json(&row.text(1)?)?))
+            database.query("SELECT id, what FROM intent ORDER BY id", [], |row| {
+                Ok((IntentId(row.get(0)?), from_json(&row.text(1)?)?))
             })
         })
     }
@@ -77,7 +73,7 @@ impl StateStore {
 
 impl IntentId {
     /// Clears the intent inside a transaction.
-    pub(crate) fn clear(self, database: &mut Database) -> Result<()> {
-        database.execute("DELETE FROM intent WHERE id = ?1", &[self.0.into()]).map(|_| ())
+    pub(crate) fn clear(self, database: &Database) -> Result<()> {
+        database.execute("DELETE FROM intent WHERE id = ?1", [self.0]).map(|_| ())
     }
 }

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use sandbar_core::{BaseName, ByteCount, Result, SessionId};
-use sandbar_sqlite::{Database, Value};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    StateStore, from_json,
+    Database, StateStore, from_json,
     records::{integer, nanoseconds, time},
     to_json,
 };
@@ -36,22 +35,16 @@ pub(crate) struct SavedBaseRecord {
 
 impl SavedBaseRecord {
     /// Adds the base, inside a transaction.
-    pub(crate) fn insert(&self, note: Option<&str>, database: &mut Database) -> Result<()> {
+    pub(crate) fn insert(&self, note: Option<&str>, database: &Database) -> Result<()> {
         let sql = "INSERT INTO saved_base (name, volume, ground, created, size, note) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        let values = [
-            self.name.as_str().into(),
-            self.volume.as_str().into(),
-            to_json(&self.ground)?,
-            nanoseconds(self.created).into(),
-            integer(self.size.get()),
-            note.into(),
-        ];
-        database.execute(sql, &values).map(|_| ())
+        let (ground, created, size) = (to_json(&self.ground)?, nanoseconds(self.created), integer(self.size.get()));
+        let values = (self.name.as_str(), self.volume.as_str(), ground, created, size, note);
+        database.execute(sql, values).map(|_| ())
     }
 
     /// Removes it, inside a transaction.
-    pub(crate) fn delete(&self, database: &mut Database) -> Result<()> {
-        database.execute("DELETE FROM saved_base WHERE volume = ?1", &[self.volume.as_str().into()]).map(|_| ())
+    pub(crate) fn delete(&self, database: &Database) -> Result<()> {
+        database.execute("DELETE FROM saved_base WHERE volume = ?1", [self.volume.as_str()]).map(|_| ())
     }
 }
 
@@ -60,13 +53,13 @@ impl StateStore {
     pub(crate) fn saved_bases(&self) -> Result<Vec<SavedBaseRecord>> {
         let sql = "SELECT name, volume, ground, created, size FROM saved_base ORDER BY name";
         self.with(|database| {
-            database.query(sql, &[], |row| {
+            database.query(sql, [], |row| {
                 Ok(SavedBaseRecord {
                     name: BaseName::new(row.text(0)?)?,
                     volume: SessionId::new(row.text(1)?)?,
                     ground: from_json(&row.text(2)?)?,
-                    created: time(row.integer(3)?)?,
-                    size: ByteCount(u64::try_from(row.integer(4)?).unwrap_or(0)),
+                    created: time(row.get(3)?)?,
+                    size: ByteCount(u64::try_from(row.get::<i64>(4)?).unwrap_or(0)),
                 })
             })
         })
@@ -75,15 +68,13 @@ impl StateStore {
     /// The note of a saved base, if it has one.
     pub(crate) fn base_note(&self, name: &BaseName) -> Result<Option<String>> {
         let sql = "SELECT note FROM saved_base WHERE name = ?1";
-        let note =
-            self.with(|database| database.query_optional(sql, &[name.as_str().into()], |row| row.optional_text(0)))?;
+        let note = self.with(|database| database.query_optional(sql, [name.as_str()], |row| row.optional_text(0)))?;
         Ok(note.flatten())
     }
 
     /// Changes the note of a saved base; says whether there is one of this name.
     pub(crate) fn set_base_note(&self, name: &BaseName, note: Option<&str>) -> Result<bool> {
-        let values: [Value; 2] = [name.as_str().into(), note.into()];
         let sql = "UPDATE saved_base SET note = ?2 WHERE name = ?1";
-        self.with(|database| Ok(database.execute(sql, &values)? > 0))
+        self.with(|database| Ok(database.execute(sql, (name.as_str(), note))? > 0))
     }
 }

@@ -1,7 +1,8 @@
 //! The tables, and how an older database becomes a current one.
 
 use sandbar_core::{Error, ErrorCode, Result};
-use sandbar_sqlite::Database;
+
+use super::Database;
 
 /// Each step takes a database from the version of its index to the next. Steps are never changed, only added.
 const STEPS: [&str; 8] = [
@@ -135,8 +136,8 @@ const STEPS: [&str; 8] = [
 ];
 
 /// Brings the tables up to date. A database from a newer program is refused.
-pub(super) fn migrate(database: &mut Database) -> Result<()> {
-    let version = database.query_optional("PRAGMA user_version", &[], |row| row.integer(0))?.unwrap_or(0);
+pub(super) fn migrate(database: &Database) -> Result<()> {
+    let version = database.query_optional("PRAGMA user_version", [], |row| row.get::<i64>(0))?.unwrap_or(0);
     let version = usize::try_from(version).unwrap_or(usize::MAX);
     if version > STEPS.len() {
         return Err(Error::new(
@@ -162,18 +163,18 @@ mod tests {
         let path = directory.path().join("state.db");
         for version in 1..STEPS.len() {
             let _ = std::fs::remove_file(&path);
-            let mut old = Database::open(&path).unwrap();
+            let old = Database::open(&path).unwrap();
             for step in &STEPS[..version] {
                 old.execute_batch(step).unwrap();
             }
-            old.execute("INSERT INTO intent (what, made) VALUES ('{}', 7)", &[]).unwrap();
+            old.execute("INSERT INTO intent (what, made) VALUES ('{}', 7)", []).unwrap();
             drop(old);
-            let mut database = Database::open(&path).unwrap();
-            migrate(&mut database).unwrap();
-            let now = database.query_optional("PRAGMA user_version", &[], |row| row.integer(0)).unwrap();
+            let database = Database::open(&path).unwrap();
+            migrate(&database).unwrap();
+            let now = database.query_optional("PRAGMA user_version", [], |row| row.get(0)).unwrap();
             assert_eq!(now, i64::try_from(STEPS.len()).ok());
-            let kept = database.query_optional("SELECT made FROM intent", &[], |row| row.integer(0)).unwrap();
-            assert_eq!(kept, Some(7));
+            let kept = database.query_optional("SELECT made FROM intent", [], |row| row.get(0)).unwrap();
+            assert_eq!(kept, Some(7_i64));
             for sql in [
                 "SELECT number FROM tool_call",
                 "SELECT number FROM process",
@@ -186,7 +187,7 @@ mod tests {
                 "SELECT ground FROM session",
                 "SELECT volume FROM saved_base",
             ] {
-                database.execute(sql, &[]).unwrap();
+                database.query(sql, [], |_| Ok(())).unwrap();
             }
         }
     }
@@ -194,8 +195,8 @@ mod tests {
     #[test]
     fn a_database_of_a_newer_version_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        let mut database = Database::open(&directory.path().join("state.db")).unwrap();
+        let database = Database::open(&directory.path().join("state.db")).unwrap();
         database.execute_batch("PRAGMA user_version = 1000").unwrap();
-        assert_eq!(migrate(&mut database).unwrap_err().code(), ErrorCode::InvalidState);
+        assert_eq!(migrate(&database).unwrap_err().code(), ErrorCode::InvalidState);
     }
 }

@@ -11,16 +11,16 @@ impl StateStore {
     pub(crate) fn put_secret(&self, info: &SecretInfo, value: &SecretValue) -> Result<()> {
         let sql = "INSERT INTO secret (name, value, changed) VALUES (?1, ?2, ?3) \
                    ON CONFLICT (name) DO UPDATE SET value = excluded.value, changed = excluded.changed";
-        let values = [info.name.as_str().into(), value.expose().into(), nanoseconds(info.changed).into()];
-        self.with(|database| database.execute(sql, &values).map(|_| ()))
+        let values = (info.name.as_str(), value.expose(), nanoseconds(info.changed));
+        self.with(|database| database.execute(sql, values).map(|_| ()))
     }
 
     /// Every secret with its value.
     pub(crate) fn secrets(&self) -> Result<Vec<(SecretInfo, SecretValue)>> {
         let sql = "SELECT name, value, changed FROM secret ORDER BY name";
         self.with(|database| {
-            database.query(sql, &[], |row| {
-                let info = SecretInfo { name: SecretName::new(row.text(0)?)?, changed: time(row.integer(2)?)? };
+            database.query(sql, [], |row| {
+                let info = SecretInfo { name: SecretName::new(row.text(0)?)?, changed: time(row.get(2)?)? };
                 Ok((info, SecretValue::new(row.text(1)?)?))
             })
         })
@@ -29,7 +29,7 @@ impl StateStore {
     /// Removes a secret; says whether there was one.
     pub(crate) fn delete_secret(&self, name: &SecretName) -> Result<bool> {
         let sql = "DELETE FROM secret WHERE name = ?1";
-        self.with(|database| Ok(database.execute(sql, &[name.as_str().into()])? > 0))
+        self.with(|database| Ok(database.execute(sql, [name.as_str()])? > 0))
     }
 }
 

@@ -2,10 +2,9 @@
 
 use blake3::Hash;
 use sandbar_core::{Error, ErrorCode, Result, SessionId, TokenInfo, TokenName, TokenScope};
-use sandbar_sqlite::{Database, Value};
 
 use super::{
-    StateStore,
+    Database, StateStore,
     records::{nanoseconds, time},
 };
 
@@ -14,19 +13,15 @@ impl StateStore {
     pub(crate) fn insert_token(&self, info: &TokenInfo, hash: Hash) -> Result<()> {
         self.transaction(|database| {
             let name = info.name.as_str();
-            let taken = database.query_optional("SELECT 1 FROM token WHERE name = ?1", &[name.into()], |_| Ok(()))?;
+            let taken = database.query_optional("SELECT 1 FROM token WHERE name = ?1", [name], |_| Ok(()))?;
             if taken.is_some() {
                 return Err(Error::new(ErrorCode::TokenExists, format!("token `{name}` exists already"))
                     .with_field("name")
                     .with_hint("choose another name, or revoke that one first with `sandbar token rm`"));
             }
-            let values = [
-                name.into(),
-                hash.to_hex().as_str().into(),
-                nanoseconds(info.created).into(),
-                info.expires.map_or(Value::Null, |expires| nanoseconds(expires).into()),
-            ];
-            database.execute("INSERT INTO token (name, hash, created, expires) VALUES (?1, ?2, ?3, ?4)", &values)?;
+            let sql = "INSERT INTO token (name, hash, created, expires) VALUES (?1, ?2, ?3, ?4)";
+            let (created, expires) = (nanoseconds(info.created), info.expires.map(nanoseconds));
+            database.execute(sql, (name, hash.to_hex().as_str(), created, expires))?;
             info.scopes.iter().try_for_each(|scope| insert_scope(database, name, scope))
         })
     }
@@ -36,20 +31,20 @@ impl StateStore {
         let tokens = "SELECT name, hash, created, expires FROM token ORDER BY name";
         let scopes = "SELECT scope FROM token_scope WHERE token = ?1 ORDER BY scope";
         self.with(|database| {
-            let mut all = database.query(tokens, &[], |row| {
+            let mut all = database.query(tokens, [], |row| {
                 let hash = Hash::from_hex(row.text(1)?)
                     .map_err(|error| Error::internal("a hash in the state database is broken").with_source(error))?;
                 let info = TokenInfo {
                     name: TokenName::new(row.text(0)?)?,
                     scopes: Vec::new(),
-                    created: time(row.integer(2)?)?,
-                    expires: row.optional_integer(3)?.map(time).transpose()?,
+                    created: time(row.get(2)?)?,
+                    expires: row.get::<Option<i64>>(3)?.map(time).transpose()?,
                     last_used: None,
                 };
                 Ok((info, hash))
             })?;
             for (info, _) in &mut all {
-                info.scopes = database.query(scopes, &[info.name.as_str().into()], |row| row.text(0)?.parse())?;
+                info.scopes = database.query(scopes, [info.name.as_str()], |row| row.text(0)?.parse())?;
             }
             Ok(all)
         })
@@ -58,25 +53,25 @@ impl StateStore {
     /// Removes a token; says whether there was one.
     pub(crate) fn delete_token(&self, name: &TokenName) -> Result<bool> {
         let sql = "DELETE FROM token WHERE name = ?1";
-        self.with(|database| Ok(database.execute(sql, &[name.as_str().into()])? > 0))
+        self.with(|database| Ok(database.execute(sql, [name.as_str()])? > 0))
     }
 }
 
-fn insert_scope(database: &mut Database, token: &str, scope: &TokenScope) -> Result<()> {
+fn insert_scope(database: &Database, token: &str, scope: &TokenScope) -> Result<()> {
     let session = match scope {
         TokenScope::Session(id) => Some(id),
         TokenScope::Admin | TokenScope::Read => None,
     };
     if let Some(id) = session {
         let sql = "SELECT 1 FROM session WHERE id = ?1";
-        database.query_optional(sql, &[id.as_str().into()], |_| Ok(()))?.ok_or_else(|| {
+        database.query_optional(sql, [id.as_str()], |_| Ok(()))?.ok_or_else(|| {
             Error::new(ErrorCode::SessionNotFound, format!("there is no session `{id}` to make a token for"))
                 .with_field("scopes")
                 .with_hint("make the session first; list sessions with `sandbar ls`")
         })?;
     }
-    let values = [token.into(), scope.to_string().into(), session.map(SessionId::as_str).into()];
-    database.execute("INSERT INTO token_scope (token, scope, session) VALUES (?1, ?2, ?3)", &values).map(|_| ())
+    let sql = "INSERT INTO token_scope (token, scope, session) VALUES (?1, ?2, ?3)";
+    database.execute(sql, (token, scope.to_string(), session.map(SessionId::as_str))).map(|_| ())
 }
 
 #[cfg(test)]

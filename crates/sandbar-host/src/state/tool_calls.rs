@@ -5,7 +5,6 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use sandbar_core::{ContentBlock, Error, Result, SessionId, SnapshotName, ToolCallId, ToolResponse, ToolTier};
-use sandbar_sqlite::Value;
 use serde::{Deserialize, Serialize};
 
 use super::{StateStore, from_json, to_json};
@@ -110,8 +109,8 @@ impl StateStore {
     /// The answer of an earlier call of this name, if it is still kept.
     pub(crate) fn tool_answer(&self, session: &SessionId, call: &ToolCallId) -> Result<Option<ToolResponse>> {
         let sql = "SELECT answer FROM tool_call WHERE session = ?1 AND call = ?2";
-        let key = [session.as_str().into(), call.as_str().into()];
-        let stored = self.with(|database| database.query_optional(sql, &key, |row| row.text(0)))?;
+        let key = [session.as_str(), call.as_str()];
+        let stored = self.with(|database| database.query_optional(sql, key, |row| row.text(0)))?;
         stored.map(|text| from_json::<StoredResponse>(&text)?.try_into()).transpose()
     }
 
@@ -134,27 +133,15 @@ impl StateStore {
         tool: &str,
         response: &ToolResponse,
     ) -> Result<()> {
-        let Value::Text(answer) = to_json(&StoredResponse::from(response))? else {
-            return Err(Error::internal("an answer is not text"));
-        };
+        let answer = to_json(&StoredResponse::from(response))?;
         let size = i64::try_from(answer.len()).unwrap_or(i64::MAX);
         self.transaction(|database| {
             let sql = "INSERT INTO tool_call (session, call, tool, answer, size, made) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
                        ON CONFLICT (session, call) DO UPDATE SET answer = excluded.answer, size = excluded.size";
-            database.execute(
-                sql,
-                &[
-                    session.as_str().into(),
-                    call.as_str().into(),
-                    tool.into(),
-                    Value::Text(answer),
-                    size.into(),
-                    Timestamp::now().as_second().into(),
-                ],
-            )?;
+            let made = Timestamp::now().as_second();
+            database.execute(sql, (session.as_str(), call.as_str(), tool, answer, size, made))?;
             let sql = "SELECT count(*), sum(size) FROM tool_call WHERE session = ?1";
-            let kept = database
-                .query_optional(sql, &[session.as_str().into()], |row| Ok((row.integer(0)?, row.integer(1)?)))?;
+            let kept = database.query_optional(sql, [session.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
             if !kept.is_some_and(|(calls, bytes)| bounds.are_passed(calls, bytes)) {
                 return Ok(());
             }
@@ -165,7 +152,7 @@ impl StateStore {
                                    sum(size) OVER newest AS bytes \
                                FROM tool_call WHERE session = ?1 WINDOW newest AS (ORDER BY number DESC) \
                            ) WHERE place > 1 AND (place > ?2 OR bytes > ?3))";
-            database.execute(sql, &[session.as_str().into(), bounds.calls.into(), bounds.bytes.into()]).map(|_| ())
+            database.execute(sql, (session.as_str(), bounds.calls, bounds.bytes)).map(|_| ())
         })
     }
 }

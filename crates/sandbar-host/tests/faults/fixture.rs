@@ -6,11 +6,11 @@ use std::{
 };
 
 use bytes::Bytes;
+use rusqlite::Connection;
 use sandbar_core::{
     BaseName, ErrorCode, ExecEvent, ExecSpec, Result, RuntimeKind, SessionId, SessionSpec, SnapshotName, WriteOptions,
 };
 use sandbar_host::{Host, HostConfig, HostParts};
-use sandbar_sqlite::Database;
 use sandbar_storage::{OpenedStorage, Space, Storage};
 use sandbar_testing::{Backend, StorageFixture};
 use sandbar_testing_host::host_config;
@@ -133,8 +133,8 @@ impl FaultyHost {
 
     /// How many intents are written down.
     pub(crate) fn intents(&self) -> i64 {
-        let mut database = Database::open(&self.config.data_dir.join("state.db")).unwrap();
-        database.query_optional("SELECT count(*) FROM intent", &[], |row| row.integer(0)).unwrap().unwrap()
+        let database = Connection::open(self.config.data_dir.join("state.db")).unwrap();
+        database.query_one("SELECT count(*) FROM intent", [], |row| row.get(0)).unwrap()
     }
 }
 

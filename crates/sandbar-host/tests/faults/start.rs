@@ -1,7 +1,7 @@
 //! Faults while a host stops and starts: what it cannot do this time it does the next time, and nothing is lost.
 
+use rusqlite::Connection;
 use sandbar_core::{Quiesce, RuntimeKind, SessionId, SessionState};
-use sandbar_sqlite::Database;
 use sandbar_storage::{ForkPoint, VolumeSpec};
 use sandbar_testing::Backend;
 
@@ -14,9 +14,9 @@ use crate::{
 /// What a host that was killed in the middle of several things would leave. The host is stopped.
 fn leave_things_half_done(faulty: &FaultyHost) {
     let storage = sandbar_storage::open(&faulty.config.storage()).unwrap().storage;
-    let mut database = Database::open(&faulty.config.data_dir.join("state.db")).unwrap();
-    let mut intend = |what: &'static str| {
-        database.execute("INSERT INTO intent (what, made) VALUES (?1, 0)", &[what.into()]).unwrap();
+    let database = Connection::open(faulty.config.data_dir.join("state.db")).unwrap();
+    let intend = |what: &'static str| {
+        database.execute("INSERT INTO intent (what, made) VALUES (?1, 0)", [what]).unwrap();
     };
     let id = |id: &str| id.parse::<SessionId>().unwrap();
     let spec = VolumeSpec { base: "small".parse().unwrap(), quota: None };

@@ -3,11 +3,11 @@
 use std::{pin::Pin, time::Duration};
 
 use bytes::Bytes;
+use rusqlite::Connection;
 use sandbar_core::{
     AttachEvent, ErrorCode, ProcessExit, ProcessSpec, ProcessStatus, Replay, Resources, SessionId, StdinMode,
 };
 use sandbar_host::Attachment;
-use sandbar_sqlite::Database;
 
 use crate::{fixture::HostFixture, processes::script};
 
@@ -203,9 +203,10 @@ pub(crate) fn a_process_that_has_lived_a_while_is_known_after_a_restart(fixture:
         // Looked at from outside: the host itself knows both.
         let database = fixture.config.data_dir.join("state.db");
         let known = async || {
-            let mut database = Database::open(&database).unwrap();
-            let ids = database.query("SELECT id FROM process", &[], |row| row.text(0)).unwrap();
-            (ids == [long.as_str()]).then_some(())
+            let database = Connection::open(&database).unwrap();
+            let ids: Option<String> =
+                database.query_one("SELECT group_concat(id) FROM process", [], |row| row.get(0)).unwrap();
+            (ids.as_deref() == Some(long.as_str())).then_some(())
         };
         fixture.eventually("the process is written down", known).await;
         fixture.restart().await;

@@ -2,12 +2,12 @@
 
 use std::{pin::Pin, time::Duration};
 
+use rusqlite::Connection;
 use sandbar_core::{
     Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict, ErrorCode, ExecSpec, ForkRequest, LaterSnapshots,
     PageRequest, Quiesce, RuntimeKind, SessionId,
 };
 use sandbar_host::{HostConfig, acting_as};
-use sandbar_sqlite::Database;
 use sandbar_testing::Backend;
 use serde_json::{Value, json};
 
@@ -253,9 +253,9 @@ pub(crate) fn metrics_count_what_was_done(fixture: &mut HostFixture) -> Case<'_>
     })
 }
 
-/// Somebody else at the state database.
-fn state_database(fixture: &HostFixture) -> Database {
-    Database::open(&fixture.config.data_dir.join("state.db")).unwrap()
+/// A second connection to the state database.
+fn state_database(fixture: &HostFixture) -> Connection {
+    Connection::open(fixture.config.data_dir.join("state.db")).unwrap()
 }
 
 fn a_log_that_cannot_be_written(fixture: &mut HostFixture) -> Case<'_> {

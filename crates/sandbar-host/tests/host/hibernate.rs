@@ -404,7 +404,7 @@ pub(crate) fn what_was_half_put_away_is_undone_or_finished_at_start(fixture: &mu
         hibernate(fixture, &late).await;
         meanwhile(fixture, |_, database| {
             intend(database, r#"{"do": "destroy", "session": "s"}"#);
-            database.execute("UPDATE session SET expires = 1 WHERE id = 'late'", &[]).unwrap();
+            database.execute("UPDATE session SET expires = 1 WHERE id = 'late'", []).unwrap();
         })
         .await;
         packs_are_gone(fixture).await;

@@ -3,11 +3,11 @@
 
 use std::{fs, pin::Pin};
 
+use rusqlite::Connection;
 use sandbar_core::{
     ErrorCode, ForkRequest, LaterSnapshots, NetworkPolicy, ProcessSpec, ProcessStatus, RuntimeKind, SecretName,
     SecretValue, SessionId, SessionSpec, WaitFor,
 };
-use sandbar_sqlite::Database;
 
 use crate::fixture::{HostFixture, snap, spec};
 
@@ -191,7 +191,7 @@ pub(crate) fn no_secret_is_anywhere_but_in_its_place(fixture: &mut HostFixture) 
         assert_eq!(fixture.policy_of(&id).await.secrets.len(), 1);
         fixture.host.shutdown().await.unwrap();
         let path = fixture.config.data_dir.join("state.db");
-        Database::open(&path).unwrap().execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+        Connection::open(&path).unwrap().execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
         assert!(!String::from_utf8_lossy(&fs::read(&path).unwrap()).contains("hunter2"));
         fixture.restart().await;
     })

@@ -314,7 +314,7 @@ pub(crate) fn a_host_says_what_became_of_processes_when_it_was_away(fixture: &mu
         meanwhile(fixture, |_, database| {
             let rude = r"INSERT INTO process (session, id, spec, state) SELECT session, 'p-rude', spec,
                 json_set(state, '$.id', 'p-rude', '$.status', 'running', '$.pid', 7, '$.exit', null) FROM process";
-            database.execute(rude, &[]).unwrap();
+            database.execute(rude, []).unwrap();
         })
         .await;
         let listed = fixture.host.list_processes(&id).await.unwrap();

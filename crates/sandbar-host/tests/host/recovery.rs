@@ -1,7 +1,7 @@
 use std::pin::Pin;
 
+use rusqlite::Connection;
 use sandbar_core::{ErrorCode, LaterSnapshots, Quiesce, SessionState};
-use sandbar_sqlite::Database;
 use sandbar_storage::{ForkPoint, VolumeSpec};
 
 use crate::fixture::{HostFixture, snap};
@@ -12,20 +12,20 @@ type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 /// starts it again.
 pub(crate) async fn meanwhile(
     fixture: &mut HostFixture,
-    change: impl FnOnce(&dyn sandbar_storage::Storage, &mut Database),
+    change: impl FnOnce(&dyn sandbar_storage::Storage, &Connection),
 ) {
     fixture.host.shutdown().await.unwrap();
     {
         let storage = sandbar_storage::open(&fixture.config.storage()).unwrap().storage;
-        let mut database = Database::open(&fixture.config.data_dir.join("state.db")).unwrap();
-        change(&*storage, &mut database);
+        let database = Connection::open(fixture.config.data_dir.join("state.db")).unwrap();
+        change(&*storage, &database);
         storage.close().unwrap();
     }
     fixture.restart().await;
 }
 
-pub(crate) fn intend(database: &mut Database, what: &'static str) {
-    database.execute("INSERT INTO intent (what, made) VALUES (?1, 0)", &[what.into()]).unwrap();
+pub(crate) fn intend(database: &Connection, what: &'static str) {
+    database.execute("INSERT INTO intent (what, made) VALUES (?1, 0)", [what]).unwrap();
 }
 
 pub(crate) fn a_restarted_host_knows_its_sessions(fixture: &mut HostFixture) -> Case<'_> {

@@ -232,10 +232,10 @@ pub(crate) fn a_base_that_was_half_saved_or_half_removed_is_neither_after_a_rest
             intend(database, r#"{"do": "save-base", "volume": "base-half"}"#);
             intend(database, r#"{"do": "save-base", "volume": "base-not-begun"}"#);
             let volume = "SELECT volume FROM saved_base WHERE name = 'half'";
-            let volume = database.query_optional(volume, &[], |row| row.text(0)).unwrap().unwrap();
-            database.execute("DELETE FROM saved_base WHERE name = 'half'", &[]).unwrap();
+            let volume = database.query_one(volume, [], |row| row.get::<_, String>(0)).unwrap();
+            database.execute("DELETE FROM saved_base WHERE name = 'half'", []).unwrap();
             let what = format!(r#"{{"do": "drop-base", "volume": "{volume}"}}"#);
-            database.execute("INSERT INTO intent (what, made) VALUES (?1, 0)", &[what.into()]).unwrap();
+            database.execute("INSERT INTO intent (what, made) VALUES (?1, 0)", [what]).unwrap();
             intend(database, r#"{"do": "drop-base", "volume": "long-gone"}"#);
         })
         .await;
@@ -247,8 +247,10 @@ pub(crate) fn a_base_that_was_half_saved_or_half_removed_is_neither_after_a_rest
         let mut after = Vec::new();
         meanwhile(fixture, |storage, database| {
             after = storage.volumes().unwrap();
-            let left = database.query("SELECT what FROM intent", &[], |row| row.text(0)).unwrap();
-            assert!(left.is_empty(), "{left:?}");
+            assert_eq!(
+                database.query_one("SELECT group_concat(what) FROM intent", [], |row| row.get(0)),
+                Ok(None::<String>)
+            );
         })
         .await;
         assert_eq!((before.len(), after.len()), (4, 3), "{before:?} {after:?}");

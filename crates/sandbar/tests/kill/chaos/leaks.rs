@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rusqlite::Connection;
 use sandbar_core::SessionState;
-use sandbar_sqlite::Database;
 use sandbar_testing::{TestServer, eventually};
 
 use super::{
@@ -176,9 +176,9 @@ pub(super) fn assert_only_data_is_left(world: &World, sessions: &Book<'_>) {
 
 /// The state database holds rows of the sessions in the book, and of nothing else.
 fn rows(world: &World, sessions: &Book<'_>) {
-    let mut database = Database::open(&world.data_dir().join("state.db")).unwrap();
-    let mut count = |sql| {
-        let rows = database.query_optional(sql, &[], |row| row.integer(0)).unwrap().unwrap();
+    let database = Connection::open(world.data_dir().join("state.db")).unwrap();
+    let count = |sql| {
+        let rows: i64 = database.query_one(sql, [], |row| row.get(0)).unwrap();
         usize::try_from(rows).unwrap()
     };
     assert_eq!(count("SELECT count(*) FROM intent"), 0, "intents");
