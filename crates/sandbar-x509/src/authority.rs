@@ -1,9 +1,13 @@
 //! An authority, and the servers it vouches for.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc, time::SystemTime};
 
-use aws_lc_rs::signature::{EcdsaKeyPair, KeyPair as _};
+use aws_lc_rs::{digest, rand};
 use jiff::{SignedDuration, Timestamp};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, SanType, SerialNumber,
+};
 use rustls::{
     crypto::aws_lc_rs::sign::any_ecdsa_type,
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _},
@@ -11,96 +15,97 @@ use rustls::{
 };
 use sandbar_core::{Error, Result};
 
-use crate::{
-    Purpose, Statement, SubjectName, certificate_pem,
-    key::{key_from_pkcs8, new_key},
-    private_key_pem, valid_until,
-};
+use crate::valid_until;
 
-/// Clocks are not all right: what is made now was valid yesterday.
-const BEFORE: SignedDuration = SignedDuration::from_hours(24);
-/// Common names are at most this long.
-const LONGEST_NAME: usize = 64;
+/// Certificates are valid from this long ago, for clients whose clock is slow.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(24);
+/// The bound of X.520 on common names.
+const MAX_COMMON_NAME: usize = 64;
+const END_OF_CERTIFICATE: &str = "-----END CERTIFICATE-----\n";
 
-/// Somebody who signs certificates of servers, and whom others trust because they were given its own.
+/// A name a server is reached by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubjectName {
+    /// A host name; its first label may be `*`.
+    Dns(String),
+    Address(IpAddr),
+}
+
+/// A certificate authority that signs certificates of servers, and none of other authorities.
 pub struct Authority {
-    key: EcdsaKeyPair,
+    issuer: Issuer<'static, KeyPair>,
     name: String,
-    certificate: Vec<u8>,
+    certificate_pem: String,
     until: Timestamp,
 }
 
 impl Authority {
-    /// A new one. Names that are too long are cut.
+    /// Creates an authority with a new key. A name that is too long is cut.
     pub fn new(name: &str, life: SignedDuration) -> Result<Self> {
         let key = new_key()?;
-        let name = name[..name.floor_char_boundary(LONGEST_NAME)].to_owned();
-        let now = Timestamp::now();
-        let until = now + life;
-        let certificate = Statement {
-            issuer: &name,
-            subject: &name,
-            key: key.public_key().as_ref(),
-            valid: now - BEFORE..=until,
-            purpose: Purpose::Authority,
-        }
-        .sign(&key)?;
-        Ok(Self { key, name, certificate, until })
+        let name = name[..name.floor_char_boundary(MAX_COMMON_NAME)].to_owned();
+        let until = Timestamp::now() + life;
+        let mut params = authority_params(&name, &key);
+        set_validity(&mut params, until)?;
+        let certificate = params.self_signed(&key).map_err(|error| failed("sign a certificate", error))?;
+        Ok(Self { issuer: Issuer::new(params, key), name, certificate_pem: certificate.pem(), until })
     }
 
-    /// One that was made under this name and [kept](Self::to_pem).
+    /// Restores an authority that was created with this name, from what [`to_pem`](Self::to_pem) returned.
     pub fn from_pem(name: &str, pem: &str) -> Result<Self> {
         let broken = |source| Error::internal("this is no authority in PEM").with_source(source);
         let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(broken)?;
         let key = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(broken)?;
-        let key = key_from_pkcs8(key.secret_pkcs8_der())?;
+        let key = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ECDSA_P256_SHA256)
+            .map_err(|error| failed("read a P-256 key", error))?;
         let until = valid_until(&certificate).ok_or_else(|| Error::internal("this is no certificate"))?;
-        // The certificate is our own: the public key stands in it as it is.
-        let point = key.public_key().as_ref();
-        if !certificate.windows(point.len()).any(|part| part == point) {
-            return Err(Error::internal("the certificate of the authority is of another key"));
-        }
-        Ok(Self { key, name: name.to_owned(), certificate: certificate.to_vec(), until })
+        CertifiedKey::new(vec![certificate], signing_key(&key)?).keys_match().map_err(|error| {
+            Error::internal("the certificate of the authority is of another key").with_source(error)
+        })?;
+        let end = pem.find(END_OF_CERTIFICATE).map_or(pem.len(), |start| start + END_OF_CERTIFICATE.len());
+        let issuer = Issuer::new(authority_params(name, &key), key);
+        Ok(Self { issuer, name: name.to_owned(), certificate_pem: pem[..end].to_owned(), until })
     }
 
-    /// Certificate and key as text, to be kept where nobody else can read it.
-    pub fn to_pem(&self) -> Result<String> {
-        Ok(self.certificate_pem() + &private_key_pem(&self.key)?)
+    /// Returns certificate and private key as text.
+    pub fn to_pem(&self) -> String {
+        self.certificate_pem.clone() + &self.issuer.key().serialize_pem()
     }
 
-    /// What others must trust, as text.
-    pub fn certificate_pem(&self) -> String {
-        certificate_pem(&self.certificate)
+    /// Returns the certificate clients have to trust, as text.
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
     }
 
-    /// When it runs out.
+    /// Returns when the authority expires.
     pub fn until(&self) -> Timestamp {
         self.until
     }
 
-    /// What a server with this key needs to be the one with these names, and when that runs out: after `life`, or with
-    /// the authority.
+    /// Signs a certificate for a server with this key and these names. Returns it with its expiry: after `life`, or
+    /// that of the authority if it is earlier.
     pub fn certify(
         &self,
         names: &[SubjectName],
         key: &ServerKey,
         life: SignedDuration,
     ) -> Result<(CertifiedKey, Timestamp)> {
-        let now = Timestamp::now();
-        let until = (now + life).min(self.until);
+        let until = (Timestamp::now() + life).min(self.until);
         let subject = names.iter().find_map(|name| match name {
-            SubjectName::Dns(name) if name.len() <= LONGEST_NAME => Some(name.as_str()),
+            SubjectName::Dns(name) if name.len() <= MAX_COMMON_NAME => Some(name.as_str()),
             _ => None,
         });
-        let certificate = Statement {
-            issuer: &self.name,
-            subject: subject.unwrap_or("Sandbar"),
-            key: &key.public,
-            valid: now - BEFORE..=until,
-            purpose: Purpose::Server { names },
-        }
-        .sign(&self.key)?;
-        Ok((CertifiedKey::new(vec![CertificateDer::from(certificate)], Arc::clone(&key.signing)), until))
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name(subject.unwrap_or("Sandbar"));
+        params.subject_alt_names = names.iter().map(alternative_name).collect::<Result<_>>()?;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        set_validity(&mut params, until)?;
+        let certificate =
+            params.signed_by(&key.pair, &self.issuer).map_err(|error| failed("sign a certificate", error))?;
+        Ok((CertifiedKey::new(vec![certificate.into()], Arc::clone(&key.signing)), until))
     }
 }
 
@@ -112,19 +117,15 @@ impl fmt::Debug for Authority {
 
 /// The key of a server, which may have any number of certificates.
 pub struct ServerKey {
-    public: Vec<u8>,
+    pair: KeyPair,
     signing: Arc<dyn SigningKey>,
 }
 
 impl ServerKey {
     pub fn new() -> Result<Self> {
-        let key = new_key()?;
-        let public = key.public_key().as_ref().to_vec();
-        let private = key.to_pkcs8v1().map_err(|_| Error::internal("write a key for TLS"))?;
-        let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(private.as_ref()));
-        let signing =
-            any_ecdsa_type(&private).map_err(|source| Error::internal("use a key for TLS").with_source(source))?;
-        Ok(Self { public, signing })
+        let pair = new_key()?;
+        let signing = signing_key(&pair)?;
+        Ok(Self { pair, signing })
     }
 }
 
@@ -132,6 +133,61 @@ impl fmt::Debug for ServerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerKey").finish_non_exhaustive()
     }
+}
+
+fn new_key() -> Result<KeyPair> {
+    KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|error| failed("make a key for TLS", error))
+}
+
+fn signing_key(key: &KeyPair) -> Result<Arc<dyn SigningKey>> {
+    let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialized_der()));
+    any_ecdsa_type(&private).map_err(|source| Error::internal("use a key for TLS").with_source(source))
+}
+
+fn authority_params(name: &str, key: &KeyPair) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name(name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params.key_identifier_method = KeyIdMethod::PreSpecified(key_identifier(key));
+    params
+}
+
+/// Hashes the public key as method 1 of RFC 7093 does. rcgen hashes the algorithm with it, and authorities that were
+/// kept have this identifier in their certificate: those of servers have to name the same one.
+fn key_identifier(key: &KeyPair) -> Vec<u8> {
+    digest::digest(&digest::SHA256, key.public_key_raw()).as_ref()[..20].to_vec()
+}
+
+/// Sets the period of validity, and a random serial number: rcgen's would be the same for every certificate of a key.
+fn set_validity(params: &mut CertificateParams, until: Timestamp) -> Result<()> {
+    let mut serial = [0; 16];
+    rand::fill(&mut serial).map_err(|_| Error::internal("make a serial number"))?;
+    // Serial numbers are positive and not zero.
+    serial[0] = serial[0] & 0x7f | 0x40;
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+    params.not_before = SystemTime::from(Timestamp::now() - CLOCK_SKEW).into();
+    params.not_after = SystemTime::from(until).into();
+    Ok(())
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::CommonName, name);
+    subject
+}
+
+fn alternative_name(name: &SubjectName) -> Result<SanType> {
+    match name {
+        SubjectName::Dns(name) => {
+            name.as_str().try_into().map(SanType::DnsName).map_err(|error| failed("put a name in a certificate", error))
+        }
+        SubjectName::Address(address) => Ok(SanType::IpAddress(*address)),
+    }
+}
+
+fn failed(what: &str, error: rcgen::Error) -> Error {
+    Error::internal(what).with_source(error)
 }
 
 #[cfg(test)]
@@ -143,16 +199,17 @@ mod tests {
     #[test]
     fn an_authority_that_was_kept_goes_on_and_a_mixed_one_is_refused() {
         let made = Authority::new("kept", YEAR).unwrap();
-        let restored = Authority::from_pem("kept", &made.to_pem().unwrap()).unwrap();
+        let restored = Authority::from_pem("kept", &made.to_pem()).unwrap();
         assert_eq!(restored.certificate_pem(), made.certificate_pem());
+        assert_eq!(restored.to_pem(), made.to_pem());
         // Certificates count in seconds.
         assert_eq!(restored.until().as_second(), made.until().as_second());
-        let other = Authority::new("kept", YEAR).unwrap().to_pem().unwrap();
+        let other = Authority::new("kept", YEAR).unwrap().to_pem();
         let (_, key_of_another) = other.split_once("-----BEGIN PRIVATE").unwrap();
         for bad in [
             String::new(),
             "nothing".to_owned(),
-            made.certificate_pem(),
+            made.certificate_pem().to_owned(),
             format!("{}-----BEGIN PRIVATE{key_of_another}", made.certificate_pem()),
         ] {
             assert!(Authority::from_pem("kept", &bad).is_err(), "{bad}");
@@ -164,5 +221,29 @@ mod tests {
         let authority = Authority::new("short", YEAR / 100).unwrap();
         let (_, until) = authority.certify(&[], &ServerKey::new().unwrap(), YEAR).unwrap();
         assert_eq!(until, authority.until());
+    }
+
+    #[test]
+    fn certificates_name_the_key_of_their_authority() {
+        let made = Authority::new("kept", YEAR).unwrap();
+        let restored = Authority::from_pem("kept", &made.to_pem()).unwrap();
+        let own = CertificateDer::from_pem_slice(made.certificate_pem().as_bytes()).unwrap();
+        let (server, _) = restored.certify(&[], &ServerKey::new().unwrap(), YEAR).unwrap();
+        let identifier = key_identifier(made.issuer.key());
+        for certificate in [&own, &server.cert[0]] {
+            assert!(certificate.windows(identifier.len()).any(|part| part == identifier));
+        }
+    }
+
+    #[test]
+    fn certificates_of_one_key_have_serial_numbers_of_their_own() {
+        let authority = Authority::new("one", YEAR).unwrap();
+        let key = ServerKey::new().unwrap();
+        let serial = || {
+            let (server, _) = authority.certify(&[], &key, YEAR).unwrap();
+            // Two sequences, the version, and the number's own tag and length come before.
+            server.cert[0][8 + 5 + 2..][..16].to_vec()
+        };
+        assert_ne!(serial(), serial());
     }
 }

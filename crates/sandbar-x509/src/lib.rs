@@ -1,20 +1,12 @@
-//! Certificates with P-256 keys: as much of X.509 as an authority of our own and the servers it vouches for need.
+//! Certificates with P-256 keys: an authority of our own and the servers it vouches for, made by rcgen.
 //!
 //! An [`Authority`] signs certificates of servers: in the gateway one for each session, on the API's port one for the
-//! machine. [`valid_until`] says when a certificate of anybody's runs out.
+//! machine. [`valid_until`] reads when any certificate expires.
 //!
-//! Invariant: nothing here trusts a certificate. What others sent is judged by webpki.
+//! Invariant: nothing here trusts a certificate. Certificates of peers are verified by webpki.
 
 mod authority;
-mod der;
-mod key;
-mod pem;
-mod statement;
 mod validity;
 
-use pem::{certificate_pem, private_key_pem};
-use statement::{Purpose, Statement};
-
-pub use authority::{Authority, ServerKey};
-pub use statement::SubjectName;
+pub use authority::{Authority, ServerKey, SubjectName};
 pub use validity::valid_until;

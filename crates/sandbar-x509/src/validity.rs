@@ -1,10 +1,12 @@
-//! How long a certificate is valid.
+//! How long a certificate is valid. A parser of whole certificates is 16 more packages, for one date.
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
-use crate::der::{GENERALIZED_TIME, SEQUENCE, UTC_TIME, split};
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+const SEQUENCE: u8 = 0x30;
 
-/// The moment a certificate runs out; `None` when it is none.
+/// Returns when a certificate expires (`notAfter`); `None` if it is not a certificate.
 pub fn valid_until(certificate: &[u8]) -> Option<Timestamp> {
     let (certificate, _) = content(certificate, SEQUENCE)?;
     let (body, _) = content(certificate, SEQUENCE)?;
@@ -27,6 +29,23 @@ fn content(value: &[u8], wanted: u8) -> Option<(&[u8], &[u8])> {
     (tag == wanted).then_some((content, rest))
 }
 
+/// Splits the first value off: its tag, its content, and the bytes after it.
+fn split(values: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (tag, rest) = values.split_first()?;
+    let (first, rest) = rest.split_first()?;
+    let (length, rest) = if *first < 0x80 {
+        (usize::from(*first), rest)
+    } else {
+        let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+        // Four bytes count more than any certificate has.
+        let known = !digits.is_empty() && digits.len() <= 4;
+        let length = digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit));
+        (known.then_some(length)?, rest)
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((*tag, content, rest))
+}
+
 fn moment(tag: u8, digits: &[u8]) -> Option<Timestamp> {
     let text = std::str::from_utf8(digits).ok()?;
     let text = match tag {
@@ -41,22 +60,24 @@ fn moment(tag: u8, digits: &[u8]) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use aws_lc_rs::signature::KeyPair as _;
+    use std::time::SystemTime;
 
     use super::*;
-    use crate::{Purpose, Statement, key::new_key};
 
     fn certificate(until: &str) -> Vec<u8> {
-        let key = new_key().unwrap();
-        Statement {
-            issuer: "a",
-            subject: "a",
-            key: key.public_key().as_ref(),
-            valid: "2026-01-01T00:00:00Z".parse().unwrap()..=until.parse().unwrap(),
-            purpose: Purpose::Authority,
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.not_after = SystemTime::from(until.parse::<Timestamp>().unwrap()).into();
+        params.self_signed(&key).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn broken_lengths_are_no_values() {
+        assert_eq!(split(&[4, 2, 7, 7, 2, 1, 5]), Some((4, &[7, 7][..], &[2, 1, 5][..])));
+        assert_eq!(split(&[4, 0x81, 1, 7, 2]), Some((4, &[7][..], &[2][..])));
+        for bad in [&[][..], &[4], &[4, 2, 0], &[4, 0x80], &[4, 0x85, 0, 0, 0, 0, 1, 7], &[4, 0xff]] {
+            assert_eq!(split(bad), None);
         }
-        .sign(&key)
-        .unwrap()
     }
 
     #[test]

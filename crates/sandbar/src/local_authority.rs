@@ -77,7 +77,7 @@ fn read_or_make(data_dir: &Path) -> Result<Authority> {
                 output::say("note: the local authority ran out; clients elsewhere need the new certificate");
             }
             let authority = Authority::new(NAME, LIFE)?;
-            local_files::replace(&path, authority.to_pem()?.as_bytes(), 0o600)?;
+            local_files::replace(&path, authority.to_pem().as_bytes(), 0o600)?;
             authority
         }
     };
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(first.certificate_pem(), second.certificate_pem());
         assert_eq!(fs::read_to_string(certificate_path(directory.path())).unwrap(), first.certificate_pem());
         let bundle = fs::read_to_string(bundle_path(directory.path())).unwrap();
-        assert!(bundle.ends_with(&first.certificate_pem()), "{bundle}");
+        assert!(bundle.ends_with(first.certificate_pem()), "{bundle}");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&authority_path(directory.path())), 0o600);
         assert_eq!(mode(&directory.path().join("tls")), 0o700);
@@ -164,7 +164,7 @@ mod tests {
         let error = read_or_make(directory.path()).unwrap_err();
         assert!(error.hint().unwrap().contains("remove it"), "{error:?}");
         let old = Authority::new(NAME, LEAST_LIFE - SignedDuration::from_hours(1)).unwrap();
-        local_files::replace(&authority_path(directory.path()), old.to_pem().unwrap().as_bytes(), 0o600).unwrap();
+        local_files::replace(&authority_path(directory.path()), old.to_pem().as_bytes(), 0o600).unwrap();
         let renewed = read_or_make(directory.path()).unwrap();
         assert_ne!(renewed.certificate_pem(), old.certificate_pem());
         assert_ne!(renewed.certificate_pem(), first.certificate_pem());

@@ -15,7 +15,6 @@ const LIFE_OF_A_SERVER: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// A certificate authority that lives in memory as long as its session does, and is trusted by nobody else.
 pub struct Authority {
     issuer: sandbar_x509::Authority,
-    certificate_pem: String,
     /// One key serves all hosts: whoever gets it has the gateway already.
     server_key: ServerKey,
     servers: Certificates,
@@ -24,13 +23,12 @@ pub struct Authority {
 impl Authority {
     pub fn new(session: &str) -> Result<Self> {
         let issuer = sandbar_x509::Authority::new(&format!("Sandbar session {session}"), LIFE)?;
-        let certificate_pem = issuer.certificate_pem();
-        Ok(Self { issuer, certificate_pem, server_key: ServerKey::new()?, servers: Certificates::default() })
+        Ok(Self { issuer, server_key: ServerKey::new()?, servers: Certificates::default() })
     }
 
     /// What the session must trust.
     pub fn certificate_pem(&self) -> &str {
-        &self.certificate_pem
+        self.issuer.certificate_pem()
     }
 
     /// What a server needs to be this host for the session.

@@ -68,7 +68,7 @@ impl TestRegistry {
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let tls = (TlsAcceptor::from(Arc::new(config)), authority.certificate_pem());
+        let tls = (TlsAcceptor::from(Arc::new(config)), authority.certificate_pem().to_owned());
         Self::start(images, Box::new(|_, _| None), Some(tls)).await
     }
 
