@@ -13,7 +13,7 @@ use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_proto::{API_VERSION, API_VERSION_HEADER, MAX_MESSAGE_BYTES, from_connect, v1};
 use tower::Service;
 
-use crate::{TlsOptions, transport::Transport};
+use crate::{TlsOptions, connector::Connector, transport::Transport};
 
 /// What one stream may have under way. A reader that stops holds back only its own stream.
 const STREAM_WINDOW: u32 = 1 << 20;
@@ -86,18 +86,19 @@ impl Client {
     pub async fn open(options: ConnectOptions) -> Result<Self> {
         let ConnectOptions { url, token, protocol, tls } = options;
         let uri = parse_url(&url)?;
-        let builder = Http2Connection::builder()
+        let is_tls = uri.scheme() == Some(&Scheme::HTTPS);
+        let tls = if is_tls { Some(tls.load()?) } else { None };
+        let connection = Http2Connection::builder()
             .establishment_timeout(CONNECT_TIMEOUT)
-            .tcp_connect_timeout(CONNECT_TIMEOUT)
             .keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE)
             .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW);
-        let connection = if uri.scheme() == Some(&Scheme::HTTPS) {
-            builder.connect_tls(uri.clone(), tls.load()?).await.map_err(|error| unreachable_over_tls(&url, &error))?
-        } else {
-            builder.connect_plaintext(uri.clone()).await.map_err(|error| unreachable_server(&url, &error))?
-        };
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .connect_with_connector(Connector::new(tls.as_deref(), CONNECT_TIMEOUT), uri.clone())
+            .await
+            .map_err(
+                |error| if is_tls { unreachable_over_tls(&url, &error) } else { unreachable_server(&url, &error) },
+            )?;
         let config = configure(uri, protocol, token.as_deref())?;
         let rpc = v1::SandboxServiceClient::new(Transport::Connection(connection.shared(QUEUE)), config);
         Ok(Self { rpc: Arc::new(rpc), url: url.into() })

@@ -10,6 +10,7 @@ mod attach;
 mod audit;
 mod bases;
 mod client;
+mod connector;
 mod conversation;
 mod exec;
 mod files;

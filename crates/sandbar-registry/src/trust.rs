@@ -1,9 +1,14 @@
 //! The HTTP client, and whom it trusts.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use reqwest::{Certificate, Client, redirect::Policy};
+use reqwest::{
+    Certificate, Client,
+    dns::{Addrs, Name, Resolve, Resolving},
+    redirect::Policy,
+};
 use sandbar_core::{Error, Result};
+use sandbar_resolver::Resolver;
 
 const LONGEST_CONNECT: Duration = Duration::from_secs(20);
 /// A registry that sends nothing for so long is gone.
@@ -33,8 +38,24 @@ pub(crate) fn client(certificates: Option<&Path>, loopback: bool) -> Result<Clie
         .referer(false)
         .connect_timeout(LONGEST_CONNECT)
         .read_timeout(LONGEST_SILENCE)
+        .dns_resolver(Names(Arc::new(Resolver::system())))
         .tls_certs_only(trusted);
     // No proxy knows the way to our own loopback.
     let builder = if loopback { builder.no_proxy() } else { builder };
     builder.build().map_err(|error| Error::internal("set up the client for registries").with_source(error))
+}
+
+/// Name resolution for the client. Its own reads `resolv.conf` only once, and asks Google when there is none.
+struct Names(Arc<Resolver>);
+
+impl Resolve for Names {
+    fn resolve(&self, name: Name) -> Resolving {
+        let resolver = Arc::clone(&self.0);
+        Box::pin(async move {
+            let addresses = resolver.addresses_of(name.as_str()).await?;
+            // The client puts in the port.
+            let addresses: Addrs = Box::new(addresses.into_iter().map(|address| SocketAddr::new(address, 0)));
+            Ok(addresses)
+        })
+    }
 }

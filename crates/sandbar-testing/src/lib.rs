@@ -13,6 +13,7 @@ mod image;
 pub mod internet;
 pub mod measure;
 mod moto_s3;
+pub mod name_server;
 mod namespace;
 mod owners;
 pub mod plain_http;

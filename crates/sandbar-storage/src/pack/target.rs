@@ -1,13 +1,17 @@
 //! Where packs are kept.
 
-use std::{fmt, fs::DirBuilder, os::unix::fs::DirBuilderExt as _, path::PathBuf, sync::Arc};
+use std::{
+    env, fmt, fs::DirBuilder, os::unix::fs::DirBuilderExt as _, panic::AssertUnwindSafe, path::PathBuf, sync::Arc,
+};
 
 use object_store::{
-    ObjectStore,
+    ClientOptions, ObjectStore,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
+    client::{DnsFuture, DnsResolver},
     local::LocalFileSystem,
 };
 use sandbar_core::{Error, Result};
+use sandbar_resolver::Resolver;
 
 /// An object store.
 #[derive(Clone, Debug)]
@@ -61,7 +65,7 @@ impl Target {
 
 impl S3Target {
     fn builder(&self) -> AmazonS3Builder {
-        let mut builder = AmazonS3Builder::from_env().with_bucket_name(&self.bucket).with_allow_http(self.allow_http);
+        let mut builder = from_environment().with_bucket_name(&self.bucket).with_allow_http(self.allow_http);
         if let Some(endpoint) = &self.endpoint {
             builder = builder.with_endpoint(endpoint).with_virtual_hosted_style_request(false);
         }
@@ -76,6 +80,35 @@ impl S3Target {
             }
         }
         builder
+    }
+}
+
+/// Like [`AmazonS3Builder::from_env`], with our name resolution. That cannot be added to what `from_env` makes without
+/// losing the settings of its HTTP client.
+fn from_environment() -> AmazonS3Builder {
+    let names = Names(Arc::new(AssertUnwindSafe(Resolver::system())));
+    let options = ClientOptions::new().with_dns_resolver(Arc::new(names));
+    let mut builder = AmazonS3Builder::new().with_client_options(options);
+    for (key, value) in env::vars_os() {
+        if let (Some(key), Some(value)) = (key.to_str(), value.to_str())
+            && key.starts_with("AWS_")
+            && let Ok(key) = key.to_ascii_lowercase().parse()
+        {
+            builder = builder.with_config(key, value);
+        }
+    }
+    builder
+}
+
+/// Name resolution for the client of the store. Its own is `getaddrinfo`.
+#[derive(Debug)]
+struct Names(Arc<AssertUnwindSafe<Resolver>>);
+
+impl DnsResolver for Names {
+    fn resolve(&self, host: &str) -> DnsFuture {
+        let resolver = Arc::clone(&self.0);
+        let host = host.to_owned();
+        Box::pin(async move { Ok(resolver.addresses_of(&host).await?) })
     }
 }
 
