@@ -17,6 +17,7 @@ pub struct DefaultSandbox(Choice);
 enum Choice {
     Nothing,
     Given(SessionId),
+    Only(SessionId),
     Scratch(Scratch),
 }
 
@@ -39,6 +40,12 @@ impl DefaultSandbox {
         Self(Choice::Given(id))
     }
 
+    /// This one, and calls that name another are refused. The caller's token has to say the same: this check is the
+    /// second one.
+    pub fn only(id: SessionId) -> Self {
+        Self(Choice::Only(id))
+    }
+
     /// One that is made on first use and destroyed by [`close`](Self::close), unless it is to be kept.
     pub fn scratch(base: BaseName, keep: bool) -> Self {
         Self(Choice::Scratch(Scratch { base, keep, made: Arc::default() }))
@@ -54,10 +61,31 @@ impl DefaultSandbox {
         match &self.0 {
             Choice::Nothing => "The sandbox's id, from sandbox_create or sandbox_list.".into(),
             Choice::Given(id) => format!("The sandbox's id; `{id}` when left out."),
+            Choice::Only(id) => format!("`{id}`, which is used when this is left out. There is no other."),
             Choice::Scratch(_) => {
                 "The sandbox's id; when left out, a sandbox of this connection's own, which is made on first use."
                     .into()
             }
+        }
+    }
+
+    /// The one sandbox that may be named, if there is only one.
+    pub(crate) fn only_one(&self) -> Option<&SessionId> {
+        match &self.0 {
+            Choice::Only(id) => Some(id),
+            Choice::Nothing | Choice::Given(_) | Choice::Scratch(_) => None,
+        }
+    }
+
+    /// Refuses a sandbox outside of the one this connection is confined to.
+    pub(crate) fn permit(&self, asked: &SessionId) -> Result<()> {
+        match self.only_one() {
+            Some(only) if only != asked => {
+                let message = format!("sandbox `{asked}` is not the one this connection is confined to");
+                Err(Error::new(ErrorCode::PermissionDenied, message)
+                    .with_hint(format!("leave `sandbox` out, or pass `{only}`")))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -72,8 +100,8 @@ impl DefaultSandbox {
     /// The sandbox of a call.
     pub(crate) async fn resolve(&self, client: &Client, asked: Option<SessionId>) -> Result<SessionId> {
         match (asked, &self.0) {
-            (Some(id), _) => Ok(id),
-            (None, Choice::Given(id)) => Ok(id.clone()),
+            (Some(id), _) => self.permit(&id).map(|()| id),
+            (None, Choice::Given(id) | Choice::Only(id)) => Ok(id.clone()),
             (None, Choice::Scratch(scratch)) => scratch.get(client).await,
             (None, Choice::Nothing) => Err(Error::invalid("sandbox", "the call names no sandbox").with_hint(
                 "pass the id of one as `sandbox`; sandbox_create makes one, sandbox_list shows those there are",

@@ -20,8 +20,7 @@ use crate::{
 const FRESH: u64 = 300_000;
 
 const INSTRUCTIONS: &str = "Sandboxes: machines of their own to run commands and edit files in. Paths are those inside the \
-sandbox; relative ones start at /workspace. Take a snapshot before something risky and roll back when it went wrong; fork \
-to try several ways at once.";
+sandbox; relative ones start at /workspace. Take a snapshot before something risky and roll back when it went wrong.";
 
 /// The MCP server of one host, for one caller.
 #[derive(Clone, Debug)]
@@ -98,12 +97,13 @@ impl McpServer {
     }
 
     fn instructions(&self) -> String {
+        let fork = if self.default.only_one().is_none() { " Fork to try several ways at once." } else { "" };
         let sandbox = if self.default.is_nothing() {
             "Make a sandbox with sandbox_create and pass its id as `sandbox` to every other tool.".to_owned()
         } else {
             format!("`sandbox` of a tool: {}", self.default.explain())
         };
-        format!("{INSTRUCTIONS} {sandbox}")
+        format!("{INSTRUCTIONS}{fork} {sandbox}")
     }
 
     async fn list_tools(&self, version: Version) -> Result<Value, Fault> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use sandbar_client::{Client, ConnectOptions, TlsOptions, WireProtocol};
-use sandbar_core::{Error, ErrorCode, Result};
+use sandbar_core::{AccessToken, Error, ErrorCode, Result};
 
 use crate::{env_vars, local_authority, local_files};
 
@@ -26,6 +26,13 @@ pub(crate) fn server_url(given: Option<&str>) -> String {
         return url.to_owned();
     }
     local_files::read_address(&local_files::client_data_dir()).unwrap_or_else(|| LOCAL_DEFAULT.to_owned())
+}
+
+/// Connects to the server at a known URL with this token and no other.
+pub(crate) async fn connect_as(url: &str, token: &AccessToken) -> Result<Client> {
+    let token = Some(token.reveal().to_owned());
+    let options = ConnectOptions { url: url.to_owned(), token, protocol: WireProtocol::default(), tls: tls_for(url) };
+    Client::open(options).await
 }
 
 /// Connects to the server.

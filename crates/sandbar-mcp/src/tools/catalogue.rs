@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sandbar_client::Client;
-use sandbar_core::{Result, ToolInfo};
+use sandbar_core::{Error, ErrorCode, Result, SessionId, ToolInfo};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -20,7 +20,8 @@ impl Catalogue {
     /// As clients see them, always in the same order.
     pub(crate) async fn list(&self, client: &Client, version: Version, default: &DefaultSandbox) -> Result<Vec<Value>> {
         let of_host = self.of_host(client).await?.iter().map(host_tool::define);
-        let all = of_host.chain(OwnTool::ALL.map(OwnTool::define));
+        let own = OwnTool::ALL.into_iter().filter(|own| default.only_one().is_none() || !own.makes_sandboxes());
+        let all = of_host.chain(own.map(OwnTool::define));
         Ok(all.map(|tool: Definition| tool.to_json(version, default)).collect())
     }
 
@@ -28,6 +29,9 @@ impl Catalogue {
     pub(crate) async fn call(&self, tool: &str, call: Call<'_>) -> Result<Answer, Fault> {
         let own = OwnTool::ALL.into_iter().find(|own| own.define().name == tool);
         let outcome = match own {
+            Some(own) if own.makes_sandboxes() && call.default.only_one().is_some() => {
+                Err(confined(tool, call.default))
+            }
             // Boxed: what a call keeps would otherwise be part of everything that waits for one.
             Some(own) => Box::pin(own.run(call)).await,
             None => match self.of_host(call.client).await {
@@ -45,4 +49,11 @@ impl Catalogue {
     async fn of_host(&self, client: &Client) -> Result<&Vec<ToolInfo>> {
         self.of_host.get_or_try_init(|| client.list_tools()).await
     }
+}
+
+/// The refusal of a tool that reaches beyond the one sandbox of a connection.
+fn confined(tool: &str, default: &DefaultSandbox) -> Error {
+    let only = default.only_one().map_or("one", SessionId::as_str);
+    Error::new(ErrorCode::PermissionDenied, format!("`{tool}` is not offered: this connection is confined to `{only}`"))
+        .with_hint("use snapshot and rollback to try something and undo it")
 }

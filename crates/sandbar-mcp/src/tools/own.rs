@@ -48,6 +48,11 @@ impl OwnTool {
         }
     }
 
+    /// Whether it makes sandboxes, which a token of one sandbox may not.
+    pub(crate) fn makes_sandboxes(self) -> bool {
+        matches!(self, Self::SandboxCreate | Self::Fork)
+    }
+
     pub(crate) async fn run(self, call: Call<'_>) -> Result<Answer> {
         match self {
             Self::SandboxCreate => sandbox::create(call).await,

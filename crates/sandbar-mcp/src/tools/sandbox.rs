@@ -103,7 +103,8 @@ struct List {
 
 pub(crate) async fn list(mut call: Call<'_>) -> Result<Answer> {
     let List { labels, state } = call.read()?;
-    let sessions = call.client.all_sessions(&SessionFilter { labels, state, ..SessionFilter::default() }).await?;
+    let mut sessions = call.client.all_sessions(&SessionFilter { labels, state, ..SessionFilter::default() }).await?;
+    sessions.retain(|session| call.default.permit(&session.id).is_ok());
     Ok(Answer::structured(json!({"sandboxes": sessions.iter().map(show).collect::<Vec<_>>()})))
 }
 
@@ -126,6 +127,7 @@ pub(crate) async fn destroy(mut call: Call<'_>) -> Result<Answer> {
     let id = call.asked_sandbox()?.ok_or_else(|| {
         Error::invalid("sandbox", "which sandbox is to be destroyed is not said").with_hint("pass its id as `sandbox`")
     })?;
+    call.default.permit(&id)?;
     let Nothing {} = call.read()?;
     call.client.destroy_session(&id).await?;
     call.default.forget(&id).await;

@@ -1,18 +1,22 @@
 //! `sandbar mcp`.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::{ArgMatches, Command};
 use sandbar_client::Client;
-use sandbar_core::{BaseName, Result, SessionId};
+use sandbar_core::{BaseName, ErrorCode, Result, SessionId, TokenName, TokenScope};
 use sandbar_mcp::{DefaultSandbox, Ended, McpServer, PortNames, serve_stdio};
 
 use crate::{
     arguments::{flag, option, optional, required},
+    connection,
     failure::{Outcome, exit},
     interrupt::Interrupts,
     output, parse,
 };
+
+/// How long the token of a confined connection is valid when it could not be revoked, because the program was killed.
+const TOKEN_LIFETIME: Duration = Duration::from_hours(30 * 24);
 
 #[derive(Debug)]
 pub(crate) struct McpArgs {
@@ -28,9 +32,12 @@ pub(crate) fn define() -> Command {
             "\
 Serve MCP clients on stdin and stdout: sandboxes and their tools for any program that speaks the Model Context Protocol.
 
-A client starts this by itself; what it needs is the command. Calls that name no sandbox go to the one of --sandbox, or to
-one that is made when it is first needed and destroyed when the client closes stdin. Sandboxes made with the tool
-sandbox_create stay until they are destroyed.
+A client starts this by itself; what it needs is the command. Calls that name no sandbox go to one that is made when it is
+first needed and destroyed when the client closes stdin. Sandboxes made with the tool sandbox_create stay until they are
+destroyed. The client may do what the token of this command may do: with the host's own token, everything.
+
+With --sandbox the client is confined to that sandbox: it works with a token of scope session:ID, which is made for it and
+revoked at the end, or with the one in SANDBAR_TOKEN when that may make none. It can neither see nor touch any other.
 
 A host serves the same over HTTP, at /mcp on its own port, with its token: http://127.0.0.1:9100/mcp?sandbox=ID.",
         )
@@ -58,7 +65,7 @@ Over HTTP:
   {\"mcpServers\": {\"sandbar\": {\"url\": \"http://127.0.0.1:9100/mcp\", \"headers\": {\"Authorization\": \"Bearer …\"}}}}",
         )
         .args([
-            option("sandbox", "ID", "The sandbox of calls that name none; it is left as it is")
+            option("sandbox", "ID", "Confine the client to this sandbox, which is kept at the end")
                 .value_parser(parse::word::<SessionId>)
                 .conflicts_with("keep"),
             option("base", "NAME", "The base of new sandboxes; `sandbar base ls` lists them")
@@ -80,22 +87,22 @@ impl McpArgs {
 
 pub(crate) async fn execute(args: McpArgs, client: &Client) -> Outcome {
     let mut interrupts = Interrupts::listen()?;
-    let default = match args.sandbox {
-        Some(id) => {
-            // A client shows a program that does not start, and rarely what a tool answers.
-            client.get_session(&id).await?;
-            DefaultSandbox::given(id)
-        }
-        None => DefaultSandbox::scratch(args.base, args.keep),
+    let Caller { caller, token, default } = match args.sandbox {
+        Some(id) => Caller::confined(client, id).await?,
+        None => Caller { caller: client.clone(), token: None, default: DefaultSandbox::scratch(args.base, args.keep) },
     };
-    let server = McpServer::new(client.clone(), default.clone(), PortNames::of_host(client.url()));
+    let server = McpServer::new(caller, default.clone(), PortNames::of_host(client.url()));
     let mut signal = None;
     let stop = async { signal = Some(interrupts.next().await) };
     let ended = serve_stdio(server, tokio::io::stdin(), tokio::io::stdout(), stop).await;
     // However it ended, nothing is left behind.
     let closed = default.close(client).await;
-    let ended = ended?;
-    if let Some(kept) = closed? {
+    let revoked = match token {
+        Some(token) => revoke(client, &token).await,
+        None => Ok(()),
+    };
+    let (ended, closed, ()) = (ended?, closed?, revoked?);
+    if let Some(kept) = closed {
         output::say(format_args!("kept sandbox {kept}"));
     }
     Ok(match (ended, signal) {
@@ -103,4 +110,43 @@ pub(crate) async fn execute(args: McpArgs, client: &Client) -> Outcome {
         (Ended::OutputClosed, _) => ExitCode::from(exit::BROKEN_PIPE),
         _ => ExitCode::SUCCESS,
     })
+}
+
+/// On whose behalf the client's calls are made.
+struct Caller {
+    caller: Client,
+    /// The token that was made for it.
+    token: Option<TokenName>,
+    default: DefaultSandbox,
+}
+
+impl Caller {
+    /// One that reaches a single sandbox. A token that may make tokens is exchanged for one of that sandbox alone; any
+    /// other token is narrow already.
+    async fn confined(client: &Client, id: SessionId) -> Result<Self> {
+        // A client shows a program that does not start, and rarely what a tool answers.
+        client.get_session(&id).await?;
+        let name = TokenName::new(format!("mcp-{}", SessionId::random()))?;
+        let (caller, token) =
+            match client.create_token(&name, &[TokenScope::Session(id.clone())], Some(TOKEN_LIFETIME)).await {
+                Ok(made) => match connection::connect_as(client.url(), &made.secret).await {
+                    Ok(caller) => (caller, Some(name)),
+                    Err(error) => {
+                        revoke(client, &name).await?;
+                        return Err(error);
+                    }
+                },
+                Err(error) if error.code() == ErrorCode::PermissionDenied => (client.clone(), None),
+                Err(error) => return Err(error),
+            };
+        Ok(Self { caller, token, default: DefaultSandbox::only(id) })
+    }
+}
+
+/// Takes a token back. One whose sandbox was destroyed is gone already.
+async fn revoke(client: &Client, token: &TokenName) -> Result<()> {
+    match client.revoke_token(token).await {
+        Err(error) if error.code() != ErrorCode::TokenNotFound => Err(error),
+        _ => Ok(()),
+    }
 }

@@ -10,7 +10,7 @@ use std::{
 use sandbar_testing::eventually;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{Said, World};
 
 /// A running `sandbar mcp` and what it says. Killed with the test.
 struct Session {
@@ -23,7 +23,11 @@ struct Session {
 impl Session {
     /// Starts it and shakes hands.
     fn start(world: &World, arguments: &[&str]) -> Self {
-        let mut session = Self::spawn(world, arguments);
+        Self::spawn(world, arguments).greet()
+    }
+
+    fn greet(mut self) -> Self {
+        let session = &mut self;
         let greeting = session.ask(
             "initialize",
             json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}),
@@ -31,18 +35,29 @@ impl Session {
         assert_eq!(greeting["protocolVersion"], "2025-06-18");
         assert_eq!(greeting["serverInfo"]["name"], "sandbar");
         session.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        session
+        self
+    }
+
+    /// The names of the tools that are offered.
+    fn offered(&mut self) -> Vec<String> {
+        let listed = self.ask("tools/list", json!({}));
+        listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Calls a tool that has to be refused to this caller.
+    #[track_caller]
+    fn denied(&mut self, name: &str, arguments: Value) {
+        let result = self.ask("tools/call", json!({"name": name, "arguments": arguments}));
+        assert_eq!(result["isError"], true, "{result}");
+        assert_eq!(result["_meta"]["sandbar/errorCode"], "PermissionDenied", "{result}");
     }
 
     fn spawn(world: &World, arguments: &[&str]) -> Self {
-        let mut command: Command = world.server.client(["mcp"]);
-        let mut child = command
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::run(world.server.client(["mcp"]).args(arguments))
+    }
+
+    fn run(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         Self { child, stdin, stdout, next_id: 0 }
     }
@@ -168,6 +183,72 @@ fn calls_that_name_no_sandbox_share_one_that_goes_with_the_connection() {
     given.close();
     assert_eq!(world.ids(), ids);
     world.run(["mcp", "--sandbox", "gone"]).refused(1, &["gone"]);
+}
+
+/// What a client that is confined to `a` may do, and what not.
+#[track_caller]
+fn assert_confined(world: &World, mcp: &mut Session) {
+    assert_eq!(mcp.text("bash", json!({"cmd": "echo here > note; cat note"})), "here\n");
+    assert_eq!(mcp.text("bash", json!({"sandbox": "a", "cmd": "cat note"})), "here\n");
+    mcp.denied("sandbox_destroy", json!({"sandbox": "b"}));
+    mcp.denied("bash", json!({"sandbox": "b", "cmd": "true"}));
+    mcp.denied("snapshot", json!({"sandbox": "b"}));
+    mcp.denied("sandbox_create", json!({"network": "full"}));
+    mcp.denied("fork", json!({}));
+    let listed = mcp.tool("sandbox_list", json!({}));
+    let ids: Vec<&Value> = listed["sandboxes"].as_array().unwrap().iter().map(|shown| &shown["sandbox"]).collect();
+    assert_eq!(ids, ["a"]);
+    let offered = mcp.offered();
+    assert!(offered.iter().any(|tool| tool == "sandbox_destroy"), "{offered:?}");
+    assert!(!offered.iter().any(|tool| tool == "sandbox_create" || tool == "fork"), "{offered:?}");
+    assert_eq!(world.ids(), ["a", "b"]);
+}
+
+#[test]
+fn mcp_with_a_sandbox_given_reaches_no_other_sandbox() {
+    let world = World::new();
+    world.sandbox("a");
+    world.sandbox("b");
+    let mut mcp = Session::start(&world, &["--sandbox", "a"]);
+    assert_confined(&world, &mut mcp);
+    // It has a token of its own, which is not the host's.
+    let tokens: Value = serde_json::from_str(&world.run(["token", "ls", "--json"]).data()).unwrap();
+    assert_eq!(tokens[0]["scopes"], json!(["session:a"]));
+    assert!(tokens[0]["expires"].is_string(), "{tokens}");
+    let name = tokens[0]["name"].as_str().unwrap();
+    assert!(world.run(["audit", "a"]).data().contains(&format!("token:{name}@")));
+    let (status, stderr) = mcp.close();
+    assert!(status.success() && stderr.is_empty(), "{status} {stderr}");
+    assert_eq!(world.run(["token", "ls", "-q"]).data(), "");
+
+    // A client may end its own sandbox, and its token goes with it.
+    let mut mcp = Session::start(&world, &["--sandbox", "a"]);
+    assert_eq!(mcp.tool("sandbox_destroy", json!({"sandbox": "a"}))["destroyed"], "a");
+    let (status, stderr) = mcp.close();
+    assert!(status.success() && stderr.is_empty(), "{status} {stderr}");
+    assert_eq!(world.ids(), ["b"]);
+}
+
+#[test]
+fn mcp_with_a_token_of_its_sandbox_needs_no_other_token() {
+    let world = World::new();
+    world.sandbox("a");
+    world.sandbox("b");
+    let token = |name: &str, scopes: &[&str]| {
+        let scopes = scopes.iter().flat_map(|scope| ["--scope", scope]);
+        world.run(["token", "new", name].into_iter().chain(scopes)).word()
+    };
+    // The second opens both sandboxes; the flag confines it all the same.
+    for token in [token("one", &["session:a"]), token("both", &["session:a", "session:b"])] {
+        let mut command = world.server.client(["mcp", "--sandbox", "a"]);
+        let mut mcp = Session::run(command.env("SANDBAR_TOKEN", token)).greet();
+        assert_confined(&world, &mut mcp);
+        assert_eq!(mcp.close().0.code(), Some(0));
+    }
+    assert_eq!(world.run(["token", "ls", "-q"]).data(), "both\none\n");
+    let token = token("other", &["session:b"]);
+    let refused = world.server.client(["mcp", "--sandbox", "a"]).env("SANDBAR_TOKEN", token).output().unwrap();
+    Said::from_output(refused).refused(1, &["session:a"]);
 }
 
 #[test]
