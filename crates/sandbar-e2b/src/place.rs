@@ -2,7 +2,12 @@
 
 use http::{HeaderName, Request};
 
-use crate::{cors, envd::files, interpreter, templates::UPLOADS};
+use crate::{
+    cors,
+    envd::{HEALTH, files},
+    interpreter,
+    templates::UPLOADS,
+};
 
 /// Names the sandbox, where the host name does not.
 pub const SANDBOX: HeaderName = HeaderName::from_static("e2b-sandbox-id");
@@ -12,9 +17,8 @@ pub const PORT: HeaderName = HeaderName::from_static("e2b-sandbox-port");
 /// Where E2B has its agent in a sandbox.
 pub const ENVD_PORT: u16 = 49_983;
 
-/// What the control API begins with. None of it is a path of the native API.
-const CONTROL: [&str; 11] = [
-    "/health",
+/// What the control API begins with, beside [`HEALTH`]. None of it is a path of the native API, nor of the agent.
+const CONTROL: [&str; 10] = [
     "/sandbar/sandboxes",
     "/sandboxes",
     "/secrets",
@@ -42,6 +46,8 @@ pub enum Place {
     Envd { sandbox: String, named_by: NamedBy },
     /// Contents of a sandbox that is known only by the token the request was signed with.
     Files,
+    /// The health of a sandbox that is known only by its access token, or else of the control API.
+    Health,
     /// The code interpreter of a sandbox.
     Interpreter { sandbox: String, named_by: NamedBy },
 }
@@ -70,19 +76,29 @@ impl Place {
     /// the same by every part.
     pub fn of_path<B>(request: &Request<B>) -> Option<Self> {
         let path = request.uri().path();
-        let is_below =
-            |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        if is_below(UPLOADS) {
+        if is_below(path, UPLOADS) {
             return Some(Self::Upload);
         }
         if path == files::PATH {
             return Some(Self::Files);
         }
+        if path == HEALTH {
+            return Some(Self::Health);
+        }
         if cors::asks_to_send(request.method(), request.headers(), &SANDBOX) {
             return Some(Self::Control);
         }
-        CONTROL.iter().any(|prefix| is_below(prefix)).then_some(Self::Control)
+        Self::is_control_only(path).then_some(Self::Control)
     }
+
+    /// Whether a path is the control API's, and no agent has it.
+    pub fn is_control_only(path: &str) -> bool {
+        CONTROL.iter().any(|prefix| is_below(path, prefix))
+    }
+}
+
+fn is_below(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -96,6 +112,7 @@ mod tests {
         assert_eq!(place("/sandboxes/s1/connect?a=b"), Some(Place::Control));
         assert_eq!(place("/templates-files/ab"), Some(Place::Upload));
         assert_eq!(place("/files?path=a"), Some(Place::Files));
+        assert_eq!(place("/health"), Some(Place::Health));
         assert_eq!(place("/sandboxesx"), None);
         let asks = |header: &str| {
             let asks = Request::options("/process.Process/Start").header("access-control-request-method", "POST");

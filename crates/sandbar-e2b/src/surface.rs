@@ -15,7 +15,7 @@ use tower::ServiceExt as _;
 
 use crate::{
     Keyring, Place,
-    answer::ControlError,
+    answer::{ControlError, sandbox_not_found},
     control::{self, Sampler, Samples},
     cors,
     envd::{
@@ -105,19 +105,17 @@ impl E2b {
         answer
     }
 
-    async fn serve(self, place: Place, mut request: Request<Body>, peer: IpAddr) -> Response<Body> {
+    async fn serve(self, place: Place, request: Request<Body>, peer: IpAddr) -> Response<Body> {
         match place {
-            Place::Control => {
-                let key = request.headers().get(&API_KEY).map(HeaderValue::as_bytes);
-                let holder = match keys::identify(&*self.surface.keyring, key) {
-                    Ok(holder) => holder,
-                    Err(error) => return hear_out(request, ControlError::from(error).into_response()).await,
-                };
-                let actor = actor(&holder, peer);
-                let reach = Reach::of(&request, self.surface.host.ingress_domain());
-                request.extensions_mut().insert(reach);
-                request.extensions_mut().insert(holder);
-                acting_as(actor, route(self.control, request)).await
+            Place::Control => self.answer_control(request, peer).await,
+            Place::Health => {
+                let headers = request.headers();
+                if headers.contains_key(&API_KEY) || !headers.contains_key(&visitor::ACCESS_TOKEN) {
+                    return self.answer_control(request, peer).await;
+                }
+                let (head, body) = request.into_parts();
+                let visitor = self.visit_by_token(&head).await;
+                self.answer_visitor(visitor, Request::from_parts(head, body), peer).await
             }
             Place::Upload => route(self.uploads, request).await,
             Place::Envd { sandbox, named_by } => {
@@ -144,6 +142,19 @@ impl E2b {
 }
 
 impl E2b {
+    async fn answer_control(self, mut request: Request<Body>, peer: IpAddr) -> Response<Body> {
+        let key = request.headers().get(&API_KEY).map(HeaderValue::as_bytes);
+        let holder = match keys::identify(&*self.surface.keyring, key) {
+            Ok(holder) => holder,
+            Err(error) => return hear_out(request, ControlError::from(error).into_response()).await,
+        };
+        let actor = actor(&holder, peer);
+        let reach = Reach::of(&request, self.surface.host.ingress_domain());
+        request.extensions_mut().insert(reach);
+        request.extensions_mut().insert(holder);
+        acting_as(actor, route(self.control, request)).await
+    }
+
     /// Lets a request into envd of a sandbox.
     async fn visit(&self, sandbox: &str, named_by: NamedBy, head: &Parts) -> Result<Visitor, Response<Body>> {
         if head.uri.path() != files::PATH {
@@ -168,6 +179,16 @@ impl E2b {
             return Err(ControlError::new(StatusCode::UNAUTHORIZED, why).into_response());
         };
         // Whatever name it was sent to, it has shown what it takes.
+        self.visit(sandbox.as_str(), NamedBy::AnyName, head).await
+    }
+
+    /// Lets a request into envd of the sandbox whose access token it carries. The JavaScript SDK up to 2.19 asks for health
+    /// so where one URL is that of all sandboxes: without a sandbox id. A token that no sandbox has is that of a sandbox
+    /// that is gone.
+    async fn visit_by_token(&self, head: &Parts) -> Result<Visitor, Response<Body>> {
+        let found = self.surface.signer(&FilesQuery::default(), &head.method, &head.headers).await;
+        let found = found.map_err(|error| ControlError::from(error).into_response())?;
+        let sandbox = found.ok_or_else(|| sandbox_not_found(""))?;
         self.visit(sandbox.as_str(), NamedBy::AnyName, head).await
     }
 

@@ -136,3 +136,21 @@ fn a_wrong_token_opens_nothing_even_with_a_signature() {
         assert_eq!(sandbox.http("GET", &address, "").await.text(), "x");
     });
 }
+
+#[test]
+fn health_with_only_an_access_token_is_of_its_sandbox() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let token = sandbox.access_token.clone().unwrap();
+        let health = async |token: &str| {
+            let headers = [("x-access-token", token)];
+            world.control_with("GET", "/health", &headers, None).await.status.as_u16()
+        };
+        assert_eq!(health(&token).await, 204);
+        assert_eq!(health("of-no-sandbox").await, 502);
+        assert_eq!(world.control_with("GET", "/health", &[], None).await.status, 401);
+        assert_eq!(world.control("GET", "/health", None).await.status, 204);
+        assert_eq!(world.control("DELETE", &format!("/sandboxes/{}", sandbox.id), None).await.status, 204);
+        assert_eq!(health(&token).await, 502);
+    });
+}

@@ -78,12 +78,22 @@ pub(super) fn of<B>(request: &Request<B>, domain: &DomainName) -> Result<Option<
         Some(Dialect::E2b) => {
             let sandbox = field(&sandbar_e2b::SANDBOX).unwrap_or_default();
             let port = field(&sandbar_e2b::PORT).map_or(Ok(ENVD_PORT), parse_port)?;
+            if is_control_call(request.uri().path(), host.as_deref(), port, domain) {
+                return Ok(None);
+            }
             (SessionId::new(sandbox).map_err(|error| no_sandbox(sandbox, error))?, port)
         }
     };
     let is_ours = host.as_deref().is_some_and(|host| is_own_name(host, domain));
     let found_by = if is_ours { FoundBy::Headers } else { FoundBy::HeadersElsewhere };
     Ok(Some(Target { session, port, found_by, dialect }))
+}
+
+/// Whether a request that names a sandbox in E2B's headers is for the control API all the same: the Python SDK up to 2.26
+/// sends these headers with `Sandbox.connect` as well. The agent of a sandbox has none of the control API's paths.
+fn is_control_call(path: &str, host: Option<&str>, port: u16, domain: &DomainName) -> bool {
+    let is_api = host.and_then(|host| host.strip_prefix("api.")) == Some(domain.as_str());
+    is_api || (port == ENVD_PORT && Place::is_control_only(path))
 }
 
 /// What cannot be the id of a session is that of none.
@@ -257,6 +267,27 @@ mod tests {
         assert_eq!(found(&native).place(), None, "the port itself was meant");
         for bad in [&[("e2b-sandbox-id", "a/b")][..], &[("e2b-sandbox-id", "s1"), ("e2b-sandbox-port", "0")]] {
             assert!(target("/", bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn control_calls_with_headers_of_e2b_are_the_apis() {
+        let headers = |host, port| [("host", host), ("e2b-sandbox-id", "s1"), ("e2b-sandbox-port", port)];
+        let connect = "/sandboxes/s1/connect";
+        assert_eq!(target(connect, &headers("127.0.0.1:9100", "49983")).unwrap(), None);
+        assert_eq!(target(connect, &headers("127.0.0.1:9100", "49983")[..2]).unwrap(), None);
+        for path in [connect, "/v2/sandboxes/s1/connect", "/health"] {
+            assert_eq!(target(path, &headers("api.boxes.example", "49983")).unwrap(), None, "{path}");
+        }
+        for (path, host, port) in [
+            (connect, "127.0.0.1:9100", "3000"),
+            (connect, "49983-s1.boxes.example", "49983"),
+            ("/health", "127.0.0.1:9100", "49983"),
+            ("/files", "127.0.0.1:9100", "49983"),
+            ("/sandboxesx", "127.0.0.1:9100", "49983"),
+        ] {
+            let target = target(path, &headers(host, port)).unwrap().unwrap();
+            assert_eq!(target.session.as_str(), "s1", "{path} {host} {port}");
         }
     }
 }
