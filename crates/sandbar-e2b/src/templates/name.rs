@@ -33,13 +33,14 @@ impl TemplateName {
 
 /// A tag that can be one. Some write the name of the template before it, as in `tool:v1`.
 pub(crate) fn check_tag(text: &str) -> super::Answer<String> {
-    let tag = text.rsplit_once(':').map_or(text, |(_, tag)| tag).trim().to_lowercase();
-    if is_word(&tag, "-_.") {
+    let (name, tag) = text.rsplit_once(':').map_or((None, text), |(name, tag)| (Some(name.trim()), tag));
+    let tag = tag.trim().to_lowercase();
+    if is_word(&tag, "-_.") && name != Some("") {
         return Ok(tag);
     }
     Err(refuse(format!(
         "'{}' is no tag (use letters, digits, `-`, `_` and `.`)",
-        tag.chars().take(LONGEST).collect::<String>().escape_debug()
+        text.chars().take(LONGEST).collect::<String>().escape_debug()
     )))
 }
 
@@ -66,6 +67,15 @@ mod tests {
         assert_eq!((name("team/tool:v1").name.as_str(), name("team/tool:v1").tag()), ("tool", "v1"));
         for bad in ["", ":", "a:", ":v1", "a b", "a:b:c", "..%2f", "ä", "a/"] {
             assert!(TemplateName::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn tag_with_an_empty_name_before_it_is_refused() {
+        assert_eq!(check_tag("tool:V1").unwrap(), "v1");
+        assert_eq!(check_tag(" v1 ").unwrap(), "v1");
+        for bad in [":v1", " :v1", "tool:", ":", "", "a b"] {
+            assert!(check_tag(bad).is_err(), "{bad}");
         }
     }
 }
