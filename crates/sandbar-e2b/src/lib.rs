@@ -36,6 +36,7 @@ mod turns;
 mod visitor;
 mod wake;
 
+pub use envd::ResetOnClose;
 pub use keys::{Holder, Keyring, api_key};
 pub use place::{ENVD_PORT, NamedBy, PORT, Place, SANDBOX, Secure};
 pub use port_answer::PortProblem;

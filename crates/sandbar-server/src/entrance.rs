@@ -6,7 +6,7 @@ use axum::{Extension, Router, body::Body};
 use futures::{FutureExt as _, future::BoxFuture};
 use hyper::{Request, Response, body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
-use sandbar_e2b::{E2b, Place, Secure};
+use sandbar_e2b::{E2b, Place, ResetOnClose, Secure};
 
 use crate::{access::Peer, ingress::Ingress};
 
@@ -33,13 +33,26 @@ pub(crate) struct Entrance {
     ingress: Arc<Ingress>,
     peer: Peer,
     transport: Transport,
+    reset: ResetOnClose,
 }
 
 impl Entrance {
     /// For one connection.
     pub(crate) fn new(doors: &Doors, peer: Peer, transport: Transport) -> Self {
         let api = TowerToHyperService::new(doors.api.clone().layer(Extension(peer)));
-        Self { api, e2b: doors.e2b.clone(), ingress: Arc::clone(&doors.ingress), peer, transport }
+        Self {
+            api,
+            e2b: doors.e2b.clone(),
+            ingress: Arc::clone(&doors.ingress),
+            peer,
+            transport,
+            reset: ResetOnClose::default(),
+        }
+    }
+
+    /// Says how the connection is closed.
+    pub(crate) fn reset_on_close(&self) -> ResetOnClose {
+        self.reset.clone()
     }
 }
 
@@ -51,6 +64,7 @@ impl Service<Request<Incoming>> for Entrance {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(self.transport);
         request.extensions_mut().insert(Secure(self.transport == Transport::Tls));
+        request.extensions_mut().insert(self.reset.clone());
         let target = self.ingress.target(&request);
         let place = match &target {
             Ok(Some(target)) => target.place(),

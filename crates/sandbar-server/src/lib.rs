@@ -13,6 +13,7 @@ mod attach;
 mod audit;
 mod bases;
 mod batches;
+mod connection;
 mod conversation;
 mod entrance;
 mod events;

@@ -13,7 +13,6 @@ use sandbar_core::{AccessToken, Error, ErrorCode, Result};
 use sandbar_e2b::E2b;
 use sandbar_host::Host;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
@@ -22,6 +21,7 @@ use tokio_util::{io::InspectReader, sync::CancellationToken};
 
 use crate::{
     access::{Gatekeeper, Peer, Places},
+    connection::{Connection, OverTcp},
     entrance::{Doors, Entrance, Transport},
     ingress::Ingress,
     patience::{Arrivals, HeadTimer, Patience},
@@ -35,6 +35,9 @@ const STREAM_WINDOW: u32 = 1 << 20;
 /// What all streams of a connection may have under way: never the bottleneck, or one command that does not read its
 /// stdin would hold back every other call on the connection.
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
+
+/// The largest HTTP/2 frame that is taken. The Python SDK 2.30 copies the rest of an upload for every frame it sends.
+const MAX_FRAME: u32 = STREAM_WINDOW;
 
 /// How long a silent HTTP/2 connection is trusted: a caller whose machine is gone must not keep a command running.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
@@ -216,12 +219,7 @@ async fn welcome(
     }
 }
 
-async fn converse(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    patience: Patience,
-    entrance: Entrance,
-    watcher: Watcher,
-) {
+async fn converse(stream: impl OverTcp, patience: Patience, entrance: Entrance, watcher: Watcher) {
     let arrivals = Arc::new(Arrivals::default());
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(HeadTimer::new(patience, Arc::clone(&arrivals))).header_read_timeout(patience.idle);
@@ -230,9 +228,11 @@ async fn converse(
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(MAX_FRAME)
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE);
     let counted = Arc::clone(&arrivals);
+    let stream = Connection::new(stream, entrance.reset_on_close());
     let stream = InspectReader::new(stream, move |bytes: &[u8]| counted.count(bytes));
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), entrance);
     tokio::select! {

@@ -11,6 +11,7 @@ mod tear;
 mod time_limit;
 mod told;
 
+pub use tear::ResetOnClose;
 pub(crate) use told::variables;
 
 use std::sync::Arc;

@@ -1,12 +1,17 @@
 //! Answers that break off.
 //!
 //! An SDK takes a stream that ends for a call that has ended, well or with an error of envd's. When the sandbox itself is
-//! gone the stream has to break, as it does where the sandbox is a machine of its own: HTTP/1.1 closes the connection in the
-//! middle of the body, HTTP/2 resets the stream. The SDK then looks whether the sandbox is still there.
+//! gone the stream has to break, as it does where the sandbox is a machine of its own: HTTP/1.1 resets the connection in the
+//! middle of the body, HTTP/2 resets the stream. The SDK then looks whether the sandbox is still there. The Python SDK 2.45
+//! does not do so after a connection that was closed in the middle of a body without a reset.
 
 use std::{
     convert::Infallible,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -19,12 +24,32 @@ use axum::{
 use bytes::Bytes;
 use connectrpc::RequestContext;
 use futures::{Stream, StreamExt as _};
-use http::{HeaderMap, header};
+use http::{HeaderMap, Version, header};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// Asks for a TCP reset when a connection is closed. What serves the connection puts it among the extensions of every
+/// request, and does what is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct ResetOnClose(Arc<AtomicBool>);
+
+impl ResetOnClose {
+    /// Whether the connection is to be reset when it is closed.
+    pub fn is_wanted(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn ask(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
 
 /// Tears the answer to one request. Every request of envd's services carries it among its extensions.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tear(CancellationToken);
+pub(super) struct Tear {
+    torn: CancellationToken,
+    /// Of a connection that has no other answers on it.
+    connection: Option<ResetOnClose>,
+}
 
 impl Tear {
     /// That of the call a handler works on.
@@ -34,7 +59,10 @@ impl Tear {
 
     /// Breaks the answer off where it is. What was written before gets out, and it never comes back.
     pub(super) async fn now(&self) -> Infallible {
-        self.0.cancel();
+        if let Some(connection) = &self.connection {
+            connection.ask();
+        }
+        self.torn.cancel();
         std::future::pending().await
     }
 }
@@ -44,9 +72,11 @@ pub(super) async fn make_tearable(mut request: Request, next: Next) -> Response 
     if !is_stream(request.headers()) {
         return next.run(request).await;
     }
-    let tear = Tear::default();
+    let is_shared = request.version() == Version::HTTP_2;
+    let connection = request.extensions().get().filter(|_| !is_shared).cloned();
+    let tear = Tear { torn: CancellationToken::new(), connection };
     request.extensions_mut().insert(tear.clone());
-    let torn = Box::pin(tear.0.cancelled_owned());
+    let torn = Box::pin(tear.torn.cancelled_owned());
     next.run(request).await.map(|body| Body::from_stream(Tearable { body: body.into_data_stream(), torn }))
 }
 

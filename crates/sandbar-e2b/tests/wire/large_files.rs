@@ -84,3 +84,21 @@ fn a_gibibyte_goes_up_and_down_and_little_of_it_is_ever_in_memory() {
         }
     });
 }
+
+#[test]
+fn http_2_frames_of_an_upload_may_be_large() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    World::run(async |world| {
+        let mut connection = tokio::net::TcpStream::connect(world.address).await.unwrap();
+        // The preface, and settings that say nothing.
+        connection.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let mut head = [0; 9];
+        connection.read_exact(&mut head).await.unwrap();
+        let mut settings = vec![0; usize::from(u16::from_be_bytes([head[1], head[2]]))];
+        connection.read_exact(&mut settings).await.unwrap();
+        // SETTINGS_MAX_FRAME_SIZE is number 5.
+        let told = settings.chunks(6).find(|one| one[..2] == [0, 5]).expect("nothing about frames");
+        assert_eq!(told[2..], (1u32 << 20).to_be_bytes());
+    });
+}
