@@ -117,6 +117,11 @@ impl SessionId {
     pub fn random() -> Self {
         Self(format!("s{}", random_tail()))
     }
+
+    /// The host name inside the session: the id, cut at the 64 bytes the kernel has room for.
+    pub fn host_name(&self) -> &str {
+        self.as_str().get(..64).unwrap_or(self.as_str())
+    }
 }
 
 impl ProcessId {

@@ -59,6 +59,8 @@ pub struct SessionSpec {
     pub idle_timeout: Option<Duration>,
     /// What its root may do inside. Rights the host cannot give are refused.
     pub root_rights: RootRights,
+    /// The user that gets `/workspace` while it is empty; root keeps it when absent. Not on the wire.
+    pub workspace_user: Option<String>,
 }
 
 impl SessionSpec {
@@ -75,6 +77,7 @@ impl SessionSpec {
             on_expiry: OnExpiry::default(),
             idle_timeout: None,
             root_rights: RootRights::default(),
+            workspace_user: None,
         }
     }
 

@@ -80,6 +80,9 @@ pub struct SandboxSpec<'a> {
     pub trust: Option<&'a Trust>,
     /// What root may do inside. Rights a runtime cannot give over this tree are refused.
     pub rights: RootRights,
+    /// Process ids up to here are not given out, where the runtime can skip them: programs that know a process of an
+    /// earlier box of the session by its id do not find another one. Begins anew at the largest id of the kernel.
+    pub skip_pids: u64,
 }
 
 /// What a box is made with of a network.

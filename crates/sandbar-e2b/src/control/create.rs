@@ -205,6 +205,7 @@ impl Surface {
             on_expiry: note.on_expiry(),
             network: Some(plan.policy),
             root_rights: self.root_rights(),
+            workspace_user: Some(note.user.clone()),
             ..SessionSpec::new(base)
         };
         self.put_secrets(&plan.secrets).await?;

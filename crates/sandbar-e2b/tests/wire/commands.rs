@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 use serde_json::json;
 
 use crate::{
-    client::{Answer, Frame, Http2, frame},
+    client::{Answer, Frame, Http2, Sandbox, frame},
     command::{shell, typed_to},
     world::World,
 };
@@ -364,6 +364,52 @@ fn a_command_breaks_off_when_its_sandbox_is_killed() {
         assert_eq!(command.events.next().await, Frame::Torn);
         assert_eq!(sandbox.http("GET", "/health", "").await.status, 502);
     });
+}
+
+#[test]
+fn http_1_connection_of_a_killed_sandbox_is_reset() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        let body = frame(0, &shell("echo up; sleep 1000").to_string());
+        let head = format!(
+            "POST /process.Process/Start HTTP/1.1\r\nhost: {}\r\ne2b-sandbox-id: {}\r\nx-access-token: {}\r\n\
+             content-type: application/connect+json\r\nconnect-protocol-version: 1\r\ncontent-length: {}\r\n\r\n",
+            world.address,
+            sandbox.id,
+            sandbox.access_token.as_ref().unwrap(),
+            body.len()
+        );
+        let mut connection = tokio::net::TcpStream::connect(world.address).await.unwrap();
+        connection.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
+        let mut told = Vec::new();
+        while !String::from_utf8_lossy(&told).contains("dXAK") {
+            assert_ne!(connection.read_buf(&mut told).await.unwrap(), 0, "{}", String::from_utf8_lossy(&told));
+        }
+        assert_eq!(world.control("DELETE", &format!("/sandboxes/{}", sandbox.id), None).await.status, 204);
+        let end = connection.read_to_end(&mut told).await;
+        assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    });
+}
+
+#[test]
+fn process_ids_are_not_used_again_after_a_host_restart() {
+    let known = std::sync::Mutex::new(None);
+    World::run_and_start_again(
+        async |world| {
+            let sandbox = world.sandbox().await;
+            let command = sandbox.start(&shell("sleep 1000")).await;
+            *known.lock().unwrap() = Some((sandbox, command.pid));
+        },
+        async |world| {
+            let (sandbox, before) = known.lock().unwrap().take().unwrap();
+            let sandbox = Sandbox { address: world.address, ..sandbox };
+            let other = sandbox.start(&shell("sleep 1000")).await;
+            assert!(other.pid > before, "{} after {before}", other.pid);
+            assert_eq!(sandbox.connect(before, &[]).await.err().unwrap()["code"], "not_found");
+        },
+    );
 }
 
 #[test]

@@ -53,6 +53,7 @@ impl Workplace {
         let (runtime, session, resources) = (Arc::clone(runtime), session.clone(), resources.clone());
         let open = move |root: &Path| {
             runtime.open_sandbox(&SandboxSpec {
+                skip_pids: 0,
                 rights: RootRights::default(),
                 session: &session,
                 root,

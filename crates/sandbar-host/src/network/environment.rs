@@ -8,7 +8,9 @@ use sandbar_runtime::TRUST_DIRECTORY;
 const PROXY: [&str; 4] = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
 /// Variables that name what is not to go through it.
 const DIRECT: [&str; 2] = ["no_proxy", "NO_PROXY"];
-const LOOPBACK: &str = "localhost,127.0.0.1,::1";
+/// Addresses and names of the sandbox itself, beside its host name. `0.0.0.0` and `::` are what programs call that listen
+/// there.
+const OWN: &str = "localhost,127.0.0.1,::1,0.0.0.0,::";
 
 /// Variables that name all certificates a program trusts: OpenSSL, curl, Python, pip, git, AWS and cargo read one each.
 const BUNDLE: [&str; 7] = [
@@ -23,10 +25,10 @@ const BUNDLE: [&str; 7] = [
 /// Variables that name certificates beside those a program brings: Node and Deno.
 const BESIDE: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
 
-/// The variables of a session whose network is open.
-pub(crate) fn variables(policy: &NetworkPolicy) -> impl Iterator<Item = (String, String)> {
+/// The variables of a session with this host name whose network is open.
+pub(crate) fn variables(policy: &NetworkPolicy, host_name: &str) -> impl Iterator<Item = (String, String)> {
     let proxy = format!("http://{GATEWAY_V4}:{PROXY_PORT}");
-    let mut groups = vec![(&PROXY[..], proxy), (&DIRECT[..], LOOPBACK.to_owned())];
+    let mut groups = vec![(&PROXY[..], proxy), (&DIRECT[..], format!("{OWN},{host_name}"))];
     if policy.intercepts() {
         groups.push((&BUNDLE[..], format!("{TRUST_DIRECTORY}/ca-certificates.crt")));
         groups.push((&BESIDE[..], format!("{TRUST_DIRECTORY}/authority.crt")));
@@ -42,12 +44,12 @@ mod tests {
 
     #[test]
     fn certificates_are_named_only_where_tls_is_looked_into() {
-        let plain: BTreeMap<_, _> = variables(&NetworkPolicy::full()).collect();
+        let plain: BTreeMap<_, _> = variables(&NetworkPolicy::full(), "s1").collect();
         assert_eq!(plain["https_proxy"], "http://192.0.0.1:3128");
-        assert_eq!(plain["NO_PROXY"], "localhost,127.0.0.1,::1");
+        assert_eq!(plain["NO_PROXY"], "localhost,127.0.0.1,::1,0.0.0.0,::,s1");
         assert!(!plain.contains_key("SSL_CERT_FILE"));
         let inspected = NetworkPolicy { inspect_tls: true, ..NetworkPolicy::full() };
-        let inspected: BTreeMap<_, _> = variables(&inspected).collect();
+        let inspected: BTreeMap<_, _> = variables(&inspected, "s1").collect();
         assert_eq!(inspected["SSL_CERT_FILE"], "/dev/sandbar/ca-certificates.crt");
         assert_eq!(inspected["NODE_EXTRA_CA_CERTS"], "/dev/sandbar/authority.crt");
     }

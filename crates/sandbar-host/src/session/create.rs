@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use sandbar_core::{ByteCount, Error, ErrorCode, Result, SessionId, SessionInfo, SessionSpec, SessionState};
 use sandbar_storage::{ImportSource, VolumeSpec, import_base};
 
+use super::{furnish::Furnishing, root::Root};
 use crate::{
     Host,
     host::Inner,
@@ -50,7 +51,14 @@ impl Inner {
             self.storage.create(&record.id, &volume)
         };
         let made = volume.and_then(|()| {
-            let root = self.root_for(&record)?;
+            let root = match self.root_for(&record)? {
+                None if spec.workspace_user.is_some() => Some(Root::mount(self, &record.id)?),
+                root => root,
+            };
+            if let Some(root) = &root {
+                let workspace_user = spec.workspace_user.as_deref();
+                Furnishing { session: &record.id, rights: record.root_rights, workspace_user }.apply(root);
+            }
             self.state.transaction(|database| {
                 record.insert(database)?;
                 intent.clear(database)

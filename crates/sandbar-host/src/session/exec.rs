@@ -63,7 +63,8 @@ impl Inner {
         of_call: BTreeMap<String, String>,
     ) -> Result<BTreeMap<String, String>> {
         let open = record.network.as_ref().filter(|policy| self.opens(policy));
-        let mut env: BTreeMap<String, String> = open.into_iter().flat_map(network::variables).collect();
+        let told = |policy| network::variables(policy, record.id.host_name());
+        let mut env: BTreeMap<String, String> = open.into_iter().flat_map(told).collect();
         env.extend(self.storage.base(record.stands_on())?.env);
         env.extend(record.ground.iter().flat_map(|ground| ground.env.clone()));
         env.extend(record.env.clone());

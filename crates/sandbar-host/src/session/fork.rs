@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use sandbar_core::{Error, ForkRequest, Result, SessionId, SessionInfo, SessionState, SnapshotName};
+use sandbar_core::{Error, ForkRequest, Result, RootRights, SessionId, SessionInfo, SessionState, SnapshotName};
 use sandbar_storage::ForkPoint;
 
+use super::furnish::Furnishing;
 use crate::{
     Host,
     audit::{Event, note},
@@ -60,6 +61,7 @@ impl Inner {
         }
         reservation.keep();
         for record in &records {
+            self.name_copy(record);
             self.expect(record);
         }
         note("sessions", ids.iter().map(SessionId::as_str).collect::<Vec<_>>());
@@ -69,6 +71,21 @@ impl Inner {
             self.record_event(made.with("snapshot", request.from.as_ref().map(SnapshotName::as_str)));
         }
         records.into_iter().map(|record| self.info(record)).collect()
+    }
+}
+
+impl Inner {
+    /// Gives a copy a host name of its own. Where root is bare, the names of the tree are those of its base.
+    fn name_copy(&self, record: &SessionRecord) {
+        if record.root_rights == RootRights::Bare {
+            return;
+        }
+        match self.session(&record.id).and_then(|session| session.root(self)) {
+            Ok(root) => {
+                Furnishing { session: &record.id, rights: record.root_rights, workspace_user: None }.apply(&root);
+            }
+            Err(error) => tracing::warn!(session = %record.id, error = error.chain(), "could not name a copy"),
+        }
     }
 }
 

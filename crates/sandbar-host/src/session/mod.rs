@@ -10,6 +10,7 @@ mod exec;
 mod expiry;
 mod files;
 mod fork;
+mod furnish;
 mod hibernate;
 mod list;
 mod network;
@@ -30,6 +31,7 @@ mod watch_pace;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use jiff::Timestamp;
 use sandbar_core::{Error, ErrorCode, OwnerMap, Resources, Result, SessionId, SessionState};
 use sandbar_net::TrafficCounters;
 use sandbar_runtime::{Sandbox, SandboxSpec};
@@ -216,6 +218,7 @@ impl Session {
             network: plan.network(),
             trust: plan.trust(),
             rights: record.root_rights,
+            skip_pids: pids_before(record.created),
         })?;
         // Before anybody has the sandbox, so that its first command finds the network it is to have.
         live.outlet = match plan.open(inner, &*sandbox, &self.site()) {
@@ -300,4 +303,14 @@ impl Inner {
             }
         }
     }
+}
+
+/// A session starts fewer processes than one in so many milliseconds, on average.
+const MILLISECONDS_PER_PID: u128 = 5;
+
+/// Process ids an earlier box of the session may have given out. By the age of the session, so that nothing has to be
+/// written down for every process: a box that begins with the session begins with the first id.
+fn pids_before(created: Timestamp) -> u64 {
+    let age = Timestamp::now().duration_since(created).unsigned_abs();
+    u64::try_from(age.as_millis() / MILLISECONDS_PER_PID).unwrap_or_default()
 }

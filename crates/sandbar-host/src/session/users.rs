@@ -29,7 +29,7 @@ impl Inner {
     }
 }
 
-fn find(tree: &SessionTree, user: &str) -> Result<UserAccount> {
+pub(super) fn find(tree: &SessionTree, user: &str) -> Result<UserAccount> {
     UserAccount::find(user, &read(tree, PASSWD)?, &read(tree, GROUP)?)
 }
 

@@ -210,7 +210,7 @@ pub(crate) fn a_closed_session_is_opened_and_closed_while_it_runs(fixture: &mut 
         assert!(!said.contains("unreachable"), "{said}");
         assert_eq!(fixture.decisions(&id).await, ["network_deny"]);
         let (env, _) = fixture.shell(&id, "echo $https_proxy $no_proxy ${SSL_CERT_FILE-none}").await;
-        assert_eq!(env, "http://192.0.0.1:3128 localhost,127.0.0.1,::1 none\n");
+        assert_eq!(env, "http://192.0.0.1:3128 localhost,127.0.0.1,::1,0.0.0.0,::,s none\n");
 
         // Other ports, and back: the gate stays.
         for other in ["allow=example.com,udp://192.0.2.1:123", "allow=udp://192.0.2.1:123,udp://192.0.2.1:124", "full"]

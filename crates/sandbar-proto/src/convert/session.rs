@@ -267,6 +267,7 @@ impl TryFrom<v1::CreateSessionRequest> for SessionSpec {
             on_expiry: unpack_on_expiry(wire.on_expiry)?.unwrap_or_default(),
             idle_timeout: unpack_duration("idle_timeout", wire.idle_timeout)?,
             root_rights: known("root_rights", wire.root_rights)?.into(),
+            workspace_user: None,
         };
         spec.validate()?;
         Ok(spec)

@@ -35,6 +35,7 @@ pub(crate) fn measure(tokio: &tokio::runtime::Runtime, root: &Path, scratch: &Pa
     let session = SessionId::new("live").unwrap();
     let resources = Resources::default();
     let spec = SandboxSpec {
+        skip_pids: 0,
         rights: sandbar_core::RootRights::Bare,
         session: &session,
         root,

@@ -114,6 +114,7 @@ async fn open_box(runtime: &Arc<NativeRuntime>, root: &Path, name: &str) -> Arc<
     let resources = Resources { pids: Some(1024), memory: Some(ByteCount::gib(1)), ..Resources::default() };
     tokio::task::spawn_blocking(move || {
         runtime.open_sandbox(&SandboxSpec {
+            skip_pids: 0,
             rights: sandbar_core::RootRights::Bare,
             session: &session,
             root: &root,

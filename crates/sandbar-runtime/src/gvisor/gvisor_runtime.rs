@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use sandbar_core::{Capability, Error, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind, SessionId};
+use sandbar_core::{Capability, Error, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind};
 
 use super::{
     checkpoint::CheckpointRecord,
@@ -156,7 +156,7 @@ impl Runtime for GvisorRuntime {
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>> {
         crate::runtime::admit_rights(spec.rights, &self.facts.root_rights)?;
         let mut container = self.container_for(spec.root, spec.network)?;
-        let link = InitLink::open(container.enter(spec.resources, host_name(spec.session), spec.trust)?)?;
+        let link = InitLink::open(container.enter(spec.resources, spec.session.host_name(), spec.trust)?)?;
         let pipes = container.pipes();
         let network = container.take_network().map(BoxNetworkHandle::Linked);
         let (groups, streams) = (container.groups().cloned(), CommandStreams::Named(pipes));
@@ -206,12 +206,6 @@ impl Drop for GvisorRuntime {
 /// Why nobody in a container may more than others.
 const NO_RIGHTS: &str =
     "containers of gVisor start with no new privileges, and not every version knows programs that set the user id";
-
-/// A host name is at most 64 bytes long.
-fn host_name(session: &SessionId) -> &str {
-    let name = session.as_str();
-    name.get(..64).unwrap_or(name)
-}
 
 fn describe(runsc: &Runsc, no_groups: Option<&String>) -> String {
     let mut text = format!(

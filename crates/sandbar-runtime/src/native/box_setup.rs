@@ -293,6 +293,9 @@ fn furnish(
     }
     enter_room(handles)?;
     rustix::system::sethostname(order.hostname.as_bytes()).map_err(|errno| (c"set the host name", errno.into()))?;
+    if order.skip_pids > 0 {
+        groundwork.skip_pids(order.skip_pids).map_err(at(c"skip process ids"))?;
+    }
     let root = handles.root.as_ref().ok_or((c"find the tree", io::ErrorKind::NotFound.into()))?;
     let translated = handles.owners.as_ref().filter(|_| order.first_owner > 0);
     let owners = translated.map(|namespace| (namespace.as_fd(), order.first_owner));

@@ -35,6 +35,7 @@ pub(crate) struct Launch<'a> {
     /// A network made ahead. Not for a box that was prepared, which has one.
     pub(crate) network: Option<BorrowedFd<'a>>,
     pub(crate) rights: RootRights,
+    pub(crate) skip_pids: u64,
 }
 
 /// A box that may still be setting itself up.
@@ -180,6 +181,7 @@ impl<'a> Launch<'a> {
             path: self.path,
             trust: self.trust,
             rights: self.rights,
+            skip_pids: self.skip_pids,
         };
         Ok((order, passed))
     }

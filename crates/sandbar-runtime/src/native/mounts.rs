@@ -46,6 +46,12 @@ const BOOT: &str = "boot";
 const BOOT_ID: &str = "sys/kernel/random/boot_id";
 const FRESH_ID: &str = "sys/kernel/random/uuid";
 
+/// The largest process id of the kernel, and the one a process namespace gave out last.
+const LARGEST_PID: &str = "sys/kernel/pid_max";
+const LAST_PID: &str = "sys/kernel/ns_last_pid";
+/// Ids that are left below the largest when some are skipped.
+const FEWEST_PIDS: u64 = 1024;
+
 /// Devices every program may expect, with their numbers.
 const NODES: [(&str, u32, u32); 6] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
@@ -213,6 +219,24 @@ pub(super) fn lay_groundwork(template: &Template) -> io::Result<Groundwork<'_>> 
     let size = SHARED_MEMORY.split_once('=').unwrap_or_default();
     let memory = file_system("tmpfs", &[("mode", "1777"), size], PLAIN_FILES)?;
     Ok(Groundwork { template, processes, devices, memory })
+}
+
+impl Groundwork<'_> {
+    /// Has the process namespace of the caller go on after this process id. One beyond the largest id of the kernel counts
+    /// from the beginning again.
+    pub(super) fn skip_pids(&self, last: u64) -> io::Result<()> {
+        let mut text = [0; 32];
+        let largest = openat(&self.processes, LARGEST_PID, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let length = rustix::io::read(largest, &mut text)?;
+        let largest = str::from_utf8(&text[..length]).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        let largest = largest.ok_or(Errno::INVAL)?;
+        let last = last.checked_rem(largest.saturating_sub(FEWEST_PIDS)).unwrap_or_default();
+        // Not through the mount of the box, where it is read only.
+        let own = file_system("proc", &[], PLAIN_FILES)?;
+        let file = openat(&own, LAST_PID, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::io::write(file, last.to_string().as_bytes())?;
+        Ok(())
+    }
 }
 
 /// What makes a box one session's.

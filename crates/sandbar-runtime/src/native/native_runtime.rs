@@ -15,7 +15,7 @@ use rustix::{
     fs::CWD,
     mount::{OpenTreeFlags, open_tree},
 };
-use sandbar_core::{Capability, Error, ErrorCode, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind, SessionId};
+use sandbar_core::{Capability, Error, ErrorCode, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind};
 
 use super::{
     landlock,
@@ -145,10 +145,11 @@ impl NativeRuntime {
             owners: owners.as_ref().map(|map| map.as_fd()),
             first_owner,
             devices: None,
-            hostname: text("session_id", host_name(spec.session))?,
+            hostname: text("session_id", spec.session.host_name())?,
             trust: spec.trust.map(Trust::order).transpose()?,
             network: network.as_ref().map(AsFd::as_fd),
             rights: spec.rights,
+            skip_pids: spec.skip_pids,
         };
         let Launched { link, namespaces } = match sockets {
             Some(sockets) => furnish(sockets, spec.session, groups.as_deref(), wanted)?,
@@ -240,12 +241,6 @@ fn try_gate(spawner: &Spawner, ordinary: bool) -> Capability {
 pub(crate) fn detached(root: &Path) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     Ok(open_tree(CWD, root, flags)?)
-}
-
-/// A host name is at most 64 bytes long.
-fn host_name(session: &SessionId) -> &str {
-    let name = session.as_str();
-    name.get(..64).unwrap_or(name)
 }
 
 fn describe(ordinary: bool, no_groups: Option<&String>) -> String {

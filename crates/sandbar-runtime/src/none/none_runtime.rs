@@ -125,6 +125,7 @@ impl Runtime for NoneRuntime {
             trust: None,
             network: None,
             rights: RootRights::Bare,
+            skip_pids: 0,
         };
         let link = launch(&self.spawner, spec.session, groups.as_deref(), wanted)?.link;
         let groups = groups.map(Arc::new);

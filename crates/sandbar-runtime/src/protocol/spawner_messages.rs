@@ -69,6 +69,8 @@ pub(crate) struct BoxOrder {
     pub(crate) path: CString,
     pub(crate) trust: Option<TrustOrder>,
     pub(crate) rights: RootRights,
+    /// Process ids up to here are not given out.
+    pub(crate) skip_pids: u64,
 }
 
 /// Certificates a box shows beside its tree.
@@ -241,6 +243,7 @@ impl BoxOrder {
             RootRights::Bare => 0,
             RootRights::Own => 1,
         });
+        writer.number(self.skip_pids);
     }
 
     fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
@@ -274,6 +277,7 @@ impl BoxOrder {
                 1 => RootRights::Own,
                 _ => return Err(garbled()),
             },
+            skip_pids: reader.number()?,
         })
     }
 }

@@ -186,6 +186,7 @@ fn a_session_cannot_choose_where_its_container_mounts() {
         let session = SessionId::new("two").unwrap();
         let limits = Resources::default();
         let spec = SandboxSpec {
+            skip_pids: 0,
             rights: sandbar_core::RootRights::Bare,
             session: &session,
             root: &other.path,

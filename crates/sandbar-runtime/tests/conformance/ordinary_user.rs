@@ -62,6 +62,7 @@ fn in_a_box(kind: RuntimeKind, test: impl AsyncFnOnce(&dyn Runtime, &TestBox)) {
         assert!(owners.is_none(), "an ordinary user has one owner to give");
         let limits = Resources::default();
         let spec = SandboxSpec {
+            skip_pids: 0,
             rights: sandbar_core::RootRights::Bare,
             session: &session,
             root: &tree.path,

@@ -132,6 +132,7 @@ impl World {
         let tree = self.trees.plant(owners.as_deref());
         plant(&tree);
         let spec = SandboxSpec {
+            skip_pids: 0,
             session: &SessionId::new(session).unwrap(),
             root: &tree.path,
             owners,
@@ -151,6 +152,7 @@ impl World {
         let restoring = move || {
             let (session, limits) = (SessionId::new("one").unwrap(), Resources::default());
             let spec = SandboxSpec {
+                skip_pids: 0,
                 session: &session,
                 root: &tree.path,
                 owners: None,
@@ -205,6 +207,7 @@ fn try_open_box(
     let owners = if owners == Owners::AsTheRuntimeWishes { runtime.owners().unwrap() } else { None };
     let tree = trees.plant(owners.as_deref());
     let spec = SandboxSpec {
+        skip_pids: 0,
         session: &session,
         root: &tree.path,
         owners,

@@ -179,6 +179,7 @@ fn open_sandbox(
     let mounted = storage.mount_as(session, owners.as_deref()).unwrap();
     let owners = owners.filter(|_| mounted.translated);
     let spec = SandboxSpec {
+        skip_pids: 0,
         session,
         root: &mounted.root,
         owners,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, renameat, statat},
+    fs::{AtFlags, Dir, DirEntry, FileType, Gid, Mode, OFlags, Uid, fchmod, fchown, fstat, mkdirat, renameat, statat},
     io::Errno,
 };
 use sandbar_core::{Error, ErrorCode, MakeDirOptions, Result, SessionId};
@@ -57,6 +57,24 @@ impl SessionTree {
             Err(Errno::EXIST) => self.directory(path).map(|_| false).map_err(|_| not_a_directory(path)),
             Err(errno) => Err(failure(path, errno)),
         }
+    }
+
+    /// Gives the directory `path` to another owner, and other permission bits, if it is empty and root's; says whether it
+    /// was.
+    pub fn give_empty_directory(&self, path: &Path, owner: (u32, u32), mode: u32) -> Result<bool> {
+        let complain = |errno| failure(path, errno);
+        let directory = self.directory(path)?;
+        let stat = fstat(&directory).map_err(complain)?;
+        let entries = Dir::read_from(&directory).map_err(complain)?;
+        let is_dots = |entry: &DirEntry| matches!(entry.file_name().to_bytes(), b"." | b"..");
+        let mut others = entries.filter(|entry| !entry.as_ref().is_ok_and(is_dots));
+        if stat.st_uid != self.shown(0) || others.next().is_some() {
+            return Ok(false);
+        }
+        let owner = (Uid::from_raw(self.shown(owner.0)), Gid::from_raw(self.shown(owner.1)));
+        fchown(&directory, Some(owner.0), Some(owner.1)).map_err(complain)?;
+        fchmod(&directory, Mode::from_raw_mode(mode)).map_err(complain)?;
+        Ok(true)
     }
 
     /// Gives what is at `from` the name `to`, as `rename` does: a file there is replaced, and an empty directory by a

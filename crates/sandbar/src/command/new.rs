@@ -102,6 +102,7 @@ impl SandboxOptions {
             on_expiry: self.on_expiry,
             idle_timeout: self.idle,
             root_rights: self.root_rights,
+            workspace_user: None,
         }
     }
 }
