@@ -46,7 +46,7 @@ impl SandboxNote {
     }
 
     /// How long a request that wakes it gives it.
-    fn time_after_a_request(&self) -> Duration {
+    pub(crate) fn time_after_a_request(&self) -> Duration {
         self.timeout.map_or(USUAL_AFTER_A_REQUEST, Duration::from_secs).max(LEAST_AFTER_A_REQUEST)
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     json::Json,
     keys::Holder,
     reach::Reach,
+    sandbox::SandboxNote,
     surface::Surface,
     wake::{Waking, end_after, is_asleep},
 };
@@ -37,7 +38,7 @@ pub(super) async fn first_version(
         Some(time) => time,
         None => fields.require("timeout").map(Duration::from_secs)?,
     };
-    surface.connect(&id, time, waking(&mut fields)?, &reach).await
+    surface.connect(&id, Lifetime::of(&holder, time), waking(&mut fields)?, &reach).await
 }
 
 pub(super) async fn second_version(
@@ -50,7 +51,26 @@ pub(super) async fn second_version(
     let id = session_id(&id)?;
     holder.require(Need::UseSession(&id))?;
     let time = seconds::take(&mut fields, "timeout", 1)?.unwrap_or(DEFAULT);
-    surface.connect(&id, time, waking(&mut fields)?, &reach).await
+    surface.connect(&id, Lifetime::of(&holder, time), waking(&mut fields)?, &reach).await
+}
+
+/// Time a caller asks for.
+#[derive(Clone, Copy, Debug)]
+struct Lifetime {
+    time: Duration,
+    /// The key may extend lifetimes: one that opens a single session may not extend its own.
+    is_admin: bool,
+}
+
+impl Lifetime {
+    fn of(holder: &Holder, time: Duration) -> Self {
+        Self { time, is_admin: holder.grant.may(Need::Admin) }
+    }
+
+    /// The time of a sandbox that is woken: without an admin's key not more than a request to a port would give it.
+    fn after_waking(self, note: &SandboxNote) -> Duration {
+        if self.is_admin { self.time } else { self.time.min(note.time_after_a_request()) }
+    }
 }
 
 /// The call of old SDKs: only for one that is paused.
@@ -74,6 +94,7 @@ pub(super) async fn resume(
     let mut note = surface.note(&id).await?;
     note.auto_pause = auto_pause.unwrap_or(note.auto_pause);
     let handle = surface.handle(&id, &note, &reach).await?;
+    let time = Lifetime::of(&holder, time).after_waking(&note);
     surface.wake(&session, note, time, waking).await?;
     Ok((StatusCode::CREATED, Json(handle)))
 }
@@ -85,24 +106,26 @@ fn waking(fields: &mut Fields) -> Answer<Waking> {
 }
 
 impl Surface {
-    /// 200 for one that runs, whose time is made longer where it is shorter; 201 for one that was woken.
+    /// 200 for one that runs, whose time is made longer where it is shorter and the caller may; 201 for one that was woken.
     async fn connect(
         &self,
         id: &SessionId,
-        time: Duration,
+        lifetime: Lifetime,
         waking: Waking,
         reach: &Reach,
     ) -> Answer<(StatusCode, Json<Value>)> {
         let _turn = self.turns.take(id).await;
         let (session, note) = (self.sandbox(id).await?, self.note(id).await?);
         let handle = self.handle(id, &note, reach).await?;
+        let time = lifetime.after_waking(&note);
         if is_asleep(session.state) {
             self.wake(&session, note, time, waking).await?;
             return Ok((StatusCode::CREATED, Json(handle)));
         }
-        let end = end_after(time)?;
+        let end = end_after(lifetime.time)?;
         // One without an end has all the time there is.
-        if session.expires.is_some_and(|expires| expires < end)
+        if lifetime.is_admin
+            && session.expires.is_some_and(|expires| expires < end)
             && self.set_end(id, note.clone(), end).await? == Extended::FellAsleep
         {
             self.wake(&self.sandbox(id).await?, note, time, waking).await?;

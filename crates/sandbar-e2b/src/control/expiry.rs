@@ -27,7 +27,8 @@ use crate::{
 const LONGEST_REFRESH: Duration = Duration::from_hours(1);
 const DEFAULT_REFRESH: Duration = Duration::from_secs(15);
 
-/// So long from now, more or less than before. A time of zero is up at once.
+/// So long from now, more or less than before. A time of zero is up at once. Admin-only, as in the native API: a session
+/// must not be able to extend its own lifetime.
 pub(super) async fn set(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
@@ -35,7 +36,7 @@ pub(super) async fn set(
     mut fields: Fields,
 ) -> Answer<StatusCode> {
     let id = session_id(&id)?;
-    holder.require(Need::UseSession(&id))?;
+    holder.require(Need::Admin)?;
     let time = match seconds::take(&mut fields, "timeout", 0)? {
         Some(time) => time,
         None => fields.require("timeout").map(Duration::from_secs)?,
@@ -48,7 +49,7 @@ pub(super) async fn set(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// At least so long from now.
+/// At least so long from now. Admin-only as well.
 pub(super) async fn refresh(
     State(surface): State<Arc<Surface>>,
     Extension(holder): Extension<Holder>,
@@ -56,7 +57,7 @@ pub(super) async fn refresh(
     mut fields: Fields,
 ) -> Answer<StatusCode> {
     let id = session_id(&id)?;
-    holder.require(Need::UseSession(&id))?;
+    holder.require(Need::Admin)?;
     let time = seconds::take(&mut fields, "duration", 0)?.unwrap_or(DEFAULT_REFRESH);
     if time > LONGEST_REFRESH {
         return Err(bad_request("`duration` is longer than an hour; use at most 3600, or set the timeout"));

@@ -150,3 +150,27 @@ fn the_log_names_whoever_called() {
         assert!(actors.into_iter().any(|actor| actor.contains("ada")), "{log}");
     });
 }
+
+#[test]
+fn key_of_one_sandbox_does_not_extend_its_lifetime() {
+    World::run(async |world| {
+        let sandbox = world.sandbox_with(json!({ "templateID": "base", "timeout": 100 })).await;
+        let (id, narrow) = (&sandbox.id, key(world, "narrow", session_of(&sandbox)).await);
+        let end = async || world.get(&format!("/sandboxes/{id}")).await.json()["endAt"].clone();
+        let before = end().await;
+        let ask = async |path: &str, body: serde_json::Value| {
+            world.control_with("POST", path, &[("x-api-key", &narrow)], Some(&body)).await
+        };
+        for path in [format!("/sandboxes/{id}/timeout"), format!("/sandboxes/{id}/refreshes")] {
+            assert_refused(&ask(&path, json!({ "timeout": 9000, "duration": 900 })).await, 403, &["scope"]);
+        }
+        for path in [format!("/sandboxes/{id}/connect"), format!("/v2/sandboxes/{id}/connect")] {
+            assert_eq!(ask(&path, json!({ "timeout": 9000 })).await.status, 200, "{path}");
+        }
+        assert_eq!(end().await, before);
+        assert_eq!(ask(&format!("/sandboxes/{id}/pause"), json!({})).await.status, 204);
+        assert_eq!(ask(&format!("/sandboxes/{id}/connect"), json!({ "timeout": 9000 })).await.status, 201);
+        let woken: jiff::Timestamp = end().await.as_str().unwrap().parse().unwrap();
+        assert!(woken.duration_since(jiff::Timestamp::now()).as_secs() <= 100, "{woken}");
+    });
+}
