@@ -1,6 +1,7 @@
 //! Finding the server, the token for it, and whom to trust.
 
 use std::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     sync::{Mutex, PoisonError},
 };
@@ -45,7 +46,7 @@ pub(crate) async fn connect(url: Option<&str>) -> Result<Client> {
     connected.map_err(|error| explain_missing_token(error, had_token))
 }
 
-/// The token: as given, else the one of the host on this machine, which goes to this machine only.
+/// The token: as given, else the one in the client's data directory, which goes to the host of that directory only.
 pub(crate) fn token_for(url: &str) -> Result<Option<String>> {
     if let Some(token) = std::env::var(env_vars::TOKEN).ok().filter(|token| !token.is_empty()) {
         return Ok(Some(token));
@@ -62,9 +63,10 @@ pub(crate) fn tls_for(url: &str) -> TlsOptions {
     TlsOptions { ca_file, cert_file: file(env_vars::CLIENT_CERT), key_file: file(env_vars::CLIENT_KEY) }
 }
 
-/// Whether a URL is that of the host on this machine, or can only mean this machine.
+/// Whether a URL is where the host of the client's data directory says it listens. Another port of this machine may be
+/// another host's, or any program's.
 fn is_local(url: &str) -> bool {
-    is_loopback(url) || local_files::read_address(&local_files::client_data_dir()).as_deref() == Some(url)
+    local_files::read_address(&local_files::client_data_dir()).is_some_and(|own| is_same_server(url, &own))
 }
 
 fn explain_missing_token(error: Error, had_token: bool) -> Error {
@@ -74,19 +76,16 @@ fn explain_missing_token(error: Error, had_token: bool) -> Error {
     error
 }
 
-/// Whether a URL can only mean this machine.
-fn is_loopback(url: &str) -> bool {
-    let Some(rest) = url.split_once("://").map(|(_, rest)| rest) else { return false };
+/// Whether a URL leads to the server at another, which has an address and a port.
+fn is_same_server(url: &str, own: &str) -> bool {
+    let Some((scheme, address)) = own.split_once("://") else { return false };
+    let Some((given_scheme, rest)) = url.split_once("://") else { return false };
+    let Ok(address) = address.parse::<SocketAddr>() else { return false };
+    // Anything before an `@` is not the host, and makes the URL none of ours.
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    // Anything before an `@` is not the host.
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    if host == "localhost" || host.starts_with("localhost:") {
-        return true;
-    }
-    host.parse::<std::net::SocketAddr>()
-        .map(|address| address.ip())
-        .or_else(|_| host.trim_matches(['[', ']']).parse::<std::net::IpAddr>())
-        .is_ok_and(|address| address.is_loopback())
+    let by_name = authority.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+    let is_near = address.ip() == Ipv4Addr::LOCALHOST || address.ip() == Ipv6Addr::LOCALHOST;
+    given_scheme == scheme && (authority.parse() == Ok(address) || (is_near && by_name == Some(address.port())))
 }
 
 #[cfg(test)]
@@ -94,19 +93,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_local_token_goes_to_this_machine_only() {
-        for near in ["http://127.0.0.1:9100", "http://localhost:1/", "http://[::1]:9100", "http://127.8.8.8"] {
-            assert!(is_loopback(near), "{near}");
+    fn local_token_is_for_the_url_of_its_own_host_only() {
+        let own = "http://127.0.0.1:9100";
+        for same in [own, "http://127.0.0.1:9100/", "http://localhost:9100", "http://127.0.0.1:9100/v1?a#b"] {
+            assert!(is_same_server(same, own), "{same}");
         }
-        for far in [
+        for other in [
+            "http://127.0.0.1:9200",
+            "http://localhost:9200",
+            "http://127.0.0.2:9100",
+            "http://[::1]:9100",
+            "https://127.0.0.1:9100",
             "http://10.0.0.1:9100",
-            "http://localhost.example.com",
-            "http://127.0.0.1.example.com:80",
-            "http://127.0.0.1@example.com/",
-            "example.com",
+            "http://localhost",
+            "http://localhost.example.com:9100",
+            "http://127.0.0.1:9100@example.com/",
+            "http://127.0.0.1:9100.example.com/",
+            "127.0.0.1:9100",
             "",
         ] {
-            assert!(!is_loopback(far), "{far}");
+            assert!(!is_same_server(other, own), "{other}");
         }
+        assert!(is_same_server("https://localhost:9100", "https://[::1]:9100"));
+        assert!(!is_same_server("http://localhost:9100", "http://192.0.2.1:9100"));
     }
 }
