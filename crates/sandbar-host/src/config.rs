@@ -4,7 +4,7 @@ use std::{
     fmt,
     fs::File,
     net::{IpAddr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
 };
@@ -12,7 +12,7 @@ use std::{
 use sandbar_core::{
     ByteCount, DomainName, Error, Resources, Result, RuntimeKind, SnapshotName, StorageKind, duration_text,
 };
-use sandbar_storage::{StorageConfig, ZfsConfig, pack::Target};
+use sandbar_storage::{StorageConfig, ZfsConfig, lent_directory_of, pack::Target};
 use serde::{Deserialize, Serialize};
 
 use crate::object_store;
@@ -149,7 +149,13 @@ impl HostConfig {
             return Err(Error::invalid("advertise_addr", format!("`{}` is no address", self.advertise_addr))
                 .with_hint("give a host name or an IP address clients reach this machine at"));
         }
-        self.object_store_target()?;
+        refuse_lent("data_dir", "data directory", &self.data_dir, "choose another with `--data-dir`")?;
+        if let Some(path) = &self.sessions_root_dir {
+            refuse_lent("sessions_root_dir", "storage directory", path, "set `sessions_root_dir` to another")?;
+        }
+        if let Target::Directory(path) = self.object_store_target()? {
+            refuse_lent("object_store", "object store", &path, "set `object_store` to another directory")?;
+        }
         if let Some(path) = &self.egress_ca_file {
             let usable = if path.is_absolute() {
                 File::open(path).map(drop)
@@ -200,6 +206,20 @@ impl HostConfig {
             sessions_dataset: self.sessions_dataset.clone(),
         })
     }
+}
+
+/// Refuses a path of the host's own below a directory that sandboxes over the base `host` are shown.
+pub fn refuse_lent(field: &'static str, what: &str, path: &Path, fix: &str) -> Result<()> {
+    let Some(lent) = lent_directory_of(path) else { return Ok(()) };
+    Err(Error::invalid(
+        field,
+        format!(
+            "{what} `{}` is below `{}`, which sandboxes over the base `host` are shown",
+            path.display(),
+            lent.display()
+        ),
+    )
+    .with_hint(format!("{fix}, for example below `/var/lib` or `/etc`")))
 }
 
 /// A server that is asked for names: `192.0.2.53` or `192.0.2.53:5353`.
@@ -319,6 +339,21 @@ mod tests {
         config.validate().unwrap();
         let json = serde_json::to_string(&config).unwrap();
         assert_eq!(serde_json::from_str::<HostConfig>(&json).unwrap(), config);
+    }
+
+    #[test]
+    fn paths_below_lent_directories_are_refused_and_both_named() {
+        let bad = [
+            (HostConfig { data_dir: "/opt/sandbar".into(), ..HostConfig::default() }, "data_dir"),
+            (HostConfig { data_dir: "/usr/local/var/../sandbar".into(), ..HostConfig::default() }, "data_dir"),
+            (HostConfig { sessions_root_dir: Some("/usr/lib/x".into()), ..HostConfig::default() }, "sessions_root_dir"),
+            (HostConfig { object_store: Some("/opt/packs".into()), ..HostConfig::default() }, "object_store"),
+        ];
+        for (config, field) in bad {
+            let error = config.validate().unwrap_err();
+            assert_eq!(error.field(), Some(field));
+            assert!(error.message().contains("` is below `/"), "{error}");
+        }
     }
 
     #[test]

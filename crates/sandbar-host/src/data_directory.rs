@@ -21,6 +21,18 @@ pub(crate) struct DataDirectory {
     _lock: File,
 }
 
+fn unusable(path: &Path, error: io::Error) -> Error {
+    Error::io(format!("use data directory `{}`", path.display()), error)
+        .with_field("data_dir")
+        .with_hint("choose a directory you can write to, on a disk with free space, with `--data-dir`")
+}
+
+/// Makes a data directory when it is missing, and closes it to other users. Comes before anything is written there.
+pub fn prepare_data_directory(path: &Path) -> Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| unusable(path, error))?;
+    close_to_others(path, |error| unusable(path, error))
+}
+
 /// Takes the rights of group and others from a data directory that was made with them, by hand or by a service manager.
 /// The files of sessions are below it, with the owners and modes they have inside: another user who could enter would read
 /// them, and run the set-user-id programs a session has left.
@@ -64,13 +76,8 @@ fn close_to_others(path: &Path, unusable: impl Fn(io::Error) -> Error) -> Result
 impl DataDirectory {
     /// Makes and locks the directory. One that cannot be written is an error that names the way out.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let unusable = |error: io::Error| {
-            Error::io(format!("use data directory `{}`", path.display()), error)
-                .with_field("data_dir")
-                .with_hint("choose a directory you can write to, on a disk with free space, with `--data-dir`")
-        };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
-        close_to_others(path, unusable)?;
+        let unusable = |error: io::Error| unusable(path, error);
+        prepare_data_directory(path)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());

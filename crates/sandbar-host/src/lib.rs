@@ -38,7 +38,8 @@ mod traffic_token;
 mod verb;
 
 pub use actor::acting_as;
-pub use config::{DnsServer, HostConfig, RuntimeChoice, StorageChoice};
+pub use config::{DnsServer, HostConfig, RuntimeChoice, StorageChoice, refuse_lent};
+pub use data_directory::prepare_data_directory;
 pub use events::EventWatcher;
 pub use host::{Host, HostParts, OpenStorage, WrapRuntime};
 pub use process::ProcessLogs;

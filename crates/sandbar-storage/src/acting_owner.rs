@@ -4,7 +4,10 @@
 
 use std::marker::PhantomData;
 
-use rustix::thread::{CapabilitySets, capabilities, set_capabilities};
+use rustix::{
+    process::getgroups,
+    thread::{CapabilitySet, CapabilitySets, Gid, capabilities, set_capabilities, set_thread_groups},
+};
 use sandbar_core::{Error, ErrorCode, OwnerMap, Result};
 
 /// While it lives, what the calling thread makes belongs to a user of a sandbox.
@@ -50,6 +53,56 @@ impl Drop for ActingOwner {
         set_group(self.group);
         if let Err(errno) = set_capabilities(None, self.capabilities) {
             tracing::error!(%errno, "could not take back a thread's capabilities");
+        }
+    }
+}
+
+/// While it lives, the calling thread reaches files with the rights others have, and no more.
+#[derive(Debug)]
+pub(crate) struct ActingStranger {
+    user: u32,
+    group: u32,
+    groups: Vec<Gid>,
+    capabilities: CapabilitySets,
+    of_this_thread: PhantomData<*const ()>,
+}
+
+impl ActingStranger {
+    /// No file has this owner.
+    const STRANGER: u32 = u32::MAX - 2;
+
+    /// Capabilities over files of others.
+    const OVER_FILES: CapabilitySet = CapabilitySet::CHOWN
+        .union(CapabilitySet::DAC_OVERRIDE)
+        .union(CapabilitySet::DAC_READ_SEARCH)
+        .union(CapabilitySet::FOWNER)
+        .union(CapabilitySet::FSETID);
+
+    pub(crate) fn start() -> Result<Self> {
+        let failed = |errno: rustix::io::Errno| Error::io("give up rights over files", errno.into());
+        let capabilities = capabilities(None).map_err(failed)?;
+        let groups = getgroups().map_err(failed)?;
+        let (group, user) = (set_group(Self::STRANGER), set_user(Self::STRANGER));
+        // Undoes everything when one of the steps below fails.
+        let acting = Self { user, group, groups, capabilities, of_this_thread: PhantomData };
+        if (set_group(UNCHANGED), set_user(UNCHANGED)) != (Self::STRANGER, Self::STRANGER) {
+            return Err(Error::new(ErrorCode::PermissionDenied, "this process may not give up its rights over files")
+                .with_hint("run it as root, with CAP_SETUID and CAP_SETGID"));
+        }
+        set_thread_groups(&[]).map_err(failed)?;
+        let effective = capabilities.effective.difference(Self::OVER_FILES);
+        set_capabilities(None, CapabilitySets { effective, ..capabilities }).map_err(failed)?;
+        Ok(acting)
+    }
+}
+
+impl Drop for ActingStranger {
+    fn drop(&mut self) {
+        set_user(self.user);
+        set_group(self.group);
+        let groups = set_thread_groups(&self.groups);
+        if let Err(errno) = groups.and_then(|()| set_capabilities(None, self.capabilities)) {
+            tracing::error!(%errno, "could not take back a thread's rights");
         }
     }
 }

@@ -52,6 +52,13 @@ impl MountClone {
     }
 }
 
+impl From<OwnedFd> for MountClone {
+    /// Any mount that is attached nowhere.
+    fn from(mount: OwnedFd) -> Self {
+        Self(mount)
+    }
+}
+
 /// Binds the directory `tree` at `place`, harmless, and with owners translated when a map is given.
 pub(crate) fn bind(tree: &Path, place: &Path, owners: Option<&OwnerMap>) -> Result<()> {
     let clone = MountClone::of(tree, Extent::Alone, HARMLESS, owners)?;

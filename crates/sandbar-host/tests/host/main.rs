@@ -15,6 +15,7 @@ mod fixture;
 mod forks;
 mod hibernate;
 mod host_config;
+mod lent;
 mod network_policy;
 mod notes;
 mod pause;

@@ -45,6 +45,20 @@ const DIRECTORIES: [(&str, u32); 19] = [
 
 const LINKS: [(&str, &str); 3] = [("var/run", "/run"), ("var/lock", "/run/lock"), ("etc/mtab", "../proc/self/mounts")];
 
+/// Returns the directory lent to sandboxes that `path` lies in, links followed. It need not exist yet.
+pub fn lent_directory_of(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let (real, rest) = path
+        .ancestors()
+        .find_map(|above| Some((above.canonicalize().ok()?, path.strip_prefix(above).ok()?)))
+        .unwrap_or_else(|| (path.clone(), Path::new("")));
+    let real = real.join(rest);
+    LENT.iter().map(|name| Path::new("/").join(name)).find(|lent| {
+        // A link among them (`/bin -> usr/bin`) leads to another.
+        real.starts_with(lent) && !lent.is_symlink()
+    })
+}
+
 /// Builds the part of the base that is not lent. `machine` is `/`, or a directory that looks like it in tests.
 pub(super) fn fill(machine: &Path, rootfs: &Path) -> Result<Filled> {
     let mut layers = vec![own_layer()];
@@ -164,6 +178,19 @@ mod tests {
         symlink("/usr/bin/tool", root.join("etc/alternatives/editor")).unwrap();
         symlink("/home/alice/bin/tool", root.join("etc/alternatives/leak")).unwrap();
         symlink("usr/bin", root.join("bin")).unwrap();
+    }
+
+    #[test]
+    fn path_below_a_lent_directory_is_recognised_through_links() {
+        let scratch = tempfile::tempdir().unwrap();
+        let link = scratch.path().join("link");
+        symlink("/usr/local", &link).unwrap();
+        for inside in [Path::new("/usr/local/sandbar/data"), &link.join("data/not/there"), Path::new("/usr")] {
+            assert_eq!(lent_directory_of(inside), Some(PathBuf::from("/usr")), "{}", inside.display());
+        }
+        for outside in [Path::new("/var/lib/sandbar"), Path::new("/usrlocal"), scratch.path(), Path::new("/")] {
+            assert_eq!(lent_directory_of(outside), None, "{}", outside.display());
+        }
     }
 
     #[test]

@@ -18,5 +18,6 @@ mod source;
 
 pub use base::{ImportProgress, fill_host_root, import_base};
 pub use blobs::{ImageDescriptor, LARGEST_DOCUMENT, blob_path, compare, hex};
+pub use host::lent_directory_of;
 pub use oci::{DEEPEST_INDEX, ImageDocument, ImageLead};
 pub use source::ImportSource;

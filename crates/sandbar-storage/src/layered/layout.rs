@@ -6,6 +6,7 @@
 //! volumes/<id>/volume.json   record          volumes/<id>/live/     tree: one <n>/{upper,work} per mount point
 //!                                            volumes/<id>/snapshots/<name>/
 //! mnt/<id>                   mount point of a live volume
+//! .empty/                    nothing, for overlays of what the machine lends
 //! staging/  trash/           half-made things, given-up things
 //! ```
 
@@ -19,7 +20,7 @@ use sandbar_core::{BaseName, ByteCount, Error, ErrorCode, Result, SessionId, Sna
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use crate::closed::make_closed_directory;
+use crate::{closed::make_closed_directory, screen::empty_directory};
 
 /// Version of the directory layout; bumped when an older program could misread it.
 const VERSION: &str = "1";
@@ -28,12 +29,12 @@ const VERSION: &str = "1";
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     root: PathBuf,
+    empty: PathBuf,
 }
 
 impl Layout {
     /// Uses `root`, making what is missing. Refuses a directory that some other version wrote.
     pub(crate) fn open(root: &Path) -> Result<Self> {
-        let layout = Self { root: root.to_owned() };
         if !root.exists() {
             make_closed_directory(root)?;
         }
@@ -58,7 +59,12 @@ impl Layout {
         for name in ["bases", "volumes", "mnt", "staging", "trash"] {
             make_closed_directory(&root.join(name))?;
         }
-        Ok(layout)
+        Ok(Self { root: root.to_owned(), empty: empty_directory(root)? })
+    }
+
+    /// A directory without content.
+    pub(crate) fn empty(&self) -> &Path {
+        &self.empty
     }
 
     pub(crate) fn root(&self) -> &Path {

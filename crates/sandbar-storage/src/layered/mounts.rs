@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    os::fd::AsFd as _,
+    os::fd::{AsFd as _, AsRawFd as _},
     path::{Path, PathBuf},
     sync::MutexGuard,
 };
@@ -16,10 +16,11 @@ use super::{
     volumes::layer_parts,
 };
 use crate::{
-    Mounted,
+    LayerDirectory, Mounted,
     mount_attributes::Extent,
     mount_clone::{MountClone, bind},
     overlay::{Overlay, detach, mount_overlay, open_mount_point},
+    screen::screen,
     translation::{LiveMount, translate_where_possible},
 };
 
@@ -75,9 +76,26 @@ impl<P: Primitives> LayeredStorage<P> {
         for (number, layer) in base.layers.iter().enumerate() {
             // Both through one mount: an overlay moves files from the one to the other.
             let (upper, work) = layer_parts(&live, number);
-            let lower = layer_path(self.layer_directory(&base.name, layer), owners, &mut clones)?;
+            let mut lower = layer_path(self.layer_directory(&base.name, layer), owners, &mut clones)?;
+            let mut target = open_mount_point(root, &layer.mount_point)?;
+            let screened = match layer.directory {
+                LayerDirectory::Own => None,
+                LayerDirectory::Host(_) => screen(&lower, self.layout.empty())?,
+            };
+            if let Some(screened) = screened {
+                if owners.is_none() {
+                    // Before Linux 6.15 only a mount that is attached can be a layer. It lies below the overlay then.
+                    screened.attach(target.as_fd()).map_err(|errno| {
+                        Error::io(format!("attach what is lent at `{}`", layer.mount_point.display()), errno.into())
+                    })?;
+                    target = open_mount_point(root, &layer.mount_point)?;
+                    lower = PathBuf::from(format!("/proc/self/fd/{}", target.as_raw_fd()));
+                } else {
+                    lower = screened.path();
+                }
+                clones.push(screened);
+            }
             let overlay = Overlay { lower: &lower, upper: &upper, work: &work };
-            let target = open_mount_point(root, &layer.mount_point)?;
             mount_overlay(overlay, target.as_fd())?;
         }
         for clone in clones {

@@ -8,7 +8,7 @@ use super::{
     command::{Fault, Tools},
     mounts::MountTable,
 };
-use crate::{ZfsConfig, closed::close_to_others};
+use crate::{ZfsConfig, closed::close_to_others, screen::empty_directory};
 
 /// The tag every base is cloned from.
 pub(super) const READY: &str = "ready";
@@ -24,6 +24,8 @@ pub(super) struct Layout {
     pub(super) sessions: String,
     pub(super) bases_directory: PathBuf,
     pub(super) sessions_directory: PathBuf,
+    /// A directory without content.
+    pub(super) empty: PathBuf,
 }
 
 /// What a dataset below the sessions dataset is, by its name.
@@ -66,7 +68,8 @@ impl Layout {
         // From here on no command of an earlier host runs beside ours.
         tools.ownership.take(&sessions_directory)?;
         let bases_directory = root_directory(tools, &bases)?;
-        Ok(Self { pool: pool.to_owned(), bases, sessions, bases_directory, sessions_directory })
+        let empty = empty_directory(&sessions_directory)?;
+        Ok(Self { pool: pool.to_owned(), bases, sessions, bases_directory, sessions_directory, empty })
     }
 
     pub(super) fn base(&self, name: &BaseName) -> String {
@@ -183,6 +186,7 @@ pub(super) mod tests {
             sessions: "tank/sessions".into(),
             bases_directory: "/tank/bases".into(),
             sessions_directory: "/tank/sessions".into(),
+            empty: "/tank/sessions/.empty".into(),
         }
     }
 

@@ -141,8 +141,8 @@ impl ZfsStorage {
             make_directory(&place)?;
         }
         let mount = |owners: Option<&OwnerMap>| match owners {
-            None => lend_all(&base, &own, owners),
-            Some(_) => bind(&own, &place, owners).and_then(|()| lend_all(&base, &place, owners)),
+            None => lend_all(&base, &own, &self.layout.empty, owners),
+            Some(_) => bind(&own, &place, owners).and_then(|()| lend_all(&base, &place, &self.layout.empty, owners)),
         };
         let translated = translate_where_possible(owners, mount, || self.undress(volume))?;
         lock(&self.mounted).insert(volume.clone(), LiveMount::new(owners, translated));
@@ -312,10 +312,10 @@ fn make_harmless(directory: &Path) -> Result<()> {
 }
 
 /// Shows what the machine lends to a base.
-fn lend_all(base: &BaseRecord, root: &Path, owners: Option<&OwnerMap>) -> Result<()> {
+fn lend_all(base: &BaseRecord, root: &Path, empty: &Path, owners: Option<&OwnerMap>) -> Result<()> {
     base.layers.iter().try_for_each(|layer| match &layer.directory {
         LayerDirectory::Own => Ok(()),
-        LayerDirectory::Host(source) => lend(source, root, &layer.mount_point, owners),
+        LayerDirectory::Host(source) => lend(source, root, &layer.mount_point, empty, owners),
     })
 }
 

@@ -121,6 +121,7 @@ conformance! {
         mounting_with_other_owners_takes_the_place_of_the_old_mount,
         the_hosts_root_makes_files_only_as_somebody_of_the_map,
         what_the_machine_lends_is_translated_and_harmless,
+        lent_files_only_root_may_read_are_closed,
         device_nodes_and_setuid_bits_do_nothing;
     closed:
         other_users_reach_nothing_whatever_modes_were_before;

@@ -350,6 +350,76 @@ pub(crate) fn what_the_machine_lends_is_translated_and_harmless(backend: Backend
     assert_eq!(owner(&lent.join("tool")), (3, 4));
 }
 
+pub(crate) fn lent_files_only_root_may_read_are_closed(backend: Backend) {
+    let fixture = StorageFixture::new(backend);
+    let lent = fixture.scratch().join("lent");
+    for directory in ["closed", "open"] {
+        fs::create_dir_all(lent.join(directory)).unwrap();
+    }
+    tree::set_mode(&lent.join("closed"), 0o700);
+    tree::set_mode(&lent.join("open"), 0o755);
+    for (name, mode, group) in [
+        ("private", 0o600, 0),
+        ("group", 0o640, 0),
+        ("closed/inside", 0o644, 0),
+        ("open/tool", 0o755, 0),
+        ("raised", 0o4755, 0),
+    ] {
+        fs::write(lent.join(name), name).unwrap();
+        chown(lent.join(name), Some(0), Some(group)).unwrap();
+        tree::set_mode(&lent.join(name), mode);
+    }
+    let volume = lending_base(&fixture, &lent);
+    let owners = owner_map(FIRST);
+    // Translated and as they are: everything is tried with all capabilities of the machine's root.
+    for owners in [Some(&owners), None] {
+        let mounted = fixture.storage.mount_as(&volume, owners).unwrap();
+        let shown = mounted.root.join("lent");
+        let root_inside = if mounted.translated { FIRST } else { 0 };
+        for name in ["open/tool", "raised"] {
+            assert_eq!(fs::read_to_string(shown.join(name)).unwrap(), name);
+            assert_eq!(owner(&shown.join(name)), (root_inside, root_inside), "{name}");
+        }
+        assert_eq!(fs::metadata(shown.join("raised")).unwrap().permissions().mode() & 0o7777, 0o4755);
+        let denied = |outcome: std::io::Result<()>, what: &str| {
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::PermissionDenied, "{what}");
+        };
+        for name in ["private", "group", "closed/inside"] {
+            denied(fs::read(shown.join(name)).map(drop), name);
+        }
+        denied(fs::read_dir(shown.join("closed")).map(drop), "list");
+        // What changes later counts as well.
+        fs::write(lent.join("later"), "later").unwrap();
+        tree::set_mode(&lent.join("later"), 0o600);
+        denied(fs::read(shown.join("later")).map(drop), "later");
+        fs::remove_file(lent.join("later")).unwrap();
+        if backend == Backend::Zfs {
+            // Lent read-only there.
+            continue;
+        }
+        let acting = owners.map(|owners| ActingOwner::root_of(owners).unwrap());
+        // Ways to get a copy of one's own: change its mode, move or link it, append to it.
+        denied(fs::set_permissions(shown.join("private"), PermissionsExt::from_mode(0o644)), "chmod");
+        denied(fs::rename(shown.join("private"), shown.join("mine")), "rename");
+        denied(fs::hard_link(shown.join("private"), shown.join("mine")), "link");
+        denied(File::options().append(true).open(shown.join("private")).map(drop), "append");
+        // The session may still do what package managers do.
+        fs::write(shown.join("open/tool"), "changed").unwrap();
+        fs::write(shown.join("open/new"), "new").unwrap();
+        fs::rename(shown.join("open/new"), shown.join("open/tool")).unwrap();
+        assert_eq!(fs::read_to_string(shown.join("open/tool")).unwrap(), "new");
+        fs::remove_file(shown.join("open/tool")).unwrap();
+        drop(acting);
+        fixture.storage.unmount(&volume).unwrap();
+        let again = fixture.storage.mount_as(&volume, owners).unwrap();
+        assert!(!again.root.join("lent/open/tool").exists());
+        fixture.storage.unmount(&volume).unwrap();
+        fixture.storage.delete(&volume).unwrap();
+        fixture.storage.create(&volume, &VolumeSpec { base: BaseName::new("lending").unwrap(), quota: None }).unwrap();
+        assert_eq!(fs::read_to_string(lent.join("private")).unwrap(), "private");
+    }
+}
+
 /// A copy of `id` with the setuid bit, and the device `null`.
 fn temptations(directory: &Path) {
     fs::copy("/usr/bin/id", directory.join("id")).unwrap();

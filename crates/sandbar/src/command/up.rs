@@ -10,7 +10,7 @@ use std::{
 
 use clap::{ArgMatches, Command};
 use sandbar_core::{BaseName, DomainName, Error, ErrorCode, Result, RuntimeKind};
-use sandbar_host::{Host, HostConfig};
+use sandbar_host::{Host, HostConfig, prepare_data_directory};
 use sandbar_net::NameServer;
 use sandbar_server::{AccessToken, RunningServer, TlsConfig, TlsIdentity};
 use sandbar_storage::ImportSource;
@@ -217,7 +217,7 @@ fn leave_shared_mounts(host: &HostConfig) -> Result<()> {
 async fn serve(settings: Settings) -> Outcome {
     let mut interrupts = Interrupts::listen()?;
     let data_dir = settings.host.data_dir.clone();
-    make_data_dir(&data_dir)?;
+    prepare_data_directory(&data_dir)?;
     // What is wrong with it is said before anything is started.
     let tls = tls_of(&settings)?;
     let advertised = settings.host.advertise_addr.clone();
@@ -248,15 +248,6 @@ async fn serve(settings: Settings) -> Outcome {
     };
     local_files::remove_address(&data_dir);
     outcome
-}
-
-fn make_data_dir(data_dir: &Path) -> Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir).map_err(|error| {
-        Error::io(format!("could not make the data directory `{}`", data_dir.display()), error)
-            .with_field("data_dir")
-            .with_hint("give --data-dir a directory you can write, on a disk that is not full or read-only")
-    })
 }
 
 /// How the port speaks TLS, when it does.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sandbar_core::{DomainName, Error, Resources, Result, duration_text};
-use sandbar_host::HostConfig;
+use sandbar_host::{HostConfig, refuse_lent};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use toml::{Table, Value};
 
@@ -81,6 +81,9 @@ impl ServerConfig {
 
     /// What no type can say about a key, alone or beside others.
     fn validate(&self) -> Result<()> {
+        if let Some(path) = &self.tls_key_file {
+            refuse_lent("tls_key_file", "TLS key", path, "move it")?;
+        }
         let refuse = |key: &'static str, message: &str, hint: &str| Err(Error::invalid(key, message).with_hint(hint));
         if self.slow_reader_timeout.is_zero() {
             return refuse("slow_reader_timeout", "no reader takes anything in no time", "leave it out for `5m`");
@@ -154,6 +157,7 @@ impl Settings {
         let mut layers = Layers::default();
         let from_variable = std::env::var_os(env_vars::CONFIG).filter(|path| !path.is_empty()).map(PathBuf::from);
         if let Some(path) = file.map(Path::to_owned).or(from_variable) {
+            refuse_lent("config", "configuration", &path, "move it")?;
             layers.add_file(&path, &known)?;
         }
         layers.add_variables(readable_variables(), &known);
@@ -269,6 +273,16 @@ mod tests {
         assert_eq!(settings.server.listen.to_string(), "127.0.0.1:9100");
         assert!(!settings.server.insecure);
         assert!(settings.origins.is_empty());
+    }
+
+    #[test]
+    fn configuration_and_key_below_lent_directories_are_refused() {
+        let flags = [("tls_cert_file", "/etc/ssl/cert.pem"), ("tls_key_file", "/opt/app/tls.key")];
+        let error = with_flags(&flags).unwrap_err();
+        assert_eq!(error.field(), Some("tls_key_file"));
+        assert!(error.message().contains("`/opt/app/tls.key` is below `/opt`"), "{error}");
+        let error = Settings::load(Some(Path::new("/usr/local/etc/sandbar.toml")), |_| {}).unwrap_err();
+        assert!(error.message().contains("is below `/usr`"), "{error}");
     }
 
     #[test]
