@@ -1,12 +1,13 @@
 //! The host's API on one port.
 //!
 //! [`serve`] puts a [`Host`](sandbar_host::Host) behind `sandbar.v1.SandboxService` as Connect (JSON and binary), gRPC
-//! and gRPC-Web over HTTP/1.1 and HTTP/2, with reflection, `/healthz` and `/readyz`. One file a group of calls; what a
-//! message means is decided in `sandbar-proto`, what is done about it in `sandbar-host`. Requests for the host names of
-//! sessions are passed on to the ports of those (`ingress`).
+//! and gRPC-Web over HTTP/1.1 and HTTP/2, with reflection, `grpc.health.v1`, `/healthz` and `/readyz`. One file a group
+//! of calls; what a message means is decided in `sandbar-proto`, what is done about it in `sandbar-host`. Requests for
+//! the host names of sessions are passed on to the ports of those (`ingress`).
 //!
-//! Invariant: nothing but the two health paths and the description of the API is answered without a token whose scope is enough (`access`), a
-//! bad request is answered and never panics, and a caller that goes away takes the command it started with it.
+//! Invariant: nothing but health and the description of the API is answered without a token whose scope is enough
+//! (`access`), a bad request is answered and never panics, and a caller that goes away takes the command it started with
+//! it.
 
 mod access;
 mod attach;
@@ -22,6 +23,7 @@ mod failure;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
+mod health_protocol;
 mod host_state;
 mod ingress;
 mod listener;

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     access::{Gatekeeper, Guarded, Patience, Places, be_patient, guard, tell_version},
     failure::catch_panic,
+    health_protocol,
     host_state::{healthz, metrics, readyz},
     mcp::{self, Mcp, mcp},
     openapi::openapi,
@@ -34,10 +35,12 @@ pub(crate) struct Bounds {
     pub(crate) slow_reader_timeout: Duration,
 }
 
-/// Everything that is the API's. Only the two health paths and the description are open to callers without a token.
+/// Everything that is the API's. Only the health paths, `grpc.health.v1` and the description are open to callers without
+/// a token.
 pub(crate) fn router(host: Arc<Host>, bounds: Bounds, shutdown: CancellationToken) -> Result<Router> {
     let reflector = Reflector::from_descriptor_set_bytes(FILE_DESCRIPTOR_SET)
         .map_err(|source| Error::internal("the compiled API description is broken").with_source(source))?;
+    let health = Arc::new(health_protocol::calls(host.clone(), shutdown.clone()));
     let service = Service { host: host.clone(), shutdown, slow_reader_timeout: bounds.slow_reader_timeout };
     let calls = connectrpc::Router::new().add_service(Arc::new(service));
     let calls = Arc::new(Guarded::new(connectrpc_reflection::install(calls, reflector)));
@@ -46,6 +49,12 @@ pub(crate) fn router(host: Arc<Host>, bounds: Bounds, shutdown: CancellationToke
         Limits::default().with_max_message_size(MAX_MESSAGE_BYTES).with_max_request_body_size(MAX_MESSAGE_BYTES);
     // A deadline of the caller's is one for the whole call, also where the answer is a stream.
     let deadlines = DeadlinePolicy::new().with_enforce_on_streams(true);
+    let health_patience = Patience::new(bounds.request_timeout, Arc::clone(&health));
+    let health = ConnectRpcService::from_arc(health).with_limits(limits).with_deadline_policy(deadlines.clone());
+    let health = Router::new()
+        .route_service(health_protocol::PATH, health)
+        .layer(middleware::from_fn(catch_panic))
+        .layer(middleware::from_fn_with_state(health_patience, be_patient));
     let calls = ConnectRpcService::from_arc(calls).with_limits(limits).with_deadline_policy(deadlines);
     let calls = Router::new()
         .route("/metrics", get(metrics))
@@ -69,6 +78,7 @@ pub(crate) fn router(host: Arc<Host>, bounds: Bounds, shutdown: CancellationToke
         .route("/openapi.json", get(openapi))
         .with_state(host)
         .merge(mcp)
+        .merge(health)
         .fallback_service(calls)
         .layer(middleware::from_fn(tell_version)))
 }

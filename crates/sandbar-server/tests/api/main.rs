@@ -11,6 +11,7 @@ mod errors;
 mod every_call;
 mod exec;
 mod files;
+mod health_protocol;
 mod ingress;
 mod ingress_access;
 mod ingress_failures;

@@ -34,6 +34,18 @@ impl World {
         Self::run_in(async || World::start(directory.path(), None, adjust).await, test);
     }
 
+    /// As [`run`](Self::run), with a host whose storage counts as full. It has no base.
+    pub(crate) fn run_full(test: impl AsyncFnOnce(&World)) {
+        private_mounts();
+        let directory = ScratchDirectory::new();
+        let config = HostConfig {
+            pool_space_warn_threshold: 0.0,
+            pool_space_crit_threshold: 0.0,
+            ..Self::config(directory.path())
+        };
+        Self::run_in(async || World::serve(Host::start(config).await.unwrap(), None).await, test);
+    }
+
     /// As [`run`](Self::run), with TLS on the port.
     pub(crate) fn run_tls(tls: TlsConfig, test: impl AsyncFnOnce(&World)) {
         private_mounts();

@@ -26,9 +26,25 @@ pub(crate) fn drive_without_streams(program: Command) {
     drive_through(&STEPS_WITHOUT_STREAMS, program);
 }
 
+/// Has a program look at a host of its own, which does these steps and leaves no trace.
 #[track_caller]
-fn drive_through(steps: &[&str], mut program: Command) {
+pub(crate) fn probe(program: Command, steps: &[&str]) {
+    run(&start(), steps, program);
+}
+
+#[track_caller]
+fn drive_through(steps: &[&str], program: Command) {
     let server = start();
+    let context = run(&server, steps, program);
+    let audit = server.client(["audit", "--json", SESSION]).output().unwrap();
+    let audit: Vec<Entry> = serde_json::from_slice(&audit.stdout).unwrap();
+    let succeeded = audit.iter().filter(|entry| entry.outcome == "ok").map(|entry| entry.what.as_str());
+    assert_in_order(&TRACES, succeeded, &format!("{audit:?}\n{context}"));
+}
+
+/// Runs a program against a host and checks its steps; returns what both said.
+#[track_caller]
+fn run(server: &TestServer, steps: &[&str], mut program: Command) -> String {
     let token = std::fs::read_to_string(server.data_dir().join("token")).unwrap();
     program.env("URL", server.url()).env("TOKEN", token.trim()).env("SESSION", SESSION).env("SANDBAR", BINARY);
     // A proxy of the developer's is for the world, and this host is not there.
@@ -41,10 +57,7 @@ fn drive_through(steps: &[&str], mut program: Command) {
     let context = format!("it said:\n{said}\n{complained}\nthe host said:\n{}", server.said());
     assert!(output.status.success(), "{program:?}: {}\n{context}", output.status);
     assert_in_order(steps, said.lines().filter_map(|line| line.split(':').next()), &context);
-    let audit = server.client(["audit", "--json", SESSION]).output().unwrap();
-    let audit: Vec<Entry> = serde_json::from_slice(&audit.stdout).unwrap();
-    let succeeded = audit.iter().filter(|entry| entry.outcome == "ok").map(|entry| entry.what.as_str());
-    assert_in_order(&TRACES, succeeded, &format!("{audit:?}\n{context}"));
+    context
 }
 
 /// What is of interest about an entry of the audit log.

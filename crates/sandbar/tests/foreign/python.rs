@@ -5,7 +5,7 @@ use std::process::Command;
 use sandbar_testing::Registry;
 
 use crate::{
-    host::drive,
+    host::{drive, probe},
     programs::{file, python_with},
 };
 
@@ -40,6 +40,15 @@ fn grpcio_drives_a_host_with_what_reflection_tells_it() {
 #[test]
 fn grpcio_drives_a_host_with_what_the_older_reflection_tells_it() {
     run("grpcio (v1alpha)", GRPC, "reflection.py", &["v1alpha"]);
+}
+
+#[test]
+fn the_health_client_and_the_metrics_parser_read_a_host() {
+    let imports = "import grpc_health.v1.health_pb2_grpc, prometheus_client.openmetrics.parser";
+    match python_with(imports) {
+        Some(python) => probe(with(python, "probes.py", &[]), &["health", "metrics"]),
+        None => Registry::PyPi.report_out_of_reach("grpcio-health-checking, prometheus_client"),
+    }
 }
 
 #[test]
