@@ -104,7 +104,7 @@ impl Inner {
         if let Err(error) = self.state.append_audit(&event) {
             let error = Error::internal("could not write the audit log").with_source(error);
             tracing::error!(session = %event.session, what = event.what, error = error.chain(), "something is missing in the audit log");
-            self.metrics.audit_failures.add(1);
+            self.metrics.audit_failures.inc();
             self.incidents.note(&Call::on(&event.session, Verb::Audit), &error);
         }
         // What was refused has changed nothing.

@@ -386,8 +386,8 @@ impl Inner {
     pub(crate) fn traffic(&self) -> NetworkTraffic {
         let slots = self.slots();
         let mut total = NetworkTraffic {
-            bytes_sent: self.metrics.network_sent.value(),
-            bytes_received: self.metrics.network_received.value(),
+            bytes_sent: self.metrics.network_sent.get(),
+            bytes_received: self.metrics.network_received.get(),
             ..NetworkTraffic::default()
         };
         for slot in slots.values() {

@@ -147,7 +147,7 @@ fn destroy(inner: &Arc<Inner>, id: &SessionId, why: Why) {
                 Why::HalfDestroyed => "it was half destroyed",
             };
             tracing::info!(session = %id, reason, "destroyed");
-            inner.metrics.sessions_expired.add(u64::from(why == Why::Expired));
+            inner.metrics.sessions_expired.inc_by(u64::from(why == Why::Expired));
             inner.record_event(Event::of_verb(id, Verb::DestroySession).with("reason", reason));
         }
         // Only the log of the program tells of attempts that fail, or the audit log would grow with every round.
@@ -160,7 +160,7 @@ fn pause(inner: &Inner, id: &SessionId) -> bool {
     match inner.pause_when_idle(id) {
         Ok(true) => {
             tracing::info!(session = %id, "paused: nobody used it");
-            inner.metrics.sessions_idle_paused.add(1);
+            inner.metrics.sessions_idle_paused.inc();
             inner.record_event(Event::of_verb(id, Verb::PauseSession).with("reason", "nobody used it"));
             true
         }
@@ -178,7 +178,7 @@ fn pause_expired(inner: &Inner, id: &SessionId) -> bool {
     match inner.pause_when_expired(id) {
         Ok(true) => {
             tracing::info!(session = %id, "paused: its time was up");
-            inner.metrics.sessions_expired.add(1);
+            inner.metrics.sessions_expired.inc();
             inner.record_event(Event::of_verb(id, Verb::PauseSession).with("reason", "its time was up"));
         }
         Ok(false) => {}

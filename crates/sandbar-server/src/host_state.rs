@@ -13,8 +13,8 @@ use sandbar_proto::v1;
 
 use crate::service::Service;
 
-/// Prometheus' text format.
-const METRICS_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// OpenMetrics, which Prometheus reads.
+const METRICS_FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 impl Service {
     pub(crate) async fn check_health(&self) -> ServiceResult<v1::HealthCheckResponse> {

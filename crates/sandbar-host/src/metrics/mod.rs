@@ -1,45 +1,50 @@
 //! What a host counts and measures, and how monitoring reads it.
 //!
-//! [`Metrics`] holds what has to be counted while it happens. What can be asked for is asked for when somebody reads
-//! (`scrape.rs`). The text is that of Prometheus, version 0.0.4.
+//! [`Metrics`] holds what has to be counted while it happens. What can be asked for is asked for at each scrape
+//! (`scrape.rs`). The text is OpenMetrics 1.0, which Prometheus reads.
 
-mod exposition;
-mod instruments;
-#[cfg(test)]
-mod parser;
 mod scrape;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
+use prometheus_client::{
+    encoding::text,
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    registry::Registry,
+};
 use sandbar_core::{NetworkDecision, NetworkTraffic, RuntimeKind, StorageKind};
 
-pub use exposition::metric_label;
-
-use self::{
-    exposition::Exposition,
-    instruments::{Counter, Family, Histogram},
-};
 use crate::verb::Verb;
 
 /// The label of tools that do not exist: callers must not be able to make up labels.
 const UNKNOWN_TOOL: &str = "unknown";
 
+/// Upper bounds of buckets in seconds: from a file tool that takes microseconds to a command that takes minutes.
+const BOUNDS: [f64; 17] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
+
+/// Names of labels with their values. Values are words of the program, never of callers: every new one stays for ever.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+type Counters<const N: usize> = Family<Labels<N>, Counter>;
+type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
+
 /// Counters and histograms of one host. Cheap enough for every call.
 #[derive(Debug)]
 pub(crate) struct Metrics {
+    registry: Registry,
     storage: StorageKind,
     runtime: RuntimeKind,
     started: Timestamp,
-    operations: Family<2, Counter>,
-    operation_seconds: Family<3, Histogram>,
-    tool_calls: Family<2, Counter>,
-    tool_seconds: Family<3, Histogram>,
+    operations: Counters<2>,
+    operation_seconds: Histograms<3>,
+    tool_calls: Counters<2>,
+    tool_seconds: Histograms<3>,
     pub(crate) snapshots_pruned: Counter,
     pub(crate) sessions_expired: Counter,
     pub(crate) sessions_idle_paused: Counter,
     pub(crate) audit_failures: Counter,
-    network_decisions: Family<2, Counter>,
+    network_decisions: Counters<2>,
     pub(crate) network_decisions_merged: Counter,
     /// Bytes of sessions that are no more; those of the others are asked for.
     pub(crate) network_sent: Counter,
@@ -48,85 +53,172 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new(storage: StorageKind, runtime: RuntimeKind) -> Self {
-        Self {
+        let mut metrics = Self {
+            registry: Registry::default(),
             storage,
             runtime,
             started: Timestamp::now(),
-            operations: Family::new(["operation", "outcome"]),
-            operation_seconds: Family::new(["operation", "storage", "runtime"]),
-            tool_calls: Family::new(["tool", "outcome"]),
-            tool_seconds: Family::new(["tool", "storage", "runtime"]),
+            operations: Family::default(),
+            operation_seconds: Family::new_with_constructor(seconds),
+            tool_calls: Family::default(),
+            tool_seconds: Family::new_with_constructor(seconds),
             snapshots_pruned: Counter::default(),
             sessions_expired: Counter::default(),
             sessions_idle_paused: Counter::default(),
             audit_failures: Counter::default(),
-            network_decisions: Family::new(["verdict", "protocol"]),
+            network_decisions: Family::default(),
             network_decisions_merged: Counter::default(),
             network_sent: Counter::default(),
             network_received: Counter::default(),
-        }
+        };
+        metrics.register();
+        metrics
     }
 
-    /// Something was asked for, and this came of it.
-    pub(crate) fn operation(&self, verb: Verb, outcome: &'static str, duration: Duration) {
-        self.operations.with([verb.as_str(), outcome], |counter| counter.add(1));
-        let labels = [verb.as_str(), self.storage.as_str(), self.runtime.as_str()];
-        self.operation_seconds.with(labels, |histogram| histogram.observe(duration));
-    }
-
-    /// A tool was called, and this came of it.
-    pub(crate) fn tool_call(&self, tool: &str, outcome: &'static str, duration: Duration) {
-        let known = sandbar_tools::list_tools().iter().find(|info| info.name == tool);
-        let tool = known.map_or(UNKNOWN_TOOL, |info| info.name.as_str());
-        self.tool_calls.with([tool, outcome], |counter| counter.add(1));
-        let labels = [tool, self.storage.as_str(), self.runtime.as_str()];
-        self.tool_seconds.with(labels, |histogram| histogram.observe(duration));
-    }
-
-    /// Something was decided about a session's network.
-    pub(crate) fn network_decision(&self, decision: &NetworkDecision) {
-        let labels = [decision.verdict.as_str(), decision.protocol.as_str()];
-        self.network_decisions.with(labels, |counter| counter.add(1));
-    }
-
-    /// A session is no more; this went through for it.
-    pub(crate) fn keep_traffic(&self, traffic: NetworkTraffic) {
-        self.network_sent.add(traffic.bytes_sent);
-        self.network_received.add(traffic.bytes_received);
-    }
-
-    /// Everything that was counted.
-    fn write(&self, text: &mut Exposition) {
-        self.operations.write(text, "sandbar_operations_total", "Calls to the host, by name and outcome.");
-        self.operation_seconds.write(text, "sandbar_operation_seconds", "How long calls to the host took.");
-        self.tool_calls.write(text, "sandbar_tool_calls_total", "Tool calls that were done, by tool and outcome.");
-        self.tool_seconds.write(text, "sandbar_tool_seconds", "How long tool calls took.");
-        let help = "What was decided about connections of sessions, by verdict and protocol.";
-        self.network_decisions.write(text, "sandbar_network_decisions_total", help);
+    /// Names everything. Samples of counters end in `_total`, and a full stop ends each help; the registry adds both.
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("sandbar_operations", "Calls to the host, by name and outcome", self.operations.clone());
+        registry.register(
+            "sandbar_operation_seconds",
+            "How long calls to the host took",
+            self.operation_seconds.clone(),
+        );
+        registry.register(
+            "sandbar_tool_calls",
+            "Tool calls that were done, by tool and outcome",
+            self.tool_calls.clone(),
+        );
+        registry.register("sandbar_tool_seconds", "How long tool calls took", self.tool_seconds.clone());
+        registry.register(
+            "sandbar_network_decisions",
+            "What was decided about connections of sessions, by verdict and protocol",
+            self.network_decisions.clone(),
+        );
         for (name, help, counter) in [
-            ("sandbar_snapshots_pruned_total", "Snapshots removed to keep within the limit.", &self.snapshots_pruned),
+            ("sandbar_snapshots_pruned", "Snapshots removed to keep within the limit", &self.snapshots_pruned),
             (
-                "sandbar_sessions_expired_total",
-                "Sessions destroyed or paused because their time was up.",
+                "sandbar_sessions_expired",
+                "Sessions destroyed or paused because their time was up",
                 &self.sessions_expired,
             ),
+            ("sandbar_sessions_idle_paused", "Sessions paused because they were not used", &self.sessions_idle_paused),
+            ("sandbar_audit_failures", "Entries that could not be written to an audit log", &self.audit_failures),
             (
-                "sandbar_sessions_idle_paused_total",
-                "Sessions paused because nobody used them.",
-                &self.sessions_idle_paused,
-            ),
-            (
-                "sandbar_audit_failures_total",
-                "Entries that could not be written to an audit log.",
-                &self.audit_failures,
-            ),
-            (
-                "sandbar_network_decisions_merged_total",
-                "Decisions that share their entry in an audit log with others.",
+                "sandbar_network_decisions_merged",
+                "Decisions that share their entry in an audit log with others",
                 &self.network_decisions_merged,
             ),
         ] {
-            text.counter(name, help, counter.value());
+            registry.register(name, help, counter.clone());
         }
+    }
+
+    /// Counts a call to the host.
+    pub(crate) fn operation(&self, verb: Verb, outcome: &'static str, duration: Duration) {
+        let operation = ("operation", verb.as_str());
+        self.operations.get_or_create(&[operation, ("outcome", outcome)]).inc();
+        self.operation_seconds.get_or_create(&self.on(operation)).observe(duration.as_secs_f64());
+    }
+
+    /// Counts a tool call.
+    pub(crate) fn tool_call(&self, tool: &str, outcome: &'static str, duration: Duration) {
+        let known = sandbar_tools::list_tools().iter().find(|info| info.name == tool);
+        let tool = ("tool", known.map_or(UNKNOWN_TOOL, |info| info.name.as_str()));
+        self.tool_calls.get_or_create(&[tool, ("outcome", outcome)]).inc();
+        self.tool_seconds.get_or_create(&self.on(tool)).observe(duration.as_secs_f64());
+    }
+
+    fn on(&self, what: (&'static str, &'static str)) -> Labels<3> {
+        [what, ("storage", self.storage.as_str()), ("runtime", self.runtime.as_str())]
+    }
+
+    /// Counts a decision about a session's network.
+    pub(crate) fn network_decision(&self, decision: &NetworkDecision) {
+        let labels = [("verdict", decision.verdict.as_str()), ("protocol", decision.protocol.as_str())];
+        self.network_decisions.get_or_create(&labels).inc();
+    }
+
+    /// Keeps the traffic of a session that is no more.
+    pub(crate) fn keep_traffic(&self, traffic: NetworkTraffic) {
+        self.network_sent.inc_by(traffic.bytes_sent);
+        self.network_received.inc_by(traffic.bytes_received);
+    }
+}
+
+fn seconds() -> Histogram {
+    Histogram::new(BOUNDS)
+}
+
+/// Writes a label of any text, for the fuzzer: a line stays a line and a label ends at its quote.
+pub fn metric_label(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let labels = Family::<[(&str, String); 1], Counter>::default();
+    labels.get_or_create(&[("label", text.clone())]).inc();
+    let mut registry = Registry::default();
+    registry.register("name", "help", labels);
+    let mut written = String::new();
+    assert!(text::encode(&mut written, &registry).is_ok());
+    let lines: Vec<&str> = written.split('\n').collect();
+    assert_eq!(lines.len(), 5, "{written:?}");
+    let inside = lines[2].strip_prefix("name_total{label=\"").and_then(|line| line.strip_suffix("\"} 1"));
+    let read = inside.map(|inside| inside.replace("\\\\", "\0").replace("\\\"", "\"").replace("\\n", "\n"));
+    assert!(read.map(|read| read.replace('\0', "\\")) == Some(text.replace('\0', "\\")), "{written:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(metrics: &Metrics) -> String {
+        let mut text = String::new();
+        text::encode(&mut text, &metrics.registry).unwrap();
+        text
+    }
+
+    /// The value of a sample, which is named with its labels.
+    fn value(text: &str, sample: &str) -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{sample} is not in\n{text}")).parse().unwrap()
+    }
+
+    #[test]
+    fn labels_survive_any_character() {
+        for text in ["a\"b\\c\nd{e}=,f ü", "", "\\", "\\n", "\"} 1"] {
+            metric_label(text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_was_counted_and_measured_is_told_by_its_labels() {
+        let metrics = Metrics::new(StorageKind::Btrfs, RuntimeKind::Native);
+        let bound = Duration::from_secs_f64(BOUNDS[3]);
+        for took in [Duration::ZERO, bound, bound + Duration::from_nanos(1), Duration::from_hours(1)] {
+            metrics.operation(Verb::Exec, "ok", took);
+        }
+        metrics.operation(Verb::Exec, "SessionPaused", Duration::from_millis(1));
+        metrics.tool_call("bash", "ok", Duration::from_millis(1));
+        metrics.tool_call("no such tool", "InvalidArgument", Duration::from_millis(1));
+        metrics.snapshots_pruned.inc_by(3);
+        let text = written(&metrics);
+        let on = "operation=\"exec\",storage=\"btrfs\",runtime=\"native\"";
+        for (sample, expected) in [
+            ("sandbar_operations_total{operation=\"exec\",outcome=\"ok\"}".to_owned(), 4.0),
+            ("sandbar_operations_total{operation=\"exec\",outcome=\"SessionPaused\"}".to_owned(), 1.0),
+            ("sandbar_tool_calls_total{tool=\"bash\",outcome=\"ok\"}".to_owned(), 1.0),
+            ("sandbar_tool_calls_total{tool=\"unknown\",outcome=\"InvalidArgument\"}".to_owned(), 1.0),
+            ("sandbar_snapshots_pruned_total".to_owned(), 3.0),
+            ("sandbar_sessions_expired_total".to_owned(), 0.0),
+            // A bound belongs to its own bucket.
+            (format!("sandbar_operation_seconds_bucket{{le=\"0.001\",{on}}}"), 3.0),
+            (format!("sandbar_operation_seconds_bucket{{le=\"0.0025\",{on}}}"), 4.0),
+            (format!("sandbar_operation_seconds_bucket{{le=\"600.0\",{on}}}"), 4.0),
+            (format!("sandbar_operation_seconds_bucket{{le=\"+Inf\",{on}}}"), 5.0),
+            (format!("sandbar_operation_seconds_count{{{on}}}"), 5.0),
+        ] {
+            assert!((value(&text, &sample) - expected).abs() < f64::EPSILON, "{sample}\n{text}");
+        }
+        assert!((value(&text, &format!("sandbar_operation_seconds_sum{{{on}}}")) - 3600.003).abs() < 1e-6);
+        assert!(!text.contains("no such tool") && !text.contains(".."), "{text}");
     }
 }

@@ -1,20 +1,36 @@
-//! Everything a host can be asked about itself, at the moment somebody asks.
+//! Everything a host can be asked about itself, at the moment of a scrape.
 
-use std::sync::atomic::Ordering;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
+use prometheus_client::{
+    encoding::text,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::{ConstGauge, Gauge},
+        info::Info,
+    },
+    registry::Registry,
+};
 use sandbar_core::{Result, SessionState};
 
-use super::exposition::{Exposition, Kind};
+use super::Labels;
 use crate::{
     Host,
     host::{Inner, blocking},
 };
 
 impl Host {
-    /// The metrics of this host, in the text format of Prometheus.
+    /// Returns the metrics of this host, in the text format of OpenMetrics 1.0.
     pub async fn metrics_text(&self) -> String {
-        let inner = std::sync::Arc::clone(self.inner());
-        let written = blocking(move || Ok(inner.metrics_text())).await;
+        let inner = Arc::clone(self.inner());
+        let written = blocking(move || Ok(inner.metrics_text().unwrap_or_default())).await;
         written.unwrap_or_else(|error| {
             tracing::error!(error = error.chain(), "could not write the metrics");
             String::new()
@@ -23,66 +39,70 @@ impl Host {
 }
 
 impl Inner {
-    fn metrics_text(&self) -> String {
-        let mut text = Exposition::default();
-        self.metrics.write(&mut text);
-        self.write_sessions(&mut text);
-        self.write_storage(&mut text);
-        self.write_traffic(&mut text);
-        let commands = self.active_commands.load(Ordering::Relaxed);
-        text.gauge("sandbar_commands_active", "Commands somebody waits for.", commands);
-        text.gauge("sandbar_tools_active", "Tool calls under way.", self.active_tools());
-        self.write_build(&mut text);
-        text.into_text()
+    fn metrics_text(&self) -> Result<String, fmt::Error> {
+        let mut now = Registry::default();
+        self.register_sessions(&mut now);
+        self.register_storage(&mut now);
+        self.register_traffic(&mut now);
+        self.register_build(&mut now);
+        let mut text = String::new();
+        text::encode_registry(&mut text, &self.metrics.registry)?;
+        text::encode(&mut text, &now)?;
+        Ok(text)
     }
 
     /// A state without a session is told, too: an alert must tell zero from nothing.
-    fn write_sessions(&self, text: &mut Exposition) {
+    fn register_sessions(&self, registry: &mut Registry) {
+        let commands = ConstGauge::new(self.active_commands.load(Ordering::Relaxed));
+        registry.register("sandbar_commands_active", "Commands that callers wait for", commands);
+        registry.register("sandbar_tools_active", "Tool calls under way", ConstGauge::new(self.active_tools()));
         let counts = match self.state.session_counts() {
             Ok(counts) => counts,
             Err(error) => return tracing::warn!(error = error.chain(), "could not count the sessions"),
         };
-        let name = "sandbar_sessions";
-        text.family(name, Kind::Gauge, "Sessions, by state.");
+        let sessions = Family::<Labels<1>, Gauge<u64, AtomicU64>>::default();
         for state in SessionState::ALL {
-            text.sample(name, &[("state", state.as_str())], counts.get(state.as_str()).copied().unwrap_or(0));
+            let count = counts.get(state.as_str()).copied().unwrap_or(0);
+            sessions.get_or_create(&[("state", state.as_str())]).set(count);
         }
+        registry.register("sandbar_sessions", "Sessions, by state", sessions);
     }
 
     /// A storage that does not answer has no size, and is not healthy.
-    fn write_storage(&self, text: &mut Exposition) {
+    fn register_storage(&self, registry: &mut Registry) {
         let space: Result<_> = self.storage.space();
-        let healthy = space.as_ref().is_ok_and(|space| space.healthy);
-        text.gauge("sandbar_pool_healthy", "Whether the pool is as it should be.", u8::from(healthy));
+        let healthy = ConstGauge::new(u64::from(space.as_ref().is_ok_and(|space| space.healthy)));
+        registry.register("sandbar_pool_healthy", "Whether the pool is as it should be", healthy);
         if let Ok(space) = space {
-            text.gauge("sandbar_storage_total_bytes", "Size of the pool.", space.total.get());
-            text.gauge("sandbar_storage_available_bytes", "What is left of the pool.", space.available.get());
-            text.gauge("sandbar_storage_used_ratio", "Share of the pool that is taken.", space.used_share());
+            let (total, available) = (ConstGauge::new(space.total.get()), ConstGauge::new(space.available.get()));
+            registry.register("sandbar_storage_total_bytes", "Size of the pool", total);
+            registry.register("sandbar_storage_available_bytes", "What is left of the pool", available);
+            let share = ConstGauge::new(space.used_share());
+            registry.register("sandbar_storage_used_ratio", "Share of the pool that is taken", share);
         }
     }
 
-    fn write_traffic(&self, text: &mut Exposition) {
+    fn register_traffic(&self, registry: &mut Registry) {
         let traffic = self.traffic();
-        let name = "sandbar_network_bytes_total";
-        text.family(name, Kind::Counter, "Bytes that went through the gateway, by direction.");
-        text.sample(name, &[("direction", "sent")], traffic.bytes_sent);
-        text.sample(name, &[("direction", "received")], traffic.bytes_received);
-        text.gauge("sandbar_network_connections", "Connections of sessions that are open.", traffic.connections);
+        let bytes = Family::<Labels<1>, Counter>::default();
+        bytes.get_or_create(&[("direction", "sent")]).inc_by(traffic.bytes_sent);
+        bytes.get_or_create(&[("direction", "received")]).inc_by(traffic.bytes_received);
+        registry.register("sandbar_network_bytes", "Bytes that went through the gateway, by direction", bytes);
+        let connections = ConstGauge::new(traffic.connections);
+        registry.register("sandbar_network_connections", "Connections of sessions that are open", connections);
     }
 
-    fn write_build(&self, text: &mut Exposition) {
-        let name = "sandbar_build_info";
-        text.family(name, Kind::Gauge, "Which program this is, and what it stands on.");
-        let labels = [
+    fn register_build(&self, registry: &mut Registry) {
+        let build: Labels<3> = [
             ("version", env!("CARGO_PKG_VERSION")),
             ("storage", self.storage.kind().as_str()),
             ("runtime", self.runtime.kind().as_str()),
         ];
-        text.sample(name, &labels, 1);
-        let started = self.metrics.started.as_millisecond();
-        let started = format!("{}.{:03}", started / 1000, started % 1000);
-        text.gauge("sandbar_process_start_time_seconds", "When the host started, since 1970.", started);
-        let uptime = self.started.elapsed().as_secs_f64();
-        text.gauge("sandbar_uptime_seconds", "How long the host runs.", uptime);
+        // Its sample ends in `_info`.
+        registry.register("sandbar_build", "Which program this is, and what it stands on", Info::new(build));
+        let started = ConstGauge::new(self.metrics.started.as_duration().as_secs_f64());
+        registry.register("sandbar_process_start_time_seconds", "When the host started, since 1970", started);
+        let uptime = ConstGauge::new(self.started.elapsed().as_secs_f64());
+        registry.register("sandbar_uptime_seconds", "How long the host runs", uptime);
     }
 }

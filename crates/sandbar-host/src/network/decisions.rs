@@ -116,7 +116,7 @@ impl DecisionLog {
         let sessions = mem::take(&mut self.lock().sessions);
         for (session, of_session) in sessions {
             let (events, merged) = of_session.into_events(&session);
-            inner.metrics.network_decisions_merged.add(merged);
+            inner.metrics.network_decisions_merged.inc_by(merged);
             for event in events {
                 inner.record_event(event);
             }

@@ -185,7 +185,7 @@ impl Inner {
         for snapshot in prunable.take(excess) {
             match self.remove_snapshot(session, &snapshot.name) {
                 Ok(()) => {
-                    self.metrics.snapshots_pruned.add(1);
+                    self.metrics.snapshots_pruned.inc();
                     let pruned = Event::of_host(&session.id, "prune_snapshot").told(EventKind::SnapshotDeleted);
                     self.record_event(pruned.with("snapshot", snapshot.name.as_str()));
                 }

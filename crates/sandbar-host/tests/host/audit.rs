@@ -233,7 +233,7 @@ pub(crate) fn metrics_count_what_was_done(fixture: &mut HostFixture) -> Case<'_>
             (&format!("sandbar_operation_seconds_count{{operation=\"create_snapshot\",{on}}}"), 2.0),
             ("sandbar_tool_calls_total{tool=\"list_dir\",outcome=\"ok\"}", 1.0),
             ("sandbar_tool_calls_total{tool=\"read_file\",outcome=\"failed\"}", 1.0),
-            (&format!("sandbar_tool_seconds_bucket{{tool=\"list_dir\",{on},le=\"+Inf\"}}"), 1.0),
+            (&format!("sandbar_tool_seconds_bucket{{le=\"+Inf\",tool=\"list_dir\",{on}}}"), 1.0),
             ("sandbar_sessions{state=\"active\"}", 1.0),
             ("sandbar_sessions{state=\"failed\"}", 0.0),
             ("sandbar_tools_active", 0.0),

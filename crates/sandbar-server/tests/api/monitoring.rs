@@ -25,7 +25,7 @@ fn metrics_are_told_to_whoever_has_the_token() {
         assert_eq!(get(world.address, "/metrics").await.status, StatusCode::UNAUTHORIZED);
         let answer = send(world.address, scrape(&world.token)).await;
         assert_eq!(answer.status, StatusCode::OK);
-        assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+        assert_eq!(answer.headers["content-type"], "application/openmetrics-text; version=1.0.0; charset=utf-8");
         let text = std::str::from_utf8(&answer.body).unwrap();
         for line in [
             "# TYPE sandbar_operation_seconds histogram",
