@@ -89,6 +89,9 @@ install_shells() {
 
 install_shells
 install PyPI "$cache/python" foreign/python.txt with_pip
+for client in mcp-1 mcp-2 fastmcp; do
+    install PyPI "$cache/mcp/$client" "foreign/$client.txt" with_pip
+done
 for manifest in foreign/*/package.json; do
     program=$(basename "$(dirname "$manifest")")
     install npm "$cache/node/$program" "$manifest" with_npm

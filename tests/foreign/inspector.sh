@@ -10,9 +10,9 @@ set -euo pipefail
 read -ra inspector <<< "${INSPECTOR:-npx @modelcontextprotocol/inspector}"
 case $1 in
 stdio)
-    export SANDBAR_URL=$URL SANDBAR_TOKEN=$TOKEN
     target=("${SANDBAR:-sandbar}" mcp)
-    extra=()
+    # It does not pass its own environment on.
+    extra=(-e "SANDBAR_URL=$URL" -e "SANDBAR_TOKEN=$TOKEN")
     ;;
 http)
     target=("$URL/mcp")

@@ -1,7 +1,9 @@
-"""Drives a host through the official Python client of the Model Context Protocol (`mcp` on PyPI).
+"""Drives a host through MCP clients from PyPI: the official one (`mcp`, both major versions) and `fastmcp`.
 
-The runner that installs it and starts this is in crates/sandbar/tests/foreign.
-Usage: URL=http://127.0.0.1:9100 TOKEN=... SESSION=... mcp_client.py stdio|http     (stdio: SANDBAR=path of the program)
+The runner that installs them and starts this is in crates/sandbar/tests/foreign.
+Usage: URL=http://127.0.0.1:9100 TOKEN=... SESSION=... mcp_client.py stdio|http session|client|fastmcp
+       SANDBAR: path of the program, for stdio
+       session: `mcp.ClientSession`, with a handshake; client: `mcp.Client`, since 2.0; fastmcp: `fastmcp.Client`
 """
 
 import asyncio
@@ -9,39 +11,101 @@ import contextlib
 import os
 import sys
 
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
-
 URL, TOKEN, SESSION = os.environ["URL"], os.environ["TOKEN"], os.environ["SESSION"]
-PATIENCE = 60  # Seconds until a call that hangs fails.
+PROGRAM, ARGUMENTS = os.environ.get("SANDBAR", "sandbar"), ["mcp"]
+ENVIRONMENT = {**os.environ, "SANDBAR_URL": URL, "SANDBAR_TOKEN": TOKEN}
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+TIMEOUT = 60  # Seconds until a call that hangs fails.
+# The newest version each client knows.
+NEGOTIATED = {"session": "2025-11-25", "client": "2026-07-28", "fastmcp": "2026-07-28"}
 
 
 @contextlib.asynccontextmanager
-async def over_stdio():
+async def stdio_streams():
     """`sandbar mcp`, started by the client."""
-    environment = {**os.environ, "SANDBAR_URL": URL, "SANDBAR_TOKEN": TOKEN}
-    server = StdioServerParameters(command=os.environ.get("SANDBAR", "sandbar"), args=["mcp"], env=environment)
+    from mcp import StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    server = StdioServerParameters(command=PROGRAM, args=ARGUMENTS, env=ENVIRONMENT)
     async with stdio_client(server) as streams:
         yield streams[0], streams[1]
 
 
 @contextlib.asynccontextmanager
-async def over_http():
+async def http_streams():
     """`/mcp` on the host's own port. The client's function was renamed, and takes its headers in another way since."""
     from mcp.client import streamable_http
 
-    headers = {"Authorization": f"Bearer {TOKEN}"}
     if hasattr(streamable_http, "streamablehttp_client"):
-        async with streamable_http.streamablehttp_client(f"{URL}/mcp", headers=headers) as streams:
+        async with streamable_http.streamablehttp_client(f"{URL}/mcp", headers=HEADERS) as streams:
             yield streams[0], streams[1]
         return
     try:
         import httpx2 as http
     except ImportError:
         import httpx as http
-    async with http.AsyncClient(headers=headers, timeout=PATIENCE) as client:
+    async with http.AsyncClient(headers=HEADERS, timeout=TIMEOUT) as client:
         async with streamable_http.streamable_http_client(f"{URL}/mcp", http_client=client) as streams:
             yield streams[0], streams[1]
+
+
+STREAMS = {"stdio": stdio_streams, "http": http_streams}
+
+
+class Session:
+    """The session class of `mcp`: a handshake, then calls."""
+
+    @contextlib.asynccontextmanager
+    async def connect(self, transport):
+        from mcp import ClientSession
+
+        async with STREAMS[transport]() as (reader, writer), ClientSession(reader, writer) as self.client:
+            greeting = await self.client.initialize()
+            self.name = field(greeting, "serverInfo", "server_info").name
+            self.version = field(greeting, "protocolVersion", "protocol_version")
+            await self.client.send_ping()
+            yield self
+
+    async def tools(self):
+        return (await self.client.list_tools()).tools
+
+    async def call(self, name, arguments, hear=None):
+        return await self.client.call_tool(name, arguments, progress_callback=hear)
+
+
+class Client(Session):
+    """The client class of `mcp` 2: it finds out by itself which version is spoken."""
+
+    @contextlib.asynccontextmanager
+    async def connect(self, transport):
+        from mcp import Client
+
+        async with Client(STREAMS[transport]()) as self.client:
+            self.name, self.version = self.client.server_info.name, self.client.protocol_version
+            yield self
+
+
+class FastMcp(Session):
+    """The client class of `fastmcp`."""
+
+    @contextlib.asynccontextmanager
+    async def connect(self, transport):
+        from fastmcp import Client
+        from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
+
+        transports = {
+            "stdio": lambda: StdioTransport(PROGRAM, ARGUMENTS, env=ENVIRONMENT, keep_alive=False),
+            "http": lambda: StreamableHttpTransport(f"{URL}/mcp", headers=HEADERS),
+        }
+        async with Client(transports[transport]()) as self.client:
+            self.name, self.version = self.client.server_info.name, self.client.protocol_version
+            yield self
+
+    async def tools(self):
+        return await self.client.list_tools()
+
+    async def call(self, name, arguments, hear=None):
+        return await self.client.call_tool(name, arguments, progress_handler=hear, raise_on_error=False)
 
 
 def field(result, *names):
@@ -57,27 +121,25 @@ class Tools:
     def __init__(self, session):
         self.session = session
 
-    async def any(self, name, **arguments):
-        return await asyncio.wait_for(self.session.call_tool(name, arguments), PATIENCE)
+    async def any(self, name, /, **arguments):
+        return await asyncio.wait_for(self.session.call(name, arguments), TIMEOUT)
 
-    async def call(self, name, **arguments):
+    async def call(self, name, /, **arguments):
         result = await self.any(name, **arguments)
         assert not field(result, "isError", "is_error"), f"{name}: {said(result)}"
         return result
 
-    async def read(self, name, **arguments):
+    async def read(self, name, /, **arguments):
         """What a tool answers for programs; the client has checked it against the tool's output schema."""
         return field(await self.call(name, **arguments), "structuredContent", "structured_content")
 
 
 async def drive(session):
-    greeting = await session.initialize()
-    assert field(greeting, "serverInfo", "server_info").name == "sandbar", greeting
-    listed = {tool.name: tool for tool in (await session.list_tools()).tools}
+    assert session.name == "sandbar", session.name
+    listed = {tool.name: tool for tool in await session.tools()}
     assert {"bash", "read_file", "sandbox_create", "snapshot", "rollback", "fork", "diff", "logs"} <= set(listed)
     annotations = listed["read_file"].annotations
     assert field(annotations, "readOnlyHint", "read_only_hint") is True, annotations
-    await session.send_ping()
     tools = Tools(session)
 
     made = await tools.read("sandbox_create", id=SESSION, labels={"by": "mcp"})
@@ -99,7 +161,7 @@ async def drive(session):
         heard.append((progress, message))
 
     arguments = {"sandbox": SESSION, "cmd": "echo two >> a.txt; for n in 1 2 3; do echo $n; sleep 0.1; done"}
-    streamed = await session.call_tool("bash", arguments, progress_callback=hear)
+    streamed = await session.call("bash", arguments, hear)
     assert said(streamed) == "1\n2\n3\n", said(streamed)
     assert "".join(message for _, message in heard) == "1\n2\n3\n", heard
     assert [number for number, _ in heard] == sorted({number for number, _ in heard}), heard
@@ -121,14 +183,30 @@ async def drive(session):
     assert field(failed, "isError", "is_error") and said(failed) == "out\n[exit code 7]", said(failed)
     print("exec: exit code 7")
 
+    # `mcp.ClientSession` tells the server nothing about a call that is given up.
+    if sys.argv[2] != "session":
+        await cancel(session)
     gone = await tools.read("sandbox_destroy", sandbox=SESSION)
     assert gone["destroyed"] == SESSION, gone
     print(f"destroy: {SESSION}")
 
 
+async def cancel(session):
+    """A call that its caller gives up ends its command, and the connection goes on."""
+    tools = Tools(session)
+    call = asyncio.create_task(session.call("bash", {"sandbox": SESSION, "cmd": "echo $$ > pid; exec sleep 1000"}))
+    await tools.call("bash", sandbox=SESSION, cmd="until test -s pid; do sleep 0.05; done")
+    call.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await call
+    await tools.call("bash", sandbox=SESSION, cmd="while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done; rm pid")
+
+
 async def main():
-    connect = {"stdio": over_stdio, "http": over_http}[sys.argv[1]]
-    async with connect() as (reader, writer), ClientSession(reader, writer) as session:
+    transport, kind = sys.argv[1:]
+    clients = {"session": Session, "client": Client, "fastmcp": FastMcp}
+    async with clients[kind]().connect(transport) as session:
+        assert session.version == NEGOTIATED[kind], session.version
         await drive(session)
 
 

@@ -88,8 +88,6 @@ impl Fault {
     /// The headers of a request say something else than its body.
     pub(crate) const HEADER_MISMATCH: i64 = -32020;
     pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
-    /// The request was cancelled; as language servers have it, outside the ranges that are taken.
-    pub(crate) const CANCELLED: i64 = -32800;
 
     pub(crate) fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }

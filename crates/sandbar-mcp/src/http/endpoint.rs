@@ -218,8 +218,10 @@ impl Visit {
             self.stream(version, vec![admitted], Vec::new())
         } else {
             let (request, ticket) = admitted;
-            let outcome = self.work(version, &request, &ticket, None).await;
-            let outcome = outcome.unwrap_or_else(|| Err(Fault::new(Fault::CANCELLED, "the request was cancelled")));
+            let Some(outcome) = self.work(version, &request, &ticket, None).await else {
+                // A cancelled request is not answered; its sender takes an answer for one it did not ask for.
+                return Ok(StatusCode::ACCEPTED.into_response());
+            };
             reply(status_of(&outcome, version), &jsonrpc::answer(&request.id, &outcome))
         };
         if starts && let Ok(name) = Conversation::new().as_str().parse() {

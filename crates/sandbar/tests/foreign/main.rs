@@ -8,6 +8,7 @@
 
 mod builtin;
 mod host;
+mod mcp;
 mod npm;
 mod programs;
 mod python;

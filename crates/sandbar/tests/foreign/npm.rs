@@ -2,10 +2,7 @@
 
 use sandbar_testing::{Registry, installed_node_modules};
 
-use crate::{
-    host::{drive, drive_without_streams},
-    programs::script,
-};
+use crate::{host::drive, programs::script};
 
 /// With types made of our .proto files by the generators of the same people.
 fn connect_node(protocol: &str) {
@@ -35,24 +32,4 @@ fn connect_node_drives_a_host_in_grpc() {
 #[test]
 fn connect_node_drives_a_host_in_grpc_web() {
     connect_node("grpc-web");
-}
-
-/// Its command line, one program a call.
-fn inspector(transport: &str) {
-    let Some(modules) = installed_node_modules("inspector") else {
-        return Registry::Npm.report_out_of_reach(&format!("MCP Inspector ({transport})"));
-    };
-    let mut run = script("inspector.sh");
-    run.arg(transport).env("INSPECTOR", modules.join(".bin/mcp-inspector"));
-    drive_without_streams(run);
-}
-
-#[test]
-fn the_mcp_inspector_drives_a_host_over_stdio() {
-    inspector("stdio");
-}
-
-#[test]
-fn the_mcp_inspector_drives_a_host_over_http() {
-    inspector("http");
 }

@@ -55,13 +55,3 @@ fn the_health_client_and_the_metrics_parser_read_a_host() {
 fn requests_drives_a_host() {
     run("requests", "import requests", "plain_http.py", &[]);
 }
-
-#[test]
-fn the_mcp_client_drives_a_host_over_stdio() {
-    run("mcp (stdio)", "import mcp", "mcp_client.py", &["stdio"]);
-}
-
-#[test]
-fn the_mcp_client_drives_a_host_over_http() {
-    run("mcp (http)", "import mcp", "mcp_client.py", &["http"]);
-}

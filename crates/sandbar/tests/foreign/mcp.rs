@@ -1,0 +1,100 @@
+//! MCP clients, each in an environment of its own: they want different versions of each other.
+
+use std::{path::PathBuf, process::Command};
+
+use sandbar_testing::installed;
+
+use crate::{
+    host::{drive, drive_without_streams},
+    programs::{file, script},
+};
+
+/// A file that setup has installed.
+fn required(path: &str) -> PathBuf {
+    installed(path).unwrap_or_else(|| panic!("`{path}` is not installed; `make setup-tests` does it"))
+}
+
+fn node_modules(program: &str) -> PathBuf {
+    // Setup writes it last: what npm left half done does not count.
+    required(&format!("node/{program}/.installed")).with_file_name("node_modules")
+}
+
+/// A client from PyPI; `kind` is which of its classes is used.
+fn python(environment: &str, transport: &str, kind: &str) {
+    let mut python = Command::new(required(&format!("mcp/{environment}/bin/python3")));
+    python.env("PYTHONDONTWRITEBYTECODE", "1").arg(file("mcp_client.py")).args([transport, kind]);
+    drive(python);
+}
+
+#[test]
+fn mcp_1_session_drives_a_host_over_stdio() {
+    python("mcp-1", "stdio", "session");
+}
+
+#[test]
+fn mcp_1_session_drives_a_host_over_http() {
+    python("mcp-1", "http", "session");
+}
+
+#[test]
+fn mcp_2_session_drives_a_host_over_stdio() {
+    python("mcp-2", "stdio", "session");
+}
+
+#[test]
+fn mcp_2_session_drives_a_host_over_http() {
+    python("mcp-2", "http", "session");
+}
+
+#[test]
+fn mcp_2_client_drives_a_host_over_stdio() {
+    python("mcp-2", "stdio", "client");
+}
+
+#[test]
+fn mcp_2_client_drives_a_host_over_http() {
+    python("mcp-2", "http", "client");
+}
+
+#[test]
+fn fastmcp_drives_a_host_over_stdio() {
+    python("fastmcp", "stdio", "fastmcp");
+}
+
+#[test]
+fn fastmcp_drives_a_host_over_http() {
+    python("fastmcp", "http", "fastmcp");
+}
+
+fn mcp_sdk(transport: &str) {
+    let mut run = script("mcp-sdk/run.sh");
+    run.arg(node_modules("mcp-sdk")).arg(transport);
+    drive(run);
+}
+
+#[test]
+fn mcp_typescript_sdk_drives_a_host_over_stdio() {
+    mcp_sdk("stdio");
+}
+
+#[test]
+fn mcp_typescript_sdk_drives_a_host_over_http() {
+    mcp_sdk("http");
+}
+
+/// Its command line, one program a call.
+fn inspector(transport: &str) {
+    let mut run = script("inspector.sh");
+    run.arg(transport).env("INSPECTOR", node_modules("inspector").join(".bin/mcp-inspector"));
+    drive_without_streams(run);
+}
+
+#[test]
+fn mcp_inspector_drives_a_host_over_stdio() {
+    inspector("stdio");
+}
+
+#[test]
+fn mcp_inspector_drives_a_host_over_http() {
+    inspector("http");
+}
