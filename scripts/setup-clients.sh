@@ -104,3 +104,9 @@ done
 for packages in oldest newest; do
     install PyPI "$cache/charts/$packages" "e2b/charts/$packages.txt" with_pip
 done
+for manifest in frameworks/*/requirements.txt; do
+    install PyPI "$cache/frameworks/$(basename "$(dirname "$manifest")")" "$manifest" with_pip
+done
+for manifest in frameworks/*/package.json; do
+    install npm "$cache/frameworks/$(basename "$(dirname "$manifest")")" "$manifest" with_npm
+done

@@ -38,6 +38,9 @@ pub(crate) fn drive(mode: Mode, program: Command) {
     for (name, value) in variables(&server) {
         program.env(name, value);
     }
+    // For programs that use the host's own API.
+    let token = fs::read_to_string(server.data_dir().join("token")).unwrap();
+    program.env("SANDBAR", BINARY).env("URL", server.url()).env("TOKEN", token.trim());
     // A proxy of the developer's is for the world, and this host is not there.
     for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
         program.env_remove(name);

@@ -1,0 +1,80 @@
+//! Agent frameworks and tools from PyPI and npm run unmodified against a real host, with a scripted model.
+//!
+//! The drivers are in `tests/frameworks`. A driver checks what its framework returns, prints one line per check and fails with
+//! the first check that does. No driver can resolve a name outside of the host's own domain.
+
+#![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
+
+// `file` names files below `tests/e2b`.
+#[path = "../e2b/host.rs"]
+mod host;
+
+use std::{path::PathBuf, process::Command};
+
+use host::{Mode, drive, file};
+use sandbar_testing::installed;
+use tempfile::TempDir;
+
+/// Settings that keep the frameworks from reporting usage and from looking for updates.
+const QUIET: [(&str, &str); 8] = [
+    ("AGNO_TELEMETRY", "false"),
+    ("DO_NOT_TRACK", "1"),
+    ("HF_HUB_OFFLINE", "1"),
+    ("LANGSMITH_TRACING", "false"),
+    ("MASTRA_TELEMETRY_DISABLED", "1"),
+    ("NO_UPDATE_NOTIFIER", "1"),
+    ("OPENAI_AGENTS_DISABLE_TRACING", "1"),
+    ("PYTHONDONTWRITEBYTECODE", "1"),
+];
+
+fn python(name: &str, program: &str, mode: Mode) {
+    let mut command = offline(&package(name, "bin/python3"), mode);
+    command.arg(driver(&format!("{name}/{program}"))).env("PYTHONPATH", driver(""));
+    run(mode, command);
+}
+
+fn node(name: &str, mode: Mode) {
+    let mut command = offline("node".as_ref(), mode);
+    command.arg(driver(&format!("{name}/main.mjs"))).arg(package(name, "node_modules"));
+    run(mode, command);
+}
+
+#[track_caller]
+fn run(mode: Mode, mut command: Command) {
+    let home = TempDir::new().unwrap();
+    command.envs(QUIET).env("HOME", home.path());
+    drive(mode, command);
+}
+
+/// Returns a file of `tests/frameworks`.
+fn driver(path: &str) -> PathBuf {
+    file("../frameworks").join(path)
+}
+
+/// Returns a file of an installed framework.
+#[track_caller]
+fn package(name: &str, path: &str) -> PathBuf {
+    let path = format!("frameworks/{name}/{path}");
+    installed(&path).unwrap_or_else(|| panic!("`{path}` is missing below `~/.cache/sandbar`: run `make setup-tests`"))
+}
+
+/// Returns a command for a program that cannot resolve names. In domain mode [`drive`] gives it the names of the host.
+fn offline(program: &std::path::Path, mode: Mode) -> Command {
+    if mode == Mode::Domain {
+        return Command::new(program);
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c"]);
+    command.arg("mount --bind /dev/null /etc/resolv.conf && exec \"$0\" \"$@\"").arg(program);
+    command
+}
+
+#[test]
+fn langchain_deep_agent_runs_in_a_sandbox() {
+    python("langchain-e2b", "main.py", Mode::Plain);
+}
+
+#[test]
+fn computesdk_provider_works_in_a_sandbox() {
+    node("computesdk", Mode::Domain);
+}
