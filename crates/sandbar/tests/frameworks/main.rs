@@ -78,3 +78,13 @@ fn langchain_deep_agent_runs_in_a_sandbox() {
 fn computesdk_provider_works_in_a_sandbox() {
     node("computesdk", Mode::Domain);
 }
+
+#[test]
+fn mastra_agent_runs_in_a_sandbox() {
+    node("mastra", Mode::Plain);
+}
+
+#[test]
+fn e2b_cli_builds_a_template_from_a_dockerfile() {
+    node("e2b-cli", Mode::Domain);
+}

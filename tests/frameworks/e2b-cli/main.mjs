@@ -1,0 +1,60 @@
+// The command line of E2B: a template from a Dockerfile, and a sandbox of it through its life.
+
+import { spawnSync } from 'node:child_process'
+import fs from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { check, checkEqual, packages } from '../checks.mjs'
+
+const require = packages()
+const { Sandbox } = require('e2b')
+const program = path.join(process.argv[2], '.bin', 'e2b')
+const home = fs.mkdtempSync(path.join(os.tmpdir(), 'e2b-cli-'))
+process.on('exit', () => fs.rmSync(home, { recursive: true }))
+
+const DOCKERFILE = `FROM e2bdev/base
+ENV COLOUR=blue
+WORKDIR /app
+COPY hello.txt /app/hello.txt
+RUN echo "$COLOUR" > colour.txt && cat hello.txt >> colour.txt
+CMD ["sleep", "infinity"]
+`
+
+function e2b(...args) {
+  const env = { ...process.env, HOME: home, NO_UPDATE_NOTIFIER: '1', NO_COLOR: '1' }
+  const { status, stdout, stderr } = spawnSync(process.execPath, [program, ...args], { env, encoding: 'utf8', cwd: home })
+  return { status, stdout, said: `${stdout}${stderr}` }
+}
+
+function succeed(what, args, ...wanted) {
+  const ran = e2b(...args)
+  check(what, ran.status === 0 && wanted.every((text) => ran.said.includes(text)), ran)
+  return ran
+}
+
+fs.writeFileSync(path.join(home, 'e2b.Dockerfile'), DOCKERFILE)
+fs.writeFileSync(path.join(home, 'hello.txt'), 'hello\n')
+// Without a command that says when a program is ready, the SDK has every sandbox of the template wait for 20 seconds.
+const create = ['template', 'create', 'from-dockerfile', '--path', home, '--ready-cmd', 'pgrep -x sleep']
+succeed('a template is built from a Dockerfile', create, 'from-dockerfile')
+succeed('templates are listed', ['template', 'list'], 'from-dockerfile')
+
+const sandbox = await Sandbox.create('from-dockerfile', { metadata: { by: 'cli' } })
+const id = sandbox.sandboxId
+succeed('sandboxes are listed', ['sandbox', 'list'], id)
+succeed('a sandbox is described', ['sandbox', 'info', id], id, 'from-dockerfile')
+const ran = succeed('a command runs in it', ['sandbox', 'exec', id, 'cat /app/colour.txt; whoami'], 'user')
+checkEqual('what the Dockerfile made is in it', ran.stdout.split('\n').slice(0, 2), ['blue', 'hello'])
+succeed('its program runs in it', ['sandbox', 'exec', id, 'pgrep -x sleep'])
+checkEqual('the exit code of a command is that of the program', e2b('sandbox', 'exec', id, 'exit 3').status, 3)
+succeed('it is paused', ['sandbox', 'pause', id])
+checkEqual('a paused sandbox is listed as one', (await Sandbox.getInfo(id)).state, 'paused')
+succeed('it is resumed', ['sandbox', 'resume', id])
+checkEqual('a resumed sandbox runs', (await Sandbox.getInfo(id)).state, 'running')
+succeed('its metrics are shown', ['sandbox', 'metrics', id], 'CPU')
+succeed('its logs are shown', ['sandbox', 'logs', id])
+succeed('a snapshot is taken', ['sandbox', 'snapshot', 'create', id])
+succeed('it is killed', ['sandbox', 'kill', id])
+checkEqual('a killed sandbox is gone', (await Sandbox.list().nextItems()).length, 0)
+succeed('a template is deleted', ['template', 'delete', 'from-dockerfile', '--yes'])
+check('a deleted template is gone', !e2b('template', 'list').said.includes('from-dockerfile'))
