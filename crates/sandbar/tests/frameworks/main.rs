@@ -75,6 +75,17 @@ fn langchain_deep_agent_runs_in_a_sandbox() {
 }
 
 #[test]
+fn agno_toolkit_works_in_a_sandbox() {
+    python("agno", "main.py", Mode::Domain);
+}
+
+/// Its SDK is older than plain mode.
+#[test]
+fn camel_interpreter_runs_in_a_sandbox() {
+    python("camel", "main.py", Mode::Domain);
+}
+
+#[test]
 fn computesdk_provider_works_in_a_sandbox() {
     node("computesdk", Mode::Domain);
 }
