@@ -75,8 +75,23 @@ fn langchain_deep_agent_runs_in_a_sandbox() {
 }
 
 #[test]
+fn langchain_agent_uses_a_host_over_mcp() {
+    python("langchain-mcp", "main.py", Mode::Plain);
+}
+
+#[test]
+fn openai_agent_uses_a_host_over_mcp() {
+    python("openai-agents", "over_mcp.py", Mode::Plain);
+}
+
+#[test]
 fn agno_toolkit_works_in_a_sandbox() {
     python("agno", "main.py", Mode::Domain);
+}
+
+#[test]
+fn pydantic_ai_agent_uses_a_host_over_mcp() {
+    python("pydantic-ai", "main.py", Mode::Plain);
 }
 
 /// Its SDK is older than plain mode.
