@@ -70,6 +70,11 @@ fn offline(program: &std::path::Path, mode: Mode) -> Command {
 }
 
 #[test]
+fn smolagents_code_agent_runs_in_a_sandbox() {
+    python("smolagents", "main.py", Mode::Plain);
+}
+
+#[test]
 fn langchain_deep_agent_runs_in_a_sandbox() {
     python("langchain-e2b", "main.py", Mode::Plain);
 }
