@@ -85,6 +85,11 @@ fn langchain_agent_uses_a_host_over_mcp() {
 }
 
 #[test]
+fn openai_sandbox_agent_keeps_its_workspace() {
+    python("openai-agents", "main.py", Mode::Domain);
+}
+
+#[test]
 fn openai_agent_uses_a_host_over_mcp() {
     python("openai-agents", "over_mcp.py", Mode::Plain);
 }
