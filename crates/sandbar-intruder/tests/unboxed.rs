@@ -163,6 +163,7 @@ const ESCAPES: &[&str] = &[
     "attribute-overlay-metacopy",
     "attribute-security",
     "file-immutable",
+    "file-lease",
     "watch-mounts",
     "bpf-map",
     "bpf-program",

@@ -36,10 +36,12 @@ impl Inner {
     /// Destroys a session if that is still wanted when nobody else is inside; says whether it was done here.
     fn destroy_if(&self, id: &SessionId, is_wanted: impl Fn() -> Result<bool>) -> Result<bool> {
         let session = self.session(id)?;
-        // Tools have their time; what is left of them then is ended.
-        let entered = session
-            .gate
-            .enter_to_destroy(self.config.pause_drain_timeout, || is_wanted().unwrap_or(false) && session.end_work());
+        // Tools have their time; what is left of them then is ended, and what does not end then ends with the box.
+        let mut is_killed = false;
+        let entered = session.gate.enter_to_destroy(self.config.pause_drain_timeout, || {
+            is_wanted().unwrap_or(false)
+                && (session.end_work() || (!std::mem::replace(&mut is_killed, true) && session.end_box()))
+        });
         let entry = match entered {
             Ok(entry) => entry,
             // Somebody else has destroyed it while this caller waited.

@@ -173,6 +173,16 @@ impl Session {
         self.calls.cancel() || streams
     }
 
+    /// Ends everything in the box, for operations that wait for something in it; says whether there was a box.
+    fn end_box(&self) -> bool {
+        let Some(sandbox) = self.live_sandbox() else { return false };
+        tracing::warn!(session = %self.id, "operations did not end in time; the sandbox is killed");
+        if let Err(error) = sandbox.stop() {
+            tracing::error!(session = %self.id, error = error.chain(), "could not stop a sandbox");
+        }
+        true
+    }
+
     /// Keeps an eye on a file that is being written.
     fn remember_draft(&self, draft: &SharedDraft) {
         let mut live = self.live();

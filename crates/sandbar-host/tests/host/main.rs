@@ -13,6 +13,7 @@ mod expiry;
 mod files;
 mod fixture;
 mod forks;
+mod held_up;
 mod hibernate;
 mod host_config;
 mod lent;

@@ -83,6 +83,11 @@ pub(crate) const FAMILY: Family = Family {
             immutable,
         ),
         Attempt::new(
+            "file-lease",
+            "takes a lease on a file, for which whoever opens it has to wait; escaped when it gets one",
+            lease,
+        ),
+        Attempt::new(
             "watch-mounts",
             "asks to decide over every access to a mount with fanotify; escaped when it may",
             |_| {
@@ -174,6 +179,15 @@ fn dirty_pipe(facts: &Facts) -> Outcome {
         return held("the file did not change");
     }
     escaped("the file changed without being open for writing")
+}
+
+fn lease(_: &Facts) -> Outcome {
+    let scratch = Scratch::here()?;
+    let file = File::options().read(true).write(true).open(scratch.file("file", b"")?)?;
+    refused(
+        call!(SYS_fcntl, file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK),
+        "the host waits when it opens the file",
+    )
 }
 
 fn immutable(_: &Facts) -> Outcome {

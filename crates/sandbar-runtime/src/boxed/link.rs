@@ -26,6 +26,9 @@ use crate::protocol::{
 /// How long a box may take to stand.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// How long init may take to start a command. It waits until the program is loaded, which the sandbox can hold up.
+const START_TIMEOUT: Duration = Duration::from_mins(1);
+
 /// So many connections may be asked for and not answered yet: fewer than the socket holds when nobody listens to it, as
 /// in a frozen box.
 const MOST_UNANSWERED: usize = 64;
@@ -107,8 +110,13 @@ impl InitLink {
 
     /// Listens at once: commands may be ordered while the box is still being set up, and tell when it could not be. Must
     /// be called inside a tokio runtime.
-    pub(crate) fn begin([orders, events]: [UnixStream; 2]) -> Result<Self> {
+    pub(crate) fn begin(sockets: [UnixStream; 2]) -> Result<Self> {
+        Self::begin_within(START_TIMEOUT, sockets)
+    }
+
+    fn begin_within(start_timeout: Duration, [orders, events]: [UnixStream; 2]) -> Result<Self> {
         let failed = |error: io::Error| Error::io("listen to the sandbox", error);
+        orders.set_read_timeout(Some(start_timeout)).map_err(failed)?;
         let events = OwnedFd::from(events);
         let readable = register(events.try_clone().map_err(failed)?).map_err(failed)?;
         let state = Arc::new(Mutex::new(State::default()));
@@ -129,7 +137,8 @@ impl InitLink {
         Arc::clone(&self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Starts a command and waits until it runs. On a thread that may block.
+    /// Starts a command and waits until it runs. On a thread that may block. After `Timeout` the box is of no use any
+    /// more: the answer would be taken for that to another order.
     pub(crate) fn exec(
         &self,
         order: &ExecOrder,
@@ -160,9 +169,20 @@ impl InitLink {
             Err(error) => match error.raw_os_error() {
                 Some(libc::EPIPE | libc::ECONNRESET) => Err(self.wait_for_reason()),
                 Some(libc::E2BIG) => Ok(Err((Stage::Exec, error))),
+                Some(libc::EAGAIN) => {
+                    self.give_up();
+                    Err(no_answer())
+                }
                 _ => Err(Error::io("talk to the sandbox", error)),
             },
         }
+    }
+
+    /// Refuses every further order.
+    fn give_up(&self) {
+        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = rustix::net::shutdown(&*orders, rustix::net::Shutdown::Both);
+        self.hang_up();
     }
 
     /// Why there is no answer: the listener hears it at the same moment as we do.
@@ -287,6 +307,7 @@ impl InitLink {
         lock(&self.state).held_back = Some(Vec::new());
         let outcome = self.settle().and_then(|()| self.hand_over(transfer));
         let outcome = outcome.and_then(|socket| {
+            socket.set_read_timeout(Some(START_TIMEOUT)).map_err(|error| Error::io("listen to the sandbox", error))?;
             *orders = Connection::to_box(socket.into());
             self.settle()
         });
@@ -468,9 +489,45 @@ fn gone() -> Error {
 }
 
 fn no_answer() -> Error {
-    Error::new(ErrorCode::Timeout, "the sandbox does not answer")
+    Error::new(ErrorCode::Timeout, "the sandbox does not answer").with_hint("try again: a new one is started")
 }
 
 fn broken(step: &str, errno: i32) -> Error {
     Error::io(format!("set up the sandbox: {step}"), io::Error::from_raw_os_error(errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(number: u64) -> ExecOrder {
+        ExecOrder {
+            number,
+            argv: vec![c"true".into()],
+            envp: Vec::new(),
+            candidates: vec![c"/bin/true".into()],
+            cwd: c"/".into(),
+            open_files: None,
+            terminal: None,
+            streams: crate::protocol::Streams::Passed,
+            group: crate::protocol::GroupPlace::Nowhere,
+            attach: 0,
+            user: None,
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn start_that_init_never_answers_ends_in_time() {
+        let sockets = LinkSockets::pair().unwrap();
+        let link = Arc::new(InitLink::begin_within(Duration::from_millis(20), sockets.ours).unwrap());
+        let asked = Arc::clone(&link);
+        let outcome = tokio::task::spawn_blocking(move || asked.exec(&order(1), &[]).map(drop)).await.unwrap();
+        assert_eq!(outcome.unwrap_err().code(), ErrorCode::Timeout);
+        assert!(!link.is_running(1));
+        // The next order is not sent into a conversation that is out of step; it ends with the box.
+        drop(sockets.theirs);
+        let asked = Arc::clone(&link);
+        let outcome = tokio::task::spawn_blocking(move || asked.exec(&order(2), &[]).map(drop)).await.unwrap();
+        assert_eq!(outcome.unwrap_err().code(), ErrorCode::Unavailable);
+    }
 }

@@ -40,6 +40,9 @@ use crate::{
     supervise::Supervisor,
 };
 
+/// How long a box that is stopped may take to end by itself before it is killed.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
 const DEFAULT_DIRECTORY: &str = "/workspace";
 const DEFAULT_OUTPUT: ByteCount = ByteCount::mib(10);
 
@@ -243,7 +246,15 @@ impl BoxSandbox {
         let started = match outcome {
             Ok(Ok(started)) => started,
             Ok(Err(refusal)) => return Err(explain(refusal, &spec.argv[0], cwd)),
-            Err(error) => return Err(error),
+            Err(error) => {
+                if error.code() == ErrorCode::Timeout
+                    && let Some(groups) = &self.groups
+                {
+                    // Init is held up by what it was asked to start. The next command gets another box.
+                    let _ = groups.kill();
+                }
+                return Err(error);
+            }
         };
         let control = Arc::new(CommandControl {
             link: Arc::clone(&self.link),
@@ -385,6 +396,13 @@ impl Sandbox for BoxSandbox {
             let _ = groups.kill();
         }
         self.link.hang_up();
+        // Init may be held up by a program it starts, and then hears of nothing. A start waits for it, and we for the start.
+        let kill = self.groups.clone().map(|groups| {
+            tokio.spawn(async move {
+                tokio::time::sleep(END_TIMEOUT).await;
+                let _ = tokio::task::spawn_blocking(move || groups.kill()).await;
+            })
+        });
         *self.is_stopped.write().unwrap_or_else(PoisonError::into_inner) = true;
         drop(self.lock_network().take());
         self.supervisors.close();
@@ -392,6 +410,9 @@ impl Sandbox for BoxSandbox {
             self.supervisors.wait().await;
             self.link.ended().await;
         });
+        if let Some(kill) = kill {
+            kill.abort();
+        }
         match &self.groups {
             Some(groups) => groups.empty().map_err(|error| Error::io("end the processes of a session", error)),
             None => Ok(()),

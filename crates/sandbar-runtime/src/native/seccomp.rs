@@ -65,8 +65,12 @@ struct Check {
 const TYPE_INTO: u32 = 0x5412;
 const CONSOLE: u32 = 0x541C;
 
+/// `F_SETLEASE` and `F_SETDELEG`.
+const LEASE: u32 = 1024;
+const DELEGATION: u32 = 1040;
+
 /// System calls that depend on an argument.
-const CHECKS: [Check; 6] = [
+const CHECKS: [Check; 7] = [
     // Flags of clone3 lie in memory no filter can read: there the user namespace's own limit of zero namespaces holds.
     Check {
         call: libc::SYS_clone,
@@ -105,6 +109,15 @@ const CHECKS: [Check; 6] = [
         call: libc::SYS_ioctl,
         argument: 1,
         values: &[TYPE_INTO, CONSOLE],
+        by_bits: false,
+        matching: errno(libc::EPERM),
+        otherwise: ALLOW,
+    },
+    // Whatever opens a leased file waits for its holder, by default 45 seconds: a thread of the host, or init.
+    Check {
+        call: libc::SYS_fcntl,
+        argument: 1,
+        values: &[LEASE, DELEGATION],
         by_bits: false,
         matching: errno(libc::EPERM),
         otherwise: ALLOW,
@@ -289,6 +302,10 @@ mod tests {
         assert_eq!(call(libc::SYS_ioctl, [0, TYPE_INTO]), no);
         assert_eq!(call(libc::SYS_ioctl, [0, 0x5413]), ALLOW);
         assert_eq!(call(libc::SYS_personality, [0x0040_0000, 0]), no);
+        assert_eq!(call(libc::SYS_fcntl, [0, libc::F_SETLEASE.cast_unsigned()]), no);
+        for command in [libc::F_GETFL, libc::F_SETLKW, libc::F_OFD_SETLKW, libc::F_GETLEASE, libc::F_SETPIPE_SZ] {
+            assert_eq!(call(libc::SYS_fcntl, [0, command.cast_unsigned()]), ALLOW);
+        }
     }
 
     #[test]

@@ -16,5 +16,6 @@ attempts! {
     a_private_mapping_is_not_written_through: held("base-private-memory"),
     a_pipe_does_not_write_the_page_cache: held("base-dirty-pipe"),
     it_cannot_make_a_file_immutable: held("file-immutable"),
+    it_cannot_lease_a_file: held("file-lease"),
     it_does_not_decide_over_accesses_of_others: held("watch-mounts"),
 }

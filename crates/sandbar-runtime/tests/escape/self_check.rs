@@ -64,6 +64,7 @@ const OPEN_WITHOUT_ISOLATION: &[&str] = &[
     "seccomp-filter",
     "attribute-trusted",
     "bpf-map",
+    "file-lease",
 ];
 
 #[test]

@@ -83,7 +83,12 @@ fn attributes(found: &OwnedFd, stat: &Stat) -> Result<BTreeMap<String, Vec<u8>>,
     if !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory) {
         return Ok(attributes);
     }
-    let opened = openat(CWD, own_descriptor(found), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = match openat(CWD, own_descriptor(found), flags, Mode::empty()) {
+        // A process holds a lease on the file; it is listed without waiting for it.
+        Err(Errno::AGAIN) => return Ok(attributes),
+        opened => opened?,
+    };
     let place = xattrs::Place::Open(&opened);
     let mut left = MOST_ATTRIBUTES;
     for name in place.list()? {

@@ -199,13 +199,14 @@ impl SessionTree {
 }
 
 /// Opens the regular file `found` refers to, for reading. It was looked at before it is opened: opening a device or a
-/// pipe can have effects. `None`: it is something else.
+/// pipe can have effects. `None`: it is something else. It never waits: a file that a process holds a lease on is
+/// refused with `EAGAIN`.
 pub fn open_regular(found: &OwnedFd) -> rustix::io::Result<Option<(File, Stat)>> {
     let stat = fstat(found)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Ok(None);
     }
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(CWD, format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty())?;
     Ok(Some((file.into(), stat)))
 }
@@ -244,6 +245,11 @@ pub fn failure(path: &Path, errno: Errno) -> Error {
         }
         Errno::NAMETOOLONG => Error::invalid("path", format!("`{shown}` is too long")).with_hint("use a shorter path"),
         Errno::ISDIR => is_a_directory(path),
+        Errno::AGAIN => {
+            Error::new(ErrorCode::Unavailable, format!("`{shown}` is leased by a process, which has to let go of it"))
+                .with_field("path")
+                .with_hint("end the process that holds a lease on it, or try again")
+        }
         errno => Error::io(format!("reach `{shown}` in the session"), errno.into()).with_field("path"),
     }
 }
@@ -255,6 +261,20 @@ mod tests {
     use sandbar_core::WriteOptions;
 
     use super::*;
+
+    #[test]
+    fn leased_file_is_refused_without_waiting() {
+        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        fs::write(scratch.path().join("leased"), "x").unwrap();
+        let held = File::options().read(true).write(true).open(scratch.path().join("leased")).unwrap();
+        let tree = SessionTree::open(scratch.path(), None).unwrap();
+        sandbar_testing::take_lease(&held);
+        let refused = tree.open_file(Path::new("/leased")).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::Unavailable, "{}", refused.chain());
+        assert_eq!(tree.details(Path::new("/leased")).unwrap().stat.size.get(), 1);
+        drop(held);
+        tree.open_file(Path::new("/leased")).unwrap();
+    }
 
     #[test]
     fn a_workspace_that_lies_elsewhere_is_reached_by_its_name_and_links_lead_where_they_really_do() {
