@@ -110,9 +110,11 @@ impl Resolver {
         Ok(Found { addresses, until: Instant::now() + ttl })
     }
 
-    /// Returns the records of a fully qualified name, and the aliases that lead to them. The hosts file does not count.
+    /// Returns the records of a fully qualified name, and the aliases a name server puts before them. The hosts file does
+    /// not count.
     pub async fn records(&self, name: &DomainName, kind: RecordType) -> Result<Vec<Record>, LookupError> {
-        self.upstream.ask(&absolute(name)?, kind).await
+        let answer = self.upstream.ask(&absolute(name)?, kind).await?;
+        if answer.name_exists { Ok(answer.records) } else { Err(LookupError::NotFound) }
     }
 
     /// Names that need no name server: those of the hosts file, and `localhost` with everything below it.
@@ -139,36 +141,52 @@ impl Resolver {
         names
     }
 
-    async fn family(&self, name: &Name, kind: RecordType) -> Result<Family, LookupError> {
-        let records = self.upstream.ask(name, kind).await?;
-        Ok(addresses_in(&records, name, kind))
+    /// Returns the addresses of one family, and asks again where an answer ends with another name.
+    async fn family(&self, start: &Name, kind: RecordType) -> Result<Family, LookupError> {
+        let mut name = start.clone();
+        let mut ttl = MAX_TTL;
+        let mut aliases = 0;
+        loop {
+            let asked = name.clone();
+            let answer = self.upstream.ask(&asked, kind).await?;
+            while let Some((target, alias_ttl)) = alias(&answer.records, &name) {
+                aliases += 1;
+                if aliases > MAX_ALIASES {
+                    return Err(LookupError::Failed("the name has too many aliases".to_owned()));
+                }
+                ttl = ttl.min(seconds(alias_ttl));
+                name = target.clone();
+            }
+            // Other records may be in an answer, and do not count: only this name was asked about.
+            let is_found = |record: &&Record| record.name == name && record.record_type() == kind;
+            let found: Vec<&Record> = answer.records.iter().filter(is_found).take(MAX_ADDRESSES).collect();
+            if !found.is_empty() {
+                let ttl = found.iter().map(|record| seconds(record.ttl)).fold(ttl, Duration::min);
+                return Ok((found.into_iter().filter_map(address).collect(), ttl.max(MIN_TTL)));
+            }
+            if !answer.name_exists {
+                return Err(LookupError::NotFound);
+            }
+            if name == asked {
+                return Ok((Vec::new(), NEGATIVE_TTL));
+            }
+        }
     }
 }
 
 /// Addresses of one family, and the time they hold.
 type Family = (Vec<IpAddr>, Duration);
 
-/// The addresses a name leads to through the aliases in an answer. An answer may hold other records as well, which do not
-/// count: only the name that was asked about was asked about.
-fn addresses_in(records: &[Record], start: &Name, kind: RecordType) -> Family {
-    let mut name = start;
-    let mut ttl = MAX_TTL.as_secs();
-    for _ in 0..MAX_ALIASES {
-        let alias = records.iter().find_map(|record| match &record.data {
-            RData::CNAME(target) if record.name == *name => Some((&target.0, record.ttl)),
-            _ => None,
-        });
-        let Some((target, alias_ttl)) = alias else { break };
-        ttl = ttl.min(alias_ttl.into());
-        name = target;
-    }
-    let found: Vec<&Record> = records
-        .iter()
-        .filter(|record| record.name == *name && record.record_type() == kind)
-        .take(MAX_ADDRESSES)
-        .collect();
-    let ttl = found.iter().map(|record| u64::from(record.ttl)).fold(ttl, u64::min);
-    (found.into_iter().filter_map(address).collect(), Duration::from_secs(ttl).max(MIN_TTL))
+/// The name that this one is an alias of, and the TTL of that.
+fn alias<'a>(records: &'a [Record], name: &Name) -> Option<(&'a Name, u32)> {
+    records.iter().find_map(|record| match &record.data {
+        RData::CNAME(target) if record.name == *name => Some((&target.0, record.ttl)),
+        _ => None,
+    })
+}
+
+fn seconds(ttl: u32) -> Duration {
+    Duration::from_secs(ttl.into())
 }
 
 /// Both families together. Addresses of one count, for a short time, also when the other is not known.

@@ -9,13 +9,20 @@ use std::{
 };
 
 use hickory_proto::{
-    op::ResponseCode,
-    rr::{Name, Record, RecordType},
+    op::{DnsRequestOptions, DnsResponse, Message, Query, ResponseCode},
+    rr::{
+        Name, Record, RecordType,
+        domain::usage::{INVALID, ONION},
+    },
 };
 use hickory_resolver::{
-    TokioResolver,
-    config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig},
-    net::{DnsError, NetError, runtime::TokioRuntimeProvider},
+    NameServerPool, PoolContext, ResponseCache, TlsConfig, TtlConfig,
+    config::{ConnectionConfig, NameServerConfig, ResolverOpts},
+    net::{
+        DnsError, NetError,
+        runtime::TokioRuntimeProvider,
+        xfer::{DnsHandle as _, FirstAnswer as _},
+    },
 };
 use tokio::{sync::Semaphore, time::timeout};
 
@@ -29,7 +36,7 @@ use crate::{
 const MAX_QUESTIONS: usize = 1024;
 /// Time a question waits for one of those places.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Answers kept by each server's cache.
+/// Answers in the cache.
 const MAX_CACHED: u64 = 10_000;
 /// Time a server that did not answer is asked last.
 const DOWN_TIME: Duration = Duration::from_secs(10);
@@ -53,22 +60,34 @@ enum Source {
     File(ChangingFile<Configured>),
 }
 
-/// A configuration and a hickory resolver for each of its servers.
+/// A configuration with its servers and their answers.
 ///
-/// Hickory's own pool asks two servers at once and takes the first answer, so an internal name fails whenever a public
-/// server says first that it does not exist; and it asks no other server when one fails. As in the C library, the order of
-/// the file counts here, and the next server is asked when one cannot answer.
+/// Each server has a hickory pool of its own. A pool of all would ask two servers at once and take the first answer, so that
+/// an internal name fails whenever a public server says first that it does not exist; and it asks no other server when one
+/// fails. As in the C library, the order of the file counts here, and the next server is asked when one cannot answer.
+///
+/// Hickory's `Resolver` is not used: it loses the aliases of an answer when the name they lead to is in its cache.
 #[derive(Debug)]
 pub(crate) struct Configured {
     pub(crate) conf: ResolvConf,
     servers: Vec<Server>,
+    cache: ResponseCache,
 }
 
 struct Server {
     address: SocketAddr,
-    resolver: TokioResolver,
+    /// Asks by UDP, and after a truncated answer by TCP. Equal questions at the same time are sent once.
+    pool: NameServerPool<TokioRuntimeProvider>,
     /// The time the server last did not answer.
     failed_at: Mutex<Option<Instant>>,
+}
+
+/// The answer of a name server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) records: Vec<Record>,
+    /// A name may exist without records of the type that was asked for.
+    pub(crate) name_exists: bool,
 }
 
 impl Upstream {
@@ -95,47 +114,75 @@ impl Upstream {
         }
     }
 
-    /// Asks one server after the other until one answers; "no such name" is an answer. A name without records of this type
-    /// has none.
-    pub(crate) async fn ask(&self, name: &Name, kind: RecordType) -> Result<Vec<Record>, LookupError> {
+    /// Asks one server after the other until one answers; "no such name" is an answer. Aliases are not followed.
+    pub(crate) async fn ask(&self, name: &Name, kind: RecordType) -> Result<Answer, LookupError> {
         let Ok(Ok(_place)) = timeout(PLACE_TIMEOUT, self.places.acquire()).await else {
             return Err(LookupError::Failed("too many names are being looked up".to_owned()));
         };
         let configured = self.current();
+        if INVALID.zone_of(name) || ONION.zone_of(name) {
+            // Such names are never asked about (RFC 6761, RFC 7686).
+            return Ok(Answer::default());
+        }
+        let query = Query::query(name.clone(), kind);
+        if let Some(answer) = configured.cache.get(&query, Instant::now()).and_then(|known| Answer::of(&known)) {
+            return Ok(answer);
+        }
         let mut failure = "no name server is configured".to_owned();
         for _ in 0..configured.conf.attempts {
             for server in configured.in_order() {
-                match server.resolver.lookup(name.clone(), kind).await {
-                    Ok(lookup) => return Ok(lookup.answers().to_vec()),
-                    Err(NetError::Dns(DnsError::NoRecordsFound(none))) => match none.response_code {
-                        ResponseCode::NoError => return Ok(Vec::new()),
-                        ResponseCode::NXDomain => return Err(LookupError::NotFound),
-                        code => failure = format!("{}: {code}", server.address),
-                    },
-                    Err(error) => {
-                        if !matches!(error, NetError::Dns(_)) {
-                            server.has_failed();
-                        }
-                        failure = format!("{}: {error}", server.address);
-                    }
+                let outcome = server.ask(query.clone()).await;
+                if let Some(answer) = Answer::of(&outcome) {
+                    configured.cache.insert(query, outcome, Instant::now());
+                    return Ok(answer);
                 }
+                failure = match outcome {
+                    Ok(message) => format!("{}: {}", server.address, message.response_code),
+                    Err(error) => format!("{}: {error}", server.address),
+                };
             }
         }
         Err(LookupError::Failed(failure))
     }
 }
 
+impl Answer {
+    /// Returns the answer in what came of a question, unless that is a failure.
+    fn of(outcome: &Result<Message, NetError>) -> Option<Self> {
+        let (code, records) = match outcome {
+            Ok(message) => (message.response_code, message.answers.clone()),
+            Err(NetError::Dns(DnsError::NoRecordsFound(none))) => (none.response_code, Vec::new()),
+            Err(_) => return None,
+        };
+        match code {
+            ResponseCode::NoError => Some(Self { records, name_exists: true }),
+            ResponseCode::NXDomain => Some(Self { records, name_exists: false }),
+            _ => None,
+        }
+    }
+}
+
 impl Configured {
     fn new(conf: ResolvConf) -> Self {
-        let server = |address: &SocketAddr| match resolver(*address, &conf) {
-            Ok(resolver) => Some(Server { address: *address, resolver, failed_at: Mutex::default() }),
+        let mut options = ResolverOpts::default();
+        options.timeout = conf.timeout;
+        options.max_active_requests = MAX_QUESTIONS;
+        options.positive_min_ttl = Some(MIN_TTL);
+        options.positive_max_ttl = Some(MAX_TTL);
+        options.negative_min_ttl = Some(NEGATIVE_TTL);
+        options.negative_max_ttl = Some(NEGATIVE_TTL);
+        let cache = ResponseCache::new(MAX_CACHED, TtlConfig::from_opts(&options));
+        let servers = match TlsConfig::new() {
+            Ok(tls) => {
+                let context = Arc::new(PoolContext::new(options, tls));
+                conf.servers.iter().map(|address| Server::new(*address, &context)).collect()
+            }
             Err(error) => {
-                tracing::warn!(%address, %error, "name server not usable");
-                None
+                tracing::warn!(%error, "name servers not usable");
+                Vec::new()
             }
         };
-        let servers = conf.servers.iter().filter_map(server).collect();
-        Self { conf, servers }
+        Self { conf, servers, cache }
     }
 
     /// The servers in the order of the configuration; those that did not answer lately come last.
@@ -148,8 +195,22 @@ impl Configured {
 }
 
 impl Server {
-    fn has_failed(&self) {
-        *self.failed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    fn new(address: SocketAddr, context: &Arc<PoolContext>) -> Self {
+        let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+            connection.port = address.port();
+            connection
+        });
+        let config = NameServerConfig::new(address.ip(), true, connections.to_vec());
+        let pool = NameServerPool::from_config([config], Arc::clone(context), TokioRuntimeProvider::default());
+        Self { address, pool, failed_at: Mutex::default() }
+    }
+
+    async fn ask(&self, query: Query) -> Result<Message, NetError> {
+        let outcome = self.pool.lookup(query, DnsRequestOptions::default()).first_answer().await;
+        if matches!(&outcome, Err(error) if !matches!(error, NetError::Dns(_))) {
+            *self.failed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        outcome.map(DnsResponse::into_message)
     }
 
     fn is_down(&self, now: Instant) -> bool {
@@ -162,32 +223,6 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Server").field(&self.address).finish()
     }
-}
-
-/// A hickory resolver that asks one server, by UDP and after a truncated answer by TCP. It keeps answers for their time, and
-/// sends equal questions at the same time once.
-fn resolver(address: SocketAddr, conf: &ResolvConf) -> Result<TokioResolver, NetError> {
-    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
-        connection.port = address.port();
-        connection
-    });
-    let server = NameServerConfig::new(address.ip(), true, connections.to_vec());
-    let config = ResolverConfig::from_name_servers(vec![server]);
-    let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-    let options = builder.options_mut();
-    options.timeout = conf.timeout;
-    // Attempts are counted over all servers.
-    options.attempts = 0;
-    options.edns0 = true;
-    options.use_hosts_file = ResolveHosts::Never;
-    options.cache_size = MAX_CACHED;
-    options.max_active_requests = MAX_QUESTIONS;
-    options.preserve_intermediates = true;
-    options.positive_min_ttl = Some(MIN_TTL);
-    options.positive_max_ttl = Some(MAX_TTL);
-    options.negative_min_ttl = Some(NEGATIVE_TTL);
-    options.negative_max_ttl = Some(NEGATIVE_TTL);
-    builder.build()
 }
 
 #[cfg(test)]
