@@ -2,9 +2,10 @@
 
 use crate::sniff::{HostPort, MOST_OPENING, Opening, ProxyOpening, opening, proxy_request};
 pub use crate::{
-    dns::fuzzing::{dns_answer, dns_message, hosts_file, resolver_file},
+    dns::fuzzing::{dns_answer, dns_message},
     http::fuzzing::requested_host,
 };
+pub use sandbar_resolver::fuzzing::{hosts_file, resolver_file};
 
 /// The first bytes of a connection: TLS, HTTP or something else.
 pub fn connection_opening(bytes: &[u8]) {

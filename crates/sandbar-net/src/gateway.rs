@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustix::process::{Resource, getrlimit};
 use sandbar_core::{Error, NetworkPolicy, Result};
 use sandbar_netns::{GateSockets, UdpGate};
+use sandbar_resolver::Resolver;
 use tokio::{
     net::TcpListener,
     runtime::Handle,
@@ -13,7 +14,6 @@ use tokio::{
 
 use crate::{
     Authority, DecisionSink, GatewaySettings, Secrets, TrafficCounters,
-    dns::Resolver,
     gate::{GateDatagrams, Tasks, UdpFlows, accept, answer_datagrams},
     host_addresses::HostAddresses,
     session_gate::SessionGate,
@@ -48,6 +48,20 @@ impl Shared {
     }
 }
 
+/// Resolves names for sessions: with the servers of the settings, or as this machine does.
+fn resolver(settings: &GatewaySettings) -> Result<Resolver> {
+    if let Some(server) = settings.dns_servers.iter().find(|server| server.port() == 0 || server.ip().is_unspecified())
+    {
+        return Err(Error::invalid("dns_servers", format!("no name server can be at `{server}`"))
+            .with_hint("write an address and a port, such as `192.0.2.53:53`"));
+    }
+    Ok(if settings.dns_servers.is_empty() {
+        Resolver::system()
+    } else {
+        Resolver::with_servers(settings.dns_servers.clone())
+    })
+}
+
 fn places() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let places = usize::try_from(descriptors / DESCRIPTORS_A_PLACE).unwrap_or(usize::MAX);
@@ -68,7 +82,7 @@ pub struct SessionHooks {
 impl Gateway {
     pub fn open(settings: &GatewaySettings) -> Result<Arc<Self>> {
         let shared = Shared {
-            resolver: Resolver::new(settings)?,
+            resolver: resolver(settings)?,
             upstream_tls: UpstreamTls::new(settings)?,
             host_addresses: HostAddresses::default(),
             places: Arc::new(Semaphore::new(places())),
@@ -137,5 +151,19 @@ impl Gate {
 impl Drop for Gate {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dns_servers_that_cannot_be_are_refused() {
+        for bad in ["192.0.2.1:0", "0.0.0.0:53", "[::]:53"] {
+            let settings = GatewaySettings { dns_servers: vec![bad.parse().unwrap()], ..GatewaySettings::default() };
+            assert_eq!(resolver(&settings).unwrap_err().field(), Some("dns_servers"), "{bad}");
+        }
+        resolver(&GatewaySettings::default()).unwrap();
     }
 }

@@ -9,11 +9,12 @@ use futures::future::{BoxFuture, join_all};
 use sandbar_core::{
     DomainName, NetworkDecision, NetworkPolicy, NetworkProtocol, NetworkVerdict, SecretName, SecretValue, Transport,
 };
+use sandbar_resolver::{LookupError, Resolver};
 use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
 
 use crate::{
     DecisionSink, Secrets, TrafficCounters,
-    dns::{KnownNames, LookupError, Resolver},
+    dns::KnownNames,
     gate::{connect, open_addresses},
     gateway::{SessionHooks, Shared},
     http::{Outside, Refusal},

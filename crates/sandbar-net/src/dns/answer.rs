@@ -5,13 +5,16 @@ use std::{
     time::Instant,
 };
 
+use hickory_proto::{
+    op::{Query as Question, ResponseCode},
+    rr::{Name, Record, RecordType},
+};
 use sandbar_core::{DomainName, NetworkDecision, NetworkProtocol, NetworkVerdict};
+use sandbar_resolver::{LookupError, Resolver};
 
 use super::{
-    KnownNames, LookupError, Resolver,
-    exchange::{Asked, Reply},
-    message::{Question, code, flag},
-    record::{INTERNET, Record, kind},
+    KnownNames,
+    exchange::{Asked, Reply, Role, address_record},
 };
 use crate::rules::{Rules, Verdict};
 
@@ -43,19 +46,19 @@ pub(crate) async fn answer(
             (query, Reply { code: told.code, answers: told.answers }, told.decision)
         }
     };
-    let message = query.answer(reply, flag::RECURSION_AVAILABLE, most);
+    let message = query.answer(reply, Role::Recursive, most)?;
     Some(Answer { message, decision })
 }
 
 /// What the answer to a question will hold.
 struct Told {
-    code: u16,
+    code: ResponseCode,
     answers: Vec<Record>,
     decision: Option<NetworkDecision>,
 }
 
 impl Told {
-    const fn of(code: u16) -> Self {
+    const fn of(code: ResponseCode) -> Self {
         Self { code, answers: Vec::new(), decision: None }
     }
 }
@@ -70,28 +73,35 @@ struct Session<'a> {
 
 impl Session<'_> {
     async fn tell(&self, question: &Question) -> Told {
-        let Some(name) = question.name.domain() else {
-            return unknown(question.name.to_string(), "no host has such a name".to_owned());
+        let Some(name) = domain(question.name()) else {
+            return unknown(question.name().to_ascii(), "no host has such a name".to_owned());
         };
         if is_below(&name, "localhost") {
             return own_loopback(question);
         }
-        if question.kind == kind::PTR && (is_below(&name, "in-addr.arpa") || is_below(&name, "ip6.arpa")) {
+        if question.query_type() == RecordType::PTR && (is_below(&name, "in-addr.arpa") || is_below(&name, "ip6.arpa"))
+        {
             // Programs ask this about every address, and what they are told leads nowhere: nothing to decide.
             let is_open = self.rules.policy().allow_outbound;
-            return Told::of(if is_open { code::NO_ERROR } else { code::NO_SUCH_NAME });
+            return Told::of(if is_open { ResponseCode::NoError } else { ResponseCode::NXDomain });
         }
         let verdict = self.rules.lookup(&name);
         if !verdict.is_allowed() {
             return unknown(name.to_string(), verdict.reason().to_owned());
         }
-        match question.kind {
-            kind::A | kind::AAAA => self.tell_addresses(question, &name, &verdict).await,
+        match question.query_type() {
+            RecordType::A | RecordType::AAAA => self.tell_addresses(question, &name, &verdict).await,
             // These hold other addresses, and keys that would hide the name of a server.
-            kind::HTTPS | kind::SVCB => Told { decision: Some(allowed(&name, &verdict)), ..Told::of(code::NO_ERROR) },
-            kind::NS | kind::CNAME | kind::SOA | kind::MX | kind::TXT | kind::SRV | kind::CAA => {
-                self.tell_records(question, &name, &verdict).await
+            RecordType::HTTPS | RecordType::SVCB => {
+                Told { decision: Some(allowed(&name, &verdict)), ..Told::of(ResponseCode::NoError) }
             }
+            RecordType::NS
+            | RecordType::CNAME
+            | RecordType::SOA
+            | RecordType::MX
+            | RecordType::TXT
+            | RecordType::SRV
+            | RecordType::CAA => self.tell_records(question, &name, &verdict).await,
             kind => refused(name.to_string(), format!("records of type {kind} are not looked up")),
         }
     }
@@ -101,15 +111,17 @@ impl Session<'_> {
         let found = match self.resolver.find(name).await {
             Ok(found) => found,
             Err(LookupError::NotFound) => {
-                return Told { decision: Some(allowed(name, verdict)), ..Told::of(code::NO_SUCH_NAME) };
+                return Told { decision: Some(allowed(name, verdict)), ..Told::of(ResponseCode::NXDomain) };
             }
             Err(LookupError::Failed(_)) => {
-                return Told { decision: Some(allowed(name, verdict)), ..Told::of(code::SERVER_FAILURE) };
+                return Told { decision: Some(allowed(name, verdict)), ..Told::of(ResponseCode::ServFail) };
             }
         };
         let mut open = Vec::new();
         let mut closed = None;
-        for address in found.addresses.iter().filter(|address| address.is_ipv4() == (question.kind == kind::A)) {
+        for address in
+            found.addresses.iter().filter(|address| address.is_ipv4() == (question.query_type() == RecordType::A))
+        {
             let verdict = self.rules.led_to(name, *address, self.own);
             if verdict.is_allowed() {
                 open.push(*address);
@@ -119,14 +131,14 @@ impl Session<'_> {
         }
         if let (true, Some(closed)) = (open.is_empty(), closed) {
             let decision = decision(NetworkVerdict::Deny, name.to_string(), closed.reason().to_owned());
-            return Told { decision: Some(decision), ..Told::of(code::NO_ERROR) };
+            return Told { decision: Some(decision), ..Told::of(ResponseCode::NoError) };
         }
         self.names.learn(name, open.iter().copied());
         let left = found.until.saturating_duration_since(Instant::now()).as_secs();
         let life = u32::try_from(left).unwrap_or(u32::MAX).clamp(1, LONGEST_LIFE);
-        let record = |address| Record::of_address(question.name.clone(), address, life);
+        let record = |address| address_record(question, address, life);
         Told {
-            code: code::NO_ERROR,
+            code: ResponseCode::NoError,
             answers: open.into_iter().map(record).collect(),
             decision: Some(allowed(name, verdict)),
         }
@@ -135,31 +147,36 @@ impl Session<'_> {
     /// What was asked for, and the aliases that lead there; never an address, since those are told by rules of their own.
     async fn tell_records(&self, question: &Question, name: &DomainName, verdict: &Verdict) -> Told {
         let decision = Some(allowed(name, verdict));
-        match self.resolver.ask(name, question.kind).await {
-            Ok(answer) => {
-                let is_kept = |record: &Record| {
-                    record.class == INTERNET && (record.kind == question.kind || record.kind == kind::CNAME)
-                };
-                let mut answers: Vec<Record> = answer.answers.into_iter().filter(is_kept).collect();
-                for record in &mut answers {
-                    record.ttl = record.ttl.min(LONGEST_LIFE);
-                }
-                Told { code: answer.head.code(), answers, decision }
-            }
-            Err(_) => Told { decision, ..Told::of(code::SERVER_FAILURE) },
+        let kind = question.query_type();
+        let mut answers = match self.resolver.records(name, kind).await {
+            Ok(answers) => answers,
+            Err(LookupError::NotFound) => return Told { decision, ..Told::of(ResponseCode::NXDomain) },
+            Err(LookupError::Failed(_)) => return Told { decision, ..Told::of(ResponseCode::ServFail) },
+        };
+        answers.retain(|record| [kind, RecordType::CNAME].contains(&record.record_type()));
+        for record in &mut answers {
+            record.ttl = record.ttl.min(LONGEST_LIFE);
         }
+        Told { code: ResponseCode::NoError, answers, decision }
     }
+}
+
+/// The name as that of a host, if it can be one. A dot inside a label is no end of a label.
+fn domain(name: &Name) -> Option<DomainName> {
+    let labels: Option<Vec<&str>> =
+        name.iter().map(|label| std::str::from_utf8(label).ok().filter(|label| !label.contains('.'))).collect();
+    labels?.join(".").parse().ok()
 }
 
 /// `localhost` is the session itself, whatever the world says.
 fn own_loopback(question: &Question) -> Told {
-    let address: Option<IpAddr> = match question.kind {
-        kind::A => Some(Ipv4Addr::LOCALHOST.into()),
-        kind::AAAA => Some(Ipv6Addr::LOCALHOST.into()),
+    let address: Option<IpAddr> = match question.query_type() {
+        RecordType::A => Some(Ipv4Addr::LOCALHOST.into()),
+        RecordType::AAAA => Some(Ipv6Addr::LOCALHOST.into()),
         _ => None,
     };
-    let record = |address| Record::of_address(question.name.clone(), address, LONGEST_LIFE);
-    Told { answers: address.into_iter().map(record).collect(), ..Told::of(code::NO_ERROR) }
+    let record = |address| address_record(question, address, LONGEST_LIFE);
+    Told { answers: address.into_iter().map(record).collect(), ..Told::of(ResponseCode::NoError) }
 }
 
 fn is_below(name: &DomainName, above: &str) -> bool {
@@ -169,11 +186,11 @@ fn is_below(name: &DomainName, above: &str) -> bool {
 /// A name that does not exist for this session. "Refused" would be taken for a failure that passes: programs try again and
 /// again, and tell people to wait.
 fn unknown(host: String, reason: String) -> Told {
-    Told { decision: Some(decision(NetworkVerdict::Deny, host, reason)), ..Told::of(code::NO_SUCH_NAME) }
+    Told { decision: Some(decision(NetworkVerdict::Deny, host, reason)), ..Told::of(ResponseCode::NXDomain) }
 }
 
 fn refused(host: String, reason: String) -> Told {
-    Told { decision: Some(decision(NetworkVerdict::Deny, host, reason)), ..Told::of(code::REFUSED) }
+    Told { decision: Some(decision(NetworkVerdict::Deny, host, reason)), ..Told::of(ResponseCode::Refused) }
 }
 
 fn allowed(name: &DomainName, verdict: &Verdict) -> NetworkDecision {

@@ -1,93 +1,131 @@
-//! One query and its answer: what every answer needs, whoever knows what is in it.
+//! One query and its answer: the parts that are the same for every answer.
 
-use super::{
-    message::{Extension, Head, Message, Question, code, flag},
-    record::{INTERNET, Record},
+use std::net::IpAddr;
+
+use hickory_proto::{
+    op::{Edns, Header, Message, MessageType, Metadata, OpCode, Query as Question, ResponseCode},
+    rr::{DNSClass, RData, Record},
+    serialize::binary::{BinDecodable as _, BinDecoder},
 };
 
 /// The longest datagram that is neither cut into packets nor lost.
 pub(crate) const MOST_IN_DATAGRAM: usize = 1232;
-/// The longest one for those who do not say what they take.
+/// The longest one for clients that do not say what they take.
 const SMALL_DATAGRAM: usize = 512;
 /// The longest message over a connection.
 pub(crate) const MOST_IN_STREAM: usize = u16::MAX as usize;
+/// Additional records of a query: the one of EDNS, and signatures.
+const MAX_ADDITIONALS: u16 = 4;
 
-/// What the answer to a question will hold.
+/// Content of the answer to a question.
 pub(super) struct Reply {
-    pub(super) code: u16,
+    pub(super) code: ResponseCode,
     pub(super) answers: Vec<Record>,
 }
 
 impl Reply {
-    pub(super) const fn of(code: u16) -> Self {
+    pub(super) const fn of(code: ResponseCode) -> Self {
         Self { code, answers: Vec::new() }
     }
 }
 
-/// A query, and what has become of it.
+/// The part a server has in the answers it gives.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Role {
+    /// Looks names up elsewhere.
+    Recursive,
+    /// Owns the names it answers for.
+    Authoritative,
+}
+
+/// A query, read and checked.
 pub(super) enum Asked {
-    /// Somebody has to know the answer.
+    /// The answer depends on the question.
     Open(Query, Question),
-    /// What it must be told does not depend on what it asks.
+    /// The answer is the same whatever is asked.
     Settled(Query, Reply),
 }
 
 /// A query that gets an answer.
 pub(super) struct Query {
-    head: Head,
+    head: Metadata,
     question: Option<Question>,
-    extension: Option<Extension>,
+    edns: Option<Edns>,
 }
 
 impl Asked {
-    /// Reads a query; what is none gets no answer.
+    /// Reads a query; anything else gets no answer.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let head = Head::read(bytes).filter(|head| !head.has(flag::RESPONSE))?;
-        let settled = |code| Some(Self::Settled(Query { head, question: None, extension: None }, Reply::of(code)));
-        if head.has(flag::OPERATION) {
-            return settled(code::NOT_IMPLEMENTED);
+        let header = Header::read(&mut BinDecoder::new(bytes)).ok()?;
+        if header.message_type == MessageType::Response {
+            return None;
         }
-        let Some(Message { question: Some(question), answers, extension, .. }) = Message::read(bytes) else {
-            return settled(code::FORMAT_ERROR);
+        let query = Query { head: header.metadata, question: None, edns: None };
+        if header.op_code != OpCode::Query {
+            return Some(Self::Settled(query, Reply::of(ResponseCode::NotImp)));
+        }
+        let Some((question, edns)) = read_question(&header, bytes) else {
+            return Some(Self::Settled(query, Reply::of(ResponseCode::FormErr)));
         };
-        let query = Query { head, question: Some(question.clone()), extension };
-        Some(if !answers.is_empty() || head.has(flag::TRUNCATED) {
-            Self::Settled(query, Reply::of(code::FORMAT_ERROR))
-        } else if extension.is_some_and(|extension| extension.version > 0) {
-            Self::Settled(query, Reply::of(code::BAD_VERSION))
-        } else if question.class != INTERNET {
-            Self::Settled(query, Reply::of(code::REFUSED))
+        let settled = if edns.as_ref().is_some_and(|edns| edns.version() > 0) {
+            Some(ResponseCode::BADVERS)
+        } else if question.query_class() != DNSClass::IN {
+            Some(ResponseCode::Refused)
         } else {
-            Self::Open(query, question)
+            None
+        };
+        let query = Query { question: Some(question.clone()), edns, ..query };
+        Some(match settled {
+            Some(code) => Self::Settled(query, Reply::of(code)),
+            None => Self::Open(query, question),
         })
     }
 }
 
+/// Reads the one question of a query. The counts are checked first, since a decoder makes room for as many records as a
+/// header claims to come; a query has one question and no answers, and nothing follows its end.
+fn read_question(header: &Header, bytes: &[u8]) -> Option<(Question, Option<Edns>)> {
+    let counts = header.counts;
+    if header.truncation
+        || (counts.queries, counts.answers, counts.authorities) != (1, 0, 0)
+        || counts.additionals > MAX_ADDITIONALS
+    {
+        return None;
+    }
+    let mut decoder = BinDecoder::new(bytes);
+    let mut message = Message::read(&mut decoder).ok().filter(|_| decoder.is_empty())?;
+    Some((message.queries.pop()?, message.edns))
+}
+
 impl Query {
-    /// The answer. `standing` are the flags that say who answers. One of more than `most` bytes is cut, so that it is
-    /// asked for again over TCP, where `most` is [`MOST_IN_STREAM`]. Below that a datagram is meant, which may have to be
-    /// shorter yet.
-    pub(super) fn answer(self, reply: Reply, standing: u16, most: usize) -> Vec<u8> {
-        let kept = self.head.flags & (flag::OPERATION | flag::RECURSION_DESIRED);
-        let flags = flag::RESPONSE | standing | kept | (reply.code & flag::CODE);
-        let takes = match self.extension {
+    /// Encodes the answer. One of more than `most` bytes is truncated, so that it is asked for again over TCP, where `most`
+    /// is [`MOST_IN_STREAM`]. Below that a datagram is meant, which may have to be shorter yet.
+    pub(super) fn answer(self, reply: Reply, role: Role, most: usize) -> Option<Vec<u8>> {
+        let takes = match &self.edns {
             _ if most >= MOST_IN_STREAM => MOST_IN_STREAM,
-            Some(extension) => most.min(SMALL_DATAGRAM.max(extension.most.into())),
+            Some(edns) => most.min(SMALL_DATAGRAM.max(edns.max_payload().into())),
             None => most.min(SMALL_DATAGRAM),
         };
-        let extension = self.extension.map(|_| Extension {
-            most: u16::try_from(MOST_IN_DATAGRAM).unwrap_or(u16::MAX),
-            version: 0,
-            upper_code: u8::try_from(reply.code >> 4).unwrap_or_default(),
-        });
-        let head = Head { id: self.head.id, flags };
-        let mut message = Message { head, question: self.question, answers: reply.answers, extension };
-        let mut bytes = message.write();
-        if bytes.len() > takes {
-            message.answers.clear();
-            message.head.flags |= flag::TRUNCATED;
-            bytes = message.write();
+        let mut message = Message::response(self.head.id, self.head.op_code);
+        message.metadata = Metadata::response_from_request(&self.head);
+        message.metadata.response_code = reply.code;
+        match role {
+            Role::Recursive => message.metadata.recursion_available = true,
+            Role::Authoritative => message.metadata.authoritative = true,
         }
-        bytes
+        message.queries.extend(self.question);
+        message.answers = reply.answers;
+        message.edns = self.edns.map(|_| {
+            let mut edns = Edns::new();
+            edns.set_max_payload(u16::try_from(MOST_IN_DATAGRAM).unwrap_or(u16::MAX));
+            edns
+        });
+        let bytes = message.to_vec().ok()?;
+        if bytes.len() <= takes { Some(bytes) } else { message.truncate().to_vec().ok() }
     }
+}
+
+/// The record that answers a question with an address.
+pub(super) fn address_record(question: &Question, address: IpAddr, ttl: u32) -> Record {
+    Record::from_rdata(question.name().clone(), ttl, RData::from(address))
 }
