@@ -1,6 +1,6 @@
 //! Which part of the surface a request is for.
 
-use http::{HeaderName, Request};
+use http::{HeaderName, Method, Request};
 
 use crate::{
     cors,
@@ -31,6 +31,9 @@ const CONTROL: [&str; 10] = [
     "/volumes",
 ];
 
+/// Services of the agent. None of their paths is one of the native API.
+const AGENT: [&str; 2] = ["/filesystem.Filesystem", "/process.Process"];
+
 /// Whether a request came over TLS. Who serves the connection puts it among the extensions of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Secure(pub bool);
@@ -46,7 +49,9 @@ pub enum Place {
     Envd { sandbox: String, named_by: NamedBy },
     /// Contents of a sandbox that is known only by the token the request was signed with.
     Files,
-    /// The health of a sandbox that is known only by its access token, or else of the control API.
+    /// The agent of a sandbox that is known only by its access token.
+    Agent,
+    /// The same for its health, which is the control API's where no such token is shown.
     Health,
     /// The code interpreter of a sandbox.
     Interpreter { sandbox: String, named_by: NamedBy },
@@ -85,6 +90,9 @@ impl Place {
         if path == HEALTH {
             return Some(Self::Health);
         }
+        if request.method() == Method::POST && AGENT.iter().any(|service| is_below(path, service)) {
+            return Some(Self::Agent);
+        }
         if cors::asks_to_send(request.method(), request.headers(), &SANDBOX) {
             return Some(Self::Control);
         }
@@ -113,6 +121,9 @@ mod tests {
         assert_eq!(place("/templates-files/ab"), Some(Place::Upload));
         assert_eq!(place("/files?path=a"), Some(Place::Files));
         assert_eq!(place("/health"), Some(Place::Health));
+        let call = |path: &str| Place::of_path(&Request::post(path).body(()).unwrap());
+        assert_eq!(call("/process.Process/Start"), Some(Place::Agent));
+        assert_eq!(call("/process.Processes/Start"), None);
         assert_eq!(place("/sandboxesx"), None);
         let asks = |header: &str| {
             let asks = Request::options("/process.Process/Start").header("access-control-request-method", "POST");

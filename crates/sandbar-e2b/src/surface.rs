@@ -7,7 +7,7 @@ use axum::{
     body::{Body, HttpBody as _},
     response::IntoResponse,
 };
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use sandbar_core::Actor;
 use sandbar_host::{Host, acting_as};
 use tokio_util::sync::CancellationToken;
@@ -108,11 +108,8 @@ impl E2b {
     async fn serve(self, place: Place, request: Request<Body>, peer: IpAddr) -> Response<Body> {
         match place {
             Place::Control => self.answer_control(request, peer).await,
-            Place::Health => {
-                let headers = request.headers();
-                if headers.contains_key(&API_KEY) || !headers.contains_key(&visitor::ACCESS_TOKEN) {
-                    return self.answer_control(request, peer).await;
-                }
+            Place::Health if !is_by_token(request.headers()) => self.answer_control(request, peer).await,
+            Place::Agent | Place::Health => {
                 let (head, body) = request.into_parts();
                 let visitor = self.visit_by_token(&head).await;
                 self.answer_visitor(visitor, Request::from_parts(head, body), peer).await
@@ -182,10 +179,14 @@ impl E2b {
         self.visit(sandbox.as_str(), NamedBy::AnyName, head).await
     }
 
-    /// Lets a request into envd of the sandbox whose access token it carries. The JavaScript SDK up to 2.19 asks for health
-    /// so where one URL is that of all sandboxes: without a sandbox id. A token that no sandbox has is that of a sandbox
-    /// that is gone.
+    /// Lets a request into envd of the sandbox whose access token it carries. Where one URL is that of all sandboxes, the
+    /// JavaScript SDK up to 2.19 asks for health so, without a sandbox id, and the Python SDK up to 2.26 makes every call so
+    /// after `Sandbox.connect`. A token that no sandbox has is that of a sandbox that is gone.
     async fn visit_by_token(&self, head: &Parts) -> Result<Visitor, Response<Body>> {
+        if !head.headers.contains_key(&visitor::ACCESS_TOKEN) {
+            let why = "the call names no sandbox (send `E2b-Sandbox-Id`, or `X-Access-Token`)";
+            return Err(ControlError::new(StatusCode::UNAUTHORIZED, why).into_response());
+        }
         let found = self.surface.signer(&FilesQuery::default(), &head.method, &head.headers).await;
         let found = found.map_err(|error| ControlError::from(error).into_response())?;
         let sandbox = found.ok_or_else(|| sandbox_not_found(""))?;
@@ -206,6 +207,11 @@ impl E2b {
         request.extensions_mut().insert(visitor);
         acting_as(actor, route(self.envd, request)).await
     }
+}
+
+/// Whether a request shows the access token of a sandbox, and no API key.
+fn is_by_token(headers: &HeaderMap) -> bool {
+    headers.contains_key(&visitor::ACCESS_TOKEN) && !headers.contains_key(&API_KEY)
 }
 
 /// Over HTTP/2 nobody else says that an answer is empty, and SDKs in JavaScript read JSON from one that does not say so.

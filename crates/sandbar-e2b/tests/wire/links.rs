@@ -154,3 +154,20 @@ fn health_with_only_an_access_token_is_of_its_sandbox() {
         assert_eq!(health(&token).await, 502);
     });
 }
+
+#[test]
+fn calls_with_only_an_access_token_are_for_its_sandbox() {
+    World::run(async |world| {
+        let (sandbox, _other) = (world.sandbox().await, world.sandbox().await);
+        sandbox.write("mine.txt", b"mine").await;
+        let token = sandbox.access_token.clone().unwrap();
+        let list = async |headers: &[(&str, &str)]| {
+            let body = serde_json::json!({ "path": "/home/user", "depth": 1 });
+            world.control_with("POST", "/filesystem.Filesystem/ListDir", headers, Some(&body)).await
+        };
+        let answer = list(&[("x-access-token", &token)]).await;
+        assert!(answer.status == 200 && answer.text().contains("mine.txt"), "{}", answer.text());
+        assert_eq!(list(&[("x-access-token", "of-no-sandbox")]).await.status, 502);
+        assert_eq!(list(&[]).await.status, 401);
+    });
+}
