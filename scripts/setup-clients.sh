@@ -96,7 +96,7 @@ for manifest in foreign/*/package.json; do
     program=$(basename "$(dirname "$manifest")")
     install npm "$cache/node/$program" "$manifest" with_npm
 done
-for version in 2.10 2.30 2.45 newest; do
+for version in 2.7 2.10 2.20 2.30 2.45 newest; do
     install PyPI "$cache/e2b/python-$version" "e2b/python/requirements-$version.txt" with_pip
     install npm "$cache/e2b/js-$version" "e2b/js/$version/package.json" with_npm
 done

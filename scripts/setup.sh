@@ -41,6 +41,7 @@ test_needs=(
     "less less"
     "vi vim-tiny"
     "top procps"
+    "sudo sudo"
 )
 
 # Administration commands are often not on an ordinary user's PATH.

@@ -1,10 +1,11 @@
 // Drives a host with the unmodified `e2b` SDK for JavaScript.
 //
 // Usage: node run.mjs MODULES [WORD]: the directory the SDK is installed in, and a word the names of cases must hold.
-// The SDK finds the host by its own variables, as in anybody's program. One line a case, `PASS NAME` or `FAIL NAME`, then a
-// line with the counts. It fails when a case does, and when none ran.
+// The SDK finds the host by its own variables, as in any program. One line a case, `PASS NAME`, `FAIL NAME` or
+// `SKIP NAME (REASON)`, then a line with the counts. It fails when a case does, and when none ran. `SANDBAR_SDK_REPORT` names
+// a file that gets a line with the counts, for scripts/sdk-table.py.
 
-import { readFile } from 'node:fs/promises'
+import { appendFile, readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -18,7 +19,7 @@ const { version } = JSON.parse(await readFile(path.join(modules, 'e2b', 'package
 const [major, minor] = version.split('.').map(Number)
 
 const { CASES } = await import('./cases.mjs')
-const PATIENCE = 120_000
+const TIMEOUT = 120_000
 
 async function attempt(one) {
   const made = []
@@ -31,7 +32,7 @@ async function attempt(one) {
   }
   let timer
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no end after ${PATIENCE / 1000} s`)), PATIENCE)
+    timer = setTimeout(() => reject(new Error(`no end after ${TIMEOUT / 1000} s`)), TIMEOUT)
   })
   try {
     const sandbox = one.body.length > 1 ? await world.create({ timeoutMs: 120_000 }) : undefined
@@ -46,7 +47,7 @@ let [passed, failed, skipped] = [0, 0, 0]
 for (const one of CASES.filter((one) => one.name.includes(word))) {
   if (major < 2 || (major === 2 && minor < one.since)) {
     skipped += 1
-    console.log(`SKIP ${one.name} (e2b ${version} does not have it)`)
+    console.log(`SKIP ${one.name} (since 2.${one.since}: the SDK does not have it before)`)
     continue
   }
   try {
@@ -60,4 +61,9 @@ for (const one of CASES.filter((one) => one.name.includes(word))) {
   }
 }
 console.log(`${passed} passed, ${failed} failed, ${skipped} skipped`)
+const report = process.env.SANDBAR_SDK_REPORT
+if (report && !word) {
+  const mode = process.env.E2B_DOMAIN ? 'domain' : 'plain'
+  await appendFile(report, ['javascript', version, mode, 'async', passed, failed, skipped].join('\t') + '\n')
+}
 process.exit(failed || !passed ? 1 : 0)

@@ -15,52 +15,38 @@ fn run(version: &str, mode: Mode, style: &str) {
     drive(mode, program);
 }
 
-#[test]
-fn the_newest_python_sdk_does_everything() {
-    run("newest", Mode::Plain, "sync");
+/// Tests of one version: each style in each mode.
+macro_rules! version {
+    ($name:ident, $version:literal) => {
+        mod $name {
+            use super::{Mode, run};
+
+            #[test]
+            fn sync_sdk_in_plain_mode_passes() {
+                run($version, Mode::Plain, "sync");
+            }
+
+            #[test]
+            fn async_sdk_in_plain_mode_passes() {
+                run($version, Mode::Plain, "async");
+            }
+
+            #[test]
+            fn sync_sdk_in_domain_mode_passes() {
+                run($version, Mode::Domain, "sync");
+            }
+
+            #[test]
+            fn async_sdk_in_domain_mode_passes() {
+                run($version, Mode::Domain, "async");
+            }
+        }
+    };
 }
 
-#[test]
-fn the_newest_python_sdk_does_everything_asynchronously() {
-    run("newest", Mode::Plain, "async");
-}
-
-#[test]
-fn the_newest_python_sdk_does_everything_by_domain() {
-    run("newest", Mode::Domain, "sync");
-}
-
-#[test]
-fn the_newest_python_sdk_does_everything_by_domain_asynchronously() {
-    run("newest", Mode::Domain, "async");
-}
-
-#[test]
-fn python_sdk_2_45_does_everything() {
-    run("2.45", Mode::Plain, "sync");
-}
-
-#[test]
-fn python_sdk_2_45_does_everything_by_domain_asynchronously() {
-    run("2.45", Mode::Domain, "async");
-}
-
-#[test]
-fn python_sdk_2_30_does_everything() {
-    run("2.30", Mode::Plain, "sync");
-}
-
-#[test]
-fn python_sdk_2_30_does_everything_asynchronously() {
-    run("2.30", Mode::Plain, "async");
-}
-
-#[test]
-fn python_sdk_2_10_does_everything() {
-    run("2.10", Mode::Plain, "sync");
-}
-
-#[test]
-fn python_sdk_2_10_does_everything_asynchronously() {
-    run("2.10", Mode::Plain, "async");
-}
+version!(v2_7, "2.7");
+version!(v2_10, "2.10");
+version!(v2_20, "2.20");
+version!(v2_30, "2.30");
+version!(v2_45, "2.45");
+version!(newest, "newest");

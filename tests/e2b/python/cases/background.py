@@ -74,16 +74,14 @@ async def connecting_to_a_number_nobody_has_is_not_found(world, sandbox):
 
 @case()
 async def input_is_read(world, sandbox):
-    options = {"stdin": True} if "stdin" in sandbox.commands.run.__doc__ else {}
-    handle = await do(sandbox.commands.run("read line; echo got $line", background=True, **options))
+    handle = await do(sandbox.commands.run("read line; echo got $line", background=True, stdin=True))
     await do(sandbox.commands.send_stdin(handle.pid, "hello\n"))
     assert (await do(handle.wait())).stdout == "got hello\n"
 
 
 @case()
 async def much_input_is_read_in_order(world, sandbox):
-    options = {"stdin": True} if "stdin" in sandbox.commands.run.__doc__ else {}
-    handle = await do(sandbox.commands.run("head -n 200 | md5sum; echo end", background=True, **options))
+    handle = await do(sandbox.commands.run("head -n 200 | md5sum; echo end", background=True, stdin=True))
     lines = [f"line {number} {'x' * 500}\n" for number in range(200)]
     for line in lines:
         await do(sandbox.commands.send_stdin(handle.pid, line))

@@ -2,7 +2,7 @@
 
 import e2b
 from cases import case
-from sdk import do, fails
+from sdk import TIMEOUTS, do, fails
 
 
 @case()
@@ -77,12 +77,12 @@ async def nothing_of_the_host_is_in_the_environment(world, sandbox):
     assert not [name for name in names if name.startswith(("SANDBAR", "CARGO", "E2B_API"))], names
 
 
-@case()
+@case(needs=TIMEOUTS)
 async def a_command_that_takes_too_long_is_a_time_out(world, sandbox):
     await fails(e2b.TimeoutException, lambda: sandbox.commands.run("sleep 30", timeout=1))
 
 
-@case()
+@case(needs=TIMEOUTS)
 async def a_command_that_took_too_long_is_ended(world, sandbox):
     from sdk import until
 

@@ -1,7 +1,7 @@
 """Code in a kernel that remembers, with `e2b-code-interpreter`."""
 
 from cases import case
-from sdk import NotOffered, do, fails
+from sdk import CHARTS, INTERPRETER, do, fails
 
 try:
     import e2b_code_interpreter as kernels
@@ -14,13 +14,13 @@ async def interpreter(world):
     return world.keep(await do(kind.create(timeout=120)))
 
 
-@case(needs_sandbox=False)
+@case(needs_sandbox=False, needs=INTERPRETER)
 async def the_last_value_is_the_result(world):
     execution = await do((await interpreter(world)).run_code("x = 20\nx + 22"))
     assert execution.text == "42" and execution.error is None
 
 
-@case(needs_sandbox=False)
+@case(needs_sandbox=False, needs=INTERPRETER)
 async def variables_are_kept_between_calls(world):
     sandbox = await interpreter(world)
     await do(sandbox.run_code("items = [1, 2]"))
@@ -28,27 +28,27 @@ async def variables_are_kept_between_calls(world):
     assert (await do(sandbox.run_code("items"))).text == "[1, 2, 3]"
 
 
-@case(needs_sandbox=False)
+@case(needs_sandbox=False, needs=INTERPRETER)
 async def what_is_printed_is_in_the_logs(world):
     execution = await do((await interpreter(world)).run_code("import sys\nprint('out')\nprint('err', file=sys.stderr)"))
     assert "".join(execution.logs.stdout) == "out\n" and "".join(execution.logs.stderr) == "err\n"
 
 
-@case(needs_sandbox=False)
+@case(needs_sandbox=False, needs=INTERPRETER)
 async def output_is_told_while_code_runs(world):
     heard = []
     await do((await interpreter(world)).run_code("for n in range(3): print(n, flush=True)", on_stdout=lambda m: heard.append(m.line)))
     assert "".join(heard) == "0\n1\n2\n", heard
 
 
-@case(needs_sandbox=False)
+@case(needs_sandbox=False, needs=INTERPRETER)
 async def an_error_has_name_value_and_traceback(world):
     execution = await do((await interpreter(world)).run_code("1 / 0"))
     assert execution.error.name == "ZeroDivisionError" and "division by zero" in execution.error.value
     assert "ZeroDivisionError" in execution.error.traceback
 
 
-@case(needs_sandbox=False)
+@case(needs_sandbox=False, needs=INTERPRETER)
 async def code_after_an_error_runs(world):
     sandbox = await interpreter(world)
     await do(sandbox.run_code("kept = 1"))
@@ -56,7 +56,7 @@ async def code_after_an_error_runs(world):
     assert (await do(sandbox.run_code("kept"))).text == "1"
 
 
-@case(needs_sandbox=False)
+@case(needs_sandbox=False, needs=INTERPRETER)
 async def a_context_is_apart_from_others(world):
     sandbox = await interpreter(world)
     context = await do(sandbox.create_code_context())
@@ -65,21 +65,21 @@ async def a_context_is_apart_from_others(world):
     assert (await do(sandbox.run_code("x"))).error.name == "NameError"
 
 
-@case(needs_sandbox=False)
+@case(needs_sandbox=False, needs=INTERPRETER)
 async def javascript_remembers_too(world):
     sandbox = await interpreter(world)
     await do(sandbox.run_code("const a = 40", language="javascript"))
     assert (await do(sandbox.run_code("a + 2", language="javascript"))).text == "42"
 
 
-@case(needs_sandbox=False)
+@case(needs_sandbox=False, needs=INTERPRETER)
 async def code_has_variables_of_its_own(world):
     sandbox = await interpreter(world)
     execution = await do(sandbox.run_code("import os; os.getenv('FOO')", envs={"FOO": "bar"}))
     assert execution.text.strip("'") == "bar"
 
 
-@case(needs_sandbox=False)
+@case(needs_sandbox=False, needs=INTERPRETER)
 async def code_that_takes_too_long_is_a_time_out(world):
     import e2b
 
@@ -87,10 +87,8 @@ async def code_that_takes_too_long_is_a_time_out(world):
     await fails(e2b.TimeoutException, lambda: sandbox.run_code("import time; time.sleep(30)", timeout=1))
 
 
-@case(needs_sandbox=False)
-async def a_chart_is_a_picture_where_matplotlib_is(world):
+@case(needs_sandbox=False, needs=CHARTS)
+async def a_chart_is_a_picture(world):
     sandbox = await interpreter(world)
-    if (await do(sandbox.run_code("import importlib.util as u; u.find_spec('matplotlib') is None"))).text == "True":
-        raise NotOffered("there is no matplotlib in this sandbox")
     execution = await do(sandbox.run_code("import matplotlib.pyplot as p\np.plot([1, 2])\np.show()"))
     assert execution.results[0].png.startswith("iVBOR")

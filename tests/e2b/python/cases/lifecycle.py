@@ -72,7 +72,7 @@ async def commands_go_on_after_a_pause(world, sandbox):
     assert handle.pid in [process.pid for process in await do(sandbox.commands.list())]
 
 
-@case(patience=400)
+@case(timeout=400)
 async def nothing_is_lost_over_fifty_pauses(world, sandbox):
     for cycle in range(50):
         await do(sandbox.files.write(f"cycle/{cycle}", f"content {cycle}"))
@@ -97,7 +97,7 @@ async def a_paused_sandbox_can_be_killed(world, sandbox):
     await fails(e2b.SandboxException, lambda: world.Sandbox.connect(sandbox.sandbox_id), "not found")
 
 
-@case(needs_sandbox=False, since=(2, 30))
+@case(needs_sandbox=False, since=(2, 20))
 async def a_sandbox_pauses_by_itself(world):
     sandbox = await world.create(timeout=2, lifecycle={"on_timeout": "pause"})
     await do(sandbox.files.write("kept.txt", "kept"))
@@ -107,7 +107,7 @@ async def a_sandbox_pauses_by_itself(world):
     assert await do(again.files.read("kept.txt")) == "kept"
 
 
-@case(needs_sandbox=False, since=(2, 30))
+@case(needs_sandbox=False, since=(2, 20))
 async def a_request_wakes_a_sandbox(world):
     sandbox = await world.create(timeout=2, lifecycle={"on_timeout": "pause", "auto_resume": True})
     await do(sandbox.files.write("kept.txt", "kept"))

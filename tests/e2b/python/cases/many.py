@@ -7,7 +7,7 @@ from cases import case
 from sdk import do
 
 
-@case(needs_sandbox=False, patience=240)
+@case(needs_sandbox=False, timeout=240)
 async def twenty_sandboxes_are_made_at_once(world):
     if world.is_async:
         made = await asyncio.gather(*[world.create() for _ in range(20)])
@@ -20,7 +20,7 @@ async def twenty_sandboxes_are_made_at_once(world):
     assert all(result.stdout.endswith("up\n") for result in results)
 
 
-@case(patience=240)
+@case(timeout=240)
 async def fifty_files_are_written_at_once(world, sandbox):
     if world.is_async:
         await asyncio.gather(*[sandbox.files.write(f"at-once/{n}", f"{n}") for n in range(50)])

@@ -1,24 +1,15 @@
 """Servers in a sandbox, reached from outside. Only by name: that takes domain mode."""
 
-import os
 import ssl
 import urllib.error
 import urllib.request
 
 from cases import case
-from sdk import NotOffered, do, until
-
-BY_NAME = bool(os.environ.get("E2B_DOMAIN"))
-
-
-def needs_names():
-    if not BY_NAME:
-        raise NotOffered("names of ports take domain mode")
+from sdk import NAMES, do, until
 
 
 def get(host, path="/", headers={}):
-    scheme = "https" if BY_NAME else "http"
-    request = urllib.request.Request(f"{scheme}://{host}{path}", headers=headers)
+    request = urllib.request.Request(f"https://{host}{path}", headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=10, context=ssl.create_default_context()) as answer:
             return answer.status, answer.read()
@@ -31,24 +22,21 @@ async def a_port_has_a_host_name(world, sandbox):
     assert sandbox.get_host(3000).startswith(f"3000-{sandbox.sandbox_id}.")
 
 
-@case()
+@case(needs=NAMES)
 async def a_server_is_reached_by_name(world, sandbox):
-    needs_names()
     await do(sandbox.files.write("www/index.html", "served"))
     await do(sandbox.commands.run("python3 -m http.server 3000 --directory www", background=True))
     await until(lambda: get(sandbox.get_host(3000)) == (200, b"served"), "it is served")
 
 
-@case()
+@case(needs=NAMES)
 async def a_port_nobody_listens_on_says_so(world, sandbox):
-    needs_names()
     status, body = get(sandbox.get_host(3999))
     assert status == 502 and b"port is not open" in body, (status, body)
 
 
-@case()
+@case(needs=NAMES)
 async def a_port_of_a_killed_sandbox_says_so(world, sandbox):
-    needs_names()
     await do(sandbox.kill())
     status, body = get(sandbox.get_host(3000))
     assert status == 502 and b"not found" in body, (status, body)

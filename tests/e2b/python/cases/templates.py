@@ -12,7 +12,7 @@ async def build(world, template, name):
         return await do(world.Template.build(template, alias=name))
 
 
-@case(needs_sandbox=False, since=(2, 10), patience=240)
+@case(needs_sandbox=False, timeout=240)
 async def a_template_is_built_from_another(world):
     name = f"built-{world.mark[:12]}"
     template = e2b.Template().from_template("base").set_envs({"COLOUR": "blue"}).run_cmd("echo made > /home/user/made.txt")
@@ -22,7 +22,7 @@ async def a_template_is_built_from_another(world):
     assert (await do(sandbox.commands.run("echo $COLOUR"))).stdout == "blue\n"
 
 
-@case(needs_sandbox=False, since=(2, 10), patience=240)
+@case(needs_sandbox=False, timeout=240)
 async def a_template_that_cannot_be_built_says_which_step(world):
     template = e2b.Template().from_template("base").run_cmd("exit 7")
     try:
@@ -33,7 +33,7 @@ async def a_template_that_cannot_be_built_says_which_step(world):
         raise AssertionError("it was built")
 
 
-@case(needs_sandbox=False, since=(2, 10), patience=240)
+@case(needs_sandbox=False, timeout=240)
 async def a_template_starts_its_program(world):
     name = f"started-{world.mark[:12]}"
     template = e2b.Template().from_template("base").set_start_cmd("python3 -m http.server 8000", e2b.wait_for_port(8000))

@@ -5,7 +5,7 @@ import threading
 
 import e2b
 from cases import case
-from sdk import do, fails
+from sdk import TIMEOUTS, do, fails
 
 
 async def killed_meanwhile(world, sandbox, call):
@@ -29,31 +29,31 @@ async def killed_meanwhile(world, sandbox, call):
         timer.join()
 
 
-@case(patience=30)
+@case(since=(2, 30), why="a stream that breaks off raises an error of httpcore's before", timeout=30)
 async def a_sandbox_killed_in_mid_command_is_an_error(world, sandbox):
     await killed_meanwhile(world, sandbox, lambda: sandbox.commands.run("sleep 60", timeout=0))
 
 
-@case(patience=30)
+@case(timeout=30)
 async def a_command_in_a_killed_sandbox_is_an_error(world, sandbox):
     await do(sandbox.kill())
     await fails(e2b.SandboxException, lambda: sandbox.commands.run("true"))
 
 
-@case(patience=30)
+@case(timeout=30)
 async def a_file_of_a_killed_sandbox_is_an_error(world, sandbox):
     await do(sandbox.kill())
     await fails(e2b.SandboxException, lambda: sandbox.files.read("a"))
     await fails(e2b.SandboxException, lambda: sandbox.files.list("/"))
 
 
-@case(patience=30)
+@case()
 async def a_full_disk_is_not_enough_space(world, sandbox):
     # The host the tests start gives every sandbox little.
     await fails(e2b.NotEnoughSpaceException, lambda: sandbox.files.write("large", b"x" * 300_000_000, request_timeout=60))
     await do(sandbox.files.write("small", "still works"))
 
 
-@case(patience=30)
+@case(needs=TIMEOUTS, timeout=30)
 async def a_request_that_takes_too_long_is_a_time_out(world, sandbox):
     await fails(e2b.TimeoutException, lambda: sandbox.commands.run("sleep 20", timeout=1))

@@ -2,7 +2,7 @@
 
 import e2b
 from cases import case
-from sdk import NotOffered, do, fails
+from sdk import do, fails
 
 
 @case()
@@ -35,9 +35,27 @@ async def what_is_roots_is_not_written_by_user(world, sandbox):
 
 @case()
 async def sudo_needs_no_password(world, sandbox):
-    if (await do(sandbox.commands.run("command -v sudo || true"))).stdout == "":
-        raise NotOffered("there is no sudo in this sandbox")
-    assert (await do(sandbox.commands.run("sudo -n whoami"))).stdout == "root\n"
+    result = await do(sandbox.commands.run("sudo -n id -u; sudo whoami; sudo -u user whoami"))
+    assert (result.stdout, result.stderr) == ("0\nroot\nuser\n", ""), result
+
+
+@case()
+async def sudo_writes_where_user_may_not(world, sandbox):
+    await do(sandbox.commands.run("echo installed | sudo tee /usr/local/bin/tool >/dev/null"))
+    assert (await do(sandbox.commands.run("cat /usr/local/bin/tool; stat -c %U /usr/local/bin/tool"))).stdout == "installed\nroot\n"
+
+
+@case()
+async def the_workspace_is_the_users(world, sandbox):
+    await do(sandbox.files.write("/workspace/a.txt", "x"))
+    assert (await do(sandbox.commands.run("touch b.txt; ls; stat -c %U .", cwd="/workspace"))).stdout == "a.txt\nb.txt\nuser\n"
+
+
+@case()
+async def the_host_name_leads_to_the_sandbox(world, sandbox):
+    code = "import socket; print(socket.gethostbyname(socket.gethostname()) == '127.0.0.1')"
+    result = await do(sandbox.commands.run(f'python3 -c "{code}"; [ $(cat /etc/hostname) = $(hostname) ] && echo same'))
+    assert result.stdout == "True\nsame\n", result
 
 
 @case()

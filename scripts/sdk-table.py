@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Writes the table of E2B SDK versions in COMPATIBILITY.md from a report of the tests.
+
+    rm -f report; SANDBAR_SDK_REPORT=$PWD/report cargo nextest run -p sandbar --test e2b
+    scripts/sdk-table.py report
+
+A line of the report is: language, version, mode, style, passed, failed, skipped; separated by tabs. A later line for the same
+SDK, mode and style counts instead of an earlier one.
+"""
+
+import pathlib
+import sys
+
+FILE = pathlib.Path(__file__).resolve().parent.parent / "COMPATIBILITY.md"
+BEGIN, END = "<!-- sdk-table: begin -->", "<!-- sdk-table: end -->"
+COLUMNS = [("plain", "sync"), ("plain", "async"), ("domain", "sync"), ("domain", "async")]
+PACKAGES = {"python": "PyPI", "javascript": "npm"}
+
+
+def table(report):
+    rows = {}
+    for line in report.splitlines():
+        language, version, mode, style, *counts = line.split("\t")
+        rows.setdefault((language, version), {})[mode, style] = " / ".join(counts)
+    yield "| `e2b` | plain, sync | plain, async | domain, sync | domain, async |"
+    yield "|---|---|---|---|---|"
+    order = lambda key: (list(PACKAGES).index(key[0]), [int(part) for part in key[1].split(".")])
+    for language, version in sorted(rows, key=order):
+        cells = [rows[language, version].get(column, "–") for column in COLUMNS]
+        yield f"| {PACKAGES[language]} {version} | {' | '.join(cells)} |"
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit("usage: scripts/sdk-table.py REPORT")
+    text = FILE.read_text()
+    before, rest = text.split(BEGIN)
+    _, after = rest.split(END)
+    lines = "\n".join(table(pathlib.Path(sys.argv[1]).read_text()))
+    FILE.write_text(f"{before}{BEGIN}\n{lines}\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()
