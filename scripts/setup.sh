@@ -38,6 +38,8 @@ test_needs=(
     "python3 python3-venv"
     "/usr/bin/python3 python3"
     "tmux tmux"
+    "zsh zsh"
+    "fish fish"
     "less less"
     "vi vim-tiny"
     "top procps"
@@ -102,28 +104,6 @@ require_cargo() {
     exit 1
 }
 
-# moto speaks S3 to the pack tests. A Python environment of our own keeps it away from the machine's packages.
-require_moto() {
-    local environment="$HOME/.cache/sandbar/python"
-    if command -v moto_server >/dev/null 2>&1 || [ -x "$environment/bin/moto_server" ]; then
-        return 0
-    fi
-    say "installing moto (an S3 server for the tests) into $environment"
-    python3 -m venv "$environment"
-    "$environment/bin/pip" install --quiet 'moto[server,s3]'
-}
-
-# Others' reading of OpenAPI and JSON Schema, for the tests of `/openapi.json`; in the same environment.
-require_openapi_validator() {
-    local environment="$HOME/.cache/sandbar/python" python
-    for python in "$environment/bin/python3" python3; do
-        "$python" -c 'import openapi_spec_validator, jsonschema' >/dev/null 2>&1 && return 0
-    done
-    say "installing openapi-spec-validator into $environment"
-    [ -x "$environment/bin/python3" ] || python3 -m venv "$environment"
-    "$environment/bin/pip" install --quiet openapi-spec-validator jsonschema
-}
-
 # Tools are built outside the repository, whose cargo configuration (static linking, explicit target) is not for them,
 # and lightly optimised: they run for seconds and would build for minutes.
 require_tool() {
@@ -149,8 +129,6 @@ for set in "$@"; do
             ;;
         tests)
             require_packages "${test_needs[@]}"
-            require_moto
-            require_openapi_validator
             "$(dirname "$0")/setup-clients.sh"
             require_cargo
             require_tool cargo-nextest

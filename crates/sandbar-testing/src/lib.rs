@@ -1,7 +1,8 @@
 //! What tests share.
 //!
 //! Everything made here is real and goes away with the test, also when the test fails or is killed: mounts live in a
-//! private mount namespace, loop devices clear themselves, files lie below `/var/tmp/sandbar-test-*`.
+//! private mount namespace, loop devices clear themselves, files lie in `TMPDIR`, which is
+//! `/var/tmp/sandbar-test-RUN` in a run of `scripts/in-test-run.sh`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up should stop where it stands")]
 
@@ -17,10 +18,10 @@ mod moto_s3;
 pub mod name_server;
 mod namespace;
 mod owners;
+mod packages;
 pub mod plain_http;
 mod pty;
 pub mod raw_storage;
-mod registry;
 mod scratch_directory;
 mod server;
 mod skip;
@@ -38,8 +39,8 @@ pub use lease::take_lease;
 pub use moto_s3::MotoS3;
 pub use namespace::private_mounts;
 pub use owners::owner_map;
+pub use packages::{installed, installed_python, require_installed, require_node_modules};
 pub use pty::{Pty, Seat};
-pub use registry::{Registry, installed, installed_node_modules, installed_python};
 pub use scratch_directory::ScratchDirectory;
 pub use server::{Finished, TestServer, TestServerOptions};
 pub use skip::report_skip;

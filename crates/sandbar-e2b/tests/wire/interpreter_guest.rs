@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use sandbar_testing::{Registry, installed};
+use sandbar_testing::require_installed;
 
 /// Versions the server is to run with, where they are installed; `python3` is always there.
 const PYTHONS: [&str; 8] =
@@ -25,10 +25,8 @@ fn run_with(python: &Path, module: &str) {
 
 /// Runs with the packages setup has installed: the matplotlib of Debian 12, or the newest.
 fn run_with_packages(packages: &str) {
-    match installed(&format!("charts/{packages}/.installed")) {
-        Some(_) => run_with(&installed(&format!("charts/{packages}/bin/python3")).unwrap(), "test_drawn"),
-        None => Registry::PyPi.report_out_of_reach(&format!("matplotlib, pandas and Pillow ({packages})")),
-    }
+    require_installed(&format!("charts/{packages}/.installed"));
+    run_with(&require_installed(&format!("charts/{packages}/bin/python3")), "test_drawn");
 }
 
 #[test]

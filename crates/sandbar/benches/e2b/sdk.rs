@@ -20,7 +20,7 @@ struct Measured {
 #[expect(clippy::print_stdout, reason = "benchmarks print what they measured")]
 pub(crate) fn measure(report: &mut Report, host: &TestServer, bare: SocketAddr) {
     let Some(python) = installed("e2b/python-newest/bin/python3") else {
-        println!("SKIPPED: the Python SDK is not installed here (`make setup-tests` installs it where PyPI answers)");
+        println!("SKIPPED: the Python SDK is not installed here (`make setup-tests` installs it)");
         return;
     };
     let token = std::fs::read_to_string(host.data_dir().join("token")).unwrap();

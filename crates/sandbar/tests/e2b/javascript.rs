@@ -2,18 +2,13 @@
 
 use std::process::Command;
 
-use sandbar_testing::{Registry, installed};
+use sandbar_testing::require_node_modules;
 
 use crate::host::{Mode, drive, file};
 
 fn run(version: &str, mode: Mode) {
-    let directory =
-        installed(&format!("e2b/js-{version}/.installed")).and_then(|marker| marker.parent().map(Into::into));
-    let Some(directory): Option<std::path::PathBuf> = directory else {
-        return Registry::Npm.report_out_of_reach(&format!("e2b for JavaScript, {version} ({mode:?})"));
-    };
     let mut program = Command::new("node");
-    program.arg(file("js/run.mjs")).arg(directory.join("node_modules"));
+    program.arg(file("js/run.mjs")).arg(require_node_modules(&format!("e2b/js-{version}")));
     drive(mode, program);
 }
 

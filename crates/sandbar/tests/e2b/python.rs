@@ -2,15 +2,12 @@
 
 use std::process::Command;
 
-use sandbar_testing::{Registry, installed};
+use sandbar_testing::require_installed;
 
 use crate::host::{Mode, drive, file};
 
 fn run(version: &str, mode: Mode, style: &str) {
-    let Some(python) = installed(&format!("e2b/python-{version}/bin/python3")) else {
-        return Registry::PyPi.report_out_of_reach(&format!("e2b for Python, {version} ({style}, {mode:?})"));
-    };
-    let mut program = Command::new(python);
+    let mut program = Command::new(require_installed(&format!("e2b/python-{version}/bin/python3")));
     program.arg(file("python/run.py")).args(["--style", style]).env("PYTHONDONTWRITEBYTECODE", "1");
     drive(mode, program);
 }

@@ -1,27 +1,17 @@
 //! MCP clients, each in an environment of its own: they want different versions of each other.
 
-use std::{path::PathBuf, process::Command};
+use std::process::Command;
 
-use sandbar_testing::installed;
+use sandbar_testing::{require_installed, require_node_modules};
 
 use crate::{
     host::{drive, drive_without_streams},
     programs::{file, script},
 };
 
-/// A file that setup has installed.
-fn required(path: &str) -> PathBuf {
-    installed(path).unwrap_or_else(|| panic!("`{path}` is not installed; `make setup-tests` does it"))
-}
-
-fn node_modules(program: &str) -> PathBuf {
-    // Setup writes it last: what npm left half done does not count.
-    required(&format!("node/{program}/.installed")).with_file_name("node_modules")
-}
-
 /// A client from PyPI; `kind` is which of its classes is used.
 fn python(environment: &str, transport: &str, kind: &str) {
-    let mut python = Command::new(required(&format!("mcp/{environment}/bin/python3")));
+    let mut python = Command::new(require_installed(&format!("mcp/{environment}/bin/python3")));
     python.env("PYTHONDONTWRITEBYTECODE", "1").arg(file("mcp_client.py")).args([transport, kind]);
     drive(python);
 }
@@ -68,7 +58,7 @@ fn fastmcp_drives_a_host_over_http() {
 
 fn mcp_sdk(transport: &str) {
     let mut run = script("mcp-sdk/run.sh");
-    run.arg(node_modules("mcp-sdk")).arg(transport);
+    run.arg(require_node_modules("node/mcp-sdk")).arg(transport);
     drive(run);
 }
 
@@ -85,7 +75,7 @@ fn mcp_typescript_sdk_drives_a_host_over_http() {
 /// Its command line, one program a call.
 fn inspector(transport: &str) {
     let mut run = script("inspector.sh");
-    run.arg(transport).env("INSPECTOR", node_modules("inspector").join(".bin/mcp-inspector"));
+    run.arg(transport).env("INSPECTOR", require_node_modules("node/inspector").join(".bin/mcp-inspector"));
     drive_without_streams(run);
 }
 

@@ -1,14 +1,12 @@
 //! Clients from npm.
 
-use sandbar_testing::{Registry, installed_node_modules};
+use sandbar_testing::require_node_modules;
 
 use crate::{host::drive, programs::script};
 
 /// With types made of our .proto files by the generators of the same people.
 fn connect_node(protocol: &str) {
-    let Some(modules) = installed_node_modules("connect-node") else {
-        return Registry::Npm.report_out_of_reach(&format!("@connectrpc/connect-node ({protocol})"));
-    };
+    let modules = require_node_modules("node/connect-node");
     let mut run = script("connect-node/run.sh");
     run.arg(modules).arg(protocol);
     drive(run);

@@ -17,8 +17,9 @@ pub(crate) fn script(name: &str) -> Command {
     Command::new(file(name))
 }
 
-/// A Python that has what is imported: the one setup made, the machine's, or the Google Cloud SDK's, which brings gRPC.
-pub(crate) fn python_with(imports: &str) -> Option<Command> {
+/// Returns a Python that has what is imported: the one setup made, the machine's, or the Google Cloud SDK's, which brings
+/// gRPC. Panics when none has it.
+pub(crate) fn python_with(imports: &str) -> Command {
     let sdk = Path::new("/usr/lib/google-cloud-sdk");
     let candidates = [
         installed_python("bin/python3"),
@@ -37,7 +38,8 @@ pub(crate) fn python_with(imports: &str) -> Option<Command> {
         probe.args(["-c", imports]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         probe.status().is_ok_and(|status| status.success())
     };
-    commands.into_iter().find(has_all)
+    let found = commands.into_iter().find(has_all);
+    found.unwrap_or_else(|| panic!("no Python can do `{}`: run `make setup-tests`", imports.trim()))
 }
 
 /// A Java that can compile a source file: on Debian its configuration is in `/etc`, and one without it can do nothing.

@@ -2,8 +2,6 @@
 
 use std::process::Command;
 
-use sandbar_testing::Registry;
-
 use crate::{
     host::{drive, probe},
     programs::{file, python_with},
@@ -20,11 +18,8 @@ except ImportError:
     import cloudsdk.google.protobuf.message_factory
 ";
 
-fn run(test: &str, imports: &str, program: &str, arguments: &[&str]) {
-    match python_with(imports) {
-        Some(python) => drive(with(python, program, arguments)),
-        None => Registry::PyPi.report_out_of_reach(test),
-    }
+fn run(imports: &str, program: &str, arguments: &[&str]) {
+    drive(with(python_with(imports), program, arguments));
 }
 
 fn with(mut python: Command, program: &str, arguments: &[&str]) -> Command {
@@ -34,24 +29,21 @@ fn with(mut python: Command, program: &str, arguments: &[&str]) -> Command {
 
 #[test]
 fn grpcio_drives_a_host_with_what_reflection_tells_it() {
-    run("grpcio", GRPC, "reflection.py", &["v1"]);
+    run(GRPC, "reflection.py", &["v1"]);
 }
 
 #[test]
 fn grpcio_drives_a_host_with_what_the_older_reflection_tells_it() {
-    run("grpcio (v1alpha)", GRPC, "reflection.py", &["v1alpha"]);
+    run(GRPC, "reflection.py", &["v1alpha"]);
 }
 
 #[test]
 fn the_health_client_and_the_metrics_parser_read_a_host() {
     let imports = "import grpc_health.v1.health_pb2_grpc, prometheus_client.openmetrics.parser";
-    match python_with(imports) {
-        Some(python) => probe(with(python, "probes.py", &[]), &["health", "metrics"]),
-        None => Registry::PyPi.report_out_of_reach("grpcio-health-checking, prometheus_client"),
-    }
+    probe(with(python_with(imports), "probes.py", &[]), &["health", "metrics"]);
 }
 
 #[test]
 fn requests_drives_a_host() {
-    run("requests", "import requests", "plain_http.py", &[]);
+    run("import requests", "plain_http.py", &[]);
 }

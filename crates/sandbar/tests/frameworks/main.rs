@@ -12,7 +12,7 @@ mod host;
 use std::{path::PathBuf, process::Command};
 
 use host::{Mode, drive, file};
-use sandbar_testing::installed;
+use sandbar_testing::require_installed;
 use tempfile::TempDir;
 
 /// Settings that keep the frameworks from reporting usage and from looking for updates.
@@ -54,8 +54,7 @@ fn driver(path: &str) -> PathBuf {
 /// Returns a file of an installed framework.
 #[track_caller]
 fn package(name: &str, path: &str) -> PathBuf {
-    let path = format!("frameworks/{name}/{path}");
-    installed(&path).unwrap_or_else(|| panic!("`{path}` is missing below `~/.cache/sandbar`: run `make setup-tests`"))
+    require_installed(&format!("frameworks/{name}/{path}"))
 }
 
 /// Returns a command for a program that cannot resolve names. In domain mode [`drive`] gives it the names of the host.
