@@ -50,11 +50,11 @@ impl LocalSession {
 
     pub(super) async fn list_files(self: &Arc<Self>, path: &Path, depth: u32) -> Result<FileStream> {
         let (session, path) = (Arc::clone(self), absolute(path)?);
-        let listing = blocking(move || {
+        let entries = blocking(move || {
             session.present()?;
-            session.tree.list(&path, depth, usize::MAX)
+            session.tree.list_all(&path, depth)
         })
         .await?;
-        Ok(stream::iter(listing.entries).map(Ok).boxed())
+        Ok(stream::iter(entries).map(Ok).boxed())
     }
 }

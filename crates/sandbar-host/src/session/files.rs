@@ -28,9 +28,10 @@ impl Host {
         self.with_tree(Verb::Stat, id, path, SessionTree::stat).await
     }
 
-    /// Entries below a directory, `depth` levels of them, sorted by path. Links are not followed.
+    /// Entries below a directory, `depth` levels of them, sorted by path. Links are not followed. More than one answer
+    /// may hold is an error.
     pub async fn list_dir(&self, id: &SessionId, path: &Path, depth: u32) -> Result<Vec<FileStat>> {
-        self.with_tree(Verb::ListDir, id, path, move |tree, path| Ok(tree.list(path, depth, usize::MAX)?.entries)).await
+        self.with_tree(Verb::ListDir, id, path, move |tree, path| tree.list_all(path, depth)).await
     }
 
     /// What is at `path`, where it leads should it be a link, and the attributes of the file.

@@ -16,7 +16,10 @@ use rustix::{
 };
 use sandbar_core::{EntryType, ErrorCode, FileDetails, FileStat, LinkEnd, Result};
 
-use super::tree::{SessionTree, failure};
+use super::{
+    look::{MAX_LISTED_BYTES, too_much},
+    tree::{SessionTree, failure},
+};
 use crate::xattrs;
 
 /// How the names of attributes begin that belong to whoever owns the file.
@@ -31,12 +34,22 @@ impl SessionTree {
         self.look_behind(self.stat(path)?)
     }
 
-    /// [`list`](Self::list) with what is behind each entry.
+    /// [`list_all`](Self::list_all) with what is behind each entry.
     pub fn list_details(&self, path: &Path, depth: u32) -> Result<Vec<FileDetails>> {
-        let looked = self.list(path, depth, usize::MAX)?.entries.into_iter().map(|stat| self.look_behind(stat));
-        // What has gone away since it was listed is left out.
-        let is_there = |outcome: &Result<_>| !matches!(outcome, Err(error) if error.code() == ErrorCode::FileNotFound);
-        looked.filter(is_there).collect()
+        let mut left = MAX_LISTED_BYTES;
+        let mut found = Vec::new();
+        for stat in self.list_all(path, depth)? {
+            let details = match self.look_behind(stat) {
+                Ok(details) => details,
+                // Gone since it was listed.
+                Err(error) if error.code() == ErrorCode::FileNotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let size: usize = details.attributes.iter().map(|(name, value)| name.len() + value.len()).sum();
+            left = left.checked_sub(size).ok_or_else(|| too_much(path))?;
+            found.push(details);
+        }
+        Ok(found)
     }
 
     fn look_behind(&self, stat: FileStat) -> Result<FileDetails> {

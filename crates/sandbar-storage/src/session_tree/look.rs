@@ -19,6 +19,13 @@ use super::{
     walk::{Step, Visitor, WalkEntry},
 };
 
+/// Entries of one listing. A session makes as many as its quota allows; a listing is held in memory as a whole.
+const MAX_LISTED_ENTRIES: usize = 100_000;
+
+/// Bytes of paths, link targets and attributes of one listing. Every entry has its whole path, so they grow with the square
+/// of the depth.
+pub(super) const MAX_LISTED_BYTES: usize = 32 << 20;
+
 /// What is in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
@@ -49,20 +56,27 @@ impl SessionTree {
         self.describe(path.to_owned(), &stat, target)
     }
 
+    /// All entries below a directory, `depth` levels of them, sorted by path. Links are not followed. More than a
+    /// listing may hold is an error.
+    pub fn list_all(&self, path: &Path, depth: u32) -> Result<Vec<FileStat>> {
+        let listing = self.list(path, depth, MAX_LISTED_ENTRIES)?;
+        if listing.truncated { Err(too_much(path)) } else { Ok(listing.entries) }
+    }
+
     /// Entries below a directory, `depth` levels of them and at most `most`, sorted by path. Links are not followed.
     pub fn list(&self, path: &Path, depth: u32, most: usize) -> Result<Listing> {
         let depth = usize::try_from(depth.max(1)).unwrap_or(usize::MAX);
         let listing = Listing { entries: Vec::new(), truncated: false };
-        let mut lister = Lister { tree: self, start: path, depth, most, listing };
+        let mut lister = Lister { tree: self, start: path, depth, most, bytes: MAX_LISTED_BYTES, listing };
         self.walk(path, &mut lister)?;
         Ok(lister.listing)
     }
 
     fn describe(&self, path: PathBuf, stat: &Stat, symlink_target: Option<PathBuf>) -> Result<FileStat> {
-        let modified =
-            Timestamp::new(stat.st_mtime, i32::try_from(stat.st_mtime_nsec).unwrap_or(0)).map_err(|error| {
-                Error::internal(format!("the time of `{}` is out of range", path.display())).with_source(error)
-            })?;
+        // A process may set any time. One that has no date is shown as the nearest that has.
+        let nearest = if stat.st_mtime < 0 { Timestamp::MIN } else { Timestamp::MAX };
+        let nanoseconds = i32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+        let modified = Timestamp::new(stat.st_mtime, nanoseconds).unwrap_or(nearest);
         Ok(FileStat {
             path,
             entry: EntryType::of_mode(stat.st_mode),
@@ -81,6 +95,8 @@ struct Lister<'a> {
     start: &'a Path,
     depth: usize,
     most: usize,
+    /// Bytes there is still room for.
+    bytes: usize,
     listing: Listing,
 }
 
@@ -93,19 +109,31 @@ impl Visitor for Lister<'_> {
             Err(Errno::NOENT) => return Ok(Step::Over),
             Err(errno) => return Err(complain(errno)),
         };
-        if self.listing.entries.len() >= self.most {
-            self.listing.truncated = true;
-            return Ok(Step::Stop);
-        }
         let target = match link_target(entry.directory, entry.name, &stat) {
             Ok(target) => target,
             // It was a link a moment ago.
             Err(Errno::NOENT | Errno::INVAL) => return Ok(Step::Over),
             Err(errno) => return Err(complain(errno)),
         };
-        self.listing.entries.push(self.tree.describe(self.start.join(entry.path), &stat, target)?);
+        let path = self.start.join(entry.path);
+        let size = path.as_os_str().len() + target.as_ref().map_or(0, |target| target.as_os_str().len());
+        if self.listing.entries.len() >= self.most || size > self.bytes {
+            self.listing.truncated = true;
+            return Ok(Step::Stop);
+        }
+        self.bytes -= size;
+        self.listing.entries.push(self.tree.describe(path, &stat, target)?);
         Ok(if entry.depth < self.depth { Step::Into } else { Step::Over })
     }
+}
+
+pub(super) fn too_much(path: &Path) -> Error {
+    let most = MAX_LISTED_BYTES >> 20;
+    Error::invalid(
+        "depth",
+        format!("`{}` has more than {MAX_LISTED_ENTRIES} entries or {most} MiB of names below it", path.display()),
+    )
+    .with_hint("ask for fewer levels, or list the directories below one by one")
 }
 
 fn link_target(directory: impl AsFd, name: &CStr, stat: &Stat) -> rustix::io::Result<Option<PathBuf>> {
@@ -114,4 +142,57 @@ fn link_target(directory: impl AsFd, name: &CStr, stat: &Stat) -> rustix::io::Re
     }
     let target = readlinkat(directory, name, Vec::new())?;
     Ok(Some(PathBuf::from(OsStr::from_bytes(target.as_bytes()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        time::{Duration, SystemTime},
+    };
+
+    use rustix::fs::{CWD, Mode, mkdirat, openat};
+    use sandbar_core::ErrorCode;
+    use sandbar_testing::tree::scratch;
+
+    use super::*;
+
+    #[test]
+    fn listing_of_a_very_deep_tree_is_refused() {
+        let scratch = scratch();
+        let name = "d".repeat(100);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let mut directory = openat(CWD, scratch.path(), flags, Mode::empty()).unwrap();
+        // 900 levels of 100 bytes are 40 MB of paths.
+        for _ in 0..900 {
+            mkdirat(&directory, &name, Mode::from_raw_mode(0o755)).unwrap();
+            directory = openat(&directory, &name, flags, Mode::empty()).unwrap();
+        }
+        let tree = SessionTree::open(scratch.path(), None).unwrap();
+        let refused = tree.list_all(Path::new("/"), u32::MAX).unwrap_err();
+        assert_eq!((refused.code(), refused.field()), (ErrorCode::InvalidArgument, Some("depth")));
+        assert_eq!(tree.list_details(Path::new("/"), u32::MAX).unwrap_err().field(), Some("depth"));
+        assert_eq!(tree.list_all(Path::new("/"), 500).unwrap().len(), 500);
+        assert!(tree.list(Path::new("/"), u32::MAX, usize::MAX).unwrap().truncated);
+    }
+
+    #[test]
+    fn file_with_a_time_beyond_every_date_is_shown() {
+        let scratch = scratch();
+        fs::write(scratch.path().join("far"), "x").unwrap();
+        let far = SystemTime::UNIX_EPOCH + Duration::from_secs(999_999_999_999);
+        let file = File::options().write(true).open(scratch.path().join("far")).unwrap();
+        file.set_modified(far).unwrap();
+        assert_ne!(file.metadata().unwrap().modified().unwrap(), SystemTime::UNIX_EPOCH);
+        let tree = SessionTree::open(scratch.path(), None).unwrap();
+        // Some file systems keep no such time; they show the last they know.
+        assert!(tree.stat(Path::new("/far")).unwrap().modified > Timestamp::from_second(10_000_000_000).unwrap());
+        let mut stat = fstat(&file).unwrap();
+        for (seconds, shown) in [(999_999_999_999, Timestamp::MAX), (-999_999_999_999, Timestamp::MIN)] {
+            stat.st_mtime = seconds;
+            assert_eq!(tree.describe("/far".into(), &stat, None).unwrap().modified, shown);
+        }
+        assert_eq!(tree.list_all(Path::new("/"), 1).unwrap().len(), 1);
+        tree.open_file(Path::new("/far")).unwrap();
+    }
 }
