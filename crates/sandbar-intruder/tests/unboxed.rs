@@ -84,6 +84,7 @@ const ESCAPES: &[&str] = &[
     "limit-locked-memory",
     "limit-priority",
     "limit-disk-priority",
+    "limit-terminals",
     "environment-secret",
     "environment-variables",
     "descriptors-inherited",

@@ -28,6 +28,7 @@ pub(crate) const FAMILY: Family = Family {
         Attempt::new("limit-priority", "raises its priority; escaped when it rises", |_| {
             refused(call!(SYS_setpriority, libc::PRIO_PROCESS, 0, -10), "nice -10")
         }),
+        Attempt::new("limit-terminals", "opens 128 terminals; escaped when it gets them all", |_| terminals()),
         Attempt::new("limit-disk-priority", "takes a real-time disk priority; escaped when it gets one", |_| {
             const WHO_PROCESS: i32 = 1;
             const REAL_TIME: i32 = 1 << 13;
@@ -35,6 +36,17 @@ pub(crate) const FAMILY: Family = Family {
         }),
     ],
 };
+
+fn terminals() -> Outcome {
+    let mut opened = Vec::new();
+    while opened.len() < 128 {
+        match fs::File::options().read(true).write(true).open("/dev/ptmx") {
+            Ok(terminal) => opened.push(terminal),
+            Err(error) => return held(format!("{error} after {}", opened.len())),
+        }
+    }
+    escaped("takes the machine's terminals away from others")
+}
 
 fn raise_limits(_: &Facts) -> Outcome {
     // Fifteen on every architecture there is, and the kernel says when there are fewer.

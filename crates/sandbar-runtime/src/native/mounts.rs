@@ -288,7 +288,8 @@ pub(super) fn assemble(groundwork: &Groundwork<'_>, parts: &Parts<'_>) -> io::Re
     attach(devices, &dev)?;
     let no_programs = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let group = (first.unwrap_or(0) + 5).to_string();
-    let mut options = vec![("ptmxmode", "0666"), ("mode", "0620")];
+    // All boxes draw on the machine's terminals, of which there are 4096.
+    let mut options = vec![("ptmxmode", "0666"), ("mode", "0620"), ("max", "64")];
     if parts.users == Users::Many {
         options.push(("gid", &group));
     }

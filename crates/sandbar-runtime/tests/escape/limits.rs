@@ -9,5 +9,6 @@ attempts! {
     it_gets_no_real_time_priority: held("limit-real-time"),
     it_gets_no_deadline_schedule: held("limit-deadline"),
     its_priority_does_not_rise: contained("limit-priority", "nice -10"),
+    it_gets_no_more_terminals_than_its_share: contained("limit-terminals", "terminals"),
     it_gets_no_real_time_disk_priority: held("limit-disk-priority"),
 }
