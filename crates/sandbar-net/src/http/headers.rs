@@ -82,8 +82,10 @@ pub(super) fn fit_http2(head: &mut Parts, requested: &Requested) {
     }
 }
 
+/// The path of a request line. It is empty in `http://a.example#x`: what follows `#` is not part of a request.
 fn path(uri: &Uri) -> PathAndQuery {
-    uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"))
+    let found = uri.path_and_query().filter(|found| !Uri::from((*found).clone()).path().is_empty());
+    found.cloned().unwrap_or_else(|| PathAndQuery::from_static("/"))
 }
 
 #[cfg(test)]
@@ -114,6 +116,24 @@ mod tests {
         map.insert("x-other", "1".parse().unwrap());
         strip_connection(&mut map);
         assert_eq!(map, headers(&[("te", "trailers"), ("trailer", "X-Sum"), ("accept", "*/*")]));
+    }
+
+    #[test]
+    fn uri_without_a_path_asks_for_the_root() {
+        let requested = Requested {
+            target: crate::sniff::HostPort::parse("a.example:80", None).unwrap(),
+            authority: "a.example".into(),
+        };
+        for (uri, asked) in [
+            ("http://a.example#x", "/"),
+            ("http://a.example", "/"),
+            ("http://a.example/y#x", "/y"),
+            ("http://a.example?z#x", "/?z"),
+        ] {
+            let (mut head, ()) = http::Request::builder().uri(uri).body(()).unwrap().into_parts();
+            fit_http1(&mut head, &requested, false);
+            assert_eq!(head.uri.to_string(), asked, "{uri}");
+        }
     }
 
     #[test]

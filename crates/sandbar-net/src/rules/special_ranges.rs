@@ -15,7 +15,7 @@ pub(super) enum Special {
 
 use Special::{Never, Private};
 
-const V4: [(AddressRange, Special); 12] = [
+const V4: [(AddressRange, Special); 13] = [
     (AddressRange::v4([0, 0, 0, 0], 8), Never("an address that means this host")),
     (AddressRange::v4([127, 0, 0, 0], 8), Private("the host's own loopback")),
     (AddressRange::v4([10, 0, 0, 0], 8), Private("a private address")),
@@ -23,6 +23,8 @@ const V4: [(AddressRange, Special); 12] = [
     (AddressRange::v4([192, 168, 0, 0], 16), Private("a private address")),
     (AddressRange::v4([100, 64, 0, 0], 10), Private("an address shared by a carrier")),
     (AddressRange::v4([169, 254, 169, 254], 32), Private("the cloud's metadata service")),
+    // Azure's, which hands out the machine's credentials and settings. It looks like any public address.
+    (AddressRange::v4([168, 63, 129, 16], 32), Private("the cloud's metadata service")),
     (AddressRange::v4([169, 254, 0, 0], 16), Private("a link-local address")),
     (AddressRange::v4([192, 0, 0, 0], 24), Private("an address for protocols")),
     (AddressRange::v4([198, 18, 0, 0], 15), Private("an address for benchmarks")),
@@ -91,6 +93,16 @@ mod tests {
         ] {
             assert_eq!(of(public), None, "{public}");
         }
+    }
+
+    #[test]
+    fn metadata_services_of_clouds_are_not_public() {
+        for service in
+            ["169.254.169.254", "168.63.129.16", "::ffff:168.63.129.16", "64:ff9b::a83f:8110", "fd00:ec2::254"]
+        {
+            assert_eq!(of(service), Some(Private("the cloud's metadata service")), "{service}");
+        }
+        assert_eq!(of("168.63.129.17"), None);
     }
 
     #[test]
