@@ -1,5 +1,7 @@
 //! Bases.
 
+use std::fmt;
+
 use sandbar_core::{BaseInfo, BaseName, Result, SaveBase, SessionId};
 use sandbar_proto::v1::{self, import_base_response::Event};
 
@@ -12,6 +14,20 @@ pub struct ImportProgress {
     pub bytes: u64,
     /// Bytes to fetch in all, while an image is fetched.
     pub total: Option<u64>,
+}
+
+/// Credentials for an image registry.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RegistryCredentials {
+    pub username: String,
+    /// The password, or a token in its place.
+    pub password: String,
+}
+
+impl fmt::Debug for RegistryCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegistryCredentials").field("username", &self.username).finish_non_exhaustive()
+    }
 }
 
 impl Client {
@@ -34,15 +50,25 @@ impl Client {
         self.make_base(request, progress).await
     }
 
-    /// Makes a base from an image, which the host fetches from its registry.
+    /// Makes a base from an image, which the host fetches from its registry with these credentials.
     pub async fn import_image(
         &self,
         name: &BaseName,
         image: &str,
+        credentials: Option<RegistryCredentials>,
         progress: impl FnMut(ImportProgress) + Send,
     ) -> Result<BaseInfo> {
-        let request =
-            v1::ImportBaseRequest { name: name.as_str().to_owned(), image: image.to_owned(), ..Default::default() };
+        let credentials = credentials.map(|RegistryCredentials { username, password }| v1::RegistryCredentials {
+            username,
+            password,
+            ..Default::default()
+        });
+        let request = v1::ImportBaseRequest {
+            name: name.as_str().to_owned(),
+            image: image.to_owned(),
+            credentials: credentials.into(),
+            ..Default::default()
+        };
         self.make_base(request, progress).await
     }
 

@@ -28,7 +28,7 @@ mod upload;
 mod watch;
 
 pub use attach::RemoteAttachment;
-pub use bases::ImportProgress;
+pub use bases::{ImportProgress, RegistryCredentials};
 pub use client::{Client, ConnectOptions, WireProtocol};
 pub use conversation::{RemoteControl, RemoteStdin};
 pub use exec::RemoteCommand;

@@ -212,7 +212,7 @@ impl Connection {
         let hint = if self.credentials.is_some() {
             "check the name of the image, and the credentials"
         } else {
-            "check the name of the image; one that is not public needs credentials"
+            "check the name of the image; one that is not public needs credentials: `sandbar base login`"
         };
         Error::invalid("image", message).with_hint(hint)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use connectrpc::{ConnectError, Response, ServiceResult, ServiceStream};
 use futures::stream;
 use sandbar_core::{BaseInfo, BaseName, Error};
-use sandbar_host::{Host, ImageReference, ImportProgress, ImportSource};
+use sandbar_host::{Credentials, Host, ImageReference, ImportProgress, ImportSource};
 use sandbar_proto::v1;
 use tokio::{sync::watch, task::JoinError};
 use tokio_util::task::AbortOnDropHandle;
@@ -26,6 +26,8 @@ impl Service {
         request: v1::ImportBaseRequest,
     ) -> ServiceResult<ServiceStream<v1::ImportBaseResponse>> {
         let name = BaseName::new(request.name).map_err(|error| failed(error.with_field("name")))?;
+        let credentials = request.credentials.into_option();
+        let credentials = credentials.map(|given| Credentials { username: given.username, password: given.password });
         if !request.image.is_empty() {
             if !request.source.is_empty() {
                 let both =
@@ -33,7 +35,12 @@ impl Service {
                 return Err(failed(both));
             }
             let image: ImageReference = request.image.parse().map_err(failed)?;
-            return Ok(Response::new(Box::pin(import(self.host.clone(), name, Origin::Registry(image)))));
+            let origin = Origin::Registry(image, credentials);
+            return Ok(Response::new(Box::pin(import(self.host.clone(), name, origin))));
+        }
+        if credentials.is_some() {
+            let error = Error::invalid("credentials", "credentials are given without an image");
+            return Err(failed(error.with_hint("give an `image`, or leave the credentials out")));
         }
         if request.source != "host" && !request.source.starts_with('/') {
             return Err(failed(
@@ -61,7 +68,7 @@ impl Service {
 /// Where a base comes from.
 enum Origin {
     Disk(ImportSource),
-    Registry(ImageReference),
+    Registry(ImageReference, Option<Credentials>),
 }
 
 /// An import under way. Progress is the latest state, not a history: a slow reader skips some.
@@ -87,7 +94,7 @@ fn import(
         };
         match origin {
             Origin::Disk(source) => host.import_base(&name, &source, report).await,
-            Origin::Registry(image) => host.import_image(&name, &image, None, report).await,
+            Origin::Registry(image, credentials) => host.import_image(&name, &image, credentials, report).await,
         }
     });
     stream::unfold(Some(Import { progress, work: AbortOnDropHandle::new(work) }), |import| async move {

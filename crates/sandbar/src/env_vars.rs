@@ -18,6 +18,8 @@ pub(crate) const CONFIG: &str = "SANDBAR_CONFIG";
 pub(crate) const LOG: &str = "SANDBAR_LOG";
 /// Format of the log of `sandbar up`: `text` or `json`.
 pub(crate) const LOG_FORMAT: &str = "SANDBAR_LOG_FORMAT";
+/// Directory of Docker's configuration, where credentials for image registries are.
+pub(crate) const DOCKER_CONFIG: &str = "DOCKER_CONFIG";
 /// What kind of terminal we were started on; a command with a terminal is told the same.
 pub(crate) const TERM: &str = "TERM";
 /// What every variable that overrides a key of the configuration starts with: `SANDBAR_MAX_SESSIONS=50`.

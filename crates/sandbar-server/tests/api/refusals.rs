@@ -78,6 +78,7 @@ fn every_bad_field_is_named_with_the_way_out() {
             ("ImportBase", json!({"name": "good", "source": "relative/path"}), "source"),
             ("ImportBase", json!({"name": "good", "source": ""}), "source"),
             ("ImportBase", json!({"name": "good", "image": "Not An Image"}), "image"),
+            ("ImportBase", json!({"name": "good", "source": "host", "credentials": {"username": "me"}}), "credentials"),
             ("ImportBase", json!({"name": "good", "image": "debian", "source": "host"}), "image"),
             ("Exec", json!({"stdin": "YQ=="}), "request"),
             ("Exec", json!({}), "request"),

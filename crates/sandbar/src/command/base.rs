@@ -1,16 +1,19 @@
 //! `sandbar base`.
 
-use std::{path::Path, process::ExitCode};
+use std::{io, path::Path, process::ExitCode};
 
-use clap::{Arg, ArgMatches, Command};
-use sandbar_client::{Client, ImportProgress};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use rustix::termios::isatty;
+use sandbar_client::{Client, ImportProgress, RegistryCredentials};
 use sandbar_core::{BaseInfo, BaseName, ByteCount, Error, Result, SaveBase, SessionId};
 
 use crate::{
     arguments::{id, json, many, optional, pairs, quiet, required, snapshot},
-    failure::{Outcome, exit, say_error},
+    failure::{Failure, Outcome, exit, say_error},
     output, parse,
     progress::Progress,
+    registry_login,
+    secret_input::read_secret,
     view::{BaseView, age},
 };
 
@@ -20,6 +23,14 @@ pub(crate) enum BaseCommand {
     Import { name: BaseName, origin: Origin, json: bool },
     Save { id: SessionId, request: SaveBase, json: bool },
     Rm { names: Vec<BaseName> },
+    Login(LoginArgs),
+}
+
+#[derive(Debug)]
+pub(crate) struct LoginArgs {
+    registry: String,
+    username: String,
+    password_stdin: bool,
 }
 
 /// What a base is made from.
@@ -50,7 +61,7 @@ Make a base and print its name.
 
 SOURCE is `host` (this machine's programs and libraries), or a path on the host's disk: a directory, a tar (also .gz or
 .zst), an OCI layout or a docker-archive. Which one it is is found by looking. With `--image` the host fetches an image
-from its registry instead.",
+from its registry instead, with the credentials `sandbar base login` or `docker login` has stored on this machine.",
                 )
                 .after_help(
                     "\
@@ -100,6 +111,45 @@ Examples:
                 .arg(json()),
         )
         .subcommand(
+            Command::new("login")
+                .about("Store credentials for an image registry and print its name")
+                .long_about(
+                    "\
+Store credentials for an image registry and print its name.
+
+They are kept where `docker login` keeps them, in ~/.docker/config.json, and `sandbar base import --image` sends them with
+its request. At a terminal the password is asked for and not shown. The registry is not asked whether they are right.",
+                )
+                .after_help(
+                    "\
+Examples:
+  sandbar base login ghcr.io -u me
+  pass show ghcr | sandbar base login ghcr.io -u me --password-stdin
+  sandbar base import tool --image ghcr.io/team/tool:1",
+                )
+                .arg(
+                    Arg::new("registry")
+                        .value_name("REGISTRY")
+                        .required(true)
+                        .value_parser(registry_login::parse_registry)
+                        .help("Host name of the registry: `ghcr.io`, `docker.io`"),
+                )
+                .arg(
+                    Arg::new("username")
+                        .long("username")
+                        .short('u')
+                        .value_name("USER")
+                        .required(true)
+                        .help("Name of the user"),
+                )
+                .arg(
+                    Arg::new("password-stdin")
+                        .long("password-stdin")
+                        .action(ArgAction::SetTrue)
+                        .help("Read the password from stdin"),
+                ),
+        )
+        .subcommand(
             Command::new("rm")
                 .about("Remove bases: saved ones at any time, others when no sandbox stands on them")
                 .after_help("Examples:\n  sandbar base rm debian")
@@ -127,6 +177,11 @@ impl BaseCommand {
                 },
                 json: given.get_flag("json"),
             }),
+            Some((verb, mut given)) if verb == "login" => Ok(Self::Login(LoginArgs {
+                registry: required(&mut given, "registry")?,
+                username: required(&mut given, "username")?,
+                password_stdin: given.get_flag("password-stdin"),
+            })),
             Some((verb, mut given)) if verb == "rm" => Ok(Self::Rm { names: many(&mut given, "name") }),
             Some((_, given)) => Ok(Self::Ls { quiet: given.get_flag("quiet"), json: given.get_flag("json") }),
             None => Err(Error::internal("there is no verb after `base`")),
@@ -143,6 +198,7 @@ pub(crate) async fn execute(command: BaseCommand, client: &Client) -> Outcome {
             print(&base, json)
         }
         BaseCommand::Rm { names } => remove(&names, client).await,
+        BaseCommand::Login(arguments) => log_in(arguments).await,
     }
 }
 
@@ -163,6 +219,25 @@ async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Stores credentials for a registry.
+pub(crate) async fn log_in(arguments: LoginArgs) -> Outcome {
+    let LoginArgs { registry, username, password_stdin } = arguments;
+    if !password_stdin && !isatty(io::stdin()) {
+        let error = Error::invalid("password-stdin", "stdin is not a terminal to ask for the password at");
+        return Err(Failure::Usage(error.with_hint("give the password on stdin, with `--password-stdin`")));
+    }
+    let password = read_secret("base login", format_args!("password of `{username}` at `{registry}`: ")).await?;
+    let Some(password) = password else { return Ok(ExitCode::from(exit::INTERRUPTED)) };
+    if password.is_empty() || username.is_empty() || username.contains(':') {
+        let error = Error::invalid("username", "the name or the password is empty, or the name has a `:`");
+        return Err(Failure::Usage(error));
+    }
+    let path = registry_login::store(&registry, &RegistryCredentials { username, password })?;
+    output::say(format_args!("stored in `{}`", path.display()));
+    output::line(registry)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 async fn import(name: &BaseName, origin: &Origin, json: bool, client: &Client) -> Outcome {
     let progress = Progress::text("importing");
     let show = |so_far: ImportProgress| match so_far.total {
@@ -170,7 +245,10 @@ async fn import(name: &BaseName, origin: &Origin, json: bool, client: &Client) -
         None => progress.show(format!("{} entries, {}", so_far.entries, ByteCount(so_far.bytes))),
     };
     let base = match origin {
-        Origin::Image(image) => client.import_image(name, image, show).await?,
+        Origin::Image(image) => {
+            let credentials = registry_login::credentials_for(image)?;
+            client.import_image(name, image, credentials, show).await?
+        }
         Origin::Source(source) if source == "host" => client.import_base(name, source, show).await?,
         Origin::Source(source) => client.import_base(name, &absolute(source)?, show).await?,
     };

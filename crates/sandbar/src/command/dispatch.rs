@@ -58,7 +58,7 @@ macro_rules! with_client {
     }};
 }
 
-/// Carries out one command line. `up` and `doctor` need no server.
+/// Carries out one command line. `up`, `doctor` and `base login` need no server.
 pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
     let Some((verb, mut given)) = matches.remove_subcommand() else {
         return Err(Error::internal("there is no verb").into());
@@ -97,7 +97,10 @@ pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
         "network" => with_client!(url, network::execute, NetworkArgs::read(&mut given)?),
         "secret" => with_client!(url, secret::execute, SecretCommand::read(&mut given)?),
         "token" => with_client!(url, token::execute, TokenCommand::read(&mut given)?),
-        "base" => with_client!(url, base::execute, BaseCommand::read(&mut given)?),
+        "base" => match BaseCommand::read(&mut given)? {
+            BaseCommand::Login(arguments) => block_on(base::log_in(arguments)),
+            command => with_client!(url, base::execute, command),
+        },
         "mcp" => with_client!(url, mcp::execute, McpArgs::read(&mut given)?),
         "audit" => with_client!(url, audit::execute, AuditArgs::read(&mut given)?),
         "top" => {

@@ -1,24 +1,18 @@
 //! `sandbar secret`.
 
-use std::{io, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
-use rustix::termios::isatty;
 use sandbar_client::Client;
 use sandbar_core::{Error, Result, SecretName, SecretValue};
 
 use crate::{
     arguments::{json, many, quiet, required},
     failure::{Failure, Outcome, exit, say_error},
-    input::Input,
-    interrupt::Interrupts,
     output, parse,
-    terminal::Terminal,
+    secret_input::read_secret,
     view::{SecretView, age},
 };
-
-/// No secret is larger; what is, need not be read to its end.
-const LARGEST: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(crate) enum SecretCommand {
@@ -86,49 +80,11 @@ pub(crate) async fn execute(command: SecretCommand, client: &Client) -> Outcome 
 }
 
 async fn set(name: &SecretName, client: &Client) -> Outcome {
-    let value = if isatty(io::stdin()) {
-        let Some(value) = ask(name).await? else { return Ok(ExitCode::from(exit::INTERRUPTED)) };
-        value
-    } else {
-        read(|_| false).await?
-    };
+    let value = read_secret("secret set", format_args!("value of `{name}`: ")).await?;
+    let Some(value) = value else { return Ok(ExitCode::from(exit::INTERRUPTED)) };
     let value = SecretValue::new(value).map_err(Failure::Usage)?;
     output::line(client.put_secret(name, &value).await?.name)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Asks at the terminal without showing what is typed; `None` when interrupted.
-async fn ask(name: &SecretName) -> Outcome<Option<String>> {
-    let terminal = Terminal::of_stdin("secret set", "give the value on stdin")?;
-    let mut interrupts = Interrupts::listen()?;
-    let hidden = terminal.hidden()?;
-    output::prompt(format_args!("value of `{name}`: "));
-    let answer = tokio::select! {
-        value = read(|so_far| so_far.ends_with(b"\n")) => Some(value),
-        _ = interrupts.next() => None,
-    };
-    drop(hidden);
-    // The line break that ended it was not shown either.
-    output::say("");
-    answer.transpose()
-}
-
-/// Reads our stdin to its end, or until there is enough.
-async fn read(is_enough: impl Fn(&[u8]) -> bool) -> Outcome<String> {
-    let mut input = Input::open().map_err(|error| Error::io("could not read the input", error))?;
-    let mut value = Vec::new();
-    while let Some(piece) = input.next().await {
-        value.extend_from_slice(&piece);
-        if is_enough(&value) || value.len() > LARGEST {
-            break;
-        }
-    }
-    let text = String::from_utf8(value).map_err(|_| {
-        let error = Error::invalid("value", "the secret is not UTF-8");
-        Failure::Usage(error.with_hint("give text; encode anything else, for example with `base64`"))
-    })?;
-    let line = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
 }
 
 async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {

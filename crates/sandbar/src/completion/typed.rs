@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn verbs_and_the_verbs_below_them_complete() {
         assert_eq!(candidates(&["snap"]), ["snapshot", "snapshots"]);
-        assert_eq!(candidates(&["base", ""]), ["ls", "import", "save", "rm"]);
+        assert_eq!(candidates(&["base", ""]), ["ls", "import", "save", "login", "rm"]);
         assert!(candidates(&[""]).contains(&"completion".to_owned()));
         assert_eq!(candidates(&["--url", "http://x", "diff"]), ["diff"]);
         assert_eq!(candidates(&["nonsense", "x"]), [""; 0]);

@@ -14,6 +14,7 @@ mod measurements;
 mod network;
 mod offline;
 mod processes;
+mod registry_login;
 mod sandboxes;
 mod screen;
 mod snapshots;
