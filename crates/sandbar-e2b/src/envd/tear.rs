@@ -1,9 +1,11 @@
 //! Answers that break off.
 //!
 //! An SDK takes a stream that ends for a call that has ended, well or with an error of envd's. When the sandbox itself is
-//! gone the stream has to break, as it does where the sandbox is a machine of its own: HTTP/1.1 resets the connection in the
-//! middle of the body, HTTP/2 resets the stream. The SDK then looks whether the sandbox is still there. The Python SDK 2.45
-//! does not do so after a connection that was closed in the middle of a body without a reset.
+//! gone the stream has to break, as it does where the sandbox is a machine of its own: HTTP/1.1 closes the connection in the
+//! middle of the body, HTTP/2 resets the stream. The SDK then looks whether the sandbox is still there.
+//!
+//! Over HTTP/1.1 Python SDKs differ in what they take for that: those on httpcore (up to 2.3x) a connection that is closed,
+//! those on connectrpc (2.45) one that is reset, and the newest either.
 
 use std::{
     convert::Infallible,
@@ -73,11 +75,17 @@ pub(super) async fn make_tearable(mut request: Request, next: Next) -> Response 
         return next.run(request).await;
     }
     let is_shared = request.version() == Version::HTTP_2;
-    let connection = request.extensions().get().filter(|_| !is_shared).cloned();
+    let wants_reset = !is_shared && wants_reset(request.headers());
+    let connection = request.extensions().get().filter(|_| wants_reset).cloned();
     let tear = Tear { torn: CancellationToken::new(), connection };
     request.extensions_mut().insert(tear.clone());
     let torn = Box::pin(tear.torn.cancelled_owned());
     next.run(request).await.map(|body| Body::from_stream(Tearable { body: body.into_data_stream(), torn }))
+}
+
+/// Whether an SDK expects the connection of a sandbox that is gone to be reset.
+fn wants_reset(headers: &HeaderMap) -> bool {
+    headers.get(header::USER_AGENT).is_some_and(|agent| agent.as_bytes().starts_with(b"connectrpc/"))
 }
 
 /// Whether a call is answered by a stream, or asks by one.

@@ -367,29 +367,31 @@ fn a_command_breaks_off_when_its_sandbox_is_killed() {
 }
 
 #[test]
-fn http_1_connection_of_a_killed_sandbox_is_reset() {
+fn http_1_connection_of_a_killed_sandbox_is_reset_on_connectrpc() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     World::run(async |world| {
-        let sandbox = world.sandbox().await;
-        let body = frame(0, &shell("echo up; sleep 1000").to_string());
-        let head = format!(
-            "POST /process.Process/Start HTTP/1.1\r\nhost: {}\r\ne2b-sandbox-id: {}\r\nx-access-token: {}\r\n\
+        for (agent, is_reset) in [("connectrpc/0.11.1", true), ("e2b-python-sdk/2.30.0", false)] {
+            let sandbox = world.sandbox().await;
+            let body = frame(0, &shell("echo up; sleep 1000").to_string());
+            let head = format!(
+                "POST /process.Process/Start HTTP/1.1\r\nuser-agent: {agent}\r\nhost: {}\r\ne2b-sandbox-id: {}\r\nx-access-token: {}\r\n\
              content-type: application/connect+json\r\nconnect-protocol-version: 1\r\ncontent-length: {}\r\n\r\n",
-            world.address,
-            sandbox.id,
-            sandbox.access_token.as_ref().unwrap(),
-            body.len()
-        );
-        let mut connection = tokio::net::TcpStream::connect(world.address).await.unwrap();
-        connection.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
-        let mut told = Vec::new();
-        while !String::from_utf8_lossy(&told).contains("dXAK") {
-            assert_ne!(connection.read_buf(&mut told).await.unwrap(), 0, "{}", String::from_utf8_lossy(&told));
+                world.address,
+                sandbox.id,
+                sandbox.access_token.as_ref().unwrap(),
+                body.len()
+            );
+            let mut connection = tokio::net::TcpStream::connect(world.address).await.unwrap();
+            connection.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
+            let mut told = Vec::new();
+            while !String::from_utf8_lossy(&told).contains("dXAK") {
+                assert_ne!(connection.read_buf(&mut told).await.unwrap(), 0, "{}", String::from_utf8_lossy(&told));
+            }
+            assert_eq!(world.control("DELETE", &format!("/sandboxes/{}", sandbox.id), None).await.status, 204);
+            let end = connection.read_to_end(&mut told).await.map_err(|error| error.kind());
+            assert_eq!(end.is_err_and(|kind| kind == std::io::ErrorKind::ConnectionReset), is_reset, "{agent}");
         }
-        assert_eq!(world.control("DELETE", &format!("/sandboxes/{}", sandbox.id), None).await.status, 204);
-        let end = connection.read_to_end(&mut told).await;
-        assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
     });
 }
 
