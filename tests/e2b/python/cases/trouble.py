@@ -49,8 +49,9 @@ async def a_file_of_a_killed_sandbox_is_an_error(world, sandbox):
 
 @case()
 async def a_full_disk_is_not_enough_space(world, sandbox):
-    # The host the tests start gives every sandbox little.
-    await fails(e2b.NotEnoughSpaceException, lambda: sandbox.files.write("large", b"x" * 300_000_000, request_timeout=60))
+    # The host the tests start gives every sandbox 200 MB.
+    await do(sandbox.commands.run("head -c 150000000 /dev/urandom > fill && sync fill"))
+    await fails(e2b.NotEnoughSpaceException, lambda: sandbox.files.write("large", b"x" * 90_000_000, request_timeout=60))
     await do(sandbox.files.write("small", "still works"))
 
 
