@@ -32,6 +32,7 @@ test_needs=(
     "npm npm"
     "javac default-jdk-headless"
     "openssl openssl"
+    "strace strace"
     "ip iproute2"
     "nft nftables"
     "perl perl"

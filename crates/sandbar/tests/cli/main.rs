@@ -11,6 +11,7 @@ mod files;
 mod life;
 mod mcp;
 mod measurements;
+mod name_lookups;
 mod network;
 mod offline;
 mod processes;
