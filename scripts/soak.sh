@@ -8,15 +8,9 @@ PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
 
 export SANDBAR_MODEL_SEED="${SANDBAR_MODEL_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}"
 export SANDBAR_MODEL_STEPS="${SANDBAR_MODEL_STEPS:-50}"
-# Every process a test starts carries this, so that the leak check knows it again.
-export SANDBAR_TEST_RUN="run-$$-$(date +%s)"
-before=$(mktemp)
-trap 'rm -f "$before"' EXIT
-
 # Boxes are started from a binary of this package.
 cargo build --package sandbar-runtime
 cargo nextest run --profile soak --package sandbar-host --test model --no-run
-scripts/leak-check.sh list >"$before"
 
 failed=0
 # soak SEQUENCES ARGUMENT...
@@ -25,7 +19,7 @@ soak() {
     shift
     echo "soak: $sequences sequences of $SANDBAR_MODEL_STEPS steps from seed $SANDBAR_MODEL_SEED: $*"
     SANDBAR_MODEL_SEQUENCES=$sequences \
-        cargo nextest run --profile soak --package sandbar-host --test model "$@" || failed=1
+        scripts/in-test-run.sh cargo nextest run --profile soak --package sandbar-host --test model "$@" || failed=1
 }
 
 if [ "$#" -gt 0 ]; then
@@ -34,6 +28,5 @@ else
     soak 2000 -E 'test(/^btrfs_native::/)'
     soak 200 -E 'not test(/^btrfs_native::/)'
 fi
-scripts/leak-check.sh compare "$before" || failed=1
 [ "$failed" -eq 0 ] || { echo "make soak: FAILED"; exit 1; }
 echo "make soak: passed"

@@ -12,20 +12,17 @@ export SANDBAR_SKIP_REPORT="$work/skipped"
 : >"$SANDBAR_SKIP_REPORT"
 # Most tests wait for the kernel, a file system or a container a third of their time.
 export NEXTEST_TEST_THREADS="${NEXTEST_TEST_THREADS:-$((($(nproc) * 3 + 1) / 2))}"
-# Every process a test starts carries this, so that the leak check knows it again.
-export SANDBAR_TEST_RUN="run-$$-$(date +%s)"
 
 failed=0
 cargo nextest run --workspace --profile ci --no-run
-scripts/leak-check.sh list >"$work/before"
-cargo nextest run --workspace --profile ci "$@" || failed=1
+# Built out here: inside of a test run there is no network but its own.
+scripts/in-test-run.sh cargo nextest run --workspace --profile ci "$@" || failed=1
 if cargo test --workspace --doc --quiet >"$work/doc" 2>&1; then
     echo "doc tests: $(awk '/^test result/ { passed += $4 } END { print passed + 0 }' "$work/doc") passed"
 else
     cat "$work/doc"
     failed=1
 fi
-scripts/leak-check.sh compare "$work/before" || failed=1
 
 if [ -s "$SANDBAR_SKIP_REPORT" ]; then
     printf '\nSKIPPED: %s test(s) could not run on this machine\n' "$(sort -u "$SANDBAR_SKIP_REPORT" | wc -l)"

@@ -6,7 +6,8 @@ use std::{
 };
 
 use rustix::mount::{UnmountFlags, unmount};
-use tempfile::TempDir;
+
+use crate::tree::temporary_directory;
 
 /// The test's directory. Removed only when nothing is mounted below it any more: a removal that walks into a mount
 /// would empty what is mounted there.
@@ -15,7 +16,7 @@ pub struct ScratchDirectory(PathBuf);
 
 impl ScratchDirectory {
     pub fn new() -> Self {
-        Self(TempDir::with_prefix_in("sandbar-test-", "/var/tmp").unwrap().keep())
+        Self(temporary_directory())
     }
 
     pub fn path(&self) -> &Path {

@@ -33,8 +33,17 @@ impl Drop for Scratch {
     }
 }
 
+/// Makes a directory in `TMPDIR`: that of the test run, or `/var/tmp` as `.cargo/config.toml` says.
 pub fn scratch() -> Scratch {
-    Scratch(tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap().keep())
+    Scratch(temporary_directory())
+}
+
+/// Makes a directory that the caller removes. Its path has `sandbar-test-` in it once: sockets are made below, and a path
+/// of theirs is short.
+pub(crate) fn temporary_directory() -> PathBuf {
+    let in_run = std::env::temp_dir().to_string_lossy().contains("sandbar-test-");
+    let prefix = if in_run { "t-" } else { "sandbar-test-" };
+    tempfile::Builder::new().prefix(prefix).tempdir().unwrap().keep()
 }
 
 /// Everything about one entry that a faithful copy keeps.

@@ -40,9 +40,9 @@ impl ZfsDaemon {
                 .map_err(|errno| format!("mount a tmpfs at `{directory}`: {errno}"))?;
         }
         let directory = tempfile::Builder::new()
-            .prefix("sandbar-test-")
-            .tempdir_in("/var/tmp")
-            .map_err(|error| format!("make a directory in `/var/tmp`: {error}"))?;
+            .prefix("zfs-")
+            .tempdir()
+            .map_err(|error| format!("make a temporary directory: {error}"))?;
         let log =
             File::create(directory.path().join("zfs-fuse.log")).map_err(|error| format!("make a log: {error}"))?;
         let errors = log.try_clone().map_err(|error| format!("share the log: {error}"))?;
@@ -72,7 +72,7 @@ impl ZfsDaemon {
     }
 
     fn wait_until_ready(&mut self) -> Result<(), String> {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_mins(3);
         // The socket is there as soon as it is bound; it is of use when somebody listens.
         while UnixStream::connect(SOCKET).is_err() {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -80,7 +80,7 @@ impl ZfsDaemon {
                 return Err(format!("zfs-fuse ended with {status}: {log}"));
             }
             if Instant::now() > deadline {
-                return Err("zfs-fuse did not open its socket in 30 seconds".into());
+                return Err("zfs-fuse did not open its socket in three minutes".into());
             }
             sleep(Duration::from_millis(2));
         }
@@ -165,7 +165,9 @@ impl ZfsPool {
     /// namespace of its own, where the pool's datasets are mounted. At least 64 MiB are needed.
     pub fn new(size: u64) -> Result<Self, String> {
         let daemon = ZfsDaemon::start()?;
-        let name = format!("sandbartest{}", daemon.pid());
+        // The leak check knows pools of a run by its name.
+        let run = std::env::var("SANDBAR_TEST_RUN").unwrap_or_default();
+        let name = format!("sandbartest{run}-{}", daemon.pid());
         daemon.pool(&name, size)?;
         Ok(Self { daemon, name })
     }

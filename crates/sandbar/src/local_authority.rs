@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_authority_is_made_once_and_nobody_else_can_read_its_key() {
-        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let first = read_or_make(directory.path()).unwrap();
         let second = read_or_make(directory.path()).unwrap();
         assert_eq!(first.certificate_pem(), second.certificate_pem());
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_broken_authority_is_refused_with_the_fix_and_one_that_runs_out_is_replaced() {
-        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let first = read_or_make(directory.path()).unwrap();
         local_files::replace(&authority_path(directory.path()), b"nothing", 0o600).unwrap();
         let error = read_or_make(directory.path()).unwrap_err();

@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_token_is_made_once_and_only_its_owner_can_read_it() {
-        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let directory = tempfile::tempdir().unwrap();
         assert_eq!(read_token(directory.path()).unwrap(), None);
         let token = read_or_make_token(directory.path()).unwrap();
         assert_eq!(token.len(), 64);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_token_others_can_read_is_refused_with_the_fix() {
-        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let directory = tempfile::tempdir().unwrap();
         read_or_make_token(directory.path()).unwrap();
         fs::set_permissions(token_path(directory.path()), fs::Permissions::from_mode(0o644)).unwrap();
         let error = read_or_make_token(directory.path()).unwrap_err();
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_address_is_read_back_and_nonsense_is_no_address() {
-        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let directory = tempfile::tempdir().unwrap();
         assert_eq!(read_address(directory.path()), None);
         for url in ["http://127.0.0.1:4711", "https://[::1]:4711"] {
             write_address(directory.path(), url).unwrap();
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_domain_is_read_back_until_there_is_none() {
-        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let directory = tempfile::tempdir().unwrap();
         assert_eq!(read_domain(directory.path()), None);
         for name_server in [None, Some("127.0.0.1:5353".parse().unwrap())] {
             let domain = ServedDomain { name: "sbx.test".parse().unwrap(), name_server };

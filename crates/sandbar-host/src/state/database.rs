@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn scratch() -> (tempfile::TempDir, Database) {
-        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let database = Database::open(&directory.path().join("state.db")).unwrap();
         database.execute_batch("CREATE TABLE thing (id TEXT PRIMARY KEY, size INTEGER, note TEXT) STRICT").unwrap();
         (directory, database)

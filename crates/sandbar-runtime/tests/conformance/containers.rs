@@ -1,11 +1,6 @@
 //! What only gVisor's containers do.
 
-use std::{
-    fs,
-    io::Write,
-    os::unix::fs::symlink,
-    path::{Path, PathBuf},
-};
+use std::{fs, io::Write, os::unix::fs::symlink, path::PathBuf};
 
 use sandbar_core::{ErrorCode, Resources, RuntimeKind, SessionId};
 use sandbar_runtime::{BoxNetwork, ExecEvent, ExecSpec, GvisorRuntime, GvisorSettings, SandboxSpec, StdinMode};
@@ -28,7 +23,7 @@ struct Image {
 
 impl Image {
     fn of(world: &World, number: u32) -> Self {
-        Self { path: Path::new("/var/tmp").join(format!("{}-image-{number}", world.name())) }
+        Self { path: std::env::temp_dir().join(format!("{}-image-{number}", world.name())) }
     }
 }
 
@@ -223,14 +218,13 @@ fn is_container(pid: u32) -> bool {
 
 #[test]
 fn without_runsc_it_is_said_what_to_do() {
-    let settings = GvisorSettings {
-        runsc: Some("/no/such/runsc".into()),
-        ..GvisorSettings::new("sandbar-test-none", "/var/tmp/sandbar-test-none")
-    };
+    let directory = std::env::temp_dir().join("sandbar-test-none");
+    let settings =
+        GvisorSettings { runsc: Some("/no/such/runsc".into()), ..GvisorSettings::new("sandbar-test-none", &directory) };
     let error = GvisorRuntime::open(&settings).unwrap_err();
     assert_eq!((error.code(), error.field()), (ErrorCode::Unavailable, Some("container_runtime")));
     assert!(error.message().contains("/no/such/runsc") && error.hint().is_some());
-    assert!(!Path::new("/var/tmp/sandbar-test-none").exists());
+    assert!(!directory.exists());
 }
 
 #[test]

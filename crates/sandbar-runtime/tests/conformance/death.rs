@@ -103,7 +103,7 @@ impl Drop for HostProcess {
         let _ = self.process.wait();
         // The next host of the name removes the groups; what was mounted went with the process.
         drop(open_runtime(self.kind, &self.name));
-        let _ = std::fs::remove_dir(format!("/var/tmp/{}", self.name));
+        let _ = std::fs::remove_dir(std::env::temp_dir().join(&self.name));
     }
 }
 

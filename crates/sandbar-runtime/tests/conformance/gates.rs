@@ -386,7 +386,7 @@ fn a_gvisor_box_keeps_the_network_it_was_started_with_and_cannot_be_written_to_d
         assert_eq!(error.code(), ErrorCode::InvalidState);
         assert!(error.message().contains("started without a network") && error.hint().is_some(), "{error}");
         let (test_box, gate) = gated(world, "two", &[]).await;
-        let image = Path::new("/var/tmp").join(format!("{}-image", world.name()));
+        let image = std::env::temp_dir().join(format!("{}-image", world.name()));
         let error = test_box.checkpoint(&image, || panic!("nothing is to be copied")).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidState);
         assert!(error.message().contains("while it has a network") && error.hint().is_some(), "{error}");

@@ -36,7 +36,7 @@ impl Trees {
         // SAFETY: only this thread and those it starts leave the shared namespace.
         unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
-        let path = Path::new("/var/tmp").join(name);
+        let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).unwrap();
         let trees = Self { path, planted: AtomicU32::new(0) };
         mount("tmpfs", &trees.path, "tmpfs", MountFlags::NOSUID, Some(c"mode=755")).unwrap();

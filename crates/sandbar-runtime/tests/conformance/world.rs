@@ -24,7 +24,7 @@ pub(crate) fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
         RuntimeKind::None => Arc::new(NoneRuntime::open(name).unwrap()),
         RuntimeKind::Native => Arc::new(NativeRuntime::open(name).unwrap()),
         RuntimeKind::Gvisor => {
-            let settings = GvisorSettings::new(name, format!("/var/tmp/{name}-containers"));
+            let settings = GvisorSettings::new(name, std::env::temp_dir().join(format!("{name}-containers")));
             Arc::new(GvisorRuntime::open(&settings).unwrap())
         }
     }

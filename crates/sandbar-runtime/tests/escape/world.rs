@@ -33,8 +33,10 @@ fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
         }
         RuntimeKind::Gvisor => {
             // None in store: every attempt has one box.
-            let settings =
-                GvisorSettings { warm: 0, ..GvisorSettings::new(name, format!("/var/tmp/{name}-containers")) };
+            let settings = GvisorSettings {
+                warm: 0,
+                ..GvisorSettings::new(name, std::env::temp_dir().join(format!("{name}-containers")))
+            };
             Arc::new(GvisorRuntime::open(&settings).unwrap())
         }
     }

@@ -286,7 +286,7 @@ fn on_a_full_disk(seen: &mut BTreeSet<&'static str>) {
     };
     World::run_with(small, async |world| {
         make(world, "box").await;
-        let source = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let source = tempfile::tempdir().unwrap();
         std::fs::write(source.path().join("large"), vec![7; 32 << 20]).unwrap();
         let body = json!({"name": "large", "source": source.path()});
         stream(ErrorCode::StorageFull, "ImportBase", body).check(world, seen).await;

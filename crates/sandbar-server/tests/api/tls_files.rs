@@ -24,7 +24,7 @@ pub(crate) struct Pair {
 
 impl Authority {
     pub(crate) fn new() -> Self {
-        let authority = Self { directory: TempDir::with_prefix_in("sandbar-test-", "/var/tmp").unwrap() };
+        let authority = Self { directory: TempDir::new().unwrap() };
         let mut command = Command::new("openssl");
         // The system's settings would add extensions of their own.
         command.args(["req", "-x509", "-config", "/dev/null", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);

@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn nothing_personal_or_secret_is_in_a_base_from_this_machine() {
-        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let (host, rootfs) = (scratch.path().join("machine"), scratch.path().join("rootfs"));
         machine(&host);
         fs::create_dir(&rootfs).unwrap();
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn the_user_needs_no_password_where_the_machine_has_sudo() {
-        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let (host, rootfs) = (scratch.path().join("machine"), scratch.path().join("rootfs"));
         machine(&host);
         put(&host, "usr/bin/sudo", 0o4755, "");
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_python_that_has_a_number_in_its_name_is_found_without_it() {
-        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let host = scratch.path().join("machine");
         machine(&host);
         put(&host, "usr/bin/python3", 0o755, "");
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_base_from_this_machine_has_what_programs_need() {
-        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let (host, rootfs) = (scratch.path().join("machine"), scratch.path().join("rootfs"));
         machine(&host);
         fs::create_dir(&rootfs).unwrap();

@@ -234,7 +234,7 @@ mod tests {
     const ALL: MakeDirOptions = MakeDirOptions { create_dirs: true, owner: None };
 
     fn scene() -> (tempfile::TempDir, PathBuf, SessionTree) {
-        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().join("root");
         fs::create_dir_all(root.join("dir/below")).unwrap();
         fs::write(root.join("dir/file"), "x").unwrap();

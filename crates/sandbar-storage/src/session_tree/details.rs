@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_link_tells_where_it_ends_and_never_outside() {
-        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().join("root");
         fs::create_dir_all(root.join("deep/er")).unwrap();
         fs::write(scratch.path().join("outside"), "secret").unwrap();
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn attributes_come_with_the_file_they_were_written_with_and_are_bounded() {
-        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let tree = SessionTree::open(scratch.path(), None).unwrap();
         let draft = tree.draft(Path::new("/file"), WriteOptions::default()).unwrap();
         draft.set_attribute("user.e2b.author", b"me").unwrap();

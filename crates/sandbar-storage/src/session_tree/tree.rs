@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn leased_file_is_refused_without_waiting() {
-        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         fs::write(scratch.path().join("leased"), "x").unwrap();
         let held = File::options().read(true).write(true).open(scratch.path().join("leased")).unwrap();
         let tree = SessionTree::open(scratch.path(), None).unwrap();
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_workspace_that_lies_elsewhere_is_reached_by_its_name_and_links_lead_where_they_really_do() {
-        let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let scratch = tempfile::tempdir().unwrap();
         let project = scratch.path().join("workspace/me/project");
         fs::create_dir_all(&project).unwrap();
         fs::write(scratch.path().join("workspace/me/beside"), "beside").unwrap();

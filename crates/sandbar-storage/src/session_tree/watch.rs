@@ -384,7 +384,7 @@ mod tests {
 
     impl Scene {
         fn new(recursive: bool) -> Self {
-            let scratch = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+            let scratch = tempfile::tempdir().unwrap();
             fs::create_dir_all(scratch.path().join("root/work/old/deep")).unwrap();
             fs::create_dir_all(scratch.path().join("root/elsewhere")).unwrap();
             fs::create_dir_all(scratch.path().join("outside")).unwrap();

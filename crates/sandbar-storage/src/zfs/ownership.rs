@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_lock_lasts_as_long_as_the_last_command_that_carries_it() {
-        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let ownership = Ownership::default();
         ownership.take(directory.path()).unwrap();
         let mut command = Command::new("cat").stdin(Stdio::piped()).stdout(ownership.stream()).spawn().unwrap();
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn two_stores_of_one_process_share_the_lock() {
-        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let (first, second) = (Ownership::default(), Ownership::default());
         first.take(directory.path()).unwrap();
         second.take(directory.path()).unwrap();

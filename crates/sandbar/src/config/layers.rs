@@ -123,7 +123,7 @@ mod tests {
     const KNOWN: [&str; 3] = ["max_sessions", "pool_name", "default_resources"];
 
     fn file(content: &str) -> (tempfile::TempDir, PathBuf) {
-        let directory = tempfile::Builder::new().prefix("sandbar-test-").tempdir_in("/var/tmp").unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("sandbar.toml");
         fs::write(&path, content).unwrap();
         (directory, path)
