@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/sandbar/target
 CARGO ?= cargo
 
-.PHONY: help setup setup-tests tools build run test soak chaos fuzz bench lint fmt deny machete
+.PHONY: help setup setup-tests tools build run test test-full test-rest soak chaos fuzz bench lint fmt deny machete
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,8 +28,14 @@ build: setup ## Build ./bin/sandbar, release mode, one static binary
 run: build ## Start a host here, in the foreground, and say what to type next
 	@./bin/sandbar up
 
-test: setup-tests ## Run every test on real backends, then look for anything left behind
-	@scripts/test.sh
+test: setup-tests ## Run every case on real backends, then look for anything left behind; under ten minutes
+	@scripts/test.sh quick
+
+test-full: setup-tests ## Run every case on every backend, long tests at full length
+	@scripts/test.sh full
+
+test-rest: setup-tests ## Run what `test-full` has and `test` has not
+	@scripts/test.sh rest
 
 soak: setup-tests ## The long runs: host and model over thousands of random sequences, about an hour
 	@scripts/soak.sh

@@ -16,7 +16,7 @@ use sandbar_netns::{
     open_gate, open_linked_gate, reopen_udp,
 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Does everything in a new namespace with an open gate, as the session and as the host.
 fn with_gate(udp_ports: &[u16], test: impl FnOnce(GateSockets) + Send) {

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::tree::{Scratch, scratch};
 
 /// How long a server may take to start or stop before the test gives up on it.
-const PATIENCE: Duration = Duration::from_mins(1);
+const START_STOP_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// How to start a server.
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ impl TestServer {
                 }
             }
         });
-        let Ok(url) = receiver.recv_timeout(PATIENCE) else {
+        let Ok(url) = receiver.recv_timeout(START_STOP_TIMEOUT) else {
             let _ = child.kill();
             let _ = child.wait();
             let _ = reader.join();
@@ -179,7 +179,7 @@ impl TestServer {
                 let _ = reader.join();
                 let _ = sender.send(());
             });
-            if receiver.recv_timeout(PATIENCE).is_err() {
+            if receiver.recv_timeout(START_STOP_TIMEOUT).is_err() {
                 let _ = self.child.kill();
             }
             let _ = waiting.join();

@@ -25,6 +25,17 @@ pub(crate) const TERM: &str = "TERM";
 /// What every variable that overrides a key of the configuration starts with: `SANDBAR_MAX_SESSIONS=50`.
 pub(crate) const PREFIX: &str = "SANDBAR_";
 
-/// Variables that start with [`PREFIX`] and override no key. The last two belong to the test suite.
-pub(crate) const NOT_KEYS: [&str; 10] =
-    [URL, TOKEN, CA_FILE, CLIENT_CERT, CLIENT_KEY, CONFIG, LOG, LOG_FORMAT, "SANDBAR_SKIP_REPORT", "SANDBAR_TEST_RUN"];
+/// Variables that start with [`PREFIX`] and override no key. The last three belong to the test suite.
+pub(crate) const NOT_KEYS: [&str; 11] = [
+    URL,
+    TOKEN,
+    CA_FILE,
+    CLIENT_CERT,
+    CLIENT_KEY,
+    CONFIG,
+    LOG,
+    LOG_FORMAT,
+    "SANDBAR_SKIP_REPORT",
+    "SANDBAR_TEST_RUN",
+    "SANDBAR_TEST_SCALE",
+];

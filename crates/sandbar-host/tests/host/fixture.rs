@@ -2,9 +2,9 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sandbar_core::{
-    BaseName, ExecEvent, ExecSpec, Quiesce, RuntimeKind, SessionId, SessionInfo, SessionSpec, SnapshotName, StorageKind,
+    BaseName, ExecEvent, ExecSpec, Quiesce, RuntimeKind, SessionId, SessionInfo, SessionSpec, SnapshotName,
 };
-use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
+use sandbar_host::{Host, HostConfig};
 use sandbar_storage::archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, EntryKind};
 use sandbar_testing::{Backend, StorageFixture};
 
@@ -12,10 +12,22 @@ use crate::host_config::host_config;
 
 /// A host over a storage of its own, in a mount namespace of its own.
 pub(crate) struct HostFixture {
-    pub(crate) host: Arc<Host>,
+    pub(crate) host: RunningHost,
     pub(crate) config: HostConfig,
     // Outlives the host: it holds the file system below.
     pub(crate) storage: StorageFixture,
+}
+
+/// The host of a fixture, which is there except while it is started again.
+#[derive(Debug)]
+pub(crate) struct RunningHost(Option<Arc<Host>>);
+
+impl std::ops::Deref for RunningHost {
+    type Target = Arc<Host>;
+
+    fn deref(&self) -> &Arc<Host> {
+        self.0.as_ref().unwrap()
+    }
 }
 
 type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
@@ -38,7 +50,7 @@ impl HostFixture {
         executor.block_on(async {
             let mut config = host_config(&storage, runtime);
             configure(&mut config);
-            let host = Host::start(config.clone()).await.unwrap();
+            let host = RunningHost(Some(Host::start(config.clone()).await.unwrap()));
             let mut fixture = Self { host, config, storage };
             case(&mut fixture).await;
             fixture.host.shutdown().await.unwrap();
@@ -53,21 +65,13 @@ impl HostFixture {
     pub(crate) async fn restart_with(&mut self, config: HostConfig) {
         self.host.shutdown().await.unwrap();
         // The old one lets go of its lock when it is dropped, and it is dropped before the new one starts.
-        let placeholder = Host::start(HostConfig {
-            data_dir: self.storage.scratch().join("placeholder"),
-            storage_backend: StorageChoice::Named(StorageKind::LocalDisk),
-            container_runtime: RuntimeChoice::Named(RuntimeKind::None),
-            ..HostConfig::default()
-        });
-        let old = std::mem::replace(&mut self.host, placeholder.await.unwrap());
-        drop(old);
-        let placeholder = std::mem::replace(&mut self.host, Host::start(config).await.unwrap());
-        placeholder.shutdown().await.unwrap();
+        self.host.0 = None;
+        self.host.0 = Some(Host::start(config).await.unwrap());
     }
 
     /// Waits until `look` sees something.
     pub(crate) async fn eventually<T>(&self, what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-        let deadline = std::time::Instant::now() + Duration::from_mins(1);
+        let deadline = std::time::Instant::now() + Duration::from_mins(3);
         loop {
             if let Some(seen) = look().await {
                 return seen;

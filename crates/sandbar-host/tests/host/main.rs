@@ -33,6 +33,8 @@ mod tools;
 mod users;
 mod watch_dir;
 
+/// Makes a test of each case for each pair, called `pair::module::case`. `.config/nextest.toml` says which of them
+/// `make test` runs.
 macro_rules! on_every_host {
     ($($module:ident: $($case:ident),* $(,)?;)*) => {
         on_every_host!(@host btrfs_gvisor, BtrfsImage, Gvisor, $($module: $($case),*;)*);
@@ -47,14 +49,14 @@ macro_rules! on_every_host {
     };
     (@host $name:ident, $storage:ident, $runtime:ident, $($module:ident: $($case:ident),*;)*) => {
         mod $name {
-            $($(
-                #[test]
+            $(mod $module {
+                $(#[test]
                 fn $case() {
                     let storage = sandbar_testing::Backend::$storage;
                     let runtime = sandbar_core::RuntimeKind::$runtime;
                     crate::fixture::HostFixture::run(storage, runtime, crate::$module::$case);
-                }
-            )*)*
+                })*
+            })*
         }
     };
 }

@@ -14,7 +14,7 @@ mod sequence;
 mod shell;
 mod tree;
 
-/// How many sequences `make test` runs on each pair; `make soak` runs more.
+/// How many sequences `make test-full` runs on each pair; `make test` runs fewer, `make soak` more.
 macro_rules! on_every_pair {
     ($($name:ident: $storage:ident, $runtime:ident, $sequences:literal;)*) => {
         $(

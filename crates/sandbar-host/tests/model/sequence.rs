@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use sandbar_core::RuntimeKind;
-use sandbar_testing::{Backend, StorageFixture};
+use sandbar_testing::{Backend, StorageFixture, scaled};
 
 use crate::{
     driver::Driver,
@@ -39,7 +39,7 @@ struct Disagreement {
 /// `SANDBAR_MODEL_STEPS` say how many there are and how long they are.
 pub(crate) fn run(backend: Backend, runtime: RuntimeKind, sequences: u64) {
     let first = setting("SANDBAR_MODEL_SEED", 1);
-    let sequences = setting("SANDBAR_MODEL_SEQUENCES", sequences);
+    let sequences = setting("SANDBAR_MODEL_SEQUENCES", scaled(sequences, 1));
     let steps = usize::try_from(setting("SANDBAR_MODEL_STEPS", 50)).unwrap();
     let mut seeds: Vec<u64> = (0..sequences).map(|number| first.wrapping_add(number)).collect();
     // A host is set up anew as seldom as possible.

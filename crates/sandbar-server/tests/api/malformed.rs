@@ -30,7 +30,11 @@ use crate::{
     world::{Ended, PROTOCOLS, World, shell},
 };
 
-const REQUESTS: u64 = 10_000;
+/// How many there are: ten thousand at full length.
+fn requests() -> u64 {
+    sandbar_testing::scaled(10_000, 1000)
+}
+
 const AT_ONCE: u64 = 6;
 
 /// Nothing takes so long, on the slowest machine.
@@ -48,7 +52,7 @@ const OUR_FAULT_IN_GRPC: [&str; 4] = ["13", "2", "15", "14"];
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 #[test]
-fn ten_thousand_malformed_requests_are_the_callers_fault_and_nothing_else() {
+fn malformed_requests_are_the_callers_fault_and_nothing_else() {
     let seed = std::env::var("SANDBAR_MALFORMED_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed}; again with SANDBAR_MALFORMED_SEED={seed}");
@@ -70,7 +74,7 @@ fn ten_thousand_malformed_requests_are_the_callers_fault_and_nothing_else() {
                 let (answered, closed, faults) = (&answered, &closed, &faults);
                 async move {
                     let mut caller = Caller::new(world.address);
-                    for number in (0..REQUESTS).filter(|number| number % AT_ONCE == worker) {
+                    for number in (0..requests()).filter(|number| number % AT_ONCE == worker) {
                         let mut generator = Generator::new(seed ^ number, &world.token, &world.address.to_string());
                         let sent = generator.next();
                         let shown = format!("{sent:?}").chars().take(2000).collect::<String>();
@@ -103,7 +107,7 @@ fn ten_thousand_malformed_requests_are_the_callers_fault_and_nothing_else() {
             assert!(faults.is_empty(), "seed {seed}: {:?}", faults.keys());
             assert_eq!(PANICS.load(Ordering::SeqCst), 0, "something panicked");
             assert!(resident().saturating_sub(memory) < MOST_MEMORY, "memory is not bounded");
-            assert!(answered.load(Ordering::Relaxed) > REQUESTS / 2, "most requests are HTTP and have an answer");
+            assert!(answered.load(Ordering::Relaxed) > requests() / 2, "most requests are HTTP and have an answer");
 
             // It serves as if nothing had been.
             for protocol in PROTOCOLS {

@@ -294,7 +294,11 @@ fn brute_force(
 
 pub(crate) fn diff_equals_a_brute_force_comparison_for_random_histories(backend: Backend) {
     let fixture = StorageFixture::new(backend);
-    let config = Config { cases: 200, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: u32::try_from(sandbar_testing::scaled(200, 20)).unwrap(),
+        failure_persistence: None,
+        ..Config::default()
+    };
     let history = || prop::collection::vec(edit(), 0..25);
     let number = Cell::new(0);
     TestRunner::new(config)

@@ -1,7 +1,8 @@
 //! The contract of [`sandbar_storage::Storage`], case by case, on every backend.
 //!
 //! A case is a function over an open storage. The macro below makes one test of each case for each backend, so a new
-//! backend is one line and a new case is one line.
+//! backend is one line and a new case is one line. A test is called `backend::module::case`; `.config/nextest.toml` says
+//! which of them `make test` runs.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
@@ -27,12 +28,12 @@ macro_rules! conformance {
     };
     (@backend $backend:ident, $variant:ident, $($module:ident: $($case:ident),*;)*) => {
         mod $backend {
-            $($(
-                #[test]
+            $(mod $module {
+                $(#[test]
                 fn $case() {
                     crate::$module::$case(sandbar_testing::Backend::$variant);
-                }
-            )*)*
+                })*
+            })*
         }
     };
 }

@@ -14,8 +14,6 @@ use sandbar_testing::ZfsPool;
 
 use crate::support::{config, id, make_base};
 
-const LIVES: u64 = 50;
-
 /// A volume as it should be: what its file says, and its snapshots with what it said then.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Volume {
@@ -149,7 +147,7 @@ fn killed_at_random_moments_it_loses_nothing_and_leaves_nothing_half_made() {
     let mut dice = Dice(seed);
     let mut model = Model::new();
     let mut count = 0;
-    for life in 0..LIVES {
+    for life in 0..sandbar_testing::scaled(50, 5) {
         let mut worker = Worker::start(pool.name());
         let calm = dice.below(6);
         for _ in 0..calm {

@@ -9,8 +9,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::Fixture;
 
-/// Enough to find the daemon in the wrong microsecond, as a rule.
-const ROUNDS: usize = 2000;
+/// Enough to find the daemon in the wrong microsecond, as a rule, at full length.
+fn rounds() -> u64 {
+    sandbar_testing::scaled(2000, 200)
+}
 
 fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
@@ -26,7 +28,7 @@ fn whoever_is_stopped_while_it_waits_for_the_daemon_holds_nobody_up() {
         .current_dir(fixture.path("busy", ""))
         .spawn()
         .unwrap();
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         signal(&writer, Signal::STOP);
         // Nobody asks anything of the first file system now.
         fixture.write("other", "file", &round.to_string());
@@ -34,6 +36,6 @@ fn whoever_is_stopped_while_it_waits_for_the_daemon_holds_nobody_up() {
     }
     signal(&writer, Signal::KILL);
     assert_eq!(writer.wait().unwrap().signal(), Some(9));
-    assert_eq!(fixture.read("other", "file"), Some((ROUNDS - 1).to_string()));
+    assert_eq!(fixture.read("other", "file"), Some((rounds() - 1).to_string()));
     fixture.snapshot("busy", "after");
 }

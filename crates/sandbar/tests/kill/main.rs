@@ -2,11 +2,13 @@
 //!
 //! Each test repeats one operation and kills the host somewhere in the middle of it. An oracle in the test remembers
 //! everything the host acknowledged. After the restart all of it must be there, and nothing half-made.
-//! `SANDBAR_KILL_ROUNDS` sets the number of kills (50 by default).
+//! There are 50 kills at full length; `SANDBAR_TEST_SCALE` is the share of it that is run. The seed is printed, and
+//! `SANDBAR_KILL_SEED` repeats the delays of a run (where exactly a kill falls is up to the machine).
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod chaos;
+mod dice;
 mod oracle;
 mod rounds;
 mod world;

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use sandbar_client::Client;
 use sandbar_core::{BaseName, ForkRequest, LaterSnapshots, Quiesce, Result, SessionId, SessionSpec, SnapshotName};
-use sandbar_testing::Backend;
+use sandbar_testing::{Backend, scaled};
 
 use crate::{
+    dice::{Dice, seed},
     oracle::{Expected, Oracle, observed, read, write},
     world::World,
 };
@@ -46,7 +47,10 @@ impl Operation {
 const FORKS: usize = 3;
 
 pub(crate) fn run(backend: Backend, operation: Operation) {
-    let rounds = std::env::var("SANDBAR_KILL_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(50);
+    let rounds = u32::try_from(scaled(50, 3)).unwrap();
+    let seed = seed("SANDBAR_KILL_SEED");
+    report(&format!("SANDBAR_KILL_SEED={seed}: {rounds} kills during {operation:?} on {backend:?}"));
+    let mut dice = Dice::new(seed, 0);
     let world = World::new(backend);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
     runtime.block_on(async {
@@ -60,7 +64,7 @@ pub(crate) fn run(backend: Backend, operation: Operation) {
             oracle.check(&client, &[]).await;
             let subject = prepare(&client, &mut oracle, operation, round).await;
             let attempt = act(&client, operation, &subject, round);
-            let delay = usual.mul_f64(f64::from(random_percent(round)) / 100.0 * 1.5);
+            let delay = usual.mul_f64(dice.below(101) as f64 / 100.0 * 1.5);
             let (outcome, ()) = tokio::join!(attempt, world.kill_after(server, delay));
             acknowledged += u32::from(outcome.is_ok());
             let server = world.start();
@@ -95,12 +99,6 @@ async fn undisturbed(world: &World, oracle: &mut Oracle, operation: Operation) -
     }
     times.sort();
     times[1]
-}
-
-/// Different for every run and every round.
-fn random_percent(round: u32) -> u32 {
-    use std::hash::{BuildHasher, RandomState};
-    u32::try_from(RandomState::new().hash_one(round) % 101).unwrap()
 }
 
 fn snapshot(name: &str) -> SnapshotName {

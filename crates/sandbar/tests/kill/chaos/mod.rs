@@ -4,7 +4,6 @@
 //! falls is up to the machine).
 
 mod book;
-mod dice;
 mod leaks;
 mod moment;
 mod packs;
@@ -23,7 +22,7 @@ use std::{
 
 use sandbar_client::Client;
 use sandbar_core::{Capability, RuntimeKind, SessionId};
-use sandbar_testing::{Backend, TestServer};
+use sandbar_testing::{Backend, TestServer, scaled};
 use tokio::{
     sync::{Mutex, MutexGuard},
     task::JoinSet,
@@ -31,13 +30,15 @@ use tokio::{
 
 use self::{
     book::{Book, Slot, observed},
-    dice::{Dice, seed},
     leaks::{Footprint, Remains, assert_only_data_is_left},
     moment::Moment,
     packs::wait_for_packs,
     verb::Verb,
 };
-use crate::world::World;
+use crate::{
+    dice::{Dice, seed},
+    world::World,
+};
 
 /// Clients that work at once, each on sessions of its own.
 const CLIENTS: usize = 20;
@@ -50,10 +51,13 @@ const LAST_ANSWERS: Duration = Duration::from_millis(200);
 
 type Slots = Vec<Arc<Mutex<Slot>>>;
 
-/// Kills a host under load, `rounds` times unless the environment says otherwise.
+/// Kills a host under load, `rounds` times at full length unless the environment says otherwise.
 pub(crate) fn chaos(backend: Backend, runtime: RuntimeKind, rounds: usize) {
-    let rounds = std::env::var("SANDBAR_CHAOS_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(rounds);
-    let seed = seed();
+    let rounds = std::env::var("SANDBAR_CHAOS_ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or_else(|| usize::try_from(scaled(rounds as u64, 2)).unwrap());
+    let seed = seed("SANDBAR_CHAOS_SEED");
     report(&format!("SANDBAR_CHAOS_SEED={seed}: {rounds} rounds on {backend:?} and {runtime}"));
     let world = World::with_runtime(backend, runtime);
     let executor = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{dice::Dice, packs::whole_packs};
-use crate::world::World;
+use super::packs::whole_packs;
+use crate::{dice::Dice, world::World};
 
 /// The latest a kill comes after the load has begun, in milliseconds: in the middle of the first thing everybody does, or
 /// when they have done some. The rounds take turns, and every third kill comes when a session has just been packed.

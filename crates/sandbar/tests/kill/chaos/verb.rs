@@ -11,10 +11,10 @@ use sandbar_core::{
 
 use super::{
     book::{Contents, Expected, Slot, contents, process_names, snapshot_names, state},
-    dice::Dice,
     ports::ListeningSocket,
     steps::{answer_of, assert_refused, is_there, launch, line_of, run, tool_request, write},
 };
+use crate::dice::Dice;
 
 /// Sessions one client has at most; beyond this it destroys some.
 const MOST_SESSIONS: usize = 2;

@@ -1,18 +1,18 @@
 //! Random numbers that can be had again: the seed is printed.
 
-/// The seed of a run: `SANDBAR_CHAOS_SEED`, or a new one.
-pub(super) fn seed() -> u64 {
+/// The seed of a run: that of the environment variable, or a new one.
+pub(crate) fn seed(variable: &str) -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    let given = std::env::var("SANDBAR_CHAOS_SEED").ok().and_then(|seed| seed.parse().ok());
+    let given = std::env::var(variable).ok().and_then(|seed| seed.parse().ok());
     given.unwrap_or_else(|| RandomState::new().hash_one("seed") >> 32)
 }
 
 /// Numbers that follow from a seed (splitmix64).
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
     /// Independent numbers for each of several users of one seed.
-    pub(super) fn new(seed: u64, user: u64) -> Self {
+    pub(crate) fn new(seed: u64, user: u64) -> Self {
         let mut dice = Self(seed ^ user.wrapping_mul(0xd134_2543_de82_ef95));
         dice.next();
         dice
@@ -27,12 +27,12 @@ impl Dice {
     }
 
     /// A number below `end`.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).unwrap()
     }
 
     /// One of several things.
-    pub(super) fn pick<'a, T>(&mut self, things: &'a [T]) -> &'a T {
+    pub(crate) fn pick<'a, T>(&mut self, things: &'a [T]) -> &'a T {
         &things[self.below(things.len())]
     }
 }
