@@ -14,6 +14,7 @@ mod measurements;
 mod name_lookups;
 mod network;
 mod offline;
+mod output;
 mod processes;
 mod registry_login;
 mod sandboxes;
