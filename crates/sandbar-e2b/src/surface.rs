@@ -80,6 +80,7 @@ impl E2b {
             ready_wait,
             shutdown,
         });
+        interpreter::keep_running(&surface);
         Self {
             control: control::router(&surface),
             envd: envd::router(&surface),

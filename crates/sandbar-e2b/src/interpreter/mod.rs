@@ -1,8 +1,8 @@
 //! The code interpreter: what `run_code` of the SDKs talks to.
 //!
 //! A small server of our own runs in the sandbox, on the port where E2B has its. It is started by the first request for
-//! that port, in every sandbox that has `python3`, and again when it is gone; in sandboxes of E2B's template for code, soon
-//! after they were made. Requests are passed on to it as they are, and everything streams. A template that brings a server
+//! that port, in every sandbox that has `python3`; in sandboxes of E2B's template for code, soon after they were made. One
+//! that ends by itself is restarted. Requests are passed on to it as they are, and everything streams. A template that brings a server
 //! of its own there keeps it.
 //!
 //! The server is in `guest`: Python with nothing but its standard library, one process a context. It leaves no file in
@@ -10,8 +10,10 @@
 
 mod bundle;
 mod forward;
+mod restart;
 mod start;
 
+pub(crate) use restart::keep_running;
 pub(crate) use start::is_interpreter;
 
 use std::sync::Arc;
@@ -65,6 +67,7 @@ pub(crate) fn start_ahead(surface: &Arc<Surface>, session: &SessionId, note: San
 pub(crate) struct Interpreters {
     /// Those who find nobody listening start the server one after the other, so that there is one.
     starting: Turns,
+    launched: restart::Launched,
 }
 
 impl Interpreters {
@@ -74,6 +77,7 @@ impl Interpreters {
             Ok(connection) => connection,
             Err(error) => return refusal(visitor, error),
         };
+        self.launched.reached(&visitor.session);
         forward::pass_on(connection, request).await.unwrap_or_else(|error| refusal(visitor, error))
     }
 
@@ -82,17 +86,29 @@ impl Interpreters {
             Err(error) if is_closed(&error) => {}
             reached => return reached,
         }
+        self.ensure(host, session, note, 0).await
+    }
+
+    /// Starts the server unless one listens, after so many restarts without a request.
+    async fn ensure(
+        &self,
+        host: &Host,
+        session: &SessionId,
+        note: &SandboxNote,
+        restarts: u32,
+    ) -> Result<PortConnection, Error> {
         let _turn = self.starting.take(session).await;
         match host.dial_port(session, PORT).await {
             Err(error) if is_closed(&error) => {}
             reached => return reached,
         }
-        start::launch(host, session, note).await?;
+        let process = start::launch(host, session, note).await?;
+        self.launched.remember(session, process, note, restarts);
         host.dial_port(session, PORT).await
     }
 }
 
-/// Whether nobody listens on the port.
+/// Whether no process listens on the port.
 fn is_closed(error: &Error) -> bool {
     error.code() == ErrorCode::Unavailable && error.field() == Some("port")
 }

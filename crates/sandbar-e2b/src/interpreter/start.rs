@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbar_core::{ProcessSpec, Readiness, Result, SessionId, StdinMode, WaitFor};
+use sandbar_core::{ProcessId, ProcessSpec, Readiness, Result, SessionId, StdinMode, WaitFor};
 use sandbar_host::Host;
 
 use super::{
@@ -14,6 +14,9 @@ use crate::{envd::variables, sandbox::SandboxNote};
 /// What the process is found by.
 const TAG: &str = "sandbar:code-interpreter";
 
+/// The processes of E2B it is in place of: programs that want the interpreter restarted kill them by these names.
+const IN_PLACE_OF: &str = "in place of: uvicorn main:app, jupyter-server";
+
 /// How long it may take on a machine that has much else to do.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -24,7 +27,7 @@ pub(crate) fn is_interpreter(spec: &ProcessSpec) -> bool {
 
 /// Launches the server, and waits until it listens. Its sources go through its input, so that the sandbox has no file of
 /// them. It runs as root, as E2B has it: contexts may be made in any directory.
-pub(super) async fn launch(host: &Host, session: &SessionId, note: &SandboxNote) -> Result<()> {
+pub(super) async fn launch(host: &Host, session: &SessionId, note: &SandboxNote) -> Result<ProcessId> {
     let port = PORT.to_string();
     let told = variables(session, note).map(|(name, value)| (name.to_owned(), value.to_owned()));
     let spec = ProcessSpec {
@@ -35,11 +38,11 @@ pub(super) async fn launch(host: &Host, session: &SessionId, note: &SandboxNote)
         ready_timeout: READY_TIMEOUT,
         tag: Some(TAG.into()),
         // Without what the sandbox's own variables and directories would bring in.
-        ..ProcessSpec::new(["python3", "-I", "-c", START, "0", "sandbar_server.main", &port])
+        ..ProcessSpec::new(["python3", "-I", "-c", START, "0", "sandbar_server.main", &port, IN_PLACE_OF])
     };
     let process = host.launch_process(session, spec).await?;
     host.write_process_stdin(session, &process.id, bundle()).await?;
     host.close_process_stdin(session, &process.id).await?;
     host.wait_process(session, &process.id, WaitFor::Ready).await?;
-    Ok(())
+    Ok(process.id)
 }

@@ -247,6 +247,27 @@ fn an_interpreter_that_was_killed_is_started_again() {
 }
 
 #[test]
+fn an_interpreter_killed_inside_returns_by_itself() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        sandbox.run_code("x = 1").await;
+        let root = sandbox.as_user("root");
+        for name in ["uvicorn main:app", "jupyter-server"] {
+            // By the names of E2B's processes, as its own tests do it. The brackets keep the shell itself out.
+            let found =
+                root.bash(&format!("grep -al '[{}]{}' /proc/[0-9]*/cmdline", &name[..1], &name[1..])).await.text();
+            assert_eq!(found.lines().count(), 1, "{found}");
+            // The kernel is a child of the server.
+            let mut lines = sandbox.start_code("import os\nos.kill(os.getppid(), 9)").await;
+            while lines.next().await.is_some() {}
+            // From inside the sandbox only: a request through the host would start it.
+            root.bash("until (exec 3<> /dev/tcp/127.0.0.1/49999) 2> /dev/null; do sleep 0.02; done").await;
+        }
+        assert_eq!(sandbox.run_code("x").await.error()["name"], "NameError");
+    });
+}
+
+#[test]
 fn code_whose_client_went_away_is_interrupted_and_the_state_stays() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;

@@ -1,0 +1,90 @@
+//! Restarting servers that end by themselves.
+//!
+//! Clients of E2B poll `/health` from inside the sandbox after a crash, and expect the server to return without a request
+//! through the host. A server that was stopped with its sandbox, or killed through the API, is not restarted here; the
+//! next request starts it.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use sandbar_core::{EventKind, EventNews, EventQuery, ProcessId, RestartPolicy, SessionEvent, SessionId};
+
+use crate::{sandbox::SandboxNote, surface::Surface};
+
+/// Restarts in a row without a request in between, after which only a request starts the server.
+const MAX_RESTARTS: u32 = 10;
+
+/// Servers that run, by sandbox.
+#[derive(Debug, Default)]
+pub(super) struct Launched(Mutex<HashMap<SessionId, Server>>);
+
+#[derive(Debug)]
+struct Server {
+    process: ProcessId,
+    note: SandboxNote,
+    /// Restarts since the last request.
+    restarts: u32,
+}
+
+impl Launched {
+    pub(super) fn remember(&self, session: &SessionId, process: ProcessId, note: &SandboxNote, restarts: u32) {
+        self.lock().insert(session.clone(), Server { process, note: note.clone(), restarts });
+    }
+
+    /// Records that a request has reached the server of a sandbox.
+    pub(super) fn reached(&self, session: &SessionId) {
+        if let Some(server) = self.lock().get_mut(session) {
+            server.restarts = 0;
+        }
+    }
+
+    /// Forgets the server an event is about, and returns it when it has to be restarted.
+    fn ended(&self, event: &SessionEvent) -> Option<Server> {
+        let mut servers = self.lock();
+        let server = servers.get(&event.session)?;
+        let has_exited = event.detail.get("process").and_then(|id| id.as_str()) == Some(server.process.as_str());
+        if event.kind != EventKind::SessionDestroyed && !has_exited {
+            return None;
+        }
+        let server = servers.remove(&event.session)?;
+        let by_itself = event.kind == EventKind::ProcessExited && !event.detail.contains_key("reason");
+        (by_itself && server.restarts < MAX_RESTARTS).then_some(server)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Server>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Restarts servers until the surface is shut down. Called inside a Tokio runtime.
+pub(crate) fn keep_running(surface: &Arc<Surface>) {
+    let kinds = vec![EventKind::ProcessExited, EventKind::SessionDestroyed];
+    let mut events = surface.host.watch_events(EventQuery { kinds, ..EventQuery::default() });
+    let shutdown = surface.shutdown.clone();
+    let surface = Arc::downgrade(surface);
+    tokio::spawn(async move {
+        while let Some(news) = shutdown.run_until_cancelled(events.next()).await {
+            let Some(surface) = surface.upgrade() else { return };
+            let EventNews::Happened(event) = news else { continue };
+            if let Some(server) = surface.interpreters.launched.ended(&event) {
+                restart(surface, event.session, server);
+            }
+        }
+    });
+}
+
+fn restart(surface: Arc<Surface>, session: SessionId, server: Server) {
+    tokio::spawn(async move {
+        let shutdown = surface.shutdown.clone();
+        let restarting = async {
+            tokio::time::sleep(RestartPolicy::back_off(server.restarts)).await;
+            surface.interpreters.ensure(&surface.host, &session, &server.note, server.restarts + 1).await
+        };
+        // The next request tries again, and reports what is wrong.
+        if let Some(Err(error)) = shutdown.run_until_cancelled(restarting).await {
+            tracing::debug!(%session, error = error.chain(), "the code interpreter was not restarted");
+        }
+    });
+}
