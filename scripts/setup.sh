@@ -31,6 +31,7 @@ test_needs=(
     "node nodejs"
     "npm npm"
     "javac default-jdk-headless"
+    "R r-base-core"
     "openssl openssl"
     "strace strace"
     "ip iproute2"

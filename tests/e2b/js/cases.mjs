@@ -221,3 +221,16 @@ does('code keeps its variables, and tells results and errors', async (world) => 
   await sandbox.runCode('const a = 40', { language: 'javascript' })
   assert.equal((await sandbox.runCode('a + 2', { language: 'javascript' })).text, '42')
 })
+
+does('R and Java are run where the sandbox has them', async (world) => {
+  const sandbox = world.keep(await world.interpreter.Sandbox.create())
+  const languages = [
+    ['r', 'R', 'x <- 20', '[1] 42'],
+    ['java', 'javac', 'int x = 20;', '42'],
+  ]
+  for (const [language, program, first, text] of languages) {
+    if (!(await sandbox.commands.run(`command -v ${program} || true`)).stdout) continue
+    await sandbox.runCode(first, { language })
+    assert.equal((await sandbox.runCode('x + 22', { language })).text, text)
+  }
+})

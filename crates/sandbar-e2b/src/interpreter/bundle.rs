@@ -14,13 +14,15 @@ macro_rules! sources {
 /// What is run first: it takes the others from where it is told.
 pub(super) const START: &str = include_str!("guest/start.py");
 
-const SOURCES: [(&str, &str); 23] = sources![
+const SOURCES: [(&str, &str); 25] = sources![
     "bash/main.bash",
+    "java/Main.java",
     "node/main.js",
     "node/source.js",
     "node/tokens.js",
     "node/types.js",
     "node/typescript.js",
+    "r/main.R",
     "sandbar_kernel/cells.py",
     "sandbar_kernel/charts.py",
     "sandbar_kernel/display.py",
@@ -61,7 +63,10 @@ mod tests {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 files(&path, root, found);
-            } else if path.extension().is_some_and(|kind| ["py", "js", "bash"].iter().any(|known| kind == *known)) {
+            } else if path
+                .extension()
+                .is_some_and(|kind| ["py", "js", "bash", "java", "R"].iter().any(|known| kind == *known))
+            {
                 found.insert(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
             }
         }

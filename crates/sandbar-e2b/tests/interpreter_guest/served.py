@@ -15,7 +15,7 @@ def sources():
     found = {}
     for directory, _, files in os.walk(GUEST):
         for name in files:
-            if name.endswith((".py", ".js", ".bash")):
+            if name.endswith((".py", ".js", ".bash", ".java", ".R")):
                 path = os.path.join(directory, name)
                 with open(path) as file:
                     found[os.path.relpath(path, GUEST)] = file.read()
@@ -41,6 +41,7 @@ class Execution(object):
 
 class Served(unittest.TestCase):
     needs = ()
+    environment = {}
 
     @classmethod
     def setUpClass(cls):
@@ -52,7 +53,7 @@ class Served(unittest.TestCase):
             [sys.executable, "-I", "-c", bundle["start.py"], "0", "sandbar_server.main", "0"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=dict(os.environ, SANDBOX_WIDE="given"),
+            env=dict(os.environ, SANDBOX_WIDE="given", **cls.environment),
         )
         cls.addClassCleanup(cls.stop)
         cls.process.stdin.write(json.dumps(bundle).encode())

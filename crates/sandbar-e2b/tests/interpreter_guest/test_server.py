@@ -73,7 +73,7 @@ class Contexts(Served):
         self.assertIn("/no/such", text)
 
     def test_languages_that_are_not_offered_are_told(self):
-        for language in ("r", "java", "deno", "cobol"):
+        for language in ("deno", "cobol"):
             for path, body in (("/execute", {"code": "1"}), ("/contexts", {})):
                 status, text = self.ask("POST", path, dict(body, language=language))
                 self.assertEqual(status, 501)
@@ -259,6 +259,18 @@ class Bash(Served):
     def test_leaving_the_shell_starts_another(self):
         self.assertEqual(self.bash("exit 3").error["name"], "ContextRestarting")
         self.assertEqual(self.bash("echo new").stdout, "new\n")
+
+
+class WithoutPrograms(Served):
+    environment = {"PATH": "/no/such"}
+
+    def test_a_language_without_its_program_is_told_with_the_package(self):
+        for language, package in (("r", "r-base-core"), ("java", "default-jdk-headless"), ("js", "Node.js"), ("bash", "bash")):
+            for path, body in (("/execute", {"code": "1"}), ("/contexts", {})):
+                status, text = self.ask("POST", path, dict(body, language=language))
+                self.assertEqual(status, 501)
+                self.assertIn(package, text)
+                self.assertIn("this sandbox does not have", text)
 
 
 if __name__ == "__main__":

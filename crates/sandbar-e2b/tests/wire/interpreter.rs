@@ -212,10 +212,28 @@ fn javascript_typescript_and_bash_run_where_the_sandbox_has_them() {
 fn a_language_that_is_not_offered_is_told() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
-        for language in ["r", "java", "deno"] {
-            let answer = sandbox.interpreter("POST", "/execute", json!({ "code": "1", "language": language })).await;
-            assert_eq!(answer.status, 501);
-            assert!(answer.text().contains("is not offered"), "{}", answer.text());
+        let answer = sandbox.interpreter("POST", "/execute", json!({ "code": "1", "language": "deno" })).await;
+        assert_eq!(answer.status, 501);
+        assert!(answer.text().contains("is not offered"), "{}", answer.text());
+    });
+}
+
+#[test]
+fn r_and_java_run_where_the_sandbox_has_them() {
+    World::run(async |world| {
+        let sandbox = world.sandbox().await;
+        for (language, program, code, text) in
+            [("r", "R", ["x <- 20", "x + 22"], "[1] 42"), ("java", "javac", ["int x = 20;", "x + 22"], "42")]
+        {
+            let run = |code: &str| json!({ "code": code, "language": language });
+            if sandbox.bash(&format!("command -v {program} || true")).await.text().is_empty() {
+                let answer = sandbox.interpreter("POST", "/execute", run("1")).await;
+                assert_eq!(answer.status, 501, "{}", answer.text());
+                assert!(answer.text().contains("which this sandbox does not have"), "{}", answer.text());
+                continue;
+            }
+            assert_eq!(sandbox.execute(run(code[0])).await.of_type("error").count(), 0);
+            assert_eq!(sandbox.execute(run(code[1])).await.text(), text);
         }
     });
 }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use sandbar_testing::require_installed;
+use sandbar_testing::{require_installed, require_node_modules};
 
 /// Versions the server is to run with, where they are installed; `python3` is always there.
 const PYTHONS: [&str; 8] =
@@ -17,10 +17,13 @@ fn run(module: &str) {
 }
 
 fn run_with(python: &Path, module: &str) {
+    finish(&mut Command::new(python), &[module]);
+}
+
+fn finish(python: &mut Command, modules: &[&str]) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interpreter_guest");
-    let mut tests = Command::new(python);
-    let output = tests.args(["-B", "-m", "unittest", module]).current_dir(&directory).output().unwrap();
-    assert!(output.status.success(), "{}: {}", python.display(), String::from_utf8_lossy(&output.stderr));
+    let output = python.args(["-B", "-m", "unittest"]).args(modules).current_dir(&directory).output().unwrap();
+    assert!(output.status.success(), "{python:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Runs with the packages setup has installed: the matplotlib of Debian 12, or the newest.
@@ -42,6 +45,25 @@ fn javascript_runs_as_in_a_notebook() {
 #[test]
 fn typescript_runs_as_in_a_notebook() {
     run("test_typescript");
+}
+
+#[test]
+fn cells_run_with_a_node_that_strips_types_itself() {
+    let modules = require_node_modules("node/node-24");
+    let path = format!("{}:{}", modules.join("node/bin").display(), std::env::var("PATH").unwrap());
+    finish(Command::new("python3").env("PATH", path), &["test_javascript", "test_typescript"]);
+}
+
+#[test]
+fn r_runs_as_in_a_notebook() {
+    // The program of the language is what matters here, and each start of it takes a second.
+    run_with(Path::new("python3"), "test_r");
+}
+
+#[test]
+fn java_runs_as_in_a_notebook() {
+    // The program of the language is what matters here, and each start of it takes a second.
+    run_with(Path::new("python3"), "test_java");
 }
 
 #[test]

@@ -87,6 +87,53 @@ async def code_that_takes_too_long_is_a_time_out(world):
     await fails(e2b.TimeoutException, lambda: sandbox.run_code("import time; time.sleep(30)", timeout=1))
 
 
+@case(needs_sandbox=False, needs=INTERPRETER)
+async def an_error_without_source_is_told(world):
+    code = "exec(compile('\\n' * 9 + 'raise KeyError(1)', 'made.pyx', 'exec'))"
+    execution = await do((await interpreter(world)).run_code(code))
+    assert execution.error.name == "KeyError" and "made.pyx:10" in execution.error.traceback
+
+
+@case(needs_sandbox=False, needs=INTERPRETER)
+async def r_remembers_prints_and_fails(world):
+    sandbox = await interpreter(world)
+    execution = await do(sandbox.run_code('print("Hello, World!")', language="r"))
+    assert execution.logs.stdout == ['[1] "Hello, World!"\n'], execution
+    await do(sandbox.run_code("x <- 20", language="r"))
+    assert (await do(sandbox.run_code("x + 22", language="r"))).text == "[1] 42"
+    execution = await do(sandbox.run_code('Sys.getenv("FOO")', language="r", envs={"FOO": "bar"}))
+    assert execution.results[0].text.strip() == '[1] "bar"', execution
+    assert (await do(sandbox.run_code("stop('broken')", language="r"))).error.value == "broken"
+    execution = await do(sandbox.run_code("plot(1:3)", language="r"))
+    assert execution.results[0].png.startswith("iVBOR"), execution
+
+
+@case(needs_sandbox=False, needs=INTERPRETER)
+async def java_remembers_prints_and_fails(world):
+    sandbox = await interpreter(world)
+    execution = await do(sandbox.run_code('System.out.println("Hello, World!")', language="java"))
+    assert execution.logs.stdout[0] == "Hello, World!", execution
+    await do(sandbox.run_code("int x = 20;", language="java"))
+    assert (await do(sandbox.run_code("x + 22", language="java"))).text == "42"
+    execution = await do(sandbox.run_code('System.getProperty("FOO")', language="java", envs={"FOO": "bar"}))
+    assert execution.text == "bar", execution
+    execution = await do(sandbox.run_code("int y = 1 / 0;", language="java"))
+    assert execution.error.name == "java.lang.ArithmeticException", execution
+
+
+@case(needs_sandbox=False, needs=INTERPRETER)
+async def a_killed_interpreter_returns_by_itself(world):
+    sandbox = await interpreter(world)
+    await do(sandbox.run_code("x = 1"))
+    # The kernel is a child of the server; the answer breaks off.
+    try:
+        await do(sandbox.run_code("import os; os.kill(os.getppid(), 9)"))
+    except Exception:
+        pass
+    await do(sandbox.commands.run("until (exec 3<> /dev/tcp/127.0.0.1/49999) 2> /dev/null; do sleep 0.1; done"))
+    assert (await do(sandbox.run_code("x"))).error.name == "NameError"
+
+
 @case(needs_sandbox=False, needs=CHARTS)
 async def a_chart_is_a_picture(world):
     sandbox = await interpreter(world)

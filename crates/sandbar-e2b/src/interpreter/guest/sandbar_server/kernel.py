@@ -1,6 +1,7 @@
 """One kernel: the process of a context, the pipes to it, and what comes out of it.
 
-A kernel reads requests from one pipe and writes events to another, as lines of JSON (bash: see `bash/main.bash`). Its
+A kernel reads requests from one pipe and writes events to another, as lines of JSON (requests to bash, R and Java are
+described in their kernels). Its
 plain stdout and stderr are pipes as well, so what programs it starts print is seen too. One thread reads all of them
 for as long as the kernel lives: a kernel nobody listens to is never held up.
 """
@@ -23,15 +24,22 @@ WAITING_MESSAGES = 256
 READ_SIZE = 64 * 1024
 # How long a kernel has to end its cell after SIGINT before it is killed.
 INTERRUPT_GRACE = 3.0
+# Java is stopped through its debugger, which takes longer on a busy machine.
+JAVA_INTERRUPT_GRACE = 10.0
 # How much of its last words is told when a kernel ends by itself.
 LAST_WORDS = 2048
+# How long an unfinished line of plain output waits for its end: R writes a line in several pieces.
+UNFINISHED_LINE = 0.05
 
 # Runs the text of the kernel of JavaScript and TypeScript. In braces, so that its names are not taken; `import()` works only in a text
 # given with `-e`, so it is handed over from here.
 NODE_START = """{
 const sources = JSON.parse(require('fs').readFileSync(%(sources)d));
 const run = (path, given) => new Function(...Object.keys(given), sources[path])(...Object.values(given));
-const load = (name) => run('node/' + name + '.js', {require, load});
+const load = (name) => {
+  const module = {exports: {}};
+  return run('node/' + name + '.js', {require, load, module, exports: module.exports}) || module.exports;
+};
 const importModule = (name) => import(name);
 run('node/main.js', {require, load, importModule, requests: %(requests)d, events: %(events)d, isTyped: %(typed)s});
 }"""
@@ -52,23 +60,31 @@ class LanguageMissing(Exception):
     """The sandbox has no program for a language, or it is not offered at all."""
 
 
+# The programs of each language, by the names they may have, and what to install where none is there.
+PROGRAMS = {
+    "javascript": (("node", "nodejs"), "Node.js"),
+    "typescript": (("node", "nodejs"), "Node.js"),
+    "bash": (("bash",), "bash"),
+    "r": (("R",), "R (the package r-base-core of Debian)"),
+    "java": (("java",), "a JDK (the package default-jdk-headless of Debian)"),
+}
+
+
 def program_of(language):
     """The program that runs a language here, or LanguageMissing."""
     if language == "python":
         return sys.executable or "python3"
-    node = ("node", "nodejs")
-    names = {"javascript": node, "typescript": node, "bash": ("bash",)}.get(language)
-    if names is None:
-        raise LanguageMissing(
-            "Language %r is not offered here: use python, javascript, typescript or bash" % language
-        )
+    if language not in PROGRAMS:
+        raise LanguageMissing("Language %r is not offered here: use python, %s" % (language, ", ".join(sorted(PROGRAMS))))
+    names, package = PROGRAMS[language]
+    # The compiler tells a JDK from a Java that only runs programs.
+    if language == "java" and not shutil.which("javac"):
+        names = ()
     for name in names:
         path = shutil.which(name)
         if path:
             return path
-    raise LanguageMissing(
-        "Language %r needs %r, which this sandbox does not have" % (language, names[0])
-    )
+    raise LanguageMissing("Language %r needs %s, which this sandbox does not have" % (language, package))
 
 
 class Kernel(object):
@@ -97,7 +113,7 @@ class Kernel(object):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=cwd,
-                env=env,
+                env=self._variables(env),
                 pass_fds=given,
                 # Its own group, so that an interrupt reaches the programs it runs, as a terminal would do it.
                 start_new_session=True,
@@ -113,6 +129,11 @@ class Kernel(object):
         threading.Thread(target=self._wait_for_end, args=(wake_in,), daemon=True).start()
         threading.Thread(target=self._read_events, daemon=True).start()
 
+    def _variables(self, env):
+        is_said = any(env.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+        # R takes letters beyond ASCII for numbers otherwise.
+        return dict(env, LC_CTYPE="C.UTF-8") if self.language == "r" and not is_said else env
+
     def _command(self, program, requests, events, sources):
         """The arguments of the kernel, and the descriptors it is to have."""
         if self.language == "bash":
@@ -121,6 +142,19 @@ class Kernel(object):
                 (requests, events),
             )
         text = os.memfd_create("kernel")
+        if self.language in ("r", "java"):
+            path = "/proc/self/fd/%d" % text
+            if self.language == "r":
+                source = sources["r/main.R"]
+                argv = [program, "--no-echo", "--no-save", "--no-restore", "--file=" + path, "--args", str(requests), str(events)]
+            else:
+                source = sources["java/Main.java"]
+                # The text of a program, whose file is not named as one, takes the version of the language. The rest
+                # is for a quick start: cells run in another process.
+                options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "--source", "11"]
+                argv = [program] + options + [path, str(requests), str(events)]
+            write_text(text, source)
+            return argv, (requests, events, text)
         if self.language == "python":
             wanted = {path: source for path, source in sources.items() if path.startswith("sandbar_kernel/")}
             argv = [program, "-c", sources["start.py"], str(text), "sandbar_kernel.main", str(requests), str(events)]
@@ -129,9 +163,7 @@ class Kernel(object):
             typed = json.dumps(self.language == "typescript")
             start = NODE_START % {"sources": text, "requests": requests, "events": events, "typed": typed}
             argv = [program, "-e", start]
-        with os.fdopen(os.dup(text), "wb") as file:
-            file.write(json.dumps(wanted).encode())
-        os.lseek(text, 0, os.SEEK_SET)
+        write_text(text, json.dumps(wanted))
         return argv, (requests, events, text)
 
     @property
@@ -159,6 +191,8 @@ class Kernel(object):
         return listener
 
     def _request(self, number, code, env):
+        if self.language in ("r", "java"):
+            return request_of_texts(number, [code] + [text for pair in env.items() for text in pair])
         if self.language != "bash":
             return json.dumps({"id": number, "code": code, "env": env}).encode() + b"\n"
         before = "\n".join("export " + shlex.quote(name + "=" + value) for name, value in env.items())
@@ -187,8 +221,8 @@ class Kernel(object):
     def interrupt(self, listener):
         """Ends the execution under way. Returns whether the kernel survived it."""
         listener.unread()
-        self.signal(signal.SIGINT)
-        deadline = time.monotonic() + INTERRUPT_GRACE
+        self._interrupt(listener.number)
+        deadline = time.monotonic() + (JAVA_INTERRUPT_GRACE if self.language == "java" else INTERRUPT_GRACE)
         while time.monotonic() < deadline:
             event = listener.get(deadline - time.monotonic())
             if event is DONE:
@@ -197,6 +231,15 @@ class Kernel(object):
                 return False
         self.stop()
         return False
+
+    def _interrupt(self, number):
+        if self.language != "java":
+            return self.signal(signal.SIGINT)
+        # Java ends by that signal.
+        try:
+            self._send(request_of_texts(number, []))
+        except OSError:
+            pass
 
     def stop(self):
         """Kills the kernel and what it started, and waits until it is gone."""
@@ -229,18 +272,27 @@ class Kernel(object):
         try:
             ended = False
             while not ended:
-                ready = [key.fd for key, _ in selector.select()]
+                unfinished = [streams[descriptor] for descriptor in plain if streams[descriptor].held]
+                ready = [key.fd for key, _ in selector.select(UNFINISHED_LINE if unfinished else None)]
                 ended = self._wake in ready
+                if not ready:
+                    for stream in unfinished:
+                        stream.flush()
                 if self._events in ready or ended:
                     # What was printed before an event belongs before it, also when it came on another pipe. Reading
                     # that pipe first would not do: the kernel may print and send in between.
                     lines = drain(self._events, READ_SIZE)
                     for descriptor in plain:
                         streams[descriptor].feed(drain(descriptor))
+                        streams[descriptor].flush()
                     streams[self._events].feed(lines)
                 else:
                     for descriptor in ready:
                         data = drain(descriptor, READ_SIZE)
+                        # What another stream holds was printed before.
+                        for other in plain:
+                            if other != descriptor:
+                                streams[other].flush()
                         streams[descriptor].feed(data)
                         if not data:
                             # Whoever held the other end is gone; asking again would spin.
@@ -328,21 +380,38 @@ class EventLines(object):
 
 
 class Text(object):
-    """Decodes a stream of bytes; characters may come in two pieces."""
+    """Decodes a stream of bytes; characters may come in two pieces, and a line in many."""
 
     def __init__(self, hear):
         self._hear = hear
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.held = ""
 
     def feed(self, data):
-        text = self._decoder.decode(data)
+        self.held += self._decoder.decode(data)
+        if self.held.endswith("\n") or len(self.held) >= READ_SIZE:
+            self.flush()
+
+    def flush(self):
+        text, self.held = self.held, ""
         if text:
             self._hear(text)
 
     def end(self):
-        text = self._decoder.decode(b"", True)
-        if text:
-            self._hear(text)
+        self.held += self._decoder.decode(b"", True)
+        self.flush()
+
+
+def request_of_texts(number, texts):
+    """A request for kernels that cannot read JSON: the count of its texts, and each with its length."""
+    texts = [text.encode("utf-8", "replace") for text in texts]
+    return b"%d %d\n" % (number, len(texts)) + b"".join(b"%d\n%s" % (len(text), text) for text in texts)
+
+
+def write_text(descriptor, text):
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(text.encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
 
 
 def drain(descriptor, at_most=1024 * 1024):
