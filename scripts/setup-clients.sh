@@ -71,3 +71,5 @@ for client in "${clients[@]}"; do
     read -r registry directory manifest <<<"$client"
     install "$registry" "$directory" "$manifest"
 done
+# A Node that strips the types of TypeScript itself.
+install npm "$cache/node/node-24" e2b/node-24/package.json with_npm

@@ -14,9 +14,10 @@ macro_rules! sources {
 /// What is run first: it takes the others from where it is told.
 pub(super) const START: &str = include_str!("guest/start.py");
 
-const SOURCES: [(&str, &str); 25] = sources![
+const SOURCES: [(&str, &str); 26] = sources![
     "bash/main.bash",
     "java/Main.java",
+    "node/acorn.js",
     "node/main.js",
     "node/source.js",
     "node/tokens.js",

@@ -63,6 +63,27 @@ class JavaScript(Served):
         self.assertEqual(self.js("if (await true) { console.log('yes') } else { }").stdout, "yes\n")
         self.assertEqual(self.js("async function* g() { yield 1 }\nfor await (const v of g()) console.log(v)").stdout, "1\n")
 
+    def test_brackets_around_the_last_value_are_no_trouble(self):
+        self.assertEqual(self.js("(await 5)").text, "5")
+        self.assertEqual(self.js("await 1;\n(\n// said\n(2, 3)\n)").text, "3")
+        self.assertEqual(self.js("const z = await 1; /* c */ ({ z }) // end").text, "{ z: 1 }")
+        self.assertIn("Cell In[", self.js("await 1;\n(\nnull.x)").error["traceback"])
+
+    def test_variables_of_blocks_are_of_the_cell(self):
+        self.assertIsNone(self.js("if (await true) { var inner = 1; let own = 2 }\nfor (var i = 0; i < 3; i++) await i").error)
+        self.assertEqual(self.js("[inner, i, typeof own]").text, "[ 1, 3, 'undefined' ]")
+        self.js("{ var sync = 1 }\nfor (const each of [1]) { var found = each }")
+        self.assertEqual(self.js("const sync = 5; [sync, found]").text, "[ 5, 1 ]")
+
+    def test_what_is_exported_is_declared(self):
+        self.js("export const shared = 1\nexport function made() { return shared }\nexport class Kind {}")
+        self.assertEqual(self.js("[made(), typeof Kind]").text, "[ 1, 'function' ]")
+
+    def test_words_that_look_like_statements_are_none(self):
+        self.assertEqual(self.js("const o = { class: 1, import: 2, await: 3, const: 4 }\no.class + o.import + o.await + o.const").text, "10")
+        self.assertEqual(self.js("label: for (const n of [1]) { continue label }\n`const ${'let'} class`").text, "const let class")
+        self.assertEqual(self.js("class Base {}\nclass Next extends (await Base) { #p = 1; static { this.q = 2 } }\nNext.q").text, "2")
+
     def test_a_promise_as_the_last_value_is_waited_for(self):
         run = self.js("(async () => { await null; console.log('inside'); return 3 })()")
         self.assertEqual((run.stdout, run.text), ("inside\n", "3"))

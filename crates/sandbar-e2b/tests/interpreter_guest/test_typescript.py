@@ -122,6 +122,13 @@ outer: for (const x of [1]) { switch (x) { case f(1): { break outer } default: }
         self.assertEqual(self.run_code("const typed: number = 4; typed", language="js").text, "4")
         self.assertIn("typescript", [each["language"] for each in json.loads(self.ask("GET", "/contexts")[1])])
 
+    def test_enums_and_namespaces_where_node_strips_types(self):
+        code = "const { stripTypeScriptTypes } = require('module'); Boolean(stripTypeScriptTypes)"
+        self.assertEqual(self.ts("enum Color { Red, Green = 5 }\nColor.Green").text, "5")
+        if self.ts(code).text == "true":
+            run = self.ts("namespace Shapes { export const sides = 4 }\nconst n: number = Shapes.sides; n")
+            self.assertEqual((run.error, run.text, run.stderr), (None, "4", ""))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -8,9 +8,8 @@ const path = require('path');
 const url = require('url');
 const util = require('util');
 const vm = require('vm');
-const { createRequire, builtinModules } = require('module');
+const { createRequire, builtinModules, stripTypeScriptTypes } = require('module');
 const { prepare } = load('source');
-const { strip } = load('typescript');
 
 let current = null;
 let interrupt = null;
@@ -119,6 +118,25 @@ function declare(names) {
 
 function compile(text) {
   return new vm.Script(text, { filename: `Cell In[${current}]` });
+}
+
+// TypeScript as JavaScript: by Node itself from 22.13 on, which can turn enums and namespaces into code as well.
+function strip(code) {
+  const { emitWarning } = process;
+  // It warns that it is experimental, which would be among what the cell says.
+  process.emitWarning = () => {};
+  try {
+    for (const mode of stripTypeScriptTypes ? ['strip', 'transform'] : []) {
+      try {
+        return stripTypeScriptTypes(code, { mode });
+      } catch {
+        // It has something that mode does not know, or a mistake, which compiling tells.
+      }
+    }
+  } finally {
+    process.emitWarning = emitWarning;
+  }
+  return load('typescript').strip(code);
 }
 
 // Types are taken out of TypeScript always, of JavaScript where it is none with them: so E2B has it.
