@@ -22,6 +22,8 @@ done
 for packages in oldest newest; do
     clients+=("PyPI charts/$packages e2b/charts/$packages.txt")
 done
+# A Node that strips the types of TypeScript itself.
+clients+=("npm node/node-24 e2b/node-24/package.json")
 for manifest in frameworks/*/requirements.txt; do
     clients+=("PyPI frameworks/$(basename "$(dirname "$manifest")") $manifest")
 done
@@ -71,5 +73,3 @@ for client in "${clients[@]}"; do
     read -r registry directory manifest <<<"$client"
     install "$registry" "$directory" "$manifest"
 done
-# A Node that strips the types of TypeScript itself.
-install npm "$cache/node/node-24" e2b/node-24/package.json with_npm

@@ -2,6 +2,7 @@
 
 use sandbar_core::{EventKind, SessionId, SessionState};
 use serde_json::{Map, Value};
+use tracing::{Span, field};
 
 use crate::events::Happening;
 
@@ -187,6 +188,21 @@ impl Call {
     /// A call to a session.
     pub(crate) fn on(session: &SessionId, verb: Verb) -> Self {
         Self { session: Some(session.clone()), ..Self::of(verb) }
+    }
+
+    /// Opens the span of this call. The fields without a value are recorded when they are known.
+    pub(crate) fn span(&self) -> Span {
+        let (verb, tool) = (self.verb.as_str(), self.detail.get("tool").and_then(Value::as_str));
+        tracing::debug_span!(
+            "verb",
+            otel.name = verb,
+            otel.status_code = field::Empty,
+            verb,
+            session = self.session.as_ref().map(field::display),
+            tool,
+            snapshot = field::Empty,
+            outcome = field::Empty,
+        )
     }
 
     /// Adds a detail. Never a secret: no environment, no file content.

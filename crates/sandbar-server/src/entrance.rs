@@ -7,8 +7,9 @@ use futures::{FutureExt as _, future::BoxFuture};
 use hyper::{Request, Response, body::Incoming, service::Service};
 use hyper_util::service::TowerToHyperService;
 use sandbar_e2b::{E2b, Place, ResetOnClose, Secure};
+use tracing::Instrument as _;
 
-use crate::{access::Peer, ingress::Ingress};
+use crate::{access::Peer, ingress::Ingress, request_span::request_span};
 
 /// How requests come: every one carries it among its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +73,15 @@ impl Service<Request<Incoming>> for Entrance {
             Err(_) => None,
         };
         match (place, target.transpose()) {
-            (Some(place), _) => self.e2b.clone().answer(place, request.map(Body::new), self.peer.0).map(Ok).boxed(),
-            (None, None) => self.api.call(request).boxed(),
+            (Some(place), _) => {
+                let span = request_span(&request);
+                let answer = self.e2b.clone().answer(place, request.map(Body::new), self.peer.0);
+                answer.map(Ok).instrument(span).boxed()
+            }
+            (None, None) => {
+                let span = request_span(&request);
+                self.api.call(request).instrument(span).boxed()
+            }
             (None, Some(target)) => {
                 let answer = Arc::clone(&self.ingress).answer(target, request.map(Body::new), self.peer);
                 answer.map(Ok).boxed()

@@ -33,6 +33,7 @@ mod openapi;
 mod oversize;
 mod patience;
 mod processes;
+mod request_span;
 mod router;
 mod service;
 mod sessions;

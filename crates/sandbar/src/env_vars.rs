@@ -20,6 +20,12 @@ pub(crate) const LOG: &str = "SANDBAR_LOG";
 pub(crate) const LOG_FORMAT: &str = "SANDBAR_LOG_FORMAT";
 /// Directory of Docker's configuration, where credentials for image registries are.
 pub(crate) const DOCKER_CONFIG: &str = "DOCKER_CONFIG";
+/// Collector that `sandbar up` exports spans to, by OTLP over HTTP; OpenTelemetry defines this and the next two.
+pub(crate) const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+/// The same, as a whole URL that is for spans alone.
+pub(crate) const OTLP_TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+/// Name of this host in exported spans.
+pub(crate) const OTEL_SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 /// What kind of terminal we were started on; a command with a terminal is told the same.
 pub(crate) const TERM: &str = "TERM";
 /// What every variable that overrides a key of the configuration starts with: `SANDBAR_MAX_SESSIONS=50`.
@@ -39,3 +45,8 @@ pub(crate) const NOT_KEYS: [&str; 11] = [
     "SANDBAR_TEST_RUN",
     "SANDBAR_TEST_SCALE",
 ];
+
+/// Returns the value of a variable that is set and not empty.
+pub(crate) fn read(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

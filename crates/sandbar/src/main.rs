@@ -32,6 +32,7 @@ mod screen;
 mod secret_input;
 mod terminal;
 mod top;
+mod trace_export;
 mod tree;
 mod view;
 

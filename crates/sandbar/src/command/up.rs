@@ -25,6 +25,7 @@ use crate::{
     local_authority,
     local_files::{self, ServedDomain},
     logging, mount_namespace, name_server, output,
+    trace_export::TraceExport,
 };
 
 #[derive(Debug)]
@@ -173,12 +174,19 @@ pub(crate) fn execute(args: UpArgs) -> Outcome {
     }
     // Before the first thread: threads made later inherit the namespace, threads made earlier would not.
     leave_shared_mounts(&settings.host)?;
-    logging::start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Error::io("could not start the async runtime", error))?;
+    let export = {
+        let _context = runtime.enter();
+        TraceExport::from_environment()?
+    };
+    logging::start(export.as_ref())?;
     let outcome = runtime.block_on(serve(settings));
+    if let Some(export) = export {
+        export.finish();
+    }
     // Tasks that end now let go of the host, which takes its cgroup away; what hangs is not waited for any longer.
     runtime.shutdown_timeout(Duration::from_secs(2));
     outcome

@@ -24,6 +24,7 @@ mod terminal;
 mod tls;
 mod tokens;
 mod tools;
+mod traces;
 mod up;
 mod watching;
 mod world;

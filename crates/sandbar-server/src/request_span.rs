@@ -1,0 +1,31 @@
+//! Span of a request, below the span that the caller names in a `traceparent` header (W3C Trace Context).
+
+use hyper::{HeaderMap, Request};
+use opentelemetry::{global, propagation::Extractor};
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+/// Opens the span of a request. The verbs that the request leads to are its children.
+pub(crate) fn request_span<B>(request: &Request<B>) -> Span {
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    let span = tracing::debug_span!("request", otel.kind = "server", http.request.method = method, url.path = path);
+    if !span.is_disabled() {
+        let caller = global::get_text_map_propagator(|propagator| propagator.extract(&Headers(request.headers())));
+        // Without an exporter there is no tree of spans to place it in.
+        let _ = span.set_parent(caller);
+    }
+    span
+}
+
+/// Headers as a propagator reads them.
+struct Headers<'request>(&'request HeaderMap);
+
+impl Extractor for Headers<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key)?.to_str().ok()
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(|name| name.as_str()).collect()
+    }
+}
