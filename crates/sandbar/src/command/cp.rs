@@ -104,7 +104,7 @@ pub(crate) async fn execute(args: CpArgs, client: &Client) -> Outcome {
         (Side::Sandbox(id, source), Side::Here(target)) => copy_out(client, &id, &source, &target).await?,
         (Side::Stream, Side::Sandbox(id, target)) => {
             require_directory(client, &id, &target).await?;
-            client.import_tree(&id, &target, counted(tokio::io::stdin())).await?;
+            client.import_tree(&id, &target, counted(tokio::io::stdin(), Progress::new("copying"))).await?;
         }
         (Side::Sandbox(id, source), Side::Stream) => {
             client.export_tree(&id, &source, &mut tokio::io::stdout()).await.map_err(broken_pipe)?;
@@ -152,7 +152,7 @@ async fn copy_in(client: &Client, id: &SessionId, source: &Path, target: &Path) 
             .await
             .map_err(|error| Error::io(format!("could not read `{}`", source.display()), error))?;
         let options = WriteOptions { mode: Some(mode(&metadata)), ..WriteOptions::default() };
-        client.write_file(id, &target, options, counted(file, metadata.len())).await.map(drop)
+        client.write_file(id, &target, options, counted(file, Progress::of("copying", metadata.len()))).await.map(drop)
     } else {
         tree::send(client, id, source.to_owned(), TopLevel::Named(name), parent, Progress::new("copying"))
             .await
@@ -193,9 +193,8 @@ async fn copy_out(client: &Client, id: &SessionId, source: &Path, target: &Path)
     tree::receive(client, id, &stat.path, directory, name, progress).await
 }
 
-/// Counts the bytes of a file of known size.
-fn counted<R: AsyncRead>(source: R, size: u64) -> InspectReader<R, impl FnMut(&[u8]) + Send> {
-    let progress = Progress::of("copying", size);
+/// Counts the bytes that are read through the result.
+fn counted<R: AsyncRead>(source: R, progress: Progress) -> InspectReader<R, impl FnMut(&[u8]) + Send> {
     InspectReader::new(source, move |bytes| progress.add(bytes.len()))
 }
 
