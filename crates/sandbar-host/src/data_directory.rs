@@ -52,7 +52,8 @@ fn close_to_others(path: &Path, unusable: impl Fn(io::Error) -> Error) -> Result
         );
     }
     let mode = metadata.permissions().mode() & 0o7777;
-    if mode & 0o077 == 0 {
+    let closed = mode & 0o700;
+    if mode == closed {
         return Ok(());
     }
     let is_shared = mode & 0o1000 != 0;
@@ -64,7 +65,7 @@ fn close_to_others(path: &Path, unusable: impl Fn(io::Error) -> Error) -> Result
             "choose a directory of its own with `--data-dir`, or close this one with `chmod 700`",
         );
     }
-    directory.set_permissions(fs::Permissions::from_mode(mode & 0o700)).map_err(&unusable)?;
+    directory.set_permissions(fs::Permissions::from_mode(closed)).map_err(&unusable)?;
     tracing::warn!(
         path = %path.display(),
         mode = format_args!("{mode:04o}"),

@@ -155,7 +155,7 @@ mod tests {
         let ours = ours.into();
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
         let mut stream = OutputStream::new(Receiver::from_owned_fd(ours).unwrap(), ExecEvent::Stdout, 40_000);
-        writer.write_all(&[1; 50_000]).unwrap();
+        writer.write_all(&vec![1; 50_000]).unwrap();
         let (events, mut taken) = mpsc::channel(16);
         stream.flush(&events).await;
         drop(events);

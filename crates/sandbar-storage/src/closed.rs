@@ -28,9 +28,10 @@ pub(crate) fn close_to_others(path: &Path) -> Result<()> {
             .with_hint("use a directory of the user the host runs as, on a file system that keeps modes")
     };
     let mode = fs::metadata(path).map_err(complain)?.permissions().mode() & 0o7777;
-    if mode & 0o077 == 0 {
+    let closed = mode & 0o700;
+    if mode == closed {
         return Ok(());
     }
     tracing::info!(path = %path.display(), mode = format_args!("{mode:04o}"), "closed to other users");
-    fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o700)).map_err(complain)
+    fs::set_permissions(path, fs::Permissions::from_mode(closed)).map_err(complain)
 }

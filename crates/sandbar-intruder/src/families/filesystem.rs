@@ -84,7 +84,7 @@ pub(crate) const FAMILY: Family = Family {
         ),
         Attempt::new(
             "file-lease",
-            "takes a lease on a file, for which whoever opens it has to wait; escaped when it gets one",
+            "takes a lease on a file, which makes every process that opens it wait; escaped when it gets one",
             lease,
         ),
         Attempt::new(

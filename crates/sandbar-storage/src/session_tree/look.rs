@@ -40,7 +40,7 @@ impl SessionTree {
     pub fn open_file(&self, path: &Path) -> Result<(File, FileStat)> {
         let found = self.reach(path, OFlags::PATH)?;
         match open_regular(&found).map_err(|errno| failure(path, errno))? {
-            Some((file, stat)) => Ok((file, self.describe(path.to_owned(), &stat, None)?)),
+            Some((file, stat)) => Ok((file, self.describe(path.to_owned(), &stat, None))),
             None => match fstat(&found).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
                 Ok(FileType::Directory) => Err(is_a_directory(path)),
                 _ => Err(not_regular(path, "read it from a command in the session")),
@@ -53,7 +53,7 @@ impl SessionTree {
         let found = self.reach(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         let stat = fstat(&found).map_err(|errno| failure(path, errno))?;
         let target = link_target(&found, c"", &stat).map_err(|errno| failure(path, errno))?;
-        self.describe(path.to_owned(), &stat, target)
+        Ok(self.describe(path.to_owned(), &stat, target))
     }
 
     /// All entries below a directory, `depth` levels of them, sorted by path. Links are not followed. More than a
@@ -72,12 +72,12 @@ impl SessionTree {
         Ok(lister.listing)
     }
 
-    fn describe(&self, path: PathBuf, stat: &Stat, symlink_target: Option<PathBuf>) -> Result<FileStat> {
+    fn describe(&self, path: PathBuf, stat: &Stat, symlink_target: Option<PathBuf>) -> FileStat {
         // A process may set any time. One that has no date is shown as the nearest that has.
         let nearest = if stat.st_mtime < 0 { Timestamp::MIN } else { Timestamp::MAX };
         let nanoseconds = i32::try_from(stat.st_mtime_nsec).unwrap_or(0);
         let modified = Timestamp::new(stat.st_mtime, nanoseconds).unwrap_or(nearest);
-        Ok(FileStat {
+        FileStat {
             path,
             entry: EntryType::of_mode(stat.st_mode),
             size: ByteCount(u64::try_from(stat.st_size).unwrap_or(0)),
@@ -86,7 +86,7 @@ impl SessionTree {
             gid: self.inside(stat.st_gid),
             modified,
             symlink_target,
-        })
+        }
     }
 }
 
@@ -122,7 +122,7 @@ impl Visitor for Lister<'_> {
             return Ok(Step::Stop);
         }
         self.bytes -= size;
-        self.listing.entries.push(self.tree.describe(path, &stat, target)?);
+        self.listing.entries.push(self.tree.describe(path, &stat, target));
         Ok(if entry.depth < self.depth { Step::Into } else { Step::Over })
     }
 }
@@ -190,7 +190,7 @@ mod tests {
         let mut stat = fstat(&file).unwrap();
         for (seconds, shown) in [(999_999_999_999, Timestamp::MAX), (-999_999_999_999, Timestamp::MIN)] {
             stat.st_mtime = seconds;
-            assert_eq!(tree.describe("/far".into(), &stat, None).unwrap().modified, shown);
+            assert_eq!(tree.describe("/far".into(), &stat, None).modified, shown);
         }
         assert_eq!(tree.list_all(Path::new("/"), 1).unwrap().len(), 1);
         tree.open_file(Path::new("/far")).unwrap();
