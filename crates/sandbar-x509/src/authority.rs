@@ -33,7 +33,8 @@ pub enum SubjectName {
 
 /// A certificate authority that signs certificates of servers, and none of other authorities.
 pub struct Authority {
-    issuer: Issuer<'static, KeyPair>,
+    // Boxed: an authority is a variant of small enums.
+    issuer: Box<Issuer<'static, KeyPair>>,
     name: String,
     certificate_pem: String,
     until: Timestamp,
@@ -48,7 +49,7 @@ impl Authority {
         let mut params = authority_params(&name, &key);
         set_validity(&mut params, until)?;
         let certificate = params.self_signed(&key).map_err(|error| failed("sign a certificate", error))?;
-        Ok(Self { issuer: Issuer::new(params, key), name, certificate_pem: certificate.pem(), until })
+        Ok(Self { issuer: Box::new(Issuer::new(params, key)), name, certificate_pem: certificate.pem(), until })
     }
 
     /// Restores an authority that was created with this name, from what [`to_pem`](Self::to_pem) returned.
@@ -63,7 +64,7 @@ impl Authority {
             Error::internal("the certificate of the authority is of another key").with_source(error)
         })?;
         let end = pem.find(END_OF_CERTIFICATE).map_or(pem.len(), |start| start + END_OF_CERTIFICATE.len());
-        let issuer = Issuer::new(authority_params(name, &key), key);
+        let issuer = Box::new(Issuer::new(authority_params(name, &key), key));
         Ok(Self { issuer, name: name.to_owned(), certificate_pem: pem[..end].to_owned(), until })
     }
 
