@@ -59,7 +59,10 @@ pub(crate) fn credentials_for(image: &str) -> Result<Option<RegistryCredentials>
         Err(CredentialRetrievalError::HelperFailure { stdout, .. }) if stdout.contains(NOT_FOUND) => Ok(None),
         // Its output could hold a secret.
         Err(CredentialRetrievalError::HelperFailure { helper, .. }) => without(&format_args!("`{helper}` failed")),
-        Err(error @ CredentialRetrievalError::HelperCommunicationError) => without(&error),
+        Err(
+            error @ (CredentialRetrievalError::HelperCommunicationError
+            | CredentialRetrievalError::MalformedHelperResponse),
+        ) => without(&error),
         Err(error) => Err(unusable(&path).with_source(error)),
     }
 }

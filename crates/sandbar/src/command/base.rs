@@ -110,50 +110,52 @@ Examples:
                 .arg(pairs("env", "Set a variable in sandboxes made from it; may be given several times").short('e'))
                 .arg(json()),
         )
-        .subcommand(
-            Command::new("login")
-                .about("Store credentials for an image registry and print its name")
-                .long_about(
-                    "\
-Store credentials for an image registry and print its name.
-
-They are kept where `docker login` keeps them, in ~/.docker/config.json, and `sandbar base import --image` sends them with
-its request. At a terminal the password is asked for and not shown. The registry is not asked whether they are right.",
-                )
-                .after_help(
-                    "\
-Examples:
-  sandbar base login ghcr.io -u me
-  pass show ghcr | sandbar base login ghcr.io -u me --password-stdin
-  sandbar base import tool --image ghcr.io/team/tool:1",
-                )
-                .arg(
-                    Arg::new("registry")
-                        .value_name("REGISTRY")
-                        .required(true)
-                        .value_parser(registry_login::parse_registry)
-                        .help("Host name of the registry: `ghcr.io`, `docker.io`"),
-                )
-                .arg(
-                    Arg::new("username")
-                        .long("username")
-                        .short('u')
-                        .value_name("USER")
-                        .required(true)
-                        .help("Name of the user"),
-                )
-                .arg(
-                    Arg::new("password-stdin")
-                        .long("password-stdin")
-                        .action(ArgAction::SetTrue)
-                        .help("Read the password from stdin"),
-                ),
-        )
+        .subcommand(define_login())
         .subcommand(
             Command::new("rm")
                 .about("Remove bases: saved ones at any time, others when no sandbox stands on them")
                 .after_help("Examples:\n  sandbar base rm debian")
                 .arg(name().num_args(1..).help("The bases")),
+        )
+}
+
+fn define_login() -> Command {
+    Command::new("login")
+        .about("Store credentials for an image registry and print its name")
+        .long_about(
+            "\
+Store credentials for an image registry and print its name.
+
+They are kept where `docker login` keeps them, in ~/.docker/config.json, and `sandbar base import --image` sends them with
+its request. At a terminal the password is asked for and not shown. The registry is not asked whether they are right.",
+        )
+        .after_help(
+            "\
+Examples:
+  sandbar base login ghcr.io -u me
+  pass show ghcr | sandbar base login ghcr.io -u me --password-stdin
+  sandbar base import tool --image ghcr.io/team/tool:1",
+        )
+        .arg(
+            Arg::new("registry")
+                .value_name("REGISTRY")
+                .required(true)
+                .value_parser(registry_login::parse_registry)
+                .help("Host name of the registry: `ghcr.io`, `docker.io`"),
+        )
+        .arg(
+            Arg::new("username")
+                .long("username")
+                .short('u')
+                .value_name("USER")
+                .required(true)
+                .help("Name of the user"),
+        )
+        .arg(
+            Arg::new("password-stdin")
+                .long("password-stdin")
+                .action(ArgAction::SetTrue)
+                .help("Read the password from stdin"),
         )
 }
 
