@@ -11,7 +11,7 @@ use hickory_proto::{
     op::Query,
     rr::{Name, RData, Record, RecordType},
 };
-use hickory_resolver::Hosts;
+use hickory_resolver::{Hosts, lookup::Lookup};
 use sandbar_core::DomainName;
 
 use crate::{
@@ -124,7 +124,7 @@ impl Resolver {
         let of_kind = |kind| hosts.lookup_static_host(&Query::query(query_name.clone(), kind));
         let found: Vec<_> = [RecordType::A, RecordType::AAAA].into_iter().filter_map(of_kind).collect();
         if !found.is_empty() {
-            return Some(distinct(found.iter().flat_map(|lookup| lookup.answers()).filter_map(address)));
+            return Some(distinct(found.iter().flat_map(Lookup::answers).filter_map(address)));
         }
         let is_loopback =
             name.as_str().strip_suffix("localhost").is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
