@@ -14,6 +14,8 @@ if [ "${1:-}" != --inside ]; then
     # Inside another run, its directory.
     place="/var/tmp${SANDBAR_TEST_RUN:+/sandbar-test-$SANDBAR_TEST_RUN}"
     directory=$(mktemp --directory "$place/sandbar-test-XXXXXX")
+    # As open as /var/tmp: some tests run as an ordinary user.
+    chmod 1777 "$directory"
     # Every process of the run inherits these; test directories are made in TMPDIR.
     export SANDBAR_TEST_RUN="${directory##*/sandbar-test-}" TMPDIR="$directory"
     if [ "$(id -u)" -eq 0 ]; then

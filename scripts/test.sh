@@ -13,8 +13,9 @@ PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
 
 # Tests whose length is SANDBAR_TEST_SCALE.
 long_tests='binary_id(sandbar::kill) | binary_id(sandbar-host::model) | test(/diff_equals_a_brute_force/)
-    | (binary_id(sandbar-storage::zfs) & test(/^(killed|signals)::/)) | test(/^malformed::/)
-    | test(/^streams::.*_takes_little_memory/) | test(/the_host_stays_small|little_is_ever_in_memory|over_many_pauses/)'
+    | (binary_id(sandbar-storage::zfs) & test(/^(killed|signals)::/)) | (binary_id(sandbar-server::api) & test(/^malformed::/))
+    | test(/^streams::.*_takes_little_memory/) | test(/^interpreter_guest::/)
+    | test(/the_host_stays_small|little_is_ever_in_memory|over_many_pauses/)'
 
 tier=quick
 case "${1:-}" in

@@ -194,7 +194,7 @@ pub(crate) fn no_mount_of_the_host_lets_a_session_s_programs_set_the_user_id(fix
         let made = "cp /usr/bin/id /workspace/who; chmod 4755 /workspace/who";
         assert_eq!(say(fixture, &id, "root", made).await, "");
         let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
-        let own: Vec<&str> = mounts.lines().filter(|line| line.contains(" - overlay ")).collect();
+        let own: Vec<&str> = mounts.lines().filter(|line| line.contains(" - overlay sandbar ")).collect();
         assert!(own.len() > 1 && own.iter().all(|line| line.contains("nosuid")), "{own:#?}");
         // Below them lies the pool, where nobody but root gets.
         let place = std::fs::metadata(&fixture.config.data_dir).unwrap();

@@ -35,7 +35,8 @@ async fn assert_no_daemons(test_box: &TestBox) {
 pub(crate) fn a_timeout_ends_the_command_with_its_daemons_and_keeps_its_output(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let mut spec = shell(&format!("echo begun; {DAEMONS}"));
-        spec.resources.wall_time = Some(Duration::from_secs(1));
+        // Longer than the daemons take to start on a busy machine.
+        spec.resources.wall_time = Some(Duration::from_secs(3));
         let command = world.start(spec).await.unwrap();
         let ended = Ended::of(command).await;
         assert!(ended.status.timed_out);
