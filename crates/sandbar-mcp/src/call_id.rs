@@ -6,10 +6,18 @@
 //! call, and gets its answer. From 2026-07-28 on an id may be used again once it was answered, and there are no
 //! conversations: every request is a call of its own, unless it says `sandbar/toolCallId` itself.
 
-use sandbar_core::{Result, SessionId, ToolCallId};
-use serde_json::Value;
+use rmcp::{
+    RoleServer,
+    model::{CallToolRequestParams, ProtocolVersion},
+    service::RequestContext,
+};
+use sandbar_core::{Error, Result, SessionId, ToolCallId};
+use serde_json::{Value, json};
 
-use crate::{jsonrpc::Request, meta::Meta, version::Version};
+use crate::version::is_stateless;
+
+/// The caller's own name for a call: one that is repeated under it is done once, also over another connection.
+const TOOL_CALL_ID: &str = "sandbar/toolCallId";
 
 /// The name of a conversation. No state hangs on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,66 +45,73 @@ impl Conversation {
 
 /// The name of a call.
 pub(crate) fn call_id(
-    request: &Request,
-    meta: &Meta,
-    version: Version,
+    request: &CallToolRequestParams,
+    context: &RequestContext<RoleServer>,
+    version: &ProtocolVersion,
     conversation: Option<&Conversation>,
 ) -> Result<ToolCallId> {
-    if let Some(id) = &meta.tool_call_id {
-        return Ok(id.clone());
+    let request_id = context.id.clone().into_json_value();
+    name(request, &request_id, context.meta.get(TOOL_CALL_ID), conversation.filter(|_| !is_stateless(version)))
+}
+
+fn name(
+    request: &CallToolRequestParams,
+    request_id: &Value,
+    given: Option<&Value>,
+    conversation: Option<&Conversation>,
+) -> Result<ToolCallId> {
+    match given {
+        Some(Value::String(id)) => return ToolCallId::new(id.clone()),
+        Some(_) => return Err(Error::invalid(TOOL_CALL_ID, format!("`{TOOL_CALL_ID}` is not a string"))),
+        None => {}
     }
     let name = match conversation {
-        Some(conversation) if !version.is_stateless() => {
-            let asked = [request.params.get("name"), request.params.get("arguments")];
-            let parts = asked.map(|part| part.cloned().unwrap_or(Value::Null));
-            let whole = serde_json::json!([conversation.as_str(), request.id.to_json(), parts]);
+        Some(conversation) => {
+            let whole = json!([conversation.as_str(), request_id, request.name, request.arguments]);
             blake3::hash(whole.to_string().as_bytes()).to_hex()[..32].to_owned()
         }
-        _ => SessionId::random().as_str().to_owned(),
+        None => SessionId::random().as_str().to_owned(),
     };
     ToolCallId::new(format!("mcp-{name}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::jsonrpc::RequestId;
 
-    fn request(id: &Value, tool: &str, cmd: &str) -> Request {
-        let Value::Object(params) = json!({"name": tool, "arguments": {"cmd": cmd}}) else { panic!() };
-        Request { id: RequestId::read(id).unwrap(), method: "tools/call".into(), params }
+    fn request(tool: &str, cmd: &str) -> CallToolRequestParams {
+        let arguments = [("cmd".to_owned(), json!(cmd))].into_iter().collect();
+        CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments)
     }
 
     #[test]
     fn only_the_same_request_in_the_same_conversation_is_the_same_call() {
         let (here, there) = (Conversation::new(), Conversation::new());
-        let name = |request: &Request, version, conversation: Option<&Conversation>| {
-            call_id(request, &Meta::default(), version, conversation).unwrap()
+        let named = |request: &CallToolRequestParams, id: Value, conversation: Option<&Conversation>| {
+            name(request, &id, None, conversation).unwrap()
         };
-        let old = Version::V2025_06_18;
-        let first = request(&json!(1), "bash", "ls");
-        assert_eq!(name(&first, old, Some(&here)), name(&first.clone(), old, Some(&here)));
+        let first = request("bash", "ls");
+        assert_eq!(named(&first, json!(1), Some(&here)), named(&first.clone(), json!(1), Some(&here)));
         for other in [
-            name(&request(&json!(2), "bash", "ls"), old, Some(&here)),
-            name(&request(&json!("1"), "bash", "ls"), old, Some(&here)),
-            name(&request(&json!(1), "bash", "pwd"), old, Some(&here)),
-            name(&request(&json!(1), "run_code", "ls"), old, Some(&here)),
-            name(&first, old, Some(&there)),
-            name(&first, old, None),
-            name(&first, Version::V2026_07_28, Some(&here)),
+            named(&first, json!(2), Some(&here)),
+            named(&first, json!("1"), Some(&here)),
+            named(&request("bash", "pwd"), json!(1), Some(&here)),
+            named(&request("run_code", "ls"), json!(1), Some(&here)),
+            named(&first, json!(1), Some(&there)),
+            named(&first, json!(1), None),
         ] {
-            assert_ne!(other, name(&first, old, Some(&here)));
+            assert_ne!(other, named(&first, json!(1), Some(&here)));
         }
-        assert_ne!(name(&first, old, None), name(&first, old, None));
+        assert_ne!(named(&first, json!(1), None), named(&first, json!(1), None));
     }
 
     #[test]
     fn a_caller_may_name_its_call_itself() {
-        let meta = Meta { tool_call_id: Some(ToolCallId::new("mine").unwrap()), ..Meta::default() };
-        let id = call_id(&request(&json!(1), "bash", "ls"), &meta, Version::V2026_07_28, None).unwrap();
-        assert_eq!(id.as_str(), "mine");
+        let named = |given: Value| name(&request("bash", "ls"), &json!(1), Some(&given), None);
+        assert_eq!(named(json!("mine")).unwrap().as_str(), "mine");
+        for bad in [json!(""), json!(7), json!({})] {
+            assert!(named(bad).is_err());
+        }
     }
 
     #[test]

@@ -1,33 +1,35 @@
-//! What a tool says while it works, as progress notifications.
+//! Output of a running tool as progress notifications.
 
-use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use rmcp::{
+    Peer, RoleServer,
+    model::{ProgressNotificationParam, ProgressToken, ProtocolVersion},
+};
 
-use crate::{jsonrpc::notification, version::Version};
+use crate::version::has_annotations;
 
-/// The progress of one request whose sender wants to hear of it.
+/// Progress of one request whose sender asked for it.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    token: Value,
-    version: Version,
-    outgoing: mpsc::Sender<Value>,
-    told: u64,
+    token: ProgressToken,
+    with_messages: bool,
+    peer: Peer<RoleServer>,
+    sent: u32,
 }
 
 impl Progress {
-    pub(crate) fn new(token: Value, version: Version, outgoing: mpsc::Sender<Value>) -> Self {
-        Self { token, version, outgoing, told: 0 }
+    pub(crate) fn new(token: ProgressToken, version: &ProtocolVersion, peer: Peer<RoleServer>) -> Self {
+        Self { token, with_messages: has_annotations(version), peer, sent: 0 }
     }
 
     /// Waits while the client is slow to read: the host drops progress then, and never the answer.
     pub(crate) async fn tell(&mut self, said: &str) {
-        // It has to grow, and nobody knows how far it will: it counts the notifications.
-        self.told += 1;
-        let mut params = json!({"progressToken": self.token, "progress": self.told});
-        if self.version.has_annotations() {
-            params["message"] = said.into();
+        // It has to grow, and how far it will is not known: it counts the notifications.
+        self.sent += 1;
+        let mut params = ProgressNotificationParam::new(self.token.clone(), self.sent.into());
+        if self.with_messages {
+            params = params.with_message(said);
         }
         // A client that is gone cancels the call by itself.
-        let _ = self.outgoing.send(notification("notifications/progress", &params)).await;
+        let _ = self.peer.notify_progress(params).await;
     }
 }

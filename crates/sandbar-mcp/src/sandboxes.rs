@@ -26,7 +26,17 @@ enum Choice {
 struct Scratch {
     base: BaseName,
     keep: bool,
-    made: Arc<Mutex<Option<SessionId>>>,
+    made: Arc<Mutex<Made>>,
+}
+
+/// What has become of a scratch sandbox.
+#[derive(Clone, Debug, Default)]
+enum Made {
+    #[default]
+    NotYet,
+    Sandbox(SessionId),
+    /// The connection is over: nothing is made for it any more.
+    Closed,
 }
 
 impl DefaultSandbox {
@@ -113,8 +123,8 @@ impl DefaultSandbox {
     pub(crate) async fn forget(&self, id: &SessionId) {
         if let Choice::Scratch(scratch) = &self.0 {
             let mut made = scratch.made.lock().await;
-            if made.as_ref() == Some(id) {
-                *made = None;
+            if matches!(&*made, Made::Sandbox(made) if made == id) {
+                *made = Made::NotYet;
             }
         }
     }
@@ -123,7 +133,8 @@ impl DefaultSandbox {
     pub async fn close(&self, client: &Client) -> Result<Option<SessionId>> {
         let Choice::Scratch(scratch) = &self.0 else { return Ok(None) };
         // Waits for one that is being made just now.
-        let Some(id) = scratch.made.lock().await.take() else { return Ok(None) };
+        let made = std::mem::replace(&mut *scratch.made.lock().await, Made::Closed);
+        let Made::Sandbox(id) = made else { return Ok(None) };
         if scratch.keep {
             return Ok(Some(id));
         }
@@ -137,8 +148,10 @@ impl DefaultSandbox {
 impl Scratch {
     async fn get(&self, client: &Client) -> Result<SessionId> {
         let mut made = Arc::clone(&self.made).lock_owned().await;
-        if let Some(id) = made.as_ref() {
-            return Ok(id.clone());
+        match &*made {
+            Made::Sandbox(id) => return Ok(id.clone()),
+            Made::Closed => return Err(Error::new(ErrorCode::Unavailable, "the connection is closed")),
+            Made::NotYet => {}
         }
         let mut spec = SessionSpec::new(self.base.clone());
         spec.labels.insert(LABEL.0.into(), LABEL.1.into());
@@ -146,7 +159,7 @@ impl Scratch {
         // On a task of its own: a call that is cancelled now must not leave a sandbox nobody knows.
         let making = tokio::spawn(async move {
             let id = client.create_session(spec).await?.id;
-            *made = Some(id.clone());
+            *made = Made::Sandbox(id.clone());
             Ok(id)
         });
         making.await.map_err(|error| Error::internal("making the sandbox broke off").with_source(error))?

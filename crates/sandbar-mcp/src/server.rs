@@ -1,22 +1,30 @@
 //! What is answered to which method.
 
+use rmcp::{
+    RoleServer, ServerHandler,
+    model::{
+        CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CompleteRequestMethod,
+        CompleteRequestParams, CompleteResult, ConstString, CustomRequest, CustomResult, DiscoverResult, ErrorCode,
+        ErrorData, Implementation, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+        ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, MetaObject,
+        PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, ToolsCapability,
+    },
+    service::RequestContext,
+};
 use sandbar_client::Client;
 use sandbar_core::Error;
-use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use serde_json::json;
 
 use crate::{
     call_id::{Conversation, call_id},
-    jsonrpc::{Fault, Params, Request},
-    meta::Meta,
     ports::PortNames,
     progress::Progress,
     sandboxes::DefaultSandbox,
     tools::{Call, Catalogue},
-    version::Version,
+    version::{is_stateless, spoken},
 };
 
-/// How long clients may keep what does not change while the host runs.
+/// How long clients may keep what does not change while the host runs, in milliseconds.
 const FRESH: u64 = 300_000;
 
 const INSTRUCTIONS: &str = "Sandboxes: machines of their own to run commands and edit files in. Paths are those inside the \
@@ -29,22 +37,21 @@ pub struct McpServer {
     default: DefaultSandbox,
     ports: PortNames,
     catalogue: Catalogue,
-}
-
-/// How a request reached us.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Setting<'a> {
-    /// What is spoken where a request does not say itself.
-    pub(crate) version: Version,
-    pub(crate) conversation: Option<&'a Conversation>,
-    /// Where notifications can go before the answer.
-    pub(crate) outgoing: Option<&'a mpsc::Sender<Value>>,
+    conversation: Option<Conversation>,
+    tells_progress: bool,
 }
 
 impl McpServer {
     /// A server that does everything through `client`, and so what its token allows.
     pub fn new(client: Client, default: DefaultSandbox, ports: PortNames) -> Self {
-        Self { client, default, ports, catalogue: Catalogue::default() }
+        Self {
+            client,
+            default,
+            ports,
+            catalogue: Catalogue::default(),
+            conversation: Some(Conversation::new()),
+            tells_progress: true,
+        }
     }
 
     /// The same for another caller, with what is known of the host's tools.
@@ -53,47 +60,16 @@ impl McpServer {
         self
     }
 
-    /// The answer to a request. Dropping this ends what it started.
-    pub(crate) async fn respond(&self, request: &Request, setting: Setting<'_>) -> Result<Value, Fault> {
-        let meta = Meta::read(&request.params)?;
-        let version = meta.version.unwrap_or(setting.version);
-        let result = match request.method.as_str() {
-            "initialize" if !version.is_stateless() => Ok(self.greet(&request.params)),
-            // Nothing is logged to clients, whatever the level.
-            "ping" | "logging/setLevel" if !version.is_stateless() => Ok(json!({})),
-            "server/discover" if version.is_stateless() => Ok(self.introduce()),
-            "tools/list" => self.list_tools(version).await,
-            "tools/call" => self.call_tool(request, meta, version, setting).await,
-            other => {
-                let message = format!("there is no method `{}`", other.escape_debug());
-                Err(Fault::new(Fault::METHOD_NOT_FOUND, message))
-            }
-        };
-        result.map(|result| sign(result, version))
+    /// The same for a request that belongs to this conversation, or to none.
+    pub(crate) fn within(mut self, conversation: Option<Conversation>) -> Self {
+        self.conversation = conversation;
+        self
     }
 
-    /// The version a handshake ends at.
-    pub(crate) fn handshake(params: &Params) -> Version {
-        Version::by_handshake(params.get("protocolVersion").and_then(Value::as_str).unwrap_or_default())
-    }
-
-    fn greet(&self, params: &Params) -> Value {
-        json!({
-            "protocolVersion": Self::handshake(params).as_str(),
-            "capabilities": capabilities(),
-            "serverInfo": identity(),
-            "instructions": self.instructions(),
-        })
-    }
-
-    fn introduce(&self) -> Value {
-        json!({
-            "supportedVersions": Version::ALL.map(Version::as_str),
-            "capabilities": capabilities(),
-            "instructions": self.instructions(),
-            "ttlMs": FRESH,
-            "cacheScope": "private",
-        })
+    /// The same for a client that takes nothing but the answer.
+    pub(crate) fn without_progress(mut self) -> Self {
+        self.tells_progress = false;
+        self
     }
 
     fn instructions(&self) -> String {
@@ -105,70 +81,131 @@ impl McpServer {
         };
         format!("{INSTRUCTIONS}{fork} {sandbox}")
     }
+}
 
-    async fn list_tools(&self, version: Version) -> Result<Value, Fault> {
-        let tools = self.catalogue.list(&self.client, version, &self.default).await.map_err(|error| broken(&error))?;
-        let mut listed = json!({"tools": tools});
-        if version.is_stateless() {
-            listed["ttlMs"] = FRESH.into();
-            listed["cacheScope"] = "private".into();
+impl ServerHandler for McpServer {
+    fn get_info(&self) -> ServerConfig {
+        let mut tools = ToolsCapability::default();
+        tools.list_changed = Some(false);
+        let mut capabilities = ServerCapabilities::default();
+        capabilities.tools = Some(tools);
+        let mut info = ServerConfig::new(capabilities).with_instructions(self.instructions());
+        info.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        info.server_info = identity();
+        info
+    }
+
+    async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let versions = self.supported_protocol_versions().into_owned();
+        let mut found = DiscoverResult::from_server_info(versions, self.get_info());
+        found.ttl_ms = FRESH;
+        found.cache_scope = CacheScope::Private;
+        Ok(found)
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let version = spoken(&context);
+        let tools = self.catalogue.list(&self.client, &version, &self.default).await;
+        let mut listed = ListToolsResult::with_all_items(tools.map_err(|error| broken(&error))?);
+        if is_stateless(&version) {
+            listed.ttl_ms = Some(FRESH);
+            listed.cache_scope = Some(CacheScope::Private);
         }
         Ok(listed)
     }
 
     async fn call_tool(
         &self,
-        request: &Request,
-        meta: Meta,
-        version: Version,
-        setting: Setting<'_>,
-    ) -> Result<Value, Fault> {
-        let Some(Value::String(name)) = request.params.get("name") else {
-            return Err(Fault::invalid_params("`name` of the tool is missing, or not a string"));
-        };
-        let arguments = match request.params.get("arguments") {
-            None | Some(Value::Null) => Params::new(),
-            Some(Value::Object(arguments)) => arguments.clone(),
-            Some(_) => return Err(Fault::invalid_params("`arguments` is not an object")),
-        };
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let version = spoken(&context);
+        let id = call_id(&request, &context, &version, self.conversation.as_ref())
+            .map_err(|error| ErrorData::invalid_params(error.message().to_owned(), None))?;
+        let token = context.meta.get_progress_token().filter(|_| self.tells_progress);
         let call = Call {
             client: &self.client,
             default: &self.default,
             ports: &self.ports,
-            id: call_id(request, &meta, version, setting.conversation).map_err(|error| broken(&error))?,
-            arguments,
-            progress: meta
-                .progress_token
-                .zip(setting.outgoing)
-                .map(|(token, outgoing)| Progress::new(token, version, outgoing.clone())),
+            id,
+            arguments: request.arguments.unwrap_or_default(),
+            progress: token.map(|token| Progress::new(token, &version, context.peer.clone())),
         };
-        Ok(self.catalogue.call(name, call).await?.to_json(version))
+        let work = self.catalogue.call(&request.name, call);
+        // A cancelled request ends its command and is not answered: this error is not sent.
+        let Some(answer) = context.ct.run_until_cancelled(work).await else {
+            return Err(ErrorData::internal_error("the request was cancelled", None));
+        };
+        let mut result = answer?.into_result(&version);
+        if is_stateless(&version) {
+            let meta = result.meta.get_or_insert_with(MetaObject::new);
+            meta.insert("io.modelcontextprotocol/serverInfo".into(), json!(identity()));
+        }
+        Ok(result.into())
+    }
+
+    /// What is no request of the protocol, or one whose parameters are not as the protocol has them.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        if method == CallToolRequestMethod::VALUE {
+            let message = "`name` of the tool is not a string, or `arguments` is not an object";
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let message = format!("there is no method `{}`", method.escape_debug());
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+    }
+
+    async fn complete(
+        &self,
+        _request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 }
 
-fn capabilities() -> Value {
-    json!({"tools": {"listChanged": false}})
-}
-
-fn identity() -> Value {
-    json!({"name": "sandbar", "title": "Sandbar", "version": env!("CARGO_PKG_VERSION")})
-}
-
-/// Says whose answer it is and that it is whole, where the version wants that said each time.
-fn sign(mut result: Value, version: Version) -> Value {
-    if version.is_stateless() {
-        result["resultType"] = "complete".into();
-        result["_meta"]["io.modelcontextprotocol/serverInfo"] = identity();
-    }
-    result
+fn identity() -> Implementation {
+    Implementation::new("sandbar", env!("CARGO_PKG_VERSION")).with_title("Sandbar")
 }
 
 /// Something went wrong that no other request of the caller would have avoided.
-fn broken(error: &Error) -> Fault {
+fn broken(error: &Error) -> ErrorData {
     let mut message = error.chain();
     if let Some(hint) = error.hint() {
         message.push_str("; ");
         message.push_str(hint);
     }
-    Fault { code: Fault::INTERNAL, message, data: Some(json!({"code": error.code().as_str()})) }
+    ErrorData::internal_error(message, Some(json!({"code": error.code().as_str()})))
 }

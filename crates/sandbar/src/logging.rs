@@ -10,7 +10,7 @@ use crate::{
 };
 use sandbar_core::Error;
 
-const DEFAULT_FILTER: &str = "warn,sandbar_host=info,sandbar_server=info,sandbar_storage=info";
+const DEFAULT_FILTER: &str = "warn,rmcp=error,sandbar_host=info,sandbar_server=info,sandbar_storage=info";
 
 /// Installs the log subscriber of this process, and the export of spans where there is one. Logs go to stderr.
 pub(crate) fn start(export: Option<&TraceExport>) -> Outcome<()> {

@@ -3,71 +3,46 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    body::Body,
+    body::{Body, Bytes},
     response::{IntoResponse as _, Response},
 };
-use futures::{StreamExt as _, future::join_all};
+use futures::StreamExt as _;
 use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts};
+use rmcp::{
+    model::ErrorCode,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::never::NeverSessionManager,
+    },
+};
 use sandbar_client::Client;
-use sandbar_core::{Error, ErrorCode, SessionId};
-use serde_json::Value;
-use tokio::{sync::mpsc, time::timeout};
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use sandbar_core::{Error, SessionId};
+use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{
-    event_stream::event_stream,
-    headers::{self, Accepts},
+    accept,
+    in_flight::{InFlight, Key},
     origin,
 };
-use crate::{
-    call_id::Conversation,
-    in_flight::{InFlight, Ticket},
-    jsonrpc::{self, Fault, Incoming, Message, Params, Refusal, Request, RequestId},
-    meta::Meta,
-    ports::PortNames,
-    sandboxes::DefaultSandbox,
-    server::{McpServer, Setting},
-    tools::Catalogue,
-    version::Version,
-};
+use crate::{call_id::Conversation, ports::PortNames, sandboxes::DefaultSandbox, server::McpServer, tools::Catalogue};
 
 /// Largest body: what a message to the host may have.
-const LARGEST_BODY: usize = 16 << 20;
+const MAX_BODY_BYTES: usize = 16 << 20;
 
-/// What is read of a larger one.
-const HEARD_OUT: usize = 4 * LARGEST_BODY;
+/// How much of a larger body is read: its sender reads the refusal only when it has sent everything.
+const MAX_DISCARDED_BYTES: usize = 4 * MAX_BODY_BYTES;
 
 /// How long a body may take to arrive.
-const PATIENCE: Duration = Duration::from_mins(1);
+const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Messages one batch may have.
-const LARGEST_BATCH: usize = 100;
-
-/// Messages that may wait for a client that is slow to read.
-const QUEUE: usize = 16;
-
-/// What tells a request under way from all others: who sent it, in which conversation, under which id.
-type Key = (Option<blake3::Hash>, Conversation, RequestId);
+/// Names the conversation.
+const SESSION: &str = "mcp-session-id";
 
 /// The path MCP is served on.
 #[derive(Clone, Debug, Default)]
 pub struct HttpEndpoint {
     catalogue: Catalogue,
-    in_flight: Arc<InFlight<Key>>,
-}
-
-/// Why a request gets no answer of the protocol's own, or a bad one.
-struct Rejection(StatusCode, Value);
-
-impl Rejection {
-    fn new(status: StatusCode, fault: &Fault) -> Self {
-        Self(status, jsonrpc::failed(None, fault))
-    }
-
-    /// The request is no request of the protocol.
-    fn plain(status: StatusCode, why: &str) -> Self {
-        Self::new(status, &Fault::new(Fault::INVALID_REQUEST, why))
-    }
+    in_flight: InFlight,
 }
 
 impl HttpEndpoint {
@@ -78,27 +53,21 @@ impl HttpEndpoint {
     /// Answers a request. `client` is the caller's, with what they may do; they have been let in already.
     pub async fn answer(&self, request: http::Request<Body>, client: Client, ports: PortNames) -> Response {
         let (head, body) = request.into_parts();
-        match self.serve(&head, body, client, ports).await {
-            Ok(response) => response,
-            Err(Rejection(status, message)) => {
-                let mut response = reply(status, &message);
-                if status == StatusCode::METHOD_NOT_ALLOWED {
-                    response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static("POST"));
-                }
-                response
-            }
-        }
+        self.serve(head, body, client, ports).await.unwrap_or_else(|refusal| refusal)
     }
 
-    /// Refuses somebody who was not let in, in words their program reads.
+    /// Refuses a caller that was not let in.
     pub fn refuse(error: &Error) -> Response {
         let status = match error.code() {
-            ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
-            ErrorCode::PermissionDenied => StatusCode::FORBIDDEN,
+            sandbar_core::ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
+            sandbar_core::ErrorCode::PermissionDenied => StatusCode::FORBIDDEN,
             _ => StatusCode::BAD_REQUEST,
         };
-        let fault = Fault { data: error.hint().map(Value::from), ..Fault::new(Fault::INVALID_REQUEST, error.chain()) };
-        let mut response = reply(status, &jsonrpc::failed(None, &fault));
+        let mut message = json!({"code": ErrorCode::INVALID_REQUEST.0, "message": error.chain()});
+        if let Some(hint) = error.hint() {
+            message["data"] = hint.into();
+        }
+        let mut response = reply(status, &message);
         if status == StatusCode::UNAUTHORIZED {
             let scheme = header::HeaderValue::from_static("Bearer realm=\"sandbar\"");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
@@ -106,232 +75,139 @@ impl HttpEndpoint {
         response
     }
 
-    async fn serve(&self, head: &Parts, body: Body, client: Client, ports: PortNames) -> Result<Response, Rejection> {
-        let Parts { method, headers, uri, .. } = head;
-        if !origin::is_trusted(headers) {
-            return Err(Rejection::plain(StatusCode::FORBIDDEN, "pages of this origin may not call"));
+    async fn serve(&self, mut head: Parts, body: Body, client: Client, ports: PortNames) -> Result<Response, Response> {
+        if !origin::is_trusted(&head.headers) {
+            return Err(refusal(StatusCode::FORBIDDEN, "pages of this origin may not call"));
         }
-        if *method != Method::POST {
-            let why = "messages are sent by POST; there are no sessions to listen to or to end";
-            return Err(Rejection::plain(StatusCode::METHOD_NOT_ALLOWED, why));
-        }
-        if !headers::is_json(headers) {
+        let default = default_sandbox(&head.uri)?;
+        let is_post = head.method == Method::POST;
+        if is_post && !is_json(&head.headers) {
             let why = "the body is not said to be `application/json`";
-            return Err(Rejection::plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
+            return Err(refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
         }
-        let accepts = Accepts::read(headers);
-        if !accepts.json && !accepts.events {
-            let why = "accept `application/json` and `text/event-stream`";
-            return Err(Rejection::plain(StatusCode::NOT_ACCEPTABLE, why));
+        let takes_events = accept::widen(&mut head.headers);
+        let body = if is_post { read_body(body).await? } else { Bytes::new() };
+        let message = if is_post { read_message(&body)? } else { Value::Null };
+        let conversation = conversation(&head.headers);
+        let key = |id| Key::new(&head.headers, conversation.as_ref(), id);
+        if message["method"] == "notifications/cancelled"
+            && let Some(key) = key(message["params"].get("requestId"))
+        {
+            self.in_flight.cancel(&key);
         }
-        let said = headers::version(headers).map_err(|fault| Rejection::new(StatusCode::BAD_REQUEST, &fault))?;
-        let server = McpServer::new(client, default_sandbox(uri)?, ports).sharing(&self.catalogue);
-        let body = read_body(body).await?;
-        let visit = Visit {
-            server,
-            said,
-            accepts,
-            caller: caller(headers),
-            conversation: headers::conversation(headers),
-            in_flight: Arc::clone(&self.in_flight),
+        let request = key(message.get("id")).map(|key| self.in_flight.enter(key));
+        let wants_progress = message["params"]["_meta"].get("progressToken").is_some();
+        let starts = message["method"] == "initialize";
+        let mut server = McpServer::new(client, default, ports).sharing(&self.catalogue).within(conversation);
+        if !takes_events {
+            server = server.without_progress();
+        }
+        let service = StreamableHttpService::new(
+            move || Ok(server.clone()),
+            Arc::new(NeverSessionManager::default()),
+            config(wants_progress && takes_events),
+        );
+        let cancelled = request.as_ref().map(|request| request.cancelled()).unwrap_or_default();
+        // A cancelled request is not answered. Dropping what answers it ends its command.
+        let answering = service.handle(http::Request::from_parts(head, Body::from(body)));
+        let Some(answer) = cancelled.run_until_cancelled(answering).await else {
+            return Ok(StatusCode::ACCEPTED.into_response());
         };
-        match jsonrpc::read(&body) {
-            Incoming::One(Ok(Message::Request(request))) => visit.one(headers, request).await,
-            Incoming::One(Ok(message)) => {
-                visit.note(&message);
-                Ok(StatusCode::ACCEPTED.into_response())
-            }
-            Incoming::One(Err(refusal)) => Err(Rejection(StatusCode::BAD_REQUEST, refusal.to_json())),
-            Incoming::Batch(messages) => visit.batch(messages).await,
+        if is_post && answer.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            return Err(refusal(StatusCode::BAD_REQUEST, "the message is no JSON-RPC 2.0 message of MCP"));
         }
+        let mut answer = answer.map(Body::new);
+        if answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream") {
+            answer = answer.map(|body| {
+                // It has its place among the requests under way until the last event.
+                let events = body.into_data_stream().take_until(cancelled.cancelled_owned());
+                Body::from_stream(events.inspect(move |_| {
+                    let _ = &request;
+                }))
+            });
+        } else if starts
+            && answer.status() == StatusCode::OK
+            && let Ok(name) = Conversation::new().as_str().parse()
+        {
+            answer.headers_mut().insert(SESSION, name);
+        }
+        Ok(answer)
     }
 }
 
-/// Who calls. Kept as a hash: nothing that opens the host lies around here.
-fn caller(headers: &HeaderMap) -> Option<blake3::Hash> {
-    headers.get(header::AUTHORIZATION).map(|field| blake3::hash(field.as_bytes()))
+/// No state hangs on a session of the protocol. The name by which the host is called is not checked: it may be any (a
+/// name server's, a proxy's, an address with `--listen 0.0.0.0`), every call needs a token, and pages of other origins
+/// are refused before.
+fn config(streams: bool) -> StreamableHttpServerConfig {
+    StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_json_response(!streams)
+        .with_max_request_body_bytes(MAX_BODY_BYTES)
+        .disable_allowed_hosts()
+}
+
+/// Whether the body is said to be JSON.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// The conversation a request is said to belong to.
+fn conversation(headers: &HeaderMap) -> Option<Conversation> {
+    Conversation::named(headers.get(SESSION)?.to_str().ok()?)
 }
 
 /// The sandbox the address names: `/mcp?sandbox=ID`.
-fn default_sandbox(uri: &Uri) -> Result<DefaultSandbox, Rejection> {
+fn default_sandbox(uri: &Uri) -> Result<DefaultSandbox, Response> {
     let mut pairs = uri.query().unwrap_or_default().split('&');
     let Some(id) = pairs.find_map(|pair| pair.strip_prefix("sandbox=")) else { return Ok(DefaultSandbox::nothing()) };
-    let id = SessionId::new(id).map_err(|error| Rejection::plain(StatusCode::BAD_REQUEST, error.message()))?;
+    let id = SessionId::new(id).map_err(|error| refusal(StatusCode::BAD_REQUEST, error.message()))?;
     Ok(DefaultSandbox::given(id))
 }
 
-/// Reads a body. One that is too large is heard out for a while: its sender listens only when it has said everything.
-async fn read_body(body: Body) -> Result<Vec<u8>, Rejection> {
+async fn read_body(body: Body) -> Result<Bytes, Response> {
     let mut body = body.into_data_stream();
     let mut read = Vec::new();
     let mut length = 0;
-    let listening = async {
+    let reading = async {
         while let Some(bytes) = body.next().await {
-            let bytes = bytes.map_err(|_| Rejection::plain(StatusCode::BAD_REQUEST, "the body broke off"))?;
+            let bytes = bytes.map_err(|_| refusal(StatusCode::BAD_REQUEST, "the body broke off"))?;
             length += bytes.len();
-            if length <= LARGEST_BODY {
+            if length <= MAX_BODY_BYTES {
                 read.extend_from_slice(&bytes);
-            } else if length > HEARD_OUT {
+            } else if length > MAX_DISCARDED_BYTES {
                 break;
             }
         }
         Ok(())
     };
-    timeout(PATIENCE, listening)
+    timeout(BODY_TIMEOUT, reading)
         .await
-        .map_err(|_| Rejection::plain(StatusCode::REQUEST_TIMEOUT, "the body takes too long"))??;
-    if length > LARGEST_BODY {
-        let why = format!("the message is longer than {LARGEST_BODY} bytes");
-        return Err(Rejection::plain(StatusCode::PAYLOAD_TOO_LARGE, &why));
+        .map_err(|_| refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"))??;
+    if length > MAX_BODY_BYTES {
+        let why = format!("the message is longer than {MAX_BODY_BYTES} bytes");
+        return Err(refusal(StatusCode::PAYLOAD_TOO_LARGE, &why));
     }
-    Ok(read)
+    Ok(read.into())
 }
 
-fn reply(status: StatusCode, message: &Value) -> Response {
+fn read_message(body: &[u8]) -> Result<Value, Response> {
+    match serde_json::from_slice(body) {
+        Ok(message @ Value::Object(_)) => Ok(message),
+        Ok(_) => Err(refusal(StatusCode::BAD_REQUEST, "a message is a JSON object; batches are not supported")),
+        Err(error) => {
+            let message = format!("the body is not JSON: {error}");
+            Err(reply(StatusCode::BAD_REQUEST, &json!({"code": ErrorCode::PARSE_ERROR.0, "message": message})))
+        }
+    }
+}
+
+/// The refusal of something that is no request of the protocol.
+fn refusal(status: StatusCode, why: &str) -> Response {
+    reply(status, &json!({"code": ErrorCode::INVALID_REQUEST.0, "message": why}))
+}
+
+fn reply(status: StatusCode, error: &Value) -> Response {
+    let message = json!({"jsonrpc": "2.0", "error": error});
     (status, [(header::CONTENT_TYPE, "application/json")], message.to_string()).into_response()
-}
-
-/// One POST.
-struct Visit {
-    server: McpServer,
-    /// The version the headers name.
-    said: Option<Version>,
-    accepts: Accepts,
-    caller: Option<blake3::Hash>,
-    conversation: Option<Conversation>,
-    in_flight: Arc<InFlight<Key>>,
-}
-
-impl Visit {
-    async fn one(self, headers: &HeaderMap, request: Request) -> Result<Response, Rejection> {
-        let version = headers::agree(headers, self.said, &request).map_err(|fault| {
-            // Before 2026-07-28 an error is an answer like any other; its clients do not look into a bad one.
-            let modern = matches!(fault.code, Fault::HEADER_MISMATCH | Fault::UNSUPPORTED_VERSION)
-                || self.said.is_some_and(Version::is_stateless);
-            let status = if modern { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-            Rejection(status, jsonrpc::failed(Some(&request.id), &fault))
-        })?;
-        let starts = request.method == "initialize" && !version.is_stateless();
-        let wants_progress = Meta::read(&request.params).is_ok_and(|meta| meta.progress_token.is_some());
-        let admitted = self.admit(request);
-        let mut response = if self.accepts.events && (wants_progress || !self.accepts.json) {
-            self.stream(version, vec![admitted], Vec::new())
-        } else {
-            let (request, ticket) = admitted;
-            let Some(outcome) = self.work(version, &request, &ticket, None).await else {
-                // A cancelled request is not answered; its sender takes an answer for one it did not ask for.
-                return Ok(StatusCode::ACCEPTED.into_response());
-            };
-            reply(status_of(&outcome, version), &jsonrpc::answer(&request.id, &outcome))
-        };
-        if starts && let Ok(name) = Conversation::new().as_str().parse() {
-            response.headers_mut().insert(headers::SESSION, name);
-        }
-        Ok(response)
-    }
-
-    /// Several messages at once.
-    async fn batch(self, messages: Vec<Result<Message, Refusal>>) -> Result<Response, Rejection> {
-        let version = self.said.unwrap_or(Version::UNSAID);
-        if !version.has_batches() {
-            let why = "this version of the protocol has no batches";
-            return Err(Rejection::plain(StatusCode::BAD_REQUEST, why));
-        }
-        if messages.len() > LARGEST_BATCH {
-            return Err(Rejection::plain(StatusCode::BAD_REQUEST, "the batch is too large"));
-        }
-        let (mut refused, mut admitted) = (Vec::new(), Vec::new());
-        for message in messages {
-            match message {
-                Ok(Message::Request(request)) if is_stateless(&request) => {
-                    let fault = Fault::new(Fault::INVALID_REQUEST, "this version of the protocol has no batches");
-                    refused.push(jsonrpc::failed(Some(&request.id), &fault));
-                }
-                Ok(Message::Request(request)) => admitted.push(self.admit(request)),
-                Ok(message) => self.note(&message),
-                Err(refusal) => refused.push(refusal.to_json()),
-            }
-        }
-        if admitted.is_empty() && refused.is_empty() {
-            return Ok(StatusCode::ACCEPTED.into_response());
-        }
-        let wants_progress = admitted
-            .iter()
-            .any(|(request, _)| Meta::read(&request.params).is_ok_and(|meta| meta.progress_token.is_some()));
-        if self.accepts.events && (wants_progress || !self.accepts.json) {
-            return Ok(self.stream(version, admitted, refused));
-        }
-        let work = admitted.iter().map(|(request, ticket)| async {
-            let outcome = self.work(version, request, ticket, None).await?;
-            Some(jsonrpc::answer(&request.id, &outcome))
-        });
-        refused.extend(join_all(work).await.into_iter().flatten());
-        Ok(reply(StatusCode::OK, &refused.into()))
-    }
-
-    /// Gives a request its place, under which it can be cancelled.
-    fn admit(&self, request: Request) -> (Arc<Request>, Ticket<Key>) {
-        let request = Arc::new(request);
-        // A request of no conversation is nobody's to cancel but by hanging up.
-        let conversation = self.conversation.clone().unwrap_or_else(Conversation::new);
-        let key = (self.caller, conversation, request.id.clone());
-        let ticket = self.in_flight.enter(key, &request, &CancellationToken::new());
-        (request, ticket)
-    }
-
-    /// The outcome of a request; none when it was cancelled.
-    async fn work(
-        &self,
-        version: Version,
-        request: &Request,
-        ticket: &Ticket<Key>,
-        outgoing: Option<&mpsc::Sender<Value>>,
-    ) -> Option<Result<Value, Fault>> {
-        let setting = Setting { version, conversation: self.conversation.as_ref(), outgoing };
-        ticket.unless_cancelled(self.server.respond(request, setting)).await
-    }
-
-    /// Answers with a stream of what happens.
-    fn stream(self, version: Version, admitted: Vec<(Arc<Request>, Ticket<Key>)>, first: Vec<Value>) -> Response {
-        let (outgoing, messages) = mpsc::channel(QUEUE);
-        let work = tokio::spawn(async move {
-            for message in first {
-                let _ = outgoing.send(message).await;
-            }
-            let work = admitted.iter().map(|(request, ticket)| async {
-                if let Some(outcome) = self.work(version, request, ticket, Some(&outgoing)).await {
-                    let _ = outgoing.send(jsonrpc::answer(&request.id, &outcome)).await;
-                }
-            });
-            join_all(work).await;
-        });
-        event_stream(messages, AbortOnDropHandle::new(work))
-    }
-
-    fn note(&self, message: &Message) {
-        if let Message::Notification { method, params } = message
-            && method == "notifications/cancelled"
-        {
-            self.cancel(params);
-        }
-    }
-
-    fn cancel(&self, params: &Params) {
-        let id = params.get("requestId").and_then(RequestId::read);
-        if let Some((conversation, id)) = self.conversation.clone().zip(id) {
-            self.in_flight.cancel(&(self.caller, conversation, id));
-        }
-    }
-}
-
-fn is_stateless(request: &Request) -> bool {
-    Meta::read(&request.params).is_ok_and(|meta| meta.version.is_some_and(Version::is_stateless))
-}
-
-/// A method that is not there is not found, where the version says so.
-fn status_of(outcome: &Result<Value, Fault>, version: Version) -> StatusCode {
-    match outcome {
-        Err(fault) if version.is_stateless() && fault.code == Fault::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
-        _ => StatusCode::OK,
-    }
 }

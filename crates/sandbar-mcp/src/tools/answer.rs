@@ -1,39 +1,37 @@
 //! What a tool call comes to, as MCP has it.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use sandbar_core::{ContentBlock, Error, ToolResponse};
-use serde_json::{Map, Value, json};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, MetaObject, ProtocolVersion};
+use sandbar_core::{Error, ToolResponse};
+use serde_json::Value;
 
-use crate::version::Version;
+use crate::version::has_structured_content;
 
 /// The answer to a tool call.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    content: Vec<Value>,
+    content: Vec<ContentBlock>,
     /// The same for programs, as the tool's output schema has it.
     structured: Option<Value>,
     is_error: bool,
-    meta: Map<String, Value>,
+    meta: JsonObject,
 }
 
 impl Answer {
     pub(crate) fn text(text: impl Into<String>) -> Self {
-        Self { content: vec![text_block(text)], ..Self::default() }
+        Self { content: vec![ContentBlock::text(text)], ..Self::default() }
     }
 
     /// The same as text and for programs: clients show a model either.
     pub(crate) fn structured(value: Value) -> Self {
-        Self { content: vec![text_block(value.to_string())], structured: Some(value), ..Self::default() }
+        Self { content: vec![ContentBlock::text(value.to_string())], structured: Some(value), ..Self::default() }
     }
 
-    pub(crate) fn to_json(&self, version: Version) -> Value {
-        let mut result = json!({"content": self.content, "isError": self.is_error});
-        if let Some(structured) = self.structured.as_ref().filter(|_| version.has_structured_content()) {
-            result["structuredContent"] = structured.clone();
-        }
-        if !self.meta.is_empty() {
-            result["_meta"] = self.meta.clone().into();
-        }
+    pub(crate) fn into_result(self, version: &ProtocolVersion) -> CallToolResult {
+        let mut result = CallToolResult::success(self.content);
+        result.is_error = Some(self.is_error);
+        result.structured_content = self.structured.filter(|_| has_structured_content(version));
+        result.meta = Some(MetaObject(self.meta)).filter(|meta| !meta.is_empty());
         result
     }
 }
@@ -46,26 +44,26 @@ impl From<&Error> for Answer {
             text.push_str("\nhint: ");
             text.push_str(hint);
         }
-        let mut meta = Map::from_iter([("sandbar/errorCode".into(), error.code().as_str().into())]);
+        let mut meta = JsonObject::from_iter([("sandbar/errorCode".into(), error.code().as_str().into())]);
         if let Some(field) = error.field() {
             meta.insert("sandbar/errorField".into(), field.into());
         }
-        Self { content: vec![text_block(text)], is_error: true, meta, ..Self::default() }
+        Self { content: vec![ContentBlock::text(text)], is_error: true, meta, ..Self::default() }
     }
 }
 
 impl From<ToolResponse> for Answer {
     fn from(response: ToolResponse) -> Self {
         let failed_with = response.exit_code.filter(|code| *code != 0);
-        let mut content: Vec<Value> = response.content_blocks.iter().map(block).collect();
+        let mut content: Vec<ContentBlock> = response.content_blocks.iter().map(block).collect();
         if !response.content.is_empty() || content.is_empty() {
-            content.insert(0, text_block(response.content.as_str()));
+            content.insert(0, ContentBlock::text(response.content.as_str()));
         }
         // A model sees nothing but text. Where the tool has said how it ended itself, it is not said again.
         if let Some(code) = failed_with.filter(|_| !response.content.trim_end().ends_with(']')) {
-            content.push(text_block(format!("[exit code {code}]")));
+            content.push(ContentBlock::text(format!("[exit code {code}]")));
         }
-        let mut meta = Map::new();
+        let mut meta = JsonObject::new();
         meta.insert("sandbar/tier".into(), response.tier.number().into());
         meta.insert("sandbar/durationSeconds".into(), response.duration.as_secs_f64().into());
         meta.extend(response.exit_code.map(|code| ("sandbar/exitCode".to_owned(), code.into())));
@@ -83,15 +81,11 @@ impl From<ToolResponse> for Answer {
     }
 }
 
-fn text_block(text: impl Into<String>) -> Value {
-    json!({"type": "text", "text": text.into()})
-}
-
-fn block(block: &ContentBlock) -> Value {
+fn block(block: &sandbar_core::ContentBlock) -> ContentBlock {
     match block {
-        ContentBlock::Text(text) => text_block(text.as_str()),
-        ContentBlock::Image { media_type, data } => {
-            json!({"type": "image", "data": STANDARD.encode(data), "mimeType": media_type})
+        sandbar_core::ContentBlock::Text(text) => ContentBlock::text(text.as_str()),
+        sandbar_core::ContentBlock::Image { media_type, data } => {
+            ContentBlock::image(STANDARD.encode(data), media_type.as_str())
         }
     }
 }
@@ -101,8 +95,13 @@ mod tests {
     use std::time::Duration;
 
     use sandbar_core::ToolTier;
+    use serde_json::json;
 
     use super::*;
+
+    fn shown(answer: Answer, version: &ProtocolVersion) -> Value {
+        serde_json::to_value(answer.into_result(version)).unwrap()
+    }
 
     fn response(content: &str, exit_code: Option<i32>) -> ToolResponse {
         ToolResponse {
@@ -121,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_command_that_failed_says_its_exit_code_once() {
-        let shown = |content: &str, code| Answer::from(response(content, Some(code))).to_json(Version::V2025_06_18);
+        let shown =
+            |content: &str, code| shown(Answer::from(response(content, Some(code))), &ProtocolVersion::V_2025_06_18);
         let failed = shown("no such file\n", 2);
         assert_eq!(failed["content"][1]["text"], "[exit code 2]");
         assert_eq!((&failed["isError"], &failed["_meta"]["sandbar/exitCode"]), (&json!(true), &json!(2)));
@@ -133,10 +133,10 @@ mod tests {
 
     #[test]
     fn an_image_is_an_image() {
-        let image = ContentBlock::Image { media_type: "image/png".into(), data: vec![0xff, 0].into() };
+        let image = sandbar_core::ContentBlock::Image { media_type: "image/png".into(), data: vec![0xff, 0].into() };
         let answer = Answer::from(ToolResponse { content_blocks: vec![image], ..response("", None) });
         assert_eq!(
-            answer.to_json(Version::V2024_11_05)["content"],
+            shown(answer, &ProtocolVersion::V_2024_11_05)["content"],
             json!([{"type": "image", "data": "/wA=", "mimeType": "image/png"}])
         );
     }
@@ -144,16 +144,16 @@ mod tests {
     #[test]
     fn an_error_says_what_to_do_about_it() {
         let error = Error::invalid("path", "`x` is no path").with_hint("use another");
-        let shown = Answer::from(&error).to_json(Version::V2025_06_18);
+        let shown = shown(Answer::from(&error), &ProtocolVersion::V_2025_06_18);
         assert_eq!(shown["content"][0]["text"], "error: `x` is no path\nhint: use another");
         assert_eq!((&shown["isError"], &shown["_meta"]["sandbar/errorField"]), (&json!(true), &json!("path")));
     }
 
     #[test]
     fn programs_get_their_form_where_the_version_has_one() {
-        let answer = Answer::structured(json!({"a": 1}));
-        assert_eq!(answer.to_json(Version::V2025_06_18)["structuredContent"], json!({"a": 1}));
-        assert!(answer.to_json(Version::V2025_03_26).get("structuredContent").is_none());
-        assert_eq!(answer.to_json(Version::V2025_03_26)["content"][0]["text"], r#"{"a":1}"#);
+        let shown = |version| shown(Answer::structured(json!({"a": 1})), &version);
+        assert_eq!(shown(ProtocolVersion::V_2025_06_18)["structuredContent"], json!({"a": 1}));
+        assert!(shown(ProtocolVersion::V_2025_03_26).get("structuredContent").is_none());
+        assert_eq!(shown(ProtocolVersion::V_2025_03_26)["content"][0]["text"], r#"{"a":1}"#);
     }
 }

@@ -1,12 +1,13 @@
 //! One call, and what it may use.
 
+use rmcp::model::JsonObject;
 use sandbar_client::Client;
 use sandbar_core::{Error, Result, SessionId, ToolCallId};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::definition::SANDBOX;
-use crate::{jsonrpc::Params, ports::PortNames, progress::Progress, sandboxes::DefaultSandbox};
+use crate::{ports::PortNames, progress::Progress, sandboxes::DefaultSandbox};
 
 /// A tool call.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub(crate) struct Call<'a> {
     pub(crate) default: &'a DefaultSandbox,
     pub(crate) ports: &'a PortNames,
     pub(crate) id: ToolCallId,
-    pub(crate) arguments: Params,
+    pub(crate) arguments: JsonObject,
     /// Where what the tool says meanwhile goes, when its caller wants to hear it.
     pub(crate) progress: Option<Progress>,
 }

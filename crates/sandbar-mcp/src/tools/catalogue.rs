@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use rmcp::model::{ErrorData, ProtocolVersion, Tool};
 use sandbar_client::Client;
 use sandbar_core::{Error, ErrorCode, Result, SessionId, ToolInfo};
-use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::{answer::Answer, call::Call, definition::Definition, host_tool, own::OwnTool};
-use crate::{jsonrpc::Fault, sandboxes::DefaultSandbox, version::Version};
+use crate::sandboxes::DefaultSandbox;
 
 /// All tools. Clones share what they know of the host's.
 #[derive(Clone, Debug, Default)]
@@ -18,15 +18,20 @@ pub(crate) struct Catalogue {
 
 impl Catalogue {
     /// As clients see them, always in the same order.
-    pub(crate) async fn list(&self, client: &Client, version: Version, default: &DefaultSandbox) -> Result<Vec<Value>> {
+    pub(crate) async fn list(
+        &self,
+        client: &Client,
+        version: &ProtocolVersion,
+        default: &DefaultSandbox,
+    ) -> Result<Vec<Tool>> {
         let of_host = self.of_host(client).await?.iter().map(host_tool::define);
         let own = OwnTool::ALL.into_iter().filter(|own| default.only_one().is_none() || !own.makes_sandboxes());
         let all = of_host.chain(own.map(OwnTool::define));
-        Ok(all.map(|tool: Definition| tool.to_json(version, default)).collect())
+        Ok(all.map(|tool: Definition| tool.to_tool(version, default)).collect())
     }
 
     /// Calls a tool. One that fails answers; only a tool that is not there is a fault.
-    pub(crate) async fn call(&self, tool: &str, call: Call<'_>) -> Result<Answer, Fault> {
+    pub(crate) async fn call(&self, tool: &str, call: Call<'_>) -> Result<Answer, ErrorData> {
         let own = OwnTool::ALL.into_iter().find(|own| own.define().name == tool);
         let outcome = match own {
             Some(own) if own.makes_sandboxes() && call.default.only_one().is_some() => {
@@ -37,7 +42,7 @@ impl Catalogue {
             None => match self.of_host(call.client).await {
                 Ok(tools) if tools.iter().any(|known| known.name == tool) => Box::pin(host_tool::run(tool, call)).await,
                 Ok(_) => {
-                    return Err(Fault::invalid_params(format!("there is no tool `{}`", tool.escape_debug())));
+                    return Err(ErrorData::invalid_params(format!("there is no tool `{}`", tool.escape_debug()), None));
                 }
                 Err(error) => Err(error),
             },

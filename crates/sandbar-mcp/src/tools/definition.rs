@@ -1,9 +1,13 @@
 //! What clients are told about a tool.
 
+use rmcp::model::{JsonObject, ProtocolVersion, Tool};
 use serde_json::{Map, Value, json};
 
 use super::hints::Hints;
-use crate::{sandboxes::DefaultSandbox, version::Version};
+use crate::{
+    sandboxes::DefaultSandbox,
+    version::{has_annotations, has_structured_content},
+};
 
 /// The parameter every tool has that works in a sandbox.
 pub(crate) const SANDBOX: &str = "sandbox";
@@ -33,22 +37,14 @@ pub(crate) struct Definition {
 }
 
 impl Definition {
-    pub(crate) fn to_json(&self, version: Version, default: &DefaultSandbox) -> Value {
-        let mut tool = json!({
-            "name": self.name,
-            "description": self.description,
-            "inputSchema": self.input_schema(default),
-        });
-        if let Some(hints) = self.hints.filter(|_| version.has_annotations()) {
-            tool["annotations"] = hints.to_json();
+    pub(crate) fn to_tool(&self, version: &ProtocolVersion, default: &DefaultSandbox) -> Tool {
+        let mut tool = Tool::new(self.name.clone(), self.description.clone(), fields(self.input_schema(default)));
+        if let Some(hints) = self.hints.filter(|_| has_annotations(version)) {
+            tool.annotations = Some(hints.to_annotations());
         }
-        if version.has_structured_content() {
-            if let Some(hints) = self.hints {
-                tool["title"] = hints.title.into();
-            }
-            if let Some(output) = &self.output {
-                tool["outputSchema"] = output.clone();
-            }
+        if has_structured_content(version) {
+            tool.title = self.hints.map(|hints| hints.title.to_owned());
+            tool.output_schema = self.output.clone().map(|output| fields(output).into());
         }
         tool
     }
@@ -71,6 +67,13 @@ impl Definition {
             schema["required"] = std::iter::once(SANDBOX.into()).chain(others).collect();
         }
         schema
+    }
+}
+
+fn fields(schema: Value) -> JsonObject {
+    match schema {
+        Value::Object(fields) => fields,
+        _ => JsonObject::new(),
     }
 }
 
@@ -99,10 +102,11 @@ mod tests {
 
     #[test]
     fn a_sandbox_is_required_unless_there_is_a_default_one() {
-        let version = Version::V2025_06_18;
+        let version = ProtocolVersion::V_2025_06_18;
         let given = DefaultSandbox::given(SessionId::new("box").unwrap());
-        let schema =
-            |works_in, default: &DefaultSandbox| definition(works_in).to_json(version, default)["inputSchema"].take();
+        let schema = |works_in, default: &DefaultSandbox| {
+            Value::Object(definition(works_in).to_tool(&version, default).input_schema.as_ref().clone())
+        };
         assert_eq!(schema(WorksIn::Sandbox, &DefaultSandbox::nothing())["required"], json!(["sandbox", "path"]));
         assert_eq!(schema(WorksIn::Sandbox, &given)["required"], json!(["path"]));
         assert!(schema(WorksIn::Sandbox, &given)["properties"]["sandbox"]["description"].to_string().contains("box"));
@@ -112,12 +116,13 @@ mod tests {
 
     #[test]
     fn older_versions_are_told_what_they_know() {
-        let shown = |version| definition(WorksIn::Sandbox).to_json(version, &DefaultSandbox::nothing());
-        let (oldest, old, new) =
-            (shown(Version::V2024_11_05), shown(Version::V2025_03_26), shown(Version::V2026_07_28));
-        assert!(oldest.get("annotations").is_none() && oldest.get("title").is_none());
-        assert!(old.get("annotations").is_some() && old.get("outputSchema").is_none());
-        assert!(new.get("annotations").is_some() && new.get("outputSchema").is_some());
-        assert_eq!(new["title"], "Do things");
+        let shown = |version| definition(WorksIn::Sandbox).to_tool(&version, &DefaultSandbox::nothing());
+        let oldest = shown(ProtocolVersion::V_2024_11_05);
+        assert!(oldest.annotations.is_none() && oldest.title.is_none());
+        let old = shown(ProtocolVersion::V_2025_03_26);
+        assert!(old.annotations.is_some() && old.output_schema.is_none());
+        let new = shown(ProtocolVersion::V_2026_07_28);
+        assert!(new.annotations.is_some() && new.output_schema.is_some());
+        assert_eq!(new.title.as_deref(), Some("Do things"));
     }
 }

@@ -1,6 +1,6 @@
 //! What a tool does to the world, for clients that ask their users first.
 
-use serde_json::{Value, json};
+use rmcp::model::ToolAnnotations;
 
 /// How dangerous a tool is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,14 +41,12 @@ impl Hints {
         Self { open_world: true, ..self }
     }
 
-    pub(crate) fn to_json(self) -> Value {
-        json!({
-            "title": self.title,
-            "readOnlyHint": self.effect == Effect::Reads,
-            "destructiveHint": self.effect == Effect::MayDestroy,
-            "idempotentHint": self.idempotent,
-            "openWorldHint": self.open_world,
-        })
+    pub(crate) fn to_annotations(self) -> ToolAnnotations {
+        ToolAnnotations::with_title(self.title)
+            .read_only(self.effect == Effect::Reads)
+            .destructive(self.effect == Effect::MayDestroy)
+            .idempotent(self.idempotent)
+            .open_world(self.open_world)
     }
 
     /// Of a tool of the host. One we do not know may do anything.
@@ -86,7 +84,8 @@ mod tests {
         for tool in sandbar_tools::list_tools() {
             let hints = Hints::of_host_tool(&tool.name).unwrap_or_else(|| panic!("{} has none", tool.name));
             let reads = ["read_file", "grep", "glob", "list_dir", "git_status", "git_diff", "git_log", "git_show"];
-            assert_eq!(hints.to_json()["readOnlyHint"], reads.contains(&tool.name.as_str()), "{}", tool.name);
+            let read_only = hints.to_annotations().read_only_hint;
+            assert_eq!(read_only, Some(reads.contains(&tool.name.as_str())), "{}", tool.name);
         }
         assert_eq!(Hints::of_host_tool("format_disk"), None);
     }

@@ -112,7 +112,7 @@ fn progress_grows_and_comes_before_the_answer() {
                 "_meta": {"progressToken": 42},
             });
             connection.request(json!(1), "tools/call", call).await;
-            let (mut last, mut said) = (0, String::new());
+            let (mut last, mut said) = (0.0, String::new());
             let answer = loop {
                 let message = connection.hear().await;
                 if message.get("id").is_some() {
@@ -120,8 +120,8 @@ fn progress_grows_and_comes_before_the_answer() {
                 }
                 let params = &message["params"];
                 assert_eq!(params["progressToken"], 42);
-                assert!(params["progress"].as_u64().unwrap() > last);
-                last = params["progress"].as_u64().unwrap();
+                assert!(params["progress"].as_f64().unwrap() > last);
+                last = params["progress"].as_f64().unwrap();
                 said.push_str(params["message"].as_str().unwrap_or_default());
             };
             assert_eq!(answer["result"]["content"][0]["text"], "one\ntwo\nthree\n");

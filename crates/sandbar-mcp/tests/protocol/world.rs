@@ -83,7 +83,11 @@ impl World {
 
     /// One that has shaken hands on a version.
     pub(crate) async fn greet(&self, version: &str) -> Connection {
-        let mut connection = self.connect();
+        self.greet_with(version, DefaultSandbox::scratch(small(), false)).await
+    }
+
+    pub(crate) async fn greet_with(&self, version: &str, default: DefaultSandbox) -> Connection {
+        let mut connection = self.connect_with(default);
         let greeting =
             json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         connection.request(json!("hello"), "initialize", greeting).await;
@@ -129,10 +133,7 @@ impl Connection {
         let mut line = String::new();
         self.output.read_line(&mut line).await.unwrap();
         let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
-        match &message {
-            Value::Array(messages) => messages.iter().for_each(check_message),
-            message => check_message(message),
-        }
+        check_message(&message);
         message
     }
 

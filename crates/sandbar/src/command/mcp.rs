@@ -107,7 +107,6 @@ pub(crate) async fn execute(args: McpArgs, client: &Client) -> Outcome {
     }
     Ok(match (ended, signal) {
         (Ended::Stopped, Some(signal)) => ExitCode::from(exit::signalled(signal)),
-        (Ended::OutputClosed, _) => ExitCode::from(exit::BROKEN_PIPE),
         _ => ExitCode::SUCCESS,
     })
 }
