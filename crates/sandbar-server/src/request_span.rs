@@ -1,6 +1,6 @@
 //! Span of a request, below the span that the caller names in a `traceparent` header (W3C Trace Context).
 
-use hyper::{HeaderMap, Request};
+use hyper::{HeaderMap, Request, header::HeaderName};
 use opentelemetry::{global, propagation::Extractor};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -26,6 +26,6 @@ impl Extractor for Headers<'_> {
     }
 
     fn keys(&self) -> Vec<&str> {
-        self.0.keys().map(|name| name.as_str()).collect()
+        self.0.keys().map(HeaderName::as_str).collect()
     }
 }

@@ -29,8 +29,8 @@ use tokio::net::TcpListener;
 
 use crate::world::options;
 
-const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-const CALLER: &str = "00f067aa0ba902b7";
+const TRACE: u128 = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736;
+const CALLER: u64 = 0x00f0_67aa_0ba9_02b7;
 
 type Received = Arc<Mutex<Vec<ExportTraceServiceRequest>>>;
 
@@ -65,14 +65,10 @@ async fn call(server: &TestServer, method: &str, body: &str) -> Answer {
         .header("host", address.to_string())
         .header("authorization", format!("Bearer {}", token.trim()))
         .header("content-type", "application/json")
-        .header("traceparent", format!("00-{TRACE}-{CALLER}-01"))
+        .header("traceparent", format!("00-{TRACE:032x}-{CALLER:016x}-01"))
         .body(Full::from(body.to_owned()))
         .unwrap();
     send(address, request).await
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn text<'span>(attributes: &'span [KeyValue], key: &str) -> Option<&'span str> {
@@ -85,7 +81,7 @@ fn text<'span>(attributes: &'span [KeyValue], key: &str) -> Option<&'span str> {
 
 /// Returns the spans of the caller's trace with this name.
 fn named<'span>(spans: &'span [Span], name: &str) -> Vec<&'span Span> {
-    spans.iter().filter(|span| span.name == name && hex(&span.trace_id) == TRACE).collect()
+    spans.iter().filter(|span| span.name == name && span.trace_id == TRACE.to_be_bytes()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,7 +114,7 @@ async fn spans_of_verbs_are_exported_below_the_callers_span() {
     let spans: Vec<Span> = spans.into_iter().cloned().collect();
     let requests = named(&spans, "request");
     assert_eq!(requests.len(), 4, "{spans:#?}");
-    assert!(requests.iter().all(|request| hex(&request.parent_span_id) == CALLER), "{requests:#?}");
+    assert!(requests.iter().all(|request| request.parent_span_id == CALLER.to_be_bytes()), "{requests:#?}");
 
     let outcomes = [
         ("create_session", "ok"),
