@@ -65,25 +65,24 @@ fn name_host(tree: &SessionTree, name: &str) -> Result<()> {
 /// `/etc/hosts` with another name for this machine.
 fn rename(hosts: &str, before: &str, name: &str) -> String {
     let mut is_named = false;
-    let mut renamed = String::new();
-    for line in hosts.lines() {
-        let mut words = line.split_whitespace();
-        let is_loopback = words.next().is_some_and(|address| address.starts_with("127.") || address == "::1");
-        let others: Vec<&str> = words.collect();
-        if is_loopback && others.iter().any(|word| *word == before || *word == name) {
+    let mut lines: Vec<String> = hosts
+        .lines()
+        .map(|line| {
+            let mut words = line.split_whitespace();
+            let address = words.next().unwrap_or_default();
+            let names: Vec<&str> = words.map(|word| if word == before { name } else { word }).collect();
+            let is_loopback = address.starts_with("127.") || address == "::1";
+            if !is_loopback || !names.contains(&name) {
+                return line.to_owned();
+            }
             is_named = true;
-            let others = others.into_iter().map(|word| if word == before { name } else { word });
-            let address = line.split_whitespace().next().unwrap_or_default();
-            renamed.push_str(&format!("{address}\t{}\n", others.collect::<Vec<_>>().join(" ")));
-        } else {
-            renamed.push_str(line);
-            renamed.push('\n');
-        }
-    }
+            format!("{address}\t{}", names.join(" "))
+        })
+        .collect();
     if !is_named {
-        renamed.push_str(&format!("127.0.0.1\t{name}\n"));
+        lines.push(format!("127.0.0.1\t{name}"));
     }
-    renamed
+    lines.join("\n") + "\n"
 }
 
 /// The text of a file; `None` where there is none.
