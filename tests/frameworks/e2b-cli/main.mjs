@@ -1,6 +1,6 @@
 // The command line of E2B: a template from a Dockerfile, and a sandbox of it through its life.
 
-import { spawnSync } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
@@ -20,14 +20,19 @@ RUN echo "$COLOUR" > colour.txt && cat hello.txt >> colour.txt
 CMD ["sleep", "infinity"]
 `
 
+// Not in one step: the connection of the SDK in this process has to answer the host meanwhile.
 function e2b(...args) {
   const env = { ...process.env, HOME: home, NO_UPDATE_NOTIFIER: '1', NO_COLOR: '1' }
-  const { status, stdout, stderr } = spawnSync(process.execPath, [program, ...args], { env, encoding: 'utf8', cwd: home })
-  return { status, stdout, said: `${stdout}${stderr}` }
+  return new Promise((resolve) => {
+    const child = execFile(process.execPath, [program, ...args], { env, cwd: home }, (error, stdout, stderr) => {
+      resolve({ status: error ? error.code : 0, stdout, said: `${stdout}${stderr}` })
+    })
+    child.stdin.end()
+  })
 }
 
-function succeed(what, args, ...wanted) {
-  const ran = e2b(...args)
+async function succeed(what, args, ...wanted) {
+  const ran = await e2b(...args)
   check(what, ran.status === 0 && wanted.every((text) => ran.said.includes(text)), ran)
   return ran
 }
@@ -36,25 +41,25 @@ fs.writeFileSync(path.join(home, 'e2b.Dockerfile'), DOCKERFILE)
 fs.writeFileSync(path.join(home, 'hello.txt'), 'hello\n')
 // Without a command that says when a program is ready, the SDK has every sandbox of the template wait for 20 seconds.
 const create = ['template', 'create', 'from-dockerfile', '--path', home, '--ready-cmd', 'pgrep -x sleep']
-succeed('a template is built from a Dockerfile', create, 'from-dockerfile')
-succeed('templates are listed', ['template', 'list'], 'from-dockerfile')
+await succeed('a template is built from a Dockerfile', create, 'from-dockerfile')
+await succeed('templates are listed', ['template', 'list'], 'from-dockerfile')
 
 const sandbox = await Sandbox.create('from-dockerfile', { metadata: { by: 'cli' } })
 const id = sandbox.sandboxId
-succeed('sandboxes are listed', ['sandbox', 'list'], id)
-succeed('a sandbox is described', ['sandbox', 'info', id], id, 'from-dockerfile')
-const ran = succeed('a command runs in it', ['sandbox', 'exec', id, 'cat /app/colour.txt; whoami'], 'user')
+await succeed('sandboxes are listed', ['sandbox', 'list'], id)
+await succeed('a sandbox is described', ['sandbox', 'info', id], id, 'from-dockerfile')
+const ran = await succeed('a command runs in it', ['sandbox', 'exec', id, 'cat /app/colour.txt; whoami'], 'user')
 checkEqual('what the Dockerfile made is in it', ran.stdout.split('\n').slice(0, 2), ['blue', 'hello'])
-succeed('its program runs in it', ['sandbox', 'exec', id, 'pgrep -x sleep'])
-checkEqual('the exit code of a command is that of the program', e2b('sandbox', 'exec', id, 'exit 3').status, 3)
-succeed('it is paused', ['sandbox', 'pause', id])
+await succeed('its program runs in it', ['sandbox', 'exec', id, 'pgrep -x sleep'])
+checkEqual('the exit code of a command is that of the program', (await e2b('sandbox', 'exec', id, 'exit 3')).status, 3)
+await succeed('it is paused', ['sandbox', 'pause', id])
 checkEqual('a paused sandbox is listed as one', (await Sandbox.getInfo(id)).state, 'paused')
-succeed('it is resumed', ['sandbox', 'resume', id])
+await succeed('it is resumed', ['sandbox', 'resume', id])
 checkEqual('a resumed sandbox runs', (await Sandbox.getInfo(id)).state, 'running')
-succeed('its metrics are shown', ['sandbox', 'metrics', id], 'CPU')
-succeed('its logs are shown', ['sandbox', 'logs', id])
-succeed('a snapshot is taken', ['sandbox', 'snapshot', 'create', id])
-succeed('it is killed', ['sandbox', 'kill', id])
+await succeed('its metrics are shown', ['sandbox', 'metrics', id], 'CPU')
+await succeed('its logs are shown', ['sandbox', 'logs', id])
+await succeed('a snapshot is taken', ['sandbox', 'snapshot', 'create', id])
+await succeed('it is killed', ['sandbox', 'kill', id])
 checkEqual('a killed sandbox is gone', (await Sandbox.list().nextItems()).length, 0)
-succeed('a template is deleted', ['template', 'delete', 'from-dockerfile', '--yes'])
-check('a deleted template is gone', !e2b('template', 'list').said.includes('from-dockerfile'))
+await succeed('a template is deleted', ['template', 'delete', 'from-dockerfile', '--yes'])
+check('a deleted template is gone', !(await e2b('template', 'list')).said.includes('from-dockerfile'))
