@@ -45,8 +45,3 @@ pub(crate) const NOT_KEYS: [&str; 11] = [
     "SANDBAR_TEST_RUN",
     "SANDBAR_TEST_SCALE",
 ];
-
-/// Returns the value of a variable that is set and not empty.
-pub(crate) fn read(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}

@@ -14,7 +14,7 @@ const DEFAULT_FILTER: &str = "warn,rmcp=error,sandbar_host=info,sandbar_server=i
 
 /// Installs the log subscriber of this process, and the export of spans where there is one. Logs go to stderr.
 pub(crate) fn start(export: Option<&TraceExport>) -> Outcome<()> {
-    let filter = match env_vars::read(env_vars::LOG) {
+    let filter = match variable(env_vars::LOG) {
         Some(filter) => EnvFilter::try_new(&filter).map_err(|error| {
             Failure::Usage(
                 Error::invalid(env_vars::LOG, format!("`{filter}` is not a log filter: {error}"))
@@ -24,7 +24,7 @@ pub(crate) fn start(export: Option<&TraceExport>) -> Outcome<()> {
         None => EnvFilter::new(DEFAULT_FILTER),
     };
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    let lines = match env_vars::read(env_vars::LOG_FORMAT).as_deref() {
+    let lines = match variable(env_vars::LOG_FORMAT).as_deref() {
         None | Some("text") => {
             let colour = !output::stderr_style().reset.is_empty();
             lines.with_ansi(colour).with_target(false).boxed()
@@ -40,4 +40,9 @@ pub(crate) fn start(export: Option<&TraceExport>) -> Outcome<()> {
     // The filter is that of the log alone: exported spans do not depend on what is logged.
     tracing_subscriber::registry().with(lines.with_filter(filter)).with(export.map(TraceExport::layer)).init();
     Ok(())
+}
+
+/// Returns the value of a variable that is set and not empty.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -15,6 +15,7 @@ use tracing_subscriber::{Layer, filter::Targets, registry::LookupSpan};
 use crate::{
     env_vars,
     failure::{Failure, Outcome},
+    logging::variable,
 };
 
 /// Crates whose spans are exported: requests, and the verbs that they lead to.
@@ -29,8 +30,7 @@ pub(crate) struct TraceExport {
 impl TraceExport {
     /// Returns the exporter that the environment asks for. Call it in the context of the async runtime, which sends the spans.
     pub(crate) fn from_environment() -> Outcome<Option<Self>> {
-        if env_vars::read(env_vars::OTLP_ENDPOINT).or_else(|| env_vars::read(env_vars::OTLP_TRACES_ENDPOINT)).is_none()
-        {
+        if variable(env_vars::OTLP_ENDPOINT).or_else(|| variable(env_vars::OTLP_TRACES_ENDPOINT)).is_none() {
             return Ok(None);
         }
         let exporter = SpanExporter::builder().with_http().build().map_err(|error| {
@@ -42,7 +42,7 @@ impl TraceExport {
         })?;
         let processor = BatchSpanProcessor::builder(exporter, Tokio).build();
         let resource = Resource::builder();
-        let resource = match env_vars::read(env_vars::OTEL_SERVICE_NAME) {
+        let resource = match variable(env_vars::OTEL_SERVICE_NAME) {
             Some(_) => resource,
             None => resource.with_service_name("sandbar"),
         };
