@@ -1,7 +1,7 @@
 //! What a broken client may send.
 
 use sandbar_mcp::Ended;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::world::World;
 

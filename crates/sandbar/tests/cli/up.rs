@@ -178,7 +178,8 @@ fn a_data_directory_that_cannot_be_written_is_refused_with_the_way_out() {
 #[test]
 fn a_named_storage_that_is_not_there_is_an_error_and_not_a_downgrade() {
     let directory = scratch();
-    let place = directory.path().to_str().unwrap();
+    let data = directory.path().join("data");
+    let place = data.to_str().unwrap();
     let named = ["--storage", "zfs", "--runtime", "none"];
     alone(["up", "--listen", "127.0.0.1:0", "--data-dir", place].iter().chain(&named)).refused(1, &["pool"]);
 }
@@ -186,7 +187,8 @@ fn a_named_storage_that_is_not_there_is_an_error_and_not_a_downgrade() {
 #[test]
 fn a_named_runtime_that_is_not_there_is_an_error_and_not_a_downgrade() {
     let directory = scratch();
-    let place = directory.path().to_str().unwrap();
+    let data = directory.path().join("data");
+    let place = data.to_str().unwrap();
     let mut command = alone_command(["up", "--runtime", "gvisor", "--listen", "127.0.0.1:0", "--data-dir", place]);
     // Where nothing is installed.
     let output = command.env("PATH", "/no/such/place").output().unwrap();
