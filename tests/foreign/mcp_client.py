@@ -183,6 +183,13 @@ async def drive(session):
     assert field(failed, "isError", "is_error") and said(failed) == "out\n[exit code 7]", said(failed)
     print("exec: exit code 7")
 
+    # More than a model reads: the answer is cut, and names the file that has all of it.
+    long = said(await tools.call("bash", sandbox=SESSION, cmd="seq 1 100000"))
+    assert len(long) < 31_000 and long.startswith("1\n2\n") and long.endswith("99999\n100000\n"), len(long)
+    path = long.split("all of it is in ")[1].split("]")[0]
+    counted = said(await tools.call("bash", sandbox=SESSION, cmd=f"wc -l < {path}"))
+    assert counted == "100000\n", counted
+
     # `mcp.ClientSession` tells the server nothing about a call that is given up.
     if sys.argv[2] != "session":
         await cancel(session)

@@ -64,7 +64,7 @@ pub async fn serve_stdio(
         sleep(CLOSE_TIMEOUT).await;
     };
     tokio::select! {
-        served = &mut serving => served.map(|()| Ended::InputClosed),
+        outcome = &mut serving => outcome.map(|()| Ended::InputClosed),
         () = closing => Ok(Ended::InputClosed),
         () = &mut stop => {
             cancelled.cancel();
@@ -75,8 +75,8 @@ pub async fn serve_stdio(
     }
 }
 
-fn broken(error: &(impl std::error::Error + ToString)) -> Error {
-    Error::new(ErrorCode::InvalidArgument, format!("the client's connection failed: {}", error.to_string()))
+fn broken(error: &impl std::error::Error) -> Error {
+    Error::new(ErrorCode::InvalidArgument, format!("the client's connection failed: {error}"))
         .with_hint("a client begins with `initialize`, or speaks version 2026-07-28 in every request")
 }
 

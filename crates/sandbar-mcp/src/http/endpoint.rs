@@ -38,6 +38,9 @@ const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 /// Names the conversation.
 const SESSION: &str = "mcp-session-id";
 
+/// Status and error of a request that is refused before `rmcp` sees it.
+struct Refusal(StatusCode, Value);
+
 /// The path MCP is served on.
 #[derive(Clone, Debug, Default)]
 pub struct HttpEndpoint {
@@ -53,7 +56,7 @@ impl HttpEndpoint {
     /// Answers a request. `client` is the caller's, with what they may do; they have been let in already.
     pub async fn answer(&self, request: http::Request<Body>, client: Client, ports: PortNames) -> Response {
         let (head, body) = request.into_parts();
-        self.serve(head, body, client, ports).await.unwrap_or_else(|refusal| refusal)
+        self.serve(head, body, client, ports).await.unwrap_or_else(|Refusal(status, error)| reply(status, &error))
     }
 
     /// Refuses a caller that was not let in.
@@ -75,7 +78,7 @@ impl HttpEndpoint {
         response
     }
 
-    async fn serve(&self, mut head: Parts, body: Body, client: Client, ports: PortNames) -> Result<Response, Response> {
+    async fn serve(&self, mut head: Parts, body: Body, client: Client, ports: PortNames) -> Result<Response, Refusal> {
         if !origin::is_trusted(&head.headers) {
             return Err(refusal(StatusCode::FORBIDDEN, "pages of this origin may not call"));
         }
@@ -158,14 +161,14 @@ fn conversation(headers: &HeaderMap) -> Option<Conversation> {
 }
 
 /// The sandbox the address names: `/mcp?sandbox=ID`.
-fn default_sandbox(uri: &Uri) -> Result<DefaultSandbox, Response> {
+fn default_sandbox(uri: &Uri) -> Result<DefaultSandbox, Refusal> {
     let mut pairs = uri.query().unwrap_or_default().split('&');
     let Some(id) = pairs.find_map(|pair| pair.strip_prefix("sandbox=")) else { return Ok(DefaultSandbox::nothing()) };
     let id = SessionId::new(id).map_err(|error| refusal(StatusCode::BAD_REQUEST, error.message()))?;
     Ok(DefaultSandbox::given(id))
 }
 
-async fn read_body(body: Body) -> Result<Bytes, Response> {
+async fn read_body(body: Body) -> Result<Bytes, Refusal> {
     let mut body = body.into_data_stream();
     let mut read = Vec::new();
     let mut length = 0;
@@ -191,20 +194,20 @@ async fn read_body(body: Body) -> Result<Bytes, Response> {
     Ok(read.into())
 }
 
-fn read_message(body: &[u8]) -> Result<Value, Response> {
+fn read_message(body: &[u8]) -> Result<Value, Refusal> {
     match serde_json::from_slice(body) {
         Ok(message @ Value::Object(_)) => Ok(message),
         Ok(_) => Err(refusal(StatusCode::BAD_REQUEST, "a message is a JSON object; batches are not supported")),
         Err(error) => {
             let message = format!("the body is not JSON: {error}");
-            Err(reply(StatusCode::BAD_REQUEST, &json!({"code": ErrorCode::PARSE_ERROR.0, "message": message})))
+            Err(Refusal(StatusCode::BAD_REQUEST, json!({"code": ErrorCode::PARSE_ERROR.0, "message": message})))
         }
     }
 }
 
 /// The refusal of something that is no request of the protocol.
-fn refusal(status: StatusCode, why: &str) -> Response {
-    reply(status, &json!({"code": ErrorCode::INVALID_REQUEST.0, "message": why}))
+fn refusal(status: StatusCode, why: &str) -> Refusal {
+    Refusal(status, json!({"code": ErrorCode::INVALID_REQUEST.0, "message": why}))
 }
 
 fn reply(status: StatusCode, error: &Value) -> Response {

@@ -5,6 +5,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject, MetaObject, Protocol
 use sandbar_core::{Error, ToolResponse};
 use serde_json::Value;
 
+use super::advice;
 use crate::version::has_structured_content;
 
 /// The answer to a tool call.
@@ -40,7 +41,7 @@ impl Answer {
 impl From<&Error> for Answer {
     fn from(error: &Error) -> Self {
         let mut text = format!("error: {}", error.chain());
-        if let Some(hint) = error.hint() {
+        if let Some(hint) = advice::hint(error) {
             text.push_str("\nhint: ");
             text.push_str(hint);
         }
@@ -57,7 +58,10 @@ impl From<ToolResponse> for Answer {
         let failed_with = response.exit_code.filter(|code| *code != 0);
         let mut content: Vec<ContentBlock> = response.content_blocks.iter().map(block).collect();
         if !response.content.is_empty() || content.is_empty() {
-            content.insert(0, ContentBlock::text(response.content.as_str()));
+            // A model takes an empty answer for a fault.
+            let silent = response.content.is_empty() && response.exit_code == Some(0);
+            let text = if silent { "[no output]" } else { response.content.as_str() };
+            content.insert(0, ContentBlock::text(text));
         }
         // A model sees nothing but text. Where the tool has said how it ended itself, it is not said again.
         if let Some(code) = failed_with.filter(|_| !response.content.trim_end().ends_with(']')) {
@@ -128,7 +132,7 @@ mod tests {
         assert_eq!(failed["_meta"]["sandbar/truncated"], true);
         assert_eq!(shown("[exit code 2, and no output]", 2)["content"].as_array().unwrap().len(), 1);
         assert_eq!(shown("fine", 0)["content"].as_array().unwrap().len(), 1);
-        assert_eq!(shown("", 0)["content"][0]["text"], "");
+        assert_eq!(shown("", 0)["content"][0]["text"], "[no output]");
     }
 
     #[test]

@@ -49,6 +49,10 @@ impl Hints {
             .open_world(self.open_world)
     }
 
+    pub(crate) fn is_read_only(self) -> bool {
+        self.effect == Effect::Reads
+    }
+
     /// Of a tool of the host. One we do not know may do anything.
     pub(crate) fn of_host_tool(name: &str) -> Option<Self> {
         Some(match name {

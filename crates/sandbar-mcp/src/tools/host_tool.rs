@@ -7,6 +7,7 @@ use super::{
     call::Call,
     definition::{Definition, WorksIn},
     hints::Hints,
+    output,
 };
 
 pub(crate) fn define(tool: &ToolInfo) -> Definition {
@@ -24,17 +25,24 @@ pub(crate) fn define(tool: &ToolInfo) -> Definition {
 /// Dropping this ends the tool, unless somebody else waits for the same call.
 pub(crate) async fn run(tool: &str, mut call: Call<'_>) -> Result<Answer> {
     let sandbox = call.sandbox().await?;
-    let request =
-        ToolRequest { tool: tool.to_owned(), call: call.id, params: call.arguments, resources: Resources::default() };
-    let Some(mut progress) = call.progress else {
-        return call.client.execute_tool(&sandbox, &request).await.map(Answer::from);
+    let request = ToolRequest {
+        tool: tool.to_owned(),
+        call: call.id.clone(),
+        params: std::mem::take(&mut call.arguments),
+        resources: Resources::default(),
     };
-    let mut running = call.client.execute_tool_stream(&sandbox, &request).await?;
-    loop {
-        match running.next_event().await? {
-            Some(ToolEvent::Progress(said)) => progress.tell(&said.content).await,
-            Some(ToolEvent::Finished(response)) => return Ok(response.into()),
-            None => return Err(Error::internal("the tool ended without an answer")),
+    let response = match call.progress.take() {
+        None => call.client.execute_tool(&sandbox, &request).await?,
+        Some(mut progress) => {
+            let mut running = call.client.execute_tool_stream(&sandbox, &request).await?;
+            loop {
+                match running.next_event().await? {
+                    Some(ToolEvent::Progress(said)) => progress.tell(&said.content).await,
+                    Some(ToolEvent::Finished(response)) => break response,
+                    None => return Err(Error::internal("the tool ended without an answer")),
+                }
+            }
         }
-    }
+    };
+    Ok(output::bound(&call, &sandbox, tool, &request.call, response).await.into())
 }

@@ -1,5 +1,6 @@
 //! The tools: those of the host, each with a `sandbox` to work in, and those that are about sandboxes themselves.
 
+mod advice;
 mod answer;
 mod call;
 mod catalogue;
@@ -7,6 +8,7 @@ mod definition;
 mod hints;
 mod history;
 mod host_tool;
+mod output;
 mod own;
 mod process;
 mod sandbox;

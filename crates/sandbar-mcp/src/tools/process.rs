@@ -20,7 +20,7 @@ use super::{
 const LINES: u64 = 200;
 
 /// What is shown of the logs at most: the end.
-const MOST_LOGS: usize = 256 << 10;
+const MOST_LOGS: usize = 30_000;
 
 /// How often a process that fails is started again.
 const RESTARTS: u32 = 10;

@@ -108,7 +108,7 @@ fn progress_grows_and_comes_before_the_answer() {
             let mut connection = world.greet(version).await;
             let call = json!({
                 "name": "bash",
-                "arguments": {"cmd": "echo one; sleep 0.05; echo two >&2; sleep 0.05; echo three"},
+                "arguments": {"cmd": "echo one; sleep 0.05; echo two; sleep 0.05; echo three"},
                 "_meta": {"progressToken": 42},
             });
             connection.request(json!(1), "tools/call", call).await;
