@@ -10,6 +10,7 @@ use std::{
 };
 
 use sandbar_core::{EventKind, EventNews, EventQuery, ProcessId, RestartPolicy, SessionEvent, SessionId};
+use serde_json::Value;
 
 use crate::{sandbox::SandboxNote, surface::Surface};
 
@@ -44,7 +45,7 @@ impl Launched {
     fn ended(&self, event: &SessionEvent) -> Option<Server> {
         let mut servers = self.lock();
         let server = servers.get(&event.session)?;
-        let has_exited = event.detail.get("process").and_then(|id| id.as_str()) == Some(server.process.as_str());
+        let has_exited = event.detail.get("process").and_then(Value::as_str) == Some(server.process.as_str());
         if event.kind != EventKind::SessionDestroyed && !has_exited {
             return None;
         }
@@ -87,4 +88,54 @@ fn restart(surface: Arc<Surface>, session: SessionId, server: Server) {
             tracing::debug!(%session, error = error.chain(), "the code interpreter was not restarted");
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use sandbar_core::Actor;
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(kind: EventKind, detail: &Value) -> SessionEvent {
+        SessionEvent {
+            sequence: 1,
+            at: Timestamp::now(),
+            session: SessionId::new("s1").unwrap(),
+            actor: Actor::new("test").unwrap(),
+            kind,
+            state: None,
+            outcome: "ok".into(),
+            detail: detail.as_object().unwrap().clone(),
+        }
+    }
+
+    /// Whether the server `p1` is restarted after an event, and whether it is still known.
+    fn after(restarts: u32, kind: EventKind, detail: &Value) -> (bool, bool) {
+        let (launched, session) = (Launched::default(), SessionId::new("s1").unwrap());
+        launched.remember(&session, ProcessId::new("p1").unwrap(), &SandboxNote::default(), restarts);
+        let is_restarted = launched.ended(&event(kind, detail)).is_some();
+        (is_restarted, launched.lock().contains_key(&session))
+    }
+
+    #[test]
+    fn a_server_that_ended_by_itself_is_restarted_up_to_a_limit() {
+        let exited = json!({ "process": "p1", "signal": 9 });
+        assert_eq!(after(0, EventKind::ProcessExited, &exited), (true, false));
+        assert_eq!(after(MAX_RESTARTS - 1, EventKind::ProcessExited, &exited), (true, false));
+        assert_eq!(after(MAX_RESTARTS, EventKind::ProcessExited, &exited), (false, false));
+    }
+
+    #[test]
+    fn a_server_that_was_stopped_is_forgotten() {
+        let stopped = json!({ "process": "p1", "signal": 9, "reason": "killed" });
+        assert_eq!(after(0, EventKind::ProcessExited, &stopped), (false, false));
+        assert_eq!(after(0, EventKind::SessionDestroyed, &json!({})), (false, false));
+    }
+
+    #[test]
+    fn the_end_of_another_process_changes_nothing() {
+        assert_eq!(after(0, EventKind::ProcessExited, &json!({ "process": "p2" })), (false, true));
+    }
 }
