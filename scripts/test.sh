@@ -47,10 +47,13 @@ export NEXTEST_TEST_THREADS="${NEXTEST_TEST_THREADS:-$((($(nproc) * 3 + 1) / 2))
 export INSTA_UPDATE=no
 
 failed=0
+# Where nextest writes, and where results are kept.
+junit="target/nextest/$profile/junit.xml"
 results="$CARGO_TARGET_DIR/nextest"
+mkdir -p "$results"
 # Built out here: inside of a test run there is no network but its own.
 cargo nextest run --workspace --profile "$profile" --no-run
-rm -f "$results/$profile/junit.xml"
+rm -f "$junit"
 scripts/in-test-run.sh cargo nextest run --workspace --profile "$profile" "${selection[@]}" "$@" || failed=1
 if [ "$tier" != rest ]; then
     if scripts/in-test-run.sh cargo test --workspace --doc --quiet >"$work/doc" 2>&1; then
@@ -60,8 +63,8 @@ if [ "$tier" != rest ]; then
         failed=1
     fi
 fi
-if [ -e "$results/$profile/junit.xml" ]; then
-    cp "$results/$profile/junit.xml" "$results/junit-$tier.xml"
+if [ -e "$junit" ]; then
+    cp "$junit" "$results/junit-$tier.xml"
     scripts/slowest-tests.py "$results/junit-$tier.xml"
 fi
 
