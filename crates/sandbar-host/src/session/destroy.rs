@@ -40,6 +40,8 @@ impl Inner {
         let mut is_killed = false;
         let entered = session.gate.enter_to_destroy(self.config.pause_drain_timeout, || {
             is_wanted().unwrap_or(false)
+                // Recorded first: a caller whose tool is ended reads the reason in the state.
+                && self.state.set_state(id, SessionState::Destroying).is_ok()
                 && (session.end_work() || (!std::mem::replace(&mut is_killed, true) && session.end_box()))
         });
         let entry = match entered {
