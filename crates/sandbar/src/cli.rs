@@ -7,8 +7,8 @@ use clap::{Arg, Command};
 use crate::{
     command::{
         attach, audit, base, bench, clock, completion, cp, diff, doctor, env, events, exec, fork, inspect, kill,
-        launch, logs, ls, man, mcp, network, new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, token, tool,
-        top, ttl, turn, up, watch,
+        launch, logs, ls, man, mcp, network, new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, token,
+        tool, top, ttl, turn, up, watch,
     },
     env_vars,
 };
@@ -117,7 +117,14 @@ pub(crate) fn define() -> Command {
             audit::define(),
         ])
         .subcommands([attach::define(), events::define(), watch::define()])
-        .subcommands([mcp::define(), top::define(), bench::define(), env::define(), completion::define(), man::define()])
+        .subcommands([
+            mcp::define(),
+            top::define(),
+            bench::define(),
+            env::define(),
+            completion::define(),
+            man::define(),
+        ])
 }
 
 #[cfg(test)]

@@ -17,7 +17,8 @@ const TICK: Duration = Duration::from_millis(100);
 const DRAW_DELAY: Duration = Duration::from_millis(300);
 
 const UNKNOWN_TOTAL: &str = "{prefix} {binary_bytes}, {binary_bytes_per_sec}";
-const KNOWN_TOTAL: &str = "{prefix} {binary_bytes}/{binary_total_bytes} {percent}% [{bar:24}] {binary_bytes_per_sec}, {eta} left";
+const KNOWN_TOTAL: &str =
+    "{prefix} {binary_bytes}/{binary_total_bytes} {percent}% [{bar:24}] {binary_bytes_per_sec}, {eta} left";
 const TEXT: &str = "{prefix} {msg}";
 
 /// One line on stderr. Clones update the same line; it is cleared when the last one is dropped.

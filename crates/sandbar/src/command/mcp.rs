@@ -87,14 +87,14 @@ impl McpArgs {
 
 pub(crate) async fn execute(args: McpArgs, client: &Client) -> Outcome {
     let mut interrupts = Interrupts::listen()?;
-    let Caller { caller, token, default } = match args.sandbox {
+    let Caller { client: caller, token, default } = match args.sandbox {
         Some(id) => Caller::confined(client, id).await?,
-        None => Caller { caller: client.clone(), token: None, default: DefaultSandbox::scratch(args.base, args.keep) },
+        None => Caller { client: client.clone(), token: None, default: DefaultSandbox::scratch(args.base, args.keep) },
     };
     let server = McpServer::new(caller, default.clone(), PortNames::of_host(client.url()));
     let mut signal = None;
     let stop = async { signal = Some(interrupts.next().await) };
-    let ended = serve_stdio(server, tokio::io::stdin(), tokio::io::stdout(), stop).await;
+    let ended = Box::pin(serve_stdio(server, tokio::io::stdin(), tokio::io::stdout(), stop)).await;
     // However it ended, nothing is left behind.
     let closed = default.close(client).await;
     let revoked = match token {
@@ -113,7 +113,7 @@ pub(crate) async fn execute(args: McpArgs, client: &Client) -> Outcome {
 
 /// On whose behalf the client's calls are made.
 struct Caller {
-    caller: Client,
+    client: Client,
     /// The token that was made for it.
     token: Option<TokenName>,
     default: DefaultSandbox,
@@ -138,7 +138,7 @@ impl Caller {
                 Err(error) if error.code() == ErrorCode::PermissionDenied => (client.clone(), None),
                 Err(error) => return Err(error),
             };
-        Ok(Self { caller, token, default: DefaultSandbox::only(id) })
+        Ok(Self { client: caller, token, default: DefaultSandbox::only(id) })
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn run(backend: Backend, operation: Operation) {
             oracle.check(&client, &[]).await;
             let subject = prepare(&client, &mut oracle, operation, round).await;
             let attempt = act(&client, operation, &subject, round);
-            let delay = usual.mul_f64(dice.below(101) as f64 / 100.0 * 1.5);
+            let delay = usual * u32::try_from(dice.below(151)).unwrap() / 100;
             let (outcome, ()) = tokio::join!(attempt, world.kill_after(server, delay));
             acknowledged += u32::from(outcome.is_ok());
             let server = world.start();
