@@ -50,9 +50,10 @@ fuzz: ## Every parser under a coverage-guided fuzzer; SANDBAR_FUZZ_SECONDS for e
 bench: setup-tests ## Measure this machine: one run, ratios to raw baselines
 	@$(CARGO) bench --workspace --bench '*'
 
-lint: ## Formatting and clippy, warnings denied
+lint: ## Formatting, clippy with warnings denied, and the paths named in docs/contract.md
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@scripts/check-contract.py
 
 fmt: ## Format the code
 	@$(CARGO) fmt --all
