@@ -39,6 +39,7 @@ test_needs=(
     "perl perl"
     "python3 python3-venv"
     "/usr/bin/python3 python3"
+    "/usr/lib/python3/dist-packages/PIL python3-pil"
     "tmux tmux"
     "zsh zsh"
     "fish fish"
@@ -73,10 +74,11 @@ install_packages() {
     rm -f "$log"
 }
 
-# A need is met by a command, or by a file the compiler finds.
+# A need is met by a command, by a path, or by a file the compiler finds.
 is_there() {
     case "$1" in
         *.a) [ -e "$(cc -print-file-name="$1" 2>/dev/null)" ] ;;
+        /*) [ -e "$1" ] ;;
         *) command -v "$1" >/dev/null 2>&1 ;;
     esac
 }
