@@ -40,6 +40,7 @@ test_needs=(
     "python3 python3-venv"
     "/usr/bin/python3 python3"
     "/usr/lib/python3/dist-packages/PIL python3-pil"
+    "/usr/lib/python3/dist-packages/numpy python3-numpy"
     "tmux tmux"
     "zsh zsh"
     "fish fish"
