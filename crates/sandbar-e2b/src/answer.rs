@@ -106,3 +106,26 @@ pub(crate) fn rpc_error(error: Error) -> ConnectError {
     let code = error.code().rpc_code().parse().unwrap_or(connectrpc::ErrorCode::Internal);
     ConnectError::new(code, text(&error))
 }
+
+/// The answer for a sandbox that cannot serve a request. E2B has one for all that do not run.
+pub(crate) fn not_served(sandbox: &str, error: Error) -> Response {
+    match error.code() {
+        ErrorCode::SessionNotFound | ErrorCode::SessionPaused | ErrorCode::SessionDestroying => {
+            sandbox_not_found(sandbox)
+        }
+        _ => ControlError::from(error).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sandbox_that_does_not_run_is_a_bad_gateway() {
+        for code in [ErrorCode::SessionNotFound, ErrorCode::SessionPaused, ErrorCode::SessionDestroying] {
+            assert_eq!(not_served("s1", Error::new(code, "")).status(), StatusCode::BAD_GATEWAY, "{code:?}");
+        }
+        assert_eq!(not_served("s1", Error::new(ErrorCode::StorageFull, "")).status(), StatusCode::INSUFFICIENT_STORAGE);
+    }
+}

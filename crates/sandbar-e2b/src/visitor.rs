@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use sandbar_core::{Error, ErrorCode, Grant, Need, Result, SessionId, TokenScope};
 
 use crate::{
-    answer::{ControlError, sandbox_not_found},
+    answer::{ControlError, not_served, sandbox_not_found},
     envd::files::{self, FilesQuery},
     keys::{Holder, envd_token, identify, is_same},
     place::NamedBy,
@@ -56,12 +56,9 @@ pub(crate) async fn admit(
     headers: &HeaderMap,
 ) -> Result<Visitor, Response> {
     let Ok(session) = SessionId::new(sandbox) else { return Err(sandbox_not_found(sandbox)) };
-    let access = match surface.host.port_access(&session).await {
-        Ok(access) => access,
-        Err(error) if error.code() == ErrorCode::SessionNotFound => return Err(sandbox_not_found(sandbox)),
-        Err(error) => return Err(ControlError::from(error).into_response()),
-    };
-    let note = surface.note(&session).await.map_err(|error| ControlError::from(error).into_response())?;
+    // The sandbox may be destroyed between any two of these calls.
+    let access = surface.host.port_access(&session).await.map_err(|error| not_served(sandbox, error))?;
+    let note = surface.note(&session).await.map_err(|error| not_served(sandbox, error))?;
     let token = envd_token(access.token.reveal());
     let has_token = headers.get(&ACCESS_TOKEN).is_some_and(|shown| is_same(shown.as_bytes(), &token));
     let has_traffic_token =
@@ -89,13 +86,8 @@ pub(crate) async fn admit(
         Some(Err(why)) => ControlError::new(StatusCode::UNAUTHORIZED, why).into_response(),
         _ => ControlError::from(no_access(&session)).into_response(),
     })?;
-    match surface.wake_for_request(&session, &note, access.state).await {
-        Ok(()) => {}
-        Err(error) if matches!(error.code(), ErrorCode::SessionPaused | ErrorCode::SessionNotFound) => {
-            return Err(sandbox_not_found(sandbox));
-        }
-        Err(error) => return Err(ControlError::from(error).into_response()),
-    }
+    let woken = surface.wake_for_request(&session, &note, access.state).await;
+    woken.map_err(|error| not_served(sandbox, error))?;
     let user = user_in(headers).unwrap_or_else(|| note.user.clone());
     Ok(Visitor { session, note, user, holder })
 }

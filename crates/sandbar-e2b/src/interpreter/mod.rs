@@ -27,7 +27,7 @@ use sandbar_core::{Error, ErrorCode, SessionId};
 use sandbar_host::{Host, PortConnection};
 
 use crate::{
-    answer::{ControlError, sandbox_not_found},
+    answer::{ControlError, not_served},
     sandbox::SandboxNote,
     surface::Surface,
     turns::Turns,
@@ -115,9 +115,6 @@ fn is_closed(error: &Error) -> bool {
 
 fn refusal(visitor: &Visitor, error: Error) -> Response<Body> {
     match error.code() {
-        ErrorCode::SessionNotFound | ErrorCode::SessionPaused | ErrorCode::SessionDestroying => {
-            sandbox_not_found(visitor.session.as_str())
-        }
         // The program of the server: there is nothing else it could be.
         ErrorCode::FileNotFound => ControlError::new(
             StatusCode::NOT_IMPLEMENTED,
@@ -129,6 +126,6 @@ fn refusal(visitor: &Visitor, error: Error) -> Response<Body> {
             let what = format!("the code interpreter could not be started: {} ({why})", error.message());
             ControlError::new(StatusCode::INTERNAL_SERVER_ERROR, what).into_response()
         }
-        _ => ControlError::from(error).into_response(),
+        _ => not_served(visitor.session.as_str(), error),
     }
 }
