@@ -7,6 +7,7 @@
 mod clock;
 mod connection;
 mod logs;
+mod orders;
 mod proxy;
 mod readiness;
 mod stop_reason;
@@ -17,7 +18,8 @@ pub(crate) use clock::Clock;
 pub(crate) use connection::Dialer;
 pub(crate) use logs::Logs;
 pub use logs::ProcessLogs;
+pub(crate) use orders::Order;
 pub(crate) use proxy::ExposedPort;
 pub(crate) use stop_reason::{Manner, StopReason};
-pub(crate) use supervisor::{Launch, Order, Run};
+pub(crate) use supervisor::{Launch, Run};
 pub(crate) use table::{Process, Processes, stop_gently};

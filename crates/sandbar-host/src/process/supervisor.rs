@@ -8,16 +8,17 @@ use std::{
 use jiff::Timestamp;
 use sandbar_core::{
     Actor, AuditEntry, Error, ErrorCode, EventKind, ExecEvent, ExitStatus, LogStream, ProcessExit, ProcessInfo,
-    ProcessSpec, ProcessStatus, Readiness, RestartPolicy, Result, TerminalSize,
+    ProcessSpec, ProcessStatus, Readiness, RestartPolicy, Result,
 };
 use sandbar_runtime::{RunningCommand, Sandbox, StdinHandle};
 use serde_json::{Map, Value};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Clock, ExposedPort, Manner, Process, Processes, StopReason,
     logs::Logs,
+    orders::{Order, Orders},
     proxy::Proxy,
     readiness::{LogMatcher, Probe},
 };
@@ -48,13 +49,6 @@ pub(crate) struct Run {
     pub(crate) sandbox: Arc<dyn Sandbox>,
 }
 
-/// Something a process is to be told.
-#[derive(Debug)]
-pub(crate) enum Order {
-    Signal { signal: i32, done: oneshot::Sender<Result<()>> },
-    Resize { size: TerminalSize, done: oneshot::Sender<Result<()>> },
-}
-
 /// What is needed to look after a process. The host and the session are not held: they may be dropped.
 #[derive(Debug)]
 pub(crate) struct Launch {
@@ -71,7 +65,7 @@ pub(crate) struct Launch {
 impl Launch {
     pub(super) fn begin(self, processes: &Processes, run: Run) -> Arc<Process> {
         let Self { host, session, spec, info, port, logs, is_written } = self;
-        let (order_sender, orders) = mpsc::channel(4);
+        let (order_sender, orders) = Orders::new();
         let process = Arc::new(Process {
             id: info.id.clone(),
             spec,

@@ -10,13 +10,13 @@ use std::{
 
 use sandbar_core::{Error, ErrorCode, ProcessId, ProcessInfo, ProcessSpec, ProcessStatus, Result, StdinMode};
 use sandbar_runtime::StdinHandle;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::watch;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
 
-use super::{Clock, Launch, Manner, Order, Run, StopReason, logs::Logs};
+use super::{Clock, Launch, Manner, Run, StopReason, logs::Logs, orders::Orders};
 use crate::session::Session;
 
 /// Logs of processes that have exited may take so much memory; those of the oldest are dropped beyond it.
@@ -50,7 +50,7 @@ pub(crate) struct Process {
     pub(crate) logs: Arc<Logs>,
     /// Feeds the present run.
     pub(super) stdin: Mutex<Option<StdinHandle>>,
-    pub(super) orders: mpsc::Sender<Order>,
+    pub(crate) orders: Orders,
     /// The time of its session.
     pub(crate) clock: Arc<Clock>,
     /// Set when the session stops what runs in it.
@@ -178,14 +178,6 @@ impl Process {
 
     pub(crate) fn stop(&self, why: StopReason, manner: Manner) {
         self.stop.send_replace(Some((why, manner)));
-    }
-
-    /// Has the task that owns the process do something, on a thread that may block. Nobody is left to do it once the
-    /// process has exited; then this is `None`.
-    pub(crate) fn order(&self, order: impl FnOnce(oneshot::Sender<Result<()>>) -> Order) -> Option<Result<()>> {
-        let (done, outcome) = oneshot::channel();
-        self.orders.blocking_send(order(done)).ok()?;
-        outcome.blocking_recv().ok()
     }
 
     /// What feeds the process.

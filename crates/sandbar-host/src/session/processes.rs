@@ -126,7 +126,7 @@ impl Host {
         self.run(call, move |inner| {
             let found = inner.use_process(&target, &process)?;
             let Found::Ours(process) = &found else { return Ok(found.info()) };
-            match process.order(|done| Order::Signal { signal, done }) {
+            match process.orders.send(|done| Order::Signal { signal, done }) {
                 Some(Err(error)) if error.code() != ErrorCode::ProcessNotFound => Err(error),
                 _ => Ok(process.info()),
             }
@@ -206,7 +206,7 @@ impl Host {
         let (target, process) = (id.clone(), process.clone());
         self.run(on(id, Verb::ResizeProcess, &process), move |inner| {
             let process = inner.use_process(&target, &process)?.ours()?;
-            process.order(|done| Order::Resize { size, done }).unwrap_or_else(|| Err(has_exited(&process.info())))
+            process.orders.send(|done| Order::Resize { size, done }).unwrap_or_else(|| Err(has_exited(&process.info())))
         })
         .await
     }
