@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2},
     io::Errno,
     process::{Pid, Signal, kill_process_group},
@@ -116,7 +116,10 @@ impl Init {
         self.follow(&mut orders)?;
         loop {
             let ready = self.wait(&signals)?;
-            if ready.requests {
+            // What was asked for before something was typed, a new size, is done before it is typed: read in this order,
+            // since both may have come after `wait`.
+            let has_input = self.terminals().fold(false, |any, terminal| terminal.take_input() | any);
+            if ready.requests || (has_input && is_readable(&self.sockets.events)?) {
                 if !receive(&self.sockets.events, &mut requests)? {
                     return Ok(());
                 }
@@ -133,11 +136,7 @@ impl Init {
             if ready.signals {
                 clear(&signals);
             }
-            for command in self.commands.values_mut() {
-                if let Some(terminal) = &mut command.terminal {
-                    terminal.step();
-                }
-            }
+            self.terminals().for_each(Terminal::step);
             for (number, errno) in self.connections.step(&ready.connections) {
                 self.tell(&Event::Dialed { number, errno })?;
             }
@@ -145,6 +144,10 @@ impl Init {
             self.reap()?;
             self.tell_drained()?;
         }
+    }
+
+    fn terminals(&mut self) -> impl Iterator<Item = &mut Terminal> {
+        self.commands.values_mut().filter_map(|command| command.terminal.as_mut())
     }
 
     /// Waits until the host talks, a child ends, or a terminal or a connection has something to move.
@@ -367,6 +370,15 @@ struct Ready {
     signals: bool,
     /// In the order they joined.
     connections: Vec<bool>,
+}
+
+/// Whether a read would not block.
+fn is_readable(socket: &OwnedFd) -> io::Result<bool> {
+    match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&Timespec::default())) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// Reads what is there; `false` when the host is gone.

@@ -127,34 +127,32 @@ impl Terminal {
         found
     }
 
-    /// Moves what can be moved now.
-    pub(super) fn step(&mut self) {
-        self.take_typed();
-        self.take_shown();
-    }
-
-    fn take_typed(&mut self) {
-        if self.typed.is_empty()
-            && let Some(stdin) = &self.stdin
-        {
-            match fill(stdin.as_fd(), &mut self.typed) {
-                Moved::Some => {
-                    self.in_line = self.typed.last().is_some_and(|byte| !b"\n\r\x04".contains(byte));
-                    if let Some(signals) = &self.signals {
-                        signals.take_keys(&self.master, &mut self.typed, &mut self.shown);
-                    }
-                }
-                Moved::NotNow => {}
-                Moved::End => {
-                    self.stdin = None;
-                    // Within a line, the first one only ends the line.
-                    self.typed.extend_from_slice(if self.in_line { &[END_OF_INPUT; 2] } else { &[END_OF_INPUT] });
+    /// Reads what was typed, unless something still waits for the command to take it. Returns whether there was anything.
+    pub(super) fn take_input(&mut self) -> bool {
+        let Some(stdin) = self.stdin.as_ref().filter(|_| self.typed.is_empty()) else { return false };
+        match fill(stdin.as_fd(), &mut self.typed) {
+            Moved::Some => {
+                self.in_line = self.typed.last().is_some_and(|byte| !b"\n\r\x04".contains(byte));
+                if let Some(signals) = &self.signals {
+                    signals.take_keys(&self.master, &mut self.typed, &mut self.shown);
                 }
             }
+            Moved::NotNow => return false,
+            Moved::End => {
+                self.stdin = None;
+                // Within a line, the first one only ends the line.
+                self.typed.extend_from_slice(if self.in_line { &[END_OF_INPUT; 2] } else { &[END_OF_INPUT] });
+            }
         }
+        true
+    }
+
+    /// Moves what can be moved now.
+    pub(super) fn step(&mut self) {
         if matches!(drain(self.master.as_fd(), &mut self.typed), Moved::End) {
             self.typed.clear();
         }
+        self.take_shown();
     }
 
     fn take_shown(&mut self) {

@@ -140,6 +140,7 @@ on_every_runtime! {
     terminal:
         all_three_streams_are_a_terminal_of_the_size_asked_for,
         a_new_size_is_told_to_the_command,
+        a_new_size_is_there_before_what_is_typed_next,
         a_command_without_a_terminal_has_no_size,
         control_c_interrupts_what_runs_in_the_foreground,
         a_shell_can_be_talked_to,

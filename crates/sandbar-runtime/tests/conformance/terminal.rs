@@ -30,12 +30,11 @@ impl Typist {
         self.command.stdin().unwrap().write(Bytes::from_static(text.as_bytes())).await.unwrap();
     }
 
-    /// Waits until the terminal shows this, and forgets everything up to there.
-    async fn sees(&mut self, text: &str) {
+    /// Waits until the terminal shows this, and takes everything up to there.
+    async fn sees(&mut self, text: &str) -> String {
         loop {
             if let Some(at) = self.shown.find(text) {
-                self.shown.drain(..at + text.len());
-                return;
+                return self.shown.drain(..at + text.len()).collect();
             }
             match self.command.next_event().await {
                 Some(ExecEvent::Stdout(bytes)) => self.shown.push_str(std::str::from_utf8(&bytes).unwrap()),
@@ -90,6 +89,18 @@ pub(crate) fn a_new_size_is_told_to_the_command(kind: RuntimeKind) {
         }
         drop(typist);
         world.wait_until_gone("4848.1").await;
+    });
+}
+
+pub(crate) fn a_new_size_is_there_before_what_is_typed_next(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let mut typist = Typist::start(world, shell("stty -echo; echo ready; while read line; do stty size; done")).await;
+        typist.sees("ready\r\n").await;
+        for columns in 1..=100 {
+            typist.command.resize(TerminalSize { rows: 5, columns }).unwrap();
+            typist.types("\n").await;
+            assert_eq!(typist.sees("\n").await, format!("5 {columns}\r\n"));
+        }
     });
 }
 
