@@ -5,8 +5,8 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser};
-use sandbar_core::{Error, Result};
+use clap::{Arg, ArgMatches, Command};
+use sandbar_core::Result;
 
 use crate::{
     arguments::required,
@@ -41,16 +41,14 @@ Examples:
             Arg::new("shell")
                 .value_name("SHELL")
                 .required(true)
-                .value_parser(PossibleValuesParser::new(Shell::ALL.map(Shell::as_str)))
+                .value_parser(clap::value_parser!(Shell))
                 .help("The shell"),
         )
 }
 
 impl CompletionArgs {
     pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        let name: String = required(matches, "shell")?;
-        let shell = Shell::named(&name).ok_or_else(|| Error::internal(format!("there is no shell `{name}`")))?;
-        Ok(Self { shell })
+        Ok(Self { shell: required(matches, "shell")? })
     }
 }
 

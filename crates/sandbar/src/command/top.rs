@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use clap::{ArgMatches, Command, builder::PossibleValuesParser};
-use sandbar_core::{Error, Result};
+use clap::{ArgMatches, Command};
+use sandbar_core::Result;
 
 use crate::{
     arguments::{flag, json, option, required},
@@ -46,9 +46,7 @@ Examples:
   sandbar top --json | jq '.sessions[] | select(.cpu > 0.5) | .session.session_id'",
         )
         .args([
-            option("sort", "COLUMN", "What to sort by")
-                .default_value(Column::Cpu.name())
-                .value_parser(PossibleValuesParser::new(Column::ALL.map(Column::name))),
+            option("sort", "COLUMN", "What to sort by").default_value("cpu").value_parser(clap::value_parser!(Column)),
             option("interval", "TIME", "Time between two looks: 500ms, 5s")
                 .default_value("1s")
                 .value_parser(parse::duration),
@@ -59,12 +57,11 @@ Examples:
 
 impl TopArgs {
     pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        let sort: String = required(matches, "sort")?;
         Ok(Self {
             once: matches.get_flag("once"),
             json: matches.get_flag("json"),
             interval: required(matches, "interval")?,
-            sort: Column::named(&sort).ok_or_else(|| Error::internal(format!("there is no column `{sort}`")))?,
+            sort: required(matches, "sort")?,
         })
     }
 }

@@ -20,13 +20,14 @@ use std::{
 };
 
 pub(crate) use answer::{Answer, Candidate};
+use clap::ValueEnum;
 use typed::complete;
 
 /// What the scripts call. It is no verb: nobody types it.
 const CALL: &str = "__complete";
 
 /// A shell that can complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shell {
     Bash,
     Zsh,
@@ -34,20 +35,6 @@ pub(crate) enum Shell {
 }
 
 impl Shell {
-    pub(crate) const ALL: [Self; 3] = [Self::Bash, Self::Zsh, Self::Fish];
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Bash => "bash",
-            Self::Zsh => "zsh",
-            Self::Fish => "fish",
-        }
-    }
-
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|shell| shell.as_str() == name)
-    }
-
     /// What the shell is to load.
     pub(crate) const fn script(self) -> &'static str {
         match self {
@@ -64,7 +51,7 @@ pub(crate) fn serve(arguments: impl IntoIterator<Item = OsString>) -> Option<Exi
     if arguments.next()? != CALL {
         return None;
     }
-    let shell = arguments.next().and_then(|name| Shell::named(&name));
+    let shell = arguments.next().and_then(|name| Shell::from_str(&name, false).ok());
     let rest: Vec<String> = arguments.collect();
     let text = match shell {
         Some(Shell::Bash) => bash::respond(&rest),
