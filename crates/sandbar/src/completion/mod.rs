@@ -20,8 +20,10 @@ use std::{
 };
 
 pub(crate) use answer::{Answer, Candidate};
-use clap::ValueEnum;
+use clap::{CommandFactory as _, ValueEnum};
 use typed::complete;
+
+use crate::cli::Cli;
 
 /// What the scripts call. It is no verb: nobody types it.
 const CALL: &str = "__complete";
@@ -66,5 +68,5 @@ pub(crate) fn serve(arguments: impl IntoIterator<Item = OsString>) -> Option<Exi
 /// What completes these words, of which the first is the program and the last is being typed.
 fn respond_to(words: &[String]) -> Option<Answer> {
     let (current, before) = words.split_last()?;
-    Some(complete(&crate::cli::define(), before.get(1..)?, current, live::names))
+    Some(complete(&Cli::command(), before.get(1..)?, current, live::names))
 }
