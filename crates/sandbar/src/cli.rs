@@ -1,8 +1,8 @@
-//! What can be typed.
+//! Definition of the command line.
 
 use std::path::PathBuf;
 
-use clap::{Arg, Command};
+use clap::{Parser, Subcommand};
 
 use crate::{
     command::{
@@ -54,86 +54,82 @@ Environment:
   SANDBAR_<KEY>     overrides a key of the configuration: SANDBAR_MAX_SESSIONS=50
   NO_COLOR          no colours, also on a terminal";
 
-/// The whole command line.
-pub(crate) fn define() -> Command {
-    Command::new("sandbar")
-        .version(env!("CARGO_PKG_VERSION"))
-        .propagate_version(true)
-        .about(ABOUT)
-        .long_about(LONG_ABOUT)
-        .after_help(EXAMPLES)
-        .disable_help_subcommand(true)
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .arg(
-            Arg::new("url")
-                .long("url")
-                .value_name("URL")
-                .global(true)
-                .env(env_vars::URL)
-                .help_heading("Global options")
-                .help("Address of the host, for example http://127.0.0.1:9100"),
-        )
-        .arg(
-            Arg::new("ca-file")
-                .long("ca-file")
-                .value_name("FILE")
-                .global(true)
-                .env(env_vars::CA_FILE)
-                .value_parser(clap::value_parser!(PathBuf))
-                .help_heading("Global options")
-                .help("Authorities to trust for https://, PEM, in place of those this machine trusts"),
-        )
-        .subcommands([
-            up::define(),
-            doctor::define(),
-            new::define(),
-            run::define(),
-            exec::define(),
-            shell::define(),
-            cp::define(),
-            ls::define(),
-            inspect::define(),
-            rm::define(),
-        ])
-        .subcommands(clock::define())
-        .subcommands([
-            ttl::define(),
-            snapshot::define(),
-            snapshots::define(),
-            rollback::define(),
-            fork::define(),
-            diff::define(),
-            turn::define(),
-            launch::define(),
-            ps::define(),
-            kill::define(),
-            logs::define(),
-            tool::define(),
-            network::define(),
-            secret::define(),
-            token::define(),
-            base::define(),
-            audit::define(),
-        ])
-        .subcommands([attach::define(), events::define(), watch::define()])
-        .subcommands([
-            mcp::define(),
-            top::define(),
-            bench::define(),
-            env::define(),
-            completion::define(),
-            man::define(),
-        ])
+// The whole command line. Not a doc comment, and the same below: clap would take it for a help text.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    propagate_version = true,
+    about = ABOUT,
+    long_about = LONG_ABOUT,
+    after_help = EXAMPLES,
+    disable_help_subcommand = true
+)]
+pub(crate) struct Cli {
+    /// Address of the host, for example http://127.0.0.1:9100
+    #[arg(long, global = true, env = env_vars::URL, help_heading = "Global options")]
+    pub(crate) url: Option<String>,
+    /// Authorities to trust for https://, PEM, in place of those this machine trusts
+    #[arg(long, value_name = "FILE", global = true, env = env_vars::CA_FILE, help_heading = "Global options")]
+    pub(crate) ca_file: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+// The verbs, in the order in which the help lists them; each has its texts in its own file.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Up(up::UpArgs),
+    Doctor(doctor::DoctorArgs),
+    New(new::NewArgs),
+    Run(run::RunArgs),
+    Exec(exec::ExecArgs),
+    Shell(shell::ShellArgs),
+    Cp(cp::CpArgs),
+    Ls(ls::LsArgs),
+    Inspect(inspect::InspectArgs),
+    Rm(rm::RmArgs),
+    #[command(flatten)]
+    Clock(clock::ClockCommand),
+    Ttl(ttl::TtlArgs),
+    Snapshot(snapshot::SnapshotArgs),
+    Snapshots(snapshots::SnapshotsArgs),
+    Rollback(rollback::RollbackArgs),
+    Fork(fork::ForkArgs),
+    Diff(diff::DiffArgs),
+    Turn(turn::TurnArgs),
+    Launch(launch::LaunchArgs),
+    Ps(ps::PsArgs),
+    Kill(kill::KillArgs),
+    Logs(logs::LogsArgs),
+    Tool(tool::ToolArgs),
+    Network(network::NetworkArgs),
+    #[command(subcommand)]
+    Secret(secret::SecretCommand),
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    #[command(subcommand)]
+    Base(base::BaseCommand),
+    Audit(audit::AuditArgs),
+    Attach(attach::AttachArgs),
+    Events(events::EventsArgs),
+    Watch(watch::WatchArgs),
+    Mcp(mcp::McpArgs),
+    Top(top::TopArgs),
+    Bench(bench::BenchArgs),
+    Env(env::EnvArgs),
+    Completion(completion::CompletionArgs),
+    Man(man::ManArgs),
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::{Command, CommandFactory as _};
+
     use super::*;
 
     #[test]
     fn the_definitions_are_consistent() {
-        define().debug_assert();
+        Cli::command().debug_assert();
     }
 
     #[test]
@@ -148,7 +144,7 @@ mod tests {
                 assert!(help.contains("Examples:"), "{name} has no examples");
             }
         }
-        define().get_subcommands().for_each(check);
+        Cli::command().get_subcommands().for_each(check);
     }
 
     #[test]
@@ -164,6 +160,6 @@ mod tests {
             }
             command.get_subcommands().for_each(check);
         }
-        check(&define());
+        check(&Cli::command());
     }
 }

@@ -38,7 +38,9 @@ mod view;
 
 use std::process::ExitCode;
 
-use crate::failure::report;
+use clap::Parser as _;
+
+use crate::{cli::Cli, failure::report};
 
 fn main() -> ExitCode {
     // Before anything else: the same binary is the spawner and the init of boxes.
@@ -46,8 +48,7 @@ fn main() -> ExitCode {
     if let Some(code) = completion::serve(std::env::args_os()) {
         return code;
     }
-    let matches = cli::define().get_matches();
-    match command::dispatch(matches) {
+    match command::dispatch(Cli::parse()) {
         Ok(code) => code,
         Err(failure) => report(&failure),
     }

@@ -2,72 +2,56 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{
     AuditEntry, AuditOrder, AuditQuery, AuditVerdict, Error, ErrorCode, PageRequest, Result, SessionId,
 };
 
 use crate::{
-    arguments::{flag, id, json, option, optional, quiet, required},
+    arguments::SandboxArg,
     failure::Outcome,
     output::{self, printable},
     view::{AuditView, audit_detail, moment},
 };
 
-#[derive(Debug)]
-pub(crate) struct AuditArgs {
-    id: SessionId,
-    last: Option<usize>,
-    verify: bool,
-    quiet: bool,
-    json: bool,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("audit")
-        .about("Show what happened to a sandbox: who did what, when, and what came of it")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Show what happened to a sandbox: who did what, when, and what came of it",
+    long_about = "\
 Show what happened to a sandbox: who did what, when, and what came of it; oldest first.
 
 The log of a sandbox that was removed is kept for a while. Every entry is chained to the one before: --verify tells
 whether the log is as it was written, and ends with 1 when it is not.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar audit build-42
   sandbar audit build-42 -n 20
   sandbar audit build-42 --json | jq -r '.[] | select(.outcome != \"ok\")'
-  sandbar audit build-42 --verify",
-        )
-        .args([
-            id(),
-            option("last", "N", "Only the last so many entries").short('n').value_parser(clap::value_parser!(usize)),
-            flag("verify", "Tell whether the log is as it was written").conflicts_with_all(["last", "quiet", "json"]),
-            quiet("Print the numbers of entries only"),
-            json(),
-        ])
-}
-
-impl AuditArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self {
-            id: required(matches, "id")?,
-            last: optional(matches, "last"),
-            verify: matches.get_flag("verify"),
-            quiet: matches.get_flag("quiet"),
-            json: matches.get_flag("json"),
-        })
-    }
+  sandbar audit build-42 --verify"
+)]
+pub(crate) struct AuditArgs {
+    #[command(flatten)]
+    sandbox: SandboxArg,
+    /// Only the last so many entries
+    #[arg(short = 'n', long, value_name = "N")]
+    last: Option<usize>,
+    /// Tell whether the log is as it was written
+    #[arg(long, conflicts_with_all = ["last", "quiet", "json"])]
+    verify: bool,
+    /// Print the numbers of entries only
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn execute(args: AuditArgs, client: &Client) -> Outcome {
     if args.verify {
-        return verify(&args.id, client).await;
+        return verify(&args.sandbox.id, client).await;
     }
-    let entries = last_entries(&args.id, args.last.unwrap_or(usize::MAX), client).await?;
+    let entries = last_entries(&args.sandbox.id, args.last.unwrap_or(usize::MAX), client).await?;
     if args.json {
         output::json(&entries.iter().map(AuditView::from).collect::<Vec<_>>())?;
     } else if args.quiet {

@@ -2,13 +2,13 @@
 
 use std::{io, path::Path, process::ExitCode};
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Args, Subcommand};
 use rustix::termios::isatty;
 use sandbar_client::{Client, ImportProgress, RegistryCredentials};
-use sandbar_core::{BaseInfo, BaseName, ByteCount, Error, Result, SaveBase, SessionId};
+use sandbar_core::{BaseInfo, BaseName, ByteCount, Error, Result, SaveBase, SnapshotName};
 
 use crate::{
-    arguments::{id, json, many, optional, pairs, quiet, required, snapshot},
+    arguments::SandboxArg,
     failure::{Failure, Outcome, exit, say_error},
     output, parse,
     progress::Progress,
@@ -17,188 +17,125 @@ use crate::{
     view::{BaseView, age},
 };
 
-#[derive(Debug)]
+#[derive(Debug, Subcommand)]
+#[command(about = "List, import, save and remove bases: the read-only trees sandboxes start from")]
 pub(crate) enum BaseCommand {
-    Ls { quiet: bool, json: bool },
-    Import { name: BaseName, origin: Origin, json: bool },
-    Save { id: SessionId, request: SaveBase, json: bool },
-    Rm { names: Vec<BaseName> },
+    #[command(about = "List bases", after_help = "Examples:\n  sandbar base ls\n  sandbar base ls --json")]
+    Ls {
+        /// Print names only
+        #[arg(short, long, conflicts_with = "json")]
+        quiet: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    Import(ImportArgs),
+    Save(SaveArgs),
     Login(LoginArgs),
+    #[command(
+        about = "Remove bases: saved ones at any time, others when no sandbox stands on them",
+        after_help = "Examples:\n  sandbar base rm debian"
+    )]
+    Rm {
+        /// The bases
+        #[arg(value_name = "NAME", required = true, value_parser = parse::word::<BaseName>)]
+        names: Vec<BaseName>,
+    },
 }
 
-#[derive(Debug)]
-pub(crate) struct LoginArgs {
-    registry: String,
-    username: String,
-    password_stdin: bool,
-}
-
-/// What a base is made from.
-#[derive(Debug)]
-pub(crate) enum Origin {
-    Source(String),
-    Image(String),
-}
-
-pub(crate) fn define() -> Command {
-    let name = || Arg::new("name").value_name("NAME").required(true).value_parser(parse::word::<BaseName>);
-    Command::new("base")
-        .about("List, import, save and remove bases: the read-only trees sandboxes start from")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(
-            Command::new("ls")
-                .about("List bases")
-                .after_help("Examples:\n  sandbar base ls\n  sandbar base ls --json")
-                .args([quiet("Print names only"), json()]),
-        )
-        .subcommand(
-            Command::new("import")
-                .about("Make a base and print its name")
-                .long_about(
-                    "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Make a base and print its name",
+    long_about = "\
 Make a base and print its name.
 
 SOURCE is `host` (this machine's programs and libraries), or a path on the host's disk: a directory, a tar (also .gz or
 .zst), an OCI layout or a docker-archive. Which one it is is found by looking. With `--image` the host fetches an image
 from its registry instead, with the credentials `sandbar base login` or `docker login` has stored on this machine.",
-                )
-                .after_help(
-                    "\
+    after_help = "\
 Examples:
   sandbar base import debian ./debian.tar.zst
   sandbar base import rootfs /srv/rootfs
   sandbar base import python --image python:3.13
   docker save alpine -o alpine.tar && sandbar base import alpine alpine.tar
-  sandbar base import fresh host",
-                )
-                .arg(name().help("Its name"))
-                .arg(
-                    Arg::new("source")
-                        .value_name("SOURCE")
-                        .required_unless_present("image")
-                        .conflicts_with("image")
-                        .help("What to import; `./host` is a path"),
-                )
-                .arg(
-                    Arg::new("image")
-                        .long("image")
-                        .value_name("IMAGE")
-                        .help("An image to fetch: `debian:12`, `registry.example/team/tool@sha256:…`"),
-                )
-                .arg(json()),
-        )
-        .subcommand(
-            Command::new("save")
-                .about("Make a base from a sandbox and print its name")
-                .long_about(
-                    "\
+  sandbar base import fresh host"
+)]
+pub(crate) struct ImportArgs {
+    /// Its name
+    #[arg(value_parser = parse::word::<BaseName>)]
+    name: BaseName,
+    /// What to import; `./host` is a path
+    #[arg(required_unless_present = "image", conflicts_with = "image")]
+    source: Option<String>,
+    /// An image to fetch: `debian:12`, `registry.example/team/tool@sha256:…`
+    #[arg(long)]
+    image: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    about = "Make a base from a sandbox and print its name",
+    long_about = "\
 Make a base from a sandbox and print its name.
 
 The base has the files of the sandbox, as they are now or at a snapshot. Neither needs the other afterwards, and
 sandboxes made from the base stay when it is removed.",
-                )
-                .after_help(
-                    "\
+    after_help = "\
 Examples:
   sandbar base save build-42 warm && sandbar new --base warm
-  sandbar base save build-42 warm --snapshot clean -e PATH=/opt/tool/bin:/usr/bin:/bin",
-                )
-                .arg(id())
-                .arg(name().help("The name of the base"))
-                .arg(snapshot("snapshot", "SNAPSHOT", "A snapshot to make it from, instead of now").long("snapshot"))
-                .arg(pairs("env", "Set a variable in sandboxes made from it; may be given several times").short('e'))
-                .arg(json()),
-        )
-        .subcommand(define_login())
-        .subcommand(
-            Command::new("rm")
-                .about("Remove bases: saved ones at any time, others when no sandbox stands on them")
-                .after_help("Examples:\n  sandbar base rm debian")
-                .arg(name().num_args(1..).help("The bases")),
-        )
+  sandbar base save build-42 warm --snapshot clean -e PATH=/opt/tool/bin:/usr/bin:/bin"
+)]
+pub(crate) struct SaveArgs {
+    #[command(flatten)]
+    sandbox: SandboxArg,
+    /// The name of the base
+    #[arg(value_parser = parse::word::<BaseName>)]
+    name: BaseName,
+    /// A snapshot to make it from, instead of now
+    #[arg(long, value_parser = parse::word::<SnapshotName>)]
+    snapshot: Option<SnapshotName>,
+    /// Set a variable in sandboxes made from it; may be given several times
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = parse::key_value)]
+    env: Vec<(String, String)>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
-fn define_login() -> Command {
-    Command::new("login")
-        .about("Store credentials for an image registry and print its name")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Store credentials for an image registry and print its name",
+    long_about = "\
 Store credentials for an image registry and print its name.
 
 They are kept where `docker login` keeps them, in ~/.docker/config.json, and `sandbar base import --image` sends them with
 its request. At a terminal the password is asked for and not shown. The registry is not asked whether they are right.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar base login ghcr.io -u me
   pass show ghcr | sandbar base login ghcr.io -u me --password-stdin
-  sandbar base import tool --image ghcr.io/team/tool:1",
-        )
-        .arg(
-            Arg::new("registry")
-                .value_name("REGISTRY")
-                .required(true)
-                .value_parser(registry_login::parse_registry)
-                .help("Host name of the registry: `ghcr.io`, `docker.io`"),
-        )
-        .arg(
-            Arg::new("username")
-                .long("username")
-                .short('u')
-                .value_name("USER")
-                .required(true)
-                .help("Name of the user"),
-        )
-        .arg(
-            Arg::new("password-stdin")
-                .long("password-stdin")
-                .action(ArgAction::SetTrue)
-                .help("Read the password from stdin"),
-        )
-}
-
-impl BaseCommand {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        match matches.remove_subcommand() {
-            Some((verb, mut given)) if verb == "import" => Ok(Self::Import {
-                name: required(&mut given, "name")?,
-                origin: match given.remove_one("image") {
-                    Some(image) => Origin::Image(image),
-                    None => Origin::Source(required(&mut given, "source")?),
-                },
-                json: given.get_flag("json"),
-            }),
-            Some((verb, mut given)) if verb == "save" => Ok(Self::Save {
-                id: required(&mut given, "id")?,
-                request: SaveBase {
-                    from: optional(&mut given, "snapshot"),
-                    env: many(&mut given, "env").into_iter().collect(),
-                    ..SaveBase::new(required(&mut given, "name")?)
-                },
-                json: given.get_flag("json"),
-            }),
-            Some((verb, mut given)) if verb == "login" => Ok(Self::Login(LoginArgs {
-                registry: required(&mut given, "registry")?,
-                username: required(&mut given, "username")?,
-                password_stdin: given.get_flag("password-stdin"),
-            })),
-            Some((verb, mut given)) if verb == "rm" => Ok(Self::Rm { names: many(&mut given, "name") }),
-            Some((_, given)) => Ok(Self::Ls { quiet: given.get_flag("quiet"), json: given.get_flag("json") }),
-            None => Err(Error::internal("there is no verb after `base`")),
-        }
-    }
+  sandbar base import tool --image ghcr.io/team/tool:1"
+)]
+pub(crate) struct LoginArgs {
+    /// Host name of the registry: `ghcr.io`, `docker.io`
+    #[arg(value_parser = registry_login::parse_registry)]
+    registry: String,
+    /// Name of the user
+    #[arg(short, long, value_name = "USER")]
+    username: String,
+    /// Read the password from stdin
+    #[arg(long)]
+    password_stdin: bool,
 }
 
 pub(crate) async fn execute(command: BaseCommand, client: &Client) -> Outcome {
     match command {
         BaseCommand::Ls { quiet, json } => list(quiet, json, client).await,
-        BaseCommand::Import { name, origin, json } => import(&name, &origin, json, client).await,
-        BaseCommand::Save { id, request, json } => {
-            let base = Progress::text("saving").during(client.save_base(&id, request)).await?;
-            print(&base, json)
-        }
+        BaseCommand::Import(arguments) => import(arguments, client).await,
+        BaseCommand::Save(arguments) => save(arguments, client).await,
         BaseCommand::Rm { names } => remove(&names, client).await,
         BaseCommand::Login(arguments) => log_in(arguments).await,
     }
@@ -240,22 +177,30 @@ pub(crate) async fn log_in(arguments: LoginArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn import(name: &BaseName, origin: &Origin, json: bool, client: &Client) -> Outcome {
+async fn import(arguments: ImportArgs, client: &Client) -> Outcome {
+    let ImportArgs { name, source, image, json } = arguments;
     let progress = Progress::text("importing");
     let show = |so_far: ImportProgress| match so_far.total {
         Some(total) => progress.set(so_far.bytes, total),
         None => progress.show(format!("{} entries, {}", so_far.entries, ByteCount(so_far.bytes))),
     };
-    let base = match origin {
-        Origin::Image(image) => {
-            let credentials = registry_login::credentials_for(image)?;
-            client.import_image(name, image, credentials, show).await?
-        }
-        Origin::Source(source) if source == "host" => client.import_base(name, source, show).await?,
-        Origin::Source(source) => client.import_base(name, &absolute(source)?, show).await?,
+    let base = if let Some(image) = image {
+        let credentials = registry_login::credentials_for(&image)?;
+        client.import_image(&name, &image, credentials, show).await?
+    } else {
+        // Required without `--image`; an empty path is refused.
+        let source = source.unwrap_or_default();
+        let source = if source == "host" { source } else { absolute(&source)? };
+        client.import_base(&name, &source, show).await?
     };
     drop(progress);
     print(&base, json)
+}
+
+async fn save(arguments: SaveArgs, client: &Client) -> Outcome {
+    let SaveArgs { sandbox, name, snapshot, env, json } = arguments;
+    let request = SaveBase { from: snapshot, env: env.into_iter().collect(), ..SaveBase::new(name) };
+    print(&Progress::text("saving").during(client.save_base(&sandbox.id, request)).await?, json)
 }
 
 /// A base that was made.

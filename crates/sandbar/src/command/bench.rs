@@ -2,12 +2,11 @@
 
 use std::{cell::Cell, process::ExitCode};
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{BaseName, ErrorCode, Labels, Result, SessionFilter, SessionId};
 
 use crate::{
-    arguments::{json, option, required},
     bench::{Ended, measure},
     failure::{Outcome, exit},
     interrupt::{Interrupts, until_second},
@@ -17,42 +16,28 @@ use crate::{
 /// The label by which what we made is found again.
 const LABEL: &str = "sandbar-bench";
 
-#[derive(Debug)]
-pub(crate) struct BenchArgs {
-    base: BaseName,
-    json: bool,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("bench")
-        .about("Measure this host against what the machine does without it")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Measure this host against what the machine does without it",
+    long_about = "\
 Measure this host against what the machine does without it, in one run of well under a minute.
 
 Sandboxes are made, used, snapshotted, rolled back, forked and removed; the same machine starts processes, bwrap and
 reads a file by itself. What counts are the ratios: the times depend on the machine and on what else it does. Run it on
 the machine of the host. Nothing stays behind, also after Ctrl-C.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar bench
   sandbar bench --base debian
-  sandbar bench --json | jq '.results[] | {name, median_seconds}'",
-        )
-        .args([
-            option("base", "NAME", "The base sandboxes are made from; it needs the command `true`")
-                .default_value("host")
-                .value_parser(parse::word::<BaseName>),
-            json(),
-        ])
-}
-
-impl BenchArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self { base: required(matches, "base")?, json: matches.get_flag("json") })
-    }
+  sandbar bench --json | jq '.results[] | {name, median_seconds}'"
+)]
+pub(crate) struct BenchArgs {
+    /// The base sandboxes are made from; it needs the command `true`
+    #[arg(long, value_name = "NAME", default_value = "host", value_parser = parse::word::<BaseName>)]
+    base: BaseName,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn execute(args: BenchArgs, client: &Client) -> Outcome {

@@ -5,53 +5,31 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser};
-use sandbar_core::{Error, Result};
+use clap::Args;
 
 use crate::{
-    arguments::required,
     completion::Shell,
     failure::{Failure, Outcome},
 };
 
-#[derive(Debug)]
-pub(crate) struct CompletionArgs {
-    shell: Shell,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("completion")
-        .about("Print the script that makes a shell complete sandbar's verbs, options and names")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Print the script that makes a shell complete sandbar's verbs, options and names",
+    long_about = "\
 Print the script that makes a shell complete sandbar's verbs, options and names.
 
 Sandboxes, snapshots, processes, bases, secrets and files in sandboxes are asked for while you type; a host that does not
 answer within a second is left alone. The script need not be loaded again after an update.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   source <(sandbar completion bash)                                            in ~/.bashrc
   source <(sandbar completion zsh)                                             in ~/.zshrc, after compinit
   sandbar completion fish > ~/.config/fish/completions/sandbar.fish            once
-  sandbar completion bash > /usr/share/bash-completion/completions/sandbar     for everybody",
-        )
-        .arg(
-            Arg::new("shell")
-                .value_name("SHELL")
-                .required(true)
-                .value_parser(PossibleValuesParser::new(Shell::ALL.map(Shell::as_str)))
-                .help("The shell"),
-        )
-}
-
-impl CompletionArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        let name: String = required(matches, "shell")?;
-        let shell = Shell::named(&name).ok_or_else(|| Error::internal(format!("there is no shell `{name}`")))?;
-        Ok(Self { shell })
-    }
+  sandbar completion bash > /usr/share/bash-completion/completions/sandbar     for everybody"
+)]
+pub(crate) struct CompletionArgs {
+    /// The shell
+    shell: Shell,
 }
 
 pub(crate) fn execute(args: &CompletionArgs) -> Outcome {

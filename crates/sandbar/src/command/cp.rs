@@ -7,33 +7,22 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Arg, ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{EntryType, Error, ErrorCode, Result, SessionId, WriteOptions};
 use tokio::io::AsyncRead;
 use tokio_util::io::InspectReader;
 
 use crate::{
-    arguments::required,
     failure::{Failure, Outcome},
     progress::Progress,
     tree::{self, TopLevel},
 };
 
-#[derive(Debug)]
-pub(crate) struct CpArgs {
-    source: OsString,
-    target: OsString,
-}
-
-pub(crate) fn define() -> Command {
-    let side = |name: &'static str, value: &'static str, help: &'static str| {
-        Arg::new(name).value_name(value).required(true).value_parser(clap::value_parser!(OsString)).help(help)
-    };
-    Command::new("cp")
-        .about("Copy files and directories between this machine and a sandbox")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Copy files and directories between this machine and a sandbox",
+    long_about = "\
 Copy files and directories between this machine and a sandbox.
 
 One side is `ID:path`, the other a path here. A path in the sandbox that is not absolute starts at /workspace.
@@ -42,24 +31,21 @@ As with `docker cp`: a file goes to the name given, or into the directory given.
 exists, and becomes one that does not; `dir/.` copies what is in it. The parent of the target must exist. `-` as SRC
 unpacks a tar from stdin into a directory; `-` as DST writes a tar to stdout. Links are copied as links. Modes and times
 are kept; what is copied belongs to whoever copies.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar cp notes.txt build-42:notes.txt
   sandbar cp ./src build-42:/workspace
   sandbar cp build-42:/workspace/out ./out
   tar c src | sandbar cp - build-42:/workspace
-  sandbar cp build-42:out - | tar t",
-        )
-        .arg(side("source", "SRC", "What to copy: a path here, ID:path, or - for a tar on stdin"))
-        .arg(side("target", "DST", "Where to: a path here, ID:path, or - for a tar on stdout"))
-}
-
-impl CpArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self { source: required(matches, "source")?, target: required(matches, "target")? })
-    }
+  sandbar cp build-42:out - | tar t"
+)]
+pub(crate) struct CpArgs {
+    /// What to copy: a path here, ID:path, or - for a tar on stdin
+    #[arg(value_name = "SRC")]
+    source: OsString,
+    /// Where to: a path here, ID:path, or - for a tar on stdout
+    #[arg(value_name = "DST")]
+    target: OsString,
 }
 
 /// One side of a copy.

@@ -1,120 +1,71 @@
-//! From what was typed to the verb that does it.
+//! Hands a parsed command line to the verb that carries it out.
 
-use std::{future::Future, path::PathBuf};
+use std::future::Future;
 
-use clap::ArgMatches;
 use sandbar_core::Error;
 
 use super::{
-    attach::{self, AttachArgs},
-    audit::{self, AuditArgs},
-    base::{self, BaseCommand},
-    bench::{self, BenchArgs},
-    clock::{self, Clock, ClockArgs},
-    completion::{self, CompletionArgs},
-    cp::{self, CpArgs},
-    diff::{self, DiffArgs},
-    doctor::{self, DoctorArgs},
-    env::{self, EnvArgs},
-    events::{self, EventsArgs},
-    exec::{self, ExecArgs},
-    fork::{self, ForkArgs},
-    inspect::{self, InspectArgs},
-    kill::{self, KillArgs},
-    launch::{self, LaunchArgs},
-    logs::{self, LogsArgs},
-    ls::{self, LsArgs},
-    man::{self, ManArgs},
-    mcp::{self, McpArgs},
-    network::{self, NetworkArgs},
-    new::{self, NewArgs},
-    ps::{self, PsArgs},
-    rm::{self, RmArgs},
-    rollback::{self, RollbackArgs},
-    run::{self, RunArgs},
-    secret::{self, SecretCommand},
-    shell::{self, ShellArgs},
-    snapshot::{self, SnapshotArgs},
-    snapshots::{self, SnapshotsArgs},
-    token::{self, TokenCommand},
-    tool::{self, ToolArgs},
-    top::{self, TopArgs},
-    ttl::{self, TtlArgs},
-    turn::{self, TurnArgs},
-    up::{self, UpArgs},
-    watch::{self, WatchArgs},
+    attach, audit, base, bench, clock, completion, cp, diff, doctor, env, events, exec, fork, inspect, kill, launch,
+    logs, ls, man, mcp, network, new, ps, rm, rollback, run, secret, shell, snapshot, snapshots, token, tool, top, ttl,
+    turn, up, watch,
 };
 use crate::{
-    arguments::optional,
+    cli::{Cli, Verb},
     connection::{connect, trust},
     failure::Outcome,
 };
 
-/// Reads the arguments of a verb, connects, and carries it out.
+/// Connects and carries out a verb.
 macro_rules! with_client {
-    ($url:expr, $execute:path, $arguments:expr) => {{
-        let arguments = $arguments;
-        block_on(async { $execute(arguments, &connect($url).await?).await })
-    }};
+    ($url:expr, $execute:path, $arguments:expr) => {
+        block_on(async { $execute($arguments, &connect($url).await?).await })
+    };
 }
 
-/// Carries out one command line. `up`, `doctor` and `base login` need no server.
-pub(crate) fn dispatch(mut matches: ArgMatches) -> Outcome {
-    let Some((verb, mut given)) = matches.remove_subcommand() else {
-        return Err(Error::internal("there is no verb").into());
-    };
-    let url: Option<String> = optional(&mut given, "url").or_else(|| optional(&mut matches, "url"));
-    let url = url.as_deref();
-    let ca_file: Option<PathBuf> = optional(&mut given, "ca-file").or_else(|| optional(&mut matches, "ca-file"));
-    trust(ca_file);
-    match verb.as_str() {
-        "up" => up::execute(UpArgs::read(&mut given)),
-        "doctor" => doctor::execute(&DoctorArgs::read(&mut given), url),
-        "new" => with_client!(url, new::execute, NewArgs::read(&mut given)?),
-        "run" => with_client!(url, run::execute, RunArgs::read(&mut given)?),
-        "exec" => with_client!(url, exec::execute, ExecArgs::read(&mut given)?),
-        "shell" => with_client!(url, shell::execute, ShellArgs::read(&mut given)?),
-        "cp" => with_client!(url, cp::execute, CpArgs::read(&mut given)?),
-        "ls" => with_client!(url, ls::execute, LsArgs::read(&mut given)),
-        "inspect" => with_client!(url, inspect::execute, InspectArgs::read(&mut given)?),
-        "rm" => with_client!(url, rm::execute, RmArgs::read(&mut given)),
-        "pause" => with_client!(url, clock::execute, ClockArgs::read_pause(&mut given)),
-        "resume" => with_client!(url, clock::execute, ClockArgs::read(Clock::Resume, &mut given)),
-        "hibernate" => with_client!(url, clock::execute, ClockArgs::read(Clock::Hibernate, &mut given)),
-        "wake" => with_client!(url, clock::execute, ClockArgs::read(Clock::Wake, &mut given)),
-        "ttl" => with_client!(url, ttl::execute, TtlArgs::read(&mut given)?),
-        "snapshot" => with_client!(url, snapshot::execute, SnapshotArgs::read(&mut given)?),
-        "snapshots" => with_client!(url, snapshots::execute, SnapshotsArgs::read(&mut given)?),
-        "rollback" => with_client!(url, rollback::execute, RollbackArgs::read(&mut given)?),
-        "fork" => with_client!(url, fork::execute, ForkArgs::read(&mut given)?),
-        "diff" => with_client!(url, diff::execute, DiffArgs::read(&mut given)?),
-        "turn" => with_client!(url, turn::execute, TurnArgs::read(&mut given)?),
-        "launch" => with_client!(url, launch::execute, LaunchArgs::read(&mut given)?),
-        "ps" => with_client!(url, ps::execute, PsArgs::read(&mut given)?),
-        "kill" => with_client!(url, kill::execute, KillArgs::read(&mut given)?),
-        "logs" => with_client!(url, logs::execute, LogsArgs::read(&mut given)?),
-        "tool" => with_client!(url, tool::execute, ToolArgs::read(&mut given)?),
-        "network" => with_client!(url, network::execute, NetworkArgs::read(&mut given)?),
-        "secret" => with_client!(url, secret::execute, SecretCommand::read(&mut given)?),
-        "token" => with_client!(url, token::execute, TokenCommand::read(&mut given)?),
-        "base" => match BaseCommand::read(&mut given)? {
-            BaseCommand::Login(arguments) => block_on(base::log_in(arguments)),
-            command => with_client!(url, base::execute, command),
-        },
-        "mcp" => with_client!(url, mcp::execute, McpArgs::read(&mut given)?),
-        "audit" => with_client!(url, audit::execute, AuditArgs::read(&mut given)?),
-        "top" => {
-            let arguments = TopArgs::read(&mut given)?;
-            block_on(top::execute(arguments, url.map(ToOwned::to_owned)))
-        }
-        "bench" => with_client!(url, bench::execute, BenchArgs::read(&mut given)?),
-        "env" => env::execute(&EnvArgs::read(&mut given), url),
-        "completion" => completion::execute(&CompletionArgs::read(&mut given)?),
-        "man" => man::execute(&ManArgs::read(&mut given)?),
-        "attach" => with_client!(url, attach::execute, AttachArgs::read(&mut given)?),
-        "events" => with_client!(url, events::execute, EventsArgs::read(&mut given)),
-        "watch" => with_client!(url, watch::execute, WatchArgs::read(&mut given)?),
-        other => Err(Error::internal(format!("verb `{other}` is defined and not carried out")).into()),
+/// Carries out one command line. `up`, `doctor` and `base login` need no server; verbs that are given the URL check
+/// something of this machine before they connect.
+pub(crate) fn dispatch(cli: Cli) -> Outcome {
+    let url = cli.url.as_deref();
+    trust(cli.ca_file);
+    match cli.verb {
+        Verb::Up(args) => up::execute(args),
+        Verb::Doctor(args) => doctor::execute(&args, url),
+        Verb::New(args) => with_client!(url, new::execute, args),
+        Verb::Run(args) => block_on(run::execute(args, url)),
+        Verb::Exec(args) => block_on(exec::execute(args, url)),
+        Verb::Shell(args) => block_on(shell::execute(args, url)),
+        Verb::Cp(args) => with_client!(url, cp::execute, args),
+        Verb::Ls(args) => with_client!(url, ls::execute, args),
+        Verb::Inspect(args) => with_client!(url, inspect::execute, args),
+        Verb::Rm(args) => with_client!(url, rm::execute, args),
+        Verb::Clock(command) => with_client!(url, clock::execute, command),
+        Verb::Ttl(args) => with_client!(url, ttl::execute, args),
+        Verb::Snapshot(args) => with_client!(url, snapshot::execute, args),
+        Verb::Snapshots(args) => with_client!(url, snapshots::execute, args),
+        Verb::Rollback(args) => with_client!(url, rollback::execute, args),
+        Verb::Fork(args) => with_client!(url, fork::execute, args),
+        Verb::Diff(args) => with_client!(url, diff::execute, args),
+        Verb::Turn(args) => with_client!(url, turn::execute, args),
+        Verb::Launch(args) => block_on(launch::execute(args, url)),
+        Verb::Ps(args) => with_client!(url, ps::execute, args),
+        Verb::Kill(args) => with_client!(url, kill::execute, args),
+        Verb::Logs(args) => with_client!(url, logs::execute, args),
+        Verb::Tool(args) => block_on(tool::execute(args, url)),
+        Verb::Network(args) => with_client!(url, network::execute, args),
+        Verb::Secret(command) => with_client!(url, secret::execute, command),
+        Verb::Token(command) => with_client!(url, token::execute, command),
+        Verb::Base(base::BaseCommand::Login(args)) => block_on(base::log_in(args)),
+        Verb::Base(command) => with_client!(url, base::execute, command),
+        Verb::Audit(args) => with_client!(url, audit::execute, args),
+        Verb::Attach(args) => block_on(attach::execute(args, url)),
+        Verb::Events(args) => with_client!(url, events::execute, args),
+        Verb::Watch(args) => with_client!(url, watch::execute, args),
+        Verb::Mcp(args) => with_client!(url, mcp::execute, args),
+        Verb::Top(args) => block_on(top::execute(args, cli.url)),
+        Verb::Bench(args) => with_client!(url, bench::execute, args),
+        Verb::Env(args) => env::execute(&args, url),
+        Verb::Completion(args) => completion::execute(&args),
+        Verb::Man(args) => man::execute(&args),
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use sandbar_core::{Error, ErrorCode, Result};
 use serde::Serialize;
 
 use crate::{
-    arguments::{json, option, optional},
     config::Settings,
     connection,
     doctor::{Examination, Finding, Status, examine},
@@ -18,46 +17,30 @@ use crate::{
 /// How long a server may take to answer before it counts as silent.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-#[derive(Debug)]
-pub(crate) struct DoctorArgs {
-    data_dir: Option<PathBuf>,
-    config: Option<PathBuf>,
-    json: bool,
-}
-
-pub(crate) fn define() -> Command {
-    let path = clap::value_parser!(PathBuf);
-    Command::new("doctor")
-        .about("Say what this machine can do, what is missing and how to get it")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Say what this machine can do, what is missing and how to get it",
+    long_about = "\
 Say what this machine can do, what is missing and how to get it.
 
 Everything is tried, not guessed, and nothing stays behind. Works without a running host. Ends with 1 when a host could
 not start here with the present configuration.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar doctor
   sandbar doctor --data-dir /srv/sandbar
-  sandbar doctor --json",
-        )
-        .args([
-            option("data-dir", "DIR", "The data directory to examine").value_parser(path.clone()),
-            option("config", "FILE", "Configuration file, TOML").value_parser(path),
-            json(),
-        ])
-}
-
-impl DoctorArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Self {
-        Self {
-            data_dir: optional(matches, "data-dir"),
-            config: optional(matches, "config"),
-            json: matches.get_flag("json"),
-        }
-    }
+  sandbar doctor --json"
+)]
+pub(crate) struct DoctorArgs {
+    /// The data directory to examine
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Configuration file, TOML
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, Serialize)]

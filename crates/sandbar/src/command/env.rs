@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use serde::{Serialize, Serializer};
 
 use crate::{
-    arguments::{flag, json},
     connection,
     e2b_environment::{self, E2bEnvironment},
     env_vars,
@@ -15,17 +14,10 @@ use crate::{
     output,
 };
 
-#[derive(Debug)]
-pub(crate) struct EnvArgs {
-    unset: bool,
-    json: bool,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("env")
-        .about("Print the lines that point a shell and the programs it starts at this host")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Print the lines that point a shell and the programs it starts at this host",
+    long_about = "\
 Print the lines that point a shell and the programs it starts at this host: SANDBAR_URL and SANDBAR_TOKEN, and
 SANDBAR_CA_FILE for a host whose certificate only its own authority vouches for. They are what the command line and the
 clients read.
@@ -35,23 +27,21 @@ form. For a host with TLS and a domain of its own it is E2B_DOMAIN in place of t
 the host, which `sandbar up --dns` tells whoever asks there. SSL_CERT_FILE and NODE_EXTRA_CA_CERTS say whom to trust.
 
 The token opens the host to whoever has it. No host has to answer.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   eval \"$(sandbar env)\"
   eval \"$(sandbar env --unset)\"
   eval \"$(sandbar env)\"; python3 -c 'from e2b import Sandbox; print(Sandbox.create().commands.run(\"id\").stdout)'
   sandbar --url http://10.0.0.7:9100 env
-  curl -H \"authorization: Bearer $(sandbar env --json | jq -r .SANDBAR_TOKEN)\" ...",
-        )
-        .args([flag("unset", "Print the lines that take it back").conflicts_with("json"), json()])
-}
-
-impl EnvArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Self {
-        Self { unset: matches.get_flag("unset"), json: matches.get_flag("json") }
-    }
+  curl -H \"authorization: Bearer $(sandbar env --json | jq -r .SANDBAR_TOKEN)\" ..."
+)]
+pub(crate) struct EnvArgs {
+    /// Print the lines that take it back
+    #[arg(long, conflicts_with = "json")]
+    unset: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Names and values, in the order in which they are told. One without a value is not known here.

@@ -2,49 +2,41 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
-use sandbar_core::{Capability, Result, SessionId, SessionUsage};
+use sandbar_core::{Capability, SessionUsage};
 
 use crate::{
-    arguments::{id, json, required},
+    arguments::SandboxArg,
     failure::Outcome,
     output,
     view::{SessionView, age, end, enforcement, length, moment, origin, printable_labels},
 };
 
-#[derive(Debug)]
+#[derive(Args, Debug)]
+#[command(
+    about = "Show everything known about a sandbox",
+    after_help = "\
+Examples:
+  sandbar inspect build-42
+  sandbar inspect build-42 --json"
+)]
 pub(crate) struct InspectArgs {
-    id: SessionId,
+    #[command(flatten)]
+    sandbox: SandboxArg,
+    /// Print JSON
+    #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn define() -> Command {
-    Command::new("inspect")
-        .about("Show everything known about a sandbox")
-        .after_help(
-            "\
-Examples:
-  sandbar inspect build-42
-  sandbar inspect build-42 --json",
-        )
-        .args([id(), json()])
-}
-
-impl InspectArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self { id: required(matches, "id")?, json: matches.get_flag("json") })
-    }
-}
-
 pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
-    let session = client.get_session_with_usage(&args.id).await?;
+    let session = client.get_session_with_usage(&args.sandbox.id).await?;
     if args.json {
         output::json(&SessionView::from(&session))?;
         return Ok(ExitCode::SUCCESS);
     }
     let capabilities = client.capabilities().await?;
-    let network = client.get_network(&args.id).await?;
+    let network = client.get_network(&args.sandbox.id).await?;
     let network = match &network.enforced {
         Capability::Yes => network.policy.to_string(),
         Capability::No(_) => format!("{} (enforced: {})", network.policy, enforcement(&network.enforced)),

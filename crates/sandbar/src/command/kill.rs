@@ -2,66 +2,38 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
-use sandbar_core::{ProcessId, Result, SessionId};
 
-use crate::{
-    arguments::{id, json, option, process, required},
-    failure::Outcome,
-    output, parse,
-    view::ProcessView,
-};
+use crate::{arguments::ProcessTarget, failure::Outcome, output, parse, view::ProcessView};
 
-#[derive(Debug)]
-pub(crate) struct KillArgs {
-    id: SessionId,
-    process: ProcessId,
-    signal: i32,
-    json: bool,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("kill")
-        .about("Send a signal to a process of a sandbox; SIGTERM when none is named")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Send a signal to a process of a sandbox; SIGTERM when none is named",
+    long_about = "\
 Send a signal to a process of a sandbox; SIGTERM when none is named.
 
 SIGKILL ends everything the process has started. This does not wait for the end: `sandbar ps` shows it. A process that
 was asked to end is not started again.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar kill build-42 p1a2b3c
   sandbar kill build-42 p1a2b3c -s KILL
-  sandbar kill build-42 p1a2b3c -s HUP",
-        )
-        .args([
-            id(),
-            process(),
-            option("signal", "SIGNAL", "The signal, by name or number: TERM, SIGTERM, 15")
-                .short('s')
-                .default_value("TERM")
-                .value_parser(parse::signal),
-            json(),
-        ])
-}
-
-impl KillArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self {
-            id: required(matches, "id")?,
-            process: required(matches, "process")?,
-            signal: required(matches, "signal")?,
-            json: matches.get_flag("json"),
-        })
-    }
+  sandbar kill build-42 p1a2b3c -s HUP"
+)]
+pub(crate) struct KillArgs {
+    #[command(flatten)]
+    target: ProcessTarget,
+    /// The signal, by name or number: TERM, SIGTERM, 15
+    #[arg(short, long, default_value = "TERM", value_parser = parse::signal)]
+    signal: i32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn execute(args: KillArgs, client: &Client) -> Outcome {
-    let process = client.kill_process(&args.id, &args.process, args.signal).await?;
+    let process = client.kill_process(&args.target.id, &args.target.process, args.signal).await?;
     if args.json {
         output::json(&ProcessView::from(&process))?;
     } else {

@@ -2,62 +2,43 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{SessionFilter, SessionInfo, SessionState};
 
 use crate::{
-    arguments::{json, many, option, optional, pairs, quiet},
     failure::Outcome,
     output, parse,
     view::{SessionView, age, printable_labels},
 };
 
-#[derive(Debug)]
-pub(crate) struct LsArgs {
-    labels: Vec<(String, String)>,
-    state: Option<SessionState>,
-    quiet: bool,
-    json: bool,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("ls")
-        .about("List sandboxes, oldest first")
-        .after_help(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "List sandboxes, oldest first",
+    after_help = "\
 Examples:
   sandbar ls
   sandbar ls --label team=red --state active
   sandbar ls -q | xargs -r sandbar rm
-  sandbar ls --json",
-        )
-        .arg(pairs("label", "Only those with this label; may be given several times"))
-        .arg(
-            option(
-                "state",
-                "STATE",
-                "Only those in this state: creating, active, paused, hibernated, destroying, failed",
-            )
-            .value_parser(parse::word::<SessionState>),
-        )
-        .arg(quiet("Print ids only"))
-        .arg(json())
-}
-
-impl LsArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Self {
-        Self {
-            labels: many(matches, "label"),
-            state: optional(matches, "state"),
-            quiet: matches.get_flag("quiet"),
-            json: matches.get_flag("json"),
-        }
-    }
+  sandbar ls --json"
+)]
+pub(crate) struct LsArgs {
+    /// Only those with this label; may be given several times
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse::key_value)]
+    label: Vec<(String, String)>,
+    /// Only those in this state: creating, active, paused, hibernated, destroying, failed
+    #[arg(long, value_parser = parse::word::<SessionState>)]
+    state: Option<SessionState>,
+    /// Print ids only
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn execute(args: LsArgs, client: &Client) -> Outcome {
-    let labels = args.labels.into_iter().collect();
+    let labels = args.label.into_iter().collect();
     let filter = SessionFilter { labels, state: args.state, ..SessionFilter::default() };
     let sessions = client.all_sessions(&filter).await?;
     if args.json {

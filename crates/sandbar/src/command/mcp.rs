@@ -2,13 +2,12 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{BaseName, ErrorCode, Result, SessionId, TokenName, TokenScope};
 use sandbar_mcp::{DefaultSandbox, Ended, McpServer, PortNames, serve_stdio};
 
 use crate::{
-    arguments::{flag, option, optional, required},
     connection,
     failure::{Outcome, exit},
     interrupt::Interrupts,
@@ -18,18 +17,10 @@ use crate::{
 /// How long the token of a confined connection is valid when it could not be revoked, because the program was killed.
 const TOKEN_LIFETIME: Duration = Duration::from_hours(30 * 24);
 
-#[derive(Debug)]
-pub(crate) struct McpArgs {
-    sandbox: Option<SessionId>,
-    base: BaseName,
-    keep: bool,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("mcp")
-        .about("Serve MCP clients on stdin and stdout")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Serve MCP clients on stdin and stdout",
+    long_about = "\
 Serve MCP clients on stdin and stdout: sandboxes and their tools for any program that speaks the Model Context Protocol.
 
 A client starts this by itself; what it needs is the command. Calls that name no sandbox go to one that is made when it is
@@ -40,9 +31,7 @@ With --sandbox the client is confined to that sandbox: it works with a token of 
 revoked at the end, or with the one in SANDBAR_TOKEN when that may make none. It can neither see nor touch any other.
 
 A host serves the same over HTTP, at /mcp on its own port, with its token: http://127.0.0.1:9100/mcp?sandbox=ID.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar mcp
   sandbar mcp --sandbox build-42
@@ -62,27 +51,18 @@ In the configuration of a client:
   `env` is for a host elsewhere, or a client that runs as another user than the host.
 
 Over HTTP:
-  {\"mcpServers\": {\"sandbar\": {\"url\": \"http://127.0.0.1:9100/mcp\", \"headers\": {\"Authorization\": \"Bearer …\"}}}}",
-        )
-        .args([
-            option("sandbox", "ID", "Confine the client to this sandbox, which is kept at the end")
-                .value_parser(parse::word::<SessionId>)
-                .conflicts_with("keep"),
-            option("base", "NAME", "The base of new sandboxes; `sandbar base ls` lists them")
-                .default_value("host")
-                .value_parser(parse::word::<BaseName>),
-            flag("keep", "Keep the sandbox that was made for calls that name none, and say which it is"),
-        ])
-}
-
-impl McpArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self {
-            sandbox: optional(matches, "sandbox"),
-            base: required(matches, "base")?,
-            keep: matches.get_flag("keep"),
-        })
-    }
+  {\"mcpServers\": {\"sandbar\": {\"url\": \"http://127.0.0.1:9100/mcp\", \"headers\": {\"Authorization\": \"Bearer …\"}}}}"
+)]
+pub(crate) struct McpArgs {
+    /// Confine the client to this sandbox, which is kept at the end
+    #[arg(long, value_name = "ID", value_parser = parse::word::<SessionId>, conflicts_with = "keep")]
+    sandbox: Option<SessionId>,
+    /// The base of new sandboxes; `sandbar base ls` lists them
+    #[arg(long, value_name = "NAME", default_value = "host", value_parser = parse::word::<BaseName>)]
+    base: BaseName,
+    /// Keep the sandbox that was made for calls that name none, and say which it is
+    #[arg(long)]
+    keep: bool,
 }
 
 pub(crate) async fn execute(args: McpArgs, client: &Client) -> Outcome {

@@ -2,38 +2,26 @@
 
 use std::process::ExitCode;
 
-use clap::{Arg, ArgMatches, Command, builder::PossibleValuesParser};
+use clap::Args;
 use sandbar_client::Client;
-use sandbar_core::{ByteCount, HeaderRule, NetworkPolicy, NetworkStatus, Result, SessionId};
+use sandbar_core::{ByteCount, HeaderRule, NetworkPolicy, NetworkStatus};
 
 use crate::{
-    arguments::{id, inject, json, many, optional, required},
+    arguments::{INJECT_HELP, INJECT_LONG_HELP, SandboxArg},
     failure::Outcome,
     output, parse,
     view::{NetworkView, enforcement, injection},
 };
 
-#[derive(Debug)]
-pub(crate) struct NetworkArgs {
-    id: SessionId,
-    /// What is to count from now on.
-    policy: Option<NetworkPolicy>,
-    secrets: Vec<HeaderRule>,
-    json: bool,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("network")
-        .about("Show what a sandbox may reach and what went through, or change it")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Show what a sandbox may reach and what went through, or change it",
+    long_about = "\
 Show what a sandbox may reach and what went through, or change it.
 
 A change counts for new connections at once, and what runs goes on. A change that makes the host look into TLS, and with
 gvisor one that opens a closed sandbox, needs a new box: it is refused while something runs in the present one.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar network build-42
   sandbar network build-42 --json
@@ -42,46 +30,41 @@ Examples:
   sandbar network build-42 set 'allow=*.example.com:443,10.0.0.0/8:5432'
   sandbar network build-42 set deny=ads.example
   sandbar network build-42 set @policy.json
-  sandbar network build-42 set allow=api.openai.com --inject 'api.openai.com Authorization: Bearer {openai}'",
-        )
-        .args([
-            id(),
-            Arg::new("set")
-                .value_name("set")
-                .value_parser(PossibleValuesParser::new(["set"]))
-                .hide_possible_values(true)
-                .requires("policy")
-                .help("Change it"),
-            Arg::new("policy")
-                .value_name("POLICY")
-                .value_parser(parse::network)
-                .help("None, full, allow=DESTINATION,…, deny=DESTINATION,… or @FILE with a policy in JSON"),
-            inject().requires("policy"),
-            json(),
-        ])
-}
-
-impl NetworkArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self {
-            id: required(matches, "id")?,
-            policy: optional(matches, "policy"),
-            secrets: many(matches, "inject"),
-            json: matches.get_flag("json"),
-        })
-    }
+  sandbar network build-42 set allow=api.openai.com --inject 'api.openai.com Authorization: Bearer {openai}'"
+)]
+pub(crate) struct NetworkArgs {
+    #[command(flatten)]
+    sandbox: SandboxArg,
+    /// Change it
+    #[arg(value_name = "set", value_parser = ["set"], hide_possible_values = true, requires = "policy")]
+    set: Option<String>,
+    /// None, full, allow=DESTINATION,…, deny=DESTINATION,… or @FILE with a policy in JSON
+    #[arg(value_parser = parse::network)]
+    policy: Option<NetworkPolicy>,
+    #[arg(
+        long,
+        value_name = "RULE",
+        value_parser = parse::injection,
+        requires = "policy",
+        help = INJECT_HELP,
+        long_help = INJECT_LONG_HELP
+    )]
+    inject: Vec<HeaderRule>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn execute(args: NetworkArgs, client: &Client) -> Outcome {
     let status = match args.policy {
         Some(mut policy) => {
-            policy.secrets.extend(args.secrets);
-            client.set_network(&args.id, policy).await?
+            policy.secrets.extend(args.inject);
+            client.set_network(&args.sandbox.id, policy).await?
         }
-        None => client.get_network(&args.id).await?,
+        None => client.get_network(&args.sandbox.id).await?,
     };
     if args.json {
-        output::json(&NetworkView::new(&args.id, &status))?;
+        output::json(&NetworkView::new(&args.sandbox.id, &status))?;
     } else {
         print(&status)?;
     }

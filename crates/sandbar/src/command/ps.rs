@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
-use sandbar_core::{ProcessInfo, Result, SessionId};
+use sandbar_core::ProcessInfo;
 
 use crate::{
-    arguments::{id, json, quiet, required},
+    arguments::SandboxArg,
     failure::Outcome,
     output,
     view::{ProcessView, age, process_status, shortened},
@@ -16,39 +16,31 @@ use crate::{
 /// Longest command line shown in the table; `--json` has it whole.
 const LONGEST_COMMAND: usize = 100;
 
-#[derive(Debug)]
-pub(crate) struct PsArgs {
-    id: SessionId,
-    quiet: bool,
-    json: bool,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("ps")
-        .about("List the processes launched in a sandbox, oldest first")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "List the processes launched in a sandbox, oldest first",
+    long_about = "\
 List the processes launched in a sandbox, oldest first: those that run, where they are reached from outside, and how the
 others ended.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar ps build-42
   sandbar ps build-42 --json | jq -r '.[] | select(.status == \"running\") | .address'
-  sandbar ps build-42 -q",
-        )
-        .args([id(), quiet("Print ids only"), json()])
-}
-
-impl PsArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self { id: required(matches, "id")?, quiet: matches.get_flag("quiet"), json: matches.get_flag("json") })
-    }
+  sandbar ps build-42 -q"
+)]
+pub(crate) struct PsArgs {
+    #[command(flatten)]
+    sandbox: SandboxArg,
+    /// Print ids only
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn execute(args: PsArgs, client: &Client) -> Outcome {
-    let processes = client.list_processes(&args.id).await?;
+    let processes = client.list_processes(&args.sandbox.id).await?;
     if args.json {
         output::json(&processes.iter().map(ProcessView::from).collect::<Vec<_>>())?;
     } else if args.quiet {

@@ -2,37 +2,27 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::SessionId;
 
 use crate::{
-    arguments::{id, many},
     failure::{Outcome, exit, say_error},
-    output,
+    output, parse,
 };
 
-#[derive(Debug)]
-pub(crate) struct RmArgs {
-    ids: Vec<SessionId>,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("rm")
-        .about("Destroy sandboxes: what runs in them, their files and their snapshots")
-        .after_help(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Destroy sandboxes: what runs in them, their files and their snapshots",
+    after_help = "\
 Examples:
   sandbar rm build-42
-  sandbar rm $(sandbar ls -q --label team=red)",
-        )
-        .arg(id().num_args(1..).help("The sandboxes"))
-}
-
-impl RmArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Self {
-        Self { ids: many(matches, "id") }
-    }
+  sandbar rm $(sandbar ls -q --label team=red)"
+)]
+pub(crate) struct RmArgs {
+    /// The sandboxes
+    #[arg(value_name = "ID", required = true, value_parser = parse::word::<SessionId>)]
+    ids: Vec<SessionId>,
 }
 
 /// Removes as many as it can and prints the ids that are gone.

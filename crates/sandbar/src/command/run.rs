@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgAction, ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{Error, ErrorCode, Result, SessionId};
 
 use super::{exec::CommandOptions, new::SandboxOptions};
 use crate::{
-    arguments::{argv, flag, many, option},
+    connection::connect,
     failure::{Outcome, exit},
     interrupt::{Interrupts, until_second},
     output,
@@ -17,64 +17,49 @@ use crate::{
     tree::{self, TopLevel},
 };
 
-#[derive(Debug)]
-pub(crate) struct RunArgs {
-    sandbox: SandboxOptions,
-    command: CommandOptions,
-    keep: bool,
-    volumes: Vec<CopiedDirectory>,
-    argv: Vec<String>,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("run")
-        .about("Make a sandbox, run a command in it, destroy it")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Make a sandbox, run a command in it, destroy it",
+    long_about = "\
 Make a sandbox, run a command in it, destroy it.
 
 The sandbox is destroyed however the command ends, also on an error or Ctrl-C; --keep keeps it and prints its id on
 stderr. The exit code is the command's, as with `sandbar exec`.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar run -- sh -c 'echo hello'
   sandbar run -it -- bash
   sandbar run --base debian -v .:/workspace -- make test
   sandbar run --keep --timeout 5m -- ./build.sh
-  sandbar run --network allow=example.com -- curl https://example.com",
-        )
-        .args(SandboxOptions::define())
-        .args(CommandOptions::define())
-        .arg(flag("keep", "Keep the sandbox"))
-        .arg(
-            option("volume", "DIR:/workspace", "Copy a directory of this machine into the sandbox first")
-                .short('v')
-                .action(ArgAction::Append)
-                .value_parser(parse::copied_directory)
-                .long_help(
-                    "Copy a directory of this machine into the sandbox before the command starts. It is a copy: what the \
-                     command changes stays in the sandbox; fetch it with --keep and `sandbar cp`",
-                ),
-        )
-        .arg(argv())
+  sandbar run --network allow=example.com -- curl https://example.com"
+)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    sandbox: SandboxOptions,
+    #[command(flatten)]
+    command: CommandOptions,
+    /// Keep the sandbox
+    #[arg(long)]
+    keep: bool,
+    #[arg(
+        short,
+        long,
+        value_name = "DIR:/workspace",
+        value_parser = parse::copied_directory,
+        help = "Copy a directory of this machine into the sandbox first",
+        long_help = "Copy a directory of this machine into the sandbox before the command starts. It is a copy: what the \
+                     command changes stays in the sandbox; fetch it with --keep and `sandbar cp`"
+    )]
+    volume: Vec<CopiedDirectory>,
+    /// The program and its arguments; no shell is involved
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    argv: Vec<String>,
 }
 
-impl RunArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Outcome<Self> {
-        Ok(Self {
-            command: CommandOptions::read(matches)?,
-            sandbox: SandboxOptions::read(matches)?,
-            keep: matches.get_flag("keep"),
-            volumes: many(matches, "volume"),
-            argv: many(matches, "argv"),
-        })
-    }
-}
-
-pub(crate) async fn execute(args: RunArgs, client: &Client) -> Outcome {
-    for volume in &args.volumes {
+pub(crate) async fn execute(args: RunArgs, url: Option<&str>) -> Outcome {
+    let command = args.command.open()?;
+    let client = &connect(url).await?;
+    for volume in &args.volume {
         check_source(volume)?;
     }
     let mut interrupts = Interrupts::listen()?;
@@ -85,8 +70,8 @@ pub(crate) async fn execute(args: RunArgs, client: &Client) -> Outcome {
     let outcome = if interrupted {
         Ok(ExitCode::from(exit::INTERRUPTED))
     } else {
-        match copy_in(client, &id, args.volumes, &mut interrupts).await {
-            Ok(false) => args.command.attend(client, &id, args.argv, Vec::new(), &mut interrupts).await,
+        match copy_in(client, &id, args.volume, &mut interrupts).await {
+            Ok(false) => command.attend(client, &id, args.argv, Vec::new(), &mut interrupts).await,
             Ok(true) => Ok(ExitCode::from(exit::INTERRUPTED)),
             Err(error) => Err(error.into()),
         }

@@ -2,73 +2,59 @@
 
 use std::process::ExitCode;
 
-use clap::{Arg, ArgMatches, Command};
+use clap::Subcommand;
 use sandbar_client::Client;
-use sandbar_core::{Error, Result, SecretName, SecretValue};
+use sandbar_core::{SecretName, SecretValue};
 
 use crate::{
-    arguments::{json, many, quiet, required},
     failure::{Failure, Outcome, exit, say_error},
     output, parse,
     secret_input::read_secret,
     view::{SecretView, age},
 };
 
-#[derive(Debug)]
+#[derive(Debug, Subcommand)]
+#[command(about = "Keep secrets that sandboxes use without holding them")]
 pub(crate) enum SecretCommand {
-    Set { name: SecretName },
-    Ls { quiet: bool, json: bool },
-    Rm { names: Vec<SecretName> },
-}
-
-pub(crate) fn define() -> Command {
-    let name = || Arg::new("name").value_name("NAME").required(true).value_parser(parse::word::<SecretName>);
-    Command::new("secret")
-        .about("Keep secrets that sandboxes use without holding them")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(
-            Command::new("set")
-                .about("Keep a secret, or change one, and print its name")
-                .long_about(
-                    "\
+    #[command(
+        about = "Keep a secret, or change one, and print its name",
+        long_about = "\
 Keep a secret, or change one, and print its name.
 
 The value is read from stdin, and never from the command line, where others could see it; a line break at its end is left
 out. At a terminal it is asked for and not shown. A changed secret counts for the next request.",
-                )
-                .after_help(
-                    "\
+        after_help = "\
 Examples:
   sandbar secret set openai
   pass show openai | sandbar secret set openai
-  sandbar new --network allow=api.openai.com --inject 'api.openai.com Authorization: Bearer {openai}'",
-                )
-                .arg(name().help("Its name")),
-        )
-        .subcommand(
-            Command::new("ls")
-                .about("List secrets by name; their values are told to nobody")
-                .after_help("Examples:\n  sandbar secret ls\n  sandbar secret ls --json")
-                .args([quiet("Print names only"), json()]),
-        )
-        .subcommand(
-            Command::new("rm")
-                .about("Forget secrets; requests that need them fail from then on")
-                .after_help("Examples:\n  sandbar secret rm openai")
-                .arg(name().num_args(1..).help("The secrets")),
-        )
-}
-
-impl SecretCommand {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        match matches.remove_subcommand() {
-            Some((verb, mut given)) if verb == "set" => Ok(Self::Set { name: required(&mut given, "name")? }),
-            Some((verb, mut given)) if verb == "rm" => Ok(Self::Rm { names: many(&mut given, "name") }),
-            Some((_, given)) => Ok(Self::Ls { quiet: given.get_flag("quiet"), json: given.get_flag("json") }),
-            None => Err(Error::internal("there is no verb after `secret`")),
-        }
-    }
+  sandbar new --network allow=api.openai.com --inject 'api.openai.com Authorization: Bearer {openai}'"
+    )]
+    Set {
+        /// Its name
+        #[arg(value_parser = parse::word::<SecretName>)]
+        name: SecretName,
+    },
+    #[command(
+        about = "List secrets by name; their values are told to nobody",
+        after_help = "Examples:\n  sandbar secret ls\n  sandbar secret ls --json"
+    )]
+    Ls {
+        /// Print names only
+        #[arg(short, long, conflicts_with = "json")]
+        quiet: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    #[command(
+        about = "Forget secrets; requests that need them fail from then on",
+        after_help = "Examples:\n  sandbar secret rm openai"
+    )]
+    Rm {
+        /// The secrets
+        #[arg(value_name = "NAME", required = true, value_parser = parse::word::<SecretName>)]
+        names: Vec<SecretName>,
+    },
 }
 
 pub(crate) async fn execute(command: SecretCommand, client: &Client) -> Outcome {

@@ -1,61 +1,47 @@
 //! `sandbar shell`.
 
-use clap::{ArgMatches, Command};
-use sandbar_client::Client;
-use sandbar_core::SessionId;
+use clap::Args;
 
-use super::exec::CommandOptions;
+use super::exec::AttendedCommand;
 use crate::{
-    arguments::{id, many, option, optional, pairs, required, user},
+    arguments::{SandboxArg, StartOptions},
+    connection::connect,
     failure::{Failure, Outcome, exit},
     interrupt::Interrupts,
+    parse,
     terminal::Terminal,
 };
 
-#[derive(Debug)]
-pub(crate) struct ShellArgs {
-    id: SessionId,
-    options: CommandOptions,
-    env: Vec<(String, String)>,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("shell")
-        .about("Open a shell in a sandbox")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Open a shell in a sandbox",
+    long_about = "\
 Open a shell in a sandbox: bash where the sandbox has it, else sh.
 
 The shell runs at a terminal of its own that follows ours. Every key is the shell's, Ctrl-C, Ctrl-D and Ctrl-Z too; leave
 it with `exit` or Ctrl-D. Its exit code is ours.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar shell build-42
-  sandbar shell build-42 --cwd /tmp --env LANG=C",
-        )
-        .arg(id())
-        .arg(option("cwd", "DIR", "The directory it starts in; /workspace when left out").short('w'))
-        .arg(user())
-        .arg(pairs("env", "Set a variable; may be given several times").short('e'))
+  sandbar shell build-42 --cwd /tmp --env LANG=C"
+)]
+pub(crate) struct ShellArgs {
+    #[command(flatten)]
+    sandbox: SandboxArg,
+    #[command(flatten)]
+    start: StartOptions,
+    /// Set a variable; may be given several times
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = parse::key_value)]
+    env: Vec<(String, String)>,
 }
 
-impl ShellArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Outcome<Self> {
-        let terminal = Terminal::of_stdin("shell", "run a script with `sandbar exec ID -- sh < script`")?;
-        Ok(Self {
-            options: CommandOptions::at(terminal, optional(matches, "cwd"), optional(matches, "user")),
-            id: required(matches, "id")?,
-            env: many(matches, "env"),
-        })
-    }
-}
-
-pub(crate) async fn execute(args: ShellArgs, client: &Client) -> Outcome {
+pub(crate) async fn execute(args: ShellArgs, url: Option<&str>) -> Outcome {
+    let terminal = Terminal::of_stdin("shell", "run a script with `sandbar exec ID -- sh < script`")?;
+    let command = AttendedCommand::at(terminal, args.start);
+    let client = connect(url).await?;
     let mut interrupts = Interrupts::listen()?;
     let mut open = async |shell: &str| {
-        args.options.attend(client, &args.id, vec![shell.to_owned()], args.env.clone(), &mut interrupts).await
+        command.attend(&client, &args.sandbox.id, vec![shell.to_owned()], args.env.clone(), &mut interrupts).await
     };
     // Not as login shells: the profile of most images sets `PATH` anew, and what image and session have put there would
     // be lost.

@@ -2,44 +2,37 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
-use sandbar_core::{Result, SessionId};
 
 use crate::{
-    arguments::{id, json, quiet, required},
+    arguments::SandboxArg,
     failure::Outcome,
     output,
     view::{SnapshotView, age},
 };
 
-#[derive(Debug)]
+#[derive(Args, Debug)]
+#[command(
+    about = "List the snapshots of a sandbox, oldest first",
+    after_help = "\
+Examples:
+  sandbar snapshots build-42
+  sandbar snapshots build-42 -q | tail -1"
+)]
 pub(crate) struct SnapshotsArgs {
-    id: SessionId,
+    #[command(flatten)]
+    sandbox: SandboxArg,
+    /// Print names only
+    #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
+    /// Print JSON
+    #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn define() -> Command {
-    Command::new("snapshots")
-        .about("List the snapshots of a sandbox, oldest first")
-        .after_help(
-            "\
-Examples:
-  sandbar snapshots build-42
-  sandbar snapshots build-42 -q | tail -1",
-        )
-        .args([id(), quiet("Print names only"), json()])
-}
-
-impl SnapshotsArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self { id: required(matches, "id")?, quiet: matches.get_flag("quiet"), json: matches.get_flag("json") })
-    }
-}
-
 pub(crate) async fn execute(args: SnapshotsArgs, client: &Client) -> Outcome {
-    let snapshots = client.list_snapshots(&args.id).await?;
+    let snapshots = client.list_snapshots(&args.sandbox.id).await?;
     if args.json {
         output::json(&snapshots.iter().map(SnapshotView::from).collect::<Vec<_>>())?;
     } else if args.quiet {

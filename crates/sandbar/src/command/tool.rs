@@ -5,85 +5,85 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Arg, ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{Error, Resources, SessionId, ToolCallId, ToolEvent, ToolParams, ToolProgress, ToolRequest};
 
 use crate::{
-    arguments::{flag, id, json, option, optional, quiet, required},
+    connection::connect,
     failure::{Failure, Outcome, exit},
     output, parse,
     view::{ToolInfoView, ToolView},
 };
 
-#[derive(Debug)]
-pub(crate) enum ToolArgs {
-    Call { id: SessionId, request: ToolRequest, json: bool },
-    List { quiet: bool, json: bool },
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("tool")
-        .about("Call a built-in tool in a sandbox")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Call a built-in tool in a sandbox",
+    long_about = "\
 Call a built-in tool in a sandbox: read_file, write_file, edit_file, grep, glob, list_dir, bash, run_code and git_*.
 
 What the tool says comes out while it works. The exit code is 0 when the tool succeeded and 1 when it did not. With
 --call-id a call that is repeated is not done again: it joins the one under way, or gets its answer.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar tool --list
   sandbar tool build-42 list_dir
   sandbar tool build-42 grep --params '{\"pattern\": \"TODO\", \"include\": \"*.rs\"}'
   sandbar tool build-42 bash --params '{\"cmd\": \"make test\", \"timeout_ms\": 60000}' --json
-  jq -n --rawfile content main.rs '{path: \"main.rs\", $content}' | sandbar tool build-42 write_file --params -",
-        )
-        .arg(id().required(false).required_unless_present("list"))
-        .arg(
-            Arg::new("name")
-                .value_name("NAME")
-                .required_unless_present("list")
-                .help("The tool; `sandbar tool --list` names them"),
-        )
-        .args([
-            option("params", "JSON", "Its parameters, as a JSON object; - reads them from stdin").short('p'),
-            option("call-id", "ID", "A name for this call; a random one when left out")
-                .value_parser(parse::word::<ToolCallId>),
-            flag("list", "List the tools there are; --json has the schemas of their parameters")
-                .conflicts_with_all(["id", "name", "params", "call-id"]),
-            quiet("With --list: print names only"),
-            json(),
-        ])
+  jq -n --rawfile content main.rs '{path: \"main.rs\", $content}' | sandbar tool build-42 write_file --params -"
+)]
+pub(crate) struct ToolArgs {
+    /// The sandbox
+    #[arg(required_unless_present = "list", value_parser = parse::word::<SessionId>)]
+    id: Option<SessionId>,
+    /// The tool; `sandbar tool --list` names them
+    #[arg(required_unless_present = "list")]
+    name: Option<String>,
+    /// Its parameters, as a JSON object; - reads them from stdin
+    #[arg(short, long, value_name = "JSON")]
+    params: Option<String>,
+    /// A name for this call; a random one when left out
+    #[arg(long, value_name = "ID", value_parser = parse::word::<ToolCallId>)]
+    call_id: Option<ToolCallId>,
+    /// List the tools there are; --json has the schemas of their parameters
+    #[arg(long, conflicts_with_all = ["id", "name", "params", "call_id"])]
+    list: bool,
+    /// With --list: print names only
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
-impl ToolArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Outcome<Self> {
-        let json = matches.get_flag("json");
-        if matches.get_flag("list") {
-            return Ok(Self::List { quiet: matches.get_flag("quiet"), json });
+pub(crate) async fn execute(args: ToolArgs, url: Option<&str>) -> Outcome {
+    // Both are given exactly when `--list` is not.
+    let (Some(id), Some(tool)) = (args.id, args.name) else {
+        return list(args.quiet, args.json, &connect(url).await?).await;
+    };
+    if args.quiet {
+        let error = Error::invalid("quiet", "`-q` is for the list of tools");
+        return Err(Failure::Usage(error.with_hint("leave it out, or write `sandbar tool --list -q`")));
+    }
+    let call_id = match args.call_id {
+        Some(call_id) => call_id,
+        None => ToolCallId::new(SessionId::random().as_str())?,
+    };
+    let params = read_params(args.params.as_deref())?;
+    let request = ToolRequest { tool, call: call_id, params, resources: Resources::default() };
+    call(&id, &request, args.json, &connect(url).await?).await
+}
+
+/// Reads the parameters given by `--params`; `-` is stdin.
+fn read_params(given: Option<&str>) -> Outcome<ToolParams> {
+    match given {
+        None => Ok(ToolParams::new()),
+        Some("-") => {
+            let mut text = String::new();
+            io::stdin().read_to_string(&mut text).map_err(|error| Error::io("read the parameters", error))?;
+            parse_params(&text)
         }
-        if matches.get_flag("quiet") {
-            let error = Error::invalid("quiet", "`-q` is for the list of tools");
-            return Err(Failure::Usage(error.with_hint("leave it out, or write `sandbar tool --list -q`")));
-        }
-        let call = match optional(matches, "call-id") {
-            Some(call) => call,
-            None => ToolCallId::new(SessionId::random().as_str())?,
-        };
-        let params = match optional::<String>(matches, "params").as_deref() {
-            None => ToolParams::new(),
-            Some("-") => {
-                let mut text = String::new();
-                io::stdin().read_to_string(&mut text).map_err(|error| Error::io("read the parameters", error))?;
-                parse_params(&text)?
-            }
-            Some(text) => parse_params(text)?,
-        };
-        let request = ToolRequest { tool: required(matches, "name")?, call, params, resources: Resources::default() };
-        Ok(Self::Call { id: required(matches, "id")?, request, json })
+        Some(text) => parse_params(text),
     }
 }
 
@@ -95,13 +95,6 @@ fn parse_params(text: &str) -> Outcome<ToolParams> {
                 .with_hint("write them as `{\"path\": \"notes.txt\"}`"),
         )
     })
-}
-
-pub(crate) async fn execute(args: ToolArgs, client: &Client) -> Outcome {
-    match args {
-        ToolArgs::Call { id, request, json } => call(&id, &request, json, client).await,
-        ToolArgs::List { quiet, json } => list(quiet, json, client).await,
-    }
 }
 
 async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {

@@ -6,11 +6,9 @@ use std::{
     time::Duration,
 };
 
-use clap::{ArgMatches, Command, builder::PossibleValuesParser};
-use sandbar_core::{Error, Result};
+use clap::Args;
 
 use crate::{
-    arguments::{flag, json, option, required},
     env_vars,
     failure::Outcome,
     parse,
@@ -18,55 +16,35 @@ use crate::{
     top::{Column, Observed, print_json, print_table, watch},
 };
 
-#[derive(Debug)]
-pub(crate) struct TopArgs {
-    once: bool,
-    json: bool,
-    interval: Duration,
-    sort: Column,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("top")
-        .about("Watch sandboxes and what they use")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "Watch sandboxes and what they use",
+    long_about = "\
 Watch sandboxes and what they use: CPU, memory, processes and disk, busiest first.
 
 ? shows the keys; q or Ctrl-C leaves. A host that goes away is waited for. Where the output is no terminal, and with
 --once or --json, one table is printed. 100% CPU is one CPU, memory holds file pages, too, and disk is what a sandbox
 holds beyond its base; what cannot be counted is -.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
   sandbar top
   sandbar top --sort memory --interval 5s
   sandbar top --once | head
-  sandbar top --json | jq '.sessions[] | select(.cpu > 0.5) | .session.session_id'",
-        )
-        .args([
-            option("sort", "COLUMN", "What to sort by")
-                .default_value(Column::Cpu.name())
-                .value_parser(PossibleValuesParser::new(Column::ALL.map(Column::name))),
-            option("interval", "TIME", "Time between two looks: 500ms, 5s")
-                .default_value("1s")
-                .value_parser(parse::duration),
-            flag("once", "Print one table"),
-            json(),
-        ])
-}
-
-impl TopArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        let sort: String = required(matches, "sort")?;
-        Ok(Self {
-            once: matches.get_flag("once"),
-            json: matches.get_flag("json"),
-            interval: required(matches, "interval")?,
-            sort: Column::named(&sort).ok_or_else(|| Error::internal(format!("there is no column `{sort}`")))?,
-        })
-    }
+  sandbar top --json | jq '.sessions[] | select(.cpu > 0.5) | .session.session_id'"
+)]
+pub(crate) struct TopArgs {
+    /// What to sort by
+    #[arg(long, value_name = "COLUMN", default_value = "cpu")]
+    sort: Column,
+    /// Time between two looks: 500ms, 5s
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse::duration)]
+    interval: Duration,
+    /// Print one table
+    #[arg(long)]
+    once: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn execute(args: TopArgs, url: Option<String>) -> Outcome {

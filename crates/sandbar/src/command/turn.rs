@@ -2,48 +2,32 @@
 
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use sandbar_client::Client;
-use sandbar_core::{Result, SessionId};
 
-use crate::{
-    arguments::{id, json, required},
-    failure::Outcome,
-    output,
-    view::SnapshotView,
-};
+use crate::{arguments::SandboxArg, failure::Outcome, output, view::SnapshotView};
 
-#[derive(Debug)]
-pub(crate) struct TurnArgs {
-    id: SessionId,
-    json: bool,
-}
-
-pub(crate) fn define() -> Command {
-    Command::new("turn")
-        .about("End a turn: take the next numbered snapshot and print its name")
-        .long_about(
-            "\
+#[derive(Args, Debug)]
+#[command(
+    about = "End a turn: take the next numbered snapshot and print its name",
+    long_about = "\
 End a turn: take the next numbered snapshot and print its name.
 
 Turn numbers never repeat. Old turn snapshots are pruned where the host has a limit.",
-        )
-        .after_help(
-            "\
+    after_help = "\
 Examples:
-  sandbar turn build-42",
-        )
-        .args([id(), json()])
-}
-
-impl TurnArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Result<Self> {
-        Ok(Self { id: required(matches, "id")?, json: matches.get_flag("json") })
-    }
+  sandbar turn build-42"
+)]
+pub(crate) struct TurnArgs {
+    #[command(flatten)]
+    sandbox: SandboxArg,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) async fn execute(args: TurnArgs, client: &Client) -> Outcome {
-    let snapshot = client.turn_complete(&args.id).await?;
+    let snapshot = client.turn_complete(&args.sandbox.id).await?;
     if args.json {
         output::json(&SnapshotView::from(&snapshot))?;
     } else {

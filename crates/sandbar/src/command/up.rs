@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use clap::{ArgMatches, Command};
+use clap::Args;
 use sandbar_core::{BaseName, DomainName, Error, ErrorCode, Result, RuntimeKind};
 use sandbar_host::{Host, HostConfig, prepare_data_directory};
 use sandbar_net::NameServer;
@@ -17,7 +17,6 @@ use sandbar_storage::ImportSource;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    arguments::{flag, option, optional},
     config::{ServerConfig, Settings, TlsMode},
     descriptor_limit, env_vars,
     failure::{Failure, Outcome, exit},
@@ -28,19 +27,54 @@ use crate::{
     trace_export::TraceExport,
 };
 
-#[derive(Debug)]
+#[derive(Args, Debug)]
+#[command(
+    about = "Start a host on this machine, in the foreground",
+    long_about = "\
+Start a host on this machine, in the foreground.
+
+Everything has a default; a TOML file, SANDBAR_* variables and flags override it, in this order. `auto` chooses storage
+and runtime by trying, and says what it chose and why; anything named must work. The runtime is what keeps commands apart
+from this machine: `auto` takes native, else gvisor; `none` isolates nothing and has to be named, except by an ordinary
+user for whom nothing else works. Ctrl-C or SIGTERM stops the host and keeps all sandboxes; a second one stops it at once.",
+    after_help = EXAMPLES_AND_KEYS
+)]
 pub(crate) struct UpArgs {
+    /// Where to listen; port 0 takes any free one [default: 127.0.0.1:9100]
+    #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Where to keep data [default: /var/lib/sandbar for root, else $XDG_DATA_HOME/sandbar]
+    #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Storage: auto, zfs, btrfs or local-disk [default: auto]
+    #[arg(long, value_name = "KIND")]
     storage: Option<String>,
+    /// Runtime: auto, gvisor, native or none [default: auto]
+    #[arg(long, value_name = "KIND")]
     runtime: Option<String>,
+    /// Configuration file, TOML
+    #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Listen beyond this machine without TLS
+    #[arg(long)]
     insecure: bool,
+    /// TLS by an authority of this machine's own: auto or off [default: off]
+    #[arg(long, value_name = "MODE")]
     tls: Option<String>,
+    /// TLS by this certificate, PEM
+    #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
+    /// The key of the certificate, PEM
+    #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// Let in only clients with a certificate of these authorities, PEM
+    #[arg(long, value_name = "FILE")]
     tls_client_ca: Option<PathBuf>,
+    /// Ports of sandboxes have names below this [default: localhost]
+    #[arg(long, value_name = "NAME")]
     domain: Option<String>,
+    /// Answer there, as a name server, for the names below the domain
+    #[arg(long, value_name = "ADDRESS")]
     dns: Option<SocketAddr>,
 }
 
@@ -93,63 +127,6 @@ Keys of the configuration file (and SANDBAR_<KEY> variables):
   dns_servers                [\"192.0.2.53\"]: asked for names by sandboxes; else those of /etc/resolv.conf
   egress_ca_file             certificates in PEM that servers are trusted by, beside the system's
   audit_retention            \"720h\": how long the audit log of a destroyed session is kept";
-
-pub(crate) fn define() -> Command {
-    let path = clap::value_parser!(PathBuf);
-    Command::new("up")
-        .about("Start a host on this machine, in the foreground")
-        .long_about(
-            "\
-Start a host on this machine, in the foreground.
-
-Everything has a default; a TOML file, SANDBAR_* variables and flags override it, in this order. `auto` chooses storage
-and runtime by trying, and says what it chose and why; anything named must work. The runtime is what keeps commands apart
-from this machine: `auto` takes native, else gvisor; `none` isolates nothing and has to be named, except by an ordinary
-user for whom nothing else works. Ctrl-C or SIGTERM stops the host and keeps all sandboxes; a second one stops it at once.",
-        )
-        .after_help(EXAMPLES_AND_KEYS)
-        .args([
-            option("listen", "ADDRESS", "Where to listen; port 0 takes any free one [default: 127.0.0.1:9100]")
-                .value_parser(clap::value_parser!(SocketAddr)),
-            option(
-                "data-dir",
-                "DIR",
-                "Where to keep data [default: /var/lib/sandbar for root, else $XDG_DATA_HOME/sandbar]",
-            )
-            .value_parser(path.clone()),
-            option("storage", "KIND", "Storage: auto, zfs, btrfs or local-disk [default: auto]"),
-            option("runtime", "KIND", "Runtime: auto, gvisor, native or none [default: auto]"),
-            option("config", "FILE", "Configuration file, TOML").value_parser(path.clone()),
-            flag("insecure", "Listen beyond this machine without TLS"),
-            option("tls", "MODE", "TLS by an authority of this machine's own: auto or off [default: off]"),
-            option("tls-cert", "FILE", "TLS by this certificate, PEM").value_parser(path.clone()),
-            option("tls-key", "FILE", "The key of the certificate, PEM").value_parser(path.clone()),
-            option("tls-client-ca", "FILE", "Let in only clients with a certificate of these authorities, PEM")
-                .value_parser(path),
-            option("domain", "NAME", "Ports of sandboxes have names below this [default: localhost]"),
-            option("dns", "ADDRESS", "Answer there, as a name server, for the names below the domain")
-                .value_parser(clap::value_parser!(SocketAddr)),
-        ])
-}
-
-impl UpArgs {
-    pub(crate) fn read(matches: &mut ArgMatches) -> Self {
-        Self {
-            listen: optional(matches, "listen"),
-            data_dir: optional(matches, "data-dir"),
-            storage: optional(matches, "storage"),
-            runtime: optional(matches, "runtime"),
-            config: optional(matches, "config"),
-            insecure: matches.get_flag("insecure"),
-            tls: optional(matches, "tls"),
-            tls_cert: optional(matches, "tls-cert"),
-            tls_key: optional(matches, "tls-key"),
-            tls_client_ca: optional(matches, "tls-client-ca"),
-            domain: optional(matches, "domain"),
-            dns: optional(matches, "dns"),
-        }
-    }
-}
 
 pub(crate) fn execute(args: UpArgs) -> Outcome {
     let settings = Settings::load(args.config.as_deref(), |layers| {

@@ -20,13 +20,16 @@ use std::{
 };
 
 pub(crate) use answer::{Answer, Candidate};
+use clap::{CommandFactory as _, ValueEnum};
 use typed::complete;
+
+use crate::cli::Cli;
 
 /// What the scripts call. It is no verb: nobody types it.
 const CALL: &str = "__complete";
 
 /// A shell that can complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shell {
     Bash,
     Zsh,
@@ -34,20 +37,6 @@ pub(crate) enum Shell {
 }
 
 impl Shell {
-    pub(crate) const ALL: [Self; 3] = [Self::Bash, Self::Zsh, Self::Fish];
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Bash => "bash",
-            Self::Zsh => "zsh",
-            Self::Fish => "fish",
-        }
-    }
-
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|shell| shell.as_str() == name)
-    }
-
     /// What the shell is to load.
     pub(crate) const fn script(self) -> &'static str {
         match self {
@@ -64,7 +53,7 @@ pub(crate) fn serve(arguments: impl IntoIterator<Item = OsString>) -> Option<Exi
     if arguments.next()? != CALL {
         return None;
     }
-    let shell = arguments.next().and_then(|name| Shell::named(&name));
+    let shell = arguments.next().and_then(|name| Shell::from_str(&name, false).ok());
     let rest: Vec<String> = arguments.collect();
     let text = match shell {
         Some(Shell::Bash) => bash::respond(&rest),
@@ -79,5 +68,5 @@ pub(crate) fn serve(arguments: impl IntoIterator<Item = OsString>) -> Option<Exi
 /// What completes these words, of which the first is the program and the last is being typed.
 fn respond_to(words: &[String]) -> Option<Answer> {
     let (current, before) = words.split_last()?;
-    Some(complete(&crate::cli::define(), before.get(1..)?, current, live::names))
+    Some(complete(&Cli::command(), before.get(1..)?, current, live::names))
 }

@@ -48,9 +48,9 @@ pub(super) fn source_of(verb: &str, argument: &Arg) -> Source {
         ("rollback", "snapshot", _) | ("diff", "from" | "to", _) | ("fork", "from", _) => {
             Source::Live(Names::Snapshots)
         }
-        ("base rm", "name", _) | (_, "base", _) => Source::Live(Names::Bases),
-        ("secret rm" | "secret set", "name", _) => Source::Live(Names::Secrets),
-        ("token rm", "name", _) => Source::Live(Names::Tokens),
+        ("base rm", "names", _) | (_, "base", _) => Source::Live(Names::Bases),
+        ("secret rm", "names", _) | ("secret set", "name", _) => Source::Live(Names::Secrets),
+        ("token rm", "names", _) => Source::Live(Names::Tokens),
         ("token new", "scope", _) => Source::Beginnings(plain(&["admin", "read", "session:"])),
         ("tool", "name", _) => Source::Live(Names::Tools),
         ("base import", "source", _) => {
@@ -65,7 +65,7 @@ pub(super) fn source_of(verb: &str, argument: &Arg) -> Source {
         ("launch", "restart", _) => words(&["no", "on-failure", "always"]),
         (_, "network" | "policy", _) => Source::Beginnings(plain(&["none", "full", "allow=", "deny=", "@"])),
         ("attach", "replay", _) => words(&["none", "tail", "all"]),
-        (_, "id", true) | ("mcp", "sandbox", _) => Source::Live(Names::Sessions),
+        (_, "id" | "ids", true) | ("mcp", "sandbox", _) => Source::Live(Names::Sessions),
         (_, "process", true) => Source::Live(Names::Processes),
         _ => match argument.get_value_hint() {
             ValueHint::DirPath => Source::Paths(Paths::Directories),

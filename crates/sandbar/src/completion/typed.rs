@@ -128,7 +128,7 @@ impl<'a> Position<'a> {
     fn note_value(&mut self, option: &Arg, value: &'a str) {
         match option.get_id().as_str() {
             "url" => self.url = Some(value),
-            "ca-file" => self.ca_file = Some(value),
+            "ca_file" => self.ca_file = Some(value),
             _ => {}
         }
     }
@@ -234,7 +234,10 @@ fn prefixed(prefix: &str, mut answer: Answer) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::cli::Cli;
 
     fn host(wanted: Wanted<'_>, place: Place<'_>) -> Vec<Candidate> {
         let names: &[&str] = match (wanted, place.session) {
@@ -255,7 +258,7 @@ mod tests {
     fn answer(words: &[&str]) -> Answer {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let (current, before) = words.split_last().unwrap();
-        complete(&crate::cli::define(), before, current, host)
+        complete(&Cli::command(), before, current, host)
     }
 
     fn candidates(words: &[&str]) -> Vec<String> {

@@ -2,13 +2,14 @@
 
 use std::cmp::Ordering;
 
+use clap::ValueEnum;
 use sandbar_core::{ByteCount, SessionInfo};
 
 use super::sample::Observed;
 use crate::view::short_age;
 
 /// What can be seen of a session at a glance, and sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Column {
     Id,
     State,
@@ -48,24 +49,6 @@ impl Column {
             Self::Memory => 'm',
             Self::Processes => 'p',
             Self::Disk => 'd',
-        }
-    }
-
-    /// By its name on the command line.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|column| column.name() == name)
-    }
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Id => "id",
-            Self::State => "state",
-            Self::Base => "base",
-            Self::Age => "age",
-            Self::Cpu => "cpu",
-            Self::Memory => "memory",
-            Self::Processes => "processes",
-            Self::Disk => "disk",
         }
     }
 
