@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the table of E2B SDK versions in COMPATIBILITY.md from a report of the tests.
+"""Writes the table of E2B SDK versions in COMPATIBILITY.md from a report of the tests; with --check, compares them.
 
-    rm -f report; SANDBAR_SDK_REPORT=$PWD/report cargo nextest run -p sandbar --test e2b
-    scripts/sdk-table.py report
+    scripts/sdk-table.py [--check] REPORT
 
-A line of the report is: language, version, mode, style, passed, failed, skipped; separated by tabs. A later line for the same
+`make test-full`, and `make test` followed by `make test-rest`, call it with the report of their run. A line of the report is: language, version, mode, style, passed, failed, skipped; separated by tabs. A later line for the same
 SDK, mode and style counts instead of an earlier one.
 """
 
@@ -31,13 +30,15 @@ def table(report):
 
 
 def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: scripts/sdk-table.py REPORT")
+    *options, report = sys.argv[1:] or sys.exit("usage: scripts/sdk-table.py [--check] REPORT")
     text = FILE.read_text()
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
-    lines = "\n".join(table(pathlib.Path(sys.argv[1]).read_text()))
-    FILE.write_text(f"{before}{BEGIN}\n{lines}\n{END}{after}")
+    lines = "\n".join(table(pathlib.Path(report).read_text()))
+    written = f"{before}{BEGIN}\n{lines}\n{END}{after}"
+    if options == ["--check"] and text != written:
+        sys.exit(f"{lines}\nerror: {FILE.name} has another table — run `make test-full`, which writes it")
+    FILE.write_text(written)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,9 @@ mkdir -p "$results"
 # Built out here: inside of a test run there is no network but its own.
 cargo nextest run --workspace --profile "$profile" --no-run
 rm -f "$junit"
+# Tests of the E2B SDKs append their counts; `rest` completes what `quick` has begun.
+export SANDBAR_SDK_REPORT="$results/sdk-report.tsv"
+[ "$tier" = rest ] || : >"$SANDBAR_SDK_REPORT"
 scripts/in-test-run.sh cargo nextest run --workspace --profile "$profile" "${selection[@]}" "$@" || failed=1
 if [ "$tier" != rest ]; then
     if scripts/in-test-run.sh cargo test --workspace --doc --quiet >"$work/doc" 2>&1; then
@@ -66,6 +69,13 @@ fi
 if [ -e "$junit" ]; then
     cp "$junit" "$results/junit-$tier.xml"
     scripts/slowest-tests.py "$results/junit-$tier.xml"
+fi
+
+# A report of chosen tests alone is not the whole table.
+if [ "$failed$#" = 00 ] && [ "$tier" != quick ]; then
+    check=()
+    [ "${CI:-}" != true ] || check=(--check)
+    scripts/sdk-table.py "${check[@]}" "$SANDBAR_SDK_REPORT" || failed=1
 fi
 
 if [ -s "$SANDBAR_SKIP_REPORT" ]; then
