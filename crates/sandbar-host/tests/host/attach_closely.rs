@@ -5,7 +5,7 @@ use std::{pin::Pin, time::Duration};
 use bytes::Bytes;
 use rusqlite::Connection;
 use sandbar_core::{
-    AttachEvent, ErrorCode, ProcessExit, ProcessSpec, ProcessStatus, Replay, Resources, SessionId, StdinMode,
+    AttachEvent, ErrorCode, LogQuery, ProcessExit, ProcessSpec, ProcessStatus, Replay, Resources, SessionId, StdinMode,
 };
 use sandbar_host::Attachment;
 
@@ -17,6 +17,9 @@ const SIGKILL: i32 = 9;
 
 /// Writes more than anybody keeps, without an end.
 const FLOOD: &str = "exec cat /dev/zero";
+
+/// A process waits for a reader that is more than this behind.
+const READER_LAG: usize = 256 << 10;
 
 /// All it tells: stdout, stderr and the end.
 async fn all(attachment: &mut Attachment) -> (Vec<u8>, Vec<u8>, ProcessExit) {
@@ -72,6 +75,12 @@ pub(crate) fn a_process_whose_reader_is_stuck_is_ended_all_the_same(fixture: &mu
         let mut killed = fixture.attached(&id, script(FLOOD)).await;
         let process = killed.process().id.clone();
         let Some(AttachEvent::Stdout(first)) = killed.next_event().await else { panic!("it wrote nothing") };
+        let follow = LogQuery { follow: true, ..LogQuery::default() };
+        let mut logs = fixture.host.process_logs(&id, &process, follow).await.unwrap();
+        let mut written = 0;
+        while written <= first.len() + READER_LAG {
+            written += logs.next().await.unwrap().bytes.len();
+        }
         fixture.host.kill_process(&id, &process, SIGKILL).await.unwrap();
         let info = fixture.exited(&id, &process).await;
         assert_eq!(info.exit.as_ref().unwrap().signal, Some(SIGKILL));

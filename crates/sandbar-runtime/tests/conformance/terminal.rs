@@ -94,7 +94,8 @@ pub(crate) fn a_new_size_is_told_to_the_command(kind: RuntimeKind) {
 
 pub(crate) fn a_new_size_is_there_before_what_is_typed_next(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        let mut typist = Typist::start(world, shell("stty -echo; echo ready; while read line; do stty size; done")).await;
+        let mut typist =
+            Typist::start(world, shell("stty -echo; echo ready; while read line; do stty size; done")).await;
         typist.sees("ready\r\n").await;
         for columns in 1..=100 {
             typist.command.resize(TerminalSize { rows: 5, columns }).unwrap();
