@@ -1,16 +1,18 @@
 """From `Sandbox.create()` to the first word of a command, by the SDK itself; milliseconds as JSON.
 
-One after the other, staggered by 200 ms, and twenty at once, as ComputeSDK measures it. Called by
-crates/sandbar/benches/e2b, once against a host and once against a server that only answers.
+One after the other, staggered by 200 ms, and twenty at once, as ComputeSDK measures it; and bursts of twenty by the
+asynchronous SDK, each from its first request to its last word. Called by crates/sandbar/benches/e2b, once against a host and
+once against a server that only answers.
 """
 
+import asyncio
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from e2b import Sandbox
+from e2b import AsyncSandbox, Sandbox
 
-ROUNDS, CROWD, STAGGER = 30, 20, 0.2
+ROUNDS, CROWD, STAGGER, BURSTS = 30, 20, 0.2, 10
 
 
 def first_word(wait=0.0):
@@ -24,6 +26,26 @@ def first_word(wait=0.0):
     return taken
 
 
+async def async_first_word():
+    sandbox = await AsyncSandbox.create(timeout=120)
+    said = (await sandbox.commands.run("echo hello")).stdout
+    assert said == "hello\n", said
+    return sandbox
+
+
+async def async_burst():
+    began = time.perf_counter()
+    sandboxes = await asyncio.gather(*[async_first_word() for _ in range(CROWD)])
+    taken = (time.perf_counter() - began) * 1000
+    await asyncio.gather(*[sandbox.kill() for sandbox in sandboxes])
+    return taken
+
+
+async def async_bursts():
+    await async_burst()
+    return [await async_burst() for _ in range(BURSTS)]
+
+
 first_word()
 with ThreadPoolExecutor(CROWD) as pool:
     print(
@@ -32,6 +54,7 @@ with ThreadPoolExecutor(CROWD) as pool:
                 "sequential": [first_word() for _ in range(ROUNDS)],
                 "staggered": list(pool.map(first_word, [number * STAGGER for number in range(CROWD)])),
                 "burst": list(pool.map(first_word, [0.0] * CROWD)),
+                "async_bursts": asyncio.run(async_bursts()),
             }
         )
     )
