@@ -4,7 +4,7 @@ mod core;
 mod files;
 mod wire;
 
-use crate::Target;
+use crate::target::Target;
 use sandbar_e2b::fuzzing as e2b;
 use sandbar_host::fuzzing as host;
 use sandbar_net::fuzzing as net;
@@ -83,7 +83,7 @@ const ARCHIVE: &[&str] = &[
 ];
 
 /// All targets.
-pub const TARGETS: &[Target] = &[
+pub(crate) const TARGETS: [Target; 49] = [
     Target::new("core_ids", core::ids),
     Target::new("core_quantities", core::quantities).with_words(&["KiB", "G", "ms", "1h30m", "PT1S", "-", ".", "e9"]),
     Target::new("core_destinations", core::destinations).with_words(DESTINATIONS),
@@ -190,7 +190,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("storage_pack_manifest", storage::pack_manifest).with_words(JSON),
     Target::new("storage_mount_table", storage::mount_table).with_words(&[" - ", "\\040", "\\777", "zfs", "\n"]),
     Target::new("storage_zfs_listing", storage::zfs_listing).with_words(&["\t", "\n", "local", "-"]),
-    Target::new("tools_parameters", tools::tool_parameters).with_words(JSON).with_words(&[
+    Target::new("tools_parameters", tools::tool_parameters).with_words(&[
         "{",
         "}",
         "[",
