@@ -9,6 +9,7 @@ use sandbar_e2b::fuzzing as e2b;
 use sandbar_host::fuzzing as host;
 use sandbar_net::fuzzing as net;
 use sandbar_netns::fuzzing as netns;
+use sandbar_registry::fuzzing as registry;
 use sandbar_runtime::fuzzing as runtime;
 use sandbar_server::fuzzing as server;
 use sandbar_storage::fuzzing as storage;
@@ -83,7 +84,7 @@ const ARCHIVE: &[&str] = &[
 ];
 
 /// All targets.
-pub(crate) const TARGETS: [Target; 49] = [
+pub(crate) const TARGETS: [Target; 51] = [
     Target::new("core_ids", core::ids),
     Target::new("core_quantities", core::quantities).with_words(&["KiB", "G", "ms", "1h30m", "PT1S", "-", ".", "e9"]),
     Target::new("core_destinations", core::destinations).with_words(DESTINATIONS),
@@ -153,6 +154,26 @@ pub(crate) const TARGETS: [Target; 49] = [
     Target::new("net_hosts_file", net::hosts_file).with_words(&["127.0.0.1 ", "::1\t", "localhost", "#", "\n"]),
     Target::new("net_resolver_file", net::resolver_file).with_words(&["nameserver ", "::1%eth0", "\n", "#"]),
     Target::new("netns_netlink_answers", netns::netlink_answers),
+    Target::new("registry_challenge", registry::challenge).with_words(&[
+        "Bearer ",
+        "Basic ",
+        "realm=\"",
+        ",service=\"",
+        "scope=\"",
+        "\\\"",
+        ",",
+        "=",
+    ]),
+    Target::new("registry_image_reference", registry::image_reference).with_words(&[
+        "docker.io/",
+        "localhost:5000/",
+        "[::1]:5000/",
+        "library/",
+        ":latest",
+        "@sha256:",
+        "/",
+        ":",
+    ]),
     Target::new("runtime_init_messages", runtime::init_messages),
     Target::new("runtime_spawner_messages", runtime::spawner_messages),
     Target::new("runtime_frames", runtime::frames),
