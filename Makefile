@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/sandbar/target
 CARGO ?= cargo
 
-.PHONY: help setup setup-tests tools build run test test-full test-rest soak chaos fuzz bench lint fmt deny machete
+.PHONY: help setup setup-tests tools build run test test-full test-rest soak chaos fuzz fuzz-seeds bench lint fmt deny machete
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,22 +44,32 @@ chaos: setup-tests ## Kill a host under load 200 times on every storage; SANDBAR
 	@SANDBAR_CHAOS_ROUNDS=$${SANDBAR_CHAOS_ROUNDS:-200} \
 		$(CARGO) nextest run --profile chaos -p sandbar --test kill -E 'test(under_load)' --no-capture
 
-fuzz: ## Every parser under a coverage-guided fuzzer; SANDBAR_FUZZ_SECONDS for each (30), SANDBAR_FUZZ_SEED
+fuzz: ## Every parser under libFuzzer and AddressSanitizer; SANDBAR_FUZZ_SECONDS for each (30), SANDBAR_FUZZ_SEED
+	@scripts/setup.sh program fuzz
 	@scripts/fuzz.sh
+
+fuzz-seeds: ## Every parser over its seeds, without libFuzzer's mutations and without a sanitizer
+	@scripts/setup.sh program fuzz
+	@SANDBAR_FUZZ_SECONDS=0 scripts/fuzz.sh
 
 bench: setup-tests ## Measure this machine: one run, ratios to raw baselines
 	@$(CARGO) bench --workspace --bench '*'
 
 lint: ## Formatting, clippy with warnings denied, and the paths named in docs/contract.md
 	@$(CARGO) fmt --all --check
+	@$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	@$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@RUSTFLAGS="--cfg fuzzing" $(CARGO) clippy --manifest-path fuzz/Cargo.toml --locked --target-dir $$CARGO_TARGET_DIR/fuzz \
+		-- -D warnings
 	@scripts/check-contract.py
 
 fmt: ## Format the code
 	@$(CARGO) fmt --all
+	@$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 
 deny: tools ## Check licences, bans and sources of the dependencies
 	@$(CARGO) deny --workspace check bans licenses sources
+	@$(CARGO) deny --manifest-path fuzz/Cargo.toml check --config deny.toml bans licenses sources
 
 machete: tools ## Look for dependencies nobody uses
 	@$(CARGO) machete

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs what is missing. Usage: scripts/setup.sh [program] [tests] [tools]
+# Installs what is missing. Usage: scripts/setup.sh [program] [tests] [tools] [fuzz]
 #
 #   program  what `sandbar` needs to build and to use its best storage
 #   tests    the backends and peers the tests run against
 #   tools    cargo-nextest, cargo-deny, cargo-machete
+#   fuzz     cargo-fuzz, and the C++ compiler libFuzzer is built with
 #
 # As root on Debian and its kin, packages are installed. Otherwise they are named, with the line to type.
 set -euo pipefail
@@ -48,6 +49,11 @@ test_needs=(
     "vi vim-tiny"
     "top procps"
     "sudo sudo"
+)
+
+fuzz_needs=(
+    "c++ g++"
+    "setpriv util-linux"
 )
 
 # Administration commands are often not on an ordinary user's PATH.
@@ -144,8 +150,13 @@ for set in "$@"; do
             require_tool cargo-deny
             require_tool cargo-machete
             ;;
+        fuzz)
+            require_packages "${fuzz_needs[@]}"
+            require_cargo
+            require_tool cargo-fuzz
+            ;;
         *)
-            say "error: unknown set \`$set\` — there are program, tests and tools — run scripts/setup.sh program tests"
+            say "error: unknown set \`$set\` — there are program, tests, tools and fuzz — run scripts/setup.sh program tests"
             exit 2
             ;;
     esac

@@ -17,7 +17,7 @@ mod answer;
 mod control;
 mod cors;
 mod envd;
-#[doc(hidden)]
+#[cfg(fuzzing)]
 pub mod fuzzing;
 mod generated;
 mod hearing;

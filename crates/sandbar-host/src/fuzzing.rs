@@ -1,7 +1,7 @@
 //! Ways into the readers of this crate for the fuzzer. Each takes any bytes, and panics where a promise is broken.
 
 use crate::object_store;
-pub use crate::{metrics::metric_label, session::page_token};
+pub use crate::{metrics::fuzzing::metric_label, session::page_token};
 
 /// The place hibernated sessions are kept.
 pub fn object_store_address(bytes: &[u8]) {

@@ -14,7 +14,7 @@ mod audit;
 mod config;
 mod data_directory;
 mod events;
-#[doc(hidden)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod gate;
 mod health;

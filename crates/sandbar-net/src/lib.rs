@@ -6,7 +6,7 @@
 //! with a certificate of an authority only this session trusts, and puts the secret into the request.
 
 mod dns;
-#[doc(hidden)]
+#[cfg(fuzzing)]
 pub mod fuzzing;
 mod gate;
 mod gateway;

@@ -8,7 +8,7 @@
 mod addresses;
 mod expressions;
 mod filter;
-#[doc(hidden)]
+#[cfg(fuzzing)]
 pub mod fuzzing;
 mod gate;
 mod link;

@@ -1,15 +1,15 @@
-//! Ways to the parsers for the fuzzer.
+//! Ways to the parsers for the fuzzer. Each takes any bytes, and panics where a promise is broken.
 
 use crate::{ImageReference, challenge::Challenge};
 
 /// A reference that is understood is written in a way that is understood the same.
-pub fn image_reference(text: &str) {
-    if let Ok(reference) = text.parse::<ImageReference>() {
+pub fn image_reference(bytes: &[u8]) {
+    if let Ok(reference) = String::from_utf8_lossy(bytes).parse::<ImageReference>() {
         assert_eq!(reference.to_string().parse::<ImageReference>().ok(), Some(reference));
     }
 }
 
-/// What a registry says about who may come in.
-pub fn challenge(text: &str) {
-    let _ = Challenge::parse(text);
+/// The `WWW-Authenticate` header of a registry.
+pub fn challenge(bytes: &[u8]) {
+    let _ = Challenge::parse(&String::from_utf8_lossy(bytes));
 }

@@ -11,7 +11,7 @@ mod challenge;
 mod connection;
 mod credentials;
 mod download;
-#[doc(hidden)]
+#[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod patience;
 mod pull;

@@ -6,6 +6,7 @@
 
 mod changing_file;
 mod config;
+#[cfg(fuzzing)]
 pub mod fuzzing;
 mod resolver;
 mod upstream;

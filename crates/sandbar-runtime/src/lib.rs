@@ -12,7 +12,7 @@ mod cgroup;
 mod command;
 mod dialed;
 mod environment;
-#[doc(hidden)]
+#[cfg(fuzzing)]
 pub mod fuzzing;
 mod gvisor;
 mod init;

@@ -21,7 +21,7 @@ mod events;
 mod exec;
 mod failure;
 mod files;
-#[doc(hidden)]
+#[cfg(fuzzing)]
 pub mod fuzzing;
 mod health_protocol;
 mod host_state;

@@ -16,7 +16,7 @@ mod confine;
 mod descent;
 pub mod diff;
 mod errors;
-#[doc(hidden)]
+#[cfg(fuzzing)]
 pub mod fuzzing;
 pub mod import;
 mod layered;

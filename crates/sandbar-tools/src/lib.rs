@@ -10,7 +10,7 @@
 mod call;
 pub mod calls;
 mod context;
-#[doc(hidden)]
+#[cfg(fuzzing)]
 pub mod fuzzing;
 mod host;
 mod outcome;

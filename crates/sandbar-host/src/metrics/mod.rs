@@ -3,13 +3,14 @@
 //! [`Metrics`] holds what has to be counted while it happens. What can be asked for is asked for at each scrape
 //! (`scrape.rs`). The text is OpenMetrics 1.0, which Prometheus reads.
 
+#[cfg(any(fuzzing, test))]
+pub(crate) mod fuzzing;
 mod scrape;
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus_client::{
-    encoding::text,
     metrics::{counter::Counter, family::Family, histogram::Histogram},
     registry::Registry,
 };
@@ -150,25 +151,11 @@ fn seconds() -> Histogram {
     Histogram::new(BOUNDS)
 }
 
-/// Writes a label of any text, for the fuzzer: a line stays a line and a label ends at its quote.
-pub fn metric_label(bytes: &[u8]) {
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    let labels = Family::<[(&str, String); 1], Counter>::default();
-    labels.get_or_create(&[("label", text.clone())]).inc();
-    let mut registry = Registry::default();
-    registry.register("name", "help", labels);
-    let mut written = String::new();
-    assert!(text::encode(&mut written, &registry).is_ok());
-    let lines: Vec<&str> = written.split('\n').collect();
-    assert_eq!(lines.len(), 5, "{written:?}");
-    let inside = lines[2].strip_prefix("name_total{label=\"").and_then(|line| line.strip_suffix("\"} 1"));
-    let read = inside.map(|inside| inside.replace("\\\\", "\0").replace("\\\"", "\"").replace("\\n", "\n"));
-    assert!(read.map(|read| read.replace('\0', "\\")) == Some(text.replace('\0', "\\")), "{written:?}");
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use prometheus_client::encoding::text;
+
+    use super::{fuzzing::metric_label, *};
 
     fn written(metrics: &Metrics) -> String {
         let mut text = String::new();

@@ -123,6 +123,7 @@ fn parse_token(token: &str) -> Result<(i128, SessionId)> {
 }
 
 /// Any token, for the fuzzer: one that is taken names a session that can be.
+#[cfg(any(fuzzing, test))]
 pub fn page_token(bytes: &[u8]) {
     if let Ok((_, id)) = parse_token(&String::from_utf8_lossy(bytes)) {
         assert!(SessionId::new(id.as_str()).is_ok(), "{id}");

@@ -42,6 +42,7 @@ pub(crate) use activity::Activity;
 pub use attach::{AttachedStdin, Attachment};
 pub use files::FileWriter;
 use files::SharedDraft;
+#[cfg(any(fuzzing, test))]
 pub use list::page_token;
 use ports::Ports;
 pub use ports::{PortAccess, PortConnection};

@@ -6,6 +6,7 @@
 
 mod answer;
 mod exchange;
+#[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod known_names;
 mod name_server;

@@ -5,6 +5,7 @@
 
 mod content;
 mod engine;
+#[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod headers;
 mod inject;

@@ -5,6 +5,7 @@
 //! out by trying.
 
 mod controllers;
+#[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod group;
 mod host_groups;

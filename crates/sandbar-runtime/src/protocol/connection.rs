@@ -69,6 +69,7 @@ impl Incoming {
     }
 
     /// For what has arrived some other way.
+    #[cfg(fuzzing)]
     pub(crate) fn of(bytes: &[u8]) -> Self {
         Self { bytes: bytes.to_vec(), ..Self::from_box() }
     }

@@ -10,6 +10,7 @@
 
 mod entry;
 mod forward;
+#[cfg(fuzzing)]
 mod fuzzing;
 mod headers;
 mod https;
@@ -18,6 +19,7 @@ mod target;
 mod tunnel;
 mod visit;
 
+#[cfg(fuzzing)]
 pub use fuzzing::ingress_request;
 
 use std::sync::Arc;

@@ -9,6 +9,7 @@
 
 mod compression;
 mod entry;
+#[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod owners;
 mod pax;

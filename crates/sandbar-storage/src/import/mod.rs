@@ -6,6 +6,7 @@
 mod base;
 mod blobs;
 mod docker;
+#[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod host;
 mod host_files;

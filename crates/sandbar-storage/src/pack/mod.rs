@@ -8,6 +8,7 @@
 //! before its hash was checked, and a volume that could not be unpacked to the end does not stay.
 
 mod fingerprint;
+#[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod hard_links;
 mod manifest;

@@ -23,6 +23,7 @@ mod bases;
 mod catalog;
 mod command;
 mod discard;
+#[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod layout;
 mod lend;

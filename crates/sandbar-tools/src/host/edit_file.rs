@@ -156,6 +156,7 @@ impl Places {
 }
 
 /// Edits any bytes, for the fuzzer: what grew or shrank is what was replaced, and lines are counted from 1.
+#[cfg(fuzzing)]
 pub(super) fn try_edit(bytes: &[u8], old: &str, new: &str) {
     if old.is_empty() {
         return;

@@ -2,6 +2,7 @@
 
 mod content;
 mod edit_file;
+#[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod glob;
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod content_type;
 mod disposition;
 mod download;
 mod encoding;
+#[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod incoming;
 mod kernel;

@@ -92,6 +92,7 @@ fn parse(directory: &Path, bytes: &[u8], budget: &mut IgnoreBudget) -> Gitignore
 }
 
 /// Any ignore file and any path, for the fuzzer: the path is the first line.
+#[cfg(fuzzing)]
 pub fn ignore_rules(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (path, rules) = text.split_once('\n').unwrap_or(("a/b", &text));

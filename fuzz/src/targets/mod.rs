@@ -4,11 +4,12 @@ mod core;
 mod files;
 mod wire;
 
-use crate::Target;
+use crate::target::Target;
 use sandbar_e2b::fuzzing as e2b;
 use sandbar_host::fuzzing as host;
 use sandbar_net::fuzzing as net;
 use sandbar_netns::fuzzing as netns;
+use sandbar_registry::fuzzing as registry;
 use sandbar_runtime::fuzzing as runtime;
 use sandbar_server::fuzzing as server;
 use sandbar_storage::fuzzing as storage;
@@ -83,7 +84,7 @@ const ARCHIVE: &[&str] = &[
 ];
 
 /// All targets.
-pub const TARGETS: &[Target] = &[
+pub(crate) const TARGETS: [Target; 51] = [
     Target::new("core_ids", core::ids),
     Target::new("core_quantities", core::quantities).with_words(&["KiB", "G", "ms", "1h30m", "PT1S", "-", ".", "e9"]),
     Target::new("core_destinations", core::destinations).with_words(DESTINATIONS),
@@ -153,6 +154,26 @@ pub const TARGETS: &[Target] = &[
     Target::new("net_hosts_file", net::hosts_file).with_words(&["127.0.0.1 ", "::1\t", "localhost", "#", "\n"]),
     Target::new("net_resolver_file", net::resolver_file).with_words(&["nameserver ", "::1%eth0", "\n", "#"]),
     Target::new("netns_netlink_answers", netns::netlink_answers),
+    Target::new("registry_challenge", registry::challenge).with_words(&[
+        "Bearer ",
+        "Basic ",
+        "realm=\"",
+        ",service=\"",
+        "scope=\"",
+        "\\\"",
+        ",",
+        "=",
+    ]),
+    Target::new("registry_image_reference", registry::image_reference).with_words(&[
+        "docker.io/",
+        "localhost:5000/",
+        "[::1]:5000/",
+        "library/",
+        ":latest",
+        "@sha256:",
+        "/",
+        ":",
+    ]),
     Target::new("runtime_init_messages", runtime::init_messages),
     Target::new("runtime_spawner_messages", runtime::spawner_messages),
     Target::new("runtime_frames", runtime::frames),
@@ -190,7 +211,7 @@ pub const TARGETS: &[Target] = &[
     Target::new("storage_pack_manifest", storage::pack_manifest).with_words(JSON),
     Target::new("storage_mount_table", storage::mount_table).with_words(&[" - ", "\\040", "\\777", "zfs", "\n"]),
     Target::new("storage_zfs_listing", storage::zfs_listing).with_words(&["\t", "\n", "local", "-"]),
-    Target::new("tools_parameters", tools::tool_parameters).with_words(JSON).with_words(&[
+    Target::new("tools_parameters", tools::tool_parameters).with_words(&[
         "{",
         "}",
         "[",
