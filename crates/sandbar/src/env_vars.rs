@@ -31,8 +31,8 @@ pub(crate) const TERM: &str = "TERM";
 /// What every variable that overrides a key of the configuration starts with: `SANDBAR_MAX_SESSIONS=50`.
 pub(crate) const PREFIX: &str = "SANDBAR_";
 
-/// Variables that start with [`PREFIX`] and override no key. The last three belong to the test suite.
-pub(crate) const NOT_KEYS: [&str; 11] = [
+/// Variables that start with [`PREFIX`] and override no key. The last four belong to the test suite.
+pub(crate) const NOT_KEYS: [&str; 12] = [
     URL,
     TOKEN,
     CA_FILE,
@@ -41,6 +41,7 @@ pub(crate) const NOT_KEYS: [&str; 11] = [
     CONFIG,
     LOG,
     LOG_FORMAT,
+    "SANDBAR_SDK_REPORT",
     "SANDBAR_SKIP_REPORT",
     "SANDBAR_TEST_RUN",
     "SANDBAR_TEST_SCALE",
