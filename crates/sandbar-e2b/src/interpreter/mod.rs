@@ -103,7 +103,10 @@ impl Interpreters {
             reached => return reached,
         }
         let process = start::launch(host, session, note).await?;
-        self.launched.remember(session, process, note, restarts);
+        // It may be killed as soon as it listens, which is before the host has noticed.
+        self.launched.remember(session, process.clone(), note, restarts);
+        start::make_ready(host, session, &process).await?;
+        self.launched.ready(session, &process);
         host.dial_port(session, PORT).await
     }
 }

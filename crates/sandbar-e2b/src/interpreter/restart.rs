@@ -17,7 +17,7 @@ use crate::{sandbox::SandboxNote, surface::Surface};
 /// Restarts in a row without a request in between, after which only a request starts the server.
 const MAX_RESTARTS: u32 = 10;
 
-/// Servers that run, by sandbox.
+/// Servers that run or start, by sandbox.
 #[derive(Debug, Default)]
 pub(super) struct Launched(Mutex<HashMap<SessionId, Server>>);
 
@@ -27,11 +27,20 @@ struct Server {
     note: SandboxNote,
     /// Restarts since the last request.
     restarts: u32,
+    /// Whether it has listened.
+    is_ready: bool,
 }
 
 impl Launched {
     pub(super) fn remember(&self, session: &SessionId, process: ProcessId, note: &SandboxNote, restarts: u32) {
-        self.lock().insert(session.clone(), Server { process, note: note.clone(), restarts });
+        self.lock().insert(session.clone(), Server { process, note: note.clone(), restarts, is_ready: false });
+    }
+
+    /// Records that a server listens.
+    pub(super) fn ready(&self, session: &SessionId, process: &ProcessId) {
+        if let Some(server) = self.lock().get_mut(session).filter(|server| server.process == *process) {
+            server.is_ready = true;
+        }
     }
 
     /// Records that a request has reached the server of a sandbox.
@@ -41,7 +50,8 @@ impl Launched {
         }
     }
 
-    /// Forgets the server an event is about, and returns it when it has to be restarted.
+    /// Forgets the server an event is about, and returns it when it has to be restarted. One that exited with a status
+    /// before it listened cannot run in this sandbox, and is not.
     fn ended(&self, event: &SessionEvent) -> Option<Server> {
         let mut servers = self.lock();
         let server = servers.get(&event.session)?;
@@ -51,7 +61,8 @@ impl Launched {
         }
         let server = servers.remove(&event.session)?;
         let by_itself = event.kind == EventKind::ProcessExited && !event.detail.contains_key("reason");
-        (by_itself && server.restarts < MAX_RESTARTS).then_some(server)
+        let can_run = server.is_ready || event.detail.contains_key("signal");
+        (by_itself && can_run && server.restarts < MAX_RESTARTS).then_some(server)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Server>> {
@@ -113,10 +124,27 @@ mod tests {
 
     /// Whether the server `p1` is restarted after an event, and whether it is still known.
     fn after(restarts: u32, kind: EventKind, detail: &Value) -> (bool, bool) {
-        let (launched, session) = (Launched::default(), SessionId::new("s1").unwrap());
-        launched.remember(&session, ProcessId::new("p1").unwrap(), &SandboxNote::default(), restarts);
+        let (launched, session, process) = launched(restarts);
+        launched.ready(&session, &process);
+        outcome(&launched, &session, kind, detail)
+    }
+
+    /// The same of a server that has not listened yet.
+    fn before_ready(kind: EventKind, detail: &Value) -> (bool, bool) {
+        let (launched, session, _) = launched(0);
+        outcome(&launched, &session, kind, detail)
+    }
+
+    fn launched(restarts: u32) -> (Launched, SessionId, ProcessId) {
+        let (session, process) = (SessionId::new("s1").unwrap(), ProcessId::new("p1").unwrap());
+        let launched = Launched::default();
+        launched.remember(&session, process.clone(), &SandboxNote::default(), restarts);
+        (launched, session, process)
+    }
+
+    fn outcome(launched: &Launched, session: &SessionId, kind: EventKind, detail: &Value) -> (bool, bool) {
         let is_restarted = launched.ended(&event(kind, detail)).is_some();
-        (is_restarted, launched.lock().contains_key(&session))
+        (is_restarted, launched.lock().contains_key(session))
     }
 
     #[test]
@@ -132,6 +160,14 @@ mod tests {
         let stopped = json!({ "process": "p1", "signal": 9, "reason": "killed" });
         assert_eq!(after(0, EventKind::ProcessExited, &stopped), (false, false));
         assert_eq!(after(0, EventKind::SessionDestroyed, &json!({})), (false, false));
+    }
+
+    #[test]
+    fn a_server_that_ended_before_it_listened_is_restarted_if_killed() {
+        let (killed, failed) = (json!({ "process": "p1", "signal": 9 }), json!({ "process": "p1", "code": 1 }));
+        assert_eq!(before_ready(EventKind::ProcessExited, &killed), (true, false));
+        assert_eq!(before_ready(EventKind::ProcessExited, &failed), (false, false));
+        assert_eq!(after(0, EventKind::ProcessExited, &failed), (true, false));
     }
 
     #[test]

@@ -25,8 +25,7 @@ pub(crate) fn is_interpreter(spec: &ProcessSpec) -> bool {
     spec.tag.as_deref() == Some(TAG)
 }
 
-/// Launches the server, and waits until it listens. Its sources go through its input, so that the sandbox has no file of
-/// them. It runs as root, as E2B has it: contexts may be made in any directory.
+/// Launches the server. It runs as root, as E2B has it: contexts may be made in any directory.
 pub(super) async fn launch(host: &Host, session: &SessionId, note: &SandboxNote) -> Result<ProcessId> {
     let port = PORT.to_string();
     let told = variables(session, note).map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -40,9 +39,18 @@ pub(super) async fn launch(host: &Host, session: &SessionId, note: &SandboxNote)
         // Without what the sandbox's own variables and directories would bring in.
         ..ProcessSpec::new(["python3", "-I", "-c", START, "0", "sandbar_server.main", &port, IN_PLACE_OF])
     };
-    let process = host.launch_process(session, spec).await?;
-    host.write_process_stdin(session, &process.id, bundle()).await?;
-    host.close_process_stdin(session, &process.id).await?;
-    host.wait_process(session, &process.id, WaitFor::Ready).await?;
-    Ok(process.id)
+    Ok(host.launch_process(session, spec).await?.id)
+}
+
+/// Gives the server its sources, and waits until it listens. They go through its input, so that the sandbox has no file
+/// of them.
+pub(super) async fn make_ready(host: &Host, session: &SessionId, process: &ProcessId) -> Result<()> {
+    let given = async {
+        host.write_process_stdin(session, process, bundle()).await?;
+        host.close_process_stdin(session, process).await
+    };
+    // Input fails once the server has ended; waiting for it then reports why.
+    let given = given.await;
+    host.wait_process(session, process, WaitFor::Ready).await?;
+    given
 }

@@ -286,6 +286,20 @@ fn an_interpreter_killed_inside_returns_by_itself() {
 }
 
 #[test]
+fn an_interpreter_killed_while_it_starts_returns_by_itself() {
+    World::run(async |world| {
+        let sandbox = world.sandbox_with(json!({ "templateID": "code-interpreter-v1", "timeout": 300 })).await;
+        // As soon as there is a process, and before the host has seen it listen.
+        let kill = "until found=$(grep -al '[u]vicorn main:app' /proc/[0-9]*/cmdline 2> /dev/null); do :; done
+            kill -9 $(echo \"$found\" | cut -d / -f 3)";
+        sandbox.as_user("root").bash(kill).await;
+        // From inside the sandbox only: a request through the host would start it.
+        sandbox.bash("until (exec 3<> /dev/tcp/127.0.0.1/49999) 2> /dev/null; do sleep 0.02; done").await;
+        assert_eq!(sandbox.run_code("40 + 2").await.text(), "42");
+    });
+}
+
+#[test]
 fn code_whose_client_went_away_is_interrupted_and_the_state_stays() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;

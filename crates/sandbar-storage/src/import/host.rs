@@ -132,6 +132,10 @@ mod tests {
     /// A machine with something to hide in every place we could think of.
     fn machine(root: &Path) {
         const KEY: &str = "-----BEGIN OPENSSH PRIVATE KEY-----\nSECRET\n";
+        // As Debian has it.
+        const OPENSSL: &str = "[ req ]\ndistinguished_name = req_distinguished_name\n# input_password = secret\n\
+            challengePassword\t\t= A challenge password\n[insta]\nsecret = pass:insta # can be used for both\n\
+            [pbm]\nsecret = $insta::secret # pass:insta\n[signature]\nsecret = # disable PBM\n";
         for (path, mode, content) in [
             ("usr/bin/tool", 0o755, "#!/bin/sh\n"),
             ("opt/vendor/tool", 0o755, "x"),
@@ -160,6 +164,8 @@ mod tests {
             ("etc/ssl/private/server.key", 0o600, KEY),
             ("etc/ssl/certs/leaked.pem", 0o644, KEY),
             ("etc/ssl/certs/ca.pem", 0o644, "-----BEGIN CERTIFICATE-----\n"),
+            ("etc/ssl/openssl.cnf", 0o644, OPENSSL),
+            ("etc/pki/tls/openssl.cnf", 0o644, "[ req ]\noutput_password = SECRET # pass:insta\n"),
             ("etc/python3/debian_config", 0o644, "[DEFAULT]\n"),
             ("etc/python3/api_token", 0o644, "SECRET"),
             ("etc/java-17/management/jmxremote.password", 0o644, "SECRET"),
@@ -263,6 +269,7 @@ mod tests {
         for (path, content) in [
             ("etc/ld.so.cache", "cache"),
             ("etc/ssl/certs/ca.pem", "CERTIFICATE"),
+            ("etc/ssl/openssl.cnf", "distinguished_name"),
             ("etc/python3/debian_config", "DEFAULT"),
             ("etc/matplotlibrc", "agg"),
             ("etc/R/ldpaths", "R_JAVA"),
