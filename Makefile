@@ -68,8 +68,9 @@ fmt: ## Format the code
 	@$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 
 deny: tools ## Check licences, bans and sources of the dependencies
-	@$(CARGO) deny --workspace check bans licenses sources
-	@$(CARGO) deny --manifest-path fuzz/Cargo.toml check --config deny.toml bans licenses sources
+	@$(CARGO) deny --workspace check --allow license-exception-not-encountered bans licenses sources
+	@$(CARGO) deny --manifest-path fuzz/Cargo.toml --config deny.toml check \
+		--allow unmatched-skip --allow unnecessary-skip bans licenses sources
 
 machete: tools ## Look for dependencies nobody uses
 	@$(CARGO) machete

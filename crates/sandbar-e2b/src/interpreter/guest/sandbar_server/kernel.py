@@ -28,8 +28,9 @@ INTERRUPT_GRACE = 3.0
 JAVA_INTERRUPT_GRACE = 10.0
 # How much of its last words is told when a kernel ends by itself.
 LAST_WORDS = 2048
-# How long an unfinished line of plain output waits for its end: R writes a line in several pieces.
-UNFINISHED_LINE = 0.05
+# How long an unfinished line of plain output waits for its end, from its first piece on: R writes a line in several
+# pieces, with pauses between them on a busy machine.
+UNFINISHED_LINE = 0.25
 
 # Runs the text of the kernel of JavaScript and TypeScript. In braces, so that its names are not taken; `import()` works only in a text
 # given with `-e`, so it is handed over from here.
@@ -273,10 +274,11 @@ class Kernel(object):
             ended = False
             while not ended:
                 unfinished = [streams[descriptor] for descriptor in plain if streams[descriptor].held]
-                ready = [key.fd for key, _ in selector.select(UNFINISHED_LINE if unfinished else None)]
+                wait = max(min(stream.due for stream in unfinished) - time.monotonic(), 0) if unfinished else None
+                ready = [key.fd for key, _ in selector.select(wait)]
                 ended = self._wake in ready
-                if not ready:
-                    for stream in unfinished:
+                for stream in unfinished:
+                    if stream.due <= time.monotonic():
                         stream.flush()
                 if self._events in ready or ended:
                     # What was printed before an event belongs before it, also when it came on another pipe. Reading
@@ -386,8 +388,12 @@ class Text(object):
         self._hear = hear
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.held = ""
+        # When what is held has waited long enough.
+        self.due = 0.0
 
     def feed(self, data):
+        if not self.held:
+            self.due = time.monotonic() + UNFINISHED_LINE
         self.held += self._decoder.decode(data)
         if self.held.endswith("\n") or len(self.held) >= READ_SIZE:
             self.flush()
