@@ -15,10 +15,6 @@ class R(Served):
         self.assertEqual([line["text"] for line in run.lines if line["type"] == "stdout"], ['[1] "Hello, World!"\n'])
         self.assertEqual(run.results, [])
 
-    def test_a_line_written_with_pauses_is_one_message(self):
-        run = self.r("cat('one')\nSys.sleep(0.1)\ncat(' line\\n')")
-        self.assertEqual([line["text"] for line in run.lines if line["type"] == "stdout"], ["one line\n"])
-
     def test_a_line_that_never_ends_is_not_held_back(self):
         run = self.r("for (i in 1:10) {\n  cat('.')\n  Sys.sleep(0.1)\n}")
         messages = [line["text"] for line in run.lines if line["type"] == "stdout"]
