@@ -49,7 +49,7 @@ fuzz: ## Every parser under libFuzzer and AddressSanitizer; SANDBAR_FUZZ_SECONDS
 	@scripts/fuzz.sh
 
 fuzz-seeds: ## Every parser over its seeds, without libFuzzer's mutations and without a sanitizer
-	@scripts/setup.sh program fuzz
+	@scripts/setup.sh program fuzz-seeds
 	@SANDBAR_FUZZ_SECONDS=0 scripts/fuzz.sh
 
 bench: setup-tests ## Measure this machine: one run, ratios to raw baselines

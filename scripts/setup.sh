@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Installs what is missing. Usage: scripts/setup.sh [program] [tests] [tools] [fuzz]
+# Installs what is missing. Usage: scripts/setup.sh [program] [tests] [tools] [fuzz] [fuzz-seeds]
 #
-#   program  what `sandbar` needs to build and to use its best storage
-#   tests    the backends and peers the tests run against
-#   tools    cargo-nextest, cargo-deny, cargo-machete
-#   fuzz     cargo-fuzz, and the C++ compiler libFuzzer is built with
+#   program     what `sandbar` needs to build and to use its best storage
+#   tests       the backends and peers the tests run against
+#   tools       cargo-nextest, cargo-deny, cargo-machete
+#   fuzz        cargo-fuzz, and the C++ compiler libFuzzer is built with
+#   fuzz-seeds  the compiler only
 #
 # As root on Debian and its kin, packages are installed. Otherwise they are named, with the line to type.
 set -euo pipefail
@@ -150,13 +151,13 @@ for set in "$@"; do
             require_tool cargo-deny
             require_tool cargo-machete
             ;;
-        fuzz)
+        fuzz | fuzz-seeds)
             require_packages "${fuzz_needs[@]}"
             require_cargo
-            require_tool cargo-fuzz
+            [ "$set" = fuzz-seeds ] || require_tool cargo-fuzz
             ;;
         *)
-            say "error: unknown set \`$set\` — there are program, tests, tools and fuzz — run scripts/setup.sh program tests"
+            say "error: unknown set \`$set\` — there are program, tests, tools, fuzz and fuzz-seeds — run scripts/setup.sh program tests"
             exit 2
             ;;
     esac

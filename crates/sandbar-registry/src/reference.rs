@@ -72,7 +72,7 @@ impl FromStr for ImageReference {
             return Err(refuse("its tag has characters a tag cannot have"));
         }
         let (registry, path) = match name.split_once('/') {
-            Some((first, path)) if is_registry(first) => (first.to_ascii_lowercase(), path.to_owned()),
+            Some((first, path)) if is_registry(first) => (registry_name(first), path.to_owned()),
             _ => (DEFAULT_REGISTRY.to_owned(), name.to_owned()),
         };
         if !is_host(&registry) {
@@ -108,6 +108,13 @@ impl fmt::Display for ImageReference {
 /// Whether the first part of a name is a registry and not the name of somebody on the default one.
 fn is_registry(first: &str) -> bool {
     first == "localhost" || first.contains(['.', ':']) || first.bytes().any(|byte| byte.is_ascii_uppercase())
+}
+
+/// Returns the name of a registry in lower case, unless it is known as a registry by its upper-case letters alone: written
+/// out in lower case, `Host/name` would be `docker.io/host/name`.
+fn registry_name(first: &str) -> String {
+    let lower_case = first.to_ascii_lowercase();
+    if is_registry(&lower_case) { lower_case } else { first.to_owned() }
 }
 
 /// A host name or address, perhaps with a port.
@@ -195,6 +202,8 @@ mod tests {
         assert_eq!((reference.registry(), reference.repository()), ("host.example:5000", "a/b_c"));
         assert_eq!((reference.version(), reference.digest()), (digest.as_str(), Some(digest.as_str())));
         assert_eq!(written("localhost/x"), "localhost/x:latest");
+        assert_eq!(written("LOCALHOST/x"), "localhost/x:latest");
+        assert_eq!(written("Host/x"), "Host/x:latest");
         assert_eq!(written("localhost:5000/x:y"), "localhost:5000/x:y");
         assert_eq!(written("[::1]:5000/x"), "[::1]:5000/x:latest");
         assert_eq!(written(&format!("debian@{digest}")), format!("docker.io/library/debian@{digest}"));
