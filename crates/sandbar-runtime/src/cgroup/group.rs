@@ -4,7 +4,7 @@ use std::{
     fs, io,
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::fs::chown,
+        unix::fs::{FileExt as _, chown},
     },
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -121,19 +121,19 @@ impl Group {
     /// Repeats `act` until the group's events show `state`, or the group is gone.
     fn wait_for(&self, state: &str, act: impl Fn(&Self) -> io::Result<()>) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
+        let events = match fs::File::open(self.directory.join("cgroup.events")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            events => events?,
+        };
         // The kernel tells of a change at most every ten milliseconds; a box that lived shorter is looked after sooner.
         let mut pause = SHORTEST_PAUSE;
         loop {
-            // Opened before the check, so that a change after it wakes the poll.
-            let events = match fs::File::open(self.directory.join("cgroup.events")) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                events => events?,
-            };
-            if self.is(state)? {
+            if shows(&events, state)? {
                 return Ok(());
             }
             act(self)?;
-            if self.is(state)? {
+            // The poll waits for a change since this read; a descriptor that was never read is always ready.
+            if shows(&events, state)? {
                 return Ok(());
             }
             if Instant::now() >= deadline {
@@ -217,6 +217,16 @@ pub(super) fn keyed_number(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
+/// Whether events of a group show this state. A group that was removed has every state that is waited for.
+fn shows(events: &fs::File, state: &str) -> io::Result<bool> {
+    let mut buffer = [0; 256];
+    match events.read_at(&mut buffer, 0) {
+        Ok(length) => Ok(String::from_utf8_lossy(&buffer[..length]).lines().any(|line| line == state)),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 fn kill_listed(list: &Path) -> io::Result<()> {
     for line in fs::read_to_string(list)?.lines() {
         if let Some(pid) = line.parse().ok().and_then(rustix::process::Pid::from_raw) {
@@ -224,4 +234,38 @@ fn kill_listed(list: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, process::Command};
+
+    use super::*;
+    use crate::cgroup::controllers::unified_parents;
+
+    #[test]
+    fn waiting_for_a_group_is_not_a_busy_loop() {
+        let name = format!("sandbar-wait-{}", std::process::id());
+        let Some(group) = unified_parents().into_iter().find_map(|parent| Group::create(parent.join(&name)).ok())
+        else {
+            sandbar_testing::report_skip(
+                "waiting_for_a_group_is_not_a_busy_loop",
+                "no cgroup v2 hierarchy can be used",
+            );
+            return;
+        };
+        let mut child = Command::new("sleep").arg("0.5").spawn().unwrap();
+        group.write("cgroup.procs", child.id().to_string()).unwrap();
+        let reaper = std::thread::spawn(move || child.wait());
+        let looks = Cell::new(0);
+        let waited = group.wait_for("populated 0", |_| {
+            looks.set(looks.get() + 1);
+            Ok(())
+        });
+        reaper.join().unwrap().unwrap();
+        group.remove().unwrap();
+        waited.unwrap();
+        // They come at twice the distance each; as fast as it can, it would look many thousand times.
+        assert!((1..100).contains(&looks.get()), "{}", looks.get());
+    }
 }
