@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The loop of agent-loop/, with nothing but Python's standard library: Connect JSON over HTTP.
 
-SANDBAR_URL is where the host is, SANDBAR_TOKEN its token:
+SANDBAR_URL is the address of the host, SANDBAR_TOKEN its token:
 
     SANDBAR_TOKEN=$(cat /var/lib/sandbar/token) python3 examples/agent-loop.py
 """
@@ -16,7 +16,7 @@ TOKEN = os.environ["SANDBAR_TOKEN"]
 
 
 def rpc(method, **message):
-    """Makes one call. An error of the host is raised with its own code and message."""
+    """Makes one call. Raises an error of the host with its code and message."""
     request = urllib.request.Request(
         f"{URL}/sandbar.v1.SandboxService/{method}",
         data=json.dumps(message).encode(),
@@ -31,7 +31,7 @@ def rpc(method, **message):
 
 
 class Agent:
-    """What the model does in one session."""
+    """Performs the actions of the model in one session."""
 
     def __init__(self, session):
         self.session = session
@@ -42,13 +42,13 @@ class Agent:
         print(f"model: {words}")
 
     def call(self, tool, **params):
-        """Calls a tool, tells what it answered, and says whether it went well."""
+        """Calls a tool, prints its result, and returns whether it succeeded."""
         self.calls += 1
         print(f"call {tool}: {params.get('cmd') or params['path']}")
-        # The host does a call with the same id only once, so a call that was cut off can be made again.
+        # The host runs a call id only once, so an interrupted call can be repeated.
         call_id = f"call-{self.calls}"
         answer = rpc("ExecuteTool", sessionId=self.session, toolName=tool, toolCallId=call_id, params=params)["result"]
-        # Connect JSON leaves out what is empty or false.
+        # Connect JSON omits empty and false fields.
         for line in answer.get("content", "").splitlines():
             print(f"  | {line}")
         if answer.get("isError"):
@@ -59,17 +59,17 @@ class Agent:
         self.last_turn = rpc("TurnComplete", sessionId=self.session)["snapshot"]["name"]
         print(f"turn over: {self.last_turn}")
 
-    def go_back(self):
+    def rollback(self):
         rpc("RollbackSession", sessionId=self.session, snapshot=self.last_turn)
         print("rolled back")
 
 
 CHECK = """\
-grep -qx Ada names.txt || { echo 'names.txt was spoilt'; exit 1; }
+grep -qx Ada names.txt || { echo 'names.txt was overwritten'; exit 1; }
 grep -qx 'Hello, Grace!' greetings.txt && echo 'all good'
 """
 
-# What the model tries, one after the other, until nothing fails.
+# Attempts of the model, until one succeeds.
 ATTEMPTS = [
     (
         "the quickest way is to change the names where they are",
@@ -92,9 +92,9 @@ def work(agent):
         agent.say(plan)
         if agent.call("bash", cmd=command) and agent.call("bash", cmd="sh check.sh"):
             agent.end_turn()
-            return "greetings.txt greets everybody"
+            return "greetings.txt greets everyone"
         agent.say("that went wrong: back to the end of the last turn")
-        agent.go_back()
+        agent.rollback()
     return "I do not know what else to try"
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The loop of agent-loop/, with curl; Python writes and reads the JSON.
 #
-# SANDBAR_URL is where the host is, SANDBAR_TOKEN its token:
+# SANDBAR_URL is the address of the host, SANDBAR_TOKEN its token:
 #
 #     SANDBAR_TOKEN=$(cat /var/lib/sandbar/token) sh examples/agent-loop.sh
 set -eu
@@ -13,22 +13,22 @@ rpc() {
         -H "Authorization: Bearer $SANDBAR_TOKEN" -H 'Content-Type: application/json'
 }
 
-# object NAME VALUE...: a JSON object.
+# object NAME VALUE...: prints a JSON object.
 object() {
     python3 -c 'import json, sys; print(json.dumps(dict(zip(sys.argv[1::2], sys.argv[2::2]))))' "$@"
 }
 
-# field NAME...: a value of the JSON on stdin.
+# field NAME...: prints a value of the JSON on stdin.
 field() {
     python3 -c 'import functools, json, sys; print(functools.reduce(dict.get, sys.argv[1:], json.load(sys.stdin)))' "$@"
 }
 
-# tell: the answer of a tool on stdin, as text; fails when the tool did.
-tell() {
+# show: prints the result of a tool on stdin as text; fails if the tool failed.
+show() {
     python3 -c '
 import json, sys
 answer = json.load(sys.stdin)["result"]
-# Connect JSON leaves out what is empty or false.
+# Connect JSON omits empty and false fields.
 for line in answer.get("content", "").splitlines():
     print("  |", line)
 if answer.get("isError"):
@@ -38,17 +38,17 @@ if answer.get("isError"):
 
 say() { echo "model: $1"; }
 
-# call TOOL NAME VALUE...: calls a tool and tells what it answered; fails when the tool did.
+# call TOOL NAME VALUE...: calls a tool and prints its result; fails if the tool failed.
 calls=0
 call() {
     tool=$1
     shift
     calls=$((calls + 1))
     echo "call $tool: $2"
-    # The host does a call with the same id only once, so a call that was cut off can be made again.
+    # The host runs a call id only once, so an interrupted call can be repeated.
     answer=$(rpc ExecuteTool "{\"sessionId\": \"$session\", \"toolName\": \"$tool\", \"toolCallId\": \"call-$calls\", \
         \"params\": $(object "$@")}") || exit
-    printf '%s' "$answer" | tell
+    printf '%s' "$answer" | show
 }
 
 end_turn() {
@@ -57,12 +57,12 @@ end_turn() {
     echo "turn over: $last_turn"
 }
 
-go_back() {
+rollback() {
     rpc RollbackSession "{\"sessionId\": \"$session\", \"snapshot\": \"$last_turn\"}" > /dev/null || exit
     echo "rolled back"
 }
 
-# attempt PLAN COMMAND: tries something; what went wrong is taken back.
+# attempt PLAN COMMAND: makes an attempt, and rolls back if it fails.
 attempt() {
     say "$1"
     if call bash cmd "$2" && call bash cmd "sh check.sh"; then
@@ -70,7 +70,7 @@ attempt() {
         return
     fi
     say "that went wrong: back to the end of the last turn"
-    go_back
+    rollback
     return 1
 }
 
@@ -82,7 +82,7 @@ say "first the names, and a check that says when the work is done"
 call write_file path names.txt content "Ada
 Grace
 "
-call write_file path check.sh content "grep -qx Ada names.txt || { echo 'names.txt was spoilt'; exit 1; }
+call write_file path check.sh content "grep -qx Ada names.txt || { echo 'names.txt was overwritten'; exit 1; }
 grep -qx 'Hello, Grace!' greetings.txt && echo 'all good'
 "
 end_turn
@@ -91,4 +91,4 @@ attempt "the quickest way is to change the names where they are" \
     "sed -i 's/.*/Hello, &!/' names.txt && cp names.txt greetings.txt" ||
     attempt "this time the names stay as they are" \
         "sed 's/.*/Hello, &!/' names.txt > greetings.txt"
-echo "done: greetings.txt greets everybody"
+echo "done: greetings.txt greets everyone"

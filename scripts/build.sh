@@ -8,7 +8,8 @@ PATH="$PATH:$HOME/.cargo/bin"
 cargo build --release --package sandbar
 target=$(rustc --print host-tuple)
 mkdir -p bin
-# A copy, not a link: a later build in another clone must not change the binary a running host came from.
+# A copy, not a link: a later build in another clone must not change the binary a running host came
+# from.
 install -m 755 "$CARGO_TARGET_DIR/$target/release/sandbar" bin/sandbar.new
 mv -f bin/sandbar.new bin/sandbar
 echo "built ./bin/sandbar" >&2

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs parsers under libFuzzer and AddressSanitizer. Usage: scripts/fuzz.sh [TARGET...]
 #
-#   SANDBAR_FUZZ_SECONDS  time of each target, 30 unless set; 0 runs the seeds only, without instrumentation
+#   SANDBAR_FUZZ_SECONDS  time of each target, 30 unless set; 0 runs only the seeds, without
+#                         instrumentation
 #   SANDBAR_FUZZ_SEED     seed of the mutations, random unless set
 #   SANDBAR_FUZZ_DIR      directory of corpora, logs and findings, /var/tmp/sandbar-fuzz unless set
 set -euo pipefail
@@ -13,19 +14,20 @@ seed=${SANDBAR_FUZZ_SEED:-$((RANDOM * 32768 + RANDOM + 1))}
 work=${SANDBAR_FUZZ_DIR:-/var/tmp/sandbar-fuzz}
 
 if [ "$seconds" -eq 0 ]; then
-    # Without instrumentation: a quarter of the build time. These flags, too, replace those of .cargo/config.toml.
+    # Without instrumentation: a quarter of the build time. These flags, too, replace those of
+    # .cargo/config.toml.
     RUSTFLAGS="--cfg fuzzing" cargo build --manifest-path fuzz/Cargo.toml --locked --target-dir "$build"
     profile=debug
 else
-    # Sanitizers are unstable options of rustc. cargo-fuzz sets RUSTFLAGS, which replace those of .cargo/config.toml:
-    # AddressSanitizer does not work with a static C library.
+    # Sanitizers are unstable options of rustc. cargo-fuzz sets RUSTFLAGS, which replace those of
+    # .cargo/config.toml: AddressSanitizer does not work with a static C library.
     RUSTC_BOOTSTRAP=1 cargo fuzz build --fuzz-dir fuzz --target-dir "$build" parsers
     profile=release
 fi
 
-# Root runs the targets as the overflow uid: a parser that escapes its directory must not be able to write anywhere.
-# That user cannot read the build directory or the clone, hence the copies. It owns only directories whose parent it
-# cannot change.
+# Root runs the targets as the overflow uid: a parser that escapes its directory must not be able to
+# write anywhere. That user cannot read the build directory or the clone, hence the copies. It owns
+# only directories whose parent it cannot change.
 umask 022
 owner=() unprivileged=()
 if [ "$(id -u)" -eq 0 ]; then
@@ -46,7 +48,8 @@ for directory in fuzz/seeds/*; do
     [ -e "$work/dictionaries/${directory##*/}.dict" ] || { echo "error: seeds \`$directory\` have no target" >&2; exit 1; }
 done
 
-# Prints a line about the target and, when it failed, the reason. The input that failed is in $work/findings.
+# Prints a line about the target and, when it failed, the reason. The input that failed is in
+# $work/findings.
 run_target() {
     local name=$1 log=$work/logs/$1 status=0 arguments
     install -d "${owner[@]}" "$work"/{corpus,findings,tmp}/"$name"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Runs a command as one test run, then checks that the command left nothing behind: no mount, loop device, pool, cgroup,
-# process, network interface or file.
+# Runs a command as one test run, then checks that the command left nothing behind: no mount, loop
+# device, pool, cgroup, process, network interface or file.
 #   scripts/in-test-run.sh COMMAND [ARGUMENT...]
 #
-# A run has a mount and a network namespace, a directory, and a group in every cgroup hierarchy of its own. So everything
-# that is found there was made by this run; other runs and hosts on the machine are neither seen nor disturbed.
-# A user without root has no namespaces and groups; then only directory and processes are checked.
+# A run has a mount and a network namespace, a directory, and a group in every cgroup hierarchy of
+# its own. So everything that is found there was made by this run; other runs and hosts on the
+# machine are neither seen nor disturbed. A user without root has no namespaces and groups; then
+# only directory and processes are checked.
 set -euo pipefail
 PATH="$PATH:/usr/sbin:/sbin"
 check="$(dirname "$(realpath "$0")")/leak-check.sh"
@@ -31,7 +32,8 @@ group="sandbar-test-$SANDBAR_TEST_RUN"
 # Where cgroup hierarchies are mounted, each once.
 hierarchies() { awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/self/mounts | sort -u; }
 
-# Shows only the run's own group of each hierarchy below /sys/fs/cgroup. Hierarchies that refuse a group are left alone.
+# Shows only the run's own group of each hierarchy below /sys/fs/cgroup. Hierarchies that refuse a
+# group are left alone.
 enter_groups() {
     local hierarchy
     for hierarchy in $(hierarchies); do

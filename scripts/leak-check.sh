@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lists what a test run could leave behind. Called by in-test-run.sh, which gives the run namespaces, groups and a directory
-# of its own; SANDBAR_TEST_RUN names the run.
+# Lists what a test run could leave behind. Called by in-test-run.sh, which gives the run
+# namespaces, groups and a directory of its own; SANDBAR_TEST_RUN names the run.
 #   scripts/leak-check.sh list              prints what there is, one thing a line
 #   scripts/leak-check.sh compare FILE      fails when there is more than FILE lists
 #   scripts/leak-check.sh clean             ends processes and detaches loop devices of the run
@@ -38,7 +38,8 @@ list_cgroups() {
     done
 }
 
-# Processes of the run: by environment, groups, working directory, or what is mounted in a namespace of their own.
+# Processes of the run: by environment, groups, working directory, or what is mounted in a namespace
+# of their own.
 list_processes() {
     local own pid
     own=$(readlink /proc/self/ns/mnt)
@@ -65,8 +66,8 @@ parent_of() {
     cut -d' ' -f2 <<<"$stat"
 }
 
-# Whether a process has ended, or is an ancestor or a descendant of this script. A leaked process is neither: its parent is
-# gone.
+# Whether a process has ended, or is an ancestor or a descendant of this script. A leaked process is
+# neither: its parent is gone.
 is_of_caller() {
     local up=$1
     [ -e "/proc/$1" ] || return 0
@@ -82,7 +83,8 @@ is_of_caller() {
     return 1
 }
 
-# Interfaces of this namespace. Namespaces without a name end with their last process; one with a name is a mount.
+# Interfaces of this namespace. Namespaces without a name end with their last process; one with a
+# name is a mount.
 list_networks() {
     { ip -oneline link 2>/dev/null || true; } | awk -F': ' '{ sub(/@.*/, "", $2); print "network", $2 }'
 }
@@ -99,7 +101,8 @@ list_all() {
 case "${1:-}" in
     list) list_all ;;
     compare)
-        # The kernel lets go of loop devices and dead processes a moment after their last user: wait for that.
+        # The kernel lets go of loop devices and dead processes a moment after their last user: wait
+        # for that.
         for _ in $(seq 1 "${SANDBAR_LEAK_ATTEMPTS:-50}"); do
             left=$(comm -13 "$2" <(list_all))
             [ -n "$left" ] || break

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the table of E2B SDK versions in COMPATIBILITY.md from a report of the tests; with --check, compares them.
+"""Writes the table of E2B SDK versions in COMPATIBILITY.md; with --check, compares it.
 
     scripts/sdk-table.py [--check] REPORT
 
-`make test-full`, and `make test` followed by `make test-rest`, call it with the report of their run. A line of the report is: language, version, mode, style, passed, failed, skipped; separated by tabs. A later line for the same
-SDK, mode and style counts instead of an earlier one.
+`make test-full`, and `make test` followed by `make test-rest`, call it with the report of their run.
+A line of the report is: language, version, mode, style, passed, failed, skipped; separated by tabs.
+A later line for the same SDK, mode and style replaces an earlier one.
 """
 
 import pathlib

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Installs the clients and tools from PyPI and npm that the tests use, below ~/.cache/sandbar. Called by setup.sh.
+# Installs the clients and tools from PyPI and npm that the tests use, below ~/.cache/sandbar.
+# Called by setup.sh.
 #
-# An installation that fails is tried three times, then it is an error: the tests have no way to go on without it.
+# An installation that fails is tried three times, then it is an error: the tests have no way to go
+# on without it.
 set -euo pipefail
 cd "$(dirname "$0")/../tests"
 cache="$HOME/.cache/sandbar"

@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
 # Installs what is missing. Usage: scripts/setup.sh [program] [tests] [tools] [fuzz] [fuzz-seeds]
+# [dist] [docs]
 #
 #   program     what `sandbar` needs to build and to use its best storage
 #   tests       the backends and peers the tests run against
 #   tools       cargo-nextest, cargo-deny, cargo-machete
 #   fuzz        cargo-fuzz, and the C++ compiler libFuzzer is built with
 #   fuzz-seeds  the compiler only
+#   dist        what builds the release files: cargo-deb, cargo-sbom, mmdebstrap, umoci
+#   docs        mdbook
 #
-# As root on Debian and its kin, packages are installed. Otherwise they are named, with the line to type.
+# As root on Debian and its kin, packages are installed. Otherwise they are named, with the line to
+# type.
 set -euo pipefail
 
-# "what package": a command or a library is what we look for, so that other distributions' packages count too.
+# "what package": a command or a library is what we look for, so that other distributions' packages
+# count too.
 program_needs=(
     "cc gcc"
     "libc.a libc6-dev"
@@ -55,6 +60,13 @@ test_needs=(
 fuzz_needs=(
     "c++ g++"
     "setpriv util-linux"
+)
+
+dist_needs=(
+    "mmdebstrap mmdebstrap"
+    "umoci umoci"
+    "skopeo skopeo"
+    "zstd zstd"
 )
 
 # Administration commands are often not on an ordinary user's PATH.
@@ -116,8 +128,8 @@ require_cargo() {
     exit 1
 }
 
-# Tools are built outside the repository, whose cargo configuration (static linking, explicit target) is not for them,
-# and lightly optimised: they run for seconds and would build for minutes.
+# Tools are built outside the repository, whose cargo configuration (static linking, explicit
+# target) is not for them, and lightly optimised: they run for seconds and would build for minutes.
 require_tool() {
     local tool=$1
     command -v "$tool" >/dev/null 2>&1 && return 0
@@ -156,8 +168,18 @@ for set in "$@"; do
             require_cargo
             [ "$set" = fuzz-seeds ] || require_tool cargo-fuzz
             ;;
+        dist)
+            require_packages "${dist_needs[@]}"
+            require_cargo
+            require_tool cargo-deb
+            require_tool cargo-sbom
+            ;;
+        docs)
+            require_cargo
+            require_tool mdbook
+            ;;
         *)
-            say "error: unknown set \`$set\` — there are program, tests, tools, fuzz and fuzz-seeds — run scripts/setup.sh program tests"
+            say "error: unknown set \`$set\` — there are program, tests, tools, fuzz, fuzz-seeds, dist and docs — run scripts/setup.sh program tests"
             exit 2
             ;;
     esac

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The long runs: host and model over many random sequences, from seeds that are new every time. Arguments go to nextest
-# (`scripts/soak.sh -E 'test(zfs_native)'`). A seed of your own, or other numbers, by SANDBAR_MODEL_SEED, _SEQUENCES, _STEPS.
+# The long runs: host and model over many random sequences, from seeds that are new every time.
+# Arguments go to nextest (`scripts/soak.sh -E 'test(zfs_native)'`). A seed of your own, or other
+# numbers, by SANDBAR_MODEL_SEED, _SEQUENCES, _STEPS.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/sandbar/target}"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs tests, then looks at what they left behind. Usage: scripts/test.sh [quick | full | rest] [NEXTEST ARGUMENT...]
+# Runs tests, then looks at what they left behind. Usage: scripts/test.sh [quick | full | rest]
+# [NEXTEST ARGUMENT...]
 #
 #   quick  what `make test` runs: see the default filter in .config/nextest.toml
 #   full   everything, long tests at full length
@@ -14,8 +15,8 @@ PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
 # Tests whose length is SANDBAR_TEST_SCALE.
 long_tests='binary_id(sandbar::kill) | binary_id(sandbar-host::model) | test(/diff_equals_a_brute_force/)
     | (binary_id(sandbar-storage::zfs) & test(/^(killed|signals)::/)) | (binary_id(sandbar-server::api) & test(/^malformed::/))
-    | test(/^streams::.*_takes_little_memory/) | test(/^interpreter_guest::/)
-    | test(/the_host_stays_small|little_is_ever_in_memory|over_many_pauses/)'
+    | test(/^streams::.*_uses_bounded_memory/) | binary_id(sandbar-interpreter::guest)
+    | test(/the_host_stays_small|_in_bounded_memory|little_is_ever_in_memory|over_many_pauses/)'
 
 tier=quick
 case "${1:-}" in

@@ -1,4 +1,5 @@
-//! Compiles the two services of `proto/` without `protoc`: protox parses, connectrpc-build generates.
+//! Compiles the two services of `proto/` without `protoc`: protox parses, connectrpc-build
+//! generates.
 
 use std::{env, error::Error, fs, path::PathBuf};
 
@@ -12,7 +13,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed={}", root.display());
 
     let mut compiler = protox::Compiler::new([&root])?;
-    compiler.include_imports(true).include_source_info(true).open_files(FILES)?;
+    compiler
+        .include_imports(true)
+        .include_source_info(true)
+        .open_files(FILES)?;
     fs::write(&set, compiler.encode_file_descriptor_set())?;
 
     let mut messages = CodeGenConfig::default();

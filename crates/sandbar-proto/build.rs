@@ -28,8 +28,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let files = FILES.map(|name| format!("sandbar/v1/{name}.proto"));
     let mut compiler = protox::Compiler::new([&root])?;
-    // Comments become the documentation of the generated types.
-    compiler.include_imports(true).include_source_info(true).open_files(&files)?;
+    // Comments become documentation of the generated types.
+    compiler
+        .include_imports(true)
+        .include_source_info(true)
+        .open_files(&files)?;
     let set = out.join("sandbar.v1.bin");
     fs::write(&set, compiler.encode_file_descriptor_set())?;
 

@@ -1,17 +1,22 @@
-//! The words of targets as dictionaries of libFuzzer.
+//! Writes libFuzzer dictionaries with the keywords of each target.
 
 use std::{fmt::Write as _, fs, path::Path, process};
 
 use crate::{target::Target, targets::TARGETS};
 
-/// Environment variable that names a directory: a dictionary of every target is written to it, and nothing is fuzzed.
+/// Environment variable that names a directory: a dictionary of every target is written to it, and
+/// nothing is fuzzed.
 const DICTIONARIES_VARIABLE: &str = "SANDBAR_FUZZ_DICTIONARIES";
 
 /// Writes `NAME.dict` of every target and exits, if `SANDBAR_FUZZ_DICTIONARIES` is set.
 pub(crate) fn write_all_if_requested() {
-    let Some(directory) = std::env::var_os(DICTIONARIES_VARIABLE) else { return };
+    let Some(directory) = std::env::var_os(DICTIONARIES_VARIABLE) else {
+        return;
+    };
     for target in TARGETS {
-        let path = Path::new(&directory).join(target.name).with_extension("dict");
+        let path = Path::new(&directory)
+            .join(target.name)
+            .with_extension("dict");
         if let Err(error) = fs::write(&path, dictionary(&target)) {
             panic!("failed to write `{}`: {error}", path.display());
         }
@@ -19,7 +24,8 @@ pub(crate) fn write_all_if_requested() {
     process::exit(0);
 }
 
-/// Returns the words one a line, in quotes, every byte escaped. libFuzzer refuses an empty file, hence the comment.
+/// Returns one keyword a line, in quotes, with every byte escaped. The comment is needed because
+/// libFuzzer refuses an empty file.
 fn dictionary(target: &Target) -> String {
     let mut text = format!("# {}\n", target.name);
     for word in target.words {

@@ -1,8 +1,8 @@
 //! Fuzz targets of every parser, in one libFuzzer binary.
 //!
-//! A [`Target`] is one parser as a function of bytes: it panics when the parser does, or when what was parsed breaks a
-//! promise. The environment variable `SANDBAR_FUZZ_TARGET` selects the target, so that all of them need one build and
-//! one link. `make fuzz` runs them.
+//! A [`Target`] is one parser as a function of bytes: it panics when the parser does, or when the
+//! result breaks an invariant. The environment variable `SANDBAR_FUZZ_TARGET` selects the target,
+//! so that all of them need one build and one link. `make fuzz` runs them.
 
 #![no_main]
 

@@ -18,7 +18,12 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) const fn new(name: &'static str, run: fn(&[u8])) -> Self {
-        Self { name, run, words: &[], writes_files: false }
+        Self {
+            name,
+            run,
+            words: &[],
+            writes_files: false,
+        }
     }
 
     pub(crate) const fn with_words(mut self, words: &'static [&'static str]) -> Self {
@@ -35,7 +40,10 @@ impl Target {
     pub(crate) fn from_environment() -> Self {
         let name = std::env::var(TARGET_VARIABLE).unwrap_or_default();
         let Some(target) = TARGETS.iter().find(|target| target.name == name) else {
-            panic!("{TARGET_VARIABLE} `{name}` is not one of {:?}", TARGETS.map(|target| target.name));
+            panic!(
+                "{TARGET_VARIABLE} `{name}` is not one of {:?}",
+                TARGETS.map(|target| target.name)
+            );
         };
         let is_root = rustix::process::geteuid().is_root();
         assert!(

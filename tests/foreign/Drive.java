@@ -16,13 +16,14 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Drives a host with the HTTP client of the JDK: Connect in JSON. Asked for HTTP/2 without TLS, this client offers to
- * change from HTTP/1.1 in its first request, and stays with HTTP/1.1 when the server does not take the offer.
+ * Drives a host with the HTTP client of the JDK: Connect in JSON. For HTTP/2 without TLS, this
+ * client offers an upgrade from HTTP/1.1 in its first request, and stays with HTTP/1.1 when the
+ * server declines.
  *
  * <p>Usage: URL=http://127.0.0.1:9100 TOKEN=... SESSION=... java Drive.java HTTP_1_1|HTTP_2
  */
 public final class Drive {
-    private static final Duration PATIENCE = Duration.ofSeconds(60);
+    private static final Duration TIMEOUT = Duration.ofSeconds(60);
     private static final String URL = System.getenv("URL") + "/sandbar.v1.SandboxService/";
     private static final String SESSION = System.getenv("SESSION");
 
@@ -36,7 +37,7 @@ public final class Drive {
 
     public static void main(String[] arguments) throws Exception {
         HttpClient.Version version = HttpClient.Version.valueOf(arguments[0]);
-        HttpClient client = HttpClient.newBuilder().version(version).connectTimeout(PATIENCE).build();
+        HttpClient client = HttpClient.newBuilder().version(version).connectTimeout(TIMEOUT).build();
         new Drive(client, System.getenv("TOKEN")).run();
     }
 
@@ -69,8 +70,8 @@ public final class Drive {
         String error = refused.body();
         expect(refused.statusCode() == 404 && text(error, "code").equals("not_found"), error);
         expect(error.contains("\"SnapshotNotFound\""), error);
-        HttpResponse<String> stranger = new Drive(client, "wrong").send("ListSessions", "{}");
-        expect(stranger.statusCode() == 401, stranger.body());
+        HttpResponse<String> unauthenticated = new Drive(client, "wrong").send("ListSessions", "{}");
+        expect(unauthenticated.statusCode() == 401, unauthenticated.body());
         did("error", text(error, "message") + " (" + refused.version() + ")");
 
         List<String> events = stream("Exec",
@@ -94,7 +95,7 @@ public final class Drive {
 
     private HttpRequest.Builder request(String method, String type) {
         return HttpRequest.newBuilder(URI.create(URL + method))
-                .timeout(PATIENCE)
+                .timeout(TIMEOUT)
                 .header("authorization", "Bearer " + token)
                 .header("content-type", type);
     }

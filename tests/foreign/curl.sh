@@ -43,7 +43,7 @@ tool() {
     call ExecuteTool "{\"sessionId\": \"$SESSION\", \"toolName\": \"$1\", \"toolCallId\": \"$2\", \"params\": $3}"
 }
 
-# Calls without effects are also GET requests, and whoever asks for a compressed answer gets one.
+# Calls without side effects also work as GET requests, and answers are compressed on request.
 health=$(curl --silent --show-error --fail "$http" --max-time 60 --oauth2-bearer "$TOKEN" --compressed --get \
     "$URL/sandbar.v1.SandboxService/HealthCheck" --data 'connect=v1&encoding=json' --data-urlencode 'message={}' | field status)
 [ "$health" = HEALTH_STATUS_HEALTHY ] || fail "the host is $health"

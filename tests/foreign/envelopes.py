@@ -1,7 +1,8 @@
-"""The frames of Connect's streams, for programs that have no idea of them, such as `curl`.
+"""Frames of Connect streams, for clients that do not support them, such as `curl`.
 
-`envelopes.py pack` makes frames of the JSON messages on stdin, one a line. `envelopes.py unpack` prints the messages of
-a stream on stdin, one a line, and ends with 1 when the stream ended in an error or in the middle.
+`envelopes.py pack` makes frames of the JSON messages on stdin, one a line. `envelopes.py unpack`
+prints the messages of a stream on stdin, one a line, and exits with 1 when the stream ended with an
+error or was truncated.
 """
 
 import json

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Drives a host through the command line of the MCP Inspector (`@modelcontextprotocol/inspector` on npm). Every line is a
-# client of its own: what is kept between them is in the sandbox, and nowhere else.
+# Drives a host through the command line of the MCP Inspector (`@modelcontextprotocol/inspector` on
+# npm). Every call is a new client: only the sandbox keeps state between them.
 #
 # The runner that installs it and starts this is in crates/sandbar/tests/foreign.
 # Usage: URL=http://127.0.0.1:9100 TOKEN=... SESSION=... inspector.sh stdio|http
-#        INSPECTOR: the program, `npx @modelcontextprotocol/inspector` when unset; SANDBAR: ours, for stdio
+#        INSPECTOR: its command, by default `npx @modelcontextprotocol/inspector`
+#        SANDBAR: path of `sandbar`, for stdio
 set -euo pipefail
 
 read -ra inspector <<< "${INSPECTOR:-npx @modelcontextprotocol/inspector}"

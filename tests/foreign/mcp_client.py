@@ -1,9 +1,11 @@
-"""Drives a host through MCP clients from PyPI: the official one (`mcp`, both major versions) and `fastmcp`.
+"""Drives a host through MCP clients from PyPI: `mcp` (both major versions) and `fastmcp`.
 
 The runner that installs them and starts this is in crates/sandbar/tests/foreign.
 Usage: URL=http://127.0.0.1:9100 TOKEN=... SESSION=... mcp_client.py stdio|http session|client|fastmcp
-       SANDBAR: path of the program, for stdio
-       session: `mcp.ClientSession`, with a handshake; client: `mcp.Client`, since 2.0; fastmcp: `fastmcp.Client`
+       SANDBAR: path of `sandbar`, for stdio
+       session: `mcp.ClientSession`, with a handshake
+       client: `mcp.Client`, since 2.0
+       fastmcp: `fastmcp.Client`
 """
 
 import asyncio
@@ -33,7 +35,7 @@ async def stdio_streams():
 
 @contextlib.asynccontextmanager
 async def http_streams():
-    """`/mcp` on the host's own port. The client's function was renamed, and takes its headers in another way since."""
+    """`/mcp` on the host's port. `mcp` 2 renamed the client function and its headers parameter."""
     from mcp.client import streamable_http
 
     if hasattr(streamable_http, "streamablehttp_client"):
@@ -155,17 +157,17 @@ async def drive(session):
     assert snapshot["snapshot"] == "before", snapshot
     print("snapshot: before")
 
-    heard = []
+    received = []
 
-    async def hear(progress, total, message):
-        heard.append((progress, message))
+    async def on_progress(progress, total, message):
+        received.append((progress, message))
 
     arguments = {"sandbox": SESSION, "cmd": "echo two >> a.txt; for n in 1 2 3; do echo $n; sleep 0.1; done"}
-    streamed = await session.call("bash", arguments, hear)
+    streamed = await session.call("bash", arguments, on_progress)
     assert said(streamed) == "1\n2\n3\n", said(streamed)
-    assert "".join(message for _, message in heard) == "1\n2\n3\n", heard
-    assert [number for number, _ in heard] == sorted({number for number, _ in heard}), heard
-    print(f"stream: {len(heard)} notifications")
+    assert "".join(message for _, message in received) == "1\n2\n3\n", received
+    assert [number for number, _ in received] == sorted({number for number, _ in received}), received
+    print(f"stream: {len(received)} notifications")
 
     changed = await tools.read("diff", sandbox=SESSION, **{"from": "before"})
     files = [(entry["kind"], entry["path"]) for entry in changed["changes"] if entry["entry"] == "file"]
@@ -190,7 +192,7 @@ async def drive(session):
     counted = said(await tools.call("bash", sandbox=SESSION, cmd=f"wc -l < {path}"))
     assert counted == "100000\n", counted
 
-    # `mcp.ClientSession` tells the server nothing about a call that is given up.
+    # `mcp.ClientSession` does not notify the server of a cancelled call.
     if sys.argv[2] != "session":
         await cancel(session)
     gone = await tools.read("sandbox_destroy", sandbox=SESSION)
@@ -199,7 +201,7 @@ async def drive(session):
 
 
 async def cancel(session):
-    """A call that its caller gives up ends its command, and the connection goes on."""
+    """Checks that a cancelled call ends its command, and that the connection stays usable."""
     tools = Tools(session)
     call = asyncio.create_task(session.call("bash", {"sandbox": SESSION, "cmd": "echo $$ > pid; exec sleep 1000"}))
     await tools.call("bash", sandbox=SESSION, cmd="until test -s pid; do sleep 0.05; done")

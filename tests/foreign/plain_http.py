@@ -1,4 +1,4 @@
-"""Drives a host through Python's `requests`: Connect in JSON over HTTP/1.1, one connection that is kept.
+"""Drives a host through Python's `requests`: Connect in JSON over one HTTP/1.1 connection.
 
 Usage: URL=http://127.0.0.1:9100 TOKEN=... SESSION=... plain_http.py
 """
@@ -10,7 +10,7 @@ import struct
 
 import requests
 
-PATIENCE = 60  # Seconds of silence until a call that hangs fails.
+READ_TIMEOUT = 60  # Seconds.
 connection = requests.Session()
 connection.headers["authorization"] = f"Bearer {os.environ['TOKEN']}"
 session = os.environ["SESSION"]
@@ -21,7 +21,7 @@ def url(method):
 
 
 def answer(method, **fields):
-    return connection.post(url(method), json=fields, timeout=PATIENCE)
+    return connection.post(url(method), json=fields, timeout=READ_TIMEOUT)
 
 
 def call(method, **fields):
@@ -42,11 +42,11 @@ def envelope(message):
 
 
 def stream(method, *messages):
-    """The answers of a streaming call, as they come."""
+    """Yields the messages of a streaming call as they arrive."""
     headers = {"content-type": "application/connect+json"}
     # A generator is sent in chunks.
     body = (envelope(message) for message in messages)
-    with connection.post(url(method), data=body, headers=headers, stream=True, timeout=PATIENCE) as response:
+    with connection.post(url(method), data=body, headers=headers, stream=True, timeout=READ_TIMEOUT) as response:
         assert response.status_code == 200, response.text
         while True:
             flags, length = struct.unpack(">BI", response.raw.read(5))
@@ -90,7 +90,7 @@ error = refused.json()
 (detail,) = error["details"]
 assert refused.status_code == 404 and error["code"] == "not_found", error
 assert detail["type"] == "sandbar.v1.ErrorDetail" and detail["debug"]["code"] == "SnapshotNotFound", error
-assert requests.post(url("ListSessions"), json={}, timeout=PATIENCE).status_code == 401
+assert requests.post(url("ListSessions"), json={}, timeout=READ_TIMEOUT).status_code == 401
 did("error", f"{detail['debug']['code']}: {error['message']}")
 
 events = list(stream(

@@ -1,4 +1,4 @@
-"""Probes of a host: `grpc.health.v1` by the client of grpcio-health-checking, /metrics by the parser of prometheus_client.
+"""Probes a host: `grpc.health.v1` with grpcio-health-checking, /metrics with prometheus_client.
 
 Usage: URL=http://127.0.0.1:9100 TOKEN=... probes.py
 """
@@ -15,7 +15,7 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
 def check_health():
-    """No token is sent: probes have none."""
+    """Checks the health service without a token, as probes have none."""
     with grpc.insecure_channel(URL.removeprefix("http://")) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for service in ["", "sandbar.v1.SandboxService"]:

@@ -1,7 +1,8 @@
 """Drives a host through Python's `grpcio` with nothing compiled, as `grpcurl` does.
 
-The service and its messages are learnt from the server by reflection; protobuf's own library makes the classes.
-Usage: URL=http://127.0.0.1:9100 TOKEN=... SESSION=... reflection.py VERSION   (of the reflection service: v1, v1alpha)
+The service and its messages come from the server by reflection; the protobuf library makes classes.
+Usage: URL=http://127.0.0.1:9100 TOKEN=... SESSION=... reflection.py VERSION
+       VERSION: of the reflection service, v1 or v1alpha
 """
 
 import os
@@ -13,13 +14,14 @@ import grpc
 try:
     from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, json_format, message_factory
 except ImportError:
-    # The Google Cloud SDK carries the library under a name of its own, beside others that must not be found first.
+    # The Google Cloud SDK vendors the library as `cloudsdk.google`. Its directory comes last, since
+    # its other packages must not take precedence.
     sys.path.append(os.environ["GOOGLE_SDK_LIBRARIES"])
     from cloudsdk.google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, json_format, message_factory
 
 SERVICE = "sandbar.v1.SandboxService"
 TEXT, BYTES, NUMBER, MESSAGE = 9, 12, 5, 11  # Types of fields, as descriptor.proto numbers them.
-PATIENCE = 60  # Seconds until a call that hangs fails.
+CALL_TIMEOUT = 60  # Seconds.
 
 
 def declare(pool, package, messages, imports=()):
@@ -46,7 +48,7 @@ def named(pool, name):
 
 
 class Reflection:
-    """The part of `grpc.reflection` that is needed to learn the rest. Fields that are not asked for are left out."""
+    """Client of `grpc.reflection`, with only the fields that it uses."""
 
     def __init__(self, channel, metadata, version):
         package = f"grpc.reflection.{version}"
@@ -77,7 +79,7 @@ class Reflection:
         self.metadata = metadata
 
     def ask(self, **question):
-        (answer,) = self.call(iter([self.request(**question)]), metadata=self.metadata, timeout=PATIENCE)
+        (answer,) = self.call(iter([self.request(**question)]), metadata=self.metadata, timeout=CALL_TIMEOUT)
         assert not answer.HasField("error_response"), answer
         return answer
 
@@ -86,7 +88,7 @@ class Reflection:
         return {service.name for service in self.ask(list_services="*").list_services_response.service}
 
     def pool_for(self, *symbols):
-        """A pool with the files of these symbols and everything those files stand on."""
+        """Returns a pool with the files of these symbols and all their dependencies."""
         files = {}
 
         def take(answer):
@@ -96,7 +98,7 @@ class Reflection:
 
         for symbol in symbols:
             take(self.ask(file_containing_symbol=symbol))
-        # A server may send what a file stands on along with it, or wait to be asked.
+        # A server may send dependencies along with a file, or only on request.
         while missing := {name for file in files.values() for name in file.dependency} - files.keys():
             for name in missing:
                 take(self.ask(file_by_filename=name))
@@ -117,7 +119,7 @@ class Reflection:
 
 
 def official_pool(channel, metadata):
-    """The pool of the `grpcio-reflection` package, where that is installed: its own client, its own classes."""
+    """Returns the pool of the `grpcio-reflection` package, if that is installed."""
     try:
         from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
     except ImportError:
@@ -135,7 +137,7 @@ class AddMetadata(grpc.StreamStreamClientInterceptor):
 
 
 class Service:
-    """Every call by its name, dictionaries in and out."""
+    """Calls RPCs by name, with dictionaries as messages."""
 
     def __init__(self, channel, pool, metadata):
         self.channel, self.pool, self.metadata = channel, pool, metadata
@@ -154,13 +156,13 @@ class Service:
         )
 
     def unary(self, name, /, **fields):
-        return self.stub(name, "unary_unary")(fields, metadata=self.metadata, timeout=PATIENCE)
+        return self.stub(name, "unary_unary")(fields, metadata=self.metadata, timeout=CALL_TIMEOUT)
 
     def answers(self, name, /, **fields):
-        return self.stub(name, "unary_stream")(fields, metadata=self.metadata, timeout=PATIENCE)
+        return self.stub(name, "unary_stream")(fields, metadata=self.metadata, timeout=CALL_TIMEOUT)
 
     def conversation(self, name, requests):
-        return self.stub(name, "stream_stream")(requests, metadata=self.metadata, timeout=PATIENCE)
+        return self.stub(name, "stream_stream")(requests, metadata=self.metadata, timeout=CALL_TIMEOUT)
 
     def tool(self, session, name, call_id, **params):
         answer = self.unary(
@@ -170,7 +172,7 @@ class Service:
         return answer
 
     def detail(self, error):
-        """The typed detail of an error, out of the status that gRPC sends beside it."""
+        """Returns the typed detail of an error from the gRPC status trailer."""
         declare(self.pool, "google.rpc", {
             "Status": [
                 ("code", 1, NUMBER, None, False),
@@ -242,15 +244,15 @@ def drive(service, session):
     assert error.code() == grpc.StatusCode.NOT_FOUND, error
     detail = service.detail(error)
     assert detail.code == "SnapshotNotFound" and detail.session_id == session, detail
-    stranger = Service(service.channel, service.pool, [("authorization", "Bearer wrong")])
-    assert refusal(lambda: stranger.unary("ListSessions")).code() == grpc.StatusCode.UNAUTHENTICATED
+    unauthenticated = Service(service.channel, service.pool, [("authorization", "Bearer wrong")])
+    assert refusal(lambda: unauthenticated.unary("ListSessions")).code() == grpc.StatusCode.UNAUTHENTICATED
     did("error", f"{detail.code}: {error.details()}")
 
     requests = queue.SimpleQueue()
     requests.put({"start": {"sessionId": session, "argv": ["cat"], "stdin": True}})
     events = service.conversation("Exec", iter(requests.get, None))
     assert next(events)["started"]["pid"] > 0
-    # Base64, since this is how JSON has bytes. The answer comes while the request side is still open.
+    # Bytes are base64 in JSON. The answer arrives while the request side is still open.
     requests.put({"stdin": "cGluZwo="})
     echoed = next(event["stdout"] for event in events if "stdout" in event)
     requests.put({"closeStdin": {}})
@@ -271,11 +273,11 @@ def main():
         reflection = Reflection(channel, metadata, version)
         services = reflection.services()
         assert SERVICE in services, services
-        # What errors carry is in nobody's signature; it is asked for by name, as its type URL says it.
+        # No RPC refers to the type of error details; it is requested by the name in its type URL.
         pool = reflection.pool_for(SERVICE, "sandbar.v1.ErrorDetail")
         official = official_pool(channel, metadata) if version == "v1alpha" else None
         if official:
-            # What the package's own client learns is the same service.
+            # The client of the package finds the same service.
             theirs = official.FindServiceByName(SERVICE).methods_by_name
             assert sorted(theirs) == sorted(pool.FindServiceByName(SERVICE).methods_by_name), sorted(theirs)
         did("reflection", f"{version}, grpcio {grpc.__version__}, package's own client: {official is not None}")

@@ -1,4 +1,4 @@
-// The checks of the drivers in JavaScript: one line each, and an exception for the first that fails.
+// Checks of the drivers in JavaScript: a line for each, and an exception for the first failure.
 
 import { createRequire } from 'node:module'
 import path from 'node:path'

@@ -1,4 +1,4 @@
-"""The checks of the drivers in Python: one line each, and an exception for the first that fails."""
+"""Checks of the drivers in Python: a line for each, and an exception for the first failure."""
 
 import time
 import urllib.error
@@ -19,7 +19,7 @@ def check_contains(what, text, *parts):
 
 
 def eventually(ask):
-    """Asks a server in a sandbox until it answers."""
+    """Retries a request to a server in a sandbox until it is answered."""
     deadline = time.monotonic() + 60
     while True:
         try:

@@ -1,4 +1,4 @@
-//! Talking with processes on the other side.
+//! `AttachProcess`: input and output of processes on the host.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use sandbar_proto::{
 
 use crate::{
     Client,
+    bidi_call::{CallHandle, RemoteControl, RemoteStdin, bidi_call},
     client::incomplete,
-    conversation::{Ends, RemoteControl, RemoteStdin, call},
 };
 
 impl Client {
-    /// Attaches to a process: what it writes, its input, signals and the size of its terminal.
+    /// Attaches to the output, stdin, signals and terminal of a process.
     pub async fn attach_process(
         &self,
         id: &SessionId,
@@ -23,29 +23,48 @@ impl Client {
         replay: Replay,
     ) -> Result<RemoteAttachment> {
         let (mut sender, receiver) = self.once(self.rpc.attach_process()).await?.into_split();
-        // This fails only when the server has ended the call, and then the first answer says why.
-        let _ = sender.send(AttachCall::message(v1::AttachStart::new(id, process, replay))).await;
-        let mut call = Ends::of(self, AttachCall { sender, receiver });
-        let Some(Event::Attached(attached)) = call.first().await? else { return Err(incomplete("process")) };
-        let v1::ProcessAttached { process, stdin: takes_stdin, terminal: has_terminal, .. } = *attached;
-        let process = process.into_option().ok_or_else(|| incomplete("process"))?.try_into()?;
-        Ok(RemoteAttachment { process, has_terminal, takes_stdin, call })
+        // Fails only when the server has ended the call, and then the first response has the error.
+        let _ = sender
+            .send(AttachCall::message(v1::AttachStart::new(
+                id, process, replay,
+            )))
+            .await;
+        let mut call = CallHandle::start(self, AttachCall { sender, receiver });
+        let Some(Event::Attached(attached)) = call.first().await? else {
+            return Err(incomplete("process"));
+        };
+        let v1::ProcessAttached {
+            process,
+            stdin: takes_stdin,
+            terminal: has_terminal,
+            ..
+        } = *attached;
+        let process = process
+            .into_option()
+            .ok_or_else(|| incomplete("process"))?
+            .try_into()?;
+        Ok(RemoteAttachment {
+            process,
+            has_terminal,
+            takes_stdin,
+            call,
+        })
     }
 }
 
-/// A process on the other side, and one who is attached to it. Dropping this leaves the process running.
+/// Attachment to a process on the host. Dropping it leaves the process running.
 pub struct RemoteAttachment {
-    /// The process as it was found.
+    /// State of the process at the start of the attachment.
     pub process: ProcessInfo,
     /// Whether it has a terminal.
     pub has_terminal: bool,
     takes_stdin: bool,
-    call: Ends<Event>,
+    call: CallHandle<Event>,
 }
 
 impl RemoteAttachment {
-    /// The next event; `None` after `Exited`. Who reads slowly misses something, and is told how much. `Unavailable` when
-    /// the host went away meanwhile.
+    /// Returns the next event; `None` after `Exited`. A slow reader misses output, and an event
+    /// counts the missed bytes. `Unavailable` when the connection is lost.
     pub async fn next_event(&mut self) -> Result<Option<AttachEvent>> {
         while let Some(event) = self.call.next().await? {
             if let Some(event) = unpack_attach_event(event)? {
@@ -55,7 +74,7 @@ impl RemoteAttachment {
         Ok(None)
     }
 
-    /// A handle that feeds stdin; `None` when the process was launched without one.
+    /// Returns a writer to stdin; `None` when the process was launched without one.
     pub fn stdin(&self) -> Option<RemoteStdin> {
         self.takes_stdin.then(|| self.call.stdin())
     }
@@ -65,12 +84,12 @@ impl RemoteAttachment {
         self.control().signal(signal).await
     }
 
-    /// Changes the size of its terminal. The call fails when the process was launched without one.
+    /// Resizes its terminal. The call ends with an error when the process has no terminal.
     pub async fn resize(&self, size: TerminalSize) -> Result<()> {
         self.control().resize(size).await
     }
 
-    /// A handle that sends signals and sizes while something else reads the events.
+    /// Returns a handle for signals and sizes that is independent of the reader of events.
     pub fn control(&self) -> RemoteControl {
         self.call.control()
     }
@@ -78,8 +97,16 @@ impl RemoteAttachment {
 
 impl fmt::Debug for RemoteAttachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteAttachment").field("process", &self.process.id).finish_non_exhaustive()
+        f.debug_struct("RemoteAttachment")
+            .field("process", &self.process.id)
+            .finish_non_exhaustive()
     }
 }
 
-call!(AttachCall, v1::AttachProcessRequest, v1::AttachProcessResponseView<'static>, Request, Event);
+bidi_call!(
+    AttachCall,
+    v1::AttachProcessRequest,
+    v1::AttachProcessResponseView<'static>,
+    Request,
+    Event
+);

@@ -1,18 +1,18 @@
-//! Bases.
+//! Base calls.
 
 use std::fmt;
 
 use sandbar_core::{BaseInfo, BaseName, Result, SaveBase, SessionId};
 use sandbar_proto::v1::{self, import_base_response::Event};
 
-use crate::{Client, client::incomplete};
+use crate::{Client, client::required};
 
-/// Work an import has done so far.
+/// Progress of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportProgress {
     pub entries: u64,
     pub bytes: u64,
-    /// Bytes to fetch in all, while an image is fetched.
+    /// Total bytes to download, while an image is pulled.
     pub total: Option<u64>,
 }
 
@@ -20,37 +20,45 @@ pub struct ImportProgress {
 #[derive(Clone, PartialEq, Eq)]
 pub struct RegistryCredentials {
     pub username: String,
-    /// The password, or a token in its place.
+    /// Password or token.
     pub password: String,
 }
 
 impl fmt::Debug for RegistryCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegistryCredentials").field("username", &self.username).finish_non_exhaustive()
+        f.debug_struct("RegistryCredentials")
+            .field("username", &self.username)
+            .finish_non_exhaustive()
     }
 }
 
 impl Client {
-    /// Ordered by name.
+    /// Lists the bases, ordered by name.
     pub async fn list_bases(&self) -> Result<Vec<BaseInfo>> {
-        let answer = self.repeat(|| self.rpc.list_bases(v1::ListBasesRequest::default())).await?.into_owned();
+        let answer = self
+            .repeat(|| self.rpc.list_bases(v1::ListBasesRequest::default()))
+            .await?
+            .into_owned();
         answer.bases.into_iter().map(TryInto::try_into).collect()
     }
 
-    /// Makes a base from `source`: `host`, or a path on the host's disk. The host finishes the import also
-    /// when the future is dropped.
+    /// Imports a base from `source`: `host`, or a path on the host's disk. The host completes the
+    /// import also when the future is dropped.
     pub async fn import_base(
         &self,
         name: &BaseName,
         source: &str,
         progress: impl FnMut(ImportProgress) + Send,
     ) -> Result<BaseInfo> {
-        let request =
-            v1::ImportBaseRequest { name: name.as_str().to_owned(), source: source.to_owned(), ..Default::default() };
+        let request = v1::ImportBaseRequest {
+            name: name.as_str().to_owned(),
+            source: source.to_owned(),
+            ..Default::default()
+        };
         self.make_base(request, progress).await
     }
 
-    /// Makes a base from an image, which the host fetches from its registry with these credentials.
+    /// Imports a base from an image that the host pulls from a registry.
     pub async fn import_image(
         &self,
         name: &BaseName,
@@ -58,11 +66,14 @@ impl Client {
         credentials: Option<RegistryCredentials>,
         progress: impl FnMut(ImportProgress) + Send,
     ) -> Result<BaseInfo> {
-        let credentials = credentials.map(|RegistryCredentials { username, password }| v1::RegistryCredentials {
-            username,
-            password,
-            ..Default::default()
-        });
+        let credentials =
+            credentials.map(
+                |RegistryCredentials { username, password }| v1::RegistryCredentials {
+                    username,
+                    password,
+                    ..Default::default()
+                },
+            );
         let request = v1::ImportBaseRequest {
             name: name.as_str().to_owned(),
             image: image.to_owned(),
@@ -82,23 +93,33 @@ impl Client {
         while let Some(message) = self.once(stream.message()).await? {
             match message.to_owned_message().event {
                 Some(Event::Progress(so_far)) => {
-                    progress(ImportProgress { entries: so_far.entries, bytes: so_far.bytes, total: so_far.total });
+                    progress(ImportProgress {
+                        entries: so_far.entries,
+                        bytes: so_far.bytes,
+                        total: so_far.total,
+                    });
                 }
                 Some(Event::Base(finished)) => base = Some(*finished),
                 None => {}
             }
         }
-        base.ok_or_else(|| incomplete("base"))?.try_into()
+        required("base", base)
     }
 
-    /// Makes a base from a session. Neither needs the other afterwards.
+    /// Saves a session as a base, independent of the session afterwards.
     pub async fn save_base(&self, id: &SessionId, request: SaveBase) -> Result<BaseInfo> {
-        let answer = self.once(self.rpc.save_base(v1::SaveBaseRequest::new(id, request))).await?.into_owned();
-        answer.base.into_option().ok_or_else(|| incomplete("base"))?.try_into()
+        let answer = self
+            .once(self.rpc.save_base(v1::SaveBaseRequest::new(id, request)))
+            .await?
+            .into_owned();
+        required("base", answer.base.into_option())
     }
 
     pub async fn delete_base(&self, name: &BaseName) -> Result<()> {
-        let request = v1::DeleteBaseRequest { name: name.as_str().to_owned(), ..Default::default() };
+        let request = v1::DeleteBaseRequest {
+            name: name.as_str().to_owned(),
+            ..Default::default()
+        };
         self.once(self.rpc.delete_base(request)).await.map(drop)
     }
 }

@@ -1,4 +1,4 @@
-//! The connection to a host.
+//! Connection to a host.
 
 use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
@@ -15,21 +15,22 @@ use tower::Service;
 
 use crate::{TlsOptions, connector::Connector, transport::Transport};
 
-/// What one stream may have under way. A reader that stops holds back only its own stream.
+/// Flow-control window of one HTTP/2 stream. A reader that stops blocks only its own stream.
 const STREAM_WINDOW: u32 = 1 << 20;
 
-/// What all streams together may have under way: never the bottleneck, or one stalled stream would stall the others.
+/// Flow-control window of the connection, at its maximum: a stalled stream must not stall others.
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a silent connection is trusted before it is asked for a sign of life.
+/// Interval of HTTP/2 pings on an idle connection, and the time to answer one.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// Calls that may wait for the connection at once.
-const QUEUE: usize = 1024;
+/// Limit on calls that wait for the connection.
+const CALL_QUEUE: usize = 1024;
 
-/// The wire form of the calls. All carry the same messages; the server takes any of them on its one port.
+/// Wire protocol of the calls. All carry the same messages, and a server accepts all of them on one
+/// port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WireProtocol {
     #[default]
@@ -39,20 +40,25 @@ pub enum WireProtocol {
     GrpcWeb,
 }
 
-/// Where a host is and how to talk to it.
+/// Address, credentials and protocol of a connection.
 #[derive(Clone, Default)]
 pub struct ConnectOptions {
     /// For example `http://127.0.0.1:9100`, or `https://` with TLS.
     pub url: String,
     pub token: Option<String>,
     pub protocol: WireProtocol,
-    /// Counts for `https://` only.
+    /// Used for `https://` only.
     pub tls: TlsOptions,
 }
 
 impl fmt::Debug for ConnectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, token: _, protocol, tls } = self;
+        let Self {
+            url,
+            token: _,
+            protocol,
+            tls,
+        } = self;
         f.debug_struct("ConnectOptions")
             .field("url", url)
             .field("protocol", protocol)
@@ -61,7 +67,8 @@ impl fmt::Debug for ConnectOptions {
     }
 }
 
-/// A connection to a host. Clones share it; when it breaks, the next call makes it anew.
+/// Client of one host. Clones share its connection, which is re-established by the next call after
+/// it broke.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) rpc: Arc<v1::SandboxServiceClient<Transport>>,
@@ -71,20 +78,35 @@ pub struct Client {
 impl Client {
     /// Connects to the host at `url`, for example `http://127.0.0.1:9100`.
     ///
-    /// `Unavailable` when nothing answers there. The token is checked by the first call.
+    /// `Unavailable` when the host does not answer. The token is checked by the first call.
     pub async fn connect(url: &str, token: Option<&str>) -> Result<Self> {
         Self::connect_with(url, token, WireProtocol::default()).await
     }
 
-    /// Like [`connect`](Self::connect), with a chosen wire form.
-    pub async fn connect_with(url: &str, token: Option<&str>, protocol: WireProtocol) -> Result<Self> {
+    /// Like [`connect`](Self::connect), with a choice of wire protocol.
+    pub async fn connect_with(
+        url: &str,
+        token: Option<&str>,
+        protocol: WireProtocol,
+    ) -> Result<Self> {
         let (url, token) = (url.to_owned(), token.map(ToOwned::to_owned));
-        Self::open(ConnectOptions { url, token, protocol, tls: TlsOptions::default() }).await
+        Self::open(ConnectOptions {
+            url,
+            token,
+            protocol,
+            tls: TlsOptions::default(),
+        })
+        .await
     }
 
-    /// Like [`connect`](Self::connect), with everything chosen.
+    /// Like [`connect`](Self::connect), with all options.
     pub async fn open(options: ConnectOptions) -> Result<Self> {
-        let ConnectOptions { url, token, protocol, tls } = options;
+        let ConnectOptions {
+            url,
+            token,
+            protocol,
+            tls,
+        } = options;
         let uri = parse_url(&url)?;
         let is_tls = uri.scheme() == Some(&Scheme::HTTPS);
         let tls = if is_tls { Some(tls.load()?) } else { None };
@@ -96,20 +118,35 @@ impl Client {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .connect_with_connector(Connector::new(tls.as_deref(), CONNECT_TIMEOUT), uri.clone())
             .await
-            .map_err(
-                |error| if is_tls { unreachable_over_tls(&url, &error) } else { unreachable_server(&url, &error) },
-            )?;
+            .map_err(|error| {
+                if is_tls {
+                    unreachable_over_tls(&url, &error)
+                } else {
+                    unreachable_server(&url, &error)
+                }
+            })?;
         let config = configure(uri, protocol, token.as_deref())?;
-        let rpc = v1::SandboxServiceClient::new(Transport::Connection(connection.shared(QUEUE)), config);
-        Ok(Self { rpc: Arc::new(rpc), url: url.into() })
+        let rpc = v1::SandboxServiceClient::new(
+            Transport::Connection(connection.shared(CALL_QUEUE)),
+            config,
+        );
+        Ok(Self {
+            rpc: Arc::new(rpc),
+            url: url.into(),
+        })
     }
 
-    /// A client of an API in this process: its calls pass the same checks, and no socket.
+    /// Returns a client of an API in this process. Its calls pass the same checks, without a
+    /// socket.
     ///
-    /// `authorization` is what a caller sent as that header, passed on as it is.
+    /// `authorization` is sent unchanged as header of every call.
     pub fn in_process<S, B>(api: S, authorization: Option<HeaderValue>) -> Self
     where
-        S: Service<Request<ClientBody>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+        S: Service<Request<ClientBody>, Response = Response<B>, Error = Infallible>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
         S::Future: Send + 'static,
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -121,15 +158,19 @@ impl Client {
             config = config.with_default_header(http::header::AUTHORIZATION, value);
         }
         let rpc = v1::SandboxServiceClient::new(Transport::in_process(api), config);
-        Self { rpc: Arc::new(rpc), url: url.into() }
+        Self {
+            rpc: Arc::new(rpc),
+            url: url.into(),
+        }
     }
 
-    /// Where the host is.
+    /// Returns the URL of the host.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The host's error; one that the host did not raise itself says how to reach it.
+    /// Restores the error that the host raised. An error without our detail came from the
+    /// transport, and is reported as an unreachable host.
     pub(crate) fn restore(&self, error: &ConnectError) -> Error {
         let restored = from_connect(error);
         if restored.code() == ErrorCode::Unavailable && error.details.is_empty() {
@@ -141,7 +182,9 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
     }
 }
 
@@ -160,53 +203,80 @@ fn base_config(uri: Uri, protocol: WireProtocol) -> ClientConfig {
             WireProtocol::Grpc => Protocol::Grpc,
             WireProtocol::GrpcWeb => Protocol::GrpcWeb,
         })
-        // Hosts are near; what is sent there is mostly files that compress badly or are not worth the time.
+        // No compression: hosts are close, and files compress badly or are small.
         .with_compression(CompressionRegistry::new())
         .with_default_max_message_size(MAX_MESSAGE_BYTES)
         .with_default_header(API_VERSION_HEADER, format!("v{API_VERSION}"));
-    if protocol == WireProtocol::ConnectJson { config.json() } else { config }
+    if protocol == WireProtocol::ConnectJson {
+        config.json()
+    } else {
+        config
+    }
 }
 
-/// TLS that fails is no reason to start another host.
+/// Has another hint than [`unreachable_server`]: a failed handshake does not mean that no host
+/// runs.
 fn unreachable_over_tls(url: &str, error: &ConnectError) -> Error {
     Error::new(ErrorCode::Unavailable, format!("no TLS connection to a Sandbar host at {url}"))
         .with_hint(
-            "see that it serves TLS there, and name its authority with SANDBAR_CA_FILE when it has one of its own",
+            "check that the host serves TLS there, and set SANDBAR_CA_FILE to its CA if that is a private one",
         )
         .with_source(error.clone())
 }
 
 fn unreachable_server(url: &str, error: &ConnectError) -> Error {
-    Error::new(ErrorCode::Unavailable, format!("no answer from a Sandbar host at {url}"))
-        .with_hint("start one with `sandbar up`")
-        .with_source(error.clone())
+    Error::new(
+        ErrorCode::Unavailable,
+        format!("no answer from a Sandbar host at {url}"),
+    )
+    .with_hint("start one with `sandbar up`")
+    .with_source(error.clone())
 }
 
-/// What an answer without its content is.
+/// Returns the error for a response without its content.
 pub(crate) fn incomplete(what: &str) -> Error {
-    Error::internal(format!("the server's answer has no {what}"))
+    Error::internal(format!("server response has no {what}"))
+}
+
+/// Converts the content of a response, which is an error without it.
+pub(crate) fn required<M, T: TryFrom<M, Error = Error>>(
+    what: &str,
+    content: Option<M>,
+) -> Result<T> {
+    content.ok_or_else(|| incomplete(what))?.try_into()
 }
 
 fn parse_url(url: &str) -> Result<Uri> {
-    let refuse = |why: &str| {
-        Error::invalid("url", format!("server address `{}` {why}", url.escape_debug()))
-            .with_hint("use `http://HOST:PORT` or `https://HOST:PORT`, for example `http://127.0.0.1:9100`")
+    let invalid = |problem: &str| {
+        Error::invalid(
+            "url",
+            format!("server address `{}` {problem}", url.escape_debug()),
+        )
+        .with_hint(
+            "use `http://HOST:PORT` or `https://HOST:PORT`, for example `http://127.0.0.1:9100`",
+        )
     };
-    let uri: Uri = url.parse().map_err(|_| refuse("is not a URL"))?;
+    let uri: Uri = url.parse().map_err(|_| invalid("is not a URL"))?;
     match uri.scheme() {
         Some(scheme) if *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS => {}
-        _ => return Err(refuse("does not begin with `http://` or `https://`")),
+        _ => return Err(invalid("does not begin with `http://` or `https://`")),
     }
-    if uri.authority().is_none_or(|authority| authority.host().is_empty()) {
-        return Err(refuse("names no host"));
+    if uri
+        .authority()
+        .is_none_or(|authority| authority.host().is_empty())
+    {
+        return Err(invalid("has no host"));
     }
     Ok(uri)
 }
 
 fn bearer(token: &str) -> Result<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
-        Error::invalid("token", "the access token holds characters no token has")
-            .with_hint("take it from `SANDBAR_TOKEN` or the token file as it is")
+        Error::invalid(
+            "token",
+            "access token has characters that are not allowed in a header",
+        )
+        .with_hint("copy it unchanged from `SANDBAR_TOKEN` or the token file")
     })?;
     value.set_sensitive(true);
     Ok(value)
@@ -217,28 +287,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_cannot_work_are_refused_with_the_form_that_does() {
+    fn invalid_url_is_rejected_with_a_hint() {
         parse_url("http://127.0.0.1:9100").unwrap();
         parse_url("http://localhost:9100/").unwrap();
         parse_url("https://host.example:9100").unwrap();
-        for bad in ["", "127.0.0.1:9100", "https://", "ftp://x", "http://", "/path", "no scheme"] {
+        for bad in [
+            "",
+            "127.0.0.1:9100",
+            "https://",
+            "ftp://x",
+            "http://",
+            "/path",
+            "no scheme",
+        ] {
             let error = parse_url(bad).unwrap_err();
-            assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("url")), "{bad}");
+            assert_eq!(
+                (error.code(), error.field()),
+                (ErrorCode::InvalidArgument, Some("url")),
+                "{bad}"
+            );
             assert!(error.hint().is_some());
         }
     }
 
     #[test]
-    fn a_token_that_is_no_header_value_is_refused() {
+    fn token_that_is_no_header_value_is_rejected() {
         assert_eq!(bearer("a\nb").unwrap_err().field(), Some("token"));
         assert!(bearer("abc").unwrap().is_sensitive());
     }
 
     #[tokio::test]
-    async fn a_host_that_is_not_there_is_unavailable_and_the_hint_says_how_to_start_one() {
-        // Bound and dropped: nothing listens there now.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let error = Client::connect(&format!("http://127.0.0.1:{port}"), None).await.unwrap_err();
+    async fn missing_host_is_unavailable_with_a_hint_to_start_one() {
+        // Bound and dropped, so that nothing listens there.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let error = Client::connect(&format!("http://127.0.0.1:{port}"), None)
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unavailable);
         assert_eq!(error.hint(), Some("start one with `sandbar up`"));
     }

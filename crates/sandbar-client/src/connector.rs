@@ -1,4 +1,4 @@
-//! Connections to a host: its name, TCP, and TLS for `https://`.
+//! Connections to a host: name resolution, TCP, and TLS for `https://`.
 
 use std::{
     io,
@@ -24,17 +24,17 @@ use tower::Service;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The one protocol of these connections, by its ALPN id.
+/// ALPN id of the only protocol of these connections.
 const HTTP2: &[u8] = b"h2";
 
-/// Makes connections that speak HTTP/2.
+/// Connector for HTTP/2.
 pub(crate) struct Connector {
     tcp: HttpConnector<Names>,
     tls: Option<TlsConnector>,
 }
 
 impl Connector {
-    /// With a TLS configuration for `https://`, without one for `http://`.
+    /// `tls` is the configuration for `https://`, and `None` for `http://`.
     pub(crate) fn new(tls: Option<&ClientConfig>, timeout: Duration) -> Self {
         let mut tcp = HttpConnector::new_with_resolver(Names(Arc::new(Resolver::system())));
         tcp.set_nodelay(true);
@@ -83,19 +83,25 @@ async fn handshake(
 ) -> io::Result<TlsStream<TcpStream>> {
     let stream = tls.connect(server, stream).await?;
     if stream.get_ref().1.alpn_protocol() != Some(HTTP2) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the server does not speak HTTP/2"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the server does not speak HTTP/2",
+        ));
     }
     Ok(stream)
 }
 
-/// The name the server's certificate must be for. A URI has IPv6 addresses in brackets.
+/// Returns the name that the server certificate must match. URIs have IPv6 addresses in brackets.
 fn server_name(uri: &Uri) -> Result<ServerName<'static>, BoxError> {
     let host = uri.host().unwrap_or_default();
-    let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    let host = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(host);
     Ok(ServerName::try_from(host.to_owned())?)
 }
 
-/// Name resolution for the connector. Its own would be `getaddrinfo`.
+/// Name resolution in place of the connector's `getaddrinfo`.
 #[derive(Clone)]
 struct Names(Arc<Resolver>);
 
@@ -112,8 +118,11 @@ impl Service<Name> for Names {
         let resolver = Arc::clone(&self.0);
         async move {
             let addresses = resolver.addresses_of(name.as_str()).await?;
-            // The connector puts in the port.
-            let addresses: Vec<_> = addresses.into_iter().map(|address| SocketAddr::new(address, 0)).collect();
+            // The connector fills in the port.
+            let addresses: Vec<_> = addresses
+                .into_iter()
+                .map(|address| SocketAddr::new(address, 0))
+                .collect();
             Ok(addresses.into_iter())
         }
         .boxed()

@@ -1,4 +1,4 @@
-//! Commands that run on the other side.
+//! `Exec`: commands on the host.
 
 use std::fmt;
 
@@ -7,36 +7,43 @@ use sandbar_proto::v1::{self, exec_request::Request, exec_response::Event};
 
 use crate::{
     Client,
+    bidi_call::{CallHandle, RemoteControl, RemoteStdin, bidi_call},
     client::incomplete,
-    conversation::{Ends, RemoteControl, RemoteStdin, call},
 };
 
 impl Client {
-    /// Starts a command, and returns when it runs.
+    /// Starts a command, and returns when it is running.
     pub async fn exec(&self, id: &SessionId, spec: ExecSpec) -> Result<RemoteCommand> {
         let piped = spec.stdin == StdinMode::Piped;
         let (mut sender, receiver) = self.once(self.rpc.exec()).await?.into_split();
-        // This fails only when the server has ended the call, and then the first answer says why.
-        let _ = sender.send(ExecCall::message(v1::ExecStart::new(id, spec))).await;
-        let mut call = Ends::of(self, ExecCall { sender, receiver });
+        // Fails only when the server has ended the call, and then the first response has the error.
+        let _ = sender
+            .send(ExecCall::message(v1::ExecStart::new(id, spec)))
+            .await;
+        let mut call = CallHandle::start(self, ExecCall { sender, receiver });
         match call.first().await? {
-            Some(Event::Started(started)) => Ok(RemoteCommand { pid: started.pid, call, piped }),
+            Some(Event::Started(started)) => Ok(RemoteCommand {
+                pid: started.pid,
+                call,
+                piped,
+            }),
             _ => Err(incomplete("started command")),
         }
     }
 }
 
-/// A command on the other side. Dropping it before it has exited ends the command with everything it started.
+/// Command on the host. Dropping it before it has exited kills the command with everything it
+/// started.
 pub struct RemoteCommand {
     /// Its process id as the host sees it.
     pub pid: u32,
-    call: Ends<Event>,
+    call: CallHandle<Event>,
     piped: bool,
 }
 
 impl RemoteCommand {
-    /// The next event; `None` after `Exited`. Reading slowly slows the command down, and loses nothing. `Unavailable`
-    /// when the host went away meanwhile.
+    /// Returns the next event; `None` after `Exited`. A slow reader slows the command down and
+    /// loses no output. `Unavailable` when the connection is lost.
     pub async fn next_event(&mut self) -> Result<Option<ExecEvent>> {
         loop {
             return Ok(Some(match self.call.next().await? {
@@ -49,7 +56,7 @@ impl RemoteCommand {
         }
     }
 
-    /// A handle that feeds stdin; `None` when the command was started without one.
+    /// Returns a writer to stdin; `None` when the command was started without one.
     pub fn stdin(&self) -> Option<RemoteStdin> {
         self.piped.then(|| self.call.stdin())
     }
@@ -59,12 +66,12 @@ impl RemoteCommand {
         self.control().signal(signal).await
     }
 
-    /// Changes the size of its terminal. The call fails when the command was started without one.
+    /// Resizes its terminal. The call ends with an error when the command has no terminal.
     pub async fn resize(&self, size: TerminalSize) -> Result<()> {
         self.control().resize(size).await
     }
 
-    /// A handle that sends signals and sizes while something else reads the events.
+    /// Returns a handle for signals and sizes that is independent of the reader of events.
     pub fn control(&self) -> RemoteControl {
         self.call.control()
     }
@@ -72,8 +79,16 @@ impl RemoteCommand {
 
 impl fmt::Debug for RemoteCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteCommand").field("pid", &self.pid).finish_non_exhaustive()
+        f.debug_struct("RemoteCommand")
+            .field("pid", &self.pid)
+            .finish_non_exhaustive()
     }
 }
 
-call!(ExecCall, v1::ExecRequest, v1::ExecResponseView<'static>, Request, Event);
+bidi_call!(
+    ExecCall,
+    v1::ExecRequest,
+    v1::ExecResponseView<'static>,
+    Request,
+    Event
+);

@@ -1,17 +1,18 @@
-//! A typed client of a Sandbar host.
+//! Typed client of a Sandbar host.
 //!
-//! [`Client`] mirrors the host's operations in the vocabulary of `sandbar-core`, and its errors are the host's own:
-//! code, field and hint as they were raised there. [`RemoteCommand`] is a command that runs on the other side.
+//! [`Client`] mirrors the host's operations in the vocabulary of `sandbar-core`, and its errors are
+//! the host's own: code, field and hint as they were raised there. [`RemoteCommand`] is a command
+//! that runs on the host.
 //!
-//! Invariant: only calls that change nothing, or are done once however often they are made, are repeated, and only when
-//! the server could not be reached.
+//! Invariant: only idempotent calls are retried, and only when the server could not be reached.
 
 mod attach;
 mod audit;
 mod bases;
+mod bidi_call;
 mod client;
 mod connector;
-mod conversation;
+
 mod exec;
 mod files;
 mod host;
@@ -29,8 +30,8 @@ mod watch;
 
 pub use attach::RemoteAttachment;
 pub use bases::{ImportProgress, RegistryCredentials};
+pub use bidi_call::{RemoteControl, RemoteStdin};
 pub use client::{Client, ConnectOptions, WireProtocol};
-pub use conversation::{RemoteControl, RemoteStdin};
 pub use exec::RemoteCommand;
 pub use processes::RemoteLogs;
 pub use tls::TlsOptions;

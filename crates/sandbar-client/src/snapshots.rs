@@ -1,12 +1,14 @@
 //! Snapshots, rollback and diff.
 
-use sandbar_core::{Change, LaterSnapshots, Quiesce, Result, SessionId, SessionInfo, SnapshotInfo, SnapshotName};
+use sandbar_core::{
+    Change, LaterSnapshots, Quiesce, Result, SessionId, SessionInfo, SnapshotInfo, SnapshotName,
+};
 use sandbar_proto::v1;
 
-use crate::{Client, client::incomplete};
+use crate::{Client, client::required};
 
 impl Client {
-    /// Takes a snapshot; without a name the host makes one up.
+    /// Creates a snapshot. Without `name` the host picks one.
     pub async fn create_snapshot(
         &self,
         id: &SessionId,
@@ -15,25 +17,46 @@ impl Client {
     ) -> Result<SnapshotInfo> {
         let request = v1::CreateSnapshotRequest {
             session_id: id.as_str().to_owned(),
-            name: name.map(|name| name.as_str().to_owned()).unwrap_or_default(),
+            name: name
+                .map(|name| name.as_str().to_owned())
+                .unwrap_or_default(),
             quiesce: quiesce == Quiesce::Always,
             ..Default::default()
         };
-        let answer = self.once(self.rpc.create_snapshot(request)).await?.into_owned();
-        answer.snapshot.into_option().ok_or_else(|| incomplete("snapshot"))?.try_into()
+        let answer = self
+            .once(self.rpc.create_snapshot(request))
+            .await?
+            .into_owned();
+        required("snapshot", answer.snapshot.into_option())
     }
 
     pub async fn turn_complete(&self, id: &SessionId) -> Result<SnapshotInfo> {
-        let request = v1::TurnCompleteRequest { session_id: id.as_str().to_owned(), ..Default::default() };
-        let answer = self.once(self.rpc.turn_complete(request)).await?.into_owned();
-        answer.snapshot.into_option().ok_or_else(|| incomplete("snapshot"))?.try_into()
+        let request = v1::TurnCompleteRequest {
+            session_id: id.as_str().to_owned(),
+            ..Default::default()
+        };
+        let answer = self
+            .once(self.rpc.turn_complete(request))
+            .await?
+            .into_owned();
+        required("snapshot", answer.snapshot.into_option())
     }
 
-    /// Oldest first.
+    /// Lists the snapshots of a session, oldest first.
     pub async fn list_snapshots(&self, id: &SessionId) -> Result<Vec<SnapshotInfo>> {
-        let request = v1::ListSnapshotsRequest { session_id: id.as_str().to_owned(), ..Default::default() };
-        let answer = self.repeat(|| self.rpc.list_snapshots(request.clone())).await?.into_owned();
-        answer.snapshots.into_iter().map(TryInto::try_into).collect()
+        let request = v1::ListSnapshotsRequest {
+            session_id: id.as_str().to_owned(),
+            ..Default::default()
+        };
+        let answer = self
+            .repeat(|| self.rpc.list_snapshots(request.clone()))
+            .await?
+            .into_owned();
+        answer
+            .snapshots
+            .into_iter()
+            .map(TryInto::try_into)
+            .collect()
     }
 
     pub async fn delete_snapshot(&self, id: &SessionId, name: &SnapshotName) -> Result<()> {
@@ -57,12 +80,20 @@ impl Client {
             keep_later: later == LaterSnapshots::Keep,
             ..Default::default()
         };
-        let answer = self.once(self.rpc.rollback_session(request)).await?.into_owned();
-        answer.session.into_option().ok_or_else(|| incomplete("session"))?.try_into()
+        let answer = self
+            .once(self.rpc.rollback_session(request))
+            .await?
+            .into_owned();
+        required("session", answer.session.into_option())
     }
 
-    /// What differs between a snapshot and a later one, or now, ordered by path.
-    pub async fn diff(&self, id: &SessionId, from: &SnapshotName, to: Option<&SnapshotName>) -> Result<Vec<Change>> {
+    /// Returns the changes from one snapshot to another or to the present state, ordered by path.
+    pub async fn diff(
+        &self,
+        id: &SessionId,
+        from: &SnapshotName,
+        to: Option<&SnapshotName>,
+    ) -> Result<Vec<Change>> {
         let request = v1::DiffRequest {
             session_id: id.as_str().to_owned(),
             from: from.as_str().to_owned(),

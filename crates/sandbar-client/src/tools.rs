@@ -1,4 +1,4 @@
-//! Tools.
+//! Tool calls.
 
 use std::fmt;
 
@@ -6,34 +6,57 @@ use connectrpc::client::ServerStream;
 use sandbar_core::{Result, SessionId, ToolEvent, ToolInfo, ToolRequest, ToolResponse};
 use sandbar_proto::v1;
 
-use crate::{Client, client::incomplete, transport::AnswerBody};
+use crate::{
+    Client,
+    client::{incomplete, required},
+    transport::ResponseBody,
+};
 
-type Events = ServerStream<AnswerBody, v1::ExecuteToolStreamResponseView<'static>>;
+type Events = ServerStream<ResponseBody, v1::ExecuteToolStreamResponseView<'static>>;
 
 impl Client {
-    /// Every tool of the host.
+    /// Lists the tools of the host.
     pub async fn list_tools(&self) -> Result<Vec<ToolInfo>> {
-        let answer = self.repeat(|| self.rpc.list_tools(v1::ListToolsRequest::default())).await?.into_owned();
+        let answer = self
+            .repeat(|| self.rpc.list_tools(v1::ListToolsRequest::default()))
+            .await?
+            .into_owned();
         answer.tools.into_iter().map(ToolInfo::try_from).collect()
     }
 
-    /// Calls a tool and waits for its answer. When the host could not be reached the call is repeated, since it is done
-    /// once however often it is asked for.
-    pub async fn execute_tool(&self, id: &SessionId, request: &ToolRequest) -> Result<ToolResponse> {
+    /// Calls a tool and waits for its result. Retried when the host could not be reached: the call
+    /// id makes it idempotent.
+    pub async fn execute_tool(
+        &self,
+        id: &SessionId,
+        request: &ToolRequest,
+    ) -> Result<ToolResponse> {
         let request = v1::ExecuteToolRequest::new(id, request);
-        let answer = self.repeat(|| self.rpc.execute_tool(request.clone())).await?.into_owned();
-        answer.result.into_option().ok_or_else(|| incomplete("result"))?.try_into()
+        let answer = self
+            .repeat(|| self.rpc.execute_tool(request.clone()))
+            .await?
+            .into_owned();
+        required("result", answer.result.into_option())
     }
 
-    /// Calls a tool and listens to it. The answer is the same as that of [`execute_tool`](Self::execute_tool).
-    pub async fn execute_tool_stream(&self, id: &SessionId, request: &ToolRequest) -> Result<RemoteTool> {
+    /// Calls a tool and streams its output. The result is the same as that of
+    /// [`execute_tool`](Self::execute_tool).
+    pub async fn execute_tool_stream(
+        &self,
+        id: &SessionId,
+        request: &ToolRequest,
+    ) -> Result<RemoteTool> {
         let request = v1::ExecuteToolRequest::new(id, request);
         let events = self.once(self.rpc.execute_tool_stream(request)).await?;
-        Ok(RemoteTool { client: self.clone(), events, finished: false })
+        Ok(RemoteTool {
+            client: self.clone(),
+            events,
+            finished: false,
+        })
     }
 }
 
-/// A tool call on the other side. Dropping it ends the tool, unless another caller waits for it.
+/// Running tool call. Dropping it cancels the call, unless another caller waits for the same call.
 pub struct RemoteTool {
     client: Client,
     events: Events,
@@ -41,7 +64,7 @@ pub struct RemoteTool {
 }
 
 impl RemoteTool {
-    /// The next thing that happens; `None` after the answer.
+    /// Returns the next event; `None` after the result.
     pub async fn next_event(&mut self) -> Result<Option<ToolEvent>> {
         if self.finished {
             return Ok(None);
@@ -60,6 +83,8 @@ impl RemoteTool {
 
 impl fmt::Debug for RemoteTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteTool").field("finished", &self.finished).finish_non_exhaustive()
+        f.debug_struct("RemoteTool")
+            .field("finished", &self.finished)
+            .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! How calls reach the host: over a connection, or without one.
+//! Transport of calls: an HTTP/2 connection, or the API in this process.
 
 use std::{convert::Infallible, io};
 
@@ -17,13 +17,13 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 type LocalBody = UnsyncBoxBody<Bytes, io::Error>;
 
-/// What answers consist of, whichever way they come.
-pub(crate) type AnswerBody = Either<Incoming, LocalBody>;
+/// Response body of either transport.
+pub(crate) type ResponseBody = Either<Incoming, LocalBody>;
 
-/// A way to the host. Clones share it.
+/// Transport to a host. Clones share it.
 #[derive(Clone)]
 pub(crate) enum Transport {
-    /// One HTTP/2 connection, made anew when it breaks.
+    /// One HTTP/2 connection, re-established when it breaks.
     Connection(SharedHttp2Connection),
     /// The API itself, in this process.
     InProcess(BoxCloneSyncService<Request<ClientBody>, Response<LocalBody>, Infallible>),
@@ -32,31 +32,40 @@ pub(crate) enum Transport {
 impl Transport {
     pub(crate) fn in_process<S, B>(api: S) -> Self
     where
-        S: Service<Request<ClientBody>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+        S: Service<Request<ClientBody>, Response = Response<B>, Error = Infallible>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
         S::Future: Send + 'static,
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let boxed = api.map_response(|answer| answer.map(|body| body.map_err(io::Error::other).boxed_unsync()));
+        let boxed = api.map_response(|response| {
+            response.map(|body| body.map_err(io::Error::other).boxed_unsync())
+        });
         Self::InProcess(BoxCloneSyncService::new(boxed))
     }
 }
 
 impl ClientTransport for Transport {
-    type ResponseBody = AnswerBody;
+    type ResponseBody = ResponseBody;
     type Error = ConnectError;
 
-    fn send(&self, request: Request<ClientBody>) -> BoxFuture<'static, Result<Response<AnswerBody>, ConnectError>> {
+    fn send(
+        &self,
+        request: Request<ClientBody>,
+    ) -> BoxFuture<'static, Result<Response<ResponseBody>, ConnectError>> {
         match self {
             Self::Connection(connection) => {
-                let answer = connection.send(request);
-                async move { Ok(answer.await?.map(Either::Left)) }.boxed()
+                let response = connection.send(request);
+                async move { Ok(response.await?.map(Either::Left)) }.boxed()
             }
             Self::InProcess(api) => {
-                let answer = api.clone().oneshot(request);
+                let response = api.clone().oneshot(request);
                 async move {
-                    let Ok(answer) = answer.await;
-                    Ok(answer.map(Either::Right))
+                    let Ok(response) = response.await;
+                    Ok(response.map(Either::Right))
                 }
                 .boxed()
             }

@@ -1,51 +1,55 @@
-//! Sending what a reader gives, without mistaking a torn source for a whole one.
+//! Uploads from a reader. A source that fails is never taken for a complete one.
 
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _, stream};
-use sandbar_core::{Error, Result};
+use sandbar_core::{Error, MutexExt as _, Result};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// Bytes of one message.
-pub(crate) const PIECE: usize = 256 << 10;
+/// Content bytes in one message.
+pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 
-/// One step of an upload.
+/// Part of an upload.
 pub(crate) enum Part {
     Data(Bytes),
     Finish,
 }
 
-/// Where a failure of the source is left, since the request stream itself cannot carry one.
+/// Slot for the error of the source, which the request stream itself cannot carry.
 #[derive(Clone, Default)]
 pub(crate) struct SourceFailure(Arc<Mutex<Option<io::Error>>>);
 
 impl SourceFailure {
     fn set(&self, error: io::Error) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *self.0.lock_unpoisoned() = Some(error);
     }
 
-    /// The outcome of a call: that the source failed explains every other failure.
+    /// Returns the outcome of a call. An error of the source takes precedence, as it causes the
+    /// others.
     pub(crate) fn explain<T>(&self, outcome: Result<T>) -> Result<T> {
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(error) => Err(Error::io("read what was to be sent", error)),
+        match self.0.lock_unpoisoned().take() {
+            Some(error) => Err(Error::io("read the upload source", error)),
             None => outcome,
         }
     }
 }
 
-/// The content of `source` in pieces, then `Finish`; a source that fails ends the stream without it, so that the server
-/// drops what it has.
-pub(crate) fn parts<R>(source: R, failure: SourceFailure) -> impl Stream<Item = Part> + Send + 'static
+/// Returns the content of `source` in chunks, then `Finish`. A source that fails ends the stream
+/// without `Finish`, so that the server discards the upload.
+pub(crate) fn parts<R>(
+    source: R,
+    failure: SourceFailure,
+) -> impl Stream<Item = Part> + Send + 'static
 where
     R: AsyncRead + Send + Unpin + 'static,
 {
     stream::unfold(Some((source, failure)), |state| async move {
         let (mut source, failure) = state?;
-        let mut buffer = BytesMut::with_capacity(PIECE);
+        let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);
         match source.read_buf(&mut buffer).await {
             Ok(0) => Some((Some(Part::Finish), None)),
             Ok(_) => Some((Some(Part::Data(buffer.freeze())), Some((source, failure)))),
@@ -65,10 +69,16 @@ mod tests {
     #[tokio::test]
     async fn a_source_that_fails_never_says_finish() {
         let failure = SourceFailure::default();
-        let source = reader_of(vec![Ok(Bytes::from_static(b"half")), Err(io::Error::other("torn"))]);
+        let source = reader_of(vec![
+            Ok(Bytes::from_static(b"half")),
+            Err(io::Error::other("torn")),
+        ]);
         let parts: Vec<_> = parts(source, failure.clone()).collect().await;
         assert!(matches!(&parts[..], [Part::Data(bytes)] if bytes == "half"));
-        assert_eq!(failure.explain(Ok(())).unwrap_err().chain(), "read what was to be sent: torn");
+        assert_eq!(
+            failure.explain(Ok(())).unwrap_err().chain(),
+            "read the upload source: torn"
+        );
     }
 
     #[tokio::test]

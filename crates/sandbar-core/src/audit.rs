@@ -1,4 +1,4 @@
-//! The audit log of a session: who did what, when, and what came of it.
+//! The audit log of a session: actor, operation, time and outcome of every change.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -7,29 +7,34 @@ use serde_json::{Map, Value};
 
 use crate::{Error, PageRequest, Result, SessionId};
 
-/// Who does something. The audit log names them.
+/// Name of a caller or of the host in the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Actor(Arc<str>);
 
 impl Actor {
-    /// Longest name, in bytes.
-    pub const LONGEST: usize = 256;
+    pub const MAX_BYTES: usize = 256;
 
     /// Accepts any text without control characters.
     pub fn new(name: &str) -> Result<Self> {
-        if name.is_empty() || name.len() > Self::LONGEST || name.chars().any(char::is_control) {
-            return Err(Error::invalid("actor", format!("`{}` is no name of an actor", name.escape_debug()))
-                .with_hint(format!("use 1 to {} bytes without control characters", Self::LONGEST)));
+        if name.is_empty() || name.len() > Self::MAX_BYTES || name.chars().any(char::is_control) {
+            return Err(Error::invalid(
+                "actor",
+                format!("actor name `{}` is not usable", name.escape_debug()),
+            )
+            .with_hint(format!(
+                "use 1 to {} bytes without control characters",
+                Self::MAX_BYTES
+            )));
         }
         Ok(Self(name.into()))
     }
 
-    /// The program the host is part of; who acts when nobody else is named.
+    /// Returns the actor of calls from the process that runs the host, the default.
     pub fn local() -> Self {
         Self("local".into())
     }
 
-    /// The host itself, when nobody asked.
+    /// Returns the actor of changes that the host makes by itself, such as expiry.
     pub fn host() -> Self {
         Self("host".into())
     }
@@ -53,32 +58,33 @@ impl FromStr for Actor {
     }
 }
 
-/// One thing that happened to a session.
+/// Entry of the audit log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditEntry {
-    /// It grows from entry to entry, and is never used again. Other sessions count along.
+    /// Increases from entry to entry, over all sessions of the host, and is never reused.
     pub number: u64,
     pub session: SessionId,
     pub at: Timestamp,
     pub who: Actor,
-    /// The name of a call, or of something the host did by itself.
+    /// Name of a call, or of an operation of the host.
     pub what: String,
-    /// [`OK`](Self::OK), [`FAILED`](Self::FAILED), or the name of an [`ErrorCode`](crate::ErrorCode).
+    /// [`OK`](Self::OK), [`FAILED`](Self::FAILED), or the name of an
+    /// [`ErrorCode`](crate::ErrorCode).
     pub outcome: String,
-    /// What people want to know about it later. Never an environment, never the content of a file.
+    /// Further facts. Never environment variables, never the content of a file.
     pub detail: Map<String, Value>,
-    /// The hash of this entry and of all before it, in hex.
+    /// Hash over this entry and all before it, in hex.
     pub chain: String,
 }
 
 impl AuditEntry {
-    /// It was done.
+    /// Outcome of a call that succeeded.
     pub const OK: &'static str = "ok";
-    /// A tool did its work, and its answer is that it failed.
+    /// Outcome of a tool call that was executed and reported a failure.
     pub const FAILED: &'static str = "failed";
 }
 
-/// In which order entries are told.
+/// Order of the entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuditOrder {
     #[default]
@@ -86,26 +92,27 @@ pub enum AuditOrder {
     NewestFirst,
 }
 
-/// Which entries of a log to return.
+/// Selection of audit entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditQuery {
     pub order: AuditOrder,
-    /// Only those with a higher number: what came since somebody looked last.
+    /// Only entries with a higher number, to continue after an earlier query.
     pub after: Option<u64>,
     pub page: PageRequest,
 }
 
-/// Whether a log is as it was written.
+/// Result of verifying the hash chain of an audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuditVerdict {
-    /// Every entry follows from the one before. Entries taken off the end leave no gap: whoever wants to notice that
-    /// keeps `head`, and looks for an entry with this chain later.
+    /// The chain is complete. It does not show entries that were removed at the end: to detect
+    /// that, store `head` and check later that an entry still has this chain.
     Intact {
         entries: u64,
-        /// The chain of the last entry.
+        /// Chain of the last entry.
         head: Option<String>,
     },
-    /// This is the first entry that does not follow: it was changed, or one before it was changed, removed or moved.
+    /// First entry that does not match the chain: it, or an entry before it, was changed, removed
+    /// or moved.
     Broken { number: u64 },
 }
 
@@ -114,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_an_actor_is_there_short_and_printable() {
+    fn actor_name_is_limited_to_printable_text() {
         for good in ["host", "token:0a1b2c3d@127.0.0.1", &"x".repeat(256)] {
             assert_eq!(good.parse::<Actor>().unwrap().as_str(), good);
         }

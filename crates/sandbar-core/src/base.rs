@@ -1,4 +1,4 @@
-//! Bases, as callers see them.
+//! Bases: read-only root file systems that sessions start from.
 
 use std::collections::BTreeMap;
 
@@ -6,38 +6,47 @@ use jiff::Timestamp;
 
 use crate::{BaseName, ByteCount, Result, SnapshotName, session::validate_env};
 
-/// What is known about a base.
+/// Name of the base made of the host's own `/usr` and its siblings. It needs no import.
+pub const HOST_BASE: &str = "host";
+
+/// Description of a base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseInfo {
     pub name: BaseName,
-    /// Where it came from: `host`, `directory`, `tar`, `oci-layout`, `docker-archive`, `session`.
+    /// Kind of source: `host`, `directory`, `tar`, `oci-layout`, `docker-archive`, `session`.
     pub source: String,
     pub created: Timestamp,
-    /// Bytes of its own files; what the host lends, and the base a session stood on, are not counted.
+    /// Bytes of its own files, without files bind-mounted from the host and without the base of the
+    /// session it was saved from.
     pub size: ByteCount,
-    /// Environment its image asks for.
+    /// Environment variables of its image.
     pub env: BTreeMap<String, String>,
 }
 
-/// A request to make a base from a session.
+/// Request to save a session as a base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaveBase {
     pub name: BaseName,
-    /// The snapshot to make it from; now when absent.
+    /// Snapshot to save; the current state when absent.
     pub from: Option<SnapshotName>,
-    /// Environment of what runs in sessions made from it, over that of the base of this session.
+    /// Environment variables of sessions made from it, in addition to those of this session's base.
     pub env: BTreeMap<String, String>,
-    /// Kept with it for whoever asks, at most 64 KiB.
+    /// Free text of the caller, stored with the base; at most 64 KiB.
     pub note: Option<String>,
 }
 
 impl SaveBase {
-    /// From the session as it is now.
+    /// Returns a request to save the current state.
     pub fn new(name: BaseName) -> Self {
-        Self { name, from: None, env: BTreeMap::new(), note: None }
+        Self {
+            name,
+            from: None,
+            env: BTreeMap::new(),
+            note: None,
+        }
     }
 
-    /// Checks what the types alone cannot: environment names.
+    /// Checks the environment variables.
     pub fn validate(&self) -> Result<()> {
         validate_env(&self.env)
     }

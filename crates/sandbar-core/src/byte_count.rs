@@ -1,4 +1,4 @@
-//! A number of bytes, written the way people write it.
+//! A number of bytes with its text form.
 
 use std::{fmt, str::FromStr};
 
@@ -31,7 +31,13 @@ impl ByteCount {
 
 impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(&str, u32); 5] = [("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        const UNITS: [(&str, u32); 5] = [
+            ("PiB", 50),
+            ("TiB", 40),
+            ("GiB", 30),
+            ("MiB", 20),
+            ("KiB", 10),
+        ];
         let Some((unit, shift)) = UNITS.into_iter().find(|(_, shift)| self.0 >> shift > 0) else {
             return f.pad(&format!("{} B", self.0));
         };
@@ -54,9 +60,13 @@ impl FromStr for ByteCount {
                 .with_hint("write a number with an optional unit: `1048576`, `512M`, `2G`")
         };
         let trimmed = text.trim();
-        let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(trimmed.len());
+        let digits = trimmed
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(digits);
-        let number: u64 = number.parse().map_err(|_| complain("does not begin with a whole number"))?;
+        let number: u64 = number
+            .parse()
+            .map_err(|_| complain("does not start with a whole number"))?;
         let shift = match unit.trim().to_ascii_lowercase().as_str() {
             "" | "b" => 0,
             "k" | "kb" | "kib" => 10,
@@ -65,7 +75,10 @@ impl FromStr for ByteCount {
             "t" | "tb" | "tib" => 40,
             _ => return Err(complain("has an unknown unit")),
         };
-        number.checked_mul(1 << shift).map(Self).ok_or_else(|| complain("is too large"))
+        number
+            .checked_mul(1 << shift)
+            .map(Self)
+            .ok_or_else(|| complain("is too large"))
     }
 }
 
@@ -85,11 +98,14 @@ impl<'de> Deserialize<'de> for ByteCount {
             }
 
             fn visit_i64<E: de::Error>(self, value: i64) -> std::result::Result<ByteCount, E> {
-                u64::try_from(value).map(ByteCount).map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
+                u64::try_from(value)
+                    .map(ByteCount)
+                    .map_err(|_| E::invalid_value(de::Unexpected::Signed(value), &self))
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<ByteCount, E> {
-                text.parse().map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
+                text.parse()
+                    .map_err(|_| E::invalid_value(de::Unexpected::Str(text), &self))
             }
         }
         deserializer.deserialize_any(Visitor)
@@ -101,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_parse_the_way_people_write_them() {
+    fn byte_count_parses_with_units() {
         for (text, bytes) in [
             ("0", 0),
             ("512", 512),
@@ -111,7 +127,11 @@ mod tests {
             ("2 GiB", 2 << 30),
             ("1T", 1 << 40),
         ] {
-            assert_eq!(text.parse::<ByteCount>().unwrap(), ByteCount(bytes), "{text}");
+            assert_eq!(
+                text.parse::<ByteCount>().unwrap(),
+                ByteCount(bytes),
+                "{text}"
+            );
         }
         for bad in ["", "G", "-1", "1.5G", "1X", "99999999999T"] {
             assert!(bad.parse::<ByteCount>().is_err(), "{bad}");
@@ -119,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_print_short() {
+    fn byte_count_prints_with_units() {
         assert_eq!(ByteCount(0).to_string(), "0 B");
         assert_eq!(ByteCount(1536).to_string(), "1.5 KiB");
         assert_eq!(ByteCount::gib(64).to_string(), "64 GiB");

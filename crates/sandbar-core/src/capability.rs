@@ -1,4 +1,4 @@
-//! What a host can do, as facts with reasons.
+//! Capabilities of a host, with reasons for the missing ones.
 
 use std::{fmt, str::FromStr};
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// One thing a host can or cannot do.
+/// Presence of one capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Capability {
     Yes,
-    /// Not here, and why.
+    /// Missing, with the reason.
     No(String),
 }
 
@@ -23,7 +23,7 @@ impl Capability {
         matches!(self, Self::Yes)
     }
 
-    /// Why not; `None` when it is there.
+    /// Returns the reason why it is missing; `None` if it is present.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Yes => None,
@@ -32,7 +32,7 @@ impl Capability {
     }
 }
 
-/// The storage under the sessions of a host.
+/// Storage backend of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StorageKind {
@@ -53,15 +53,15 @@ impl StorageKind {
     }
 }
 
-/// How commands run.
+/// Runtime that isolates the commands of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuntimeKind {
-    /// A kernel of its own in user space: gVisor.
+    /// gVisor: a separate kernel in user space.
     Gvisor,
-    /// Linux namespaces, a private range of users, seccomp, Landlock, cgroups.
+    /// Linux namespaces, a private uid range, seccomp, Landlock, cgroups.
     Native,
-    /// No isolation: for trusted use.
+    /// No isolation, for trusted commands.
     None,
 }
 
@@ -89,49 +89,61 @@ macro_rules! kind_text {
             type Err = Error;
 
             fn from_str(text: &str) -> Result<Self> {
-                Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(|| {
-                    Error::invalid($field, format!("`{}` is unknown", text.escape_debug())).with_hint($hint)
-                })
+                Self::ALL
+                    .into_iter()
+                    .find(|kind| kind.as_str() == text)
+                    .ok_or_else(|| {
+                        Error::invalid($field, format!("`{}` is unknown", text.escape_debug()))
+                            .with_hint($hint)
+                    })
             }
         }
     };
 }
 
-kind_text!(StorageKind, "storage_backend", "use zfs, btrfs, local-disk or auto");
-kind_text!(RuntimeKind, "container_runtime", "use gvisor, native, none or auto");
+kind_text!(
+    StorageKind,
+    "storage_backend",
+    "use zfs, btrfs, local-disk or auto"
+);
+kind_text!(
+    RuntimeKind,
+    "container_runtime",
+    "use gvisor, native, none or auto"
+);
 
-/// What a host can do.
+/// Capabilities of a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capabilities {
     pub storage: StorageKind,
     pub runtime: RuntimeKind,
-    /// The boundary sessions really have, in words.
+    /// Description of the isolation boundary.
     pub isolation: String,
     pub snapshots: Capability,
     pub rollback: Capability,
     pub keep_later: Capability,
     pub fork: Capability,
     pub quota: Capability,
-    /// Snapshot and fork cost does not grow with what a session holds.
+    /// The cost of snapshot and fork does not depend on the size of a session.
     pub constant_time_snapshots: Capability,
-    /// The base lies below a private writable layer, so that a new session copies nothing.
+    /// A session is a writable layer over its base, so that creating one copies nothing.
     pub layered: Capability,
-    /// What runs can be frozen and goes on later where it was.
+    /// Processes of a session can be frozen and resumed.
     pub pause: Capability,
-    /// What runs can be written to disk and started from there.
+    /// Processes can be written to disk and restored.
     pub checkpoint: Capability,
     /// CPU, memory and process counts of a session can be limited.
     pub limits: Capability,
-    /// The network of a session can be opened, and is kept to what its policy says.
+    /// The network policy of a session is enforced.
     pub network: Capability,
-    /// Commands can run as other users of the sandbox than root.
+    /// Commands can run as users other than root.
     pub users: Capability,
-    /// The root of a sandbox can have rights of its own: `sudo`, changing owners.
+    /// Root of a sandbox can have capabilities: `sudo`, `chown`.
     pub root_rights: Capability,
 }
 
 impl Capabilities {
-    /// Every yes-or-no capability with its wire name.
+    /// Returns every capability with its wire name.
     pub fn entries(&self) -> [(&'static str, &Capability); 13] {
         [
             ("snapshots", &self.snapshots),

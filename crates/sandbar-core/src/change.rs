@@ -4,7 +4,7 @@ use std::{fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// What kind of directory entry something is.
+/// Type of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryType {
@@ -18,7 +18,7 @@ pub enum EntryType {
 }
 
 impl EntryType {
-    /// The type in the upper bits of `st_mode`.
+    /// Returns the type from the upper bits of `st_mode`.
     pub const fn of_mode(mode: u32) -> Self {
         match mode & 0o170_000 {
             0o040_000 => Self::Directory,
@@ -44,7 +44,7 @@ impl EntryType {
     }
 }
 
-/// How an entry differs.
+/// Kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeKind {
@@ -63,7 +63,7 @@ impl ChangeKind {
     }
 }
 
-/// One thing about an entry that can differ.
+/// Property of an entry that can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aspect {
@@ -72,12 +72,19 @@ pub enum Aspect {
     Mode,
     Owner,
     Xattrs,
-    /// Only the modification time. It travels in a pack, and is left out of the diff people read.
+    /// Only the modification time. It is part of a pack, and omitted from the diff of a user.
     Time,
 }
 
 impl Aspect {
-    pub const ALL: [Self; 6] = [Self::Type, Self::Content, Self::Mode, Self::Owner, Self::Xattrs, Self::Time];
+    pub const ALL: [Self; 6] = [
+        Self::Type,
+        Self::Content,
+        Self::Mode,
+        Self::Owner,
+        Self::Xattrs,
+        Self::Time,
+    ];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -111,13 +118,15 @@ impl Aspects {
         self.0 == 0
     }
 
-    /// Whether nothing but the time differs.
+    /// Whether only the time differs.
     pub const fn only_time(self) -> bool {
         self.0 == 1 << Aspect::Time as u8
     }
 
     pub fn iter(self) -> impl Iterator<Item = Aspect> {
-        Aspect::ALL.into_iter().filter(move |aspect| self.contains(*aspect))
+        Aspect::ALL
+            .into_iter()
+            .filter(move |aspect| self.contains(*aspect))
     }
 }
 
@@ -133,9 +142,9 @@ pub struct Change {
     /// Absolute path inside the sandbox. Any bytes a file name can hold.
     pub path: PathBuf,
     pub kind: ChangeKind,
-    /// The type of the entry after the change, or of the one that is gone.
+    /// Type of the entry after the change, or of the deleted one.
     pub entry: EntryType,
-    /// What differs, for a modified entry.
+    /// Properties that differ, for a modified entry.
     pub aspects: Aspects,
     /// Size of a regular file after the change; 0 otherwise.
     pub size: u64,

@@ -1,4 +1,4 @@
-//! What happens to sessions, told as it happens.
+//! Events of sessions.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use crate::{Actor, Error, Labels, Result, SessionId, SessionState};
 
 macro_rules! kinds {
     ($($(#[$comment:meta])* $name:ident $text:literal,)*) => {
-        /// What kind of thing happened.
+        /// Kind of an event.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum EventKind {
             $($(#[$comment])* $name,)*
@@ -29,7 +29,7 @@ macro_rules! kinds {
 
 kinds! {
     SessionCreated "session-created",
-    /// The state says what the session is now.
+    /// `state` has the new state.
     StateChanged "state-changed",
     SessionDestroyed "session-destroyed",
     SessionForked "session-forked",
@@ -39,7 +39,7 @@ kinds! {
     RolledBack "rolled-back",
     ProcessLaunched "process-launched",
     ProcessReady "process-ready",
-    /// For good: it is not started again.
+    /// The process is not restarted.
     ProcessExited "process-exited",
     ToolFinished "tool-finished",
 }
@@ -54,49 +54,57 @@ impl FromStr for EventKind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.as_str() == text).ok_or_else(|| {
-            let known: Vec<&str> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
-            Error::invalid("kinds", format!("there is no kind of event `{}`", text.escape_debug()))
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.as_str() == text)
+            .ok_or_else(|| {
+                let known: Vec<&str> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
+                Error::invalid(
+                    "kinds",
+                    format!("event kind `{}` is unknown", text.escape_debug()),
+                )
                 .with_hint(format!("use one of {}", known.join(", ")))
-        })
+            })
     }
 }
 
-/// Something that happened to a session.
+/// Event of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionEvent {
-    /// It grows from event to event, also over restarts of the host.
+    /// Increases from event to event, also over restarts of the host.
     pub sequence: u64,
     pub at: Timestamp,
     pub session: SessionId,
     pub actor: Actor,
     pub kind: EventKind,
-    /// The state the session is in now, when this changed it.
+    /// New state of the session, if the event changed it.
     pub state: Option<SessionState>,
     /// [`OK`](crate::AuditEntry::OK) or [`FAILED`](crate::AuditEntry::FAILED).
     pub outcome: String,
-    /// Names of snapshots, processes and tools. Never the content of anything.
+    /// Names of snapshots, processes and tools. Never any content.
     pub detail: Map<String, Value>,
 }
 
-/// Which events somebody wants to be told.
+/// Selection of events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventQuery {
-    /// Only those of this session. It may be made later.
+    /// Only events of this session. It need not exist yet.
     pub session: Option<SessionId>,
-    /// Only those of sessions that have all of these labels.
+    /// Only events of sessions with all of these labels.
     pub labels: Labels,
-    /// Only these kinds; all when there are none.
+    /// Only these kinds; all when empty.
     pub kinds: Vec<EventKind>,
-    /// First those after this number, as far as they are known.
+    /// Start with the stored events after this sequence number.
     pub since: Option<u64>,
 }
 
-/// What a watcher of events is told.
+/// Message to a subscriber of events.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventNews {
     Happened(SessionEvent),
-    /// Some events cannot be told any more; an earlier run of the host knew how many when there is no number.
+    /// Events were dropped before they could be sent. The number is unknown if they belong to an
+    /// earlier run of the host.
     Missed(Option<u64>),
 }
 
@@ -105,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_found_again_by_its_name_and_others_are_refused_with_all_of_them() {
+    fn event_kind_round_trips_and_others_are_refused() {
         for kind in EventKind::ALL {
             assert_eq!(kind.as_str().parse::<EventKind>().unwrap(), *kind);
         }

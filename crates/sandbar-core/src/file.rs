@@ -1,4 +1,4 @@
-//! Files in a session, as callers see them.
+//! Files of a session.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{ByteCount, EntryType};
 
-/// What is known about a directory entry; a symbolic link is not followed.
+/// Metadata of a directory entry; a symbolic link is not followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileStat {
     /// Absolute path inside the sandbox. Any bytes a file name can hold.
@@ -21,47 +21,47 @@ pub struct FileStat {
     pub symlink_target: Option<PathBuf>,
 }
 
-/// What is known about a directory entry, and what is behind it.
+/// Metadata of a directory entry and of the target of a symbolic link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDetails {
     pub stat: FileStat,
-    /// Where a symbolic link ends; `None` for everything else, and for a link that leads nowhere.
+    /// Target of a symbolic link; `None` for other entries and for a dangling link.
     pub link_end: Option<LinkEnd>,
-    /// Extended attributes with a name that begins with `user.`; those of what a symbolic link leads to.
+    /// Extended attributes in the `user.` namespace; of the target for a symbolic link.
     pub attributes: BTreeMap<String, Vec<u8>>,
 }
 
-/// What a symbolic link leads to, through all further links.
+/// Target of a symbolic link, after all further links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkEnd {
-    /// Absolute path inside the sandbox, without any link in it.
+    /// Absolute path inside the sandbox, without links.
     pub path: PathBuf,
     pub entry: EntryType,
     pub mode: u32,
 }
 
-/// How to write a file.
+/// Options for writing a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Permission bits; those of the file that is replaced, or 0644, when absent.
+    /// Permission bits. When absent: those of the replaced file, or 0644.
     pub mode: Option<u32>,
-    /// Make missing directories above it.
+    /// Create missing parent directories.
     pub create_dirs: bool,
-    /// User and group of the file and of the directories that are made; absent, a file that is replaced keeps its own, and
-    /// what is new belongs to root.
+    /// Owner of the file and of created directories. When absent, a replaced file keeps its owner,
+    /// and new entries belong to root.
     pub owner: Option<(u32, u32)>,
 }
 
-/// How to make directories.
+/// Options for creating directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MakeDirOptions {
-    /// Make missing directories above it.
+    /// Create missing parent directories.
     pub create_dirs: bool,
-    /// User and group of the directories that are made; root when absent.
+    /// Owner of the created directories; root when absent.
     pub owner: Option<(u32, u32)>,
 }
 
-/// What unpacking a tree made.
+/// Counts of an unpacked tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeSummary {
     pub entries: u64,
@@ -69,24 +69,24 @@ pub struct TreeSummary {
     pub bytes: u64,
 }
 
-/// What happened to an entry of a directory that is watched.
+/// Kind of a change in a watched directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DirChangeKind {
-    /// It was made, or came from outside the directory.
+    /// It was created, or moved in.
     Created,
     /// Its content changed.
     Written,
     /// It was removed.
     Removed,
-    /// It went out of the directory. The wire API tells it as removed.
+    /// It was moved out. The wire API reports it as removed.
     Left,
-    /// It has another name.
+    /// It was renamed.
     Renamed { from: PathBuf },
     /// Its mode, owner, times or extended attributes changed.
     Attributes,
 }
 
-/// A change below a directory that is watched.
+/// Change below a watched directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirChange {
     pub kind: DirChangeKind,
@@ -95,10 +95,10 @@ pub struct DirChange {
     pub is_dir: bool,
 }
 
-/// What a watcher of a directory is told.
+/// Message to a watcher of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DirNews {
     Changed(DirChange),
-    /// There was too much to tell: the directory has to be looked at anew.
+    /// Changes were dropped: list the directory again.
     Overflow,
 }

@@ -1,24 +1,24 @@
-//! Copies of a session.
+//! Forks of a session.
 
 use crate::{Labels, Result, SessionId, SnapshotName, session::validate_labels};
 
-/// A request for copies of a session; all are made, or none.
+/// Request to fork a session. Either all forks are created, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkRequest {
-    /// The snapshot to start from; now when absent.
+    /// Snapshot to start from; the current state when absent.
     pub from: Option<SnapshotName>,
-    /// 1 to [`MOST`](Self::MOST).
+    /// 1 to [`MAX_COUNT`](Self::MAX_COUNT).
     pub count: usize,
-    /// Names of the copies: none, or exactly `count`.
+    /// Ids of the forks: empty, or exactly `count`.
     pub ids: Vec<SessionId>,
     /// Added to the labels of the source.
     pub labels: Labels,
 }
 
 impl ForkRequest {
-    pub const MOST: usize = 1000;
+    pub const MAX_COUNT: usize = 1000;
 
-    /// Checks what the types alone cannot: label names.
+    /// Checks the labels.
     pub fn validate(&self) -> Result<()> {
         validate_labels(&self.labels)
     }
@@ -26,7 +26,12 @@ impl ForkRequest {
 
 impl Default for ForkRequest {
     fn default() -> Self {
-        Self { from: None, count: 1, ids: Vec::new(), labels: Labels::new() }
+        Self {
+            from: None,
+            count: 1,
+            ids: Vec::new(),
+            labels: Labels::new(),
+        }
     }
 }
 
@@ -36,12 +41,15 @@ mod tests {
     use crate::ErrorCode;
 
     #[test]
-    fn labels_of_copies_are_checked_like_those_of_new_sessions() {
+    fn fork_labels_are_checked_like_session_labels() {
         let mut request = ForkRequest::default();
         request.labels.insert("team".into(), "red".into());
         request.validate().unwrap();
         request.labels.insert(String::new(), "x".into());
         let error = request.validate().unwrap_err();
-        assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("labels")));
+        assert_eq!(
+            (error.code(), error.field()),
+            (ErrorCode::InvalidArgument, Some("labels"))
+        );
     }
 }

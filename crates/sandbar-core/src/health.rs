@@ -1,14 +1,14 @@
-//! How a host is.
+//! Health of a host.
 
 use std::{fmt, time::Duration};
 
 use crate::ByteCount;
 
-/// How a host is, in one word.
+/// Overall health of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HealthStatus {
     Healthy,
-    /// It works, and something needs attention.
+    /// It works, but needs attention.
     Degraded,
     /// It refuses new sessions; destroy, delete and rollback still work.
     Unhealthy,
@@ -30,22 +30,22 @@ impl fmt::Display for HealthStatus {
     }
 }
 
-/// How a host is, and why.
+/// Health of a host, with reasons and figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
     pub status: HealthStatus,
-    /// Why it is not healthy.
+    /// Reasons for not being healthy.
     pub reasons: Vec<String>,
-    /// The storage's own word: `ONLINE`, `DEGRADED`, `read-only`.
+    /// State of the storage in its own terms: `ONLINE`, `DEGRADED`, `read-only`.
     pub pool_state: String,
     pub space_total: ByteCount,
     pub space_available: ByteCount,
     /// Sessions, in all states.
     pub sessions: u64,
     pub active_commands: u64,
-    /// Tool calls under way.
+    /// Running tool calls.
     pub active_tools: u64,
-    /// What went wrong lately that was not the caller's fault, oldest first, with its time.
+    /// Recent internal errors with their time, oldest first.
     pub recent_errors: Vec<String>,
     pub uptime: Duration,
 }

@@ -1,9 +1,10 @@
-//! Validated names. A `SessionId` that exists is safe as a path component, a dataset name and a label value.
+//! Validated names. A `SessionId` that exists is safe as a path component, a dataset name and a
+//! label value.
 
 use crate::{Error, Result};
 
-/// Why a name was refused.
-pub(crate) fn check(field: &'static str, what: &str, value: &str, longest: usize) -> Result<()> {
+/// Checks a name of at most `max_bytes`.
+pub(crate) fn check(field: &'static str, what: &str, value: &str, max_bytes: usize) -> Result<()> {
     let complain = |why: String| {
         Err(Error::invalid(field, format!("{what} `{}` {why}", value.escape_debug()))
             .with_hint("start with a letter or digit, then letters, digits, `.`, `_` or `-`; for example `build-42`"))
@@ -11,10 +12,16 @@ pub(crate) fn check(field: &'static str, what: &str, value: &str, longest: usize
     if value.is_empty() {
         return complain("is empty".into());
     }
-    if value.len() > longest {
-        return complain(format!("is {} bytes long, at most {longest} are allowed", value.len()));
+    if value.len() > max_bytes {
+        return complain(format!(
+            "is {} bytes long, at most {max_bytes} are allowed",
+            value.len()
+        ));
     }
-    if let Some(bad) = value.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))) {
+    if let Some(bad) = value
+        .chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
+    {
         return complain(format!("contains `{}`", bad.escape_debug()));
     }
     if !value.starts_with(|c: char| c.is_ascii_alphanumeric()) {
@@ -27,17 +34,17 @@ pub(crate) fn check(field: &'static str, what: &str, value: &str, longest: usize
 }
 
 macro_rules! name_type {
-    ($(#[$doc:meta])* $name:ident, $field:literal, $what:literal, $longest:literal) => {
+    ($(#[$doc:meta])* $name:ident, $field:literal, $what:literal, $max_bytes:literal) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
 
         impl $name {
-            /// Accepts `value` when it is a valid name of this kind.
+            /// Returns the name if `value` is valid.
             pub fn new(value: impl Into<String>) -> $crate::Result<Self> {
                 let value = value.into();
-                $crate::id::check($field, $what, &value, $longest)?;
+                $crate::id::check($field, $what, &value, $max_bytes)?;
                 Ok(Self(value))
             }
 
@@ -95,52 +102,55 @@ macro_rules! name_type {
 pub(crate) use name_type;
 
 name_type!(
-    /// The name of a session, and of its volume: `^[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}$` without `..`.
+    /// Name of a session, and of its volume: `^[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}$` without `..`.
     SessionId, "session_id", "session id", 128
 );
 name_type!(
-    /// The name of a snapshot inside one session.
+    /// Name of a snapshot inside one session.
     SnapshotName, "snapshot", "snapshot name", 255
 );
 name_type!(
-    /// The name of a base. It is looked up under the bases root only.
+    /// Name of a base.
     BaseName, "base_snapshot", "base name", 128
 );
 
 name_type!(
-    /// The name of a process inside one session.
+    /// Name of a process inside one session.
     ProcessId, "process_id", "process id", 128
 );
 
 impl SessionId {
-    /// A fresh random id: 80 bits, so that ids made on different hosts do not meet.
+    /// Returns a random id of 80 bits, so that ids of different hosts do not collide.
     pub fn random() -> Self {
         Self(format!("s{}", random_tail()))
     }
 
-    /// The host name inside the session: the id, cut at the 64 bytes the kernel has room for.
+    /// Returns the host name inside the session: the id, truncated to the 64 bytes of the kernel.
     pub fn host_name(&self) -> &str {
         self.as_str().get(..64).unwrap_or(self.as_str())
     }
 }
 
 impl ProcessId {
-    /// A fresh random id.
+    /// Returns a random id.
     pub fn random() -> Self {
         Self(format!("p-{}", random_tail()))
     }
 }
 
-/// Sixteen random characters, five bits each.
+/// Returns 16 random characters of 5 bits each.
 fn random_tail() -> String {
     // Crockford's alphabet without vowels that spell words and without letters that look alike.
     const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let mut bytes = [0u8; 16];
     if getrandom::fill(&mut bytes).is_err() {
-        // The kernel's generator cannot fail after boot; a host without one cannot make ids at all.
+        // `getrandom` cannot fail after boot.
         std::process::abort();
     }
-    bytes.iter().map(|byte| ALPHABET[usize::from(byte & 31)] as char).collect()
+    bytes
+        .iter()
+        .map(|byte| ALPHABET[usize::from(byte & 31)] as char)
+        .collect()
 }
 
 #[cfg(test)]
@@ -150,8 +160,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_a_path_could_misread_are_refused() {
-        for bad in ["", ".", "..", "a..b", "/etc", "a/b", "-rf", "a b", "a\n", "é", ".hidden", "a\0b"] {
+    fn name_with_unsafe_path_characters_is_refused() {
+        for bad in [
+            "", ".", "..", "a..b", "/etc", "a/b", "-rf", "a b", "a\n", "é", ".hidden", "a\0b",
+        ] {
             let error = SessionId::new(bad).unwrap_err();
             assert_eq!(error.field(), Some("session_id"), "{bad:?}");
             assert!(error.hint().is_some());
@@ -173,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_valid_id_is_one_safe_path_component(value in "\\PC{0,140}") {
+        fn valid_id_is_one_path_component(value in "\\PC{0,140}") {
             if let Ok(id) = SessionId::new(value.clone()) {
                 let path: &std::path::Path = id.as_ref();
                 prop_assert_eq!(path.components().count(), 1);

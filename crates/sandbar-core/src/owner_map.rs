@@ -1,10 +1,10 @@
-//! Owners of files and processes: who they are inside a sandbox, and who they are on the host.
+//! Mapping of uids and gids between a sandbox and the host.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A private range of the host's users and groups. Owner `n` inside a sandbox is `first + n` on the host, and `n` on disk:
-/// mounts made with the map translate, so that one base serves every sandbox and a volume does not know which range it
-/// was used with.
+/// Private range of host uids and gids. Id `n` inside a sandbox is `first + n` on the host and `n`
+/// on disk: id-mapped mounts translate, so that one base serves every sandbox and a volume does not
+/// depend on the range.
 #[derive(Debug)]
 pub struct OwnerMap {
     first: u32,
@@ -12,32 +12,42 @@ pub struct OwnerMap {
 }
 
 impl OwnerMap {
-    /// How many owners there are inside a sandbox.
+    /// Number of ids inside a sandbox.
     pub const COUNT: u32 = 65_536;
 
-    /// `namespace` is a user namespace that maps `0..COUNT` to `first..first + COUNT`.
+    /// Takes a user namespace that maps `0..COUNT` to `first..first + COUNT`.
     pub const fn new(first: u32, namespace: OwnedFd) -> Self {
         Self { first, namespace }
     }
 
-    /// The host's owner that is 0 inside.
+    /// Returns the host id of id 0 inside.
     pub const fn first(&self) -> u32 {
         self.first
     }
 
-    /// Who `inside` is on the host. One the sandbox has no room for is its nobody.
+    /// Returns the host id of an id inside. Ids outside the range map to the overflow id of the
+    /// sandbox.
     pub const fn on_host(&self, inside: u32) -> u32 {
-        self.first + if inside < Self::COUNT { inside } else { NOBODY }
+        self.first
+            + if inside < Self::COUNT {
+                inside
+            } else {
+                OVERFLOW_ID
+            }
     }
 
-    /// Who `on_host` is inside. An owner outside the range is nobody there.
+    /// Returns the id inside of a host id. Ids outside the range map to the overflow id.
     pub const fn inside(&self, on_host: u32) -> u32 {
-        if on_host >= self.first && on_host - self.first < Self::COUNT { on_host - self.first } else { NOBODY }
+        if on_host >= self.first && on_host - self.first < Self::COUNT {
+            on_host - self.first
+        } else {
+            OVERFLOW_ID
+        }
     }
 }
 
-/// What the kernel shows for owners it cannot translate, and who that is inside.
-const NOBODY: u32 = 65_534;
+/// Overflow uid and gid: shown by the kernel for ids that are not mapped.
+const OVERFLOW_ID: u32 = 65_534;
 
 /// The user namespace that holds the map.
 impl AsFd for OwnerMap {
@@ -51,10 +61,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owners_translate_both_ways_and_strangers_are_nobody() {
+    fn ids_map_both_ways_and_others_to_the_overflow_id() {
         let map = OwnerMap::new(1_000_000, std::fs::File::open("/dev/null").unwrap().into());
         assert_eq!((map.on_host(0), map.on_host(33)), (1_000_000, 1_000_033));
-        assert_eq!((map.inside(1_000_033), map.inside(0), map.inside(1_065_536)), (33, 65_534, 65_534));
+        assert_eq!(
+            (map.inside(1_000_033), map.inside(0), map.inside(1_065_536)),
+            (33, 65_534, 65_534)
+        );
         assert_eq!(map.on_host(70_000), 1_065_534);
     }
 }

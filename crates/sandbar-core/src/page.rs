@@ -1,46 +1,48 @@
-//! Long listings, a page at a time.
+//! Paged listings.
 
 use crate::{Error, Labels, Result, SessionId, SessionState};
 
-/// Which sessions to list.
+/// Selection of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// All of these must match.
+    /// Labels that must all match.
     pub labels: Labels,
     pub state: Option<SessionState>,
-    /// Only these; `None` is all of them.
+    /// Only these sessions; all when `None`.
     pub ids: Option<Vec<SessionId>>,
-    /// Also tell what runs in them uses now, which costs a little for each.
+    /// Also return their current resource usage, which takes some time for each.
     pub with_usage: bool,
 }
 
-/// Which part of a listing to return.
+/// Selection of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageRequest {
     /// 0 is [`DEFAULT_SIZE`](Self::DEFAULT_SIZE).
     pub size: usize,
-    /// [`Page::next_token`] of the page before.
+    /// [`Page::next_token`] of the previous page.
     pub token: Option<String>,
 }
 
 impl PageRequest {
     pub const DEFAULT_SIZE: usize = 100;
-    pub const LARGEST_SIZE: usize = 1000;
+    pub const MAX_SIZE: usize = 1000;
 
-    /// How many items the page may have.
+    /// Returns the size of the page.
     pub fn checked_size(&self) -> Result<usize> {
         match self.size {
             0 => Ok(Self::DEFAULT_SIZE),
-            size if size <= Self::LARGEST_SIZE => Ok(size),
-            size => Err(Error::invalid("page_size", format!("a page of {size} entries is too large"))
-                .with_hint(format!("ask for at most {}", Self::LARGEST_SIZE))),
+            size if size <= Self::MAX_SIZE => Ok(size),
+            size => Err(
+                Error::invalid("page_size", format!("page size {size} is too large"))
+                    .with_hint(format!("ask for at most {}", Self::MAX_SIZE)),
+            ),
         }
     }
 
-    /// What is told about a token that is none of ours.
+    /// Returns the error for an unknown page token.
     pub fn bad_token() -> Error {
-        Error::invalid("page_token", "this is not a page token of ours")
-            .with_hint("pass `next_page_token` of the page before, or nothing for the first page")
+        Error::invalid("page_token", "page token is not valid")
+            .with_hint("pass `next_page_token` of the previous page, or nothing for the first page")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Long-running programs of a session: what to run, when it counts as running, and what becomes of it.
+//! Long-running processes of a session: specification, readiness, restarts and logs.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -7,40 +7,42 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CommandEnd, Error, ExecSpec, ProcessId, Resources, Result, SessionId, StdinMode, TerminalSize, duration_text,
+    CommandEnd, Error, ExecSpec, ProcessId, Resources, Result, SessionId, StdinMode, TerminalSize,
+    duration_text,
 };
 
-/// How long a process may take to become ready when it does not say.
+/// Default of [`ProcessSpec::ready_timeout`].
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The shortest and the longest wait before a process is started again.
-const SHORTEST_BACK_OFF: Duration = Duration::from_millis(100);
-const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
+/// Bounds of the delay before a restart.
+const MIN_BACK_OFF: Duration = Duration::from_millis(100);
+const MAX_BACK_OFF: Duration = Duration::from_secs(10);
 
-/// A process to launch in a session.
+/// Process to launch in a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessSpec {
     /// Program and arguments; no shell is involved.
     pub argv: Vec<String>,
-    /// Environment, over the session's own. Nothing of the host's gets in.
+    /// Environment variables, in addition to those of the session. None of the host's are passed.
     pub env: BTreeMap<String, String>,
     /// Working directory inside the sandbox; `/workspace` when absent.
     pub cwd: Option<String>,
     pub stdin: StdinMode,
-    /// A terminal of this size instead of pipes: output and errors come as one stream of output, stdin is what is typed.
+    /// Run in a terminal of this size instead of with pipes: stdout and stderr are one stream.
     pub terminal: Option<TerminalSize>,
-    /// Who runs it, by name or number of the session's own `/etc/passwd`; `root` when absent.
+    /// User, by name or uid of the session's `/etc/passwd`; `root` when absent.
     pub user: Option<String>,
-    /// Limits of this process. Only a `wall_time` given here counts, and its output is not limited: logs keep the end.
+    /// Limits of this process. The `wall_time` of the session does not apply, and output is not
+    /// limited: logs keep the end.
     pub resources: Resources,
-    /// A TCP port it listens on, to be reached from outside.
+    /// TCP port that it listens on, to be reachable from outside.
     pub expose_port: Option<u16>,
     pub ready: Readiness,
     #[serde(with = "duration_text")]
     pub ready_timeout: Duration,
     pub restart: RestartPolicy,
-    /// A name its launcher finds it by.
+    /// Name by which its caller finds it.
     #[serde(default)]
     pub tag: Option<String>,
     #[serde(default)]
@@ -66,7 +68,7 @@ impl ProcessSpec {
         }
     }
 
-    /// The command one run of it is.
+    /// Returns the command of one run.
     pub fn command(&self) -> ExecSpec {
         ExecSpec {
             argv: self.argv.clone(),
@@ -80,38 +82,38 @@ impl ProcessSpec {
         }
     }
 
-    /// Checks what the types alone cannot.
+    /// Checks the fields.
     pub fn validate(&self) -> Result<()> {
         self.command().validate()?;
         if self.expose_port == Some(0) {
-            return Err(Error::invalid("expose_port", "there is no port 0")
+            return Err(Error::invalid("expose_port", "port 0 is not valid")
                 .with_hint("use the port the process listens on, between 1 and 65535"));
         }
         if self.ready_timeout.is_zero() {
-            return Err(Error::invalid("ready_timeout", "a process cannot be ready in no time")
+            return Err(Error::invalid("ready_timeout", "`ready_timeout` is zero")
                 .with_hint("leave it out for 30 seconds"));
         }
         self.ready.validate(self.expose_port)
     }
 }
 
-/// When a process counts as running.
+/// Condition for a process to be ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Readiness {
-    /// As soon as it is started.
+    /// Ready as soon as it is started.
     #[default]
     None,
-    /// When it accepts connections on a port; the exposed one when absent.
+    /// Ready when it accepts connections on a port; the exposed one when absent.
     Tcp { port: Option<u16> },
-    /// When it answers a GET of this path with a status of 2xx or 3xx.
+    /// Ready when it answers a GET of this path with status 2xx or 3xx.
     Http { port: Option<u16>, path: String },
-    /// When it has written this text, to stdout or to stderr.
+    /// Ready when it has written this text to stdout or stderr.
     Log { text: String },
 }
 
 impl Readiness {
-    /// The port to look at, when it is one that is looked at.
+    /// Returns the port to probe, if the condition has one.
     pub fn port(&self, exposed: Option<u16>) -> Option<u16> {
         match self {
             Self::Tcp { port } | Self::Http { port, .. } => port.or(exposed),
@@ -123,45 +125,55 @@ impl Readiness {
         if let Self::Tcp { .. } | Self::Http { .. } = self {
             match self.port(exposed) {
                 None => {
-                    return Err(Error::invalid("ready.port", "there is no port to look at")
-                        .with_hint("give one here, or give `expose_port`, which is taken then"));
+                    return Err(
+                        Error::invalid("ready.port", "the readiness probe has no port")
+                            .with_hint("give `ready.port` or `expose_port`"),
+                    );
                 }
                 Some(0) => {
-                    return Err(Error::invalid("ready.port", "there is no port 0")
+                    return Err(Error::invalid("ready.port", "port 0 is not valid")
                         .with_hint("use the port the process listens on, between 1 and 65535"));
                 }
                 Some(_) => {}
             }
         }
         match self {
-            Self::Http { path, .. } if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) => {
-                Err(Error::invalid("ready.path", format!("`{}` is no path of a URL", path.escape_debug()))
-                    .with_hint("start with `/` and encode what is not plain, for example `/health?full=1`"))
+            Self::Http { path, .. }
+                if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) =>
+            {
+                Err(Error::invalid(
+                    "ready.path",
+                    format!("path `{}` is not a URL path", path.escape_debug()),
+                )
+                .with_hint(
+                    "start with `/` and percent-encode special characters, for example `/health?full=1`",
+                ))
             }
-            Self::Log { text } if text.is_empty() || text.contains('\n') => {
-                Err(Error::invalid("ready.text", "the text to look for is empty or more than one line")
-                    .with_hint("use a part of one line, for example `listening on`"))
-            }
+            Self::Log { text } if text.is_empty() || text.contains('\n') => Err(Error::invalid(
+                "ready.text",
+                "the readiness text is empty or more than one line",
+            )
+            .with_hint("use a part of one line, for example `listening on`")),
             _ => Ok(()),
         }
     }
 }
 
-/// What happens when a process has ended by itself. One that was killed on request, or was not ready in time, is never
-/// started again.
+/// Restart policy of a process that has exited by itself. A process that was killed on request, or
+/// was not ready in time, is never restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RestartPolicy {
     #[default]
     Never,
-    /// It is started again when it did not exit with code 0, at most so many times.
+    /// Restart if it did not exit with code 0, up to a limit.
     OnFailure { at_most: u32 },
-    /// It is started again however it ended.
+    /// Restart however it ended.
     Always,
 }
 
 impl RestartPolicy {
-    /// Whether a process that was started again `restarts` times is started once more after this end.
+    /// Whether a process that was restarted `restarts` times is restarted after this exit.
     pub fn allows(self, exit: &ProcessExit, restarts: u32) -> bool {
         match self {
             Self::Never => false,
@@ -170,20 +182,22 @@ impl RestartPolicy {
         }
     }
 
-    /// How long to wait after so many ends in a row: doubling from 100 ms to 10 s.
-    pub fn back_off(ends_in_a_row: u32) -> Duration {
-        SHORTEST_BACK_OFF.saturating_mul(2u32.saturating_pow(ends_in_a_row)).min(LONGEST_BACK_OFF)
+    /// Returns the delay after a number of consecutive exits: doubling from 100 ms to 10 s.
+    pub fn back_off(consecutive_exits: u32) -> Duration {
+        MIN_BACK_OFF
+            .saturating_mul(2u32.saturating_pow(consecutive_exits))
+            .min(MAX_BACK_OFF)
     }
 
-    /// A process that ran for so long has left its trouble behind: the wait begins at the shortest again.
-    pub const STEADY: Duration = LONGEST_BACK_OFF;
+    /// A process that ran for this long is stable: its delay starts at the minimum again.
+    pub const STABLE_AFTER: Duration = MAX_BACK_OFF;
 }
 
-/// What a process does now.
+/// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessStatus {
-    /// It is not ready yet, or waits to be started again.
+    /// Not ready yet, or waiting for a restart.
     Starting,
     Running,
     Exited,
@@ -205,24 +219,24 @@ impl fmt::Display for ProcessStatus {
     }
 }
 
-/// How a process ended.
+/// Exit of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessExit {
-    /// What it returned, when it returned.
+    /// Exit code, if it exited.
     pub code: Option<i32>,
-    /// The signal that ended it, when one did.
+    /// Signal that ended it, if one did.
     pub signal: Option<i32>,
-    /// The kernel killed it, or something it started, because a memory limit was reached.
+    /// The OOM killer ended it or one of its children, at a memory limit.
     pub oom_killed: bool,
     /// It was stopped because it was not ready in time.
     pub not_ready: bool,
-    /// Why, when it was not by itself: `killed`, `host stopped`, `the box died`.
+    /// Reason, if it did not exit by itself: `killed`, `host stopped`, `the box died`.
     pub reason: Option<String>,
     pub at: Timestamp,
 }
 
 impl fmt::Display for ProcessExit {
-    /// Fits after the name of a process.
+    /// Writes a phrase that fits after the name of a process.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.code, self.signal) {
             (Some(code), _) => write!(f, "exited with code {code}")?,
@@ -230,7 +244,7 @@ impl fmt::Display for ProcessExit {
             (None, None) => f.write_str("ended")?,
         }
         if self.oom_killed {
-            f.write_str(" for want of memory")?;
+            f.write_str(" because it was out of memory")?;
         }
         match &self.reason {
             Some(reason) => write!(f, " ({reason})"),
@@ -239,38 +253,38 @@ impl fmt::Display for ProcessExit {
     }
 }
 
-/// What is known about a process.
+/// Description of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessInfo {
     pub id: ProcessId,
     pub session: SessionId,
     pub argv: Vec<String>,
     pub status: ProcessStatus,
-    /// Its process id inside the sandbox, while it runs.
+    /// Pid inside the sandbox, while it runs.
     pub pid: Option<u32>,
-    /// The port it listens on, when that is exposed.
+    /// Exposed port, if any.
     pub port: Option<u16>,
-    /// Where that port is reached from outside, until it has exited.
+    /// Address of that port on the host, until it has exited.
     pub address: Option<String>,
     pub started: Timestamp,
-    /// When it last became ready.
+    /// Time it last became ready.
     pub ready_at: Option<Timestamp>,
-    /// How it ended; how its last run ended while it waits to be started again.
+    /// Exit of the last run.
     pub exit: Option<ProcessExit>,
-    /// How often it was started again.
+    /// Number of restarts.
     pub restarts: u32,
 }
 
-/// What to wait for.
+/// State to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitFor {
-    /// It is running.
+    /// Ready.
     Ready,
-    /// It has exited, and is not started again.
+    /// Exited, without a restart.
     Exited,
 }
 
-/// Where a process wrote something.
+/// Output stream of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogStream {
@@ -278,66 +292,70 @@ pub enum LogStream {
     Stderr,
 }
 
-/// Which part of the logs of a process is asked for.
+/// Selection of the logs of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogQuery {
-    /// Both when absent, in the order they were written.
+    /// Both when absent, in the order of writing.
     pub stream: Option<LogStream>,
-    /// Go on with what is written from now on, until the process has exited.
+    /// Continue with new output until the process has exited.
     pub follow: bool,
-    /// Only so many of the last lines of each stream.
+    /// Only the last lines of each stream.
     pub tail: Option<u64>,
 }
 
-/// A piece of the logs of a process.
+/// Part of the logs of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogChunk {
     pub stream: LogStream,
-    /// Where it begins in all the process ever wrote to this stream.
+    /// Offset in the total output of this stream.
     pub offset: u64,
-    /// Bytes before it that were dropped before they could be read.
+    /// Bytes before it that were dropped before they were read.
     pub missed: u64,
     pub bytes: Bytes,
 }
 
-/// What of the past somebody who attaches to a process is told first.
+/// Earlier output that is sent first when attaching to a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Replay {
-    /// Only what is written from now on.
+    /// None: only new output.
     #[default]
     None,
     /// The last lines of each stream.
     Tail,
-    /// All that is kept.
+    /// Everything in the logs.
     All,
 }
 
 impl Replay {
-    /// So many lines are the last ones.
-    pub const TAIL: u64 = 10;
+    /// Number of lines for [`Tail`](Self::Tail).
+    pub const TAIL_LINES: u64 = 10;
 
-    /// The logs of somebody who attaches.
+    /// Returns the log query of an attached caller.
     pub fn query(self) -> LogQuery {
         let tail = match self {
             Self::None => Some(0),
-            Self::Tail => Some(Self::TAIL),
+            Self::Tail => Some(Self::TAIL_LINES),
             Self::All => None,
         };
-        LogQuery { stream: None, follow: true, tail }
+        LogQuery {
+            stream: None,
+            follow: true,
+            tail,
+        }
     }
 }
 
-/// Something a process did, told to somebody who is attached.
+/// Event of a process, sent to an attached caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttachEvent {
     Stdout(Bytes),
     Stderr(Bytes),
-    /// Bytes that come next in a stream were dropped before they could be told.
+    /// The next bytes of a stream were dropped before they could be sent.
     Missed {
         stream: LogStream,
         bytes: u64,
     },
-    /// The end for good; exactly one, and last.
+    /// Final exit: sent once, as the last event.
     Exited(ProcessExit),
 }
 
@@ -346,21 +364,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_could_not_run_is_refused_and_the_field_is_named() {
-        let good = ProcessSpec { expose_port: Some(80), ..ProcessSpec::new(["server"]) };
-        let ready = |ready| ProcessSpec { ready, ..good.clone() };
+    fn invalid_process_spec_is_refused_with_its_field() {
+        let good = ProcessSpec {
+            expose_port: Some(80),
+            ..ProcessSpec::new(["server"])
+        };
+        let ready = |ready| ProcessSpec {
+            ready,
+            ..good.clone()
+        };
         let log = |text: &str| Readiness::Log { text: text.into() };
-        let http = |path: &str| Readiness::Http { port: None, path: path.into() };
+        let http = |path: &str| Readiness::Http {
+            port: None,
+            path: path.into(),
+        };
         for fine in [
             good.clone(),
             ready(Readiness::Tcp { port: None }),
             ready(http("/health?full=1")),
             ready(log("listening")),
-            ProcessSpec { user: Some("www-data".into()), ..good.clone() },
+            ProcessSpec {
+                user: Some("www-data".into()),
+                ..good.clone()
+            },
         ] {
             fine.validate().unwrap();
         }
-        let no_port = ProcessSpec { expose_port: None, ..ready(Readiness::Tcp { port: None }) };
+        let no_port = ProcessSpec {
+            expose_port: None,
+            ..ready(Readiness::Tcp { port: None })
+        };
         for (bad, field) in [
             (ProcessSpec::new([""]), "argv"),
             (no_port, "ready.port"),
@@ -370,9 +403,27 @@ mod tests {
             (ready(http("/\r\nHost: x")), "ready.path"),
             (ready(log("")), "ready.text"),
             (ready(log("two\nlines")), "ready.text"),
-            (ProcessSpec { expose_port: Some(0), ..good.clone() }, "expose_port"),
-            (ProcessSpec { ready_timeout: Duration::ZERO, ..good.clone() }, "ready_timeout"),
-            (ProcessSpec { user: Some(String::new()), ..good.clone() }, "user"),
+            (
+                ProcessSpec {
+                    expose_port: Some(0),
+                    ..good.clone()
+                },
+                "expose_port",
+            ),
+            (
+                ProcessSpec {
+                    ready_timeout: Duration::ZERO,
+                    ..good.clone()
+                },
+                "ready_timeout",
+            ),
+            (
+                ProcessSpec {
+                    user: Some(String::new()),
+                    ..good.clone()
+                },
+                "user",
+            ),
         ] {
             let error = bad.validate().unwrap_err();
             assert_eq!(error.field(), Some(field), "{error}");
@@ -381,13 +432,15 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_before_a_restart_doubles_up_to_its_limit() {
-        let waits: Vec<u128> = [0, 1, 2, 6, 7, u32::MAX].map(|n| RestartPolicy::back_off(n).as_millis()).into();
+    fn restart_delay_doubles_up_to_its_limit() {
+        let waits: Vec<u128> = [0, 1, 2, 6, 7, u32::MAX]
+            .map(|n| RestartPolicy::back_off(n).as_millis())
+            .into();
         assert_eq!(waits, [100, 200, 400, 6_400, 10_000, 10_000]);
     }
 
     #[test]
-    fn a_policy_counts_and_looks_at_the_code() {
+    fn restart_policy_depends_on_exit_code_and_count() {
         let exit = |code| ProcessExit {
             code,
             signal: None,
@@ -404,15 +457,25 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_comes_back_as_it_was_written_down() {
+    fn process_spec_round_trips_through_json() {
         let spec = ProcessSpec {
             stdin: StdinMode::Piped,
-            terminal: Some(TerminalSize { rows: 24, columns: 80 }),
-            ready: Readiness::Http { port: Some(8080), path: "/".into() },
+            terminal: Some(TerminalSize {
+                rows: 24,
+                columns: 80,
+            }),
+            ready: Readiness::Http {
+                port: Some(8080),
+                path: "/".into(),
+            },
             restart: RestartPolicy::OnFailure { at_most: 3 },
             ..ProcessSpec::new(["server", "--port", "8080"])
         };
         let text = serde_json::to_string(&spec).unwrap();
-        assert_eq!(serde_json::from_str::<ProcessSpec>(&text).unwrap(), spec, "{text}");
+        assert_eq!(
+            serde_json::from_str::<ProcessSpec>(&text).unwrap(),
+            spec,
+            "{text}"
+        );
     }
 }

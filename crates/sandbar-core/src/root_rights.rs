@@ -1,17 +1,17 @@
-//! What the root of a session may do inside it.
+//! Capabilities of root inside a session.
 
 use std::{fmt, str::FromStr};
 
 use crate::{Error, Result};
 
-/// What the root of a session may do. Outside it is nobody, whatever it may do inside.
+/// Capabilities of root inside a session. On the host, its processes are always unprivileged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RootRights {
-    /// What every user may do: it has no capabilities, and programs give it none.
+    /// No capabilities, and no way to gain any: set-uid programs have no effect.
     #[default]
     Bare,
-    /// A few capabilities over the files and users of the session: changing owners, becoming other users. Programs that set
-    /// the user id work, and so do `sudo`, `su` and package managers.
+    /// Capabilities over the files and users of the session, such as `CAP_CHOWN` and `CAP_SETUID`.
+    /// Set-uid programs, `sudo`, `su` and package managers work.
     Own,
 }
 
@@ -36,10 +36,16 @@ impl FromStr for RootRights {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|rights| rights.as_str() == text).ok_or_else(|| {
-            Error::invalid("root_rights", format!("`{}` are no rights of root", text.escape_debug()))
+        Self::ALL
+            .into_iter()
+            .find(|rights| rights.as_str() == text)
+            .ok_or_else(|| {
+                Error::invalid(
+                    "root_rights",
+                    format!("root rights `{}` are unknown", text.escape_debug()),
+                )
                 .with_hint("use bare or own")
-        })
+            })
     }
 }
 
@@ -48,11 +54,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_read_back_and_bare_is_the_default() {
+    fn root_rights_round_trip_and_default_to_bare() {
         for rights in RootRights::ALL {
             assert_eq!(rights.to_string().parse::<RootRights>().unwrap(), rights);
         }
         assert_eq!(RootRights::default(), RootRights::Bare);
-        assert_eq!("all".parse::<RootRights>().unwrap_err().field(), Some("root_rights"));
+        assert_eq!(
+            "all".parse::<RootRights>().unwrap_err().field(),
+            Some("root_rights")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What a session is made from, and what is known about one.
+//! Sessions: specification, state and description.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BaseName, ByteCount, Error, NetworkPolicy, Resources, Result, RootRights, RuntimeKind, SessionId, StorageKind,
+    BaseName, ByteCount, Error, NetworkPolicy, Resources, Result, RootRights, RuntimeKind,
+    SessionId, StorageKind,
 };
 
 /// Free-form tags of a session.
@@ -16,50 +17,60 @@ pub type Labels = BTreeMap<String, String>;
 pub(crate) fn validate_labels(labels: &Labels) -> Result<()> {
     for (key, value) in labels {
         if key.is_empty() || key.len() > 128 || key.contains(['=', '\0', '\n']) {
-            return Err(Error::invalid("labels", format!("label name `{}` is not usable", key.escape_debug()))
-                .with_hint("use 1 to 128 characters without `=`, newlines or NUL"));
+            return Err(Error::invalid(
+                "labels",
+                format!("label name `{}` is not usable", key.escape_debug()),
+            )
+            .with_hint("use 1 to 128 characters without `=`, newlines or NUL"));
         }
         if value.len() > 4096 || value.contains('\0') {
-            return Err(Error::invalid("labels", format!("the value of label `{key}` is not usable"))
-                .with_hint("use at most 4096 bytes without NUL"));
+            return Err(Error::invalid(
+                "labels",
+                format!("the value of label `{key}` is not usable"),
+            )
+            .with_hint("use at most 4096 bytes without NUL"));
         }
     }
     Ok(())
 }
 
-/// Checks the names and values of variables.
+/// Checks the names and values of environment variables.
 pub(crate) fn validate_env(env: &BTreeMap<String, String>) -> Result<()> {
     for (key, value) in env {
         if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
-            return Err(Error::invalid("env", format!("variable `{}` is not usable", key.escape_debug()))
-                .with_hint("names are not empty and hold no `=`; neither part holds NUL"));
+            return Err(Error::invalid(
+                "env",
+                format!("variable `{}` is not usable", key.escape_debug()),
+            )
+            .with_hint("names are not empty and hold no `=`; neither part holds NUL"));
         }
     }
     Ok(())
 }
 
-/// A request for a new session.
+/// Request for a new session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionSpec {
     pub base: BaseName,
-    /// A random id when absent.
+    /// Random when absent.
     pub id: Option<SessionId>,
     pub quota: Option<ByteCount>,
     pub labels: Labels,
     pub resources: Resources,
-    /// `None` is closed, where the runtime can keep that; a policy the runtime cannot keep is refused when it is required.
+    /// `None` is a closed network, where the runtime can enforce that. A required policy that the
+    /// runtime cannot enforce is refused.
     pub network: Option<NetworkPolicy>,
-    /// Environment of everything that runs in the session, and nothing of the host's.
+    /// Environment variables of all commands. None of the host's are passed.
     pub env: BTreeMap<String, String>,
     /// Time to live, from creation.
     pub time_to_live: Option<Duration>,
-    /// What becomes of it when its time is up.
+    /// Action at the end of its time to live.
     pub on_expiry: OnExpiry,
-    /// Paused by itself when nobody used it for so long; `None` takes the host's default.
+    /// Idle time after which it is paused; the host's default when `None`.
     pub idle_timeout: Option<Duration>,
-    /// What its root may do inside. Rights the host cannot give are refused.
+    /// Capabilities of its root. Refused if the host cannot grant them.
     pub root_rights: RootRights,
-    /// The user that gets `/workspace` while it is empty; root keeps it when absent. Not on the wire.
+    /// Owner of an empty `/workspace`; root when absent. Not part of the wire API.
     pub workspace_user: Option<String>,
 }
 
@@ -81,7 +92,7 @@ impl SessionSpec {
         }
     }
 
-    /// Checks what the types alone cannot: label and environment names.
+    /// Checks labels, environment variables and limits.
     pub fn validate(&self) -> Result<()> {
         validate_labels(&self.labels)?;
         validate_env(&self.env)?;
@@ -90,10 +101,13 @@ impl SessionSpec {
             policy.validate()?;
         }
         if self.quota == Some(ByteCount(0)) {
-            return Err(Error::invalid("quota", "the quota is zero").with_hint("leave it out for no quota"));
+            return Err(
+                Error::invalid("quota", "the quota is zero").with_hint("leave it out for no quota")
+            );
         }
         if self.time_to_live.is_some_and(|ttl| ttl.is_zero()) {
-            return Err(Error::invalid("timeout", "the time to live is zero").with_hint("leave it out for no limit"));
+            return Err(Error::invalid("timeout", "the time to live is zero")
+                .with_hint("leave it out for no limit"));
         }
         if self.idle_timeout.is_some_and(|idle| idle.is_zero()) {
             return Err(Error::invalid("idle_timeout", "the idle time is zero")
@@ -103,14 +117,15 @@ impl SessionSpec {
     }
 }
 
-/// What becomes of a session when its time is up.
+/// Action at the end of a session's time to live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnExpiry {
     #[default]
     Destroy,
-    /// It is paused, with what runs in it where the runtime can freeze that, and has no end set any more.
+    /// Pause it, with frozen processes where the runtime supports that. It has no further time to
+    /// live.
     Pause,
-    /// The same without what runs in it: that is ended.
+    /// Pause it and end its processes.
     PauseFiles,
 }
 
@@ -136,20 +151,26 @@ impl FromStr for OnExpiry {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|then| then.as_str() == text).ok_or_else(|| {
-            Error::invalid("on_expiry", format!("`{}` is nothing that can happen then", text.escape_debug()))
+        Self::ALL
+            .into_iter()
+            .find(|then| then.as_str() == text)
+            .ok_or_else(|| {
+                Error::invalid(
+                    "on_expiry",
+                    format!("expiry action `{}` is unknown", text.escape_debug()),
+                )
                 .with_hint("use destroy, pause or pause-files")
-        })
+            })
     }
 }
 
-/// What a paused session keeps.
+/// Parts that a paused session keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Keep {
-    /// Everything: what runs in it stands still, and goes on where it was.
+    /// Everything: processes are frozen and continue later.
     #[default]
     Memory,
-    /// Its files: what runs in it is ended.
+    /// Files: processes are ended.
     Files,
 }
 
@@ -162,24 +183,30 @@ impl Keep {
     }
 }
 
-/// Where a session is in its life.
+/// Lifecycle state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SessionState {
     Creating,
     Active,
-    /// Everything in it is frozen, or only its files were kept.
+    /// Its processes are frozen, or were ended.
     Paused,
-    /// Its volume lies in the object store and takes no space here.
+    /// Its volume is in the object store and takes no local space.
     Hibernated,
     Destroying,
-    /// Its storage is really broken; destroy is what is left.
+    /// Its volume is lost or damaged; it can only be destroyed.
     Failed,
 }
 
 impl SessionState {
-    pub const ALL: [Self; 6] =
-        [Self::Creating, Self::Active, Self::Paused, Self::Hibernated, Self::Destroying, Self::Failed];
+    pub const ALL: [Self; 6] = [
+        Self::Creating,
+        Self::Active,
+        Self::Paused,
+        Self::Hibernated,
+        Self::Destroying,
+        Self::Failed,
+    ];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -203,14 +230,20 @@ impl FromStr for SessionState {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(|| {
-            Error::invalid("state", format!("session state `{}` is unknown", text.escape_debug()))
+        Self::ALL
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| {
+                Error::invalid(
+                    "state",
+                    format!("session state `{}` is unknown", text.escape_debug()),
+                )
                 .with_hint("use creating, active, paused, hibernated, destroying or failed")
-        })
+            })
     }
 }
 
-/// What is known about a session.
+/// Description of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionInfo {
     pub id: SessionId,
@@ -221,37 +254,41 @@ pub struct SessionInfo {
     pub runtime: RuntimeKind,
     pub created: Timestamp,
     pub expires: Option<Timestamp>,
-    /// What becomes of it then.
+    /// Action at that time.
     pub on_expiry: OnExpiry,
-    /// It is paused by itself when nobody used it for so long.
+    /// Idle time after which it is paused.
     pub idle_timeout: Option<Duration>,
     pub quota: Option<ByteCount>,
-    /// What it was made with, or changed to; `None` is what the runtime gives by default.
+    /// Current policy; the default of the runtime when `None`.
     pub network: Option<NetworkPolicy>,
-    /// What its root may do inside.
+    /// Capabilities of its root.
     pub root_rights: RootRights,
-    /// Bytes the session holds beyond its base.
+    /// Bytes in addition to its base.
     pub space_used: ByteCount,
     pub turn_count: u64,
     pub snapshot_count: u64,
-    /// The session and snapshot this one was forked from.
+    /// Session and snapshot that it was forked from.
     pub parent: Option<(SessionId, Option<crate::SnapshotName>)>,
-    /// `None` unless it was asked for, and where there is nothing to count.
+    /// `None` unless requested, and where the host cannot measure it.
     pub usage: Option<SessionUsage>,
 }
 
-/// What runs in a session uses now. A figure the host cannot count is `None`.
+/// Current resource usage of a session. A figure that the host cannot measure is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionUsage {
-    /// Of everything that ran in it since its box started.
+    /// CPU time since its box started.
     pub cpu_time: Option<Duration>,
     pub memory: Option<ByteCount>,
     pub processes: Option<u64>,
 }
 
 impl SessionUsage {
-    /// Of a session in which nothing runs.
-    pub const NOTHING: Self = Self { cpu_time: Some(Duration::ZERO), memory: Some(ByteCount(0)), processes: Some(0) };
+    /// Usage of a session without processes.
+    pub const NOTHING: Self = Self {
+        cpu_time: Some(Duration::ZERO),
+        memory: Some(ByteCount(0)),
+        processes: Some(0),
+    };
 }
 
 #[cfg(test)]
@@ -260,7 +297,7 @@ mod tests {
     use crate::ErrorCode;
 
     #[test]
-    fn a_spec_with_a_bad_field_is_refused_and_the_field_is_named() {
+    fn invalid_session_spec_is_refused_with_its_field() {
         let good = SessionSpec::new(BaseName::new("host").unwrap());
         good.validate().unwrap();
         let mut bad_env = good.clone();
@@ -271,11 +308,17 @@ mod tests {
         bad_label.labels.insert(String::new(), "x".into());
         let mut bad_quota = good;
         bad_quota.quota = Some(ByteCount(0));
-        for (spec, field) in
-            [(bad_env, "env"), (bad_cpus, "resources.cpus"), (bad_label, "labels"), (bad_quota, "quota")]
-        {
+        for (spec, field) in [
+            (bad_env, "env"),
+            (bad_cpus, "resources.cpus"),
+            (bad_label, "labels"),
+            (bad_quota, "quota"),
+        ] {
             let error = spec.validate().unwrap_err();
-            assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some(field)));
+            assert_eq!(
+                (error.code(), error.field()),
+                (ErrorCode::InvalidArgument, Some(field))
+            );
             assert!(error.hint().is_some());
         }
     }

@@ -1,4 +1,4 @@
-//! Snapshots: their kinds, and what is known about one.
+//! Snapshots of a session.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ByteCount, Error, Result, SnapshotName};
 
-/// Why a snapshot exists. Only turn and tool snapshots are ever pruned.
+/// Origin of a snapshot. Only turn and tool snapshots are pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SnapshotKind {
@@ -40,38 +40,40 @@ impl FromStr for SnapshotKind {
             "named" => Ok(Self::Named),
             "turn" => Ok(Self::Turn),
             "tool" => Ok(Self::Tool),
-            other => Err(Error::invalid("kind", format!("snapshot kind `{}` is unknown", other.escape_debug()))
-                .with_hint("use named, turn or tool")),
+            other => Err(Error::invalid(
+                "kind",
+                format!("snapshot kind `{}` is unknown", other.escape_debug()),
+            )
+            .with_hint("use named, turn or tool")),
         }
     }
 }
 
-/// What is known about a snapshot.
+/// Description of a snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SnapshotInfo {
     pub name: SnapshotName,
     pub kind: SnapshotKind,
     pub created: Timestamp,
-    /// The snapshot the volume stood on when this one was taken: the lineage is a tree.
+    /// Previous snapshot of the volume. The lineage is a tree.
     pub parent: Option<SnapshotName>,
-    /// Bytes only this snapshot holds, where the backend knows.
+    /// Bytes that only this snapshot uses, where the backend knows.
     pub space_used: Option<ByteCount>,
 }
 
-/// What a rollback does with the snapshots taken after its target.
+/// Treatment of snapshots that are newer than the target of a rollback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaterSnapshots {
     Keep,
     Drop,
 }
 
-/// Whether what runs in a session is frozen while its volume is copied.
+/// Whether the processes of a session are frozen while its volume is copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quiesce {
-    /// Only where the storage would otherwise mix several moments. What runs meanwhile is caught as a crash would catch
-    /// it.
+    /// Only where the storage cannot copy atomically. Otherwise the copy is crash-consistent.
     #[default]
     WhereNeeded,
-    /// Always; refused where nothing can be frozen.
+    /// Always; refused where the runtime cannot freeze processes.
     Always,
 }

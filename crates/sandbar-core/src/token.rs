@@ -1,4 +1,4 @@
-//! Access tokens: their names, what each may do, and the secret itself.
+//! Access tokens: names, scopes and secrets.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -7,18 +7,18 @@ use jiff::Timestamp;
 use crate::{Error, Result, SessionId};
 
 crate::id::name_type!(
-    /// The name of an access token. The audit log calls its holder by it.
+    /// Name of an access token. It is the actor in the audit log.
     TokenName, "name", "token name", 128
 );
 
-/// One thing a token allows.
+/// Scope of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TokenScope {
     /// Everything.
     Admin,
-    /// Looking at everything, changing nothing. Secrets and tokens are not shown.
+    /// Read-only access to everything except secrets and tokens.
     Read,
-    /// Everything about one session.
+    /// Full access to one session.
     Session(SessionId),
 }
 
@@ -39,30 +39,35 @@ impl FromStr for TokenScope {
         match text.split_once(':') {
             None if text == "admin" => Ok(Self::Admin),
             None if text == "read" => Ok(Self::Read),
-            Some(("session", id)) => SessionId::new(id).map(Self::Session).map_err(|error| error.with_field("scopes")),
-            _ => Err(Error::invalid("scopes", format!("`{}` is no scope", text.escape_debug()))
-                .with_hint("use `admin`, `read` or `session:ID`")),
+            Some(("session", id)) => SessionId::new(id)
+                .map(Self::Session)
+                .map_err(|error| error.with_field("scopes")),
+            _ => Err(Error::invalid(
+                "scopes",
+                format!("scope `{}` is unknown", text.escape_debug()),
+            )
+            .with_hint("use `admin`, `read` or `session:ID`")),
         }
     }
 }
 
-/// What a call takes.
+/// Permission that a call requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need<'a> {
-    /// Any token: it tells nothing about sessions.
+    /// Any token: the call reveals nothing about sessions.
     AnyToken,
-    /// Looking at the whole host.
+    /// Read access to the whole host.
     Read,
-    /// Looking at one session.
+    /// Read access to one session.
     ReadSession(&'a SessionId),
-    /// Doing something with one session.
+    /// Full access to one session.
     UseSession(&'a SessionId),
-    /// The rest.
+    /// Administration.
     Admin,
 }
 
 impl fmt::Display for Need<'_> {
-    /// The scopes that are enough.
+    /// Writes the scopes that suffice.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AnyToken => f.write_str("any scope"),
@@ -74,18 +79,18 @@ impl fmt::Display for Need<'_> {
     }
 }
 
-/// What a caller may do: the scopes of its token, at least one.
+/// Scopes of a caller's token, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant(Arc<[TokenScope]>);
 
 impl Grant {
-    /// Takes the scopes of a token, each once.
+    /// Returns the grant of these scopes, without duplicates.
     pub fn new(scopes: impl IntoIterator<Item = TokenScope>) -> Result<Self> {
         let mut scopes: Vec<TokenScope> = scopes.into_iter().collect();
         scopes.sort();
         scopes.dedup();
         if scopes.is_empty() {
-            return Err(Error::invalid("scopes", "the token would allow nothing")
+            return Err(Error::invalid("scopes", "the token has no scope")
                 .with_hint("give at least one scope: `admin`, `read` or `session:ID`"));
         }
         Ok(Self(scopes.into()))
@@ -100,73 +105,87 @@ impl Grant {
         &self.0
     }
 
-    /// Whether this is enough for a call.
+    /// Whether these scopes suffice for a call.
     pub fn may(&self, need: Need<'_>) -> bool {
         self.0.iter().any(|scope| match (scope, need) {
-            (TokenScope::Admin, _) | (_, Need::AnyToken) | (TokenScope::Read, Need::Read | Need::ReadSession(_)) => {
-                true
-            }
+            (TokenScope::Admin, _)
+            | (_, Need::AnyToken)
+            | (TokenScope::Read, Need::Read | Need::ReadSession(_)) => true,
             (TokenScope::Session(own), Need::ReadSession(id) | Need::UseSession(id)) => own == id,
             _ => false,
         })
     }
 
-    /// The sessions it is about; `None` is all of them.
+    /// Returns the sessions that it is limited to; `None` is all.
     pub fn sessions(&self) -> Option<Vec<SessionId>> {
         let own = |scope: &TokenScope| match scope {
             TokenScope::Session(id) => Some(id.clone()),
             TokenScope::Admin | TokenScope::Read => None,
         };
-        if self.may(Need::Read) { None } else { Some(self.0.iter().filter_map(own).collect()) }
+        if self.may(Need::Read) {
+            None
+        } else {
+            Some(self.0.iter().filter_map(own).collect())
+        }
     }
 }
 
-/// What may be told about a token.
+/// Description of a token, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenInfo {
     pub name: TokenName,
     pub scopes: Vec<TokenScope>,
     pub created: Timestamp,
-    /// From then on it opens nothing.
+    /// Time from which it is rejected.
     pub expires: Option<Timestamp>,
-    /// When it was last shown since the host started.
+    /// Time of its last use since the host started.
     pub last_used: Option<Timestamp>,
 }
 
-/// A token that was just made. The secret is told once, and only here.
+/// A new token. Its secret is returned only here.
 #[derive(Clone, Debug)]
 pub struct NewToken {
     pub info: TokenInfo,
     pub secret: AccessToken,
 }
 
-/// A secret that opens the API.
+/// Secret of a token, as sent by clients.
 #[derive(Clone)]
 pub struct AccessToken(String);
 
 impl AccessToken {
-    const SHORTEST: usize = 16;
+    const MIN_BYTES: usize = 16;
 
-    /// Takes a token someone chose or kept.
+    /// Returns a token with a given secret.
     pub fn new(token: impl Into<String>) -> Result<Self> {
         let token = token.into();
-        if token.len() < Self::SHORTEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Error::invalid("token", "the access token is too short or holds spaces or odd characters")
-                .with_hint(format!("use at least {} letters, digits or signs without spaces", Self::SHORTEST)));
+        if token.len() < Self::MIN_BYTES || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Error::invalid(
+                "token",
+                "the access token is too short, or has spaces or special characters",
+            )
+            .with_hint(format!(
+                "use at least {} letters, digits or signs without spaces",
+                Self::MIN_BYTES
+            )));
         }
         Ok(Self(token))
     }
 
-    /// A fresh token of 256 random bits.
+    /// Returns a token of 256 random bits.
     pub fn random() -> Result<Self> {
         let mut bytes = [0u8; 32];
         getrandom::fill(&mut bytes).map_err(|source| {
-            Error::internal("the kernel gives no random bytes for an access token").with_source(source)
+            Error::internal("could not read random bytes for an access token").with_source(source)
         })?;
-        Ok(Self(bytes.iter().fold(String::from("sb_"), |text, byte| text + &format!("{byte:02x}"))))
+        Ok(Self(
+            bytes.iter().fold(String::from("sb_"), |text, byte| {
+                text + &format!("{byte:02x}")
+            }),
+        ))
     }
 
-    /// The token itself, to be written down for clients.
+    /// Returns the secret, for clients.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -187,11 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_read_as_they_are_written() {
+    fn scopes_round_trip() {
         for text in ["admin", "read", "session:build-42"] {
             assert_eq!(text.parse::<TokenScope>().unwrap().to_string(), text);
         }
-        for bad in ["", "Admin", "admin:x", "session", "session:", "session:a/b", "read ", "write"] {
+        for bad in [
+            "",
+            "Admin",
+            "admin:x",
+            "session",
+            "session:",
+            "session:a/b",
+            "read ",
+            "write",
+        ] {
             let error = bad.parse::<TokenScope>().unwrap_err();
             assert_eq!(error.field(), Some("scopes"), "{bad:?}");
             assert!(error.hint().is_some(), "{bad:?}");
@@ -199,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn each_scope_is_enough_for_what_it_says_and_for_no_more() {
+    fn scope_grants_its_permissions_only() {
         let (own, other) = ("a".parse().unwrap(), "b".parse().unwrap());
         let needs = [
             Need::AnyToken,
@@ -213,26 +241,54 @@ mod tests {
         for (scopes, expected) in [
             (&["admin"][..], [true; 7]),
             (&["read"], [true, true, true, false, true, false, false]),
-            (&["session:a"], [true, false, true, true, false, false, false]),
-            (&["session:a", "session:b"], [true, false, true, true, true, true, false]),
-            (&["read", "session:a"], [true, true, true, true, true, false, false]),
+            (
+                &["session:a"],
+                [true, false, true, true, false, false, false],
+            ),
+            (
+                &["session:a", "session:b"],
+                [true, false, true, true, true, true, false],
+            ),
+            (
+                &["read", "session:a"],
+                [true, true, true, true, true, false, false],
+            ),
         ] {
-            assert_eq!(needs.map(|need| grant(scopes).may(need)), expected, "{scopes:?}");
+            assert_eq!(
+                needs.map(|need| grant(scopes).may(need)),
+                expected,
+                "{scopes:?}"
+            );
         }
     }
 
     #[test]
-    fn a_grant_holds_each_scope_once_and_never_none() {
-        assert_eq!(grant(&["read", "admin", "read"]).scopes(), [TokenScope::Admin, TokenScope::Read]);
+    fn grant_has_distinct_scopes_and_is_not_empty() {
+        assert_eq!(
+            grant(&["read", "admin", "read"]).scopes(),
+            [TokenScope::Admin, TokenScope::Read]
+        );
         assert_eq!(Grant::new([]).unwrap_err().field(), Some("scopes"));
-        assert_eq!(grant(&["session:a"]).sessions().unwrap(), ["a".parse().unwrap()]);
+        assert_eq!(
+            grant(&["session:a"]).sessions().unwrap(),
+            ["a".parse().unwrap()]
+        );
         assert_eq!(grant(&["session:a", "read"]).sessions(), None);
     }
 
     #[test]
-    fn tokens_that_are_easy_to_guess_or_to_break_are_refused() {
-        for bad in ["", "short", "has a space in the middle", "übermäßig-lang-aber-nicht-ascii"] {
-            assert_eq!(AccessToken::new(bad).unwrap_err().field(), Some("token"), "{bad}");
+    fn short_or_unprintable_token_is_refused() {
+        for bad in [
+            "",
+            "short",
+            "has a space in the middle",
+            "übermäßig-lang-aber-nicht-ascii",
+        ] {
+            assert_eq!(
+                AccessToken::new(bad).unwrap_err().field(),
+                Some("token"),
+                "{bad}"
+            );
         }
         let token = AccessToken::random().unwrap();
         AccessToken::new(token.reveal()).unwrap();

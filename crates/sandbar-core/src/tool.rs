@@ -1,4 +1,4 @@
-//! Tools: what is asked for, what comes back.
+//! Tool calls: requests, progress and responses.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -7,32 +7,39 @@ use serde_json::{Map, Value};
 
 use crate::{Error, Resources, Result, SnapshotName};
 
-/// The parameters of a tool call: a JSON object.
+/// Parameters of a tool call: a JSON object.
 pub type ToolParams = Map<String, Value>;
 
-/// The caller's name for one tool call. A call that is repeated under the same name in the same session is done once.
+/// Idempotency key of a tool call. A call that is repeated with the same id in the same session is
+/// executed once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ToolCallId(String);
 
 impl ToolCallId {
-    /// Longest id, in bytes.
-    pub const LONGEST: usize = 256;
+    pub const MAX_BYTES: usize = 256;
 
     /// Accepts any text without control characters.
     pub fn new(id: impl Into<String>) -> Result<Self> {
         let id = id.into();
         let refuse = |why: &str| {
-            Err(Error::invalid("tool_call_id", format!("the tool call id {why}"))
-                .with_hint("give every call an id of its own, and the same id when you repeat a call"))
+            Err(
+                Error::invalid("tool_call_id", format!("the tool call id {why}")).with_hint(
+                    "give every call an id of its own, and the same id when you repeat a call",
+                ),
+            )
         };
         if id.is_empty() {
             return refuse("is missing");
         }
-        if id.len() > Self::LONGEST {
-            return refuse(&format!("is {} bytes long, at most {} are allowed", id.len(), Self::LONGEST));
+        if id.len() > Self::MAX_BYTES {
+            return refuse(&format!(
+                "is {} bytes long, at most {} are allowed",
+                id.len(),
+                Self::MAX_BYTES
+            ));
         }
         if id.chars().any(char::is_control) {
-            return refuse("holds a control character");
+            return refuse("has a control character");
         }
         Ok(Self(id))
     }
@@ -62,21 +69,21 @@ pub struct ToolRequest {
     pub tool: String,
     pub call: ToolCallId,
     pub params: ToolParams,
-    /// Limits of this call, field by field over those of the session.
+    /// Limits of this call, over those of the session.
     pub resources: Resources,
 }
 
-/// Where a tool runs.
+/// Place of execution of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ToolTier {
-    /// In the host's process, on the files of the session.
+    /// In the host process, on the files of the session.
     Host,
     /// In the sandbox.
     Sandbox,
 }
 
 impl ToolTier {
-    /// As it is written down: 1 or 2.
+    /// Returns the wire number: 1 or 2.
     pub const fn number(self) -> u32 {
         match self {
             Self::Host => 1,
@@ -103,49 +110,52 @@ pub struct ToolInfo {
     pub schema: Value,
 }
 
-/// Something a tool says while it works.
+/// Output of a tool while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolProgress {
     pub content: String,
-    /// It came from the error stream.
+    /// It is from stderr.
     pub is_error: bool,
 }
 
-/// Part of an answer that text alone cannot carry.
+/// Part of a response that is not text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContentBlock {
     Text(String),
     Image { media_type: String, data: Bytes },
 }
 
-/// What a tool call came to.
+/// Response of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other, and the contract names them")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are independent of each other, and the contract names them"
+)]
 pub struct ToolResponse {
-    /// The answer as text.
+    /// Response as text.
     pub content: String,
-    /// What text cannot carry, such as an image.
+    /// Parts that are not text, such as an image.
     pub content_blocks: Vec<ContentBlock>,
-    /// Of the command that ran, when one did.
+    /// Exit code of the command, if one ran.
     pub exit_code: Option<i32>,
-    /// The snapshot taken after the call, when one was.
+    /// Snapshot taken after the call, if any.
     pub snapshot_id: Option<SnapshotName>,
     pub duration: Duration,
     pub tier: ToolTier,
-    /// The tool has failed; `content` says how.
+    /// The tool has failed; `content` has the reason.
     pub is_error: bool,
     pub timed_out: bool,
-    /// The kernel killed what ran, because a memory limit was reached.
+    /// The OOM killer ended a process of the call, at a memory limit.
     pub oom_killed: bool,
-    /// There was more output than is kept.
+    /// Output beyond the limit was dropped.
     pub truncated: bool,
 }
 
-/// Something that happens during a tool call.
+/// Event of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolEvent {
     Progress(ToolProgress),
-    /// The end; exactly one, and last.
+    /// Response: sent once, as the last event.
     Finished(ToolResponse),
 }
 
@@ -154,12 +164,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_id_is_there_short_and_printable() {
+    fn tool_call_id_is_limited_to_printable_text() {
         for good in ["toolu_01AbC", "call 7/é", &"x".repeat(256)] {
             assert_eq!(ToolCallId::new(good).unwrap().as_str(), good);
         }
         for bad in ["", "a\nb", "\0", &"x".repeat(257)] {
-            assert_eq!(ToolCallId::new(bad).unwrap_err().field(), Some("tool_call_id"));
+            assert_eq!(
+                ToolCallId::new(bad).unwrap_err().field(),
+                Some("tool_call_id")
+            );
         }
     }
 }

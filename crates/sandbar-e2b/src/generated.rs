@@ -1,4 +1,4 @@
-//! What the build script makes from `proto/`.
+//! Code generated from `proto/` by the build script.
 
 #[allow(
     clippy::pedantic,

@@ -1,44 +1,39 @@
-//! The API the unmodified E2B SDKs speak, over a Sandbar host.
+//! The API of the unmodified E2B SDKs, over a Sandbar host.
 //!
-//! Three parts on one port. The **control** API is REST: sandboxes, their life, snapshots, templates. **envd** is what E2B
-//! runs inside a sandbox and we run beside it: commands and files over Connect, contents over plain HTTP. The **code
-//! interpreter** is a small server in the sandbox. Which of them a request is for is said by its path, by the headers
-//! `E2b-Sandbox-Id` and `E2b-Sandbox-Port`, or by its host name ([`Place`]). Other ports of sandboxes are reached through
-//! the server's own ingress, by what E2B says about them ([`PortRules`]).
+//! Three parts share one port. `control` is the REST API of sandboxes, their lifecycle, snapshots
+//! and `templates`. `envd` implements from outside what E2B runs inside a sandbox: commands and
+//! files over Connect, file contents over HTTP. `interpreter` is a server in the sandbox. A request
+//! is dispatched by its path, by the headers `E2b-Sandbox-Id` and `E2b-Sandbox-Port`, or by its
+//! host name ([`Route`]). Other ports of a sandbox are reached through the server's own ingress,
+//! with the settings of the E2B client ([`PortRules`]).
 //!
-//! A sandbox is a session, its metadata are the labels of it, a template is a base. What E2B knows beyond that is in one
-//! note of the session (`sandbox.rs`), so that nothing is lost with the host, and sessions that were made otherwise are
-//! sandboxes too.
+//! A sandbox is a session, its metadata are the session's labels, a template is a base. Facts that
+//! only E2B has are kept in one note of the session (`sandboxes`), so they survive a restart, and
+//! sessions created otherwise are sandboxes too.
 //!
-//! Invariant: nothing of the control API is done without a key of this host whose scope is enough, and nothing of envd
-//! without the access token of that one sandbox or such a key.
+//! Invariant: a call of the control API needs an API key of this host with a sufficient scope; a
+//! call of envd needs the access token of that one sandbox, or such a key (`auth`).
 
-mod answer;
+mod auth;
 mod control;
-mod cors;
 mod envd;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod generated;
-mod hearing;
+mod ingress_domain;
 mod interpreter;
-mod json;
-mod keys;
-mod links;
-mod place;
-mod port_answer;
 mod ports;
-mod reach;
-mod sandbox;
-mod surface;
+mod protocol;
+mod rest;
+mod route;
+mod sandboxes;
+mod service;
 mod templates;
-mod turns;
-mod visitor;
-mod wake;
 
+pub use auth::{ApiCaller, Keyring, NamedBy, api_key};
 pub use envd::ResetOnClose;
-pub use keys::{Holder, Keyring, api_key};
-pub use place::{ENVD_PORT, NamedBy, PORT, Place, SANDBOX, Secure};
-pub use port_answer::PortProblem;
-pub use ports::{PortRules, TRAFFIC_TOKEN};
-pub use surface::E2b;
+pub use ports::PortRules;
+pub use protocol::{ENVD_PORT, PORT, SANDBOX, Secure, TRAFFIC_TOKEN};
+pub use rest::PortProblem;
+pub use route::Route;
+pub use service::E2b;

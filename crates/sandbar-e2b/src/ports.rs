@@ -1,61 +1,74 @@
-//! What E2B says about the ports of a sandbox, for whoever leads requests there.
+//! Settings of E2B clients for the ports of a sandbox, for the ingress of the server.
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use sandbar_core::{Result, SessionId, SessionState};
 use sandbar_host::PortAccess;
 
 use crate::{
     E2b,
-    keys::{envd_token, is_same, token_in},
-    sandbox::SandboxNote,
-    visitor::{ACCESS_TOKEN, API_KEY},
+    auth::{access_token, is_equal},
+    protocol::{ACCESS_TOKEN, API_KEY},
+    sandboxes::SandboxNote,
 };
 
-/// Carries the token that opens the ports of a sandbox where not everybody may reach them.
-pub const TRAFFIC_TOKEN: HeaderName = HeaderName::from_static("e2b-traffic-access-token");
-
 /// Stands for the port in `maskRequestHost`.
-const PORT_IN_MASK: &str = "${PORT}";
+const PORT_PLACEHOLDER: &str = "${PORT}";
 
-/// What an E2B client said about the ports of one sandbox.
+/// Settings for the ports of one sandbox.
 #[derive(Clone, Debug)]
 pub struct PortRules {
     note: SandboxNote,
 }
 
 impl PortRules {
-    /// The `Host` that a server is to see, where that is not the one it was asked by.
+    /// Returns the `Host` header for the server in the sandbox, if it is to be replaced.
     pub fn host_header(&self, port: u16) -> Option<String> {
         let mask = self.note.network.as_ref()?.mask_request_host.as_ref()?;
-        Some(mask.replace(PORT_IN_MASK, &port.to_string()))
+        Some(mask.replace(PORT_PLACEHOLDER, &port.to_string()))
     }
 
-    /// Whether what listens there is spoken to in TLS.
+    /// Returns whether the server on a port speaks TLS.
     pub fn speaks_tls(&self, port: u16) -> bool {
-        self.note.network.as_ref().is_some_and(|network| network.has_https(port))
+        self.note
+            .network
+            .as_ref()
+            .is_some_and(|network| network.has_https(port))
     }
 }
 
 impl E2b {
-    /// The rules of a sandbox; `None` where no E2B client has made it.
+    /// Returns the rules of a sandbox; `None` if it was not created through the E2B API.
     pub async fn port_rules(&self, session: &SessionId) -> Result<Option<PortRules>> {
-        Ok(self.surface.known_note(session).await?.map(|note| PortRules { note }))
+        let note = self.sandboxes.stored_note(session).await?;
+        Ok(note.map(|note| PortRules { note }))
     }
 
-    /// Wakes a sandbox in this state if a request may do so; `SessionPaused` when it sleeps on.
-    pub async fn wake_for_request(&self, session: &SessionId, rules: &PortRules, state: SessionState) -> Result<()> {
-        self.surface.wake_for_request(session, &rules.note, state).await
+    /// Wakes a sandbox in this state if a request may do so; fails with `SessionPaused` otherwise.
+    pub async fn wake_for_request(
+        &self,
+        session: &SessionId,
+        rules: &PortRules,
+        state: SessionState,
+    ) -> Result<()> {
+        self.sandboxes
+            .wake_for_request(session, &rules.note, state)
+            .await
     }
 
-    /// Takes out what opens this host or the agent of the sandbox: what listens in a sandbox never sees it.
-    pub fn take_out_keys(&self, headers: &mut HeaderMap, access: &PortAccess) {
-        let keyring = &self.surface.keyring;
-        let opens_host = |key: &[u8]| !matches!(keyring.holder(&token_in(key)), Ok(None));
-        if headers.get(API_KEY).is_some_and(|key| opens_host(key.as_bytes())) {
+    /// Removes API keys of this host and the access token of the sandbox from the headers of a
+    /// request, so that a server in the sandbox never receives them.
+    pub fn remove_credentials(&self, headers: &mut HeaderMap, access: &PortAccess) {
+        if headers
+            .get(API_KEY)
+            .is_some_and(|key| self.auth.may_be_key(key.as_bytes()))
+        {
             headers.remove(API_KEY);
         }
-        let token = envd_token(access.token.reveal());
-        if headers.get(ACCESS_TOKEN).is_some_and(|shown| is_same(shown.as_bytes(), &token)) {
+        let token = access_token(access.token.reveal());
+        if headers
+            .get(ACCESS_TOKEN)
+            .is_some_and(|presented| is_equal(presented.as_bytes(), &token))
+        {
             headers.remove(ACCESS_TOKEN);
         }
     }

@@ -1,4 +1,4 @@
-//! What an environment can do, as facts with reasons.
+//! Capabilities of an environment, each with the reason if it is missing.
 
 use std::{fmt, time::Duration};
 
@@ -6,7 +6,7 @@ use sandbar_core::Capability;
 
 use crate::{EnvironmentError, Result};
 
-/// Something an environment can or cannot do.
+/// Optional feature of an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Feature {
     /// `create_snapshot`, `turn_complete` and `list_snapshots`.
@@ -14,16 +14,22 @@ pub enum Feature {
     Rollback,
     /// `pause` and `resume`.
     Pause,
-    /// Tools tell what they do while they do it.
+    /// Tools report progress while they run.
     StreamingProgress,
-    /// Tools on files do not go through the sandbox.
+    /// Tools on files run outside of the sandbox.
     TierRouting,
     Fork,
 }
 
 impl Feature {
-    pub const ALL: [Self; 6] =
-        [Self::Snapshots, Self::Rollback, Self::Pause, Self::StreamingProgress, Self::TierRouting, Self::Fork];
+    pub const ALL: [Self; 6] = [
+        Self::Snapshots,
+        Self::Rollback,
+        Self::Pause,
+        Self::StreamingProgress,
+        Self::TierRouting,
+        Self::Fork,
+    ];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -43,7 +49,7 @@ impl fmt::Display for Feature {
     }
 }
 
-/// What an environment can do.
+/// Capabilities of an environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnvironmentCapabilities {
     pub snapshots: Capability,
@@ -52,11 +58,11 @@ pub struct EnvironmentCapabilities {
     pub streaming_progress: Capability,
     pub tier_routing: Capability,
     pub fork: Capability,
-    /// The longest an environment may live; `None` is no limit, or none that is known.
+    /// Maximum lifetime of an environment; `None` if unlimited or unknown.
     pub max_session_duration: Option<Duration>,
-    /// How many may live at once; `None` is no limit, or none that is known.
+    /// Maximum number of concurrent environments; `None` if unlimited or unknown.
     pub concurrent_sessions: Option<u64>,
-    /// The boundary around what runs, in words.
+    /// Description of the isolation of processes.
     pub isolation: String,
 }
 
@@ -76,16 +82,21 @@ impl EnvironmentCapabilities {
         self.of(feature).is_yes()
     }
 
-    /// `CapabilityNotSupported`, with the reason, for a feature that is not there.
+    /// Returns `CapabilityNotSupported` with the reason if the feature is missing.
     pub fn require(&self, feature: Feature) -> Result<()> {
         match self.of(feature) {
             Capability::Yes => Ok(()),
-            Capability::No(reason) => Err(EnvironmentError::CapabilityNotSupported { feature, reason: reason.clone() }),
+            Capability::No(reason) => Err(EnvironmentError::CapabilityNotSupported {
+                feature,
+                reason: reason.clone(),
+            }),
         }
     }
 
-    /// As [`require`](Self::require), for all of them; the first that is missing is named.
+    /// Like [`require`](Self::require) for several features; names the first missing one.
     pub fn require_all(&self, features: &[Feature]) -> Result<()> {
-        features.iter().try_for_each(|feature| self.require(*feature))
+        features
+            .iter()
+            .try_for_each(|feature| self.require(*feature))
     }
 }

@@ -1,19 +1,22 @@
-//! What environments are made from.
+//! Requests for new environments.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use sandbar_core::{BaseName, ByteCount, Error, Labels, NetworkPolicy, Resources, SessionId, SessionSpec};
+use sandbar_core::{
+    BaseName, ByteCount, Error, Labels, NetworkPolicy, Resources, SessionId, SessionSpec,
+};
 
 use crate::{Feature, Result, SnapshotId};
 
-/// A request for a new environment.
+/// Request for a new environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnvironmentConfig {
-    /// What it starts from, in the provider's words. `host` is the machine's own programs where the provider has that.
+    /// Base image, named as the provider does. `host` is the machine's own programs, if the
+    /// provider supports it.
     pub base_image: String,
     pub session_id: SessionId,
     pub labels: Labels,
-    /// What the caller cannot do without. An environment that lacks one of them is not made.
+    /// Features that the caller needs. Without one of them no environment is created.
     pub required: Vec<Feature>,
     pub options: EnvironmentOptions,
 }
@@ -35,10 +38,11 @@ impl EnvironmentConfig {
         self
     }
 
-    /// The same wishes in Sandbar's words, checked.
+    /// Returns the validated request as a session spec.
     pub(crate) fn session_spec(&self) -> Result<SessionSpec> {
         let base = BaseName::new(self.base_image.as_str()).map_err(|error| {
-            Error::invalid("base_image", error.message().to_owned()).with_hint(error.hint().unwrap_or_default())
+            Error::invalid("base_image", error.message().to_owned())
+                .with_hint(error.hint().unwrap_or_default())
         })?;
         let options = self.options.clone();
         let spec = SessionSpec {
@@ -57,27 +61,28 @@ impl EnvironmentConfig {
     }
 }
 
-/// What can be said beyond that. A provider refuses, with `InvalidArgument` naming the field, what it cannot keep.
+/// Optional settings. A provider refuses those it does not support with `InvalidArgument`, which
+/// names the field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EnvironmentOptions {
-    /// Environment of everything that runs.
+    /// Environment variables of all processes.
     pub env: BTreeMap<String, String>,
     pub resources: Resources,
-    /// `None` is what the provider does by itself.
+    /// `None` is the provider's default.
     pub network: Option<NetworkPolicy>,
     pub quota: Option<ByteCount>,
-    /// It ends by itself after so long.
+    /// The environment is destroyed after this time.
     pub time_to_live: Option<Duration>,
-    /// It is paused by itself when nobody used it for so long.
+    /// The environment is paused after this time without activity.
     pub idle_timeout: Option<Duration>,
 }
 
-/// A request for a copy of an environment.
+/// Request for a fork of an environment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ForkConfig {
-    /// A random id when absent.
+    /// Id of the fork; a random one when absent.
     pub session_id: Option<SessionId>,
-    /// The snapshot to start from; now when absent.
+    /// Snapshot to start from; the current state when absent.
     pub from: Option<SnapshotId>,
     /// Added to the labels of the source.
     pub labels: Labels,

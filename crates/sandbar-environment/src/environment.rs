@@ -1,4 +1,4 @@
-//! The contract every implementation keeps.
+//! The traits that every implementation provides.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -6,39 +6,42 @@ use async_trait::async_trait;
 use sandbar_core::{SessionId, ToolProgress, ToolRequest, ToolResponse, WriteOptions};
 
 use crate::{
-    ByteStream, EnvironmentCapabilities, EnvironmentConfig, EnvironmentState, FileContent, FileStream, ForkConfig,
-    Result, Snapshot, SnapshotId,
+    ByteStream, EnvironmentCapabilities, EnvironmentConfig, EnvironmentState, FileContent,
+    FileStream, ForkConfig, Result, Snapshot, SnapshotId,
 };
 
-/// Takes what a tool says while it works. It is called between steps of the tool, so it should be quick.
+/// Callback for the progress of a tool. It runs between steps of the tool and should return
+/// quickly.
 pub type OnProgress<'a> = &'a mut (dyn FnMut(ToolProgress) + Send);
 
-/// Makes environments.
+/// Provider of environments.
 #[async_trait]
 pub trait EnvironmentProvider: fmt::Debug + Send + Sync {
-    /// What environments of this provider can do.
+    /// Returns the capabilities of environments of this provider.
     async fn capabilities(&self) -> Result<EnvironmentCapabilities>;
 
-    /// Makes an environment. What `config.required` names and is not there is `CapabilityNotSupported`, before anything
-    /// was made; `SessionLimitReached` when there is no room.
+    /// Creates an environment. Returns `CapabilityNotSupported` if a feature of `config.required`
+    /// is missing, before anything is created, and `SessionLimitReached` if the provider is full.
     async fn create(&self, config: EnvironmentConfig) -> Result<Arc<dyn ExecutionEnvironment>>;
 
-    /// Another handle to an environment that exists. `SessionNotFound` when it does not.
+    /// Returns another handle to an existing environment, or `SessionNotFound`.
     async fn attach(&self, session: &SessionId) -> Result<Arc<dyn ExecutionEnvironment>>;
 }
 
 /// One sandbox.
 ///
-/// What an implementation must keep, and the conformance suite checks:
-/// - A capability that is there works. One that is not gives `CapabilityNotSupported` and does nothing.
-/// - Everything may be called at the same time. Tools overlap with tools; a pause overlaps with tools, and comes before or
-///   after each of them; pause and resume come one after the other.
-/// - A tool call that is repeated under its id is done once.
-/// - Tools, snapshots and writes need an environment that is active; otherwise they give `NotActive` with its state.
-/// - After `destroy` everything but `state` and `destroy` gives `NotActive`; `destroy` succeeds again.
-/// - Dropping the future of a tool call, a read or a write stops the work on the other side, too. What changes the
-///   environment as a whole, such as a pause or a rollback, comes to its end once it has begun.
-/// - Tools answer in the same shapes everywhere: see `docs/tools.md`.
+/// Contract of an implementation, checked by the conformance suite:
+/// - A supported capability works. A missing one returns `CapabilityNotSupported` and does nothing.
+/// - All methods may be called concurrently. Tools run in parallel; a pause is ordered before or
+///   after each tool call; pause and resume are serialised.
+/// - A tool call that is repeated under its id runs once.
+/// - Tools, snapshots and writes need an active environment; otherwise they return `NotActive` with
+///   its state.
+/// - After `destroy` everything but `state` and `destroy` returns `NotActive`; `destroy` succeeds
+///   again.
+/// - Dropping the future of a tool call, a read or a write cancels the work. Changes of the whole
+///   environment, such as a pause or a rollback, complete once they have begun.
+/// - Results of tools have the same form everywhere: see `docs/tools.md`.
 #[async_trait]
 pub trait ExecutionEnvironment: fmt::Debug + Send + Sync {
     fn session_id(&self) -> &SessionId;
@@ -47,40 +50,48 @@ pub trait ExecutionEnvironment: fmt::Debug + Send + Sync {
 
     async fn state(&self) -> Result<EnvironmentState>;
 
-    /// Calls a tool and tells what it says meanwhile. A tool that fails gives an answer with `is_error`; an error means that
-    /// there is no answer.
-    async fn execute_tool(&self, request: ToolRequest, on_progress: OnProgress<'_>) -> Result<ToolResponse>;
+    /// Calls a tool and reports its progress. A tool that fails returns a result with `is_error`;
+    /// an `Err` means that there is no result.
+    async fn execute_tool(
+        &self,
+        request: ToolRequest,
+        on_progress: OnProgress<'_>,
+    ) -> Result<ToolResponse>;
 
-    /// Stops the clock of everything that runs. Fine when it stands already.
+    /// Freezes all processes. Succeeds if the environment is paused already.
     async fn pause(&self) -> Result<()>;
 
-    /// Lets it go on. Fine when it runs already.
+    /// Lets the processes continue. Succeeds if the environment is active already.
     async fn resume(&self) -> Result<()>;
 
-    /// Ends the environment and what is in it. Succeeds again when it is gone.
+    /// Destroys the environment with its processes and files. Succeeds if it is gone already.
     async fn destroy(&self) -> Result<()>;
 
     async fn create_snapshot(&self, name: &str) -> Result<Snapshot>;
 
-    /// The end of an agent's turn: takes a snapshot with a name of the provider's.
+    /// Ends an agent's turn: takes a snapshot with a generated name.
     async fn turn_complete(&self) -> Result<Snapshot>;
 
-    /// Oldest first.
+    /// Returns all snapshots, oldest first.
     async fn list_snapshots(&self) -> Result<Vec<Snapshot>>;
 
-    /// Puts files back as they were. What ran is ended; later snapshots are gone.
+    /// Restores the files of a snapshot. Processes are ended; later snapshots are deleted.
     async fn rollback(&self, snapshot: &SnapshotId) -> Result<()>;
 
-    /// A copy that goes its own way.
+    /// Creates an independent copy.
     async fn fork(&self, config: ForkConfig) -> Result<Arc<dyn ExecutionEnvironment>>;
 
     /// Reads a file, following links inside the environment. Relative paths start at `/workspace`.
     async fn read_file(&self, path: &Path) -> Result<FileContent>;
 
-    /// Writes a file and says how many bytes that were. It appears whole or not at all; a stream that gives an error
-    /// changes nothing.
-    async fn write_file(&self, path: &Path, options: WriteOptions, content: ByteStream) -> Result<u64>;
+    /// Writes a file atomically and returns its size. An error of the stream changes nothing.
+    async fn write_file(
+        &self,
+        path: &Path,
+        options: WriteOptions,
+        content: ByteStream,
+    ) -> Result<u64>;
 
-    /// Entries below a directory, `depth` levels of them.
+    /// Lists the entries below a directory, `depth` levels deep.
     async fn list_files(&self, path: &Path, depth: u32) -> Result<FileStream>;
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with an environment.
+//! Errors of environments.
 
 use std::fmt;
 
@@ -9,43 +9,55 @@ use crate::{EnvironmentState, Feature};
 /// Result of any call to an environment.
 pub type Result<T, E = EnvironmentError> = std::result::Result<T, E>;
 
-/// What went wrong: the cases an agent loop decides by, and everything else as it was raised.
+/// Error of an environment: the cases an agent loop distinguishes, and any other error.
 #[derive(Debug)]
 pub enum EnvironmentError {
-    /// This environment cannot do that. Nothing was done.
+    /// The environment lacks this feature. Nothing was done.
     CapabilityNotSupported { feature: Feature, reason: String },
-    /// The provider knows no such session.
+    /// The provider has no such session.
     SessionNotFound { session: SessionId },
-    /// The environment is there, or was, and cannot be worked with now.
-    NotActive { session: SessionId, state: EnvironmentState },
-    /// The provider could not be reached, or could not take the call now. It may be tried again.
+    /// The environment is paused, destroyed or otherwise not active.
+    NotActive {
+        session: SessionId,
+        state: EnvironmentState,
+    },
+    /// The provider cannot be reached or is overloaded. The call may be retried.
     ProviderUnavailable(Error),
-    /// There is no room for another environment.
+    /// The provider has its maximum number of environments.
     SessionLimitReached(Error),
-    /// Anything else.
+    /// Any other error.
     Failed(Error),
 }
 
 impl EnvironmentError {
-    /// The error below, where there is one.
+    /// Returns the underlying error, if there is one.
     pub fn cause(&self) -> Option<&Error> {
         match self {
-            Self::ProviderUnavailable(error) | Self::SessionLimitReached(error) | Self::Failed(error) => Some(error),
-            Self::CapabilityNotSupported { .. } | Self::SessionNotFound { .. } | Self::NotActive { .. } => None,
+            Self::ProviderUnavailable(error)
+            | Self::SessionLimitReached(error)
+            | Self::Failed(error) => Some(error),
+            Self::CapabilityNotSupported { .. }
+            | Self::SessionNotFound { .. }
+            | Self::NotActive { .. } => None,
         }
     }
 
-    /// What the reader can do about it.
+    /// Returns a hint on how to avoid the error.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::CapabilityNotSupported { .. } => Some("ask `capabilities()` first"),
-            Self::NotActive { state: EnvironmentState::Paused, .. } => Some("call `resume()`"),
+            Self::CapabilityNotSupported { .. } => Some("check `capabilities()` first"),
+            Self::NotActive {
+                state: EnvironmentState::Paused,
+                ..
+            } => Some("call `resume()`"),
             Self::NotActive { .. } | Self::SessionNotFound { .. } => None,
-            Self::ProviderUnavailable(error) | Self::SessionLimitReached(error) | Self::Failed(error) => error.hint(),
+            Self::ProviderUnavailable(error)
+            | Self::SessionLimitReached(error)
+            | Self::Failed(error) => error.hint(),
         }
     }
 
-    /// What an error means whichever session it is about.
+    /// Translates an error that does not depend on a session.
     pub(crate) fn of_provider(error: Error) -> Self {
         match error.code() {
             ErrorCode::Unavailable | ErrorCode::TooManyCalls => Self::ProviderUnavailable(error),
@@ -54,10 +66,12 @@ impl EnvironmentError {
         }
     }
 
-    /// What an error means when a session was looked for.
+    /// Translates an error of a lookup of a session.
     pub(crate) fn of_session(error: Error, session: &SessionId) -> Self {
         match error.code() {
-            ErrorCode::SessionNotFound => Self::SessionNotFound { session: session.clone() },
+            ErrorCode::SessionNotFound => Self::SessionNotFound {
+                session: session.clone(),
+            },
             _ => Self::of_provider(error),
         }
     }
@@ -72,10 +86,14 @@ impl From<Error> for EnvironmentError {
 impl fmt::Display for EnvironmentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CapabilityNotSupported { feature, reason } => write!(f, "`{feature}` is not supported: {reason}"),
-            Self::SessionNotFound { session } => write!(f, "there is no session `{session}`"),
+            Self::CapabilityNotSupported { feature, reason } => {
+                write!(f, "`{feature}` is not supported: {reason}")
+            }
+            Self::SessionNotFound { session } => write!(f, "session `{session}` does not exist"),
             Self::NotActive { session, state } => write!(f, "session `{session}` is {state}"),
-            Self::ProviderUnavailable(error) | Self::SessionLimitReached(error) | Self::Failed(error) => error.fmt(f),
+            Self::ProviderUnavailable(error)
+            | Self::SessionLimitReached(error)
+            | Self::Failed(error) => error.fmt(f),
         }
     }
 }

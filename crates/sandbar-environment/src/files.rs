@@ -1,4 +1,4 @@
-//! Files on their way in and out.
+//! File contents and listings as streams.
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -6,13 +6,13 @@ use sandbar_core::FileStat;
 
 use crate::Result;
 
-/// The content of a file, piece by piece.
+/// Content of a file in chunks.
 pub type ByteStream = BoxStream<'static, Result<Bytes>>;
 
-/// The entries of a directory, sorted by path.
+/// Entries of a directory, sorted by path.
 pub type FileStream = BoxStream<'static, Result<FileStat>>;
 
-/// A file that is being read. Dropping it ends the reading.
+/// A file being read. Dropping it cancels the read.
 pub struct FileContent {
     pub stat: FileStat,
     pub content: ByteStream,
@@ -20,6 +20,8 @@ pub struct FileContent {
 
 impl std::fmt::Debug for FileContent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileContent").field("stat", &self.stat).finish_non_exhaustive()
+        f.debug_struct("FileContent")
+            .field("stat", &self.stat)
+            .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use sandbar_core::ByteCount;
 
-/// What a provider calls a snapshot. Only the environment that gave it can read it.
+/// Id of a snapshot, valid for the environment that returned it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SnapshotId(String);
 
@@ -25,12 +25,12 @@ impl fmt::Display for SnapshotId {
     }
 }
 
-/// What is known about a snapshot.
+/// Description of a snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub id: SnapshotId,
     pub name: String,
     pub created_at: Timestamp,
-    /// Bytes only this snapshot holds, where the provider knows.
+    /// Bytes that only this snapshot holds, if known.
     pub space_used: Option<ByteCount>,
 }

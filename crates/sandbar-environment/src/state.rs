@@ -1,19 +1,19 @@
-//! Where an environment is in its life.
+//! Lifecycle state of an environment.
 
 use std::fmt;
 
 use sandbar_core::SessionState;
 
-/// Where an environment is in its life.
+/// Lifecycle state of an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EnvironmentState {
     Creating,
     Active,
-    /// Nothing runs; it goes on with `resume`.
+    /// All processes are frozen until `resume`.
     Paused,
     Destroying,
     Destroyed,
-    /// It is broken; destroy is what is left.
+    /// Unusable; it can only be destroyed.
     Failed,
 }
 
@@ -35,7 +35,7 @@ impl From<SessionState> for EnvironmentState {
         match state {
             SessionState::Creating => Self::Creating,
             SessionState::Active => Self::Active,
-            // What is put away for longer is no different to whoever wants to go on: `resume` brings it back.
+            // `resume` also wakes a hibernated session.
             SessionState::Paused | SessionState::Hibernated => Self::Paused,
             SessionState::Destroying => Self::Destroying,
             SessionState::Failed => Self::Failed,

@@ -1,4 +1,4 @@
-//! On whose behalf something is done.
+//! The actor on whose behalf a verb runs, for the audit log.
 
 use sandbar_core::Actor;
 
@@ -6,17 +6,19 @@ tokio::task_local! {
     static ACTOR: Actor;
 }
 
-/// Runs `work` so that the audit log names `actor` for whatever it asks of a host.
+/// Runs `work` with `actor` as the actor of every verb that it calls.
 pub async fn acting_as<F: Future>(actor: Actor, work: F) -> F::Output {
     ACTOR.scope(actor, work).await
 }
 
-/// As [`acting_as`], on this thread.
+/// As [`acting_as`], for synchronous work.
 pub(crate) fn acting_as_here<T>(actor: Actor, work: impl FnOnce() -> T) -> T {
     ACTOR.sync_scope(actor, work)
 }
 
-/// Who acts here and now.
+/// Returns the current actor.
 pub(crate) fn current_actor() -> Actor {
-    ACTOR.try_with(Actor::clone).unwrap_or_else(|_| Actor::local())
+    ACTOR
+        .try_with(Actor::clone)
+        .unwrap_or_else(|_| Actor::local())
 }

@@ -1,46 +1,49 @@
-//! The audit log of a session: what is written into it, and how it is read.
+//! The audit log of a session: its events, and reading it.
 
 use std::cell::RefCell;
 
-use sandbar_core::{Actor, AuditEntry, AuditQuery, AuditVerdict, Error, Page, Result, SessionId};
+use sandbar_core::{
+    Actor, AuditEntry, AuditQuery, AuditVerdict, Error, Page, Result, SessionId, SnapshotName,
+};
 use serde_json::{Map, Value};
 
 use crate::{
     Host,
     actor::current_actor,
+    admission::not_found,
+    engine::Engine,
     events::{Happening, News},
-    gate::not_found,
-    host::Inner,
     verb::{Call, Verb},
 };
 
-/// Longest text and longest list of a detail. The log says what was done; it is no copy of it.
-const LONGEST_TEXT: usize = 500;
-const LONGEST_LIST: usize = 50;
+/// Limits for texts and lists in the details of an entry, which callers choose.
+const MAX_TEXT_CHARS: usize = 500;
+const MAX_LIST_ITEMS: usize = 50;
 
 impl Host {
-    /// What happened to a session. The log of one that was destroyed can be read as long as it is kept.
+    /// Reads the audit log of a session. That of a destroyed session can be read until its
+    /// retention ends.
     pub async fn audit(&self, id: &SessionId, query: AuditQuery) -> Result<Page<AuditEntry>> {
         let target = id.clone();
-        self.run(Call::on(id, Verb::Audit), move |inner| {
-            inner.decisions.write(inner);
-            let page = inner.state.audit_page(&target, &query)?;
+        self.run(Call::on(id, Verb::Audit), move |engine| {
+            engine.decisions.write(engine);
+            let page = engine.state.audit_page(&target, &query)?;
             if page.items.is_empty() {
-                inner.require_log(&target)?;
+                engine.require_log(&target)?;
             }
             Ok(page)
         })
         .await
     }
 
-    /// Whether the log of a session is as it was written.
+    /// Verifies the hash chain over the audit log of a session.
     pub async fn verify_audit(&self, id: &SessionId) -> Result<AuditVerdict> {
         let target = id.clone();
-        self.run(Call::on(id, Verb::VerifyAudit), move |inner| {
-            inner.decisions.write(inner);
-            let verdict = inner.state.verify_audit(&target)?;
+        self.run(Call::on(id, Verb::VerifyAudit), move |engine| {
+            engine.decisions.write(engine);
+            let verdict = engine.state.verify_audit(&target)?;
             if matches!(verdict, AuditVerdict::Intact { entries: 0, .. }) {
-                inner.require_log(&target)?;
+                engine.require_log(&target)?;
             }
             Ok(verdict)
         })
@@ -48,7 +51,7 @@ impl Host {
     }
 }
 
-/// Something for the log of a session.
+/// An entry for the audit log of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) session: SessionId,
@@ -56,25 +59,38 @@ pub(crate) struct Event {
     pub(crate) what: &'static str,
     pub(crate) outcome: &'static str,
     pub(crate) detail: Map<String, Value>,
-    /// What those who watch events are told about it.
-    pub(crate) told: Option<Happening>,
+    /// The event for watchers, if it has one.
+    pub(crate) happening: Option<Happening>,
 }
 
 impl Event {
-    /// Something that was done, by whoever acts now.
+    /// An event of the current actor.
     pub(crate) fn new(session: &SessionId, what: &'static str) -> Self {
         let session = session.clone();
-        Self { session, who: current_actor(), what, outcome: AuditEntry::OK, detail: Map::new(), told: None }
+        Self {
+            session,
+            who: current_actor(),
+            what,
+            outcome: AuditEntry::OK,
+            detail: Map::new(),
+            happening: None,
+        }
     }
 
-    /// A verb that was done, by whoever acts now.
+    /// A verb of the current actor.
     pub(crate) fn of_verb(session: &SessionId, verb: Verb) -> Self {
-        Self { told: verb.happening(), ..Self::new(session, verb.as_str()) }
+        Self {
+            happening: verb.happening(),
+            ..Self::new(session, verb.as_str())
+        }
     }
 
-    /// Something the host did, whoever made it necessary.
+    /// An event of the host itself.
     pub(crate) fn of_host(session: &SessionId, what: &'static str) -> Self {
-        Self { who: Actor::host(), ..Self::new(session, what) }
+        Self {
+            who: Actor::host(),
+            ..Self::new(session, what)
+        }
     }
 
     pub(crate) fn outcome(mut self, outcome: &'static str) -> Self {
@@ -82,9 +98,9 @@ impl Event {
         self
     }
 
-    /// Tells it also to those who watch events.
-    pub(crate) fn told(mut self, happening: impl Into<Happening>) -> Self {
-        self.told = Some(happening.into());
+    /// Sends it to watchers as well.
+    pub(crate) fn for_watchers(mut self, happening: impl Into<Happening>) -> Self {
+        self.happening = Some(happening.into());
         self
     }
 
@@ -95,43 +111,74 @@ impl Event {
     }
 }
 
-impl Inner {
-    /// Writes something into the log of a session, and tells it to those who watch. What was done is done: a log that cannot be written is reported, and
-    /// changes nothing of that.
+impl Engine {
+    /// Writes an event to the audit log of a session and sends it to watchers. The operation is
+    /// done, so a failed write is logged and counted but fails no verb.
     pub(crate) fn record_event(&self, mut event: Event) {
         event.detail.retain(|_, value| !value.is_null());
         event.detail.values_mut().for_each(shorten);
         if let Err(error) = self.state.append_audit(&event) {
             let error = Error::internal("could not write the audit log").with_source(error);
-            tracing::error!(session = %event.session, what = event.what, error = error.chain(), "something is missing in the audit log");
+            tracing::error!(session = %event.session, what = event.what, error = error.chain(), "an entry is missing from the audit log");
             self.metrics.audit_failures.inc();
-            self.incidents.note(&Call::on(&event.session, Verb::Audit), &error);
+            self.incidents
+                .note(&Call::on(&event.session, Verb::Audit), &error);
         }
-        // What was refused has changed nothing.
-        if let Some(happening) = event.told.filter(|_| matches!(event.outcome, AuditEntry::OK | AuditEntry::FAILED)) {
-            let Event { session, who: actor, outcome, detail, .. } = event;
-            self.tell_event(News { session, actor, happening, outcome, detail });
+        // A refused verb has changed nothing.
+        if let Some(happening) = event
+            .happening
+            .filter(|_| matches!(event.outcome, AuditEntry::OK | AuditEntry::FAILED))
+        {
+            let Event {
+                session,
+                who: actor,
+                outcome,
+                detail,
+                ..
+            } = event;
+            self.send_event(News {
+                session,
+                actor,
+                happening,
+                outcome,
+                detail,
+            });
         }
     }
 
-    /// `SessionNotFound`, unless there is such a session. For one whose log is empty.
+    /// Records a decision of recovery about a session.
+    pub(crate) fn record_recovery(
+        &self,
+        session: &SessionId,
+        decision: &'static str,
+        snapshot: Option<&SnapshotName>,
+    ) {
+        let event = Event::of_host(session, "recover").with("decision", decision);
+        self.record_event(event.with("snapshot", snapshot.map(SnapshotName::as_str)));
+    }
+
+    /// Refuses a session that neither exists nor has an audit log.
     fn require_log(&self, id: &SessionId) -> Result<(), Error> {
-        if self.state.session(id)?.is_some() || self.state.has_audit(id)? { Ok(()) } else { Err(not_found(id)) }
+        if self.state.session(id)?.is_some() || self.state.has_audit(id)? {
+            Ok(())
+        } else {
+            Err(not_found(id))
+        }
     }
 }
 
-/// Keeps an entry small, whatever callers send.
+/// Bounds the size of an entry.
 fn shorten(value: &mut Value) {
     match value {
         Value::String(text) => {
-            if let Some((end, _)) = text.char_indices().nth(LONGEST_TEXT) {
+            if let Some((end, _)) = text.char_indices().nth(MAX_TEXT_CHARS) {
                 text.truncate(end);
                 text.push('…');
             }
         }
         Value::Array(items) => {
-            let more = items.len().saturating_sub(LONGEST_LIST);
-            items.truncate(LONGEST_LIST);
+            let more = items.len().saturating_sub(MAX_LIST_ITEMS);
+            items.truncate(MAX_LIST_ITEMS);
             items.iter_mut().for_each(shorten);
             if more > 0 {
                 items.push(format!("… and {more} more").into());
@@ -143,7 +190,7 @@ fn shorten(value: &mut Value) {
 }
 
 thread_local! {
-    /// Details the verb that runs on this thread has found out about itself.
+    /// Details added by the verb that runs on this thread.
     static NOTES: RefCell<Map<String, Value>> = RefCell::default();
 }
 
@@ -152,9 +199,9 @@ pub(crate) fn note(key: &str, value: impl Into<Value>) {
     NOTES.with_borrow_mut(|notes| notes.insert(key.to_owned(), value.into()));
 }
 
-/// Runs a verb, and returns what it noted.
+/// Runs a verb; returns its result and the details it added.
 pub(crate) fn with_notes<T>(work: impl FnOnce() -> T) -> (T, Map<String, Value>) {
-    // A verb that panicked on this thread may have left some.
+    // A verb that panicked on this thread may have left details.
     NOTES.take();
     (work(), NOTES.take())
 }
@@ -166,12 +213,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_small_whatever_callers_send() {
+    fn long_details_are_shortened() {
         let mut detail = json!({"argv": vec!["ä".repeat(2000); 60], "nested": {"text": "x".repeat(501)}, "n": 7});
         shorten(&mut detail);
         assert_eq!(detail["argv"][0].as_str().unwrap().chars().count(), 501);
         assert_eq!(detail["argv"][50], "… and 10 more");
-        assert_eq!(detail["nested"]["text"].as_str().unwrap().chars().count(), 501);
+        assert_eq!(
+            detail["nested"]["text"].as_str().unwrap().chars().count(),
+            501
+        );
         assert_eq!(detail["n"], 7);
     }
 }

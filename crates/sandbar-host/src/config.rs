@@ -1,4 +1,4 @@
-//! What a host is told. Every key has a default that works.
+//! [`HostConfig`]: the configuration of a host. Every key has a default that works.
 
 use std::{
     fmt,
@@ -10,7 +10,8 @@ use std::{
 };
 
 use sandbar_core::{
-    ByteCount, DomainName, Error, Resources, Result, RuntimeKind, SnapshotName, StorageKind, duration_text,
+    ByteCount, DomainName, Error, Resources, Result, RuntimeKind, SnapshotName, StorageKind,
+    duration_text,
 };
 use sandbar_storage::{StorageConfig, ZfsConfig, lent_directory_of, pack::Target};
 use serde::{Deserialize, Serialize};
@@ -21,67 +22,71 @@ use crate::object_store;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostConfig {
-    /// Host part of the addresses exposed ports are given out with.
+    /// Host name or IP address in the addresses of exposed ports.
     pub advertise_addr: String,
-    /// Ports of sessions are reached by the name `<port>-<session>.<ingress_domain>` on the API's own port.
+    /// Domain of ingress: ports of a session are reached as `<port>-<session>.<ingress_domain>` on
+    /// the port of the API.
     pub ingress_domain: DomainName,
-    /// Where the state database lies, and the storage unless `sessions_root_dir` says otherwise.
+    /// Directory of the state database, and of the storage unless `sessions_root_dir` is set.
     pub data_dir: PathBuf,
     pub storage_backend: StorageChoice,
     pub container_runtime: RuntimeChoice,
-    /// ZFS: the pool.
+    /// ZFS: name of the pool.
     pub pool_name: Option<String>,
-    /// ZFS: the dataset bases lie in; `<pool>/bases` when absent.
+    /// ZFS: dataset of bases; `<pool>/bases` when absent.
     pub bases_dataset: Option<String>,
-    /// ZFS: the dataset sessions lie in; `<pool>/sessions` when absent.
+    /// ZFS: dataset of sessions; `<pool>/sessions` when absent.
     pub sessions_dataset: Option<String>,
-    /// Root of btrfs and local-disk; `<data_dir>/storage` when absent.
+    /// Root directory of btrfs and local-disk; `<data_dir>/storage` when absent.
     pub sessions_root_dir: Option<PathBuf>,
-    /// The largest a pool image of our own may become; absent takes four fifths of the disk.
+    /// Maximum size of the pool image that btrfs creates; four fifths of the disk when absent.
     pub pool_image_limit: Option<ByteCount>,
-    /// Sessions in all states; 0 is no limit.
+    /// Maximum number of sessions in all states; 0 is no limit.
     pub max_sessions: usize,
-    /// Quota of sessions that ask for none; 0 is none.
+    /// Quota of sessions that set none; 0 is no quota.
     pub default_session_quota: ByteCount,
     /// Prefix of turn snapshots.
     pub snapshot_prefix: String,
-    /// Turn and tool snapshots beyond this are pruned, oldest first; 0 is no limit.
+    /// Snapshots per session beyond which turn and tool snapshots are pruned, oldest first; 0 is no
+    /// limit.
     pub max_snapshots_per_session: usize,
-    /// As many of them are left to a session when the pool is nearly full, however many are allowed otherwise.
+    /// The same limit while the pool is nearly full.
     pub pressure_snapshots_per_session: usize,
-    /// Limits where neither session nor call says anything.
+    /// Resource limits that neither the session nor the call sets.
     pub default_resources: Resources,
-    /// The longest a tool call may take.
+    /// Maximum duration of a tool call.
     #[serde(with = "duration_text")]
     pub tool_timeout: Duration,
-    /// Take a snapshot after every tool call that succeeds.
+    /// Take a snapshot after every successful tool call.
     pub per_tool_snapshots: bool,
-    /// Share of the pool that is taken when the host says it is degraded.
+    /// Used share of the pool from which the host is degraded.
     pub pool_space_warn_threshold: f64,
-    /// Share of the pool that is taken when the host refuses new sessions.
+    /// Used share of the pool from which the host refuses new sessions.
     pub pool_space_crit_threshold: f64,
-    /// How often expired sessions are looked for and failed deletions are tried again.
+    /// Interval of the janitor, which repeats failed deletions and checks the space of the pool.
     #[serde(with = "duration_text")]
     pub health_check_interval: Duration,
-    /// Start the box of a session when the session is made, and not when something first runs in it.
+    /// Start the box of a session when the session is created, and not with its first command.
     pub start_boxes_at_once: bool,
-    /// How long pause, rollback and destroy wait for tools that are under way.
+    /// Time that pause, rollback and destroy wait for operations in progress.
     #[serde(with = "duration_text")]
     pub pause_drain_timeout: Duration,
-    /// Sessions that ask for nothing else are paused when nobody used them for so long; zero is never.
+    /// Idle time after which a session that sets none is paused; zero is never.
     #[serde(with = "duration_text")]
     pub default_idle_timeout: Duration,
-    /// Where hibernated sessions are kept: an absolute directory, or `s3://bucket?region=..&endpoint=..&allow_http=true`
-    /// with keys from the environment; `<data_dir>/packs` when absent.
+    /// Store of hibernated sessions: an absolute directory, or
+    /// `s3://bucket?region=..&endpoint=..&allow_http=true` with keys from the environment;
+    /// `<data_dir>/packs` when absent.
     pub object_store: Option<String>,
-    /// Servers the gateway asks for names, `ip` or `ip:port`; those of `/etc/resolv.conf` when empty.
+    /// DNS servers of the egress gateway, `ip` or `ip:port`; those of `/etc/resolv.conf` when
+    /// empty.
     pub dns_servers: Vec<DnsServer>,
-    /// Certificates in PEM that the gateway trusts servers by, beside the system's.
+    /// CA certificates in PEM that the egress gateway trusts beside those of the system.
     pub egress_ca_file: Option<PathBuf>,
-    /// How long the audit log of a destroyed session is kept; zero is for ever.
+    /// Retention of the audit log of a destroyed session; zero is for ever.
     #[serde(with = "duration_text")]
     pub audit_retention: Duration,
-    /// How long a stopping host waits for what is under way.
+    /// Time that a stopping host waits for operations in progress.
     #[serde(with = "duration_text")]
     pub shutdown_timeout: Duration,
 }
@@ -104,7 +109,11 @@ impl Default for HostConfig {
             snapshot_prefix: "turn".into(),
             max_snapshots_per_session: 0,
             pressure_snapshots_per_session: 10,
-            default_resources: Resources { pids: Some(1024), output: Some(ByteCount::mib(10)), ..Resources::default() },
+            default_resources: Resources {
+                pids: Some(1024),
+                output: Some(ByteCount::mib(10)),
+                ..Resources::default()
+            },
             tool_timeout: Duration::from_mins(5),
             per_tool_snapshots: false,
             pool_space_warn_threshold: 0.85,
@@ -123,38 +132,90 @@ impl Default for HostConfig {
 }
 
 impl HostConfig {
-    /// Checks what the types alone cannot.
+    /// Returns the configuration of a host with this data directory, storage and runtime, and
+    /// defaults for everything else. Reverses [`storage`](Self::storage).
+    pub fn on_storage(
+        data_dir: impl Into<PathBuf>,
+        storage: &StorageConfig,
+        runtime: RuntimeKind,
+    ) -> Self {
+        let zfs = storage.zfs.clone();
+        Self {
+            data_dir: data_dir.into(),
+            storage_backend: storage
+                .choice
+                .map_or(StorageChoice::Auto, StorageChoice::Named),
+            container_runtime: RuntimeChoice::Named(runtime),
+            pool_name: zfs.as_ref().map(|zfs| zfs.pool.clone()),
+            bases_dataset: zfs.as_ref().and_then(|zfs| zfs.bases_dataset.clone()),
+            sessions_dataset: zfs.and_then(|zfs| zfs.sessions_dataset),
+            sessions_root_dir: Some(storage.directory.clone()),
+            pool_image_limit: storage.pool_image_limit,
+            ..Self::default()
+        }
+    }
+
+    /// Checks the values beyond what their types guarantee.
     pub fn validate(&self) -> Result<()> {
         // The longest turn number has twenty digits.
         SnapshotName::new(format!("{}-{}", self.snapshot_prefix, u64::MAX)).map_err(|error| {
-            Error::invalid("snapshot_prefix", format!("snapshot prefix `{}` is not usable", self.snapshot_prefix))
-                .with_hint("start with a letter or digit, then letters, digits, `.`, `_` or `-`")
-                .with_source(error)
+            Error::invalid(
+                "snapshot_prefix",
+                format!("snapshot prefix `{}` is invalid", self.snapshot_prefix),
+            )
+            .with_hint("start with a letter or digit, then letters, digits, `.`, `_` or `-`")
+            .with_source(error)
         })?;
-        let (warn, critical) = (self.pool_space_warn_threshold, self.pool_space_crit_threshold);
+        let (warn, critical) = (
+            self.pool_space_warn_threshold,
+            self.pool_space_crit_threshold,
+        );
         if !(0.0..=1.0).contains(&warn) || !(0.0..=1.0).contains(&critical) || warn > critical {
             return Err(Error::invalid(
                 "pool_space_crit_threshold",
-                format!("the space thresholds {warn} and {critical} do not fit together"),
+                format!("space thresholds {warn} and {critical} are invalid"),
             )
             .with_hint("use shares between 0 and 1, the warning not above the critical one"));
         }
         if self.health_check_interval.is_zero() {
-            return Err(Error::invalid("health_check_interval", "the interval is zero").with_hint("use `30s`"));
+            return Err(
+                Error::invalid("health_check_interval", "interval is zero").with_hint("use `30s`")
+            );
         }
         if self.tool_timeout.is_zero() {
-            return Err(Error::invalid("tool_timeout", "the time of a tool call is zero").with_hint("use `5m`"));
+            return Err(
+                Error::invalid("tool_timeout", "timeout of tool calls is zero")
+                    .with_hint("use `5m`"),
+            );
         }
         if self.advertise_addr.is_empty() || self.advertise_addr.contains(char::is_whitespace) {
-            return Err(Error::invalid("advertise_addr", format!("`{}` is no address", self.advertise_addr))
-                .with_hint("give a host name or an IP address clients reach this machine at"));
+            return Err(Error::invalid(
+                "advertise_addr",
+                format!("advertised address `{}` is invalid", self.advertise_addr),
+            )
+            .with_hint("use a host name or IP address at which clients reach this machine"));
         }
-        refuse_lent("data_dir", "data directory", &self.data_dir, "choose another with `--data-dir`")?;
+        refuse_lent(
+            "data_dir",
+            "data directory",
+            &self.data_dir,
+            "choose another with `--data-dir`",
+        )?;
         if let Some(path) = &self.sessions_root_dir {
-            refuse_lent("sessions_root_dir", "storage directory", path, "set `sessions_root_dir` to another")?;
+            refuse_lent(
+                "sessions_root_dir",
+                "storage directory",
+                path,
+                "set `sessions_root_dir` to another",
+            )?;
         }
         if let Target::Directory(path) = self.object_store_target()? {
-            refuse_lent("object_store", "object store", &path, "set `object_store` to another directory")?;
+            refuse_lent(
+                "object_store",
+                "object store",
+                &path,
+                "set `object_store` to another directory",
+            )?;
         }
         if let Some(path) = &self.egress_ca_file {
             let usable = if path.is_absolute() {
@@ -163,15 +224,20 @@ impl HostConfig {
                 Err(std::io::ErrorKind::InvalidInput.into())
             };
             usable.map_err(|error| {
-                Error::invalid("egress_ca_file", format!("`{}` cannot be read", path.display()))
-                    .with_hint("give the absolute path of a file with certificates in PEM, or leave it out")
-                    .with_source(error)
+                Error::invalid(
+                    "egress_ca_file",
+                    format!("`{}` cannot be read", path.display()),
+                )
+                .with_hint(
+                    "use the absolute path of a file with certificates in PEM, or omit the key",
+                )
+                .with_source(error)
             })?;
         }
         self.default_resources.validate()
     }
 
-    /// Where hibernated sessions are kept.
+    /// Returns the store of hibernated sessions.
     pub fn object_store_target(&self) -> Result<Target> {
         match &self.object_store {
             None => Ok(Target::Directory(self.data_dir.join("packs"))),
@@ -179,12 +245,12 @@ impl HostConfig {
         }
     }
 
-    /// The idle time of sessions that ask for none.
+    /// Returns the idle timeout of sessions that set none.
     pub(crate) fn idle_timeout(&self) -> Option<Duration> {
         Some(self.default_idle_timeout).filter(|idle| !idle.is_zero())
     }
 
-    /// What the storage is told.
+    /// Returns the configuration of the storage.
     pub fn storage(&self) -> StorageConfig {
         let choice = match self.storage_backend {
             StorageChoice::Auto => None,
@@ -192,13 +258,16 @@ impl HostConfig {
         };
         StorageConfig {
             choice,
-            directory: self.sessions_root_dir.clone().unwrap_or_else(|| self.data_dir.join("storage")),
+            directory: self
+                .sessions_root_dir
+                .clone()
+                .unwrap_or_else(|| self.data_dir.join("storage")),
             zfs: self.zfs(),
             pool_image_limit: self.pool_image_limit,
         }
     }
 
-    /// The ZFS names, when a pool is named.
+    /// Returns the configuration of ZFS, if a pool is set.
     pub fn zfs(&self) -> Option<ZfsConfig> {
         Some(ZfsConfig {
             pool: self.pool_name.clone()?,
@@ -208,13 +277,16 @@ impl HostConfig {
     }
 }
 
-/// Refuses a path of the host's own below a directory that sandboxes over the base `host` are shown.
+/// Refuses a private path of the host below a directory that is visible in sandboxes with the base
+/// `host`.
 pub fn refuse_lent(field: &'static str, what: &str, path: &Path, fix: &str) -> Result<()> {
-    let Some(lent) = lent_directory_of(path) else { return Ok(()) };
+    let Some(lent) = lent_directory_of(path) else {
+        return Ok(());
+    };
     Err(Error::invalid(
         field,
         format!(
-            "{what} `{}` is below `{}`, which sandboxes over the base `host` are shown",
+            "{what} `{}` is below `{}`, which is visible in sandboxes with the base `host`",
             path.display(),
             lent.display()
         ),
@@ -222,7 +294,7 @@ pub fn refuse_lent(field: &'static str, what: &str, path: &Path, fix: &str) -> R
     .with_hint(format!("{fix}, for example below `/var/lib` or `/etc`")))
 }
 
-/// A server that is asked for names: `192.0.2.53` or `192.0.2.53:5353`.
+/// Address of a DNS server: `192.0.2.53` or `192.0.2.53:5353`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DnsServer(SocketAddr);
@@ -241,11 +313,14 @@ impl FromStr for DnsServer {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let plain = || text.parse::<IpAddr>().map(|address| SocketAddr::new(address, Self::PORT));
+        let plain = || {
+            text.parse::<IpAddr>()
+                .map(|address| SocketAddr::new(address, Self::PORT))
+        };
         match text.parse::<SocketAddr>().or_else(|_| plain()) {
             Ok(address) if address.port() != 0 && !address.ip().is_unspecified() => Ok(Self(address)),
-            _ => Err(Error::invalid("dns_servers", format!("`{}` is no DNS server", text.escape_debug())).with_hint(
-                "write an address, with or without a port: `192.0.2.53`, `192.0.2.53:5353`, `[2001:db8::53]:53`",
+            _ => Err(Error::invalid("dns_servers", format!("DNS server `{}` is invalid", text.escape_debug())).with_hint(
+                "use an IP address, with or without a port: `192.0.2.53`, `192.0.2.53:5353`, `[2001:db8::53]:53`",
             )),
         }
     }
@@ -253,9 +328,13 @@ impl FromStr for DnsServer {
 
 impl fmt::Display for DnsServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An address alone has no place for the interface it is on.
+        // `Ipv6Addr` alone would lose the scope id.
         let has_interface = matches!(self.0, SocketAddr::V6(address) if address.scope_id() != 0);
-        if self.0.port() == Self::PORT && !has_interface { self.0.ip().fmt(f) } else { self.0.fmt(f) }
+        if self.0.port() == Self::PORT && !has_interface {
+            self.0.ip().fmt(f)
+        } else {
+            self.0.fmt(f)
+        }
     }
 }
 
@@ -273,9 +352,11 @@ impl From<DnsServer> for String {
     }
 }
 
-/// An error with its hint, for whoever reads a configuration.
+/// Returns an error with its hint, as text for serde.
 fn explained(error: &Error) -> String {
-    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}; {hint}"))
+    error
+        .hint()
+        .map_or_else(|| error.to_string(), |hint| format!("{error}; {hint}"))
 }
 
 macro_rules! choice {
@@ -284,10 +365,10 @@ macro_rules! choice {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub enum $name {
-            /// The host chooses, and says what and why.
+            /// The host chooses, and reports its choice and the reason.
             #[default]
             Auto,
-            /// This one, or an error that says what is missing.
+            /// This one, or an error with what is missing.
             Named($kind),
         }
 
@@ -319,12 +400,12 @@ macro_rules! choice {
 }
 
 choice!(
-    /// Which storage to use.
+    /// Choice of the storage.
     StorageChoice,
     StorageKind
 );
 choice!(
-    /// Which runtime to use.
+    /// Choice of the runtime.
     RuntimeChoice,
     RuntimeKind
 );
@@ -334,7 +415,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_valid_and_survive_a_round_trip() {
+    fn defaults_are_valid_and_survive_a_round_trip() {
         let config = HostConfig::default();
         config.validate().unwrap();
         let json = serde_json::to_string(&config).unwrap();
@@ -342,12 +423,36 @@ mod tests {
     }
 
     #[test]
-    fn paths_below_lent_directories_are_refused_and_both_named() {
+    fn paths_below_lent_directories_are_refused() {
         let bad = [
-            (HostConfig { data_dir: "/opt/sandbar".into(), ..HostConfig::default() }, "data_dir"),
-            (HostConfig { data_dir: "/usr/local/var/../sandbar".into(), ..HostConfig::default() }, "data_dir"),
-            (HostConfig { sessions_root_dir: Some("/usr/lib/x".into()), ..HostConfig::default() }, "sessions_root_dir"),
-            (HostConfig { object_store: Some("/opt/packs".into()), ..HostConfig::default() }, "object_store"),
+            (
+                HostConfig {
+                    data_dir: "/opt/sandbar".into(),
+                    ..HostConfig::default()
+                },
+                "data_dir",
+            ),
+            (
+                HostConfig {
+                    data_dir: "/usr/local/var/../sandbar".into(),
+                    ..HostConfig::default()
+                },
+                "data_dir",
+            ),
+            (
+                HostConfig {
+                    sessions_root_dir: Some("/usr/lib/x".into()),
+                    ..HostConfig::default()
+                },
+                "sessions_root_dir",
+            ),
+            (
+                HostConfig {
+                    object_store: Some("/opt/packs".into()),
+                    ..HostConfig::default()
+                },
+                "object_store",
+            ),
         ];
         for (config, field) in bad {
             let error = config.validate().unwrap_err();
@@ -357,16 +462,64 @@ mod tests {
     }
 
     #[test]
-    fn values_that_do_not_fit_are_refused_and_the_key_is_named() {
+    fn invalid_values_are_refused_by_key() {
         let bad = [
-            (HostConfig { snapshot_prefix: "../x".into(), ..HostConfig::default() }, "snapshot_prefix"),
-            (HostConfig { pool_space_warn_threshold: 0.99, ..HostConfig::default() }, "pool_space_crit_threshold"),
-            (HostConfig { health_check_interval: Duration::ZERO, ..HostConfig::default() }, "health_check_interval"),
-            (HostConfig { tool_timeout: Duration::ZERO, ..HostConfig::default() }, "tool_timeout"),
-            (HostConfig { advertise_addr: String::new(), ..HostConfig::default() }, "advertise_addr"),
-            (HostConfig { object_store: Some("packs".into()), ..HostConfig::default() }, "object_store"),
-            (HostConfig { egress_ca_file: Some("relative".into()), ..HostConfig::default() }, "egress_ca_file"),
-            (HostConfig { egress_ca_file: Some("/no/such/file".into()), ..HostConfig::default() }, "egress_ca_file"),
+            (
+                HostConfig {
+                    snapshot_prefix: "../x".into(),
+                    ..HostConfig::default()
+                },
+                "snapshot_prefix",
+            ),
+            (
+                HostConfig {
+                    pool_space_warn_threshold: 0.99,
+                    ..HostConfig::default()
+                },
+                "pool_space_crit_threshold",
+            ),
+            (
+                HostConfig {
+                    health_check_interval: Duration::ZERO,
+                    ..HostConfig::default()
+                },
+                "health_check_interval",
+            ),
+            (
+                HostConfig {
+                    tool_timeout: Duration::ZERO,
+                    ..HostConfig::default()
+                },
+                "tool_timeout",
+            ),
+            (
+                HostConfig {
+                    advertise_addr: String::new(),
+                    ..HostConfig::default()
+                },
+                "advertise_addr",
+            ),
+            (
+                HostConfig {
+                    object_store: Some("packs".into()),
+                    ..HostConfig::default()
+                },
+                "object_store",
+            ),
+            (
+                HostConfig {
+                    egress_ca_file: Some("relative".into()),
+                    ..HostConfig::default()
+                },
+                "egress_ca_file",
+            ),
+            (
+                HostConfig {
+                    egress_ca_file: Some("/no/such/file".into()),
+                    ..HostConfig::default()
+                },
+                "egress_ca_file",
+            ),
         ];
         for (config, field) in bad {
             assert_eq!(config.validate().unwrap_err().field(), Some(field));
@@ -380,19 +533,39 @@ mod tests {
     fn dns_servers_are_addresses_with_or_without_a_port() {
         let text = r#"{"dns_servers": ["192.0.2.53", "192.0.2.53:5353", "2001:db8::53", "[2001:db8::53]:5353"]}"#;
         let config: HostConfig = serde_json::from_str(text).unwrap();
-        let ports: Vec<u16> = config.dns_servers.iter().map(|server| SocketAddr::from(*server).port()).collect();
+        let ports: Vec<u16> = config
+            .dns_servers
+            .iter()
+            .map(|server| SocketAddr::from(*server).port())
+            .collect();
         assert_eq!(ports, [53, 5353, 53, 5353]);
         assert_eq!(config.dns_servers[1].to_string(), "192.0.2.53:5353");
-        for text in ["[fe80::1%3]:53", "[fe80::1%3]:5353", "fe80::1", "192.0.2.53"] {
+        for text in [
+            "[fe80::1%3]:53",
+            "[fe80::1%3]:5353",
+            "fe80::1",
+            "192.0.2.53",
+        ] {
             assert_eq!(text.parse::<DnsServer>().unwrap().to_string(), text);
         }
-        for bad in ["", "dns.example", "192.0.2.53:0", "0.0.0.0", "192.0.2", "192.0.2.53:"] {
-            assert_eq!(bad.parse::<DnsServer>().unwrap_err().field(), Some("dns_servers"), "{bad}");
+        for bad in [
+            "",
+            "dns.example",
+            "192.0.2.53:0",
+            "0.0.0.0",
+            "192.0.2",
+            "192.0.2.53:",
+        ] {
+            assert_eq!(
+                bad.parse::<DnsServer>().unwrap_err().field(),
+                Some("dns_servers"),
+                "{bad}"
+            );
         }
     }
 
     #[test]
-    fn sizes_and_times_are_written_as_people_write_them() {
+    fn sizes_and_times_have_units() {
         let text = r#"{"default_session_quota": "2G", "health_check_interval": "5m"}"#;
         let config: HostConfig = serde_json::from_str(text).unwrap();
         assert_eq!(config.default_session_quota, ByteCount::gib(2));

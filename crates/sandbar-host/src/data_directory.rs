@@ -1,9 +1,11 @@
-//! The data directory: made when missing, owned by one host at a time.
+//! [`DataDirectory`]: created when missing, closed to other users, locked by one host at a time.
 
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Seek as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{
+        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+    },
     path::{Path, PathBuf},
 };
 
@@ -13,42 +15,53 @@ use rustix::{
 };
 use sandbar_core::{Error, ErrorCode, Result};
 
-/// A data directory nobody else uses while this exists.
+/// A data directory that this host has locked.
 #[derive(Debug)]
 pub(crate) struct DataDirectory {
     path: PathBuf,
-    // The lock is held as long as the file is open; the kernel lets go of it when the process dies.
+    // The kernel releases the lock when the file is closed or the process dies.
     _lock: File,
 }
 
 fn unusable(path: &Path, error: io::Error) -> Error {
     Error::io(format!("use data directory `{}`", path.display()), error)
         .with_field("data_dir")
-        .with_hint("choose a directory you can write to, on a disk with free space, with `--data-dir`")
+        .with_hint(
+            "choose a directory you can write to, on a disk with free space, with `--data-dir`",
+        )
 }
 
-/// Makes a data directory when it is missing, and closes it to other users. Comes before anything is written there.
+/// Creates a data directory if it is missing, and closes it to other users. Must be called before
+/// anything is written to it.
 pub fn prepare_data_directory(path: &Path) -> Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| unusable(path, error))?;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| unusable(path, error))?;
     close_to_others(path, |error| unusable(path, error))
 }
 
-/// Takes the rights of group and others from a data directory that was made with them, by hand or by a service manager.
-/// The files of sessions are below it, with the owners and modes they have inside: another user who could enter would read
-/// them, and run the set-user-id programs a session has left.
+/// Removes the permissions of group and others from a data directory that was created with them, by
+/// hand or by a service manager. Files of sessions lie below it with the owners and modes they have
+/// inside: another local user with access could read them, and run setuid programs that a session
+/// created.
 fn close_to_others(path: &Path, unusable: impl Fn(io::Error) -> Error) -> Result<()> {
     let directory = File::open(path).map_err(&unusable)?;
     let metadata = directory.metadata().map_err(&unusable)?;
     let refuse = |problem: String, hint: &str| {
-        Err(Error::new(ErrorCode::PermissionDenied, format!("data directory `{}` {problem}", path.display()))
-            .with_field("data_dir")
-            .with_hint(hint))
+        Err(Error::new(
+            ErrorCode::PermissionDenied,
+            format!("data directory `{}` {problem}", path.display()),
+        )
+        .with_field("data_dir")
+        .with_hint(hint))
     };
     let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
     if owner != own {
         return refuse(
             format!("belongs to user {owner}, and the host runs as user {own}"),
-            "give it to that user with `chown`, or choose another with `--data-dir`",
+            "change its owner with `chown`, or choose another with `--data-dir`",
         );
     }
     let mode = metadata.permissions().mode() & 0o7777;
@@ -58,40 +71,53 @@ fn close_to_others(path: &Path, unusable: impl Fn(io::Error) -> Error) -> Result
     }
     let is_shared = mode & 0o1000 != 0;
     let is_empty = fs::read_dir(path).map_err(&unusable)?.next().is_none();
-    let is_ours = ["host.lock", "state.db", "token", "storage"].iter().any(|name| path.join(name).exists());
+    let is_ours = ["host.lock", "state.db", "token", "storage"]
+        .iter()
+        .any(|name| path.join(name).exists());
     if is_shared || !(is_empty || is_ours) {
         return refuse(
             format!("is open to other users (mode {mode:04o}) and is not the host's alone"),
-            "choose a directory of its own with `--data-dir`, or close this one with `chmod 700`",
+            "choose a dedicated directory with `--data-dir`, or close this one with `chmod 700`",
         );
     }
-    directory.set_permissions(fs::Permissions::from_mode(closed)).map_err(&unusable)?;
+    directory
+        .set_permissions(fs::Permissions::from_mode(closed))
+        .map_err(&unusable)?;
     tracing::warn!(
         path = %path.display(),
         mode = format_args!("{mode:04o}"),
-        "the data directory was open to other users, and is closed to them now"
+        "closed the data directory, which was open to other users"
     );
     Ok(())
 }
 
 impl DataDirectory {
-    /// Makes and locks the directory. One that cannot be written is an error that names the way out.
+    /// Creates and locks the directory.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let unusable = |error: io::Error| unusable(path, error);
         prepare_data_directory(path)?;
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600);
         options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         let mut lock = options.open(path.join("host.lock")).map_err(unusable)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 let mut owner = String::new();
-                // Who holds it is a courtesy; that it is held is what matters.
+                // The pid is informative only, so a failed read does not matter.
                 let _ = lock.read_to_string(&mut owner);
                 return Err(Error::new(
                     ErrorCode::InvalidState,
-                    format!("data directory `{}` is in use by another host (pid {})", path.display(), owner.trim()),
+                    format!(
+                        "data directory `{}` is in use by another host (pid {})",
+                        path.display(),
+                        owner.trim()
+                    ),
                 )
                 .with_field("data_dir")
                 .with_hint("stop that one, or choose another directory with `--data-dir`"));
@@ -104,18 +130,24 @@ impl DataDirectory {
             writeln!(file, "{}", std::process::id())
         };
         note(&lock).map_err(unusable)?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
     }
 
     pub(crate) fn state_database(&self) -> PathBuf {
         self.path.join("state.db")
     }
 
-    /// A directory for somebody who keeps things of its own beside the host's, made when missing.
+    /// Returns a subdirectory for files of an API surface, created if missing.
     pub(crate) fn part(&self, name: &str) -> Result<PathBuf> {
         let path = self.path.join(name);
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        made.map_err(|error| Error::io(format!("make directory `{}`", path.display()), error))?;
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path);
+        made.map_err(|error| Error::io(format!("create directory `{}`", path.display()), error))?;
         Ok(path)
     }
 
@@ -143,13 +175,19 @@ mod tests {
     #[test]
     fn data_directory_open_to_others_is_closed_to_them() {
         let scratch = scratch();
-        for (name, before) in [("a", 0o755), ("b", 0o711), ("c", 0o750), ("d", 0o777), ("e", 0o700)] {
+        for (name, before) in [
+            ("a", 0o755),
+            ("b", 0o711),
+            ("c", 0o750),
+            ("d", 0o777),
+            ("e", 0o700),
+        ] {
             let path = scratch.path().join(name);
             fs::create_dir(&path).unwrap();
             set_mode(&path, before);
             drop(DataDirectory::open(&path).unwrap());
             assert_eq!(mode(&path), 0o700, "{before:o}");
-            // One that was used before is ours, whatever else is in it.
+            // A directory that a host has used is accepted, whatever else is in it.
             fs::write(path.join("notes"), "").unwrap();
             set_mode(&path, before);
             drop(DataDirectory::open(&path).unwrap());
@@ -178,7 +216,10 @@ mod tests {
         fs::create_dir(&shared).unwrap();
         set_mode(&shared, 0o1777);
         for (path, before) in [(full, 0o755), (shared, 0o1777)] {
-            assert_eq!(DataDirectory::open(&path).unwrap_err().code(), ErrorCode::PermissionDenied);
+            assert_eq!(
+                DataDirectory::open(&path).unwrap_err().code(),
+                ErrorCode::PermissionDenied
+            );
             assert_eq!(mode(&path), before);
         }
     }

@@ -1,8 +1,8 @@
-//! What happens to sessions, told to whoever watches.
+//! [`EventLog`]: events about sessions, for watchers.
 //!
-//! Whatever is written into the audit log and changes a session is told here too, and what processes do by themselves. The
-//! last events are kept, for everybody who reads them at a pace of their own: one who is slow misses some, is told how
-//! many, and holds nobody up.
+//! Every audited change of a session is an event, and so are the exits and readiness of its
+//! processes. A ring buffer keeps the last events. Each watcher reads at its own pace; a slow one
+//! misses events, learns how many, and delays no other.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,35 +10,37 @@ use std::{
 };
 
 use jiff::Timestamp;
-use sandbar_core::{Actor, EventKind, EventNews, EventQuery, Labels, SessionEvent, SessionId, SessionState};
+use sandbar_core::{
+    Actor, EventKind, EventNews, EventQuery, Labels, SessionEvent, SessionId, SessionState,
+};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use crate::{Host, host::Inner};
+use crate::{Host, engine::Engine};
 
-/// So many events are kept, and about so many bytes of them.
-const MOST_EVENTS: usize = 4096;
-const MOST_BYTES: usize = 4 << 20;
+/// Limits of the ring buffer.
+const MAX_EVENTS: usize = 4096;
+const MAX_BYTES: usize = 4 << 20;
 
-/// What an event takes beside its details.
-const BARE: usize = 256;
+/// Estimated size of an event without its details.
+const EVENT_BASE_BYTES: usize = 256;
 
-/// Numbers of the millisecond in which a host starts: as long as hosts tell fewer events a millisecond than this, no two
-/// runs of a host use the same number.
-const NUMBERS_A_MILLISECOND: u64 = 1 << 10;
+/// Sequence numbers per millisecond. The first number of a host is its start time in milliseconds
+/// times this, so that no two runs share a number unless a host has more events per millisecond.
+const NUMBERS_PER_MILLISECOND: u64 = 1 << 10;
 
 impl Host {
-    /// Tells what happens to sessions, from now on or from an earlier event on.
+    /// Watches events about sessions, from now on or after an earlier event.
     pub fn watch_events(&self, query: EventQuery) -> EventWatcher {
-        self.inner().events.watch(query)
+        self.engine().events.watch(query)
     }
 }
 
-/// What an event says about a session.
+/// Kind of an event, and the state that it leads to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Happening {
     pub(crate) kind: EventKind,
-    /// The state the session is in afterwards, when this changed it.
+    /// New state of the session, if the event changed it.
     pub(crate) state: Option<SessionState>,
 }
 
@@ -50,11 +52,14 @@ impl From<EventKind> for Happening {
 
 impl From<SessionState> for Happening {
     fn from(state: SessionState) -> Self {
-        Self { kind: EventKind::StateChanged, state: Some(state) }
+        Self {
+            kind: EventKind::StateChanged,
+            state: Some(state),
+        }
     }
 }
 
-/// An event before it has its number.
+/// An event without its sequence number.
 #[derive(Debug)]
 pub(crate) struct News {
     pub(crate) session: SessionId,
@@ -75,11 +80,12 @@ pub(crate) struct EventLog {
 struct Ring {
     events: VecDeque<Arc<Kept>>,
     bytes: usize,
-    /// The number before the first one of this run.
+    /// Sequence number before the first event of this run.
     base: u64,
-    /// The number of the next one.
+    /// Sequence number of the next event.
     next: u64,
-    /// Labels never change, and are gone from the records before the last event of a session is told.
+    /// Labels of sessions, which never change. Kept here since the record of a session is deleted
+    /// before its last event.
     labels: HashMap<SessionId, Arc<Labels>>,
 }
 
@@ -99,19 +105,28 @@ impl Ring {
 impl EventLog {
     pub(crate) fn new() -> Arc<Self> {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
-        Self::starting_after(now * NUMBERS_A_MILLISECOND)
+        Self::starting_after(now * NUMBERS_PER_MILLISECOND)
     }
 
     fn starting_after(base: u64) -> Arc<Self> {
-        let ring = Ring { events: VecDeque::new(), bytes: 0, base, next: base + 1, labels: HashMap::new() };
-        Arc::new(Self { ring: Mutex::new(ring), changed: watch::Sender::new(()) })
+        let ring = Ring {
+            events: VecDeque::new(),
+            bytes: 0,
+            base,
+            next: base + 1,
+            labels: HashMap::new(),
+        };
+        Arc::new(Self {
+            ring: Mutex::new(ring),
+            changed: watch::Sender::new(()),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session of an event has these labels.
+    /// Stores the labels of a session.
     pub(crate) fn remember(&self, session: &SessionId, labels: Labels) {
         self.lock().labels.insert(session.clone(), Arc::new(labels));
     }
@@ -120,21 +135,46 @@ impl EventLog {
         self.lock().labels.contains_key(session)
     }
 
-    fn tell(&self, news: News) {
-        let News { session, actor, happening: Happening { kind, state }, outcome, detail } = news;
-        let bytes = BARE + detail.iter().map(|(key, value)| key.len() + value.to_string().len()).sum::<usize>();
+    fn add(&self, news: News) {
+        let News {
+            session,
+            actor,
+            happening: Happening { kind, state },
+            outcome,
+            detail,
+        } = news;
+        let bytes = EVENT_BASE_BYTES
+            + detail
+                .iter()
+                .map(|(key, value)| key.len() + value.to_string().len())
+                .sum::<usize>();
         let mut ring = self.lock();
         let labels = match kind {
             EventKind::SessionDestroyed => ring.labels.remove(&session),
             _ => ring.labels.get(&session).cloned(),
         };
         let (sequence, at, outcome) = (ring.next, Timestamp::now(), outcome.to_owned());
-        let event = SessionEvent { sequence, at, session, actor, kind, state, outcome, detail };
-        ring.events.push_back(Arc::new(Kept { event, labels: labels.unwrap_or_default(), bytes }));
+        let event = SessionEvent {
+            sequence,
+            at,
+            session,
+            actor,
+            kind,
+            state,
+            outcome,
+            detail,
+        };
+        ring.events.push_back(Arc::new(Kept {
+            event,
+            labels: labels.unwrap_or_default(),
+            bytes,
+        }));
         ring.next += 1;
         ring.bytes += bytes;
-        while ring.events.len() > MOST_EVENTS || ring.bytes > MOST_BYTES {
-            let Some(oldest) = ring.events.pop_front() else { break };
+        while ring.events.len() > MAX_EVENTS || ring.bytes > MAX_BYTES {
+            let Some(oldest) = ring.events.pop_front() else {
+                break;
+            };
             ring.bytes -= oldest.bytes;
         }
         drop(ring);
@@ -148,47 +188,54 @@ impl EventLog {
         let (next, lost) = match query.since {
             None => (ring.next, false),
             Some(since) if (ring.base..=head).contains(&since) => (since + 1, false),
-            // A number of another run.
+            // A sequence number of another run.
             Some(_) => (ring.start(), true),
         };
         drop(ring);
-        EventWatcher { log: Arc::clone(self), changed, query, head, next, lost }
+        EventWatcher {
+            log: Arc::clone(self),
+            changed,
+            query,
+            head,
+            next,
+            lost,
+        }
     }
 }
 
-impl Inner {
-    /// Tells everybody who watches.
-    pub(crate) fn tell_event(&self, news: News) {
-        // A session whose labels nobody has asked for yet: it was made just now, or by an earlier host.
+impl Engine {
+    /// Sends an event to every watcher.
+    pub(crate) fn send_event(&self, news: News) {
+        // The first event of this session since the host started.
         if !self.events.knows(&news.session)
             && let Ok(Some(record)) = self.state.session(&news.session)
         {
             self.events.remember(&news.session, record.labels);
         }
-        self.events.tell(news);
+        self.events.add(news);
     }
 }
 
-/// The events of a host, seen by one who watches.
+/// A watcher of the events of a host.
 #[derive(Debug)]
 pub struct EventWatcher {
     log: Arc<EventLog>,
     changed: watch::Receiver<()>,
     query: EventQuery,
     head: u64,
-    /// The number of the next event to look at.
+    /// Sequence number of the next event to read.
     next: u64,
-    /// Events of an earlier run were asked for.
+    /// Whether the query named an event of another run.
     lost: bool,
 }
 
 impl EventWatcher {
-    /// The number of the last event when this began.
+    /// Returns the sequence number of the last event before the watch began.
     pub fn sequence(&self) -> u64 {
         self.head
     }
 
-    /// The next thing to tell. Dropping the returned future loses nothing.
+    /// Returns the next event, or the number of missed ones. Cancel-safe.
     pub async fn next(&mut self) -> EventNews {
         loop {
             self.changed.borrow_and_update();
@@ -196,7 +243,7 @@ impl EventWatcher {
                 return news;
             }
             if self.changed.changed().await.is_err() {
-                // The sender is in the log that is held here.
+                // Cannot happen: `self` holds the log, and it holds the sender.
                 std::future::pending::<()>().await;
             }
         }
@@ -216,7 +263,11 @@ impl EventWatcher {
         while self.next < ring.next {
             let index = usize::try_from(self.next - start).unwrap_or(usize::MAX);
             self.next += 1;
-            if let Some(kept) = ring.events.get(index).filter(|kept| is_wanted(&self.query, kept)) {
+            if let Some(kept) = ring
+                .events
+                .get(index)
+                .filter(|kept| is_wanted(&self.query, kept))
+            {
                 return Some(EventNews::Happened(kept.event.clone()));
             }
         }
@@ -225,9 +276,15 @@ impl EventWatcher {
 }
 
 fn is_wanted(query: &EventQuery, kept: &Kept) -> bool {
-    query.session.as_ref().is_none_or(|session| *session == kept.event.session)
+    query
+        .session
+        .as_ref()
+        .is_none_or(|session| *session == kept.event.session)
         && (query.kinds.is_empty() || query.kinds.contains(&kept.event.kind))
-        && query.labels.iter().all(|(key, value)| kept.labels.get(key) == Some(value))
+        && query
+            .labels
+            .iter()
+            .all(|(key, value)| kept.labels.get(key) == Some(value))
 }
 
 #[cfg(test)]
@@ -242,7 +299,13 @@ mod tests {
 
     fn news(session: &str, kind: EventKind) -> News {
         let (actor, detail) = (Actor::host(), Map::new());
-        News { session: id(session), actor, happening: kind.into(), outcome: "ok", detail }
+        News {
+            session: id(session),
+            actor,
+            happening: kind.into(),
+            outcome: "ok",
+            detail,
+        }
     }
 
     fn all(watcher: &mut EventWatcher) -> Vec<(String, EventKind)> {
@@ -255,62 +318,98 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_is_told_what_it_asked_for_and_only_from_then_on() {
+    fn watcher_gets_matching_events_from_then_on() {
         let log = EventLog::starting_after(100);
         log.remember(&id("one"), [("task".to_owned(), "1".to_owned())].into());
-        log.tell(news("one", EventKind::SessionCreated));
+        log.add(news("one", EventKind::SessionCreated));
         let mut everything = log.watch(EventQuery::default());
         assert_eq!(everything.sequence(), 101);
-        let mut of_one = log.watch(EventQuery { session: Some(id("one")), ..EventQuery::default() });
-        let mut tools = log.watch(EventQuery { kinds: vec![EventKind::ToolFinished], ..EventQuery::default() });
+        let mut of_one = log.watch(EventQuery {
+            session: Some(id("one")),
+            ..EventQuery::default()
+        });
+        let mut tools = log.watch(EventQuery {
+            kinds: vec![EventKind::ToolFinished],
+            ..EventQuery::default()
+        });
         let labels: Labels = [("task".to_owned(), "1".to_owned())].into();
-        let mut labelled = log.watch(EventQuery { labels, since: Some(100), ..EventQuery::default() });
-        log.tell(news("two", EventKind::ToolFinished));
-        log.tell(news("one", EventKind::SessionDestroyed));
+        let mut labelled = log.watch(EventQuery {
+            labels,
+            since: Some(100),
+            ..EventQuery::default()
+        });
+        log.add(news("two", EventKind::ToolFinished));
+        log.add(news("one", EventKind::SessionDestroyed));
         let (one, two) = ("one".to_owned(), "two".to_owned());
         let destroyed = (one.clone(), EventKind::SessionDestroyed);
-        assert_eq!(all(&mut everything), [(two.clone(), EventKind::ToolFinished), destroyed.clone()]);
+        assert_eq!(
+            all(&mut everything),
+            [(two.clone(), EventKind::ToolFinished), destroyed.clone()]
+        );
         assert_eq!(all(&mut of_one), std::slice::from_ref(&destroyed));
         assert_eq!(all(&mut tools), [(two, EventKind::ToolFinished)]);
-        // The last event of a session has its labels, too, and afterwards nothing of it is held.
-        assert_eq!(all(&mut labelled), [(one, EventKind::SessionCreated), destroyed]);
+        // The last event of a session has its labels, and they are dropped with it.
+        assert_eq!(
+            all(&mut labelled),
+            [(one, EventKind::SessionCreated), destroyed]
+        );
         assert!(log.lock().labels.is_empty());
     }
 
     #[test]
-    fn what_cannot_be_told_any_more_is_counted() {
+    fn missed_events_are_counted() {
         let log = EventLog::starting_after(0);
         let mut slow = log.watch(EventQuery::default());
-        for _ in 0..MOST_EVENTS + 3 {
-            log.tell(news("one", EventKind::ToolFinished));
+        for _ in 0..MAX_EVENTS + 3 {
+            log.add(news("one", EventKind::ToolFinished));
         }
         assert_eq!(slow.next().now_or_never(), Some(EventNews::Missed(Some(3))));
-        assert_eq!(all(&mut slow).len(), MOST_EVENTS);
-        let mut late = log.watch(EventQuery { since: Some(1), ..EventQuery::default() });
+        assert_eq!(all(&mut slow).len(), MAX_EVENTS);
+        let mut late = log.watch(EventQuery {
+            since: Some(1),
+            ..EventQuery::default()
+        });
         assert_eq!(late.next().now_or_never(), Some(EventNews::Missed(Some(2))));
     }
 
     #[test]
-    fn numbers_of_another_run_are_told_apart() {
+    fn sequence_numbers_of_another_run_are_recognised() {
         let log = EventLog::starting_after(1000);
-        log.tell(news("one", EventKind::ToolFinished));
+        log.add(news("one", EventKind::ToolFinished));
         for since in [0, 999, 1002] {
-            let mut watcher = log.watch(EventQuery { since: Some(since), ..EventQuery::default() });
-            assert_eq!(watcher.next().now_or_never(), Some(EventNews::Missed(None)), "{since}");
+            let mut watcher = log.watch(EventQuery {
+                since: Some(since),
+                ..EventQuery::default()
+            });
+            assert_eq!(
+                watcher.next().now_or_never(),
+                Some(EventNews::Missed(None)),
+                "{since}"
+            );
             assert_eq!(all(&mut watcher).len(), 1, "{since}");
         }
-        let mut nothing_new = log.watch(EventQuery { since: Some(1001), ..EventQuery::default() });
+        let mut nothing_new = log.watch(EventQuery {
+            since: Some(1001),
+            ..EventQuery::default()
+        });
         assert_eq!(nothing_new.next().now_or_never(), None);
     }
 
     #[test]
-    fn large_events_push_out_old_ones_sooner() {
+    fn large_events_evict_old_ones_sooner() {
         let log = EventLog::starting_after(0);
         for _ in 0..100 {
             let detail = Map::from_iter([("text".to_owned(), "x".repeat(100 << 10).into())]);
-            log.tell(News { detail, ..news("one", EventKind::ToolFinished) });
+            log.add(News {
+                detail,
+                ..news("one", EventKind::ToolFinished)
+            });
         }
         let ring = log.lock();
-        assert!(ring.bytes <= MOST_BYTES && ring.events.len() < 50, "{}", ring.events.len());
+        assert!(
+            ring.bytes <= MAX_BYTES && ring.events.len() < 50,
+            "{}",
+            ring.events.len()
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! How the host is.
+//! Health of the host.
 
 use std::sync::atomic::Ordering;
 
@@ -6,14 +6,16 @@ use sandbar_core::{ByteCount, Error, ErrorCode, Health, HealthStatus, Result};
 
 use crate::{
     Host,
-    host::Inner,
+    engine::Engine,
     verb::{Call, Verb},
 };
 
 impl Host {
-    /// Asks the storage how it is. A storage that does not answer is unhealthy, not an error.
+    /// Returns the health of the host. A storage that fails makes it unhealthy and is no error.
     pub async fn health(&self) -> Health {
-        let outcome = self.run(Call::of(Verb::HealthCheck), |inner| Ok(inner.health())).await;
+        let outcome = self
+            .run(Call::of(Verb::HealthCheck), |engine| Ok(engine.health()))
+            .await;
         outcome.unwrap_or_else(|error| Health {
             status: HealthStatus::Unhealthy,
             reasons: vec![error.chain()],
@@ -29,7 +31,7 @@ impl Host {
     }
 }
 
-impl Inner {
+impl Engine {
     fn health(&self) -> Health {
         let mut health = Health {
             status: HealthStatus::Healthy,
@@ -48,17 +50,20 @@ impl Inner {
             health.reasons.push(reason);
         };
         match self.storage.space() {
-            Err(error) => worsen(HealthStatus::Unhealthy, format!("the storage does not answer: {}", error.chain())),
+            Err(error) => worsen(
+                HealthStatus::Unhealthy,
+                format!("storage is not available: {}", error.chain()),
+            ),
             Ok(space) => {
                 let share = space.used_share();
-                let taken = format!("{:.0}% of {} is taken", share * 100.0, space.total);
+                let used = format!("{:.0}% of {} is used", share * 100.0, space.total);
                 if !space.healthy {
-                    worsen(HealthStatus::Unhealthy, format!("the pool is {}", space.state));
+                    worsen(HealthStatus::Unhealthy, format!("pool is {}", space.state));
                 }
                 if share >= self.config.pool_space_crit_threshold {
-                    worsen(HealthStatus::Unhealthy, format!("{taken}: no new sessions"));
+                    worsen(HealthStatus::Unhealthy, format!("{used}: no new sessions"));
                 } else if share >= self.config.pool_space_warn_threshold {
-                    worsen(HealthStatus::Degraded, taken);
+                    worsen(HealthStatus::Degraded, used);
                 }
                 health.pool_state = space.state;
                 health.space_total = space.total;
@@ -68,16 +73,21 @@ impl Inner {
         health
     }
 
-    /// Refuses what needs room when there is hardly any.
+    /// Refuses an operation that needs space when the pool is nearly full.
     pub(crate) fn require_space(&self) -> Result<()> {
         let space = self.storage.space()?;
         let share = space.used_share();
         if share >= self.config.pool_space_crit_threshold {
             return Err(Error::new(
                 ErrorCode::StorageFull,
-                format!("{:.0}% of the pool is taken, {} of {} are left", share * 100.0, space.available, space.total),
+                format!(
+                    "pool is {:.0}% full, {} of {} are left",
+                    share * 100.0,
+                    space.available,
+                    space.total
+                ),
             )
-            .with_hint("destroy sessions, delete snapshots, or make the pool larger"));
+            .with_hint("destroy sessions, delete snapshots, or enlarge the pool"));
         }
         Ok(())
     }

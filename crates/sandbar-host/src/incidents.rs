@@ -1,4 +1,4 @@
-//! What went wrong lately, and was not the caller's fault.
+//! [`Incidents`]: recent errors of the host itself, as opposed to errors of callers.
 
 use std::{
     collections::VecDeque,
@@ -10,22 +10,28 @@ use sandbar_core::{Error, ErrorCode};
 
 use crate::verb::Call;
 
-/// How many are kept.
-const KEPT: usize = 20;
+const MAX_INCIDENTS: usize = 20;
 
-/// The last few errors of the host itself, for its health report.
+/// The last errors of the host itself, for its health report.
 #[derive(Debug, Default)]
 pub(crate) struct Incidents(Mutex<VecDeque<String>>);
 
 impl Incidents {
-    /// Keeps an error, when it tells something about the host.
+    /// Records an error, unless it is one of the caller.
     pub(crate) fn note(&self, call: &Call, error: &Error) {
-        if !matches!(error.code(), ErrorCode::Internal | ErrorCode::StorageFull | ErrorCode::Unavailable) {
+        if !matches!(
+            error.code(),
+            ErrorCode::Internal | ErrorCode::StorageFull | ErrorCode::Unavailable
+        ) {
             return;
         }
-        let on = call.session.as_ref().map(|session| format!(" on `{session}`")).unwrap_or_default();
+        let on = call
+            .session
+            .as_ref()
+            .map(|session| format!(" on `{session}`"))
+            .unwrap_or_default();
         let mut kept = self.lock();
-        if kept.len() == KEPT {
+        if kept.len() == MAX_INCIDENTS {
             kept.pop_front();
         }
         kept.push_back(format!(
@@ -36,7 +42,7 @@ impl Incidents {
         ));
     }
 
-    /// Oldest first.
+    /// Lists the incidents, oldest first.
     pub(crate) fn list(&self) -> Vec<String> {
         self.lock().iter().cloned().collect()
     }
@@ -52,15 +58,21 @@ mod tests {
     use crate::verb::Verb;
 
     #[test]
-    fn errors_of_the_host_are_kept_and_those_of_callers_are_not() {
+    fn host_errors_are_recorded_and_caller_errors_are_not() {
         let incidents = Incidents::default();
-        incidents.note(&Call::of(Verb::ListBases), &Error::new(ErrorCode::BaseNotFound, "no such base"));
+        incidents.note(
+            &Call::of(Verb::ListBases),
+            &Error::new(ErrorCode::BaseNotFound, "no such base"),
+        );
         assert!(incidents.list().is_empty());
-        for number in 0..KEPT + 3 {
-            incidents.note(&Call::of(Verb::ListBases), &Error::internal(format!("broken {number}")));
+        for number in 0..MAX_INCIDENTS + 3 {
+            incidents.note(
+                &Call::of(Verb::ListBases),
+                &Error::internal(format!("broken {number}")),
+            );
         }
         let kept = incidents.list();
-        assert_eq!(kept.len(), KEPT);
+        assert_eq!(kept.len(), MAX_INCIDENTS);
         assert!(kept[0].ends_with("list_bases: broken 3"), "{}", kept[0]);
     }
 }

@@ -1,22 +1,34 @@
 //! Sessions on one machine.
 //!
-//! [`Host`] owns the sessions of a machine: each is a copy-on-write volume, the commands that run over it, and its
-//! snapshots. It knows nothing of the wire; the server crate wraps it.
+//! [`Host`] owns the sessions of a machine: each is a copy-on-write volume with its snapshots, and
+//! the commands that run on it. It has no network API; the server crate wraps it.
 //!
-//! Every operation that takes more than one step writes an *intent* before it acts, and clears it in the transaction
-//! that records the result. After `kill -9`, [`Host::start`] finds the intents that were left and finishes or undoes each.
+//! Every operation of more than one step writes an *intent* before it acts, and clears it in the
+//! transaction that records the result. After `kill -9`, [`Host::start`] finishes or undoes the
+//! intents that are left.
 //!
-//! Invariant: what was acknowledged is in the state database, and what is in the state database is in the storage. A
-//! caller that goes away in the middle changes nothing of that: operations run to their end on threads of their own.
+//! Invariant: what was acknowledged is in the state database, and what is in the state database is
+//! in the storage. A dropped call does not break it: operations run to their end on threads of
+//! their own.
+
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        reason = "tests start programs and tasks as they need"
+    )
+)]
 
 mod actor;
+mod admission;
 mod audit;
+mod blocking;
 mod config;
 mod data_directory;
+mod engine;
 mod events;
 #[cfg(any(fuzzing, test))]
 pub mod fuzzing;
-mod gate;
 mod health;
 mod host;
 mod incidents;
@@ -32,6 +44,7 @@ mod runtime_choice;
 mod saved_bases;
 mod secrets;
 mod session;
+mod session_locks;
 mod state;
 mod tokens;
 mod traffic_token;
@@ -44,12 +57,14 @@ pub use events::EventWatcher;
 pub use host::{Host, HostParts, OpenStorage, WrapRuntime};
 pub use process::ProcessLogs;
 pub use runtime_choice::{RuntimeAbilities, RuntimeReport, runtime_choices};
-pub use sandbar_registry::{Credentials, ImageReference, PullProgress, PulledImage};
+pub use sandbar_oci::{Credentials, ImageReference, PullProgress, PulledImage};
 pub use sandbar_runtime::{RunningCommand, StdinHandle};
-pub use sandbar_storage::{ImportProgress, ImportSource, session_tree::DraftKind};
+pub use sandbar_storage::{ImportProgress, ImportSource};
+pub use sandbar_tree::session_tree::DraftKind;
 pub use session::{
-    AttachedStdin, Attachment, DirWatcher, FileWriter, LaunchedProcess, PortAccess, PortConnection, ToolExecution,
-    TreeReader, TreeWriter, WatchPace,
+    AttachedStdin, Attachment, DirWatcher, FileWriter, LaunchedProcess, PortAccess, PortConnection,
+    ToolExecution, TreeReader, TreeWriter, WatchPace,
 };
+pub use session_locks::SessionLocks;
 pub use tokens::KnownToken;
 pub use traffic_token::TrafficToken;

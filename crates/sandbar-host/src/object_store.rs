@@ -1,4 +1,4 @@
-//! The place hibernated sessions are kept, as it is written in the configuration.
+//! Parser for the configuration key `object_store`, the store of hibernated sessions.
 
 use std::path::PathBuf;
 
@@ -6,16 +6,19 @@ use sandbar_core::{Error, Result};
 use sandbar_storage::pack::{S3Target, Target};
 
 const KEY: &str = "object_store";
-const HINT: &str = "give an absolute directory, or `s3://bucket?region=...&endpoint=...&allow_http=true`";
+const HINT: &str =
+    "give an absolute directory, or `s3://bucket?region=...&endpoint=...&allow_http=true`";
 
-/// Reads a directory or `s3://bucket?key=value&...`.
+/// Parses a directory or `s3://bucket?key=value&...`.
 pub(crate) fn parse(text: &str) -> Result<Target> {
     if let Some(location) = text.strip_prefix("s3://") {
         return parse_bucket(location).map(Target::S3);
     }
     let directory = PathBuf::from(text);
     if text.contains("://") || !directory.is_absolute() {
-        return Err(refused(format!("`{text}` is neither an absolute directory nor a bucket")));
+        return Err(refused(format!(
+            "`{text}` is neither an absolute directory nor a bucket"
+        )));
     }
     Ok(Target::Directory(directory))
 }
@@ -23,27 +26,41 @@ pub(crate) fn parse(text: &str) -> Result<Target> {
 fn parse_bucket(location: &str) -> Result<S3Target> {
     let (bucket, options) = location.split_once('?').unwrap_or((location, ""));
     if bucket.is_empty() || bucket.contains('/') {
-        return Err(refused(format!("`{bucket}` is no name of a bucket")));
+        return Err(refused(format!("bucket name `{bucket}` is invalid")));
     }
-    let mut target = S3Target { bucket: bucket.into(), ..S3Target::default() };
+    let mut target = S3Target {
+        bucket: bucket.into(),
+        ..S3Target::default()
+    };
     for option in options.split('&').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
             Some(("region", region)) if !region.is_empty() => target.region = Some(region.into()),
-            Some(("endpoint", endpoint)) if endpoint.starts_with("http://") || endpoint.starts_with("https://") => {
+            Some(("endpoint", endpoint))
+                if endpoint.starts_with("http://") || endpoint.starts_with("https://") =>
+            {
                 target.endpoint = Some(endpoint.into());
             }
             Some(("allow_http", "true")) => target.allow_http = true,
             Some(("allow_http", "false")) => target.allow_http = false,
-            // Only the key is shown: what follows may be a secret in the wrong place.
+            // Shows only the key: the value may be a misplaced secret.
             other => {
                 let key = other.map_or(option, |(key, _)| key);
-                return Err(refused(format!("option `{key}` of the bucket is unknown, or its value does not fit"))
-                    .with_hint("use `region`, `endpoint` and `allow_http`; keys come from the environment"));
+                return Err(refused(format!(
+                    "bucket option `{key}` is unknown, or its value is invalid"
+                ))
+                .with_hint(
+                    "use `region`, `endpoint` and `allow_http`; keys come from the environment",
+                ));
             }
         }
     }
-    if !target.allow_http && target.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://")) {
-        return Err(refused("the endpoint of the bucket is not encrypted".into())
+    if !target.allow_http
+        && target
+            .endpoint
+            .as_ref()
+            .is_some_and(|endpoint| endpoint.starts_with("http://"))
+    {
+        return Err(refused("bucket endpoint is not encrypted".into())
             .with_hint("use `https://`, or add `allow_http=true`"));
     }
     Ok(target)
@@ -58,18 +75,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_and_buckets_are_read() {
-        assert!(matches!(parse("/srv/packs").unwrap(), Target::Directory(path) if path.as_os_str() == "/srv/packs"));
-        let Target::S3(plain) = parse("s3://packs").unwrap() else { panic!("a bucket") };
-        assert_eq!((plain.bucket.as_str(), plain.region, plain.endpoint), ("packs", None, None));
+    fn directories_and_buckets_are_parsed() {
+        assert!(
+            matches!(parse("/srv/packs").unwrap(), Target::Directory(path) if path.as_os_str() == "/srv/packs")
+        );
+        let Target::S3(plain) = parse("s3://packs").unwrap() else {
+            panic!("a bucket")
+        };
+        assert_eq!(
+            (plain.bucket.as_str(), plain.region, plain.endpoint),
+            ("packs", None, None)
+        );
         let text = "s3://packs?region=eu-1&endpoint=http://127.0.0.1:9000&allow_http=true";
-        let Target::S3(own) = parse(text).unwrap() else { panic!("a bucket") };
-        assert_eq!((own.region.as_deref(), own.allow_http), (Some("eu-1"), true));
+        let Target::S3(own) = parse(text).unwrap() else {
+            panic!("a bucket")
+        };
+        assert_eq!(
+            (own.region.as_deref(), own.allow_http),
+            (Some("eu-1"), true)
+        );
         assert_eq!(own.endpoint.as_deref(), Some("http://127.0.0.1:9000"));
     }
 
     #[test]
-    fn anything_else_is_refused_and_no_secret_is_repeated() {
+    fn other_targets_are_refused_without_repeating_secrets() {
         let bad = [
             "",
             "packs",
@@ -85,7 +114,10 @@ mod tests {
         for text in bad {
             let error = parse(text).unwrap_err();
             assert_eq!(error.field(), Some("object_store"), "{text}");
-            assert!(error.hint().is_some() && !error.chain().contains("hunter2"), "{text}");
+            assert!(
+                error.hint().is_some() && !error.chain().contains("hunter2"),
+                "{text}"
+            );
         }
     }
 }

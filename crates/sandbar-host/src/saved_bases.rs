@@ -1,6 +1,7 @@
-//! Bases that were made from sessions: who has which name, and whose turn it is to copy one.
+//! [`SavedBases`]: the bases that were saved from sessions.
 //!
-//! A saved base is a volume nobody uses. Sessions made from it are forks of it, and need it no more once they are there.
+//! A saved base is a volume that no session uses. Sessions created from it are forks of that
+//! volume, and independent of it once created.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -11,7 +12,7 @@ use sandbar_core::{BaseName, Error, ErrorCode, Result, SessionId};
 use sandbar_storage::{ForkPoint, base_exists};
 
 use crate::{
-    host::Inner,
+    engine::Engine,
     state::{SavedBaseRecord, SessionRecord, StateStore},
 };
 
@@ -19,29 +20,32 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct SavedBases {
     names: Mutex<Names>,
-    /// Held while the volume of one that is no more is removed.
+    /// Held while the volume of a deleted base is deleted.
     dropping: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Names {
     kept: BTreeMap<BaseName, Arc<SavedBase>>,
-    /// Of bases that are being made, whatever from.
+    /// Names of bases that are being saved or imported.
     claimed: HashSet<BaseName>,
 }
 
-/// One of them.
+/// A saved base.
 #[derive(Debug)]
 pub(crate) struct SavedBase {
     pub(crate) record: SavedBaseRecord,
-    /// Orders calls to the storage about its volume. `true` once it is deleted.
+    /// Serialises storage calls on its volume. `true` once the base is deleted.
     gone: Mutex<bool>,
 }
 
 impl SavedBases {
     pub(crate) fn load(&self, state: &StateStore) -> Result<()> {
         let records = state.saved_bases()?;
-        self.names().kept = records.into_iter().map(|record| (record.name.clone(), SavedBase::new(record))).collect();
+        self.names().kept = records
+            .into_iter()
+            .map(|record| (record.name.clone(), SavedBase::new(record)))
+            .collect();
         Ok(())
     }
 
@@ -49,35 +53,41 @@ impl SavedBases {
         self.names().kept.get(name).cloned()
     }
 
-    /// By name.
+    /// Lists the saved bases, by name.
     pub(crate) fn all(&self) -> Vec<Arc<SavedBase>> {
         self.names().kept.values().cloned().collect()
     }
 
-    /// Whether one of them is kept as this volume.
+    /// Whether this volume holds a saved base.
     pub(crate) fn has_volume(&self, volume: &SessionId) -> bool {
-        self.names().kept.values().any(|base| base.record.volume == *volume)
+        self.names()
+            .kept
+            .values()
+            .any(|base| base.record.volume == *volume)
     }
 
-    /// Takes a name for a base that is about to be made, unless one has it or is getting it.
+    /// Reserves the name of a base to save or import. Refuses one that is taken.
     pub(crate) fn claim(&self, name: &BaseName) -> Result<Claim<'_>> {
         let mut names = self.names();
         if names.kept.contains_key(name) || !names.claimed.insert(name.clone()) {
             return Err(base_exists(name));
         }
-        Ok(Claim { bases: self, name: name.clone() })
+        Ok(Claim {
+            bases: self,
+            name: name.clone(),
+        })
     }
 
-    /// Waits for its turn to remove a volume.
+    /// Locks the deletion of volumes.
     pub(crate) fn wait_to_drop(&self) -> MutexGuard<'_, ()> {
         self.dropping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The turn to remove a volume, unless somebody has it.
+    /// As [`wait_to_drop`](Self::wait_to_drop); `None` if the lock is held.
     pub(crate) fn try_to_drop(&self) -> Option<MutexGuard<'_, ()>> {
         match self.dropping.try_lock() {
             Err(TryLockError::WouldBlock) => None,
-            turn => Some(turn.unwrap_or_else(|_| self.wait_to_drop())),
+            guard => Some(guard.unwrap_or_else(|_| self.wait_to_drop())),
         }
     }
 
@@ -86,7 +96,7 @@ impl SavedBases {
     }
 }
 
-/// A name taken for a base that is being made; given back when dropped.
+/// The reserved name of a base that is being saved or imported. Dropping it frees the name.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
     bases: &'a SavedBases,
@@ -94,9 +104,12 @@ pub(crate) struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// The base exists now.
+    /// Adds the saved base.
     pub(crate) fn keep(self, record: SavedBaseRecord) {
-        self.bases.names().kept.insert(self.name.clone(), SavedBase::new(record));
+        self.bases
+            .names()
+            .kept
+            .insert(self.name.clone(), SavedBase::new(record));
     }
 }
 
@@ -108,30 +121,46 @@ impl Drop for Claim<'_> {
 
 impl SavedBase {
     fn new(record: SavedBaseRecord) -> Arc<Self> {
-        Arc::new(Self { record, gone: Mutex::new(false) })
+        Arc::new(Self {
+            record,
+            gone: Mutex::new(false),
+        })
     }
 
-    /// Makes the volume of a session from it.
-    pub(crate) fn copy_to(&self, inner: &Inner, session: &SessionRecord) -> Result<()> {
+    /// Creates the volume of a session as a copy.
+    pub(crate) fn copy_to(&self, engine: &Engine, session: &SessionRecord) -> Result<()> {
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         if *gone {
-            return Err(inner.no_base(&self.record.name));
+            return Err(engine.no_base(&self.record.name));
         }
-        let made = inner.storage.fork(&self.record.volume, &ForkPoint::Now, &session.id, session.quota);
+        let made = engine.storage.fork(
+            &self.record.volume,
+            &ForkPoint::Now,
+            &session.id,
+            session.quota,
+        );
         made.map_err(|error| match error.code() {
             ErrorCode::SessionNotFound => {
                 let name = &self.record.name;
-                Error::new(ErrorCode::InvalidState, format!("the volume of base `{name}` is gone"))
-                    .with_field("base_snapshot")
-                    .with_hint(format!("remove what is left of it with `sandbar base rm {name}`"))
-                    .with_source(error)
+                Error::new(
+                    ErrorCode::InvalidState,
+                    format!("volume of base `{name}` is missing"),
+                )
+                .with_field("base_snapshot")
+                .with_hint(format!("delete the base with `sandbar base rm {name}`"))
+                .with_source(error)
             }
             _ => error,
         })
     }
 
-    /// Runs what makes it be forgotten, and lets nobody copy it afterwards.
-    pub(crate) fn forget<T>(&self, bases: &SavedBases, work: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+    /// Deletes the base from the state database by `work`, and then from `bases`; no copy starts
+    /// afterwards. `None`: it was deleted before.
+    pub(crate) fn forget<T>(
+        &self,
+        bases: &SavedBases,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<Option<T>> {
         let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         if *gone {
             return Ok(None);

@@ -1,4 +1,5 @@
-//! Access tokens of this host, beside the one of its data directory. The secret of a token is told once and kept nowhere.
+//! Access tokens of this host, beside the one in its data directory. The secret of a token is
+//! returned once and never stored.
 
 use std::{
     collections::HashMap,
@@ -12,7 +13,8 @@ use std::{
 use blake3::Hash;
 use jiff::Timestamp;
 use sandbar_core::{
-    AccessToken, Error, ErrorCode, Grant, NewToken, Result, SessionId, TokenInfo, TokenName, TokenScope,
+    AccessToken, Error, ErrorCode, Grant, NewToken, Result, SessionId, TokenInfo, TokenName,
+    TokenScope,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -24,9 +26,9 @@ use crate::{
 };
 
 impl Host {
-    /// Makes a token. Its secret is in the answer and nowhere else.
+    /// Creates a token. Its secret is in the response and nowhere else.
     ///
-    /// `TokenExists`; `SessionNotFound` when a scope names a session that is not there.
+    /// Fails with `TokenExists`, or with `SessionNotFound` if a scope names an unknown session.
     pub async fn create_token(
         &self,
         name: &TokenName,
@@ -34,12 +36,15 @@ impl Host {
         expires_in: Option<Duration>,
     ) -> Result<NewToken> {
         let name = name.clone();
-        self.run(Call::of(Verb::CreateToken), move |inner| {
-            let made = inner.tokens.create(&inner.state, name, &Grant::new(scopes)?, expires_in)?;
+        self.run(Call::of(Verb::CreateToken), move |engine| {
+            let made =
+                engine
+                    .tokens
+                    .create(&engine.state, name, &Grant::new(scopes)?, expires_in)?;
             for scope in &made.info.scopes {
                 if let TokenScope::Session(id) = scope {
                     let event = Event::new(id, Verb::CreateToken.as_str());
-                    inner.record_event(event.with("token", made.info.name.as_str()));
+                    engine.record_event(event.with("token", made.info.name.as_str()));
                 }
             }
             Ok(made)
@@ -47,46 +52,52 @@ impl Host {
         .await
     }
 
-    /// The tokens there are, by name; those that have expired too.
+    /// Lists the tokens, expired ones included, by name.
     pub async fn list_tokens(&self) -> Result<Vec<TokenInfo>> {
-        self.run(Call::of(Verb::ListTokens), |inner| Ok(inner.tokens.list())).await
+        self.run(Call::of(Verb::ListTokens), |engine| {
+            Ok(engine.tokens.list())
+        })
+        .await
     }
 
-    /// Takes a token back. It counts for the next call, and for those under way.
+    /// Revokes a token, for later calls and for those in progress.
     pub async fn revoke_token(&self, name: &TokenName) -> Result<()> {
         let name = name.clone();
-        self.run(Call::of(Verb::RevokeToken), move |inner| inner.tokens.revoke(&inner.state, &name)).await
+        self.run(Call::of(Verb::RevokeToken), move |engine| {
+            engine.tokens.revoke(&engine.state, &name)
+        })
+        .await
     }
 
-    /// The token somebody shows, looked up in memory. `None` when it is none of ours, `Unauthenticated` when its time is
-    /// up.
+    /// Looks up a presented token in memory. `None` if it is unknown, `Unauthenticated` if it has
+    /// expired.
     pub fn known_token(&self, shown: &[u8]) -> Result<Option<KnownToken>> {
-        self.inner().tokens.find(shown)
+        self.engine().tokens.find(shown)
     }
 
-    /// Whether this is the secret of a token of ours, one that has expired included.
+    /// Whether this is the secret of a token, even an expired one.
     pub fn is_token(&self, shown: &[u8]) -> bool {
-        self.inner().tokens.knows(shown)
+        self.engine().tokens.knows(shown)
     }
 }
 
-/// A token somebody has shown, and what they may do.
+/// A valid token that was presented, and its grant.
 #[derive(Clone, Debug)]
 pub struct KnownToken {
     pub name: TokenName,
     pub grant: Grant,
     pub expires: Option<Timestamp>,
-    /// Cancelled when the token is taken back.
+    /// Cancelled when the token is revoked.
     pub revoked: CancellationToken,
 }
 
-/// The tokens of a host, in memory as they are in the state database: every call asks here.
+/// The tokens of a host: a copy in memory of those in the state database, for every call.
 #[derive(Debug, Default)]
 pub(crate) struct TokenVault {
-    /// By hash. Two hashes are compared in constant time, and what a lookup does depends on the hash of a guess alone,
-    /// which says nothing about the secret.
+    /// By hash. Hashes are compared in constant time, and the steps of a lookup depend on the hash
+    /// of the presented token, which reveals nothing about a stored secret.
     kept: RwLock<HashMap<Hash, Kept>>,
-    /// Held by whoever changes something, so that memory and database change in the same order.
+    /// Serialises changes, so that memory and database change in the same order.
     changing: Mutex<()>,
 }
 
@@ -106,7 +117,9 @@ impl Kept {
             scopes: self.token.grant.scopes().to_vec(),
             created: self.created,
             expires: self.token.expires,
-            last_used: Timestamp::from_millisecond(last_used).ok().filter(|_| last_used != 0),
+            last_used: Timestamp::from_millisecond(last_used)
+                .ok()
+                .filter(|_| last_used != 0),
         }
     }
 }
@@ -130,13 +143,22 @@ impl TokenVault {
     ) -> Result<NewToken> {
         let created = Timestamp::now();
         let expires = expires_in.map(|after| moment(created, after)).transpose()?;
-        let info = TokenInfo { name, scopes: grant.scopes().to_vec(), created, expires, last_used: None };
+        let info = TokenInfo {
+            name,
+            scopes: grant.scopes().to_vec(),
+            created,
+            expires,
+            last_used: None,
+        };
         let secret = AccessToken::random()?;
         let hash = blake3::hash(secret.reveal().as_bytes());
-        let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         state.insert_token(&info, hash)?;
-        self.kept.write().unwrap_or_else(PoisonError::into_inner).insert(hash, keep(&info)?);
-        tracing::info!(token = %info.name, "a token was made");
+        self.kept
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(hash, keep(&info)?);
+        tracing::info!(token = %info.name, "created a token");
         Ok(NewToken { info, secret })
     }
 
@@ -148,55 +170,70 @@ impl TokenVault {
     }
 
     fn revoke(&self, state: &StateStore, name: &TokenName) -> Result<()> {
-        let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.delete_token(name)? {
-            return Err(Error::new(ErrorCode::TokenNotFound, format!("there is no token `{name}`"))
-                .with_field("name")
-                .with_hint("list them with `sandbar token ls`"));
+            return Err(Error::new(
+                ErrorCode::TokenNotFound,
+                format!("token `{name}` does not exist"),
+            )
+            .with_field("name")
+            .with_hint("list them with `sandbar token ls`"));
         }
-        self.kept.write().unwrap_or_else(PoisonError::into_inner).retain(|_, kept| {
-            let stays = kept.token.name != *name;
-            if !stays {
-                kept.token.revoked.cancel();
-            }
-            stays
-        });
-        tracing::info!(token = %name, "a token was revoked");
+        self.kept
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|_, kept| {
+                let stays = kept.token.name != *name;
+                if !stays {
+                    kept.token.revoked.cancel();
+                }
+                stays
+            });
+        tracing::info!(token = %name, "revoked a token");
         Ok(())
     }
 
-    /// The session and what the state database knew of its tokens are gone. Nothing is cancelled: calls about it end with it,
-    /// and the one that destroyed it is to hear the answer.
+    /// Removes the scopes for a destroyed session; the state database has done so. Cancels no call:
+    /// calls on the session end with it, and the destroy call itself must return its response.
     pub(crate) fn forget_session(&self, id: &SessionId) {
-        let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = TokenScope::Session(id.clone());
-        self.kept.write().unwrap_or_else(PoisonError::into_inner).retain(|_, kept| {
-            let scopes = kept.token.grant.scopes();
-            if !scopes.contains(&gone) {
-                return true;
-            }
-            let rest = Grant::new(scopes.iter().filter(|scope| **scope != gone).cloned());
-            rest.map(|rest| kept.token.grant = rest).is_ok()
-        });
+        self.kept
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|_, kept| {
+                let scopes = kept.token.grant.scopes();
+                if !scopes.contains(&gone) {
+                    return true;
+                }
+                let rest = Grant::new(scopes.iter().filter(|scope| **scope != gone).cloned());
+                rest.map(|rest| kept.token.grant = rest).is_ok()
+            });
     }
 
     fn find(&self, shown: &[u8]) -> Result<Option<KnownToken>> {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(kept) = kept.get(&blake3::hash(shown)) else { return Ok(None) };
+        let Some(kept) = kept.get(&blake3::hash(shown)) else {
+            return Ok(None);
+        };
         let now = Timestamp::now();
         if kept.token.expires.is_some_and(|expires| expires <= now) {
             return Err(Error::new(
                 ErrorCode::Unauthenticated,
                 format!("access token `{}` has expired", kept.token.name),
             )
-            .with_hint("ask for a new one, made with `sandbar token new`"));
+            .with_hint("create a new one with `sandbar token new`"));
         }
-        kept.last_used.store(now.as_millisecond(), Ordering::Relaxed);
+        kept.last_used
+            .store(now.as_millisecond(), Ordering::Relaxed);
         Ok(Some(kept.token.clone()))
     }
 
     fn knows(&self, shown: &[u8]) -> bool {
-        self.kept.read().unwrap_or_else(PoisonError::into_inner).contains_key(&blake3::hash(shown))
+        self.kept
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains_key(&blake3::hash(shown))
     }
 }
 
@@ -215,11 +252,13 @@ fn keep(info: &TokenInfo) -> Result<Kept> {
 
 fn moment(now: Timestamp, after: Duration) -> Result<Timestamp> {
     let refuse = |why: &str| {
-        Error::invalid("expires_in", format!("a token cannot expire {why}"))
-            .with_hint("use a length of time such as `12h` or `30d`, or leave it out for a token that does not expire")
+        Error::invalid("expires_in", format!("token lifetime is {why}")).with_hint(
+            "use a duration such as `12h` or `30d`, or omit it for a token that does not expire",
+        )
     };
     if after.is_zero() {
-        return Err(refuse("at once"));
+        return Err(refuse("zero"));
     }
-    now.checked_add(after).map_err(|source| refuse("so late").with_source(source))
+    now.checked_add(after)
+        .map_err(|source| refuse("too long").with_source(source))
 }

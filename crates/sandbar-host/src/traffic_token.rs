@@ -1,4 +1,4 @@
-//! Tokens that open the ports of one session, and nothing else.
+//! Traffic tokens: each admits connections to the ports of one session, and nothing else.
 
 use std::{
     fmt,
@@ -13,41 +13,50 @@ use sandbar_core::{Error, Result, SessionId};
 
 const KEY_BYTES: usize = 32;
 
-/// What the tokens of this host are made with. It is kept in the data directory, so that a token outlives the host.
+/// Key that traffic tokens are derived from. Stored in the data directory, so that tokens stay
+/// valid over restarts.
 pub(crate) struct TrafficKey([u8; KEY_BYTES]);
 
 impl TrafficKey {
-    /// Reads the key, or makes one.
+    /// Reads the key, or creates one.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let unusable = |error| Error::io(format!("use traffic key `{}`", path.display()), error);
         match fs::read(path) {
             Ok(bytes) => bytes.try_into().map(Self).map_err(|_| {
-                Error::internal(format!("traffic key `{}` is broken", path.display()))
-                    .with_hint("remove the file: a new one is made, and traffic tokens given out before open nothing")
+                Error::internal(format!("traffic key `{}` has the wrong length", path.display()))
+                    .with_hint("remove the file; a new one is created and earlier traffic tokens become invalid")
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let mut key = [0; KEY_BYTES];
                 getrandom::fill(&mut key).map_err(|source| {
-                    Error::internal("the kernel gives no random bytes for a key").with_source(source)
+                    Error::internal("no random bytes for a traffic key").with_source(source)
                 })?;
-                keep(path, &key).map_err(unusable)?;
+                write_atomically(path, &key).map_err(unusable)?;
                 Ok(Self(key))
             }
             Err(error) => Err(unusable(error)),
         }
     }
 
-    /// The token of a session. Another session that gets the same name later has another one.
+    /// Returns the token of a session. A later session with the same id gets another one.
     pub(crate) fn token(&self, id: &SessionId, created: Timestamp) -> TrafficToken {
         let session = format!("{id}\0{}", created.as_nanosecond());
-        TrafficToken(format!("sbt_{}", blake3::keyed_hash(&self.0, session.as_bytes()).to_hex()))
+        TrafficToken(format!(
+            "sbt_{}",
+            blake3::keyed_hash(&self.0, session.as_bytes()).to_hex()
+        ))
     }
 }
 
-/// Writes a file whole or not at all.
-fn keep(path: &Path, key: &[u8]) -> io::Result<()> {
+/// Writes a file by renaming a complete temporary one.
+fn write_atomically(path: &Path, key: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)?;
     file.write_all(key)?;
     file.sync_all()?;
     fs::rename(&draft, path)
@@ -59,17 +68,17 @@ impl fmt::Debug for TrafficKey {
     }
 }
 
-/// A secret that opens the ports of one session.
+/// A traffic token.
 #[derive(Clone)]
 pub struct TrafficToken(String);
 
 impl TrafficToken {
-    /// The token itself, to be given to whoever may reach the session.
+    /// Returns the secret.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is the token. It takes the same time wherever the two differ.
+    /// Compares with a presented token, in constant time.
     pub fn is(&self, presented: &[u8]) -> bool {
         blake3::hash(presented) == blake3::hash(self.0.as_bytes())
     }
@@ -88,13 +97,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_key_is_made_once_for_its_owner_alone() {
+    fn traffic_key_is_created_once_and_private() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("traffic.key");
         let made = TrafficKey::open(&path).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         assert_eq!(TrafficKey::open(&path).unwrap().0, made.0);
-        assert_ne!(TrafficKey::open(&directory.path().join("other.key")).unwrap().0, made.0);
+        assert_ne!(
+            TrafficKey::open(&directory.path().join("other.key"))
+                .unwrap()
+                .0,
+            made.0
+        );
         fs::write(&path, "short").unwrap();
         assert!(TrafficKey::open(&path).unwrap_err().hint().is_some());
     }

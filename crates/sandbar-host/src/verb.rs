@@ -1,4 +1,4 @@
-//! What can be asked of a host, by name: for the audit log, the metrics and the spans.
+//! [`Verb`]: the operations of a host, by the names that audit log, metrics and spans use.
 
 use sandbar_core::{EventKind, SessionId, SessionState};
 use serde_json::{Map, Value};
@@ -7,8 +7,8 @@ use tracing::{Span, field};
 use crate::events::Happening;
 
 macro_rules! verbs {
-    ($($name:ident $text:literal $record:ident,)*) => {
-        /// Something a host is asked to do. The names are those of the wire API.
+    ($($name:ident $text:literal $record:ident $pool:ident,)*) => {
+        /// An operation of a host. The names are those of the wire API.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub(crate) enum Verb {
             $($name,)*
@@ -21,90 +21,103 @@ macro_rules! verbs {
                 }
             }
 
-            /// Whether it changes something or runs something, and so belongs into the audit log.
+            /// Whether it changes or runs something and is therefore written to the audit log.
             pub(crate) const fn is_audited(self) -> bool {
                 match self {
                     $(Self::$name => verbs!(@$record),)*
+                }
+            }
+
+            /// Whether it may wait for another verb, a box or a peer, and therefore runs on the
+            /// waiting pool (`blocking.rs`).
+            pub(crate) const fn waits(self) -> bool {
+                match self {
+                    $(Self::$name => verbs!(@$pool),)*
                 }
             }
         }
     };
     (@audited) => { true };
     (@silent) => { false };
+    (@waits) => { true };
+    (@brief) => { false };
 }
 
 verbs! {
-    CreateSession "create_session" audited,
-    GetSession "get_session" silent,
-    ListSessions "list_sessions" silent,
-    DestroySession "destroy_session" audited,
-    ForkSession "fork_session" audited,
-    PauseSession "pause_session" audited,
-    ResumeSession "resume_session" audited,
-    HibernateSession "hibernate_session" audited,
-    WakeSession "wake_session" audited,
-    SetExpiry "set_expiry" audited,
-    PutNote "put_note" audited,
-    GetNote "get_note" silent,
-    ListNotes "list_notes" silent,
-    RemoveNote "remove_note" audited,
-    GetNetwork "get_network" silent,
-    SetNetwork "set_network" audited,
-    PutSecret "put_secret" audited,
-    ListSecrets "list_secrets" silent,
-    DeleteSecret "delete_secret" audited,
-    CreateToken "create_token" audited,
-    ListTokens "list_tokens" silent,
-    RevokeToken "revoke_token" audited,
-    TurnComplete "turn_complete" audited,
-    CreateSnapshot "create_snapshot" audited,
-    ListSnapshots "list_snapshots" silent,
-    DeleteSnapshot "delete_snapshot" audited,
-    RollbackSession "rollback_session" audited,
-    Diff "diff" silent,
-    Exec "exec" audited,
-    ExecuteTool "execute_tool" audited,
-    LaunchProcess "launch_process" audited,
-    AttachProcess "attach_process" audited,
-    KillProcess "kill_process" audited,
-    GetProcessStatus "get_process_status" silent,
-    ListProcesses "list_processes" silent,
-    WaitProcess "wait_process" silent,
-    ProcessLogs "process_logs" silent,
-    WriteProcessStdin "write_process_stdin" audited,
-    CloseProcessStdin "close_process_stdin" audited,
-    ResizeProcess "resize_process" silent,
-    DialPort "dial_port" silent,
-    PortAccess "port_access" silent,
-    ReadFile "read_file" silent,
-    BeginWriteFile "begin_write_file" silent,
-    WriteFile "write_file" audited,
-    Stat "stat" silent,
-    ListDir "list_dir" silent,
-    UserAccount "user_account" silent,
-    MakeDir "make_dir" audited,
-    MovePath "move_path" audited,
-    RemovePath "remove_path" audited,
-    WatchDir "watch_dir" silent,
-    ExportTree "export_tree" audited,
-    ImportTree "import_tree" audited,
-    ListBases "list_bases" silent,
-    ImportBase "import_base" audited,
-    SaveBase "save_base" audited,
-    GetBaseNote "get_base_note" silent,
-    SetBaseNote "set_base_note" audited,
-    DeleteBase "delete_base" audited,
-    Audit "audit" silent,
-    VerifyAudit "verify_audit" silent,
-    HealthCheck "health_check" silent,
-    Shutdown "shutdown" audited,
+    CreateSession "create_session" audited waits,
+    GetSession "get_session" silent waits,
+    ListSessions "list_sessions" silent waits,
+    DestroySession "destroy_session" audited waits,
+    ForkSession "fork_session" audited waits,
+    PauseSession "pause_session" audited waits,
+    ResumeSession "resume_session" audited waits,
+    HibernateSession "hibernate_session" audited waits,
+    WakeSession "wake_session" audited waits,
+    SetExpiry "set_expiry" audited waits,
+    PutNote "put_note" audited brief,
+    GetNote "get_note" silent brief,
+    ListNotes "list_notes" silent brief,
+    RemoveNote "remove_note" audited brief,
+    GetNetwork "get_network" silent brief,
+    SetNetwork "set_network" audited waits,
+    PutSecret "put_secret" audited brief,
+    ListSecrets "list_secrets" silent brief,
+    DeleteSecret "delete_secret" audited brief,
+    CreateToken "create_token" audited brief,
+    ListTokens "list_tokens" silent brief,
+    RevokeToken "revoke_token" audited brief,
+    TurnComplete "turn_complete" audited waits,
+    CreateSnapshot "create_snapshot" audited waits,
+    ListSnapshots "list_snapshots" silent brief,
+    DeleteSnapshot "delete_snapshot" audited brief,
+    RollbackSession "rollback_session" audited waits,
+    Diff "diff" silent brief,
+    Exec "exec" audited waits,
+    ExecuteTool "execute_tool" audited brief,
+    LaunchProcess "launch_process" audited waits,
+    AttachProcess "attach_process" audited brief,
+    KillProcess "kill_process" audited waits,
+    GetProcessStatus "get_process_status" silent brief,
+    ListProcesses "list_processes" silent brief,
+    WaitProcess "wait_process" silent brief,
+    ProcessLogs "process_logs" silent brief,
+    WriteProcessStdin "write_process_stdin" audited brief,
+    CloseProcessStdin "close_process_stdin" audited brief,
+    ResizeProcess "resize_process" silent waits,
+    DialPort "dial_port" silent brief,
+    PortAccess "port_access" silent brief,
+    ReadFile "read_file" silent brief,
+    BeginWriteFile "begin_write_file" silent brief,
+    WriteFile "write_file" audited brief,
+    Stat "stat" silent brief,
+    ListDir "list_dir" silent brief,
+    UserAccount "user_account" silent brief,
+    MakeDir "make_dir" audited brief,
+    MovePath "move_path" audited brief,
+    RemovePath "remove_path" audited brief,
+    WatchDir "watch_dir" silent brief,
+    ExportTree "export_tree" audited brief,
+    ImportTree "import_tree" audited brief,
+    ListBases "list_bases" silent brief,
+    ImportBase "import_base" audited brief,
+    SaveBase "save_base" audited waits,
+    GetBaseNote "get_base_note" silent brief,
+    SetBaseNote "set_base_note" audited brief,
+    DeleteBase "delete_base" audited brief,
+    Audit "audit" silent brief,
+    VerifyAudit "verify_audit" silent brief,
+    HealthCheck "health_check" silent brief,
+    Shutdown "shutdown" audited waits,
 }
 
 impl Verb {
-    /// What whoever watches events is told when it was done. Everything that changes a session is told.
+    /// Returns the event for watchers when the verb succeeded. Every change of a session has one.
     pub(crate) fn happening(self) -> Option<Happening> {
         Some(match self {
-            Self::CreateSession => Happening { kind: EventKind::SessionCreated, state: Some(SessionState::Active) },
+            Self::CreateSession => Happening {
+                kind: EventKind::SessionCreated,
+                state: Some(SessionState::Active),
+            },
             Self::DestroySession => EventKind::SessionDestroyed.into(),
             Self::ForkSession => EventKind::SessionForked.into(),
             Self::PauseSession => SessionState::Paused.into(),
@@ -171,7 +184,7 @@ impl Verb {
     }
 }
 
-/// A verb with what it is asked of, and what people will want to know about it later.
+/// A verb with its session, and the details that go to the audit log.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) verb: Verb,
@@ -182,17 +195,27 @@ pub(crate) struct Call {
 impl Call {
     /// A call to the host itself.
     pub(crate) fn of(verb: Verb) -> Self {
-        Self { verb, session: None, detail: Map::new() }
+        Self {
+            verb,
+            session: None,
+            detail: Map::new(),
+        }
     }
 
     /// A call to a session.
     pub(crate) fn on(session: &SessionId, verb: Verb) -> Self {
-        Self { session: Some(session.clone()), ..Self::of(verb) }
+        Self {
+            session: Some(session.clone()),
+            ..Self::of(verb)
+        }
     }
 
     /// Opens the span of this call. The fields without a value are recorded when they are known.
     pub(crate) fn span(&self) -> Span {
-        let (verb, tool) = (self.verb.as_str(), self.detail.get("tool").and_then(Value::as_str));
+        let (verb, tool) = (
+            self.verb.as_str(),
+            self.detail.get("tool").and_then(Value::as_str),
+        );
         tracing::debug_span!(
             "verb",
             otel.name = verb,

@@ -1,4 +1,4 @@
-//! Threads that serve one run after another: to start one takes longer than most runs do.
+//! Pool of threads reused by consecutive runs, since starting a thread takes longer than most runs.
 
 use std::{
     sync::mpsc::{Receiver, Sender, channel},
@@ -7,7 +7,7 @@ use std::{
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads of an exploration. They end with it.
+/// Thread pool of one exploration. Dropping it joins the idle threads.
 #[derive(Debug, Default)]
 pub(crate) struct Crew {
     idle: Vec<Worker>,
@@ -22,7 +22,7 @@ pub(crate) struct Worker {
 }
 
 impl Crew {
-    /// Gives the job to somebody, and says who does it.
+    /// Gives the job to an idle or new worker, and returns the worker's thread.
     pub(crate) fn employ(&mut self, job: Job) -> Thread {
         let worker = self.idle.pop().unwrap_or_else(Worker::hire);
         let thread = worker.handle.thread().clone();
@@ -60,11 +60,14 @@ impl Worker {
         let work = move || {
             for job in waiting {
                 job();
-                // Nobody listens any more when this fails.
+                // Fails only when the pool has dropped the worker; then no run waits for it.
                 let _ = finished.send(());
             }
         };
-        match Builder::new().name("a thread of a run".to_owned()).spawn(work) {
+        match Builder::new()
+            .name("a thread of a run".to_owned())
+            .spawn(work)
+        {
             Ok(handle) => Self { jobs, done, handle },
             Err(error) => panic!("cannot start a thread: {error}"),
         }

@@ -1,4 +1,4 @@
-//! The run a thread belongs to, seen from that thread.
+//! Thread-local handle on the run that a thread belongs to.
 
 use std::{
     any::Any,
@@ -15,14 +15,14 @@ use crate::{
     run::{Run, State},
 };
 
-/// Whoever waits for longer than this waits without a limit.
+/// A timeout of this length or more never expires in a run: the wait has no deadline.
 const FOREVER: Duration = Duration::from_hours(24 * 365 * 100);
 
 thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
-/// The run a thread belongs to, and the thread's place in it.
+/// The run a thread belongs to, and the thread's id in it.
 #[derive(Clone)]
 pub(crate) struct Current {
     run: Arc<Run>,
@@ -33,18 +33,21 @@ pub(crate) struct Current {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Mine,
-    /// The run has failed while this thread was unwinding, so it cannot be unwound again. All threads of the run unwind
-    /// now, side by side, and use what they share as ordinary threads do.
+    /// The run has failed while this thread was unwinding, so it cannot be unwound again. All
+    /// threads of the run unwind now, side by side, and use what they share as ordinary threads do.
     GivenUp,
 }
 
-/// What threads unwind with when the run has failed elsewhere.
+/// Panic payload that unwinds a thread after the run has failed in another thread.
 struct GivenUp;
 
-/// The run of the calling thread, when it belongs to one.
+/// Returns the run of the calling thread, when it belongs to one.
 pub(crate) fn current() -> Option<Current> {
-    // Without the thread's local storage the thread is as good as gone.
-    CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+    // Access fails while the thread ends, once its thread-local storage is destroyed.
+    CURRENT
+        .try_with(|current| current.borrow().clone())
+        .ok()
+        .flatten()
 }
 
 impl Current {
@@ -64,15 +67,19 @@ impl Current {
         if let Err(panic) = outcome
             && !panic.is::<GivenUp>()
         {
-            state.fail(format!("thread {} panicked: {}", self.id, panic_message(&*panic)));
+            state.fail(format!(
+                "thread {} panicked: {}",
+                self.id,
+                panic_message(&*panic)
+            ));
         }
         state.announce(self.id, Pending::Done, Location::caller());
         self.hand_over(state);
         CURRENT.set(None);
     }
 
-    /// Announces what the thread is about to do, and returns when it is its turn to do it. Unwinds when the run fails
-    /// meanwhile.
+    /// Announces what the thread is about to do, and returns when it is its turn to do it. Unwinds
+    /// when the run fails meanwhile.
     pub(crate) fn reach(&self, pending: Pending, at: &'static Location<'static>) -> Turn {
         let mut state = self.run.lock();
         if !state.has_failed() {
@@ -82,16 +89,27 @@ impl Current {
         self.wait_for_turn()
     }
 
-    /// Starts or wakes whoever is to go on; everybody when the run is given up. Those whose turn it is not sleep on.
+    /// Starts or unparks the thread that runs next, or unparks all threads when the run has failed.
+    /// A thread that is unparked out of turn parks again.
     fn hand_over(&self, mut state: MutexGuard<'_, State>) {
         let mut woken: Vec<Thread> = Vec::new();
         if state.has_failed() {
-            woken.extend(state.threads.iter().filter_map(|thread| thread.handle.clone()));
+            woken.extend(
+                state
+                    .threads
+                    .iter()
+                    .filter_map(|thread| thread.handle.clone()),
+            );
         } else if state.running != self.id {
             let id = state.running;
             if let Some(body) = state.threads[id].body.take() {
-                let next = Self { run: Arc::clone(&self.run), id };
-                let thread = state.crew.employ(Box::new(move || next.run_to_the_end(body)));
+                let next = Self {
+                    run: Arc::clone(&self.run),
+                    id,
+                };
+                let thread = state
+                    .crew
+                    .employ(Box::new(move || next.run_to_the_end(body)));
                 state.threads[id].handle = Some(thread);
             } else {
                 woken.extend(state.threads[id].handle.clone());
@@ -119,20 +137,30 @@ impl Current {
         }
     }
 
-    /// Waits to be notified and for the lock, which the caller has just released. Says whether patience ended first.
+    /// Waits for a notification and then for the lock, which the caller has just released. Returns
+    /// whether the timeout expired first.
     pub(crate) fn wait(
         &self,
         condition: Address,
         lock: Address,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
         at: &'static Location<'static>,
     ) -> (Turn, bool) {
         let deadline = {
             let mut state = self.run.lock();
             state.threads[self.id].timed_out = false;
-            patience.filter(|patience| *patience < FOREVER).map(|patience| state.clock + patience)
+            timeout
+                .filter(|timeout| *timeout < FOREVER)
+                .map(|timeout| state.clock + timeout)
         };
-        let turn = self.reach(Pending::Notification { condition, lock, deadline }, at);
+        let turn = self.reach(
+            Pending::Notification {
+                condition,
+                lock,
+                deadline,
+            },
+            at,
+        );
         (turn, self.run.lock().threads[self.id].timed_out)
     }
 
@@ -157,7 +185,11 @@ impl Current {
     }
 
     /// Starts a thread of the same run. It goes on when it is picked.
-    pub(crate) fn spawn(&self, body: impl FnOnce() + Send + 'static, at: &'static Location<'static>) -> ThreadId {
+    pub(crate) fn spawn(
+        &self,
+        body: impl FnOnce() + Send + 'static,
+        at: &'static Location<'static>,
+    ) -> ThreadId {
         self.run.lock().spawn(self.id, Box::new(body), at)
     }
 }
@@ -165,5 +197,6 @@ impl Current {
 /// The text of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("something that is no text")
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("something that is no text")
 }

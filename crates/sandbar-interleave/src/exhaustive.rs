@@ -21,19 +21,33 @@ struct Decision {
 
 impl DepthFirst {
     pub(crate) fn new(most_preemptions: Option<usize>) -> Self {
-        Self { most_preemptions, path: Vec::new(), depth: 0, preemptions: 0 }
+        Self {
+            most_preemptions,
+            path: Vec::new(),
+            depth: 0,
+            preemptions: 0,
+        }
     }
 
     fn affords(&self, choice: Choice) -> bool {
-        !choice.preempts || self.most_preemptions.is_none_or(|most| self.preemptions < most)
+        !choice.preempts
+            || self
+                .most_preemptions
+                .is_none_or(|most| self.preemptions < most)
     }
 }
 
 impl Explorer for DepthFirst {
     fn choose(&mut self, choices: &[Choice]) -> Result<usize, String> {
         if self.depth == self.path.len() {
-            let untried = (0..choices.len()).rev().filter(|&place| self.affords(choices[place])).collect();
-            self.path.push(Decision { choices: choices.to_vec(), untried });
+            let untried = (0..choices.len())
+                .rev()
+                .filter(|&place| self.affords(choices[place]))
+                .collect();
+            self.path.push(Decision {
+                choices: choices.to_vec(),
+                untried,
+            });
         }
         let decision = &self.path[self.depth];
         if decision.choices != choices {
@@ -43,7 +57,10 @@ impl Explorer for DepthFirst {
                 threads(&decision.choices),
             ));
         }
-        let place = *decision.untried.last().ok_or("there was nothing to choose from")?;
+        let place = *decision
+            .untried
+            .last()
+            .ok_or("there was nothing to choose from")?;
         self.depth += 1;
         self.preemptions += usize::from(choices[place].preempts);
         Ok(place)

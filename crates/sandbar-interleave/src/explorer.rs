@@ -1,6 +1,6 @@
-//! Who decides.
+//! Interface of the explorers, which decide the schedule.
 
-/// A number for each thread of a run; the one that starts it is 0.
+/// Number of a thread in its run. The thread that starts the run is 0.
 pub(crate) type ThreadId = usize;
 
 /// Something that can happen next.
@@ -8,7 +8,7 @@ pub(crate) type ThreadId = usize;
 pub(crate) struct Choice {
     pub(crate) thread: ThreadId,
     pub(crate) kind: ChoiceKind,
-    /// It interrupts somebody who could go on. Most bugs need few of these, so they can be limited.
+    /// It interrupts a runnable thread. Most bugs need few preemptions, so they can be limited.
     pub(crate) preempts: bool,
 }
 
@@ -16,9 +16,9 @@ pub(crate) struct Choice {
 pub(crate) enum ChoiceKind {
     /// The thread goes on.
     Run,
-    /// The thread has waited long enough: its limit is reached.
+    /// The thread's wait times out.
     TimeOut,
-    /// The thread is the one that is notified.
+    /// The thread receives the notification.
     Wake,
 }
 
@@ -27,6 +27,6 @@ pub(crate) trait Explorer: Send {
     /// Picks one of two or more choices, by its place. The first never preempts.
     fn choose(&mut self, choices: &[Choice]) -> Result<usize, String>;
 
-    /// Gets ready for the next run. False when there is nothing left to try.
+    /// Prepares the next run. Returns false when no schedule is left.
     fn advance(&mut self) -> bool;
 }

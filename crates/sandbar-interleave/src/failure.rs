@@ -1,10 +1,10 @@
-//! What went wrong, and how to get there again.
+//! Report of a failed run, with the schedule that reproduces it.
 
 use std::fmt;
 
 use crate::{pending::Step, schedule::Schedule};
 
-/// How many of the last steps a report shows.
+/// Number of last steps that a report shows.
 const STEPS_SHOWN: usize = 80;
 
 /// A schedule under which the code does not do what it should.
@@ -13,17 +13,17 @@ pub struct Failure {
     pub(crate) what: String,
     pub(crate) schedule: Schedule,
     pub(crate) steps: Vec<Step>,
-    /// How many schedules were tried, with this one.
+    /// Number of schedules tried, including this one.
     pub(crate) schedules: usize,
 }
 
 impl Failure {
-    /// What went wrong.
+    /// Describes the failure: a panic, a deadlock, a run without end.
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// What [`replay`](crate::replay) takes.
+    /// Returns the schedule, in the form that [`replay`](crate::replay) takes.
     pub fn schedule(&self) -> String {
         self.schedule.to_string()
     }

@@ -1,10 +1,10 @@
-//! What a thread is about to do, or waits for.
+//! Next operation of a thread, and the record of operations done.
 
 use std::{fmt, panic::Location, time::Duration};
 
 use crate::explorer::ThreadId;
 
-/// Tells locks and condition variables apart. They do not move while somebody holds them or waits for them.
+/// Identity of a lock or condition variable. Neither moves while a thread holds it or waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Address(usize);
 
@@ -14,28 +14,28 @@ impl Address {
     }
 }
 
-/// What a thread is about to do, or waits for.
+/// Operation that a thread is about to do or is blocked in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// Something that is always possible. The text fits after "thread 1".
+    /// An operation that never blocks. The text fits after "thread 1".
     Step(&'static str),
-    /// It lets others go first.
+    /// Yields to the other threads.
     Yield,
     Lock(Address),
-    /// It waits to be notified, and then for the lock.
+    /// Waits for a notification, and then for the lock.
     Notification {
         condition: Address,
         lock: Address,
-        /// When its patience ends, by the clock of the run.
+        /// Time of the timeout, by the clock of the run.
         deadline: Option<Duration>,
     },
     Join(ThreadId),
-    /// Nothing: it has ended.
+    /// The thread has ended.
     Done,
 }
 
 impl Pending {
-    /// The same for people.
+    /// Describes the operation for a failure report.
     pub(crate) fn describe(self) -> String {
         match self {
             Self::Step(what) => what.to_owned(),
@@ -48,19 +48,23 @@ impl Pending {
     }
 }
 
-/// Something a thread has done.
+/// One step of a run: an operation that a thread has done, or whose wait timed out.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) thread: ThreadId,
     pub(crate) what: Pending,
-    /// It did not do it any more: its patience had ended.
+    /// The wait timed out.
     pub(crate) timed_out: bool,
     pub(crate) at: &'static Location<'static>,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.timed_out { "has waited long enough".to_owned() } else { self.what.describe() };
+        let what = if self.timed_out {
+            "reaches its timeout".to_owned()
+        } else {
+            self.what.describe()
+        };
         write!(formatter, "thread {} {what}, at {}", self.thread, self.at)
     }
 }

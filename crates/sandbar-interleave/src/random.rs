@@ -2,19 +2,20 @@
 
 use crate::explorer::{Choice, ChoiceKind, Explorer, ThreadId};
 
-/// How often the order of threads changes in a run that goes by priorities. Bugs that need more are rare.
-const CHANGES: usize = 3;
+/// Priority changes in a run that schedules by priority. Bugs that need more are rare.
+const PRIORITY_CHANGES: usize = 3;
 
-/// Draws schedules in two ways, in turns. Evenly: everybody is as likely as everybody else at each decision. By
-/// priorities: the thread that comes first goes on as long as it can, and the order changes a few times; that finds what
-/// needs one thread to be far ahead of another (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees").
+/// Alternates between two random schedulers. Uniform: at each decision choices are equally likely.
+/// By priority: the runnable thread with the highest priority runs, and priorities change a few
+/// times; that finds bugs that need one thread to be far ahead of another (Burckhardt et al., "A
+/// Randomized Scheduler with Probabilistic Guarantees").
 #[derive(Debug)]
 pub(crate) struct Drawn {
     numbers: Numbers,
     left: usize,
     decisions: u64,
     longest: u64,
-    /// The order of threads, the first one last; empty and unused in a run that draws evenly.
+    /// Threads by ascending priority; `None` in a run that draws uniformly.
     priorities: Option<Vec<ThreadId>>,
     changes: Vec<u64>,
 }
@@ -22,7 +23,14 @@ pub(crate) struct Drawn {
 impl Drawn {
     pub(crate) fn new(seed: u64, schedules: usize) -> Self {
         let numbers = Numbers(seed);
-        Self { numbers, left: schedules, decisions: 0, longest: 0, priorities: None, changes: Vec::new() }
+        Self {
+            numbers,
+            left: schedules,
+            decisions: 0,
+            longest: 0,
+            priorities: None,
+            changes: Vec::new(),
+        }
     }
 
     fn by_priority(&mut self, choices: &[Choice]) -> usize {
@@ -30,13 +38,20 @@ impl Drawn {
             self.rank(choice.thread);
         }
         let changes = self.changes.contains(&self.decisions);
-        let Some(priorities) = &mut self.priorities else { return 0 };
-        let rank = |priorities: &[ThreadId], choice: &Choice| priorities.iter().position(|&id| id == choice.thread);
+        let Some(priorities) = &mut self.priorities else {
+            return 0;
+        };
+        let rank = |priorities: &[ThreadId], choice: &Choice| {
+            priorities.iter().position(|&id| id == choice.thread)
+        };
         let first = |priorities: &[ThreadId]| {
-            (0..choices.len()).max_by_key(|&place| rank(priorities, &choices[place])).unwrap_or_default()
+            (0..choices.len())
+                .max_by_key(|&place| rank(priorities, &choices[place]))
+                .unwrap_or_default()
         };
         let mut place = first(priorities);
-        // One whose time is up goes to the end of the line, or it would time out again and again while nobody else moves.
+        // A thread that times out gets the lowest priority; otherwise it could time out repeatedly
+        // and starve the other threads.
         if changes || choices[place].kind == ChoiceKind::TimeOut {
             let thread = choices[place].thread;
             priorities.retain(|&id| id != thread);
@@ -48,7 +63,7 @@ impl Drawn {
         place
     }
 
-    /// Gives a thread that is new some place in the order.
+    /// Gives a new thread a random priority.
     fn rank(&mut self, thread: ThreadId) {
         if let Some(priorities) = &mut self.priorities
             && !priorities.contains(&thread)
@@ -62,15 +77,25 @@ impl Drawn {
 impl Explorer for Drawn {
     fn choose(&mut self, choices: &[Choice]) -> Result<usize, String> {
         self.decisions += 1;
-        if self.priorities.is_some() { Ok(self.by_priority(choices)) } else { Ok(self.numbers.below(choices.len())) }
+        if self.priorities.is_some() {
+            Ok(self.by_priority(choices))
+        } else {
+            Ok(self.numbers.below(choices.len()))
+        }
     }
 
     fn advance(&mut self) -> bool {
         self.longest = self.longest.max(self.decisions);
         self.decisions = 0;
         self.left = self.left.saturating_sub(1);
-        self.priorities = if self.priorities.is_some() { None } else { Some(Vec::new()) };
-        self.changes = (0..CHANGES).map(|_| self.numbers.next() % self.longest.max(1)).collect();
+        self.priorities = if self.priorities.is_some() {
+            None
+        } else {
+            Some(Vec::new())
+        };
+        self.changes = (0..PRIORITY_CHANGES)
+            .map(|_| self.numbers.next() % self.longest.max(1))
+            .collect();
         self.left > 0
     }
 }

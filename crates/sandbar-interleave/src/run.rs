@@ -1,4 +1,4 @@
-//! One run: who exists, who holds what, and whose turn it is.
+//! State of one run: its threads, lock owners and the running thread.
 
 use std::{
     collections::HashMap,
@@ -16,15 +16,15 @@ use crate::{
     schedule::Schedule,
 };
 
-/// A run that takes more steps is taken for one that never ends.
-const MOST_STEPS: usize = 20_000;
+/// Step limit of a run. A run that exceeds it counts as one that never ends.
+const MAX_STEPS: usize = 20_000;
 
 /// One run of the code under test.
 pub(crate) struct Run {
     state: Mutex<State>,
 }
 
-/// What is left of a run.
+/// Result of a run, with the explorer and thread pool for the next one.
 pub(crate) struct Ended {
     pub(crate) explorer: Box<dyn Explorer>,
     pub(crate) crew: Crew,
@@ -35,19 +35,19 @@ pub(crate) struct Ended {
 
 pub(crate) struct State {
     pub(crate) threads: Vec<Thread>,
-    /// Whose turn it is. Everybody else waits.
+    /// The only thread that runs; the others are parked.
     pub(crate) running: ThreadId,
-    /// It only came to know the end of another thread: picking somebody else now interrupts nobody.
+    /// The running thread has just returned from `join`, so switching away is no preemption.
     joined: bool,
-    /// Who holds which lock.
+    /// The holder of each locked lock.
     owners: HashMap<Address, ThreadId>,
-    /// How much time has passed.
+    /// Virtual time since the start of the run.
     pub(crate) clock: Duration,
     /// Taken out when the run is over.
     explorer: Option<Box<dyn Explorer>>,
     schedule: Schedule,
     steps: Vec<Step>,
-    /// From then on every thread unwinds.
+    /// Description of the failure. Once it is set, every thread unwinds.
     failure: Option<String>,
     pub(crate) crew: Crew,
 }
@@ -55,29 +55,34 @@ pub(crate) struct State {
 pub(crate) struct Thread {
     pub(crate) pending: Pending,
     at: &'static Location<'static>,
-    /// What it does, until it is picked for the first time.
+    /// Body of the thread, until it is picked for the first time.
     pub(crate) body: Option<Box<dyn FnOnce() + Send>>,
-    /// Who does it, from then on; parked while it is not its turn.
+    /// Worker that executes the body, from then on; parked while another thread runs.
     pub(crate) handle: Option<std::thread::Thread>,
-    /// It has not done anything yet that others see.
+    /// The thread has not yet done a step that is visible to other threads.
     fresh: bool,
-    /// Its last wait ended because its patience did.
+    /// Its last wait timed out.
     pub(crate) timed_out: bool,
 }
 
 /// Runs `body` and all threads it starts, to the end of the last of them.
 pub(crate) fn execute(explorer: Box<dyn Explorer>, crew: Crew, body: &dyn Fn()) -> Ended {
-    let run = Arc::new(Run { state: Mutex::new(State::new(explorer, crew)) });
+    let run = Arc::new(Run {
+        state: Mutex::new(State::new(explorer, crew)),
+    });
     let main = run.lock().add_thread(Location::caller());
     run.lock().threads[main].handle = Some(std::thread::current());
     Current::new(Arc::clone(&run), 0).run_to_the_end(body);
-    // Threads start threads, but none that has ended.
+    // A running thread may start more workers, so this loops until no worker is busy.
     loop {
-        let Some(worker) = run.lock().crew.take_busy() else { break };
+        let Some(worker) = run.lock().crew.take_busy() else {
+            break;
+        };
         worker.wait();
         run.lock().crew.take_back(worker);
     }
-    // Threads of a run that was given up may not have started; what they hold goes without the run being locked.
+    // Threads of a failed run may not have started. Dropping their bodies runs destructors of the
+    // code under test, so it happens without holding the run's lock.
     let threads = std::mem::take(&mut run.lock().threads);
     drop(threads);
     run.lock().end()
@@ -106,7 +111,9 @@ impl State {
     }
 
     fn end(&mut self) -> Ended {
-        let Some(explorer) = self.explorer.take() else { unreachable!("a run ends once") };
+        let Some(explorer) = self.explorer.take() else {
+            unreachable!("a run ends once")
+        };
         Ended {
             explorer,
             crew: std::mem::take(&mut self.crew),
@@ -118,7 +125,14 @@ impl State {
 
     fn add_thread(&mut self, at: &'static Location<'static>) -> ThreadId {
         let pending = Pending::Step("starts");
-        self.threads.push(Thread { pending, at, body: None, handle: None, fresh: true, timed_out: false });
+        self.threads.push(Thread {
+            pending,
+            at,
+            body: None,
+            handle: None,
+            fresh: true,
+            timed_out: false,
+        });
         self.threads.len() - 1
     }
 
@@ -128,7 +142,7 @@ impl State {
         body: Box<dyn FnOnce() + Send>,
         at: &'static Location<'static>,
     ) -> ThreadId {
-        // From now on there is somebody who could have gone on instead.
+        // From now on another thread could run instead of the parent.
         self.threads[parent].fresh = false;
         let id = self.add_thread(at);
         self.threads[id].body = Some(body);
@@ -139,16 +153,22 @@ impl State {
         self.failure.is_some()
     }
 
-    /// Gives the run up: whoever comes or waits unwinds.
+    /// Marks the run as failed, so that all its threads unwind. The first failure is kept.
     pub(crate) fn fail(&mut self, what: String) {
         self.failure.get_or_insert(what);
     }
 
-    /// Notes what a thread is about to do, and decides who goes on.
-    pub(crate) fn announce(&mut self, id: ThreadId, pending: Pending, at: &'static Location<'static>) {
+    /// Records the next operation of a thread, and decides which thread runs next.
+    pub(crate) fn announce(
+        &mut self,
+        id: ThreadId,
+        pending: Pending,
+        at: &'static Location<'static>,
+    ) {
         let thread = &mut self.threads[id];
         (thread.pending, thread.at) = (pending, at);
-        // Nobody sees what a thread does before its first step, so picking it includes that step where it is possible.
+        // Work before the first step is invisible to other threads, so picking a thread includes
+        // its first step, unless that step blocks.
         let first = std::mem::take(&mut thread.fresh);
         if first && pending != Pending::Done && self.can_go_on(id) {
             self.go_on(id);
@@ -157,10 +177,11 @@ impl State {
         }
     }
 
-    /// Decides who goes on.
+    /// Decides which thread runs next.
     fn decide(&mut self) {
         while !self.has_failed() {
-            // Nobody sees that a thread has come to know the end of another; its next step is what has to be decided.
+            // Returning from `join` is invisible to other threads, so it needs no decision; the
+            // next step of the joining thread does.
             if let Some(joining) = (0..self.threads.len()).find(|&id| self.can_join(id)) {
                 self.joined = true;
                 return self.go_on(joining);
@@ -168,13 +189,19 @@ impl State {
             let choices = self.choices();
             self.joined = false;
             if choices.is_empty() {
-                if self.threads.iter().any(|thread| thread.pending != Pending::Done) {
+                if self
+                    .threads
+                    .iter()
+                    .any(|thread| thread.pending != Pending::Done)
+                {
                     let what = self.describe_deadlock();
                     self.fail(what);
                 }
                 return;
             }
-            let Some(choice) = self.choose(&choices) else { return };
+            let Some(choice) = self.choose(&choices) else {
+                return;
+            };
             if choice.kind == ChoiceKind::TimeOut {
                 self.time_out(choice.thread);
             } else {
@@ -199,27 +226,48 @@ impl State {
         }
     }
 
-    /// What can happen next: the thread that runs goes on, another does, or somebody's patience ends. Those who let
-    /// others go first come last: after everybody else, after time has passed, and after others who do the same.
+    /// Returns the possible next events: the running thread continues, another thread runs, or a
+    /// wait times out. A yielding thread is only a choice when no other thread is runnable and no
+    /// wait can time out, and the running one only when it alone yields.
     fn choices(&self) -> Vec<Choice> {
-        let (yielding, mut eager): (Vec<ThreadId>, Vec<ThreadId>) = (0..self.threads.len())
+        let (yielding, mut runnable): (Vec<ThreadId>, Vec<ThreadId>) = (0..self.threads.len())
             .filter(|&id| self.can_go_on(id))
             .partition(|&id| self.threads[id].pending == Pending::Yield);
-        let impatient: Vec<ThreadId> = (0..self.threads.len())
-            .filter(|&id| matches!(self.threads[id].pending, Pending::Notification { deadline: Some(_), .. }))
+        let timed: Vec<ThreadId> = (0..self.threads.len())
+            .filter(|&id| {
+                matches!(
+                    self.threads[id].pending,
+                    Pending::Notification {
+                        deadline: Some(_),
+                        ..
+                    }
+                )
+            })
             .collect();
-        if eager.is_empty() && impatient.is_empty() {
-            eager = yielding;
-            if eager.len() > 1 {
-                eager.retain(|&id| id != self.running);
+        if runnable.is_empty() && timed.is_empty() {
+            runnable = yielding;
+            if runnable.len() > 1 {
+                runnable.retain(|&id| id != self.running);
             }
         }
-        let goes_on = !self.joined && eager.contains(&self.running);
-        let anybody = !eager.is_empty();
-        eager.sort_by_key(|&id| (id != self.running, id));
-        let run = |thread| Choice { thread, kind: ChoiceKind::Run, preempts: goes_on && thread != self.running };
-        let time_out = |thread| Choice { thread, kind: ChoiceKind::TimeOut, preempts: anybody };
-        eager.into_iter().map(run).chain(impatient.into_iter().map(time_out)).collect()
+        let goes_on = !self.joined && runnable.contains(&self.running);
+        let any_runnable = !runnable.is_empty();
+        runnable.sort_by_key(|&id| (id != self.running, id));
+        let run = |thread| Choice {
+            thread,
+            kind: ChoiceKind::Run,
+            preempts: goes_on && thread != self.running,
+        };
+        let time_out = |thread| Choice {
+            thread,
+            kind: ChoiceKind::TimeOut,
+            preempts: any_runnable,
+        };
+        runnable
+            .into_iter()
+            .map(run)
+            .chain(timed.into_iter().map(time_out))
+            .collect()
     }
 
     fn can_join(&self, id: ThreadId) -> bool {
@@ -246,7 +294,12 @@ impl State {
     fn time_out(&mut self, id: ThreadId) {
         self.note_step(id, true);
         let thread = &mut self.threads[id];
-        if let Pending::Notification { lock, deadline: Some(deadline), .. } = thread.pending {
+        if let Pending::Notification {
+            lock,
+            deadline: Some(deadline),
+            ..
+        } = thread.pending
+        {
             thread.pending = Pending::Lock(lock);
             thread.timed_out = true;
             self.clock = self.clock.max(deadline);
@@ -255,9 +308,14 @@ impl State {
 
     fn note_step(&mut self, id: ThreadId, timed_out: bool) {
         let Thread { pending, at, .. } = &self.threads[id];
-        self.steps.push(Step { thread: id, what: *pending, timed_out, at });
-        if self.steps.len() > MOST_STEPS {
-            self.fail(format!("it did not end within {MOST_STEPS} steps"));
+        self.steps.push(Step {
+            thread: id,
+            what: *pending,
+            timed_out,
+            at,
+        });
+        if self.steps.len() > MAX_STEPS {
+            self.fail(format!("the run did not end within {MAX_STEPS} steps"));
         }
     }
 
@@ -271,12 +329,16 @@ impl State {
         }
     }
 
-    /// Notifies one of those who wait; which one is a decision like any other.
+    /// Notifies one of the waiting threads; the explorer decides which one.
     pub(crate) fn notify_one(&mut self, condition: Address) {
         let choices: Vec<Choice> = self
             .waiters(condition)
             .into_iter()
-            .map(|thread| Choice { thread, kind: ChoiceKind::Wake, preempts: false })
+            .map(|thread| Choice {
+                thread,
+                kind: ChoiceKind::Wake,
+                preempts: false,
+            })
             .collect();
         if !choices.is_empty()
             && let Some(choice) = self.choose(&choices)
@@ -286,9 +348,10 @@ impl State {
     }
 
     fn waiters(&self, sought: Address) -> Vec<ThreadId> {
-        let waits =
-            |thread: &Thread| matches!(thread.pending, Pending::Notification { condition, .. } if condition == sought);
-        (0..self.threads.len()).filter(|&id| waits(&self.threads[id])).collect()
+        let waits = |thread: &Thread| matches!(thread.pending, Pending::Notification { condition, .. } if condition == sought);
+        (0..self.threads.len())
+            .filter(|&id| waits(&self.threads[id]))
+            .collect()
     }
 
     fn notify(&mut self, id: ThreadId) {
@@ -299,7 +362,7 @@ impl State {
     }
 
     fn describe_deadlock(&self) -> String {
-        let mut what = "nobody can go on:".to_owned();
+        let mut what = "deadlock, no thread can run:".to_owned();
         for (id, thread) in self.threads.iter().enumerate() {
             let waits = match thread.pending {
                 Pending::Done => continue,

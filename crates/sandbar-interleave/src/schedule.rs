@@ -19,7 +19,10 @@ impl FromStr for Schedule {
     type Err = std::num::ParseIntError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.split_terminator('.').map(str::parse).collect::<Result<_, _>>().map(Self)
+        text.split_terminator('.')
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
@@ -32,17 +35,28 @@ pub(crate) struct Followed {
 
 impl Followed {
     pub(crate) fn new(schedule: Schedule) -> Self {
-        Self { schedule, decisions: 0 }
+        Self {
+            schedule,
+            decisions: 0,
+        }
     }
 }
 
 impl Explorer for Followed {
     fn choose(&mut self, choices: &[Choice]) -> Result<usize, String> {
-        let Some(&thread) = self.schedule.0.get(self.decisions) else { return Ok(0) };
+        let Some(&thread) = self.schedule.0.get(self.decisions) else {
+            return Ok(0);
+        };
         self.decisions += 1;
-        choices.iter().position(|choice| choice.thread == thread).ok_or_else(|| {
-            format!("the schedule does not fit: thread {thread} cannot go on at decision {}", self.decisions)
-        })
+        choices
+            .iter()
+            .position(|choice| choice.thread == thread)
+            .ok_or_else(|| {
+                format!(
+                    "the schedule does not fit: thread {thread} cannot go on at decision {}",
+                    self.decisions
+                )
+            })
     }
 
     fn advance(&mut self) -> bool {

@@ -18,7 +18,8 @@ pub struct JoinHandle<T> {
     result: Arc<Mutex<Option<T>>>,
 }
 
-/// Starts a thread of this run. It needs no decision of its own: whatever the caller does next is one.
+/// Starts a thread of this run. It needs no decision of its own: whatever the caller does next is
+/// one.
 #[track_caller]
 pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     let result = Arc::new(Mutex::new(None));
@@ -27,7 +28,10 @@ pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Jo
         let value = body();
         *written.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     };
-    JoinHandle { thread: this().spawn(body, Location::caller()), result }
+    JoinHandle {
+        thread: this().spawn(body, Location::caller()),
+        result,
+    }
 }
 
 impl<T> JoinHandle<T> {
@@ -35,16 +39,21 @@ impl<T> JoinHandle<T> {
     #[track_caller]
     pub fn join(self) -> T {
         let this = this();
-        // The end of a thread that has ended is no news to anybody.
+        // Joining a thread that has ended does not block, and is invisible to other threads.
         if !this.has_ended(self.thread) {
             this.reach(Pending::Join(self.thread), Location::caller());
         }
-        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let result = self
+            .result
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         result.unwrap_or_else(|| panic!("thread {} was given up", self.thread))
     }
 }
 
-/// A moment in which others may go on: what work looks like from outside. Nothing happens outside of a run.
+/// A moment in which others may go on: what work looks like from outside. Nothing happens outside
+/// of a run.
 #[track_caller]
 pub fn step() {
     if let Some(this) = current() {

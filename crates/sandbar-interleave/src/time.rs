@@ -4,7 +4,8 @@ use std::{sync::OnceLock, time::Instant};
 
 use crate::current::current;
 
-/// The time. In a run it stands still but where somebody has waited long enough; then it is as late as that says.
+/// Returns the current time. In a run it only advances when a wait times out, to the deadline of
+/// that wait.
 pub fn now() -> Instant {
     static BEGINNING: OnceLock<Instant> = OnceLock::new();
     match current() {

@@ -1,6 +1,10 @@
-//! What the explorers promise: nothing is left out in silence, whatever happens is seen, and nothing is left behind.
+//! Guarantees of the explorers: no schedule is left out silently, every failure is reported, and no
+//! thread is leaked.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it stands")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed precondition should end the test at that line"
+)]
 
 use std::{
     collections::BTreeSet,
@@ -38,14 +42,20 @@ fn four_steps(seen: &Arc<StdMutex<BTreeSet<String>>>) {
 fn every_order_is_seen_and_none_twice() {
     let seen = Arc::default();
     let schedules = Exhaustive::default().check(|| four_steps(&seen));
-    assert_eq!(seen.lock().unwrap().len(), 6, "there are six ways to mix aa and bb");
+    assert_eq!(
+        seen.lock().unwrap().len(),
+        6,
+        "there are six ways to mix aa and bb"
+    );
     assert_eq!(schedules, 6);
 }
 
 #[test]
 fn orders_with_more_preemptions_than_asked_for_are_left_out() {
     let seen = Arc::default();
-    Exhaustive::default().preemptions(0).check(|| four_steps(&seen));
+    Exhaustive::default()
+        .preemptions(0)
+        .check(|| four_steps(&seen));
     let seen: Vec<String> = seen.lock().unwrap().iter().cloned().collect();
     assert_eq!(seen, ["aabb", "bbaa"]);
 }
@@ -59,22 +69,39 @@ fn random_schedules_see_every_order_too() {
 
 #[test]
 fn more_schedules_than_allowed_are_a_failure() {
-    let failure = Exhaustive::default().at_most(5).explore(|| four_steps(&Arc::default())).unwrap_err();
-    assert!(failure.what().contains("more than 5 schedules"), "{failure}");
+    let failure = Exhaustive::default()
+        .at_most(5)
+        .explore(|| four_steps(&Arc::default()))
+        .unwrap_err();
+    assert!(
+        failure.what().contains("more than 5 schedules"),
+        "{failure}"
+    );
 }
 
 #[test]
-fn a_deadlock_says_who_waits_for_what() {
+fn a_deadlock_reports_what_each_thread_waits_for() {
     let failure = Exhaustive::default()
         .explore(|| {
             let shared = Arc::new((Mutex::new(()), Condvar::new()));
             let waits = Arc::clone(&shared);
-            let sleeper = thread::spawn(move || drop(waits.1.wait(waits.0.lock().unwrap()).unwrap()));
+            let sleeper =
+                thread::spawn(move || drop(waits.1.wait(waits.0.lock().unwrap()).unwrap()));
             sleeper.join();
         })
         .unwrap_err();
-    assert!(failure.what().contains("thread 0 waits for the end of thread 1"), "{failure}");
-    assert!(failure.what().contains("thread 1 waits for a notification, at "), "{failure}");
+    assert!(
+        failure
+            .what()
+            .contains("thread 0 waits for the end of thread 1"),
+        "{failure}"
+    );
+    assert!(
+        failure
+            .what()
+            .contains("thread 1 waits for a notification, at "),
+        "{failure}"
+    );
     assert!(failure.what().contains("explorers.rs"), "{failure}");
 }
 
@@ -114,7 +141,11 @@ fn a_loop_that_lets_others_go_first_lets_time_pass_too() {
         let waits = Arc::clone(&given_up);
         let sleeper = thread::spawn(move || {
             let (lock, condition) = (Mutex::new(()), Condvar::new());
-            drop(condition.wait_timeout(lock.lock().unwrap(), Duration::from_secs(1)).unwrap());
+            drop(
+                condition
+                    .wait_timeout(lock.lock().unwrap(), Duration::from_secs(1))
+                    .unwrap(),
+            );
             waits.store(true, SeqCst);
         });
         while !given_up.load(SeqCst) {
@@ -134,11 +165,16 @@ fn code_that_is_not_the_same_each_time_is_a_failure() {
                 *runs += 1;
                 *runs
             };
-            let threads: Vec<_> = (0..if run == 1 { 2 } else { 3 }).map(|_| thread::spawn(thread::step)).collect();
+            let threads: Vec<_> = (0..if run == 1 { 2 } else { 3 })
+                .map(|_| thread::spawn(thread::step))
+                .collect();
             threads.into_iter().for_each(thread::JoinHandle::join);
         })
         .unwrap_err();
-    assert!(failure.what().contains("not the same each time"), "{failure}");
+    assert!(
+        failure.what().contains("not the same each time"),
+        "{failure}"
+    );
 }
 
 #[test]
@@ -161,7 +197,14 @@ fn a_limit_of_time_is_reached_before_and_after_a_notification() {
             }
             let (ready, result) = waits.1.wait_timeout(guard, Duration::from_secs(5)).unwrap();
             let waited = time::now().duration_since(begun);
-            assert_eq!(waited, if result.timed_out() { Duration::from_secs(5) } else { Duration::ZERO });
+            assert_eq!(
+                waited,
+                if result.timed_out() {
+                    Duration::from_secs(5)
+                } else {
+                    Duration::ZERO
+                }
+            );
             Some((*ready, result.timed_out()))
         });
         *shared.0.lock().unwrap() = true;
@@ -169,19 +212,31 @@ fn a_limit_of_time_is_reached_before_and_after_a_notification() {
         seen.lock().unwrap().insert(sleeper.join());
     });
     // Not waited at all; timed out before, and after the change; notified in time.
-    let expected = [None, Some((false, true)), Some((true, true)), Some((true, false))];
+    let expected = [
+        None,
+        Some((false, true)),
+        Some((true, true)),
+        Some((true, false)),
+    ];
     assert_eq!(*seen.lock().unwrap(), BTreeSet::from(expected));
 }
 
 #[test]
-fn whoever_waits_for_a_century_waits_for_a_notification() {
+fn a_wait_with_a_timeout_of_a_century_never_times_out() {
     let failure = Exhaustive::default()
         .explore(|| {
             let (lock, condition) = (Mutex::new(()), Condvar::new());
-            drop(condition.wait_timeout(lock.lock().unwrap(), Duration::MAX).unwrap());
+            drop(
+                condition
+                    .wait_timeout(lock.lock().unwrap(), Duration::MAX)
+                    .unwrap(),
+            );
         })
         .unwrap_err();
-    assert!(failure.what().contains("waits for a notification"), "{failure}");
+    assert!(
+        failure.what().contains("waits for a notification"),
+        "{failure}"
+    );
 }
 
 /// Takes a lock and counts when it is dropped, as guards do.
@@ -237,7 +292,7 @@ fn a_thread_that_catches_its_own_panic_does_not_fail_the_run() {
 }
 
 #[test]
-fn outside_of_a_run_everything_behaves_like_the_standard_library() {
+fn types_outside_of_a_run_behave_like_the_standard_library() {
     let shared = Arc::new((Mutex::new(0), Condvar::new(), AtomicUsize::new(0)));
     let other = Arc::clone(&shared);
     let thread = std::thread::spawn(move || {
@@ -247,7 +302,11 @@ fn outside_of_a_run_everything_behaves_like_the_standard_library() {
     });
     let mut value = shared.0.lock().unwrap();
     while *value == 0 {
-        value = shared.1.wait_timeout(value, Duration::from_mins(1)).unwrap().0;
+        value = shared
+            .1
+            .wait_timeout(value, Duration::from_mins(1))
+            .unwrap()
+            .0;
     }
     drop(value);
     thread.join().unwrap();

@@ -1,6 +1,10 @@
-//! Bugs everybody knows are found, by both explorers and again by replaying, and their corrections pass.
+//! Classic concurrency bugs: both explorers find them, a replay reproduces them, and the corrected
+//! code passes.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it stands")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed precondition should end the test at that line"
+)]
 
 use std::sync::Arc;
 
@@ -16,7 +20,10 @@ use sandbar_interleave::{
 /// Finds the bug, which most runs do not show, and finds it again where the reports say it is.
 fn is_found(body: fn(), expected: &str) {
     replay("", body).unwrap();
-    for failure in [Exhaustive::default().explore(body).unwrap_err(), Random::new(1, 1000).explore(body).unwrap_err()] {
+    for failure in [
+        Exhaustive::default().explore(body).unwrap_err(),
+        Random::new(1, 1000).explore(body).unwrap_err(),
+    ] {
         assert!(failure.what().contains(expected), "{failure}");
         let again = replay(&failure.schedule(), body).unwrap_err();
         assert_eq!(again.what(), failure.what());
@@ -32,7 +39,10 @@ fn is_fine(body: fn()) {
 
 #[test]
 fn a_read_modify_write_in_two_steps_loses_an_update() {
-    is_found(|| count_to_two(|counter| counter.store(counter.load(SeqCst) + 1, SeqCst)), "an update is lost");
+    is_found(
+        || count_to_two(|counter| counter.store(counter.load(SeqCst) + 1, SeqCst)),
+        "an update is lost",
+    );
 }
 
 #[test]
@@ -52,7 +62,10 @@ fn count_to_two(increment: fn(&AtomicUsize)) {
 
 #[test]
 fn locks_taken_in_opposite_orders_are_a_deadlock() {
-    is_found(|| take_two_locks([0, 1], [1, 0]), "waits for a lock that thread");
+    is_found(
+        || take_two_locks([0, 1], [1, 0]),
+        "waits for a lock that thread",
+    );
 }
 
 #[test]
@@ -114,8 +127,11 @@ fn wake_up(wake: fn(&AtomicBool, &Mutex<()>, &Condvar)) {
 }
 
 #[test]
-fn one_notification_for_two_different_waits_may_reach_the_wrong_one() {
-    is_found(|| two_waits(Condvar::notify_one), "waits for a notification");
+fn one_notification_for_two_waits_may_reach_the_wrong_one() {
+    is_found(
+        || two_waits(Condvar::notify_one),
+        "waits for a notification",
+    );
 }
 
 #[test]
@@ -123,7 +139,7 @@ fn notifying_all_reaches_the_right_one() {
     is_fine(|| two_waits(Condvar::notify_all));
 }
 
-/// Somebody waits for 1, somebody else for 2, on one condition.
+/// Two threads wait on one condition variable, one for 1 and the other for 2.
 fn two_waits(notify: fn(&Condvar)) {
     let shared = Arc::new((Mutex::new(0), Condvar::new()));
     let threads = [1, 2].map(|wanted| {
@@ -178,6 +194,10 @@ fn take_the_last(take: fn(&Mutex<usize>) -> bool) {
         let items = Arc::clone(&items);
         thread::spawn(move || take(&items))
     });
-    let takers = threads.map(thread::JoinHandle::join).into_iter().filter(|took| *took).count();
+    let takers = threads
+        .map(thread::JoinHandle::join)
+        .into_iter()
+        .filter(|took| *took)
+        .count();
     assert_eq!(takers, 1, "taken by {takers}");
 }

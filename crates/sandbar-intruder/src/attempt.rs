@@ -1,9 +1,9 @@
-//! One way to get out.
+//! One escape attempt.
 
 use std::io::Write;
 
 use crate::{
-    child::{Ended, PATIENCE, in_child, killed_by_filter},
+    child::{ATTEMPT_TIMEOUT_SECONDS, Ended, in_child, killed_by_filter},
     facts::Facts,
     verdict::{Inconclusive, Outcome, Verdict},
 };
@@ -18,17 +18,26 @@ pub(crate) struct Family {
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) name: &'static str,
-    /// What it tries, and what success looks like.
-    pub(crate) tries: &'static str,
+    /// The action, then the condition that counts as an escape.
+    pub(crate) description: &'static str,
     run: fn(&Facts) -> Outcome,
 }
 
 impl Attempt {
-    pub(crate) const fn new(name: &'static str, tries: &'static str, run: fn(&Facts) -> Outcome) -> Self {
-        Self { name, tries, run }
+    pub(crate) const fn new(
+        name: &'static str,
+        description: &'static str,
+        run: fn(&Facts) -> Outcome,
+    ) -> Self {
+        Self {
+            name,
+            description,
+            run,
+        }
     }
 
-    /// Makes the attempt in a process of its own: a filter may kill for the call, and that is an answer too.
+    /// Makes the attempt in a child process: a seccomp filter may kill the caller, which also
+    /// counts as held.
     pub(crate) fn perform(&self, facts: &Facts) -> Outcome {
         let ended = in_child(|mut report| {
             let (kind, text) = match (self.run)(facts) {
@@ -39,15 +48,19 @@ impl Attempt {
             let _ = write!(report, "{kind}{text}");
         })?;
         match ended {
-            Ended::Said(text) => match text.split_at_checked(1) {
+            Ended::Reported(text) => match text.split_at_checked(1) {
                 Some(("h", why)) => Ok(Verdict::Held(why.to_owned())),
                 Some(("e", what)) => Ok(Verdict::Escaped(what.to_owned())),
                 Some(("i", why)) => Err(Inconclusive(why.to_owned())),
-                _ => Err(Inconclusive("the attempt ended without a word".to_owned())),
+                _ => Err(Inconclusive("attempt ended without a report".to_owned())),
             },
             Ended::Killed(libc::SIGSYS) => Ok(Verdict::Held(killed_by_filter().to_string())),
-            Ended::Killed(libc::SIGALRM) => Err(Inconclusive(format!("no answer in {PATIENCE} seconds"))),
-            Ended::Killed(signal) => Err(Inconclusive(format!("the attempt died of signal {signal}"))),
+            Ended::Killed(libc::SIGALRM) => Err(Inconclusive(format!(
+                "attempt timed out after {ATTEMPT_TIMEOUT_SECONDS} seconds"
+            ))),
+            Ended::Killed(signal) => Err(Inconclusive(format!(
+                "attempt was killed by signal {signal}"
+            ))),
         }
     }
 }

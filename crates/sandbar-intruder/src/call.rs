@@ -1,4 +1,5 @@
-//! System calls by number: what attempts need most has no wrapper, or one that would get in the way.
+//! System calls by number: most calls of attempts have no wrapper, or one that gets in the
+//! way.
 #![expect(unsafe_code, reason = "a system call by number has no other interface")]
 
 use std::{
@@ -86,15 +87,16 @@ pub(crate) use call;
 
 /// Makes a system call with up to six arguments.
 ///
-/// Callers keep to calls that touch no memory of this process but what an argument names, and give the kernel the
-/// length of what they name.
+/// Callers keep to calls that touch no memory of this process but what an argument names, and give
+/// the kernel the length of what they name.
 pub(crate) fn by_number(number: c_long, arguments: &[Argument<'_>]) -> io::Result<usize> {
     let mut all = [0; 6];
     for (place, argument) in all.iter_mut().zip(arguments) {
         *place = argument.0;
     }
     let [first, second, third, fourth, fifth, sixth] = all;
-    // SAFETY: every address among the arguments is that of a living value, borrowed as the kernel uses it.
+    // SAFETY: every address among the arguments is that of a living value, borrowed as the kernel
+    // uses it.
     let result = unsafe { libc::syscall(number, first, second, third, fourth, fifth, sixth) };
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
@@ -102,7 +104,7 @@ pub(crate) fn by_number(number: c_long, arguments: &[Argument<'_>]) -> io::Resul
 /// Takes over a descriptor that a call has returned.
 pub(crate) fn descriptor(returned: io::Result<usize>) -> io::Result<OwnedFd> {
     let number = RawFd::try_from(returned?).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just made it, and nobody else knows it.
+    // SAFETY: the kernel has just returned it, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
@@ -113,5 +115,11 @@ pub(crate) fn text(text: impl AsRef<OsStr>) -> io::Result<CString> {
 
 /// Opens with exactly these flags, and never across an `exec`.
 pub(crate) fn open(path: &Path, flags: i32) -> io::Result<OwnedFd> {
-    descriptor(call!(SYS_openat, libc::AT_FDCWD, &text(path)?, flags | libc::O_CLOEXEC, 0))
+    descriptor(call!(
+        SYS_openat,
+        libc::AT_FDCWD,
+        &text(path)?,
+        flags | libc::O_CLOEXEC,
+        0
+    ))
 }

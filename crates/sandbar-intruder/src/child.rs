@@ -1,21 +1,22 @@
-//! A child process that reports once: for what may kill its caller, or must end with it.
+//! A child process that reports once, for calls that may kill the caller or change its state.
 #![expect(unsafe_code, reason = "fork and waitpid have no other interface")]
 
 use std::io::{self, PipeWriter, Read, Write};
 
 use crate::verdict::Inconclusive;
 
-/// How a child ended.
+/// End of a child.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// It returned; this is what it wrote.
-    Said(String),
-    /// A signal ended it.
+    /// Report of a child that returned.
+    Reported(String),
+    /// Signal that killed it.
     Killed(i32),
 }
 
-/// How long a child may take, in seconds: some calls could wait for ever for a host that does not answer.
-pub(crate) const PATIENCE: u32 = 30;
+/// Limits the run time of a child, in seconds: some calls could block forever on a host that does
+/// not answer.
+pub(crate) const ATTEMPT_TIMEOUT_SECONDS: u32 = 30;
 
 /// Runs `work` in a copy of this process and waits for it.
 pub(crate) fn in_child(work: impl FnOnce(PipeWriter)) -> io::Result<Ended> {
@@ -27,27 +28,32 @@ pub(crate) fn in_child(work: impl FnOnce(PipeWriter)) -> io::Result<Ended> {
     }
     if pid == 0 {
         drop(reader);
-        // SAFETY: asks for two signals: nobody may wait for a child whose caller is gone, or that waits itself.
+        // SAFETY: requests two signals, so that the child ends if its caller is gone or
+        // if it blocks.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            libc::alarm(PATIENCE);
+            libc::alarm(ATTEMPT_TIMEOUT_SECONDS);
         }
         work(writer);
         // SAFETY: ends the copy without running what the original has still to run.
         unsafe { libc::_exit(0) };
     }
     drop(writer);
-    let mut said = Vec::new();
-    reader.read_to_end(&mut said)?;
+    let mut reported = Vec::new();
+    reader.read_to_end(&mut reported)?;
     let status = wait(pid)?;
     if libc::WIFSIGNALED(status) {
         return Ok(Ended::Killed(libc::WTERMSIG(status)));
     }
-    Ok(Ended::Said(String::from_utf8_lossy(&said).into_owned()))
+    Ok(Ended::Reported(
+        String::from_utf8_lossy(&reported).into_owned(),
+    ))
 }
 
 /// Makes calls in a copy of this process, so that what they change of their caller ends with it.
-pub(crate) fn result_in_child<T>(work: impl FnOnce() -> io::Result<T>) -> Result<io::Result<()>, Inconclusive> {
+pub(crate) fn result_in_child<T>(
+    work: impl FnOnce() -> io::Result<T>,
+) -> Result<io::Result<()>, Inconclusive> {
     let ended = in_child(|mut report| {
         let number = match work() {
             Ok(_) => 0,
@@ -56,19 +62,26 @@ pub(crate) fn result_in_child<T>(work: impl FnOnce() -> io::Result<T>) -> Result
         let _ = write!(report, "{number}");
     })?;
     match ended {
-        Ended::Said(number) => match number.parse() {
+        Ended::Reported(number) => match number.parse() {
             Ok(0) => Ok(Ok(())),
             Ok(number) => Ok(Err(io::Error::from_raw_os_error(number))),
-            Err(_) => Err(Inconclusive("a child ended without a word".to_owned())),
+            Err(_) => Err(Inconclusive(
+                "child process ended without a report".to_owned(),
+            )),
         },
         Ended::Killed(libc::SIGSYS) => Ok(Err(killed_by_filter())),
-        Ended::Killed(signal) => Err(Inconclusive(format!("a child died of signal {signal}"))),
+        Ended::Killed(signal) => Err(Inconclusive(format!(
+            "child process was killed by signal {signal}"
+        ))),
     }
 }
 
-/// A seccomp filter may kill instead of refusing.
+/// Error for a call that a seccomp filter answered by killing the caller.
 pub(crate) fn killed_by_filter() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "killed by a seccomp filter")
+    io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "killed by a seccomp filter",
+    )
 }
 
 /// Waits for a child and returns its status.

@@ -1,4 +1,5 @@
-//! What a process may do, as the kernel tells it: for programs that might gain something when they are started.
+//! Privileges of a process as reported by the kernel, to compare those of programs that could gain
+//! some when they are started.
 
 use std::{fs, io, path::Path, process::Command};
 
@@ -7,8 +8,8 @@ use crate::{call::call, verdict::Inconclusive};
 /// The command that prints the privileges of this process, for [`Privileges::of_program`].
 pub(crate) const REPORT: &str = "report-privileges";
 
-/// The line for `no_new_privs`, under a name of ours.
-const GAINS_NOTHING: &str = "GainsNothing";
+/// Name of the line that [`report`] adds for `no_new_privs`.
+const NO_NEW_PRIVS: &str = "SandbarNoNewPrivs";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Privileges {
@@ -20,9 +21,9 @@ pub(crate) struct Privileges {
     pub(crate) effective: u64,
     pub(crate) bounding: u64,
     pub(crate) ambient: u64,
-    /// Programs it starts can give it nothing (`no_new_privs`).
-    pub(crate) gains_nothing: bool,
-    /// 2 with a filter.
+    /// `no_new_privs` is set.
+    pub(crate) no_new_privs: bool,
+    /// Seccomp mode; 2 is a filter.
     pub(crate) seccomp: u32,
 }
 
@@ -31,22 +32,29 @@ impl Privileges {
         Self::parse(&report())
     }
 
-    /// Those of `program`, a copy of this one, once it runs.
+    /// Returns the privileges of `program`, a copy of this one, when it is started.
     pub(crate) fn of_program(program: &Path) -> io::Result<Result<Self, Inconclusive>> {
+        #[expect(clippy::disallowed_methods, reason = "starts a copy of itself")]
         let output = Command::new(program).arg(REPORT).output()?;
         Ok(Self::parse(&String::from_utf8_lossy(&output.stdout)))
     }
 
     fn parse(status: &str) -> Result<Self, Inconclusive> {
         let field = |name: &str| {
-            let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            let value = status
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             value
                 .map(|value| value.split_whitespace().collect::<Vec<_>>().join(" "))
-                .ok_or_else(|| Inconclusive(format!("the kernel does not tell `{name}` in /proc/self/status")))
+                .ok_or_else(|| {
+                    Inconclusive(format!("field `{name}` is missing in /proc/self/status"))
+                })
         };
         let set = |name: &str| {
             let value = field(name)?;
-            u64::from_str_radix(&value, 16).map_err(|_| Inconclusive(format!("`{name}: {value}` is not a set")))
+            u64::from_str_radix(&value, 16).map_err(|_| {
+                Inconclusive(format!("field `{name}` is not a capability set: {value}"))
+            })
         };
         Ok(Self {
             users: field("Uid")?,
@@ -55,17 +63,20 @@ impl Privileges {
             permitted: set("CapPrm")?,
             effective: set("CapEff")?,
             bounding: set("CapBnd")?,
-            // Old kernels, and those that only look like one, may not tell these.
+            // Old kernels and gVisor may not report these.
             ambient: set("CapAmb").unwrap_or(0),
-            gains_nothing: field(GAINS_NOTHING)? == "1",
-            seccomp: field("Seccomp").ok().and_then(|value| value.parse().ok()).unwrap_or(0),
+            no_new_privs: field(NO_NEW_PRIVS)? == "1",
+            seccomp: field("Seccomp")
+                .ok()
+                .and_then(|value| value.parse().ok())
+                .unwrap_or(0),
         })
     }
 }
 
-/// What `/proc/self/status` tells, and what it does not tell everywhere.
+/// Returns `/proc/self/status` with a line for `no_new_privs`, which not every kernel includes.
 pub(crate) fn report() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let gains_nothing = call!(SYS_prctl, libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0).unwrap_or_default();
-    format!("{status}{GAINS_NOTHING}:\t{gains_nothing}\n")
+    let no_new_privs = call!(SYS_prctl, libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0).unwrap_or_default();
+    format!("{status}{NO_NEW_PRIVS}:\t{no_new_privs}\n")
 }

@@ -1,4 +1,4 @@
-//! A fresh directory for what an attempt makes.
+//! A fresh directory for the files an attempt creates.
 
 use std::{
     cell::RefCell,
@@ -10,8 +10,8 @@ use std::{
 
 use crate::call::{Argument, call};
 
-/// Removed with what was made through it, name by name and never recursively: deleting through a mount would delete
-/// what it shows.
+/// Scratch directory. Drop removes the names created through it one by one, never recursively: a
+/// recursive delete would follow a mount and delete files of the mounted tree.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     directory: PathBuf,
@@ -19,24 +19,30 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Below `/tmp`, or where the program was started.
+    /// Creates it below `/tmp`, or else in the working directory.
     pub(crate) fn new() -> io::Result<Self> {
         Self::below(Path::new("/tmp")).or_else(|_| Self::here())
     }
 
-    /// Where the program was started: in a box that is in the root file system, which `/tmp` may not be part of.
+    /// Creates it in the working directory, which in a box is on the root file system; `/tmp` may
+    /// be another mount.
     pub(crate) fn here() -> io::Result<Self> {
         Self::below(&env::current_dir()?)
     }
 
     pub(crate) fn below(place: &Path) -> io::Result<Self> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_nanos());
         let directory = place.join(format!("intruder-{}-{now}", process::id()));
         fs::create_dir(&directory)?;
-        Ok(Self { directory, made: RefCell::default() })
+        Ok(Self {
+            directory,
+            made: RefCell::default(),
+        })
     }
 
-    /// A name that is removed in the end, whatever is made of it.
+    /// Returns a path to create a file of any type at; drop removes it.
     pub(crate) fn name(&self, name: &str) -> PathBuf {
         let path = self.directory.join(name);
         self.made.borrow_mut().push(path.clone());
@@ -65,12 +71,20 @@ impl Drop for Scratch {
     }
 }
 
-/// Leaves the mount namespace where that is permitted, so that an attempt run outside of a box leaves no mount behind.
-/// Inside, it is refused, and the attempt is made on the mounts of the box.
+/// Leaves the mount namespace where that is permitted, so that an attempt run outside of a box
+/// leaves no mount behind. Inside, it is refused, and the attempt is made on the mounts of the box.
 pub(crate) fn leave_mount_namespace() -> io::Result<()> {
     if call!(SYS_unshare, libc::CLONE_NEWNS).is_err() {
         return Ok(());
     }
     let private = libc::MS_REC | libc::MS_PRIVATE;
-    call!(SYS_mount, c"none", c"/", Argument::NULL, private, Argument::NULL).map(drop)
+    call!(
+        SYS_mount,
+        c"none",
+        c"/",
+        Argument::NULL,
+        private,
+        Argument::NULL
+    )
+    .map(drop)
 }

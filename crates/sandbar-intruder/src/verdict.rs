@@ -1,15 +1,15 @@
-//! What came of an attempt.
+//! Result of an attempt.
 
 use std::{fmt, io};
 
-/// The boundary held, or it did not.
+/// Verdict on the boundary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Held(String),
     Escaped(String),
 }
 
-/// The attempt could not be made, so it says nothing about the boundary.
+/// The attempt could not be made, so there is no verdict on the boundary.
 #[derive(Debug)]
 pub(crate) struct Inconclusive(pub(crate) String);
 
@@ -40,9 +40,11 @@ impl From<io::Error> for Inconclusive {
     }
 }
 
-/// A verdict is one line, whatever a file held.
+/// Reduces a text to one line.
 pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "attempts end with it")]
@@ -55,7 +57,7 @@ pub(crate) fn escaped(what: impl fmt::Display) -> Outcome {
     Ok(Verdict::Escaped(what.to_string()))
 }
 
-/// For a call that does harm when it succeeds, and only then.
+/// Judges a call that is an escape if it succeeds, and only then.
 pub(crate) fn refused<T>(result: io::Result<T>, reached: impl fmt::Display) -> Outcome {
     match result {
         Ok(_) => escaped(reached),
@@ -63,19 +65,27 @@ pub(crate) fn refused<T>(result: io::Result<T>, reached: impl fmt::Display) -> O
     }
 }
 
-/// For a call made so that it cannot succeed: unless the kernel says that this caller may not, or that there is nothing
-/// to call, its permission check was passed.
+/// Judges a call that is made so that it cannot succeed: unless it fails with a lack of permission
+/// or `ENOSYS`, it has passed the kernel's permission check.
 pub(crate) fn not_permitted<T>(result: io::Result<T>, reached: impl fmt::Display) -> Outcome {
     match result {
         Ok(_) => escaped(reached),
         Err(error) if is_refusal(&error) => held(error),
-        Err(error) => escaped(format!("{reached}: past the permission check, {error}")),
+        Err(error) => escaped(format!("{reached}: permission check passed, then {error}")),
     }
 }
 
 fn is_refusal(error: &io::Error) -> bool {
-    const ABSENT: [i32; 6] =
-        [libc::ENOSYS, libc::EOPNOTSUPP, libc::EPROTONOSUPPORT, libc::EAFNOSUPPORT, libc::ENOTTY, libc::ESRCH];
+    const ABSENT: [i32; 6] = [
+        libc::ENOSYS,
+        libc::EOPNOTSUPP,
+        libc::EPROTONOSUPPORT,
+        libc::EAFNOSUPPORT,
+        libc::ENOTTY,
+        libc::ESRCH,
+    ];
     error.kind() == io::ErrorKind::PermissionDenied
-        || error.raw_os_error().is_some_and(|number| ABSENT.contains(&number))
+        || error
+            .raw_os_error()
+            .is_some_and(|number| ABSENT.contains(&number))
 }

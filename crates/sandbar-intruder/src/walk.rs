@@ -1,4 +1,4 @@
-//! Looking through trees that may be large and may change meanwhile.
+//! Walks through trees that may be large and may change during the walk.
 
 use std::{
     fs,
@@ -7,18 +7,18 @@ use std::{
 
 use crate::call::{call, text};
 
-/// No tree is looked through further than this many entries.
-const MOST: usize = 50_000;
+/// Limits the entries visited in one walk.
+const MAX_FILES: usize = 50_000;
 
 #[derive(Debug)]
 pub(crate) enum Found {
     Writable(PathBuf),
-    /// How many files there were.
+    /// Number of entries visited.
     Nothing(usize),
 }
 
-/// The first file below `root`, at most `depth` directories down, that is `wanted` and that this process may write.
-/// Nothing is opened.
+/// Finds the first file below `root`, at most `depth` directories down, that is `wanted` and that
+/// this process may write. Opens no file.
 pub(crate) fn find_writable(root: &Path, depth: usize, wanted: impl Fn(&Path) -> bool) -> Found {
     let mut writable = None;
     let looked = find(root, depth, |path| {
@@ -31,7 +31,8 @@ pub(crate) fn find_writable(root: &Path, depth: usize, wanted: impl Fn(&Path) ->
     writable.map_or(Found::Nothing(looked), Found::Writable)
 }
 
-/// Shows every entry below `root` to `stop` until it says so; returns how many there were.
+/// Calls `stop` for every entry below `root` until it returns `true`. Returns the number of
+/// entries.
 pub(crate) fn find(root: &Path, depth: usize, mut stop: impl FnMut(&Path) -> bool) -> usize {
     let mut looked = 0;
     let mut directories = vec![(root.to_owned(), depth)];
@@ -39,7 +40,7 @@ pub(crate) fn find(root: &Path, depth: usize, mut stop: impl FnMut(&Path) -> boo
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
             let path = entry.path();
             looked += 1;
-            if stop(&path) || looked == MOST {
+            if stop(&path) || looked == MAX_FILES {
                 return looked;
             }
             if depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {

@@ -1,9 +1,17 @@
-//! The attempts can succeed: outside of a box, where nothing holds them, they say so.
+//! Shows that the attempts can succeed: they do outside of a box.
 //!
-//! They run as root in mount, process, IPC and host name namespaces that end with the test. Only those are run that
-//! reach what the test itself has made, or ask for permission and nothing else: no disk, no clock, no cgroup, no switch
-//! of the kernel and no process of anybody else is touched.
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+//! They run as root in mount, pid and UTS namespaces that end with the test. Only
+//! attempts run that reach objects of the test itself or stop at a permission check: they touch no
+//! disk, clock, cgroup or kernel setting, and no process outside the test.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 use std::{
     collections::BTreeMap,
@@ -16,8 +24,8 @@ use sandbar_testing::{Bait, Intruder, tree};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sandbar-intruder");
 
-/// Attempts that report an escape when nothing holds them. The rest need a kernel, a terminal or a right that not every
-/// machine has, or would touch what is not the test's.
+/// Attempts that report an escape when nothing holds them. The rest need a kernel, a terminal or a
+/// right that not every machine has, or would touch what is not the test's.
 const ESCAPES: &[&str] = &[
     "capabilities-beyond",
     "set-user-id-beyond",
@@ -196,7 +204,8 @@ const ESCAPES: &[&str] = &[
     "cgroup-limits",
 ];
 
-/// Attempts whose success only shows outside: the file they are told is of the base changes.
+/// Attempts that report `held` and whose success the test checks: the file given as `base-file`
+/// changes.
 const CHANGES: &[&str] = &[
     "base-write",
     "base-truncate",
@@ -210,7 +219,8 @@ const CHANGES: &[&str] = &[
     "base-attribute",
 ];
 
-/// Process 1 of the namespaces: leaks a directory and a file, starts a process to be reached, and makes the attempts.
+/// Process 1 of the namespaces: leaks a directory and a file, starts a process to be reached, and
+/// makes the attempts.
 const SCRIPT: &str = r#"
 mount -t tmpfs -o mode=1777 tmpfs /tmp || exit 1
 sleep infinity &
@@ -223,11 +233,20 @@ done
 exit 0
 "#;
 
-/// What each attempt says in throw-away namespaces.
+/// Makes each attempt in throw-away namespaces and returns its verdict line.
 fn perform(bait: &Bait, names: &[&str], facts: &[String]) -> BTreeMap<String, String> {
     let (stdin, _peer) = UnixStream::pair().unwrap();
     let output = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "--fork", "--kill-child", "--pid", "--mount-proc", "--uts"])
+        .args([
+            "--mount",
+            "--propagation",
+            "private",
+            "--fork",
+            "--kill-child",
+            "--pid",
+            "--mount-proc",
+            "--uts",
+        ])
         .args(["sh", "-c", SCRIPT, "sh"])
         .args(facts)
         .env("NAMES", names.join(" "))
@@ -238,12 +257,20 @@ fn perform(bait: &Bait, names: &[&str], facts: &[String]) -> BTreeMap<String, St
         .output()
         .unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    let lines = said.lines().map(|line| line.split_once('\t').unwrap_or((line, "")));
-    lines.map(|(name, verdict)| (name.to_owned(), verdict.to_owned())).collect()
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let lines = said
+        .lines()
+        .map(|line| line.split_once('\t').unwrap_or((line, "")));
+    lines
+        .map(|(name, verdict)| (name.to_owned(), verdict.to_owned()))
+        .collect()
 }
 
-/// The bait, the program beside it, and what it is told of both.
+/// Lays the bait, places the program beside it, and returns the facts about both.
 fn set_up() -> (Bait, Vec<String>) {
     let bait = Bait::lay();
     let base = bait.directory().join("base");
@@ -254,7 +281,7 @@ fn set_up() -> (Bait, Vec<String>) {
 }
 
 #[test]
-fn without_a_box_the_attempts_succeed_and_change_nothing() {
+fn attempts_without_a_box_succeed_and_change_nothing() {
     let (mut bait, facts) = set_up();
     let before = bait.host_state();
     let verdicts = perform(&bait, ESCAPES, &facts);
@@ -265,12 +292,15 @@ fn without_a_box_the_attempts_succeed_and_change_nothing() {
         .collect();
     assert!(missed.is_empty(), "{missed:#?}");
     assert_eq!(bait.host_state(), before);
-    let left: Vec<_> = fs::read_dir(bait.directory()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(bait.directory())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(left.len(), 4, "something was left behind: {left:?}");
 }
 
 #[test]
-fn a_file_that_no_layer_protects_is_changed_in_every_way() {
+fn unprotected_file_is_changed_by_every_attempt() {
     let (bait, facts) = set_up();
     let base = bait.directory().join("base");
     for name in CHANGES {
@@ -283,34 +313,58 @@ fn a_file_that_no_layer_protects_is_changed_in_every_way() {
 }
 
 #[test]
-fn what_cannot_be_tried_is_neither_held_nor_an_escape() {
+fn attempt_that_cannot_be_made_is_inconclusive() {
     let run = |arguments: &[&str]| Command::new(PROGRAM).args(arguments).output().unwrap();
     let said = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
     for (arguments, expected) in [
         (
             &["no-such-attempt"][..],
-            "inconclusive: there is no attempt `no-such-attempt`; see `sandbar-intruder list`\n",
+            "inconclusive: attempt `no-such-attempt` does not exist; see `sandbar-intruder list`\n",
         ),
-        (&["host-pid-signal"], "inconclusive: nobody told `host-pid`\n"),
-        (&["host-pid-signal", "host-pid=many"], "inconclusive: `host-pid` is not a number\n"),
-        (&["host-pid-signal", "1"], "inconclusive: `1` is not of the form NAME=VALUE\n"),
+        (
+            &["host-pid-signal"],
+            "inconclusive: fact `host-pid` is missing\n",
+        ),
+        (
+            &["host-pid-signal", "host-pid=many"],
+            "inconclusive: fact `host-pid` is not a number\n",
+        ),
+        (
+            &["host-pid-signal", "1"],
+            "inconclusive: argument `1` is not of the form NAME=VALUE\n",
+        ),
     ] {
         let output = run(arguments);
-        assert_eq!((said(&output).as_str(), output.status.code()), (expected, Some(2)));
+        assert_eq!(
+            (said(&output).as_str(), output.status.code()),
+            (expected, Some(2))
+        );
     }
 }
 
 #[test]
-fn the_exit_code_and_the_one_line_agree() {
+fn exit_code_agrees_with_the_verdict_line() {
     let facts = format!("host-pid={}", std::process::id());
-    let escaped = Command::new(PROGRAM).args(["host-pid-signal", &facts]).output().unwrap();
-    assert_eq!((escaped.stdout.as_slice(), escaped.status.code()), (&b"ESCAPED: could signal it\n"[..], Some(1)));
-    let held = Command::new(PROGRAM).args(["host-pid-signal", "host-pid=2147483647"]).output().unwrap();
-    assert_eq!((held.stdout.as_slice(), held.status.code()), (&b"held: No such process (os error 3)\n"[..], Some(0)));
+    let escaped = Command::new(PROGRAM)
+        .args(["host-pid-signal", &facts])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (escaped.stdout.as_slice(), escaped.status.code()),
+        (&b"ESCAPED: signalled the host process\n"[..], Some(1))
+    );
+    let held = Command::new(PROGRAM)
+        .args(["host-pid-signal", "host-pid=2147483647"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (held.stdout.as_slice(), held.status.code()),
+        (&b"held: No such process (os error 3)\n"[..], Some(0))
+    );
 }
 
 #[test]
-fn the_list_names_every_attempt_with_its_family() {
+fn list_names_every_attempt_with_its_family() {
     let attempts = Intruder::new(PROGRAM).attempts();
     for name in ESCAPES.iter().chain(CHANGES) {
         assert!(attempts.contains_key(*name), "{name}");

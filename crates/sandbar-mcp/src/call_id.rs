@@ -1,10 +1,11 @@
-//! What a tool call is called on the host, so that one that is sent again is done once.
+//! Idempotency ids of tool calls: the host executes a call with the same id once.
 //!
-//! Clients number their requests from 0 in every connection, so a number alone names nothing. A call is named by the
-//! *conversation* it belongs to (a random name for each stdio connection and for each HTTP handshake), its id there, and
-//! what it asks for. Up to 2025-11-25 an id is never used twice in a conversation: the same request once more is the same
-//! call, and gets its answer. From 2026-07-28 on an id may be used again once it was answered, and there are no
-//! conversations: every request is a call of its own, unless it says `sandbar/toolCallId` itself.
+//! Clients number their requests from 0 in every connection, so a request id alone is not unique.
+//! The id of a call is a hash of its MCP session (a random name for each stdio connection and each
+//! HTTP handshake), its request id there, tool and arguments. Up to version 2025-11-25 a request id
+//! is never reused in a session: the same request again is a retry, and gets the same result. From
+//! 2026-07-28 on a request id may be reused after its response, and there are no sessions: every
+//! request is a new call, unless it has `sandbar/toolCallId`.
 
 use rmcp::{
     RoleServer,
@@ -16,25 +17,26 @@ use serde_json::{Value, json};
 
 use crate::version::is_stateless;
 
-/// The caller's own name for a call: one that is repeated under it is done once, also over another connection.
+/// `_meta` key for an id chosen by the caller. It makes a retry idempotent across connections.
 const TOOL_CALL_ID: &str = "sandbar/toolCallId";
 
-/// The name of a conversation. No state hangs on it.
+/// Name of an MCP session. The server keeps no state for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Conversation(String);
+pub(crate) struct McpSession(String);
 
-impl Conversation {
-    /// Longest name that is taken from a client.
-    const LONGEST: usize = 128;
+impl McpSession {
+    /// Longest name accepted from a client.
+    const MAX_LENGTH: usize = 128;
 
-    /// A name nobody has had.
+    /// Returns a new random name.
     pub(crate) fn new() -> Self {
         Self(SessionId::random().as_str().to_owned())
     }
 
-    /// One a client says it belongs to.
+    /// Returns the session that a client names, if the name is valid.
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let usable = (1..=Self::LONGEST).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
+        let usable = (1..=Self::MAX_LENGTH).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_graphic());
         usable.then(|| Self(name.to_owned()))
     }
 
@@ -43,31 +45,46 @@ impl Conversation {
     }
 }
 
-/// The name of a call.
+/// Returns the id of a call.
 pub(crate) fn call_id(
     request: &CallToolRequestParams,
     context: &RequestContext<RoleServer>,
     version: &ProtocolVersion,
-    conversation: Option<&Conversation>,
+    mcp_session: Option<&McpSession>,
 ) -> Result<ToolCallId> {
     let request_id = context.id.clone().into_json_value();
-    name(request, &request_id, context.meta.get(TOOL_CALL_ID), conversation.filter(|_| !is_stateless(version)))
+    name(
+        request,
+        &request_id,
+        context.meta.get(TOOL_CALL_ID),
+        mcp_session.filter(|_| !is_stateless(version)),
+    )
 }
 
 fn name(
     request: &CallToolRequestParams,
     request_id: &Value,
     given: Option<&Value>,
-    conversation: Option<&Conversation>,
+    mcp_session: Option<&McpSession>,
 ) -> Result<ToolCallId> {
     match given {
         Some(Value::String(id)) => return ToolCallId::new(id.clone()),
-        Some(_) => return Err(Error::invalid(TOOL_CALL_ID, format!("`{TOOL_CALL_ID}` is not a string"))),
+        Some(_) => {
+            return Err(Error::invalid(
+                TOOL_CALL_ID,
+                format!("`{TOOL_CALL_ID}` is not a string"),
+            ));
+        }
         None => {}
     }
-    let name = match conversation {
-        Some(conversation) => {
-            let whole = json!([conversation.as_str(), request_id, request.name, request.arguments]);
+    let name = match mcp_session {
+        Some(mcp_session) => {
+            let whole = json!([
+                mcp_session.as_str(),
+                request_id,
+                request.name,
+                request.arguments
+            ]);
             blake3::hash(whole.to_string().as_bytes()).to_hex()[..32].to_owned()
         }
         None => SessionId::random().as_str().to_owned(),
@@ -85,13 +102,17 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_request_in_the_same_conversation_is_the_same_call() {
-        let (here, there) = (Conversation::new(), Conversation::new());
-        let named = |request: &CallToolRequestParams, id: Value, conversation: Option<&Conversation>| {
-            name(request, &id, None, conversation).unwrap()
-        };
+    fn only_the_same_request_in_the_same_session_has_the_same_id() {
+        let (here, there) = (McpSession::new(), McpSession::new());
+        let named =
+            |request: &CallToolRequestParams, id: Value, mcp_session: Option<&McpSession>| {
+                name(request, &id, None, mcp_session).unwrap()
+            };
         let first = request("bash", "ls");
-        assert_eq!(named(&first, json!(1), Some(&here)), named(&first.clone(), json!(1), Some(&here)));
+        assert_eq!(
+            named(&first, json!(1), Some(&here)),
+            named(&first.clone(), json!(1), Some(&here))
+        );
         for other in [
             named(&first, json!(2), Some(&here)),
             named(&first, json!("1"), Some(&here)),
@@ -106,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_may_name_its_call_itself() {
+    fn caller_may_choose_the_call_id() {
         let named = |given: Value| name(&request("bash", "ls"), &json!(1), Some(&given), None);
         assert_eq!(named(json!("mine")).unwrap().as_str(), "mine");
         for bad in [json!(""), json!(7), json!({})] {
@@ -115,10 +136,10 @@ mod tests {
     }
 
     #[test]
-    fn names_of_conversations_that_clients_make_up_are_bounded() {
-        assert!(Conversation::named("abc").is_some());
+    fn session_names_of_clients_are_bounded() {
+        assert!(McpSession::named("abc").is_some());
         for bad in ["", "a b", "a\n", &"x".repeat(129)] {
-            assert!(Conversation::named(bad).is_none());
+            assert!(McpSession::named(bad).is_none());
         }
     }
 }

@@ -1,12 +1,14 @@
-//! The Model Context Protocol: sandboxes and their tools for any client that speaks it.
+//! Model Context Protocol (MCP): sandboxes and their tools for MCP clients.
 //!
-//! [`McpServer`] answers requests through a [`Client`](sandbar_client::Client) and has no other way to the host, so
-//! whoever calls may do here what their token lets them do there. [`serve_stdio`] puts it on a pair of streams,
-//! [`HttpEndpoint`] on a path of a web server. The protocol itself is the crate `rmcp`'s, which is used here and nowhere
-//! else; `tools` knows what is offered, `call_id` which calls are the same.
+//! [`McpServer`] handles requests through a [`Client`](sandbar_client::Client) and has no other
+//! access to the host, so a caller can do no more than its token allows. [`serve_stdio`] serves it
+//! on a pair of streams, [`HttpEndpoint`] on an HTTP route. The protocol is implemented by the
+//! crate `rmcp`, which no other crate uses; `tools` defines the tools, `call_id` identifies
+//! repeated calls.
 //!
-//! Invariant: no state hangs on a session of the protocol. What a tool fails at is an answer a model can act on; an error
-//! of the protocol is a fault of the client's program. A request whose sender is gone, or has cancelled it, is ended.
+//! Invariant: the server keeps no state for an MCP session. A failed tool call is a result that a
+//! model can act on; a protocol error means a bug in the client program. A request ends when its
+//! sender disconnects or cancels it.
 
 mod call_id;
 mod http;

@@ -7,7 +7,7 @@ use rmcp::{
 
 use crate::version::has_annotations;
 
-/// Progress of one request whose sender asked for it.
+/// Progress notifications of one request.
 #[derive(Debug)]
 pub(crate) struct Progress {
     token: ProgressToken,
@@ -17,19 +17,29 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(token: ProgressToken, version: &ProtocolVersion, peer: Peer<RoleServer>) -> Self {
-        Self { token, with_messages: has_annotations(version), peer, sent: 0 }
+    pub(crate) fn new(
+        token: ProgressToken,
+        version: &ProtocolVersion,
+        peer: Peer<RoleServer>,
+    ) -> Self {
+        Self {
+            token,
+            with_messages: has_annotations(version),
+            peer,
+            sent: 0,
+        }
     }
 
-    /// Waits while the client is slow to read: the host drops progress then, and never the answer.
-    pub(crate) async fn tell(&mut self, said: &str) {
-        // It has to grow, and how far it will is not known: it counts the notifications.
+    /// Sends one notification, and waits while the client does not read. Meanwhile the host drops
+    /// progress, but never the result.
+    pub(crate) async fn send(&mut self, output: &str) {
+        // The value has to increase and the total is not known, so it counts notifications.
         self.sent += 1;
         let mut params = ProgressNotificationParam::new(self.token.clone(), self.sent.into());
         if self.with_messages {
-            params = params.with_message(said);
+            params = params.with_message(output);
         }
-        // A client that is gone cancels the call by itself.
+        // The call is cancelled when the client disconnects, so an error needs no handling here.
         let _ = self.peer.notify_progress(params).await;
     }
 }

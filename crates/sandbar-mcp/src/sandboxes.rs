@@ -1,4 +1,4 @@
-//! Which sandbox a call is for when it does not say.
+//! Default sandbox of calls that name none.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use sandbar_client::Client;
 use sandbar_core::{BaseName, Error, ErrorCode, Result, SessionId, SessionSpec};
 use tokio::sync::Mutex;
 
-/// The label of sandboxes that were made for a connection.
+/// Label of sandboxes created for a connection.
 const LABEL: (&str, &str) = ("made-by", "sandbar-mcp");
 
-/// The sandbox of calls that name none.
+/// Sandbox of calls that name none.
 #[derive(Clone, Debug)]
 pub struct DefaultSandbox(Choice);
 
@@ -21,65 +21,70 @@ enum Choice {
     Scratch(Scratch),
 }
 
-/// A sandbox that is made when the first call needs it.
+/// Sandbox that is created when the first call needs it.
 #[derive(Clone, Debug)]
 struct Scratch {
     base: BaseName,
     keep: bool,
-    made: Arc<Mutex<Made>>,
+    state: Arc<Mutex<ScratchState>>,
 }
 
-/// What has become of a scratch sandbox.
+/// State of a scratch sandbox.
 #[derive(Clone, Debug, Default)]
-enum Made {
+enum ScratchState {
     #[default]
-    NotYet,
-    Sandbox(SessionId),
-    /// The connection is over: nothing is made for it any more.
+    NotCreated,
+    Created(SessionId),
+    /// The connection is closed, and no sandbox is created for it any more.
     Closed,
 }
 
 impl DefaultSandbox {
-    /// Every call has to name its sandbox.
+    /// Returns no default: every call has to name its sandbox.
     pub fn nothing() -> Self {
         Self(Choice::Nothing)
     }
 
-    /// This one.
+    /// Returns a fixed default. Calls may name other sandboxes.
     pub fn given(id: SessionId) -> Self {
         Self(Choice::Given(id))
     }
 
-    /// This one, and calls that name another are refused. The caller's token has to say the same: this check is the
-    /// second one.
+    /// Returns a fixed sandbox, and rejects calls that name another one. This is defence in depth:
+    /// the token of the caller must have scope for this sandbox only.
     pub fn only(id: SessionId) -> Self {
         Self(Choice::Only(id))
     }
 
-    /// One that is made on first use and destroyed by [`close`](Self::close), unless it is to be kept.
+    /// Returns a sandbox that is created on first use, and destroyed by [`close`](Self::close)
+    /// unless `keep` is set.
     pub fn scratch(base: BaseName, keep: bool) -> Self {
-        Self(Choice::Scratch(Scratch { base, keep, made: Arc::default() }))
+        Self(Choice::Scratch(Scratch {
+            base,
+            keep,
+            state: Arc::default(),
+        }))
     }
 
-    /// Whether a call has to name its sandbox.
+    /// Reports whether a call has to name its sandbox.
     pub(crate) fn is_nothing(&self) -> bool {
         matches!(self.0, Choice::Nothing)
     }
 
-    /// What a call without a sandbox means, as told to whoever calls.
+    /// Describes parameter `sandbox` for the model.
     pub(crate) fn explain(&self) -> String {
         match &self.0 {
-            Choice::Nothing => "The sandbox's id, from sandbox_create or sandbox_list.".into(),
-            Choice::Given(id) => format!("The sandbox's id; `{id}` when left out."),
-            Choice::Only(id) => format!("`{id}`, which is used when this is left out. There is no other."),
+            Choice::Nothing => "Id of the sandbox, from sandbox_create or sandbox_list.".into(),
+            Choice::Given(id) => format!("Id of the sandbox. Default: `{id}`."),
+            Choice::Only(id) => format!("Must be `{id}`, which is also the default."),
             Choice::Scratch(_) => {
-                "The sandbox's id; when left out, a sandbox of this connection's own, which is made on first use."
+                "Id of the sandbox. Default: a sandbox of this connection, created on first use."
                     .into()
             }
         }
     }
 
-    /// The one sandbox that may be named, if there is only one.
+    /// Returns the sandbox that calls are confined to, if any.
     pub(crate) fn only_one(&self) -> Option<&SessionId> {
         match &self.0 {
             Choice::Only(id) => Some(id),
@@ -87,19 +92,21 @@ impl DefaultSandbox {
         }
     }
 
-    /// Refuses a sandbox outside of the one this connection is confined to.
+    /// Rejects a sandbox other than the one that this connection is confined to.
     pub(crate) fn permit(&self, asked: &SessionId) -> Result<()> {
         match self.only_one() {
             Some(only) if only != asked => {
-                let message = format!("sandbox `{asked}` is not the one this connection is confined to");
+                let message = format!(
+                    "sandbox `{asked}` is outside of this connection, which is confined to `{only}`"
+                );
                 Err(Error::new(ErrorCode::PermissionDenied, message)
-                    .with_hint(format!("leave `sandbox` out, or pass `{only}`")))
+                    .with_hint(format!("omit `sandbox`, or pass `{only}`")))
             }
             _ => Ok(()),
         }
     }
 
-    /// The base of new sandboxes that name none.
+    /// Returns the base of new sandboxes that name none.
     pub(crate) fn base(&self) -> Result<BaseName> {
         match &self.0 {
             Choice::Scratch(scratch) => Ok(scratch.base.clone()),
@@ -107,34 +114,42 @@ impl DefaultSandbox {
         }
     }
 
-    /// The sandbox of a call.
-    pub(crate) async fn resolve(&self, client: &Client, asked: Option<SessionId>) -> Result<SessionId> {
+    /// Returns the sandbox of a call. Creates the scratch sandbox on first use.
+    pub(crate) async fn resolve(
+        &self,
+        client: &Client,
+        asked: Option<SessionId>,
+    ) -> Result<SessionId> {
         match (asked, &self.0) {
             (Some(id), _) => self.permit(&id).map(|()| id),
             (None, Choice::Given(id) | Choice::Only(id)) => Ok(id.clone()),
             (None, Choice::Scratch(scratch)) => scratch.get(client).await,
-            (None, Choice::Nothing) => Err(Error::invalid("sandbox", "the call names no sandbox").with_hint(
-                "pass the id of one as `sandbox`; sandbox_create makes one, sandbox_list shows those there are",
+            (None, Choice::Nothing) => Err(Error::invalid("sandbox", "parameter `sandbox` is missing").with_hint(
+                "pass a sandbox id; sandbox_create creates a sandbox, sandbox_list lists existing ones",
             )),
         }
     }
 
-    /// This sandbox is gone: the next call that needs one gets another.
-    pub(crate) async fn forget(&self, id: &SessionId) {
+    /// Clears a scratch sandbox that was destroyed: the next call that needs one creates another.
+    pub(crate) async fn clear(&self, id: &SessionId) {
         if let Choice::Scratch(scratch) = &self.0 {
-            let mut made = scratch.made.lock().await;
-            if matches!(&*made, Made::Sandbox(made) if made == id) {
-                *made = Made::NotYet;
+            let mut state = scratch.state.lock().await;
+            if matches!(&*state, ScratchState::Created(state) if state == id) {
+                *state = ScratchState::NotCreated;
             }
         }
     }
 
-    /// Destroys what was made for this connection. The id of one that is kept, to be told.
+    /// Destroys the scratch sandbox of this connection. Returns its id if it is kept.
     pub async fn close(&self, client: &Client) -> Result<Option<SessionId>> {
-        let Choice::Scratch(scratch) = &self.0 else { return Ok(None) };
-        // Waits for one that is being made just now.
-        let made = std::mem::replace(&mut *scratch.made.lock().await, Made::Closed);
-        let Made::Sandbox(id) = made else { return Ok(None) };
+        let Choice::Scratch(scratch) = &self.0 else {
+            return Ok(None);
+        };
+        // The lock waits for a creation in progress.
+        let state = std::mem::replace(&mut *scratch.state.lock().await, ScratchState::Closed);
+        let ScratchState::Created(id) = state else {
+            return Ok(None);
+        };
         if scratch.keep {
             return Ok(Some(id));
         }
@@ -147,21 +162,33 @@ impl DefaultSandbox {
 
 impl Scratch {
     async fn get(&self, client: &Client) -> Result<SessionId> {
-        let mut made = Arc::clone(&self.made).lock_owned().await;
-        match &*made {
-            Made::Sandbox(id) => return Ok(id.clone()),
-            Made::Closed => return Err(Error::new(ErrorCode::Unavailable, "the connection is closed")),
-            Made::NotYet => {}
+        let mut state = Arc::clone(&self.state).lock_owned().await;
+        match &*state {
+            ScratchState::Created(id) => return Ok(id.clone()),
+            ScratchState::Closed => {
+                return Err(Error::new(
+                    ErrorCode::Unavailable,
+                    "MCP connection is closed",
+                ));
+            }
+            ScratchState::NotCreated => {}
         }
         let mut spec = SessionSpec::new(self.base.clone());
         spec.labels.insert(LABEL.0.into(), LABEL.1.into());
         let client = client.clone();
-        // On a task of its own: a call that is cancelled now must not leave a sandbox nobody knows.
-        let making = tokio::spawn(async move {
+        // In a task of its own, which holds the lock: if the call is cancelled now, the id of the
+        // new sandbox must still be recorded.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "must complete even if the call is cancelled"
+        )]
+        let creation = tokio::spawn(async move {
             let id = client.create_session(spec).await?.id;
-            *made = Made::Sandbox(id.clone());
+            *state = ScratchState::Created(id.clone());
             Ok(id)
         });
-        making.await.map_err(|error| Error::internal("making the sandbox broke off").with_source(error))?
+        creation.await.map_err(|error| {
+            Error::internal("creation of the sandbox panicked").with_source(error)
+        })?
     }
 }

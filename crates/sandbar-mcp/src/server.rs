@@ -1,13 +1,15 @@
-//! What is answered to which method.
+//! Handlers of the MCP methods.
 
 use rmcp::{
     RoleServer, ServerHandler,
     model::{
-        CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CompleteRequestMethod,
-        CompleteRequestParams, CompleteResult, ConstString, CustomRequest, CustomResult, DiscoverResult, ErrorCode,
-        ErrorData, Implementation, ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
-        ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, MetaObject,
-        PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, ToolsCapability,
+        CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse,
+        CompleteRequestMethod, CompleteRequestParams, CompleteResult, ConstString, CustomRequest,
+        CustomResult, DiscoverResult, ErrorCode, ErrorData, Implementation,
+        ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+        ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult,
+        ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
+        ServerConfig, ToolsCapability,
     },
     service::RequestContext,
 };
@@ -16,7 +18,7 @@ use sandbar_core::Error;
 use serde_json::json;
 
 use crate::{
-    call_id::{Conversation, call_id},
+    call_id::{McpSession, call_id},
     ports::PortNames,
     progress::Progress,
     sandboxes::DefaultSandbox,
@@ -24,60 +26,65 @@ use crate::{
     version::{is_stateless, spoken},
 };
 
-/// How long clients may keep what does not change while the host runs, in milliseconds.
-const FRESH: u64 = 300_000;
+/// Time that clients may cache responses which do not change while the host runs.
+const CACHE_TTL_MS: u64 = 300_000;
 
-const INSTRUCTIONS: &str = "Sandboxes: machines of their own to run commands and edit files in. Paths are those inside the \
-sandbox; relative ones start at /workspace. Take a snapshot before something risky and roll back when it went wrong.";
+const INSTRUCTIONS: &str = "Sandboxes are isolated Linux environments to run commands and edit files in. Paths are paths inside the \
+sandbox; relative paths start at /workspace. Take a snapshot before a risky change, and roll back if it fails.";
 
-/// The MCP server of one host, for one caller.
+/// MCP server of one host, for one caller.
 #[derive(Clone, Debug)]
 pub struct McpServer {
     client: Client,
     default: DefaultSandbox,
     ports: PortNames,
     catalogue: Catalogue,
-    conversation: Option<Conversation>,
-    tells_progress: bool,
+    mcp_session: Option<McpSession>,
+    sends_progress: bool,
 }
 
 impl McpServer {
-    /// A server that does everything through `client`, and so what its token allows.
+    /// Returns a server that calls the host through `client`, with the permissions of its token.
     pub fn new(client: Client, default: DefaultSandbox, ports: PortNames) -> Self {
         Self {
             client,
             default,
             ports,
             catalogue: Catalogue::default(),
-            conversation: Some(Conversation::new()),
-            tells_progress: true,
+            mcp_session: Some(McpSession::new()),
+            sends_progress: true,
         }
     }
 
-    /// The same for another caller, with what is known of the host's tools.
-    pub(crate) fn sharing(mut self, catalogue: &Catalogue) -> Self {
+    /// Shares the cached list of the host's tools with other servers.
+    pub(crate) fn with_catalogue(mut self, catalogue: &Catalogue) -> Self {
         self.catalogue = catalogue.clone();
         self
     }
 
-    /// The same for a request that belongs to this conversation, or to none.
-    pub(crate) fn within(mut self, conversation: Option<Conversation>) -> Self {
-        self.conversation = conversation;
+    /// Sets the MCP session of the request; `None` for a request outside of a session.
+    pub(crate) fn with_session(mut self, mcp_session: Option<McpSession>) -> Self {
+        self.mcp_session = mcp_session;
         self
     }
 
-    /// The same for a client that takes nothing but the answer.
+    /// Disables progress notifications, for a client that accepts only the response.
     pub(crate) fn without_progress(mut self) -> Self {
-        self.tells_progress = false;
+        self.sends_progress = false;
         self
     }
 
     fn instructions(&self) -> String {
-        let fork = if self.default.only_one().is_none() { " Fork to try several ways at once." } else { "" };
-        let sandbox = if self.default.is_nothing() {
-            "Make a sandbox with sandbox_create and pass its id as `sandbox` to every other tool.".to_owned()
+        let fork = if self.default.only_one().is_none() {
+            " Fork a sandbox to try several approaches in parallel."
         } else {
-            format!("`sandbox` of a tool: {}", self.default.explain())
+            ""
+        };
+        let sandbox = if self.default.is_nothing() {
+            "Create a sandbox with sandbox_create and pass its id as `sandbox` to every other tool."
+                .to_owned()
+        } else {
+            format!("Parameter `sandbox` of a tool: {}", self.default.explain())
         };
         format!("{INSTRUCTIONS}{fork} {sandbox}")
     }
@@ -95,10 +102,13 @@ impl ServerHandler for McpServer {
         info
     }
 
-    async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+    async fn discover(
+        &self,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
         let versions = self.supported_protocol_versions().into_owned();
         let mut found = DiscoverResult::from_server_info(versions, self.get_info());
-        found.ttl_ms = FRESH;
+        found.ttl_ms = CACHE_TTL_MS;
         found.cache_scope = CacheScope::Private;
         Ok(found)
     }
@@ -109,10 +119,14 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let version = spoken(&context);
-        let tools = self.catalogue.list(&self.client, &version, &self.default).await;
-        let mut listed = ListToolsResult::with_all_items(tools.map_err(|error| broken(&error))?);
+        let tools = self
+            .catalogue
+            .list(&self.client, &version, &self.default)
+            .await;
+        let mut listed =
+            ListToolsResult::with_all_items(tools.map_err(|error| internal_error(&error))?);
         if is_stateless(&version) {
-            listed.ttl_ms = Some(FRESH);
+            listed.ttl_ms = Some(CACHE_TTL_MS);
             listed.cache_scope = Some(CacheScope::Private);
         }
         Ok(listed)
@@ -124,9 +138,12 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let version = spoken(&context);
-        let id = call_id(&request, &context, &version, self.conversation.as_ref())
+        let id = call_id(&request, &context, &version, self.mcp_session.as_ref())
             .map_err(|error| ErrorData::invalid_params(error.message().to_owned(), None))?;
-        let token = context.meta.get_progress_token().filter(|_| self.tells_progress);
+        let token = context
+            .meta
+            .get_progress_token()
+            .filter(|_| self.sends_progress);
         let call = Call {
             client: &self.client,
             default: &self.default,
@@ -136,19 +153,23 @@ impl ServerHandler for McpServer {
             progress: token.map(|token| Progress::new(token, &version, context.peer.clone())),
         };
         let work = self.catalogue.call(&request.name, call);
-        // A cancelled request ends its command and is not answered: this error is not sent.
+        // Cancellation ends the command. `rmcp` sends no response to a cancelled request, so this
+        // error is not sent either.
         let Some(answer) = context.ct.run_until_cancelled(work).await else {
-            return Err(ErrorData::internal_error("the request was cancelled", None));
+            return Err(ErrorData::internal_error("request was cancelled", None));
         };
         let mut result = answer?.into_result(&version);
         if is_stateless(&version) {
             let meta = result.meta.get_or_insert_with(MetaObject::new);
-            meta.insert("io.modelcontextprotocol/serverInfo".into(), json!(identity()));
+            meta.insert(
+                "io.modelcontextprotocol/serverInfo".into(),
+                json!(identity()),
+            );
         }
         Ok(result.into())
     }
 
-    /// What is no request of the protocol, or one whose parameters are not as the protocol has them.
+    /// Handles requests of an unknown method or with invalid parameters.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -159,7 +180,7 @@ impl ServerHandler for McpServer {
             let message = "`name` of the tool is not a string, or `arguments` is not an object";
             return Err(ErrorData::invalid_params(message, None));
         }
-        let message = format!("there is no method `{}`", method.escape_debug());
+        let message = format!("method `{}` not found", method.escape_debug());
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
     }
 
@@ -184,7 +205,9 @@ impl ServerHandler for McpServer {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+        Err(ErrorData::method_not_found::<
+            ListResourceTemplatesRequestMethod,
+        >())
     }
 
     async fn complete(
@@ -200,8 +223,8 @@ fn identity() -> Implementation {
     Implementation::new("sandbar", env!("CARGO_PKG_VERSION")).with_title("Sandbar")
 }
 
-/// Something went wrong that no other request of the caller would have avoided.
-fn broken(error: &Error) -> ErrorData {
+/// Maps an error that is no fault of the request.
+fn internal_error(error: &Error) -> ErrorData {
     let mut message = error.chain();
     if let Some(hint) = error.hint() {
         message.push_str("; ");

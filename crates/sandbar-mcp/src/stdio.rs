@@ -1,4 +1,4 @@
-//! MCP on a pair of streams: one message a line.
+//! MCP over stdio: one message a line.
 
 use std::{
     io,
@@ -20,27 +20,27 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::McpServer;
 
-/// Longest line that is read: what a message to the host may have. A longer one is skipped.
+/// Longest line accepted, the same as the message limit of the host. A longer line is skipped.
 const MAX_LINE_BYTES: usize = 16 << 20;
 
-/// How long the connection may take to end once it was stopped. A client that reads nothing any more would keep it open.
+/// Time to end after `stop`. A client that does not read would otherwise keep the connection open.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long requests may still take once the client has closed the input: the protocol library gives them 5 seconds, and
-/// the answers have to be written.
+/// Time for running requests after the client has closed the input: `rmcp` gives them 5 seconds,
+/// and the responses have to be written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(7);
 
-/// Why a connection ended.
+/// Reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The client has closed our input: it is done.
+    /// The client has closed the input.
     InputClosed,
-    /// `stop` was there.
+    /// `stop` has resolved.
     Stopped,
 }
 
-/// Serves one client until it closes the input, or `stop` is there. Requests under way when it closes the input are
-/// answered if that does not take long; otherwise they are cancelled.
+/// Serves one client until it closes the input or `stop` resolves. Requests that run when the input
+/// is closed have a few seconds to complete, and are cancelled then.
 pub async fn serve_stdio(
     server: McpServer,
     input: impl AsyncRead + Unpin + Send + 'static,
@@ -48,14 +48,24 @@ pub async fn serve_stdio(
     stop: impl Future<Output = ()>,
 ) -> Result<Ended> {
     let (cancelled, closed) = (CancellationToken::new(), CancellationToken::new());
-    let input = UntilClosed { input, closed: closed.clone() };
-    let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_LINE_BYTES);
+    let input = UntilClosed {
+        input,
+        closed: closed.clone(),
+    };
+    let transport =
+        AsyncRwTransport::new_server(input, output).with_max_line_length(MAX_LINE_BYTES);
     let serving = async {
         match serve_server_with_ct(server, transport, cancelled.clone()).await {
-            // How it ends is known from the streams.
-            Ok(running) => running.waiting().await.map(drop).map_err(|error| broken(&error)),
-            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
-            Err(error) => Err(broken(&error)),
+            // `UntilClosed` reports how it ended.
+            Ok(running) => running
+                .waiting()
+                .await
+                .map(drop)
+                .map_err(|error| connection_failed(&error)),
+            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
+                Ok(())
+            }
+            Err(error) => Err(connection_failed(&error)),
         }
     };
     tokio::pin!(serving, stop);
@@ -68,26 +78,33 @@ pub async fn serve_stdio(
         () = closing => Ok(Ended::InputClosed),
         () = &mut stop => {
             cancelled.cancel();
-            // What is left when this runs out is dropped.
+            // At the timeout the remaining requests are dropped.
             let _ = timeout(STOP_TIMEOUT, serving).await;
             Ok(Ended::Stopped)
         }
     }
 }
 
-fn broken(error: &impl std::error::Error) -> Error {
-    Error::new(ErrorCode::InvalidArgument, format!("the client's connection failed: {error}"))
-        .with_hint("a client begins with `initialize`, or speaks version 2026-07-28 in every request")
+fn connection_failed(error: &impl std::error::Error) -> Error {
+    Error::new(
+        ErrorCode::InvalidArgument,
+        format!("MCP connection failed: {error}"),
+    )
+    .with_hint("a client must begin with `initialize`, or send version 2026-07-28 in every request")
 }
 
-/// An input that tells when it has ended.
+/// Input that cancels `closed` at its end.
 struct UntilClosed<R> {
     input: R,
     closed: CancellationToken,
 }
 
 impl<R: AsyncRead + Unpin> AsyncRead for UntilClosed<R> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         let read = ready!(Pin::new(&mut self.input).poll_read(context, into));
         if read.is_err() || into.filled().len() == before {

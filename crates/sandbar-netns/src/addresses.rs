@@ -1,24 +1,29 @@
-//! Who is who in the namespace of a session. The IPv4 addresses are those of RFC 6333, which no network routes.
+//! Addresses in the namespace of a session. The IPv4 addresses are from the range of RFC 6333,
+//! which is not routed on any network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The host's side: DNS at port 53, the explicit proxy at [`PROXY_PORT`].
+/// Address of the host: DNS at port 53, the explicit proxy at [`PROXY_PORT`].
 pub const GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 1);
 pub const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfd73, 0x616e, 0x6462, 0, 0, 0, 0, 1);
 
-/// What connections of the session come from.
+/// Source address of connections of the session.
 pub const BOX_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 2);
 pub const BOX_V6: Ipv6Addr = Ipv6Addr::new(0xfd73, 0x616e, 0x6462, 0, 0, 0, 0, 2);
 
-/// Where the explicit proxy listens, for programs that are told about it.
+/// Port of the explicit proxy, for programs that are configured to use it.
 pub const PROXY_PORT: u16 = 3128;
 
-/// Where the kernel delivers TCP connections to anywhere.
-pub const GATE_PORT: u16 = 1;
+/// Port of the listener that the kernel delivers all TCP connections to.
+pub const TCP_LISTENER_PORT: u16 = 1;
 
-/// As sockets number it, and routes and rules too.
+/// Returns the address family number.
 pub(crate) fn family(address: IpAddr) -> u8 {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
     family.to_le_bytes()[0]
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel's rules are made of.
+//! nftables rules and their expressions.
 
 use std::net::IpAddr;
 
@@ -35,7 +35,7 @@ const ACCEPT: u32 = 1;
 
 const DNS: u16 = 53;
 
-/// Conditions, and what happens to a packet that meets them all.
+/// Conditions, and the verdict for a packet that meets them all.
 #[derive(Debug, Default)]
 pub(crate) struct Rule {
     expressions: Vec<Expression>,
@@ -43,7 +43,7 @@ pub(crate) struct Rule {
 
 #[derive(Debug)]
 enum Expression {
-    /// Loads something about the packet into the register.
+    /// Loads metadata of the packet into the register.
     Meta(u32),
     Payload {
         header: u32,
@@ -54,7 +54,8 @@ enum Expression {
     Equals(Vec<u8>),
     Load(u32, Vec<u8>),
     Accept,
-    /// To the socket at the address in the first register, and the port in the second or else the packet's own.
+    /// Assigns the packet to the transparent socket at the address in the first register, and at
+    /// the port in the second, or else the packet's destination port.
     Proxy {
         family: u8,
         has_port: bool,
@@ -65,19 +66,29 @@ enum Expression {
 
 impl Rule {
     pub(crate) fn of_family(address: IpAddr) -> Self {
-        Self::default().with(Expression::Meta(META_FAMILY)).with(Expression::Equals(vec![family(address)]))
+        Self::default()
+            .with(Expression::Meta(META_FAMILY))
+            .with(Expression::Equals(vec![family(address)]))
     }
 
-    /// Packets to an address, or for the loopback of IPv4 to any of its sixteen million.
+    /// Matches packets to an address; for IPv4 loopback, to 127.0.0.0/8.
     pub(crate) fn to(address: IpAddr) -> Self {
-        let offset = if address.is_ipv4() { IPV4_DESTINATION } else { IPV6_DESTINATION };
+        let offset = if address.is_ipv4() {
+            IPV4_DESTINATION
+        } else {
+            IPV6_DESTINATION
+        };
         let mut bytes = octets(address);
         if address.is_ipv4() && address.is_loopback() {
             bytes.truncate(1);
         }
         let length = u32::try_from(bytes.len()).unwrap_or_default();
         Self::of_family(address)
-            .with(Expression::Payload { header: NETWORK_HEADER, offset, length })
+            .with(Expression::Payload {
+                header: NETWORK_HEADER,
+                offset,
+                length,
+            })
             .with(Expression::Equals(bytes))
     }
 
@@ -89,35 +100,52 @@ impl Rule {
         self.protocol(libc::IPPROTO_UDP)
     }
 
-    /// A message of this kind.
+    /// Matches ICMPv6 messages of this type.
     pub(crate) fn icmpv6(self, kind: u8) -> Self {
         self.protocol(libc::IPPROTO_ICMPV6)
-            .with(Expression::Payload { header: TRANSPORT_HEADER, offset: 0, length: 1 })
+            .with(Expression::Payload {
+                header: TRANSPORT_HEADER,
+                offset: 0,
+                length: 1,
+            })
             .with(Expression::Equals(vec![kind]))
     }
 
     fn protocol(self, number: i32) -> Self {
-        self.with(Expression::Meta(META_PROTOCOL)).with(Expression::Equals(vec![number.to_le_bytes()[0]]))
+        self.with(Expression::Meta(META_PROTOCOL))
+            .with(Expression::Equals(vec![number.to_le_bytes()[0]]))
     }
 
-    /// Sent to the port of name servers.
+    /// Matches destination port 53.
     pub(crate) fn dns(self) -> Self {
-        self.with(Expression::Payload { header: TRANSPORT_HEADER, offset: DESTINATION_PORT, length: 2 })
-            .with(Expression::Equals(DNS.to_be_bytes().to_vec()))
+        self.with(Expression::Payload {
+            header: TRANSPORT_HEADER,
+            offset: DESTINATION_PORT,
+            length: 2,
+        })
+        .with(Expression::Equals(DNS.to_be_bytes().to_vec()))
     }
 
-    /// A socket of the session is there: the gate's are transparent.
+    /// Matches packets for a socket of the session. Those of the host are transparent.
     pub(crate) fn has_own_socket(self) -> Self {
-        self.with(Expression::SocketIsTransparent).with(Expression::Equals(vec![0]))
+        self.with(Expression::SocketIsTransparent)
+            .with(Expression::Equals(vec![0]))
     }
 
-    /// Delivers to a transparent socket at this address, if there is one: otherwise the condition is not met.
+    /// Delivers to the transparent socket at this address. Without such a socket, the rule does not
+    /// match.
     pub(crate) fn hand_to(self, address: IpAddr, port: Option<u16>) -> Self {
         let mut rule = self.with(Expression::Load(REGISTER, octets(address)));
         if let Some(port) = port {
-            rule = rule.with(Expression::Load(SECOND_REGISTER, port.to_be_bytes().to_vec()));
+            rule = rule.with(Expression::Load(
+                SECOND_REGISTER,
+                port.to_be_bytes().to_vec(),
+            ));
         }
-        rule.with(Expression::Proxy { family: family(address), has_port: port.is_some() })
+        rule.with(Expression::Proxy {
+            family: family(address),
+            has_port: port.is_some(),
+        })
     }
 
     pub(crate) fn accept(self) -> Self {
@@ -162,7 +190,8 @@ impl Expression {
         }
     }
 
-    /// The numbers of attributes are those of `linux/netfilter/nf_tables.h`, for each kind of expression its own.
+    /// Writes the attributes, numbered as in `linux/netfilter/nf_tables.h` for each kind of
+    /// expression.
     fn write(&self, data: &mut Attributes<'_>) {
         let mut number = |kind: u16, value: u32| data.add(kind, &value.to_be_bytes());
         match self {
@@ -170,7 +199,11 @@ impl Expression {
                 number(1, REGISTER);
                 number(2, *key);
             }
-            Self::Payload { header, offset, length } => {
+            Self::Payload {
+                header,
+                offset,
+                length,
+            } => {
                 number(1, REGISTER);
                 number(2, *header);
                 number(3, *offset);
@@ -191,7 +224,11 @@ impl Expression {
             }
             Self::Accept => {
                 number(1, VERDICT);
-                data.nest(2, |data| data.nest(DATA_VERDICT, |code| code.add(VERDICT_CODE, &ACCEPT.to_be_bytes())));
+                data.nest(2, |data| {
+                    data.nest(DATA_VERDICT, |code| {
+                        code.add(VERDICT_CODE, &ACCEPT.to_be_bytes());
+                    });
+                });
             }
             Self::Proxy { family, has_port } => {
                 number(1, u32::from(*family));

@@ -1,7 +1,7 @@
-//! The rules by which the kernel hands what a session sends to the gate.
+//! nftables rules that deliver the traffic of a session to the netns listeners.
 //!
-//! They are the same for every session and do not say which UDP ports are open: the gate has a socket at those. What no
-//! rule lets pass is dropped.
+//! They are the same for every session. They do not list the open UDP ports: those are the ports
+//! with a listener. Packets that no rule accepts are dropped.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    addresses::{BOX_V4, BOX_V6, GATE_PORT, GATEWAY_V4, GATEWAY_V6},
+    addresses::{BOX_V4, BOX_V6, GATEWAY_V4, GATEWAY_V6, TCP_LISTENER_PORT},
     expressions::Rule,
     netlink::{Messages, Netlink},
 };
@@ -17,7 +17,7 @@ use crate::{
 const TABLE: &str = "sandbar";
 const CHAIN: &str = "gate";
 
-/// Both families in one table.
+/// `NFPROTO_INET`: a table for IPv4 and IPv6.
 const INET: u8 = 1;
 const SUBSYSTEM: u16 = 10;
 const BATCH_BEGIN: u16 = 16;
@@ -38,29 +38,35 @@ const RULE_TABLE: u16 = 1;
 const RULE_CHAIN: u16 = 2;
 
 const PREROUTING: u32 = 0;
-/// Where the kernel expects packets to be marked.
+/// Priority of the mangle chains.
 const MANGLE: i32 = -150;
 const DROP: u32 = 0;
 
 const NEIGHBOUR_SOLICITATION: u8 = 135;
 const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
 
-/// How what a session sends gets to the gate.
+/// Path of the session's packets to the listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Comes {
-    /// Round the loopback of the namespace both are in.
-    Around,
-    OverALink,
+pub(crate) enum Ingress {
+    /// Over loopback, in the same namespace.
+    Loopback,
+    /// Over a veth pair, from another namespace.
+    Link,
 }
 
-/// Puts the rules in place, all or none. Where they are already, nothing changes.
-pub(crate) fn install(has_ipv6: bool, comes: Comes) -> io::Result<()> {
+/// Installs the rules atomically. Does nothing if they are already installed.
+pub(crate) fn install(has_ipv6: bool, ingress: Ingress) -> io::Result<()> {
     let mut messages = Messages::default();
     let generic = [INET, 0, 0, 0];
     let [high, low] = SUBSYSTEM.to_be_bytes();
     let batch = [0, 0, high, low];
     messages.add(BATCH_BEGIN, 0, &batch, |_| {});
-    messages.add(NEW_TABLE, libc::NLM_F_CREATE | libc::NLM_F_EXCL, &generic, |table| table.add_text(TABLE_NAME, TABLE));
+    messages.add(
+        NEW_TABLE,
+        libc::NLM_F_CREATE | libc::NLM_F_EXCL,
+        &generic,
+        |table| table.add_text(TABLE_NAME, TABLE),
+    );
     messages.add(NEW_CHAIN, libc::NLM_F_CREATE, &generic, |chain| {
         chain.add_text(CHAIN_TABLE, TABLE);
         chain.add_text(CHAIN_NAME, CHAIN);
@@ -71,15 +77,24 @@ pub(crate) fn install(has_ipv6: bool, comes: Comes) -> io::Result<()> {
         chain.add(CHAIN_POLICY, &DROP.to_be_bytes());
         chain.add_text(CHAIN_TYPE, "filter");
     });
-    let rules = rules(has_ipv6, comes);
+    let rules = rules(has_ipv6, ingress);
     for (number, rule) in rules.iter().enumerate() {
-        // One answer for all: an error comes unasked for.
-        let answer = if number + 1 == rules.len() { libc::NLM_F_ACK } else { 0 };
-        messages.add(NEW_RULE, libc::NLM_F_CREATE | libc::NLM_F_APPEND | answer, &generic, |attributes| {
-            attributes.add_text(RULE_TABLE, TABLE);
-            attributes.add_text(RULE_CHAIN, CHAIN);
-            rule.write(attributes);
-        });
+        // One acknowledgement for the batch. Errors are reported without a request.
+        let answer = if number + 1 == rules.len() {
+            libc::NLM_F_ACK
+        } else {
+            0
+        };
+        messages.add(
+            NEW_RULE,
+            libc::NLM_F_CREATE | libc::NLM_F_APPEND | answer,
+            &generic,
+            |attributes| {
+                attributes.add_text(RULE_TABLE, TABLE);
+                attributes.add_text(RULE_CHAIN, CHAIN);
+                rule.write(attributes);
+            },
+        );
     }
     messages.add(BATCH_END, 0, &batch, |_| {});
     match Netlink::open(libc::NETLINK_NETFILTER)?.send(&messages, 1) {
@@ -88,44 +103,68 @@ pub(crate) fn install(has_ipv6: bool, comes: Comes) -> io::Result<()> {
     }
 }
 
-fn rules(has_ipv6: bool, comes: Comes) -> Vec<Rule> {
-    let mut rules = Vec::from(own_addresses(Ipv4Addr::LOCALHOST.into(), BOX_V4.into(), GATEWAY_V4.into()));
+fn rules(has_ipv6: bool, ingress: Ingress) -> Vec<Rule> {
+    let mut rules = Vec::from(own_addresses(
+        Ipv4Addr::LOCALHOST.into(),
+        BOX_V4.into(),
+        GATEWAY_V4.into(),
+    ));
     if has_ipv6 {
-        rules.extend(own_addresses(Ipv6Addr::LOCALHOST.into(), BOX_V6.into(), GATEWAY_V6.into()));
+        rules.extend(own_addresses(
+            Ipv6Addr::LOCALHOST.into(),
+            BOX_V6.into(),
+            GATEWAY_V6.into(),
+        ));
     }
     rules.extend(everything_else(GATEWAY_V4.into()));
     if has_ipv6 {
         rules.extend(everything_else(GATEWAY_V6.into()));
     }
-    if has_ipv6 && comes == Comes::OverALink {
-        // Who is at the other end is found out over IPv6 itself.
+    if has_ipv6 && ingress == Ingress::Link {
+        // IPv6 resolves link-layer addresses by ICMPv6, unlike ARP for IPv4.
         rules.extend(
-            [NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT].map(|kind| Rule::default().icmpv6(kind).accept()),
+            [NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT]
+                .map(|kind| Rule::default().icmpv6(kind).accept()),
         );
     }
-    // Who sends to a port that nobody opened, or when there is no gate any more, is told at once.
+    // Without a listener, connections are reset and datagrams refused at once.
     rules.push(Rule::default().tcp().reset());
     rules.push(Rule::default().udp().refuse());
     rules
 }
 
-/// What goes to the session itself, but for names nobody in it answers: a list of name servers that is missing means the
-/// loopback, and one made for another machine often names it too.
+/// Returns rules that accept traffic to the session's own addresses, except DNS to loopback without
+/// a local server, which goes to the host: resolvers query loopback if no name server is
+/// configured, and images made for other machines often name it.
 fn own_addresses(loopback: IpAddr, own: IpAddr, gateway: IpAddr) -> [Rule; 6] {
     [
         Rule::to(loopback).tcp().dns().has_own_socket().accept(),
         Rule::to(loopback).udp().dns().has_own_socket().accept(),
-        Rule::to(loopback).tcp().dns().hand_to(gateway, Some(GATE_PORT)).accept(),
-        Rule::to(loopback).udp().dns().hand_to(gateway, None).accept(),
+        Rule::to(loopback)
+            .tcp()
+            .dns()
+            .hand_to(gateway, Some(TCP_LISTENER_PORT))
+            .accept(),
+        Rule::to(loopback)
+            .udp()
+            .dns()
+            .hand_to(gateway, None)
+            .accept(),
         Rule::to(loopback).accept(),
         Rule::to(own).accept(),
     ]
 }
 
-/// A UDP port stays the same: there the gate has a socket, or nobody takes it.
+/// Returns rules that deliver all other traffic to the listeners. UDP keeps its destination port.
 fn everything_else(gateway: IpAddr) -> [Rule; 2] {
     [
-        Rule::of_family(gateway).tcp().hand_to(gateway, Some(GATE_PORT)).accept(),
-        Rule::of_family(gateway).udp().hand_to(gateway, None).accept(),
+        Rule::of_family(gateway)
+            .tcp()
+            .hand_to(gateway, Some(TCP_LISTENER_PORT))
+            .accept(),
+        Rule::of_family(gateway)
+            .udp()
+            .hand_to(gateway, None)
+            .accept(),
     ]
 }

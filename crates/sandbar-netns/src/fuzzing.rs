@@ -1,10 +1,14 @@
-//! A way to what the kernel answers for the fuzzer.
+//! Fuzzing entry point for the parser of netlink answers.
 
 use crate::netlink::acknowledgements;
 
-/// One datagram of answers: every message is looked at once.
+/// Parses one datagram. Every message is counted at most once.
 pub fn netlink_answers(bytes: &[u8]) {
     if let Ok(count) = acknowledgements(bytes) {
-        assert!(count <= bytes.len() / 16, "{count} answers in {} bytes", bytes.len());
+        assert!(
+            count <= bytes.len() / 16,
+            "{count} answers in {} bytes",
+            bytes.len()
+        );
     }
 }

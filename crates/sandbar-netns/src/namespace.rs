@@ -1,4 +1,6 @@
-//! Making network namespaces, and working in them.
+//! Creating network namespaces, and running code in them.
+
+#![expect(unsafe_code, reason = "`unshare` affects the whole thread")]
 
 use std::{
     fs::File,
@@ -14,49 +16,53 @@ use crate::{
     routes::{self, has_ipv6},
 };
 
-/// A namespace with nothing but its loopback, which works.
-pub fn make() -> io::Result<OwnedFd> {
+/// Creates a namespace that has only a loopback interface, which is up.
+pub fn create() -> io::Result<OwnedFd> {
     on_scratch_thread(|| {
-        // SAFETY: the network only, of a thread of our own.
+        // SAFETY: unshares the network namespace of a new thread only.
         unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
         raise_loopback()?;
         current()
     })
 }
 
-/// A session whose network stack is not the kernel's own: what it sends comes over a link to a namespace of the gate's.
+/// Two namespaces joined by a veth pair, for a box with a network stack of its own: its packets
+/// cross the pair to the namespace of the listeners.
 #[derive(Debug)]
 pub struct LinkedNetwork {
-    /// Where the session is. Its end of the link has an address, and a way to everywhere.
-    pub session: OwnedFd,
-    /// Where the gate is to be opened.
-    pub gate: OwnedFd,
+    /// Namespace of the box. Its end of the pair has an address and a default route.
+    pub box_side: OwnedFd,
+    /// Namespace to open the listeners in.
+    pub host_side: OwnedFd,
 }
 
 impl LinkedNetwork {
-    pub fn make() -> io::Result<Self> {
-        let session = make()?;
-        let gate = make()?;
-        let session_end = in_namespace(&gate, || {
-            let [gate_end, session_end] = link_with(session.as_fd())?;
-            raise(gate_end)?;
-            routes::make_everything_local_but_the_session(gate_end, has_ipv6())?;
-            Ok(session_end)
+    pub fn create() -> io::Result<Self> {
+        let box_side = create()?;
+        let host_side = create()?;
+        let box_end = in_namespace(&host_side, || {
+            let [host_end, box_end] = link_with(box_side.as_fd())?;
+            raise(host_end)?;
+            routes::make_all_but_box_local(host_end, has_ipv6())?;
+            Ok(box_end)
         })?;
-        in_namespace(&session, || {
-            raise(session_end)?;
-            routes::lead_to_the_gate(session_end, has_ipv6())
+        in_namespace(&box_side, || {
+            raise(box_end)?;
+            routes::route_all_to_host_side(box_end, has_ipv6())
         })?;
-        Ok(Self { session, gate })
+        Ok(Self {
+            box_side,
+            host_side,
+        })
     }
 }
 
-/// The namespace of the calling thread.
+/// Opens the network namespace of the calling thread.
 pub fn current() -> io::Result<OwnedFd> {
     Ok(File::open("/proc/thread-self/ns/net")?.into())
 }
 
-/// Does something in a namespace, on a thread that ends with it.
+/// Runs `work` in a namespace, on a temporary thread.
 pub fn in_namespace<T: Send>(
     namespace: impl AsFd + Sync,
     work: impl FnOnce() -> io::Result<T> + Send,
@@ -69,7 +75,11 @@ pub fn in_namespace<T: Send>(
 
 fn on_scratch_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
-        let scratch = thread::Builder::new().name("namespace".into()).spawn_scoped(scope, work)?;
-        scratch.join().unwrap_or_else(|_| Err(io::Error::other("the thread that works in a namespace panicked")))
+        let scratch = thread::Builder::new()
+            .name("namespace".into())
+            .spawn_scoped(scope, work)?;
+        scratch
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("thread in a network namespace panicked")))
     })
 }

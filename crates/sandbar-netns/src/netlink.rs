@@ -1,18 +1,21 @@
-//! Talking to the kernel in messages.
+//! Netlink messages to the kernel.
 //!
-//! The kernel works on what is sent before `send` returns, so an answer is there or never comes: nobody waits.
+//! The kernel processes a message before `send` returns, so its answer can be read without
+//! blocking.
+
+#![expect(unsafe_code, reason = "netlink sockets have no safe wrapper")]
 
 use std::{
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
-/// Of a message and of an attribute, including the padding after it.
+/// Alignment of messages and attributes.
 const ALIGNMENT: usize = 4;
 const MESSAGE_HEADER: usize = 16;
 const NESTED: u16 = 0x8000;
 
-/// Messages for the kernel, one after the other.
+/// Batch of netlink messages.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     bytes: Vec<u8>,
@@ -20,23 +23,35 @@ pub(crate) struct Messages {
 }
 
 impl Messages {
-    /// Adds a message, which is a request. `header` is what its kind begins with; `fill` adds attributes.
-    pub(crate) fn add(&mut self, kind: u16, flags: i32, header: &[u8], fill: impl FnOnce(&mut Attributes<'_>)) {
+    /// Adds a request. `header` is the header of its kind; `fill` adds attributes.
+    pub(crate) fn add(
+        &mut self,
+        kind: u16,
+        flags: i32,
+        header: &[u8],
+        fill: impl FnOnce(&mut Attributes<'_>),
+    ) {
         let start = self.bytes.len();
         self.count += 1;
         self.bytes.extend(0_u32.to_ne_bytes());
         self.bytes.extend(kind.to_ne_bytes());
-        self.bytes.extend(u16::try_from(flags | libc::NLM_F_REQUEST).unwrap_or_default().to_ne_bytes());
+        self.bytes.extend(
+            u16::try_from(flags | libc::NLM_F_REQUEST)
+                .unwrap_or_default()
+                .to_ne_bytes(),
+        );
         self.bytes.extend(self.count.to_ne_bytes());
         self.bytes.extend(0_u32.to_ne_bytes());
         self.bytes.extend(header);
-        fill(&mut Attributes { bytes: &mut self.bytes });
+        fill(&mut Attributes {
+            bytes: &mut self.bytes,
+        });
         let length = u32::try_from(self.bytes.len() - start).unwrap_or(u32::MAX);
         self.bytes[start..start + 4].copy_from_slice(&length.to_ne_bytes());
     }
 }
 
-/// The attributes of a message, or of an attribute around them.
+/// Attributes of a message, or of a nested attribute.
 #[derive(Debug)]
 pub(crate) struct Attributes<'a> {
     bytes: &'a mut Vec<u8>,
@@ -54,13 +69,18 @@ impl Attributes<'_> {
         });
     }
 
-    /// One with others in it.
+    /// Adds a nested attribute.
     pub(crate) fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Attributes<'_>)) {
         self.nest_after(kind, &[], fill);
     }
 
-    /// One with a header and others in it.
-    pub(crate) fn nest_after(&mut self, kind: u16, header: &[u8], fill: impl FnOnce(&mut Attributes<'_>)) {
+    /// Adds a nested attribute with a header.
+    pub(crate) fn nest_after(
+        &mut self,
+        kind: u16,
+        header: &[u8],
+        fill: impl FnOnce(&mut Attributes<'_>),
+    ) {
         self.write(kind | NESTED, |bytes| {
             bytes.extend(header);
             fill(&mut Attributes { bytes });
@@ -74,11 +94,12 @@ impl Attributes<'_> {
         fill(self.bytes);
         let length = u16::try_from(self.bytes.len() - start).unwrap_or(u16::MAX);
         self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
-        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
+        self.bytes
+            .resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
     }
 }
 
-/// A socket to a part of the kernel, in the network namespace of the thread that made it.
+/// Netlink socket, in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub(crate) struct Netlink {
     socket: OwnedFd,
@@ -86,21 +107,35 @@ pub(crate) struct Netlink {
 
 impl Netlink {
     pub(crate) fn open(protocol: i32) -> io::Result<Self> {
-        // SAFETY: makes a descriptor, which is ours.
-        let socket = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
+        // SAFETY: creates a descriptor.
+        let socket = unsafe {
+            libc::socket(
+                libc::AF_NETLINK,
+                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+                protocol,
+            )
+        };
         if socket < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just made, and nobody else knows it.
-        Ok(Self { socket: unsafe { OwnedFd::from_raw_fd(socket) } })
+        // SAFETY: just created, and nothing else owns it.
+        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        Ok(Self { socket })
     }
 
-    /// Sends everything at once and returns when the kernel has answered as many messages as are to be acknowledged, or
-    /// has refused one.
+    /// Sends the batch, and reads answers until `acknowledged` messages are acknowledged or one has
+    /// failed.
     pub(crate) fn send(&self, messages: &Messages, acknowledged: usize) -> io::Result<()> {
         let bytes = &messages.bytes;
-        // SAFETY: a buffer of that length; nobody is named, so it goes to the kernel.
-        let sent = unsafe { libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+        // SAFETY: the buffer has the given length. Without an address it goes to the kernel.
+        let sent = unsafe {
+            libc::send(
+                self.socket.as_raw_fd(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                0,
+            )
+        };
         if usize::try_from(sent) != Ok(bytes.len()) {
             return Err(io::Error::last_os_error());
         }
@@ -111,19 +146,26 @@ impl Netlink {
         Ok(())
     }
 
-    /// How many acknowledgements one datagram of the kernel has.
+    /// Receives one datagram and counts its acknowledgements.
     fn receive(&self) -> io::Result<usize> {
         let mut buffer = [0_u8; 8192];
-        // SAFETY: a buffer of that length.
+        // SAFETY: the buffer has the given length.
         let received = unsafe {
-            libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT)
+            libc::recv(
+                self.socket.as_raw_fd(),
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                libc::MSG_DONTWAIT,
+            )
         };
-        let Ok(received) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
+        let Ok(received) = usize::try_from(received) else {
+            return Err(io::Error::last_os_error());
+        };
         acknowledgements(&buffer[..received])
     }
 }
 
-/// How many acknowledgements there are in one datagram, or the first refusal.
+/// Counts the acknowledgements in one datagram. Fails with the first error in it.
 pub(crate) fn acknowledgements(mut datagram: &[u8]) -> io::Result<usize> {
     let mut count = 0;
     while let Some((kind, body, next)) = split(datagram) {
@@ -139,7 +181,7 @@ pub(crate) fn acknowledgements(mut datagram: &[u8]) -> io::Result<usize> {
     Ok(count)
 }
 
-/// The kind and the body of the first message, and what comes after it.
+/// Splits off the first message. Returns its kind, its body and the rest.
 fn split(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     let length = usize::try_from(u32::from_ne_bytes(*bytes.first_chunk()?)).ok()?;
     let kind = u16::from_ne_bytes(*bytes.get(4..)?.first_chunk()?);
@@ -159,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_counted_up_to_the_first_refusal() {
+    fn acknowledgements_with_an_error_return_it() {
         let accepted = [answer(0), answer(0)].concat();
         assert_eq!(acknowledgements(&accepted).unwrap(), 2);
         let refused = acknowledgements(&[accepted, answer(-17)].concat()).unwrap_err();
@@ -167,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_cannot_be_an_error_is_one_all_the_same() {
+    fn out_of_range_errno_is_an_error() {
         assert!(acknowledgements(&answer(i32::MIN)).is_err());
         assert!(acknowledgements(&answer(5)).is_err());
     }

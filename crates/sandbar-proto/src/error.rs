@@ -1,4 +1,4 @@
-//! The one error, on the wire and back.
+//! Conversion of errors to the wire and back.
 
 use base64::{Engine as _, engine::general_purpose};
 use buffa::Message as _;
@@ -9,7 +9,8 @@ use crate::v1;
 
 const DETAIL: &str = "sandbar.v1.ErrorDetail";
 
-/// An error for the wire: the coarse RPC code, the whole message, and the detail programs match on.
+/// Converts an error to an RPC error: the RPC code, the message with its causes, and our detail for
+/// programs.
 pub fn to_connect(error: &Error, session: Option<&SessionId>) -> ConnectError {
     let code = error.code().rpc_code().parse().unwrap_or(RpcCode::Unknown);
     let detail = v1::ErrorDetail {
@@ -20,18 +21,23 @@ pub fn to_connect(error: &Error, session: Option<&SessionId>) -> ConnectError {
         ..Default::default()
     };
     let mut wire = ErrorDetail::from_message(DETAIL, &detail);
-    // People who use `curl` see this part; clients read the encoded one.
+    // The readable form of the detail, for users of `curl`. Clients read the encoded form.
     wire.debug = serde_json::to_value(&detail).ok();
     ConnectError::new(code, error.chain()).with_detail(wire)
 }
 
-/// The error a server sent. Without a detail of ours the RPC code decides: it was said by the transport or by a proxy.
+/// Restores the error that a server sent. An error without our detail was raised by the transport
+/// or a proxy, and is mapped by its RPC code.
 pub fn from_connect(error: &ConnectError) -> Error {
-    let message = error.message.clone().unwrap_or_else(|| error.code.as_str().to_owned());
+    let message = error
+        .message
+        .clone()
+        .unwrap_or_else(|| error.code.as_str().to_owned());
     let Some(detail) = error.details.iter().find_map(read_detail) else {
         return Error::new(code_without_detail(error.code), message);
     };
-    let code = ErrorCode::from_name(&detail.code).unwrap_or_else(|| code_without_detail(error.code));
+    let code =
+        ErrorCode::from_name(&detail.code).unwrap_or_else(|| code_without_detail(error.code));
     let mut restored = Error::new(code, message);
     if !detail.field.is_empty() {
         restored = restored.with_field(detail.field);
@@ -51,11 +57,14 @@ fn read_detail(detail: &ErrorDetail) -> Option<v1::ErrorDetail> {
     v1::ErrorDetail::decode_from_slice(&bytes).ok()
 }
 
-/// The nearest code of ours for an RPC code that came alone.
+/// Maps an RPC code without our detail.
 fn code_without_detail(code: RpcCode) -> ErrorCode {
     match code {
-        // Exhausted is a limit of the transport here, such as the message size: the request was at fault.
-        RpcCode::InvalidArgument | RpcCode::OutOfRange | RpcCode::ResourceExhausted => ErrorCode::InvalidArgument,
+        // Here `resource_exhausted` is a limit of the transport such as the message size, so the
+        // request is at fault.
+        RpcCode::InvalidArgument | RpcCode::OutOfRange | RpcCode::ResourceExhausted => {
+            ErrorCode::InvalidArgument
+        }
         RpcCode::DeadlineExceeded => ErrorCode::Timeout,
         RpcCode::Unavailable | RpcCode::Canceled | RpcCode::Aborted => ErrorCode::Unavailable,
         RpcCode::Unauthenticated => ErrorCode::Unauthenticated,
@@ -70,27 +79,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_survives_the_wire_with_its_field_and_hint() {
+    fn every_code_survives_the_wire_with_field_and_hint() {
         let session = SessionId::new("box").unwrap();
         for code in ErrorCode::ALL {
-            let sent = Error::new(code, "the message").with_field("a.field").with_hint("do this");
+            let sent = Error::new(code, "the message")
+                .with_field("a.field")
+                .with_hint("do this");
             let wire = to_connect(&sent, Some(&session));
             assert_eq!(wire.code.as_str(), code.rpc_code());
             let received = from_connect(&wire);
             assert_eq!(received.code(), code);
             assert_eq!(received.message(), "the message");
-            assert_eq!((received.field(), received.hint()), (Some("a.field"), Some("do this")));
+            assert_eq!(
+                (received.field(), received.hint()),
+                (Some("a.field"), Some("do this"))
+            );
         }
     }
 
     #[test]
-    fn the_causes_of_an_error_reach_the_caller() {
+    fn error_causes_reach_the_caller() {
         let sent = Error::io("open `x`", std::io::Error::other("disk on fire"));
-        assert_eq!(from_connect(&to_connect(&sent, None)).message(), "open `x`: disk on fire");
+        assert_eq!(
+            from_connect(&to_connect(&sent, None)).message(),
+            "open `x`: disk on fire"
+        );
     }
 
     #[test]
-    fn an_error_without_our_detail_keeps_the_nearest_meaning() {
+    fn error_without_our_detail_is_mapped_by_its_rpc_code() {
         for (rpc, ours) in [
             (RpcCode::Unavailable, ErrorCode::Unavailable),
             (RpcCode::Unauthenticated, ErrorCode::Unauthenticated),

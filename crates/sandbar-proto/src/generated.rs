@@ -1,4 +1,4 @@
-//! What the build script makes from `proto/sandbar/v1`.
+//! Code generated from `proto/sandbar/v1` by the build script.
 
 #[allow(
     clippy::pedantic,
@@ -12,5 +12,5 @@ mod tree {
 
 pub use tree::sandbar::v1;
 
-/// The compiled `.proto` files with everything they import, for reflection.
+/// Compiled `.proto` files with their imports, for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sandbar.v1.bin"));

@@ -4,10 +4,12 @@ use std::{
     fmt, fs,
     os::unix::fs::MetadataExt,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-/// Inode, size and time of modification: tells one state of a file from another.
+use sandbar_core::MutexExt as _;
+
+/// Inode, size and modification time, which identify one state of a file.
 type Stamp = (u64, u64, i64, i64);
 
 /// Parsed content of a file, read again when the file has changed. A missing file counts as empty.
@@ -19,14 +21,20 @@ pub(crate) struct ChangingFile<T> {
 
 impl<T> ChangingFile<T> {
     pub(crate) const fn new(path: PathBuf, parse: fn(&str) -> T) -> Self {
-        Self { path, parse, latest: Mutex::new(None) }
+        Self {
+            path,
+            parse,
+            latest: Mutex::new(None),
+        }
     }
 
-    /// Returns the current content. These files are small and in memory, so reading them does not block for long.
+    /// Returns the current content. These files are small and in memory, so reading them does not
+    /// block for long.
     pub(crate) fn current(&self) -> Arc<T> {
-        let stamp =
-            fs::metadata(&self.path).ok().map(|facts| (facts.ino(), facts.size(), facts.mtime(), facts.mtime_nsec()));
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = fs::metadata(&self.path)
+            .ok()
+            .map(|facts| (facts.ino(), facts.size(), facts.mtime(), facts.mtime_nsec()));
+        let mut latest = self.latest.lock_unpoisoned();
         if let Some((known, content)) = &*latest
             && *known == stamp
         {

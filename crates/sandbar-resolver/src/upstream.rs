@@ -1,10 +1,10 @@
-//! Asking name servers.
+//! Queries name servers.
 
 use std::{
     fmt,
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -24,6 +24,7 @@ use hickory_resolver::{
         xfer::{DnsHandle as _, FirstAnswer as _},
     },
 };
+use sandbar_core::MutexExt as _;
 use tokio::{sync::Semaphore, time::timeout};
 
 use crate::{
@@ -32,25 +33,26 @@ use crate::{
     config::{ResolvConf, parse_resolv_conf},
 };
 
-/// Questions at once, so that sessions cannot use up the host's descriptors.
-const MAX_QUESTIONS: usize = 1024;
-/// Time a question waits for one of those places.
-const PLACE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Concurrent queries, so that sessions cannot exhaust the host's descriptors.
+const MAX_QUERIES: usize = 1024;
+/// Time a query waits while that many are running.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Answers in the cache.
 const MAX_CACHED: u64 = 10_000;
-/// Time a server that did not answer is asked last.
+/// Time for which a server that did not answer is queried last.
 const DOWN_TIME: Duration = Duration::from_secs(10);
 
-/// TTL bounds of answers, and the TTL of "no such name", which the owner of a name may be about to change.
+/// TTL bounds of answers. Negative answers have a short TTL, because the name may be about to be
+/// created.
 pub(crate) const MIN_TTL: Duration = Duration::from_secs(1);
 pub(crate) const MAX_TTL: Duration = Duration::from_mins(5);
 pub(crate) const NEGATIVE_TTL: Duration = Duration::from_secs(2);
 
-/// The name servers that are asked.
+/// Name servers and the limit of concurrent queries.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     source: Source,
-    places: Semaphore,
+    queries: Semaphore,
 }
 
 #[derive(Debug)]
@@ -62,11 +64,13 @@ enum Source {
 
 /// A configuration with its servers and their answers.
 ///
-/// Each server has a hickory pool of its own. A pool of all would ask two servers at once and take the first answer, so that
-/// an internal name fails whenever a public server says first that it does not exist; and it asks no other server when one
-/// fails. As in the C library, the order of the file counts here, and the next server is asked when one cannot answer.
+/// Each server has its own hickory pool. A pool of all servers would query two at once and take the
+/// first answer: an internal name would fail whenever a public server is first to answer NXDOMAIN.
+/// It would also not query another server when one fails. As in the C library, servers are queried
+/// in the order of the file, and the next one when one cannot answer.
 ///
-/// Hickory's `Resolver` is not used: it loses the aliases of an answer when the name they lead to is in its cache.
+/// Hickory's `Resolver` is not used: it drops the aliases of an answer when their target is in its
+/// cache.
 #[derive(Debug)]
 pub(crate) struct Configured {
     pub(crate) conf: ResolvConf,
@@ -76,9 +80,9 @@ pub(crate) struct Configured {
 
 struct Server {
     address: SocketAddr,
-    /// Asks by UDP, and after a truncated answer by TCP. Equal questions at the same time are sent once.
+    /// Queries by UDP, and after a truncated answer by TCP. Equal concurrent queries are sent once.
     pool: NameServerPool<TokioRuntimeProvider>,
-    /// The time the server last did not answer.
+    /// Time of the last query without an answer.
     failed_at: Mutex<Option<Instant>>,
 }
 
@@ -86,13 +90,15 @@ struct Server {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) records: Vec<Record>,
-    /// A name may exist without records of the type that was asked for.
+    /// A name may exist without records of the requested type.
     pub(crate) name_exists: bool,
 }
 
 impl Upstream {
     pub(crate) fn of_file(path: PathBuf) -> Self {
-        Self::of(Source::File(ChangingFile::new(path, |text| Configured::new(parse_resolv_conf(text)))))
+        Self::of(Source::File(ChangingFile::new(path, |text| {
+            Configured::new(parse_resolv_conf(text))
+        })))
     }
 
     pub(crate) fn of_servers(servers: Vec<SocketAddr>) -> Self {
@@ -104,7 +110,10 @@ impl Upstream {
     }
 
     const fn of(source: Source) -> Self {
-        Self { source, places: Semaphore::const_new(MAX_QUESTIONS) }
+        Self {
+            source,
+            queries: Semaphore::const_new(MAX_QUERIES),
+        }
     }
 
     pub(crate) fn current(&self) -> Arc<Configured> {
@@ -114,18 +123,25 @@ impl Upstream {
         }
     }
 
-    /// Asks one server after the other until one answers; "no such name" is an answer. Aliases are not followed.
+    /// Queries one server after the other until one answers; NXDOMAIN is an answer. Aliases are not
+    /// followed.
     pub(crate) async fn ask(&self, name: &Name, kind: RecordType) -> Result<Answer, LookupError> {
-        let Ok(Ok(_place)) = timeout(PLACE_TIMEOUT, self.places.acquire()).await else {
-            return Err(LookupError::Failed("too many names are being looked up".to_owned()));
+        let Ok(Ok(_permit)) = timeout(QUEUE_TIMEOUT, self.queries.acquire()).await else {
+            return Err(LookupError::Failed(
+                "limit of concurrent lookups reached".to_owned(),
+            ));
         };
         let configured = self.current();
         if INVALID.zone_of(name) || ONION.zone_of(name) {
-            // Such names are never asked about (RFC 6761, RFC 7686).
+            // Such names are never sent to a server (RFC 6761, RFC 7686).
             return Ok(Answer::default());
         }
         let query = Query::query(name.clone(), kind);
-        if let Some(answer) = configured.cache.get(&query, Instant::now()).and_then(|known| Answer::of(&known)) {
+        if let Some(answer) = configured
+            .cache
+            .get(&query, Instant::now())
+            .and_then(|known| Answer::of(&known))
+        {
             return Ok(answer);
         }
         let mut failure = "no name server is configured".to_owned();
@@ -147,7 +163,7 @@ impl Upstream {
 }
 
 impl Answer {
-    /// Returns the answer in what came of a question, unless that is a failure.
+    /// Returns the answer of a query; `None` if it failed.
     fn of(outcome: &Result<Message, NetError>) -> Option<Self> {
         let (code, records) = match outcome {
             Ok(message) => (message.response_code, message.answers.clone()),
@@ -155,8 +171,14 @@ impl Answer {
             Err(_) => return None,
         };
         match code {
-            ResponseCode::NoError => Some(Self { records, name_exists: true }),
-            ResponseCode::NXDomain => Some(Self { records, name_exists: false }),
+            ResponseCode::NoError => Some(Self {
+                records,
+                name_exists: true,
+            }),
+            ResponseCode::NXDomain => Some(Self {
+                records,
+                name_exists: false,
+            }),
             _ => None,
         }
     }
@@ -166,7 +188,7 @@ impl Configured {
     fn new(conf: ResolvConf) -> Self {
         let mut options = ResolverOpts::default();
         options.timeout = conf.timeout;
-        options.max_active_requests = MAX_QUESTIONS;
+        options.max_active_requests = MAX_QUERIES;
         options.positive_min_ttl = Some(MIN_TTL);
         options.positive_max_ttl = Some(MAX_TTL);
         options.negative_min_ttl = Some(NEGATIVE_TTL);
@@ -175,17 +197,25 @@ impl Configured {
         let servers = match TlsConfig::new() {
             Ok(tls) => {
                 let context = Arc::new(PoolContext::new(options, tls));
-                conf.servers.iter().map(|address| Server::new(*address, &context)).collect()
+                conf.servers
+                    .iter()
+                    .map(|address| Server::new(*address, &context))
+                    .collect()
             }
             Err(error) => {
-                tracing::warn!(%error, "name servers not usable");
+                tracing::warn!(%error, "could not set up the name servers");
                 Vec::new()
             }
         };
-        Self { conf, servers, cache }
+        Self {
+            conf,
+            servers,
+            cache,
+        }
     }
 
-    /// The servers in the order of the configuration; those that did not answer lately come last.
+    /// Returns the servers in the order of the configuration; those that recently did not answer
+    /// come last.
     fn in_order(&self) -> Vec<&Server> {
         let now = Instant::now();
         let mut servers: Vec<&Server> = self.servers.iter().collect();
@@ -196,25 +226,38 @@ impl Configured {
 
 impl Server {
     fn new(address: SocketAddr, context: &Arc<PoolContext>) -> Self {
-        let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
-            connection.port = address.port();
-            connection
-        });
+        let connections =
+            [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+                connection.port = address.port();
+                connection
+            });
         let config = NameServerConfig::new(address.ip(), true, connections.to_vec());
-        let pool = NameServerPool::from_config([config], Arc::clone(context), TokioRuntimeProvider::default());
-        Self { address, pool, failed_at: Mutex::default() }
+        let pool = NameServerPool::from_config(
+            [config],
+            Arc::clone(context),
+            TokioRuntimeProvider::default(),
+        );
+        Self {
+            address,
+            pool,
+            failed_at: Mutex::default(),
+        }
     }
 
     async fn ask(&self, query: Query) -> Result<Message, NetError> {
-        let outcome = self.pool.lookup(query, DnsRequestOptions::default()).first_answer().await;
+        let outcome = self
+            .pool
+            .lookup(query, DnsRequestOptions::default())
+            .first_answer()
+            .await;
         if matches!(&outcome, Err(error) if !matches!(error, NetError::Dns(_))) {
-            *self.failed_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            *self.failed_at.lock_unpoisoned() = Some(Instant::now());
         }
         outcome.map(DnsResponse::into_message)
     }
 
     fn is_down(&self, now: Instant) -> bool {
-        let failed_at = *self.failed_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed_at = *self.failed_at.lock_unpoisoned();
         failed_at.is_some_and(|time| now.saturating_duration_since(time) < DOWN_TIME)
     }
 }

@@ -1,16 +1,24 @@
 //! Runs commands in sessions.
 //!
-//! A [`Runtime`] puts a [`Sandbox`] over the mounted root of a session; a sandbox starts commands and stops everything
-//! it started. [`RunningCommand`] is one command seen from the host: separate streams, stdin, signals, exit status.
-//! [`NoneRuntime`] is the runtime without isolation.
+//! A [`Runtime`] opens a [`Sandbox`] over the mounted root of a session; a sandbox starts commands
+//! and kills all their processes when it is stopped. [`RunningCommand`] is the host's handle on one
+//! command: streams, signals, exit status. Back ends: [`NativeRuntime`], [`GvisorRuntime`] and
+//! [`NoneRuntime`], which does not isolate.
 //!
-//! Invariant: nothing a command started outlives its sandbox, and nothing of the host's environment or descriptors
-//! reaches a command.
+//! Invariant: no process of a command outlives its sandbox, and a command inherits neither
+//! environment variables nor descriptors of the host.
 
-mod boxed;
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        reason = "tests start programs and tasks as they need"
+    )
+)]
+
+mod admission;
 mod cgroup;
 mod command;
-mod dialed;
 mod environment;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -23,13 +31,15 @@ mod process_tree;
 mod protocol;
 mod role;
 mod runtime;
-mod supervise;
+mod sandbox;
+mod trust;
 
 pub use command::{RunningCommand, StdinHandle};
-pub use dialed::{Dialed, DialedStream};
 pub use gvisor::{GvisorRuntime, GvisorSettings};
 pub use native::NativeRuntime;
 pub use none::NoneRuntime;
 pub use role::run_role;
-pub use runtime::{BoxNetwork, Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats, TRUST_DIRECTORY, Trust};
+pub use runtime::{BoxNetwork, Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats};
 pub use sandbar_core::{CommandEnd, ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};
+pub use sandbox::{Dialed, DialedStream};
+pub use trust::{AUTHORITY_FILE, BUNDLE_FILE, CA_BUNDLE_PATHS, TRUST_DIRECTORY, Trust};

@@ -1,4 +1,4 @@
-//! One output stream on its way from the pipe to the reader.
+//! One output stream of a command, from its pipe to the event channel.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use rustix::io::Errno;
@@ -9,15 +9,16 @@ use tokio::{
 
 use crate::ExecEvent;
 
-const CHUNK: usize = 16 * 1024;
+/// Limits the bytes of one event.
+const MAX_CHUNK_BYTES: usize = 16 * 1024;
 
-/// Reads a pipe no faster than the events are taken, up to a limit; drops what comes beyond.
+/// Reads a pipe with back-pressure from the event channel, and discards output beyond a limit.
 #[derive(Debug)]
 pub(crate) struct OutputStream {
     pipe: Receiver,
     event: fn(Bytes) -> ExecEvent,
     buffer: BytesMut,
-    /// Bytes that may still be passed on.
+    /// Bytes left until the limit.
     left: u64,
     pub(crate) truncated: bool,
     pub(crate) open: bool,
@@ -25,42 +26,61 @@ pub(crate) struct OutputStream {
 
 impl OutputStream {
     pub(crate) fn new(pipe: Receiver, event: fn(Bytes) -> ExecEvent, limit: u64) -> Self {
-        Self { pipe, event, buffer: BytesMut::new(), left: limit, truncated: false, open: true }
+        Self {
+            pipe,
+            event,
+            buffer: BytesMut::new(),
+            left: limit,
+            truncated: false,
+            open: true,
+        }
     }
 
-    /// Passes on one chunk, or finds the end. Dropping the future loses nothing: a read is never parted from its send
-    /// by a wait.
+    /// Sends one chunk, or detects end of file. Cancel-safe: there is no await between a read and
+    /// its send.
     pub(crate) async fn step(&mut self, events: &Sender<ExecEvent>) {
-        self.pass_on(events, CHUNK).await;
+        self.forward(events, MAX_CHUNK_BYTES).await;
     }
 
-    /// Passes on what the pipe holds at this moment, and not what may be written while we read. It waits for the reader
-    /// of the events only: a process in the sandbox may have opened the pipe and read it empty meanwhile.
+    /// Sends what the pipe holds now, but not what is written later. Waits only for the event
+    /// channel, never for the pipe: a process in the sandbox may open and drain the pipe meanwhile.
     pub(crate) async fn flush(&mut self, events: &Sender<ExecEvent>) {
-        let mut held =
-            rustix::io::ioctl_fionread(&self.pipe).map_or(0, |held| usize::try_from(held).unwrap_or(usize::MAX));
+        let mut held = rustix::io::ioctl_fionread(&self.pipe)
+            .map_or(0, |held| usize::try_from(held).unwrap_or(usize::MAX));
         while self.open && held > 0 {
-            let permit = if self.left > 0 { events.reserve().await.ok() } else { None };
-            let Some(bytes) = self.read_now(held.min(CHUNK)) else { return };
+            let permit = if self.left > 0 {
+                events.reserve().await.ok()
+            } else {
+                None
+            };
+            let Some(bytes) = self.read_now(held.min(MAX_CHUNK_BYTES)) else {
+                return;
+            };
             held -= bytes.len();
             self.deliver(permit, bytes);
         }
     }
 
-    /// Reads at most `most` bytes and passes on those the limit allows; returns how many were read.
-    async fn pass_on(&mut self, events: &Sender<ExecEvent>, most: usize) -> usize {
+    /// Reads at most `max` bytes and sends those within the limit. Returns how many were read.
+    async fn forward(&mut self, events: &Sender<ExecEvent>, max: usize) -> usize {
         if self.pipe.readable().await.is_err() {
             self.open = false;
             return 0;
         }
-        let permit = if self.left > 0 { events.reserve().await.ok() } else { None };
-        let Some(bytes) = self.read(most) else { return 0 };
+        let permit = if self.left > 0 {
+            events.reserve().await.ok()
+        } else {
+            None
+        };
+        let Some(bytes) = self.read(max) else {
+            return 0;
+        };
         let read = bytes.len();
         self.deliver(permit, bytes);
         read
     }
 
-    /// Sends as much as the limit allows.
+    /// Sends the bytes within the limit.
     fn deliver(&mut self, permit: Option<Permit<'_, ExecEvent>>, mut bytes: Bytes) {
         let read = bytes.len();
         let fits = usize::try_from(self.left).unwrap_or(usize::MAX).min(read);
@@ -75,19 +95,19 @@ impl OutputStream {
         }
     }
 
-    /// Reads and drops everything until the last writer is gone, so that background jobs can go on writing.
+    /// Reads and discards until end of file, so that background jobs do not block or get SIGPIPE.
     pub(crate) async fn discard(&mut self) {
         while self.open {
             if self.pipe.readable().await.is_err() {
                 return;
             }
-            self.read(CHUNK);
+            self.read(MAX_CHUNK_BYTES);
         }
     }
 
-    /// Reads what is there, without asking tokio, which may not have heard of it yet. `None` when nothing is.
-    fn read_now(&mut self, most: usize) -> Option<Bytes> {
-        self.buffer.resize(most, 0);
+    /// Reads without consulting tokio's readiness, which may be stale. `None` if nothing was read.
+    fn read_now(&mut self, max: usize) -> Option<Bytes> {
+        self.buffer.resize(max, 0);
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.pipe, &mut self.buffer[..])) {
             Ok(read) => {
                 self.open = read > 0;
@@ -101,10 +121,10 @@ impl OutputStream {
         (!self.buffer.is_empty()).then(|| self.buffer.split().freeze())
     }
 
-    /// `None` when nothing is there just now.
-    fn read(&mut self, most: usize) -> Option<Bytes> {
-        self.buffer.reserve(most);
-        match self.pipe.try_read_buf(&mut (&mut self.buffer).limit(most)) {
+    /// Reads if tokio considers the pipe readable. `None` if nothing was read.
+    fn read(&mut self, max: usize) -> Option<Bytes> {
+        self.buffer.reserve(max);
+        match self.pipe.try_read_buf(&mut (&mut self.buffer).limit(max)) {
             Ok(0) => {
                 self.open = false;
                 None
@@ -128,21 +148,28 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn flush_ends_when_another_reader_took_the_output() {
-        let (mut thief, mut writer) = std::io::pipe().unwrap();
+    async fn flush_returns_if_another_reader_drained_the_pipe() {
+        let (mut other_reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(&[1; 1000]).unwrap();
-        let ours = thief.try_clone().unwrap().into();
+        let ours = other_reader.try_clone().unwrap().into();
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
-        let mut stream = OutputStream::new(Receiver::from_owned_fd(ours).unwrap(), ExecEvent::Stdout, 1 << 20);
+        let mut stream = OutputStream::new(
+            Receiver::from_owned_fd(ours).unwrap(),
+            ExecEvent::Stdout,
+            1 << 20,
+        );
         let (events, mut taken) = mpsc::channel(1);
-        events.send(ExecEvent::Stdout(Bytes::from_static(b"before"))).await.unwrap();
-        // It has counted what is there and waits for the reader of the events.
+        events
+            .send(ExecEvent::Stdout(Bytes::from_static(b"before")))
+            .await
+            .unwrap();
+        // Has read the number of buffered bytes and waits for the event channel.
         let flushing = tokio::spawn(async move {
             stream.flush(&events).await;
             stream.open
         });
         tokio::task::yield_now().await;
-        thief.read_exact(&mut [0; 1000]).unwrap();
+        other_reader.read_exact(&mut [0; 1000]).unwrap();
         assert!(matches!(taken.recv().await, Some(ExecEvent::Stdout(_))));
         assert!(flushing.await.unwrap(), "the pipe is still open");
         assert!(taken.recv().await.is_none());
@@ -150,11 +177,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn flush_passes_on_what_tokio_has_not_heard_of() {
+    async fn flush_sends_data_before_tokio_reports_readiness() {
         let (ours, mut writer) = std::io::pipe().unwrap();
         let ours = ours.into();
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
-        let mut stream = OutputStream::new(Receiver::from_owned_fd(ours).unwrap(), ExecEvent::Stdout, 40_000);
+        let mut stream = OutputStream::new(
+            Receiver::from_owned_fd(ours).unwrap(),
+            ExecEvent::Stdout,
+            40_000,
+        );
         writer.write_all(&vec![1; 50_000]).unwrap();
         let (events, mut taken) = mpsc::channel(16);
         stream.flush(&events).await;

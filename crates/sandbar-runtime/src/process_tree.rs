@@ -1,12 +1,17 @@
-//! Process trees without cgroups, as far as `/proc` shows them.
+//! Killing of process trees without cgroups, through `/proc`.
 //!
-//! Best effort: found are the processes of the leader's session and its descendants. A daemon that made a session of
-//! its own and lost its parent is not found; [`isolation`](crate::Runtime::isolation) says so.
+//! Best effort: finds the processes in the leader's process session and its descendants. A daemon
+//! in a session of its own whose parent has exited is missed; the runtime's
+//! [`isolation`](crate::Runtime::isolation) says so.
 
 use std::{collections::HashSet, fs};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+/// Limits how often `/proc` is scanned for processes to kill.
+const MAX_ROUNDS: usize = 16;
+
+/// Fields of `/proc/PID/stat`.
 pub(crate) struct Entry {
     pid: i32,
     parent: i32,
@@ -14,10 +19,10 @@ pub(crate) struct Entry {
     zombie: bool,
 }
 
-/// Ends the process session `leader` and all its descendants.
+/// Kills the process session of `leader` and all its descendants.
 pub(crate) fn kill(leader: u32) {
-    // A process may fork while the list is read; a few rounds catch the children.
-    for _ in 0..16 {
+    // A process may fork while `/proc` is read, so its children are found in the next round.
+    for _ in 0..MAX_ROUNDS {
         let members = members(leader);
         if members.is_empty() {
             return;
@@ -29,20 +34,33 @@ pub(crate) fn kill(leader: u32) {
 }
 
 fn members(leader: u32) -> Vec<i32> {
-    let Ok(leader) = i32::try_from(leader) else { return Vec::new() };
+    let Ok(leader) = i32::try_from(leader) else {
+        return Vec::new();
+    };
     let entries = processes();
-    let mut found: HashSet<i32> =
-        entries.iter().filter(|entry| entry.session == leader || entry.pid == leader).map(|entry| entry.pid).collect();
+    let mut found: HashSet<i32> = entries
+        .iter()
+        .filter(|entry| entry.session == leader || entry.pid == leader)
+        .map(|entry| entry.pid)
+        .collect();
     loop {
         let before = found.len();
         found.extend(
-            entries.iter().filter(|entry| found.contains(&entry.parent)).map(|entry| entry.pid).collect::<Vec<_>>(),
+            entries
+                .iter()
+                .filter(|entry| found.contains(&entry.parent))
+                .map(|entry| entry.pid)
+                .collect::<Vec<_>>(),
         );
         if found.len() == before {
             break;
         }
     }
-    entries.iter().filter(|entry| !entry.zombie && found.contains(&entry.pid)).map(|entry| entry.pid).collect()
+    entries
+        .iter()
+        .filter(|entry| !entry.zombie && found.contains(&entry.pid))
+        .map(|entry| entry.pid)
+        .collect()
 }
 
 fn processes() -> Vec<Entry> {
@@ -55,13 +73,19 @@ fn processes() -> Vec<Entry> {
         .collect()
 }
 
-/// `pid (name) state ppid pgrp session …`; the name may hold anything, so the last `)` ends it.
+/// Parses `pid (name) state ppid pgrp session …`. The name may contain `)`, so the last one ends
+/// it.
 pub(crate) fn parse(pid: i32, stat: &str) -> Option<Entry> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let zombie = matches!(fields.next()?, "Z" | "X");
     let parent = fields.next()?.parse().ok()?;
     let _group = fields.next()?;
-    Some(Entry { pid, parent, session: fields.next()?.parse().ok()?, zombie })
+    Some(Entry {
+        pid,
+        parent,
+        session: fields.next()?.parse().ok()?,
+        zombie,
+    })
 }
 
 #[cfg(test)]
@@ -69,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
+    fn process_name_with_parentheses_does_not_shift_fields() {
         let entry = parse(7, "7 (a) b) c) S 3 5 6 0 -1").unwrap();
         assert_eq!((entry.parent, entry.session, entry.zombie), (3, 6, false));
         assert!(parse(7, "7 (dead) Z 3 5 6").unwrap().zombie);

@@ -1,4 +1,9 @@
-//! The other lives of the binary: the spawner boxes are forked from, and the init of a box in another kernel.
+//! Roles the binary is started in besides its own: the spawner, and the init of a gVisor box.
+
+#![expect(
+    unsafe_code,
+    reason = "`dup2` and `fcntl` act on descriptors by number"
+)]
 
 use std::{
     ffi::OsStr,
@@ -11,20 +16,23 @@ use std::{
 
 use crate::{gvisor::run_guest, init::InitSockets, native::serve_spawner};
 
-/// Names the binary is started under.
+/// Values of `argv[0]` that select a role.
 pub(crate) const SPAWNER: &str = "sandbar-spawner";
 pub(crate) const INIT: &str = "sandbar-init";
-/// A binary that has nothing but these roles, for tests.
-const STAND_IN: &str = "sandbar-box";
+/// Binary that has only these roles, for tests.
+const TEST_BINARY: &str = "sandbar-box";
 
-static KNOWS_ROLES: AtomicBool = AtomicBool::new(false);
+/// Whether this binary calls [`run_role`], and can so be started as a spawner or an init.
+static CALLS_RUN_ROLE: AtomicBool = AtomicBool::new(false);
 
-/// To be called first in `main`, before any thread or descriptor exists: when this process was started as a spawner or an
-/// init, it never returns.
+/// Runs as spawner or init if this process was started as one, and does not return then. Must be
+/// called first in `main`, before any thread is started or descriptor is opened.
 #[expect(clippy::exit, reason = "in these roles there is nothing to return to")]
 pub fn run_role() {
-    KNOWS_ROLES.store(true, Ordering::Relaxed);
-    let Some(name) = std::env::args_os().next() else { return };
+    CALLS_RUN_ROLE.store(true, Ordering::Relaxed);
+    let Some(name) = std::env::args_os().next() else {
+        return;
+    };
     let role = Path::new(&name).file_name().and_then(OsStr::to_str);
     match role {
         Some(SPAWNER) => {
@@ -39,10 +47,14 @@ pub fn run_role() {
     }
 }
 
-/// The socket we were given as a standard stream, moved out of the way; `/dev/null` takes its place.
+/// Moves the socket that was passed as a standard stream to another descriptor, and replaces the
+/// stream by `/dev/null`.
 fn take_socket(stream: RawFd) -> io::Result<OwnedFd> {
-    let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    // SAFETY: duplicates into a descriptor of our own, and replaces a stream nothing here uses.
+    let null = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    // SAFETY: duplicates to a new descriptor, and replaces a stream that nothing else uses.
     unsafe {
         let socket = libc::fcntl(stream, libc::F_DUPFD_CLOEXEC, 3);
         if socket < 0 || libc::dup2(null.as_raw_fd(), stream) < 0 {
@@ -52,17 +64,22 @@ fn take_socket(stream: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// A program that knows the roles: this one, or the stand-in that is built beside the tests.
+/// Returns the path of a binary that has the roles: this one, or the test binary beside it.
 pub(crate) fn program() -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;
-    if KNOWS_ROLES.load(Ordering::Relaxed) {
+    if CALLS_RUN_ROLE.load(Ordering::Relaxed) {
         return Ok(own);
     }
-    let found = own.ancestors().skip(1).take(2).map(|directory| directory.join(STAND_IN)).find(|path| path.exists());
+    let found = own
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|directory| directory.join(TEST_BINARY))
+        .find(|path| path.exists());
     found.ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::NotFound,
-            format!("{} does not call `run_role`, and there is no `{STAND_IN}` beside it: build it with `cargo build -p sandbar-runtime`", own.display()),
+            format!("`{}` does not call `run_role`, and `{TEST_BINARY}` is not beside it: build it with `cargo build -p sandbar-runtime`", own.display()),
         )
     })
 }

@@ -1,4 +1,4 @@
-//! The contract every runtime keeps.
+//! The contract of runtimes and their sandboxes.
 
 use std::{
     fmt,
@@ -8,125 +8,102 @@ use std::{
 };
 
 use sandbar_core::{
-    ByteCount, Capability, Error, ErrorCode, NetworkPolicy, OwnerMap, Resources, Result, RootRights, RuntimeKind,
+    ByteCount, Capability, NetworkPolicy, OwnerMap, Resources, Result, RootRights, RuntimeKind,
     SessionId, UserAccount,
 };
+use sandbar_netns::{NetnsListeners, UdpListener};
 
-use sandbar_netns::{GateSockets, UdpGate};
+use crate::{
+    Dialed, ExecSpec, RunningCommand, Trust,
+    admission::{cannot_checkpoint, no_network},
+};
 
-use crate::{Dialed, ExecSpec, RunningCommand, environment::text, protocol::TrustOrder};
-
-/// A way to run commands over a mounted session root. Calls block; the host makes them on threads of their own, inside
-/// its tokio runtime.
+/// Back end that runs commands over a mounted session root. Calls block; the host makes them on
+/// blocking threads inside its tokio runtime.
 ///
-/// What an implementation must keep, and the conformance suite checks:
-/// - Opening a runtime ends whatever an earlier host of the same name left running.
-/// - What a session or a call asks for and the runtime cannot keep is refused by [`admit`](Self::admit), never dropped.
-/// - [`isolation`](Self::isolation) tells the boundary there really is on this machine.
+/// Implementations must guarantee, and the conformance suite checks:
+/// - Opening a runtime kills what an earlier host of the same name left running.
+/// - [`admit`](Self::admit) rejects what the runtime cannot provide; nothing requested is silently
+///   ignored.
+/// - [`isolation`](Self::isolation) describes the boundary that is in effect on this machine.
 pub trait Runtime: fmt::Debug + Send + Sync {
     fn kind(&self) -> RuntimeKind;
 
-    /// The boundary sessions really have, in words.
+    /// Describes the isolation boundary that is in effect, in words.
     fn isolation(&self) -> &str;
 
-    /// What this runtime can do on this machine, found out when it was opened.
+    /// Returns what this runtime can do on this machine, as probed when it was opened.
     fn facts(&self) -> &RuntimeFacts;
 
-    /// Whether everything that runs in a sandbox can be written to disk. It may be tried when somebody asks for the first
-    /// time, which takes a while.
+    /// Returns whether running processes can be written to disk. May be probed on the first call,
+    /// which can take seconds.
     fn checkpoint(&self) -> &Capability;
 
-    /// Whether sessions can have a network of their own, with a gate the host serves. It may be tried when somebody asks
-    /// for the first time, which takes a while.
+    /// Returns whether sessions can have a network namespace with listeners for the host's egress
+    /// gateway. May be probed on the first call, which can take seconds.
     fn network(&self) -> &Capability;
 
-    /// Refuses, with `InvalidArgument` naming the field, a wish this runtime cannot keep.
+    /// Rejects requests this runtime cannot fulfil, with `InvalidArgument` naming the field.
     fn admit(&self, resources: &Resources, network: Option<&NetworkPolicy>) -> Result<()>;
 
-    /// A range of owners nobody else uses now, to mount a session's tree with; it is free again when the last handle is
-    /// dropped. `None`: this runtime uses trees as they are on disk.
+    /// Leases a range of uids and gids to mount a session's tree with. The range is free again when
+    /// the last handle is dropped. `None`: this runtime uses trees with their owners on disk.
     fn owners(&self) -> Result<Option<Arc<OwnerMap>>>;
 
-    /// A sandbox over a mounted tree. At most one lives for a session at a time.
+    /// Opens a sandbox over a mounted tree. A session has at most one at a time.
     fn open_sandbox(&self, spec: &SandboxSpec<'_>) -> Result<Arc<dyn Sandbox>>;
 
-    /// A sandbox in which everything runs that ran when [`checkpoint`](Sandbox::checkpoint) wrote `directory`. The tree
-    /// must be as it was then, and so must the wishes about the network; limits may differ. Nobody waits for the commands
-    /// that run in it: what they write is dropped.
-    fn restore_sandbox(&self, spec: &SandboxSpec<'_>, directory: &Path) -> Result<Arc<dyn Sandbox>> {
+    /// Opens a sandbox with the processes that [`checkpoint`](Sandbox::checkpoint) wrote to
+    /// `directory`. The tree and the network of the spec must be as they were then; limits may
+    /// differ. The restored commands have no reader, so their output is discarded.
+    fn restore_sandbox(
+        &self,
+        spec: &SandboxSpec<'_>,
+        directory: &Path,
+    ) -> Result<Arc<dyn Sandbox>> {
         let _ = (spec, directory);
         Err(cannot_checkpoint())
     }
 
-    /// Ends the helpers of the runtime. Sandboxes have been stopped before.
+    /// Ends the helper processes of the runtime. All sandboxes must have been stopped.
     fn close(&self) -> Result<()> {
         Ok(())
     }
 }
 
-/// What a sandbox is put over.
+/// Parameters of a sandbox.
 #[derive(Clone, Debug)]
 pub struct SandboxSpec<'a> {
     pub session: &'a SessionId,
-    /// The mounted tree, in the mount namespace of the calling thread.
+    /// Path of the mounted tree, in the mount namespace of the calling thread.
     pub root: &'a Path,
-    /// The owners the tree was mounted with. `None`: with those on disk, either because the runtime asked for none or
-    /// because the file system cannot translate.
+    /// Id map the tree was mounted with. `None`: the tree has its owners on disk, because the
+    /// runtime leased no range or the file system does not support idmapped mounts.
     pub owners: Option<Arc<OwnerMap>>,
-    /// Limits of everything in the sandbox together: `cpus`, `memory`, `pids`. The other fields are limits of calls.
+    /// Limits of the sandbox as a whole: `cpus`, `memory`, `pids`. The other fields limit commands.
     pub resources: &'a Resources,
     pub network: BoxNetwork,
-    /// Certificates the session is to trust beside its own, where its TLS is looked into.
+    /// CA certificates to trust, if the egress gateway inspects the session's TLS connections.
     pub trust: Option<&'a Trust>,
-    /// What root may do inside. Rights a runtime cannot give over this tree are refused.
+    /// Rights of root inside. Rights that are not available over this tree are rejected.
     pub rights: RootRights,
-    /// Process ids up to here are not given out, where the runtime can skip them: programs that know a process of an
-    /// earlier box of the session by its id do not find another one. Begins anew at the largest id of the kernel.
+    /// Process ids up to this one are not assigned, if the runtime can skip them. A program that
+    /// remembers a process id from an earlier box of the session then does not meet another process
+    /// under that id. Wraps around at the kernel's limit.
     pub skip_pids: u64,
 }
 
-/// What a box is made with of a network.
+/// Network configuration to create a box with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BoxNetwork {
-    /// Its loopback.
+    /// Loopback only.
     #[default]
     Closed,
-    /// A gate whose other side the host serves: see [`Sandbox::open_gate`].
-    Gated,
+    /// Loopback, and listeners for the host's egress gateway: see [`Sandbox::open_listeners`].
+    Egress,
 }
 
-/// Files in PEM that a box shows below [`TRUST_DIRECTORY`], outside the session's tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trust {
-    /// The certificate of the session's own authority: `authority.crt`.
-    pub authority: String,
-    /// What the session's tree trusts by itself, and that: `ca-certificates.crt`. Shown in the place of the tree's own
-    /// bundle as well.
-    pub bundle: String,
-}
-
-/// Where a box shows its [`Trust`].
-pub const TRUST_DIRECTORY: &str = "/dev/sandbar";
-
-/// The names of its files.
-pub(crate) const TRUST_AUTHORITY: &str = "authority.crt";
-pub(crate) const TRUST_BUNDLE: &str = "ca-certificates.crt";
-
-/// Where trees keep what they trust, from their root. Shown there is the bundle of a [`Trust`] where the tree has a file.
-pub(crate) const TREE_BUNDLES: [&str; 4] = [
-    "etc/ssl/certs/ca-certificates.crt",
-    "etc/pki/tls/certs/ca-bundle.crt",
-    "etc/ssl/ca-bundle.pem",
-    "etc/ssl/cert.pem",
-];
-
-impl Trust {
-    pub(crate) fn order(&self) -> Result<TrustOrder> {
-        Ok(TrustOrder { authority: text("trust", &self.authority)?, bundle: text("trust", &self.bundle)? })
-    }
-}
-
-/// What a runtime can do, with the reasons for what it cannot.
+/// Capabilities of a runtime, with reasons for those that are missing.
 #[derive(Clone, Debug)]
 pub struct RuntimeFacts {
     pub pause: Capability,
@@ -134,145 +111,97 @@ pub struct RuntimeFacts {
     pub limits: Capability,
     /// Commands can run as other users than root.
     pub users: Capability,
-    /// The root of a sandbox can have rights of its own, over trees whose owners are translated.
+    /// Root of a sandbox can have [`RootRights::Own`], over trees mounted with an id map.
     pub root_rights: Capability,
 }
 
-/// Where the commands of one session run.
+/// Environment that the commands of one session run in.
 ///
-/// What an implementation must keep:
-/// - A command sees exactly the environment it was given, below the defaults of the runtime, and three descriptors.
-/// - A command that cannot start is an error and leaves nothing: an unknown program is `FileNotFound` naming `argv`
-///   (exit code 127 in a shell), one that is not executable `InvalidArgument` naming `argv` (126), a missing working
-///   directory `InvalidArgument` naming `cwd`.
-/// - A timeout, or dropping the [`RunningCommand`], ends the command with everything it started, daemons included.
-/// - What a finished command left in the background lives until the sandbox is stopped.
+/// Implementations must guarantee:
+/// - A command gets exactly the given environment on top of the defaults of the runtime, and three
+///   descriptors.
+/// - A command that cannot start is an error and leaves nothing behind: an unknown program is
+///   `FileNotFound` naming `argv` (exit code 127 in a shell), one that is not executable
+///   `InvalidArgument` naming `argv` (126), a missing working directory `InvalidArgument` naming
+///   `cwd`.
+/// - A timeout, or dropping the [`RunningCommand`], kills the command with all its descendants,
+///   daemons included.
+/// - Background processes of a finished command live until the sandbox is stopped.
 /// - Connections end with the sandbox, and leave nothing in it when they are dropped.
 pub trait Sandbox: fmt::Debug + Send + Sync {
-    /// Starts a command as root of the sandbox. `spec.env` is everything beyond the defaults of the runtime,
-    /// `spec.resources` is final.
+    /// Starts a command as root of the sandbox. `spec.env` is everything beyond the defaults of the
+    /// runtime, `spec.resources` is final.
     fn exec(&self, spec: ExecSpec) -> Result<RunningCommand> {
         self.exec_as(spec, None)
     }
 
-    /// Starts a command as somebody in particular, who is the one `spec.user` names; `InvalidArgument` naming `user` where
-    /// that cannot be. The defaults of its environment are those of the user. It has no say over others: neither over what
-    /// runs as somebody else, nor over the sandbox itself.
+    /// Starts a command as `user`, which is the account that `spec.user` names. `InvalidArgument`
+    /// naming `user` if that is not possible. The default environment is that of the user. The
+    /// command can control neither processes of other users nor the sandbox itself.
     fn exec_as(&self, spec: ExecSpec, user: Option<&UserAccount>) -> Result<RunningCommand>;
 
-    /// Connects to a TCP port on the loopback of the sandbox, by IPv4 or else by IPv6. `Unavailable` when nobody listens
-    /// there, or the sandbox has died; `Timeout` when there is no answer within `patience`, as from a frozen one: then the
-    /// wish is forgotten, and nobody in there is bothered later.
-    fn dial(&self, port: u16, patience: Duration) -> Result<Dialed>;
+    /// Connects to a TCP port on the loopback of the sandbox, over IPv4 or else IPv6. `Unavailable`
+    /// if the port has no listener or the sandbox has died. `Timeout` if there is no answer within
+    /// `timeout`, as from a frozen sandbox; the request is then cancelled, and the server does not
+    /// see a connection later.
+    fn dial(&self, port: u16, timeout: Duration) -> Result<Dialed>;
 
-    /// Opens the gate of its network: whatever goes anywhere but to the box's own loopback arrives at these sockets. It may
-    /// be opened again; then both gates share what arrives, until one of them is dropped. `InvalidState` for a box that was
-    /// made [closed](BoxNetwork::Closed) where a box cannot be opened later.
-    fn open_gate(&self, udp_ports: &[u16]) -> Result<GateSockets> {
+    /// Opens listeners in the network namespace of the box, which receive all its traffic except to
+    /// its own loopback. They may be opened again; both sets then share the traffic until one is
+    /// dropped. `InvalidState` if the box was created [closed](BoxNetwork::Closed) and the runtime
+    /// cannot change that.
+    fn open_listeners(&self, udp_ports: &[u16]) -> Result<NetnsListeners> {
         let _ = udp_ports;
         Err(no_network())
     }
 
-    /// Sockets for other UDP ports of a gate that is open and stays so. A port in both lists may be taken over before the
-    /// older socket is dropped.
-    fn reopen_udp(&self, udp_ports: &[u16]) -> Result<Vec<UdpGate>> {
+    /// Opens listeners for other UDP ports, while the rest stays open. A port may be opened again
+    /// before its older listener is dropped.
+    fn reopen_udp(&self, udp_ports: &[u16]) -> Result<Vec<UdpListener>> {
         let _ = udp_ports;
         Err(no_network())
     }
 
-    /// The cgroup its processes are in on the host, for people who want to look; `None` without cgroups.
+    /// Returns the v2 cgroup of its processes on the host, for diagnostics. `None` without cgroups.
     fn cgroup(&self) -> Option<PathBuf>;
 
-    /// Whether commands can be started. A sandbox that has died by itself is to be replaced.
+    /// Returns whether commands can be started. A sandbox that has died must be replaced.
     fn is_alive(&self) -> bool;
 
-    /// Stops the clock of everything that runs here: afterwards nothing makes progress or uses CPU time, until
-    /// [`thaw`](Self::thaw). Freezing twice is fine.
+    /// Freezes all processes of the sandbox: they use no CPU time until [`thaw`](Self::thaw).
+    /// Idempotent.
     fn freeze(&self) -> Result<()>;
 
     fn thaw(&self) -> Result<()>;
 
     fn stats(&self) -> Result<SandboxStats>;
 
-    /// Writes everything that runs here into `directory`, which is new, so that a sandbox can be opened from there. It
-    /// goes on running afterwards; `meanwhile` is called before, when everything is written and nothing runs: a copy of
-    /// the tree made then is the one [`restore_sandbox`](Runtime::restore_sandbox) needs.
-    fn checkpoint(&self, directory: &Path, meanwhile: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    /// Writes all running processes to `directory`, which must not exist, and lets them continue.
+    /// `meanwhile` is called in between, when all is written and nothing runs: a copy of the tree
+    /// made then is the one [`restore_sandbox`](Runtime::restore_sandbox) needs.
+    fn checkpoint(
+        &self,
+        directory: &Path,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
         let _ = (directory, meanwhile);
         Err(cannot_checkpoint())
     }
 
-    /// Ends everything that runs here and lets go of the root. Afterwards `exec` is refused. Stopping twice is fine.
+    /// Kills all processes of the sandbox and releases its root. `exec` fails afterwards.
+    /// Idempotent.
     fn stop(&self) -> Result<()>;
 }
 
-/// What a sandbox uses now. A figure the machine does not count is `None`.
+/// Current resource usage of a sandbox. `None` for values the machine does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SandboxStats {
     pub cpu_time: Option<Duration>,
     pub memory: Option<ByteCount>,
     pub memory_peak: Option<ByteCount>,
     pub processes: Option<u64>,
-    /// Forks the process limit refused.
+    /// Forks that failed because of the process limit.
     pub refused_forks: Option<u64>,
-    /// Processes the kernel killed because the memory limit was reached.
+    /// Processes that the OOM killer killed because of the memory limit.
     pub oom_kills: Option<u64>,
-}
-
-/// Why an ordinary user's sandboxes have no users but root.
-pub(crate) const ONLY_ROOT: &str =
-    "the host runs as an ordinary user, and so there is nobody in a sandbox but its root";
-
-/// Whether commands can run as other users than root.
-pub(crate) fn users() -> Capability {
-    if rustix::process::geteuid().is_root() { Capability::Yes } else { Capability::no(ONLY_ROOT) }
-}
-
-/// Refuses rights of root that cannot be given.
-pub(crate) fn admit_rights(rights: RootRights, given: &Capability) -> Result<()> {
-    match (rights, given) {
-        (RootRights::Own, Capability::No(reason)) => {
-            Err(Error::invalid("root_rights", format!("root cannot have rights of its own: {reason}"))
-                .with_hint("leave it out, or use `bare`"))
-        }
-        _ => Ok(()),
-    }
-}
-
-pub(crate) fn no_network() -> Error {
-    Error::new(ErrorCode::InvalidState, "this sandbox has no network of its own")
-}
-
-fn cannot_checkpoint() -> Error {
-    Error::new(ErrorCode::InvalidState, "this runtime cannot write running processes to disk")
-        .with_hint("see the capability `checkpoint`")
-}
-
-/// Refuses a policy that a runtime with walls cannot keep here.
-pub(crate) fn admit_network(runtime: RuntimeKind, network: &Capability, policy: Option<&NetworkPolicy>) -> Result<()> {
-    match (network, policy) {
-        (Capability::No(reason), Some(policy)) if !policy.is_closed() => Err(Error::invalid(
-            "network",
-            format!("runtime `{runtime}` keeps every session off the network here: {reason}"),
-        )
-        .with_hint("leave it out, or use `none`")),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses limits that cannot be kept here.
-pub(crate) fn admit_limits(runtime: RuntimeKind, limits: &Capability, wishes: &Resources) -> Result<()> {
-    let Capability::No(reason) = limits else { return Ok(()) };
-    let asked = [
-        ("resources.cpus", "CPU time", wishes.cpus.is_some()),
-        ("resources.memory", "memory", wishes.memory.is_some()),
-        ("resources.pids", "the number of processes", wishes.pids.is_some()),
-    ];
-    match asked.into_iter().find(|(_, _, asked)| *asked) {
-        Some((field, what, _)) => {
-            Err(Error::invalid(field, format!("runtime `{runtime}` cannot limit {what} here: {reason}"))
-                .with_hint("leave it out, or run the host as root on a machine with cgroups"))
-        }
-        None => Ok(()),
-    }
 }

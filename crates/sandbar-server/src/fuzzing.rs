@@ -1,13 +1,16 @@
-//! Ways into the readers of this crate for the fuzzer. Each takes any bytes, and panics where a promise is broken.
+//! Entry points of the fuzzer into the parsers of this crate. Each takes arbitrary bytes, and
+//! panics when an invariant is violated.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, header};
 
 use crate::access::{bearer_token, check_version};
 pub use crate::ingress::ingress_request;
 
-/// The headers a call is let in by. A token is the end of what was sent, as it was sent.
+/// Parses the headers that authenticate a request. The token must be a suffix of the header.
 pub fn access_headers(bytes: &[u8]) {
-    let Some(request) = request(bytes) else { return };
+    let Some(request) = request(bytes) else {
+        return;
+    };
     let _ = check_version(request.headers());
     if let Some(value) = request.headers().get(header::AUTHORIZATION)
         && let Some(token) = bearer_token(value.as_bytes())
@@ -16,7 +19,7 @@ pub fn access_headers(bytes: &[u8]) {
     }
 }
 
-/// A request from text: its target, then a header a line.
+/// Builds a request from text: its target, then one header a line.
 pub(crate) fn request(bytes: &[u8]) -> Option<Request<()>> {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let mut headers = HeaderMap::new();
@@ -24,7 +27,10 @@ pub(crate) fn request(bytes: &[u8]) -> Option<Request<()>> {
     for line in lines.take(64) {
         let colon = line.iter().position(|byte| *byte == b':')?;
         let name = HeaderName::from_bytes(&line[..colon]).ok()?;
-        headers.append(name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?);
+        headers.append(
+            name,
+            HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?,
+        );
     }
     let mut request = Request::builder().uri(target).body(()).ok()?;
     *request.headers_mut() = headers;

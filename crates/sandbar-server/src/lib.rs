@@ -1,51 +1,31 @@
 //! The host's API on one port.
 //!
-//! [`serve`] puts a [`Host`](sandbar_host::Host) behind `sandbar.v1.SandboxService` as Connect (JSON and binary), gRPC
-//! and gRPC-Web over HTTP/1.1 and HTTP/2, with reflection, `grpc.health.v1`, `/healthz` and `/readyz`. One file a group
-//! of calls; what a message means is decided in `sandbar-proto`, what is done about it in `sandbar-host`. Requests for
-//! the host names of sessions are passed on to the ports of those (`ingress`).
+//! [`serve`] puts a [`Host`](sandbar_host::Host) behind `sandbar.v1.SandboxService` as Connect
+//! (JSON and binary), gRPC and gRPC-Web over HTTP/1.1 and HTTP/2, with reflection,
+//! `grpc.health.v1`, `/healthz` and `/readyz`. `rpc` has one file for each group of calls; it
+//! leaves the meaning of messages to `sandbar-proto` and the work to `sandbar-host`. Requests for
+//! the host name of a session are forwarded to a port in its box (`ingress`).
 //!
-//! Invariant: nothing but health and the description of the API is answered without a token whose scope is enough
-//! (`access`), a bad request is answered and never panics, and a caller that goes away takes the command it started with
-//! it.
+//! Invariant: every route but health and the API description needs a token with sufficient scope
+//! (`access`), a malformed request is answered and never panics, and a command started with `Exec`
+//! is killed when its caller disconnects.
+
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        reason = "tests start programs and tasks as they need"
+    )
+)]
 
 mod access;
-mod attach;
-mod audit;
-mod bases;
-mod batches;
-mod connection;
-mod conversation;
-mod entrance;
-mod events;
-mod exec;
-mod failure;
-mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod health_protocol;
-mod host_state;
+mod http;
 mod ingress;
-mod listener;
-mod mcp;
-mod network;
-mod openapi;
-mod oversize;
-mod patience;
-mod processes;
-mod request_span;
-mod router;
-mod service;
-mod sessions;
-mod signal;
-mod slow_reader;
-mod snapshots;
+mod rpc;
 mod tls;
-mod tokens;
-mod tools;
-mod torn_body;
 
-pub use listener::{RunningServer, ServerConfig, serve};
-pub use patience::Patience;
+pub use http::{ConnectionTimeouts, RunningServer, ServerConfig, serve};
 pub use sandbar_core::AccessToken;
 pub use tls::{LocalIdentity, TlsConfig, TlsIdentity};

@@ -7,7 +7,7 @@ use sandbar_core::{ByteCount, Error, ErrorCode, Result, StorageKind};
 
 use crate::{Storage, ZfsStorage, btrfs, local_disk};
 
-/// Names of the datasets to use.
+/// Pool and datasets of the `zfs` backend.
 #[derive(Clone, Debug)]
 pub struct ZfsConfig {
     pub pool: String,
@@ -15,26 +15,28 @@ pub struct ZfsConfig {
     pub sessions_dataset: Option<String>,
 }
 
-/// Which storage to open, and where.
+/// Choice and location of the storage.
 #[derive(Clone, Debug)]
 pub struct StorageConfig {
-    /// `None` chooses: zfs when a pool is named, else btrfs when it can be had, else plain directories.
+    /// `None` chooses: zfs when a pool is named, else btrfs where available, else plain
+    /// directories.
     pub choice: Option<StorageKind>,
-    /// Root of btrfs and local-disk; made when missing.
+    /// Root of btrfs and local-disk; created when missing.
     pub directory: PathBuf,
     pub zfs: Option<ZfsConfig>,
-    /// Bounds a pool image of our own.
+    /// Size limit of a pool image created by the btrfs backend.
     pub pool_image_limit: Option<ByteCount>,
 }
 
-/// An opened storage, and why it is this one.
+/// Opened storage, and the reason for the choice.
 #[derive(Clone, Debug)]
 pub struct OpenedStorage {
     pub storage: Arc<dyn Storage>,
     pub reason: String,
 }
 
-/// Opens the named backend, or chooses one. A named backend that cannot be used is an error that says what is missing.
+/// Opens the configured backend, or chooses one. A configured backend that cannot be used is an
+/// error that names what is missing.
 pub fn open(config: &StorageConfig) -> Result<OpenedStorage> {
     let (kind, reason) = match config.choice {
         Some(kind) => (kind, "named in the configuration".to_owned()),
@@ -45,9 +47,12 @@ pub fn open(config: &StorageConfig) -> Result<OpenedStorage> {
         StorageKind::LocalDisk => Arc::new(local_disk::open(&config.directory)?),
         StorageKind::Zfs => {
             let zfs = config.zfs.clone().ok_or_else(|| {
-                Error::new(ErrorCode::InvalidArgument, "storage `zfs` needs the name of a pool")
-                    .with_field("pool_name")
-                    .with_hint("set `pool_name` in the configuration, or SANDBAR_POOL_NAME")
+                Error::new(
+                    ErrorCode::InvalidArgument,
+                    "storage `zfs` needs a pool name",
+                )
+                .with_field("pool_name")
+                .with_hint("set `pool_name` in the configuration, or SANDBAR_POOL_NAME")
             })?;
             Arc::new(ZfsStorage::open(&zfs)?)
         }
@@ -58,11 +63,17 @@ pub fn open(config: &StorageConfig) -> Result<OpenedStorage> {
 fn choose(config: &StorageConfig) -> (StorageKind, String) {
     const BTRFS_MAGIC: i64 = 0x9123_683E;
     if let Some(zfs) = &config.zfs {
-        return (StorageKind::Zfs, format!("pool `{}` is configured", zfs.pool));
+        return (
+            StorageKind::Zfs,
+            format!("pool `{}` is configured", zfs.pool),
+        );
     }
-    // What is there already wins: choosing differently later would hide the sessions.
+    // An existing store wins: another choice would hide its sessions.
     if config.directory.join("pool.btrfs").exists() {
-        return (StorageKind::Btrfs, "a pool image is here already".into());
+        return (
+            StorageKind::Btrfs,
+            "the data directory has a pool image".into(),
+        );
     }
     if config.directory.join("layout").exists() {
         let on_btrfs = statfs(&config.directory).is_ok_and(|found| found.f_type == BTRFS_MAGIC);
@@ -70,11 +81,18 @@ fn choose(config: &StorageConfig) -> (StorageKind, String) {
         return if on_btrfs && is_root {
             (StorageKind::Btrfs, "the data directory is on btrfs".into())
         } else {
-            (StorageKind::LocalDisk, "sessions are here already".into())
+            (
+                StorageKind::LocalDisk,
+                "the data directory has sessions of local-disk".into(),
+            )
         };
     }
     match btrfs::usable() {
-        Ok(()) => (StorageKind::Btrfs, "constant-time snapshots; the kernel has btrfs and `mkfs.btrfs` is here".into()),
+        Ok(()) => (
+            StorageKind::Btrfs,
+            "constant-time snapshots; the kernel supports btrfs and `mkfs.btrfs` is installed"
+                .into(),
+        ),
         Err(missing) => (StorageKind::LocalDisk, missing.to_string()),
     }
 }

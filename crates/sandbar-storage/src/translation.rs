@@ -1,42 +1,46 @@
-//! Mounting with the owners of a sandbox, where kernel and file system can.
+//! ID-mapped mounts where kernel and file system support them.
 
 use std::io;
 
 use sandbar_core::{Error, OwnerMap, Result};
+use sandbar_tree::ActingOwner;
 
-use crate::ActingOwner;
-
-/// What a mounted volume was asked to be mounted with, and what came of it.
+/// Requested owners of a mounted volume, and whether they are in effect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LiveMount {
-    /// The first owner of the map.
+    /// First host id of the map.
     asked: Option<u32>,
     pub(crate) translated: bool,
 }
 
 impl LiveMount {
     pub(crate) fn new(owners: Option<&OwnerMap>, translated: bool) -> Self {
-        Self { asked: owners.map(OwnerMap::first), translated }
+        Self {
+            asked: owners.map(OwnerMap::first),
+            translated,
+        }
     }
 
-    /// Whether it is what mounting with these owners would give.
+    /// Returns whether mounting with these owners would give the same mount.
     pub(crate) fn is_for(&self, owners: Option<&OwnerMap>) -> bool {
         self.asked == owners.map(OwnerMap::first)
     }
 }
 
-/// Runs `mount` with the owners; when these are refused, without. Returns whether owners are translated. `undo` takes back
-/// what a `mount` that failed has done.
+/// Runs `mount` with the owners; if the kernel refuses them, without. Returns whether owners are
+/// translated. `undo` reverts a failed `mount`.
 ///
-/// FUSE cannot translate, nor can overlayfs itself, for a base that lies on one; Linux before 6.15 cannot make an overlay
-/// of layers that do. A failure of another kind is one, and no reason to show wrong owners.
+/// FUSE and overlayfs do not support ID-mapped mounts, and Linux before 6.15 cannot stack an
+/// overlay on ID-mapped layers. Other errors are returned: they are no reason to mount with wrong
+/// owners.
 pub(crate) fn translate_where_possible(
     owners: Option<&OwnerMap>,
     mount: impl Fn(Option<&OwnerMap>) -> Result<()>,
     undo: impl Fn() -> Result<()>,
 ) -> Result<bool> {
     let attempt = |owners: Option<&OwnerMap>| {
-        // An overlay works in the name of whoever mounts it, and has to find a place in its layers.
+        // An overlay accesses its layers with the credentials of its mounter, which must be inside
+        // the map.
         let acting = owners.map(ActingOwner::root_of).transpose()?;
         let outcome = mount(owners);
         drop(acting);
@@ -46,7 +50,10 @@ pub(crate) fn translate_where_possible(
         match attempt(owners) {
             Ok(()) => return Ok(true),
             Err(error) if is_refusal(&error) => {
-                tracing::info!(reason = error.chain(), "a session is mounted without translated owners");
+                tracing::info!(
+                    reason = error.chain(),
+                    "mounted a session without ID-mapped owners"
+                );
             }
             Err(error) => return Err(error),
         }
@@ -55,7 +62,10 @@ pub(crate) fn translate_where_possible(
 }
 
 fn is_refusal(error: &Error) -> bool {
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    let cause =
+        std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
     let refusals = [libc::EINVAL, libc::ENOSYS, libc::EOPNOTSUPP, libc::EPERM];
-    cause.and_then(io::Error::raw_os_error).is_some_and(|errno| refusals.contains(&errno))
+    cause
+        .and_then(io::Error::raw_os_error)
+        .is_some_and(|errno| refusals.contains(&errno))
 }

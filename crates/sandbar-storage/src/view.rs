@@ -1,27 +1,28 @@
-//! A volume's tree at one moment, as the directories it is merged from.
+//! The directories a volume's tree is merged from, at one point in time.
 
 use std::{path::PathBuf, time::SystemTime};
 
-/// A volume's tree at a snapshot, or now. Nothing needs to be mounted to read one.
+/// Tree of a volume at a snapshot, or now. Reading it needs no mount.
 #[derive(Clone, Debug)]
 pub struct TreeView {
     /// `/` first, then deeper mount points.
     pub layers: Vec<ViewLayer>,
-    /// When the tree stopped changing; `None` for the live volume.
+    /// Time of the snapshot; `None` for the live volume.
     pub frozen_at: Option<SystemTime>,
-    /// Whether an inode keeps its number and change time through this backend's snapshots, so that equal
-    /// `(inode, ctime)` means an untouched file.
+    /// Whether inode number and change time survive snapshots of this backend, so that equal
+    /// `(inode, ctime)` means an unchanged file.
     pub stable_inodes: bool,
 }
 
-/// One mount point of a view.
+/// Mount point of a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewLayer {
     /// Absolute path inside the sandbox.
     pub mount_point: PathBuf,
-    /// Read-only directory below, if any.
+    /// Read-only lower directory, if any.
     pub lower: Option<PathBuf>,
-    /// The session's own files, in overlayfs form where there is a `lower`: a whiteout is a character device 0:0, an
-    /// opaque directory carries `trusted.overlay.opaque=y`. `None` when the lower is shown as it is.
+    /// The session's own files. With a `lower`, in overlayfs form: a whiteout is a character device
+    /// 0:0, an opaque directory has `trusted.overlay.opaque=y`. `None` when the lower is shown
+    /// unchanged.
     pub upper: Option<PathBuf>,
 }

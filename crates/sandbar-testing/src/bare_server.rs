@@ -1,6 +1,9 @@
 //! A server that only answers, as a process of its own: what HTTP alone costs on this machine.
 
-#![expect(clippy::print_stdout, reason = "whoever started the server reads its address")]
+#![expect(
+    clippy::print_stdout,
+    reason = "the process that started the server reads its address"
+)]
 
 use std::{
     convert::Infallible,
@@ -27,15 +30,26 @@ pub struct BareServer {
 }
 
 impl BareServer {
-    /// Starts this program with these arguments; it is to call [`serve_bare`]. `input` is the beginning of its stdin.
+    /// Starts this program with these arguments; it is to call [`serve_bare`]. `input` is the
+    /// beginning of its stdin.
     pub fn start(arguments: &[&str], input: &[u8]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         // Its stdin stays open: when it closes, the server ends, however we end.
         child.stdin.as_mut().unwrap().write_all(input).unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { child, address: line.trim().parse().unwrap() }
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        Self {
+            child,
+            address: line.trim().parse().unwrap(),
+        }
     }
 }
 
@@ -49,13 +63,20 @@ impl Drop for BareServer {
 /// Says where it listens, and serves until stdin ends.
 pub fn serve_bare<S, B>(service: S)
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
     S::Future: Send + 'static,
     B: Body + Send + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     tokio.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("{}", listener.local_addr().unwrap());
@@ -65,7 +86,9 @@ where
                 stream.set_nodelay(true).unwrap();
                 let service = service.clone();
                 tokio::spawn(async move {
-                    let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+                    let _ = Builder::new(TokioExecutor::new())
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
                 });
             }
         });

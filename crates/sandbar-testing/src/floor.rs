@@ -1,5 +1,7 @@
 //! The floor: what the kernel alone takes, from a small process with one thread.
 
+#![expect(unsafe_code, reason = "`fork` and `clone3` have no safe wrapper")]
+
 use std::{
     ffi::CStr,
     io::{Read, Write},
@@ -46,7 +48,8 @@ impl Floor {
         self.ask(b'e')
     }
 
-    /// Milliseconds until a program in fresh namespaces with a root of its own has said something and ended.
+    /// Milliseconds until a program in fresh namespaces with a root of its own has said something
+    /// and ended.
     pub fn new_box(&mut self) -> f64 {
         self.ask(b'b')
     }
@@ -99,7 +102,13 @@ fn new_box() -> f64 {
     arguments.flags = u64::try_from(NAMESPACES).unwrap() | NEW_TIME;
     arguments.exit_signal = libc::SIGCHLD as u64;
     // SAFETY: valid arguments; this process has one thread.
-    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut arguments, size_of::<libc::clone_args>()) };
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw mut arguments,
+            size_of::<libc::clone_args>(),
+        )
+    };
     if pid == 0 {
         go_reader.read_exact(&mut [0]).unwrap();
         become_box(&output_writer.into());
@@ -140,9 +149,22 @@ fn become_box(output: &OwnedFd) -> ! {
             std::ptr::null(),
         ));
         check(libc::chdir(c"/mnt".as_ptr()));
-        check(i32::try_from(libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr())).unwrap_or(-1));
+        check(
+            i32::try_from(libc::syscall(
+                libc::SYS_pivot_root,
+                c".".as_ptr(),
+                c".".as_ptr(),
+            ))
+            .unwrap_or(-1),
+        );
         check(libc::umount2(c".".as_ptr(), libc::MNT_DETACH));
-        check(libc::mount(c"proc".as_ptr(), c"/proc".as_ptr(), c"proc".as_ptr(), 0, std::ptr::null()));
+        check(libc::mount(
+            c"proc".as_ptr(),
+            c"/proc".as_ptr(),
+            c"proc".as_ptr(),
+            0,
+            std::ptr::null(),
+        ));
         libc::dup2(output.as_raw_fd(), 1);
         let argv = [ECHO.as_ptr(), c"hello".as_ptr(), std::ptr::null()];
         let envp = [c"PATH=/usr/bin".as_ptr(), std::ptr::null()];

@@ -35,7 +35,17 @@ impl Image {
         fs::create_dir(&directory).unwrap();
         let size = format!("size={mebibytes}M");
         if kind == FileSystem::Tmpfs {
-            run("mount", &["-t", "tmpfs", "-o", &size, "sandbar-test", path_text(&directory)]);
+            run(
+                "mount",
+                &[
+                    "-t",
+                    "tmpfs",
+                    "-o",
+                    &size,
+                    "sandbar-test",
+                    path_text(&directory),
+                ],
+            );
             return Self { directory };
         }
         if kind == FileSystem::Overlay {
@@ -44,23 +54,52 @@ impl Image {
                 fs::create_dir(&path).unwrap();
                 path_text(&path).to_owned()
             };
-            let options = format!("lowerdir={},upperdir={},workdir={}", part("lower"), part("upper"), part("work"));
-            run("mount", &["-t", "overlay", "-o", &options, "sandbar-test", path_text(&directory)]);
+            let options = format!(
+                "lowerdir={},upperdir={},workdir={}",
+                part("lower"),
+                part("upper"),
+                part("work")
+            );
+            run(
+                "mount",
+                &[
+                    "-t",
+                    "overlay",
+                    "-o",
+                    &options,
+                    "sandbar-test",
+                    path_text(&directory),
+                ],
+            );
             return Self { directory };
         }
         let file = directory.with_extension("image");
-        File::create(&file).unwrap().set_len(mebibytes << 20).unwrap();
+        File::create(&file)
+            .unwrap()
+            .set_len(mebibytes << 20)
+            .unwrap();
         let (program, options, mount_options): (&str, &[&str], &str) = match kind {
             FileSystem::Btrfs => ("mkfs.btrfs", &["-q", "-f"], "loop,noatime"),
-            FileSystem::Xfs => ("mkfs.xfs", &["-q", "-f", "-m", "reflink=1"], "loop,noatime,prjquota"),
+            FileSystem::Xfs => (
+                "mkfs.xfs",
+                &["-q", "-f", "-m", "reflink=1"],
+                "loop,noatime,prjquota",
+            ),
             FileSystem::Ext4 => ("mkfs.ext4", &["-q", "-F", "-O", "^project"], "loop,noatime"),
             FileSystem::Tmpfs | FileSystem::Overlay => unreachable!("handled above"),
         };
         let mut arguments = options.to_vec();
         arguments.push(path_text(&file));
         run(program, &arguments);
-        let mount = |options: &str| attempt("mount", &["-o", options, path_text(&file), path_text(&directory)]);
-        mount(mount_options).or_else(|_| mount("loop,noatime")).unwrap_or_else(|why| panic!("{why}"));
+        let mount = |options: &str| {
+            attempt(
+                "mount",
+                &["-o", options, path_text(&file), path_text(&directory)],
+            )
+        };
+        mount(mount_options)
+            .or_else(|_| mount("loop,noatime"))
+            .unwrap_or_else(|why| panic!("{why}"));
         Self { directory }
     }
 
@@ -86,9 +125,15 @@ fn run(program: &str, arguments: &[&str]) {
 }
 
 fn attempt(program: &str, arguments: &[&str]) -> Result<(), String> {
-    let output = Command::new(program).args(arguments).output().map_err(|error| format!("run {program}: {error}"))?;
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|error| format!("run {program}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr)))
+    Err(format!(
+        "{program} {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    ))
 }

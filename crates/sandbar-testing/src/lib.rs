@@ -1,10 +1,17 @@
-//! What tests share.
+//! Fixtures and helpers for the tests of all crates. Never shipped.
 //!
-//! Everything made here is real and goes away with the test, also when the test fails or is killed: mounts live in a
-//! private mount namespace, loop devices clear themselves, files lie in `TMPDIR`, which is
-//! `/var/tmp/sandbar-test-RUN` in a run of `scripts/in-test-run.sh`.
+//! Everything made here is real and goes away with the test, also when the test fails or is killed:
+//! mounts live in a private mount namespace, loop devices clear themselves, files lie in `TMPDIR`,
+//! which is `/var/tmp/sandbar-test-RUN` in a run of `scripts/in-test-run.sh`.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up should stop where it stands")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up fails at once"
+)]
 
 mod bait;
 mod bare_server;
@@ -17,10 +24,12 @@ pub mod measure;
 mod moto_s3;
 pub mod name_server;
 mod namespace;
+mod ordinary_user;
 mod owners;
 mod packages;
 pub mod plain_http;
 mod pty;
+mod random_tree;
 pub mod raw_storage;
 mod scale;
 mod scratch_directory;
@@ -39,9 +48,11 @@ pub use image::{FileSystem, Image};
 pub use lease::take_lease;
 pub use moto_s3::MotoS3;
 pub use namespace::private_mounts;
+pub use ordinary_user::{ORDINARY_USER, again_as_user};
 pub use owners::owner_map;
 pub use packages::{installed, installed_python, require_installed, require_node_modules};
 pub use pty::{Pty, Seat};
+pub use random_tree::{Node, random_tree};
 pub use scale::scaled;
 pub use scratch_directory::ScratchDirectory;
 pub use server::{Finished, TestServer, TestServerOptions};

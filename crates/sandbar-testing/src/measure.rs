@@ -14,7 +14,9 @@ pub fn alternate(
     mut baseline: impl FnMut(usize) -> f64,
     mut subject: impl FnMut(usize) -> f64,
 ) -> (Vec<f64>, Vec<f64>) {
-    let pairs: Vec<(f64, f64)> = (0..=rounds).map(|round| (baseline(round), subject(round))).collect();
+    let pairs: Vec<(f64, f64)> = (0..=rounds)
+        .map(|round| (baseline(round), subject(round)))
+        .collect();
     pairs.into_iter().skip(1).unzip()
 }
 
@@ -25,7 +27,7 @@ pub fn middle(values: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// What was measured, printed at the end.
+/// Measurements, printed at the end.
 #[derive(Debug, Default)]
 pub struct Report {
     lines: Vec<[String; 4]>,
@@ -35,16 +37,32 @@ impl Report {
     /// `subject ÷ baseline`, both in milliseconds.
     pub fn ratio(&mut self, what: String, subject: f64, baseline: f64, aim: Option<f64>) {
         let ratio = subject / baseline;
-        self.line(what, format!("{ratio:.2}"), ratio, aim, format!("{subject:.3} ms ÷ {baseline:.3} ms"));
+        self.line(
+            what,
+            format!("{ratio:.2}"),
+            ratio,
+            aim,
+            format!("{subject:.3} ms ÷ {baseline:.3} ms"),
+        );
     }
 
     pub fn figure(&mut self, what: String, value: f64, unit: &str, aim: Option<f64>) {
-        self.line(what, format!("{value:.2} {unit}"), value, aim, String::new());
+        self.line(
+            what,
+            format!("{value:.2} {unit}"),
+            value,
+            aim,
+            String::new(),
+        );
     }
 
     fn line(&mut self, what: String, shown: String, value: f64, aim: Option<f64>, detail: String) {
-        let verdict =
-            aim.map_or_else(String::new, |aim| format!("aim ≤ {aim} {}", if value <= aim { "met" } else { "MISSED" }));
+        let verdict = aim.map_or_else(String::new, |aim| {
+            format!(
+                "aim ≤ {aim} {}",
+                if value <= aim { "met" } else { "MISSED" }
+            )
+        });
         println!("{what:<62} {shown:>10}  {verdict:<16} {detail}");
         self.lines.push([what, shown, verdict, detail]);
     }

@@ -1,5 +1,7 @@
 //! moto's S3 server: someone else's reading of the protocol, on loopback.
 
+#![expect(unsafe_code, reason = "`pre_exec` runs code between fork and exec")]
+
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -25,8 +27,11 @@ pub struct MotoS3 {
 
 impl MotoS3 {
     pub fn start() -> Self {
-        // moto wants to be told a port; the kernel knows a free one.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // moto needs a port number; the kernel chooses a free one.
+        let address = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let mut command = Command::new(program());
         command.args(["-H", "127.0.0.1", "-p", &address.port().to_string()]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -34,17 +39,21 @@ impl MotoS3 {
         unsafe {
             command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
         }
-        let server =
-            command.spawn().unwrap_or_else(|error| panic!("moto_server: {error}; `make setup-tests` installs it"));
+        let server = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("moto_server: {error}; `make setup-tests` installs it"));
         let moto = Self { address, server };
         eventually("moto to listen", || TcpStream::connect(address).is_ok());
         assert!(moto.request("PUT", "").starts_with("HTTP/1.1 200"));
         moto
     }
 
-    /// What a host is told to keep its packs here. Keys are in the environment it is given.
+    /// Returns the `object_store` of a host for this bucket. Keys are in the environment.
     pub fn location(&self) -> String {
-        format!("s3://{BUCKET}?region={REGION}&endpoint=http://{}&allow_http=true", self.address)
+        format!(
+            "s3://{BUCKET}?region={REGION}&endpoint=http://{}&allow_http=true",
+            self.address
+        )
     }
 
     pub fn target(&self) -> Target {
@@ -61,7 +70,10 @@ impl MotoS3 {
     /// Names of the objects in the bucket.
     pub fn keys(&self) -> Vec<String> {
         let listing = self.request("GET", "?list-type=2");
-        let names = listing.split("<Key>").skip(1).filter_map(|rest| rest.split("</Key>").next());
+        let names = listing
+            .split("<Key>")
+            .skip(1)
+            .filter_map(|rest| rest.split("</Key>").next());
         names.map(str::to_owned).collect()
     }
 
@@ -73,8 +85,15 @@ impl MotoS3 {
     /// One request about the bucket, as plain as HTTP goes.
     fn request(&self, method: &str, query: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
-        let head = format!("{method} /{BUCKET}{query} HTTP/1.1\r\nHost: {}\r\n", self.address);
-        write!(stream, "{head}Content-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        let head = format!(
+            "{method} /{BUCKET}{query} HTTP/1.1\r\nHost: {}\r\n",
+            self.address
+        );
+        write!(
+            stream,
+            "{head}Content-Length: 0\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer

@@ -33,7 +33,9 @@ pub struct TestNameServer {
 }
 
 impl TestNameServer {
-    pub async fn start(reply: impl Fn(&Message, Transport) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+    pub async fn start(
+        reply: impl Fn(&Message, Transport) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> Self {
         let (socket, listener) = loop {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             // The same number may be taken for TCP; another is not.
@@ -43,11 +45,18 @@ impl TestNameServer {
         };
         let address = socket.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let state = Arc::new(State { reply: Box::new(reply), asked: Arc::clone(&asked) });
+        let state = Arc::new(State {
+            reply: Box::new(reply),
+            asked: Arc::clone(&asked),
+        });
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_udp(socket, Arc::clone(&state)));
         tasks.spawn(serve_tcp(listener, state));
-        Self { address, asked, _tasks: tasks }
+        Self {
+            address,
+            asked,
+            _tasks: tasks,
+        }
     }
 
     /// Serves these records, and says of other names that they do not exist. It follows no aliases.
@@ -69,7 +78,10 @@ struct State {
 impl State {
     fn reply(&self, query: &[u8], by: Transport) -> Option<Vec<u8>> {
         let query = Message::from_vec(query).unwrap();
-        self.asked.lock().unwrap().push((query.queries[0].clone(), by));
+        self.asked
+            .lock()
+            .unwrap()
+            .push((query.queries[0].clone(), by));
         (self.reply)(&query, by)
     }
 }
@@ -87,11 +99,16 @@ async fn serve_udp(socket: UdpSocket, state: Arc<State>) {
 async fn serve_tcp(listener: TcpListener, state: Arc<State>) {
     loop {
         let (mut stream, _) = listener.accept().await.unwrap();
-        let Ok(length) = stream.read_u16().await else { continue };
+        let Ok(length) = stream.read_u16().await else {
+            continue;
+        };
         let mut query = vec![0; length.into()];
         stream.read_exact(&mut query).await.unwrap();
         if let Some(reply) = state.reply(&query, Transport::Tcp) {
-            stream.write_u16(u16::try_from(reply.len()).unwrap()).await.unwrap();
+            stream
+                .write_u16(u16::try_from(reply.len()).unwrap())
+                .await
+                .unwrap();
             stream.write_all(&reply).await.unwrap();
         }
     }
@@ -108,10 +125,26 @@ pub fn reply_to(query: &Message, code: ResponseCode) -> Message {
 
 pub fn from_records(query: &Message, records: &[Record]) -> Message {
     let question = &query.queries[0];
-    let of_name: Vec<&Record> = records.iter().filter(|record| record.name == *question.name()).collect();
-    let mut reply = reply_to(query, if of_name.is_empty() { ResponseCode::NXDomain } else { ResponseCode::NoError });
-    let is_answer = |record: &&&Record| [question.query_type(), RecordType::CNAME].contains(&record.record_type());
-    reply.answers = of_name.iter().filter(is_answer).map(|record| (*record).clone()).collect();
+    let of_name: Vec<&Record> = records
+        .iter()
+        .filter(|record| record.name == *question.name())
+        .collect();
+    let mut reply = reply_to(
+        query,
+        if of_name.is_empty() {
+            ResponseCode::NXDomain
+        } else {
+            ResponseCode::NoError
+        },
+    );
+    let is_answer = |record: &&&Record| {
+        [question.query_type(), RecordType::CNAME].contains(&record.record_type())
+    };
+    reply.answers = of_name
+        .iter()
+        .filter(is_answer)
+        .map(|record| (*record).clone())
+        .collect();
     reply
 }
 
@@ -121,7 +154,11 @@ pub fn dns_name(name: &str) -> Name {
 }
 
 pub fn leads(name: &str, address: &str, ttl: u32) -> Record {
-    Record::from_rdata(dns_name(name), ttl, RData::from(address.parse::<IpAddr>().unwrap()))
+    Record::from_rdata(
+        dns_name(name),
+        ttl,
+        RData::from(address.parse::<IpAddr>().unwrap()),
+    )
 }
 
 pub fn alias(name: &str, of: &str) -> Record {

@@ -1,5 +1,7 @@
 //! Owners of a sandbox without a sandbox.
 
+#![expect(unsafe_code, reason = "`pre_exec` runs code between fork and exec")]
+
 use std::{
     fs::{self, File},
     os::unix::process::CommandExt,

@@ -2,14 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-/// Returns the path of an installed file, which `path` names below the cache. Panics when it is missing: setup fails where
-/// it cannot install a package, so a test never goes on without one.
+/// Returns the path of an installed file, which `path` names below the cache. Panics when it is
+/// missing: setup fails if it cannot install a package, so a test never runs without one.
 pub fn require_installed(path: &str) -> PathBuf {
-    installed(path)
-        .unwrap_or_else(|| panic!("`{path}` is missing below `{}`: run `make setup-tests`", cache().display()))
+    installed(path).unwrap_or_else(|| {
+        panic!(
+            "`{path}` is missing below `{}`: run `make setup-tests`",
+            cache().display()
+        )
+    })
 }
 
-/// Returns the `node_modules` directory that setup made at `directory` below the cache. Panics when it is missing.
+/// Returns the `node_modules` directory that setup made at `directory` below the cache. Panics when
+/// it is missing.
 pub fn require_node_modules(directory: &str) -> PathBuf {
     // Setup writes it last: an incomplete installation does not count.
     require_installed(&format!("{directory}/.installed")).with_file_name("node_modules")

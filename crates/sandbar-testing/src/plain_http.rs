@@ -25,7 +25,8 @@ impl Answer {
     }
 
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 
     /// The detail of an error of ours, as people see it.
@@ -50,17 +51,32 @@ impl Drop for Exchange {
 /// Sends a request by a connection of its own, and waits for the head of the answer.
 pub async fn exchange(address: SocketAddr, request: Request<Full<Bytes>>) -> Exchange {
     let stream = TcpStream::connect(address).await.unwrap();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
     let connection = tokio::spawn(async move {
         let _ = connection.await;
     });
     let response = sender.send_request(request).await.unwrap();
-    Exchange { response, connection }
+    Exchange {
+        response,
+        connection,
+    }
 }
 
 /// Sends a request and reads the answer.
 pub async fn send(address: SocketAddr, request: Request<Full<Bytes>>) -> Answer {
     let mut exchange = exchange(address, request).await;
-    let body = exchange.response.body_mut().collect().await.unwrap().to_bytes();
-    Answer { status: exchange.response.status(), headers: exchange.response.headers().clone(), body }
+    let body = exchange
+        .response
+        .body_mut()
+        .collect()
+        .await
+        .unwrap()
+        .to_bytes();
+    Answer {
+        status: exchange.response.status(),
+        headers: exchange.response.headers().clone(),
+        body,
+    }
 }

@@ -1,4 +1,6 @@
-//! Pseudo terminals, and programs that run at one with somebody who types and looks.
+//! Pseudo terminals, and programs that run on one under control of a test.
+
+#![expect(unsafe_code, reason = "`pre_exec` runs code between fork and exec")]
 
 use std::{
     fs::File,
@@ -8,15 +10,18 @@ use std::{
         unix::process::CommandExt,
     },
     process::{Child, Command},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     thread,
 };
 
 use rustix::{
-    process::{Pid, Signal, ioctl_tiocsctty, kill_process, set_parent_process_death_signal, setsid},
+    process::{
+        Pid, Signal, ioctl_tiocsctty, kill_process, set_parent_process_death_signal, setsid,
+    },
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
     termios::{Winsize, tcgetattr, tcsetwinsize},
 };
+use sandbar_core::MutexExt as _;
 
 use crate::eventually;
 
@@ -49,9 +54,18 @@ impl Pty {
         self.device.as_fd()
     }
 
-    /// As if the window were dragged: programs at this terminal are told.
+    /// Resizes the terminal; its programs get SIGWINCH.
     pub fn resize(&self, rows: u16, columns: u16) {
-        tcsetwinsize(&self.controller, Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        tcsetwinsize(
+            &self.controller,
+            Winsize {
+                ws_row: rows,
+                ws_col: columns,
+                ws_xpixel: 0,
+                ws_ypixel: 0,
+            },
+        )
+        .unwrap();
     }
 
     /// Everything about its mode, in a form that compares.
@@ -66,7 +80,7 @@ pub struct Seat {
     pty: Pty,
     child: Child,
     shown: Arc<Mutex<Vec<u8>>>,
-    /// How much of the screen has been looked at.
+    /// Bytes of the output that were examined.
     looked_at: usize,
 }
 
@@ -96,11 +110,16 @@ impl Seat {
                 let mut buffer = [0; 4096];
                 // It fails when the last program has left the terminal.
                 while let Ok(length @ 1..) = screen.read(&mut buffer) {
-                    shown.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&buffer[..length]);
+                    shown.lock_unpoisoned().extend_from_slice(&buffer[..length]);
                 }
             }
         });
-        Self { pty, child, shown, looked_at: 0 }
+        Self {
+            pty,
+            child,
+            shown,
+            looked_at: 0,
+        }
     }
 
     pub fn pty(&self) -> &Pty {
@@ -109,7 +128,7 @@ impl Seat {
 
     /// Everything shown so far.
     pub fn screen(&self) -> String {
-        String::from_utf8_lossy(&self.shown.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+        String::from_utf8_lossy(&self.shown.lock_unpoisoned()).into_owned()
     }
 
     /// Presses keys.
@@ -123,8 +142,10 @@ impl Seat {
     pub fn see(&mut self, text: &str) {
         let mut found = None;
         eventually(&format!("{text:?} is shown"), || {
-            let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-            found = shown[self.looked_at..].windows(text.len()).position(|part| part == text.as_bytes());
+            let shown = self.shown.lock_unpoisoned();
+            found = shown[self.looked_at..]
+                .windows(text.len())
+                .position(|part| part == text.as_bytes());
             found.is_some()
         });
         self.looked_at += found.unwrap_or_default() + text.len();
@@ -153,7 +174,7 @@ impl Drop for Seat {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking() {
-            // What a person would look at first.
+            // The output, for the failure report.
             #[expect(clippy::print_stderr, reason = "part of the report of a failed test")]
             {
                 eprintln!("the screen showed: {:?}", self.screen());

@@ -1,5 +1,7 @@
 //! The kernel's own calls, with nothing around them.
 
+#![expect(unsafe_code, reason = "btrfs has no other interface than ioctl")]
+
 use std::{
     fs::{self, File},
     os::fd::AsRawFd,
@@ -8,8 +10,8 @@ use std::{
 };
 
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create, fsconfig_set_string,
-    fsmount, fsopen, move_mount, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_string, fsmount, fsopen, move_mount, unmount,
 };
 
 use crate::measure::milliseconds;
@@ -19,8 +21,8 @@ const DESTROY: libc::Ioctl = 0x5000_940F;
 const SNAPSHOT: libc::Ioctl = 0x5000_9417;
 const SPACE_INFO: libc::Ioctl = 0xC010_9414;
 
-/// Milliseconds an empty subvolume, an overlay over one, and the removal of both take: a session's volume, and nothing
-/// else.
+/// Milliseconds an empty subvolume, an overlay over one, and the removal of both take: a session's
+/// volume, and nothing else.
 pub fn volume(pool: &Path, round: usize) -> f64 {
     let name = format!("raw-volume-{round}");
     let started = Instant::now();
@@ -35,7 +37,8 @@ pub fn volume(pool: &Path, round: usize) -> f64 {
 /// Mounts an overlay over directories that are there already.
 pub fn overlay_mount(scratch: &Path, round: usize) -> f64 {
     let place = scratch.join(round.to_string());
-    let [lower, upper, work, target] = ["lower", "upper", "work", "merged"].map(|part| place.join(part));
+    let [lower, upper, work, target] =
+        ["lower", "upper", "work", "merged"].map(|part| place.join(part));
     for part in [&lower, &upper, &work, &target] {
         fs::create_dir_all(part).unwrap();
     }
@@ -45,8 +48,20 @@ pub fn overlay_mount(scratch: &Path, round: usize) -> f64 {
     fsconfig_set_string(&context, "upperdir", &upper).unwrap();
     fsconfig_set_string(&context, "workdir", &work).unwrap();
     fsconfig_create(&context).unwrap();
-    let mounted = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).unwrap();
-    move_mount(&mounted, "", rustix::fs::CWD, &target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).unwrap();
+    let mounted = fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::empty(),
+    )
+    .unwrap();
+    move_mount(
+        &mounted,
+        "",
+        rustix::fs::CWD,
+        &target,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )
+    .unwrap();
     let took = milliseconds(started);
     unmount(&target, UnmountFlags::DETACH).unwrap();
     took
@@ -70,17 +85,28 @@ fn call(directory: &File, request: libc::Ioctl, arguments: &[u8; 4096]) {
 }
 
 pub fn create_subvolume(parent: &Path, name: &str) {
-    call(&File::open(parent).unwrap(), CREATE, &arguments(0, 0, 8, name));
+    call(
+        &File::open(parent).unwrap(),
+        CREATE,
+        &arguments(0, 0, 8, name),
+    );
 }
 
 pub fn destroy(parent: &Path, name: &str) {
-    call(&File::open(parent).unwrap(), DESTROY, &arguments(0, 0, 8, name));
+    call(
+        &File::open(parent).unwrap(),
+        DESTROY,
+        &arguments(0, 0, 8, name),
+    );
 }
 
 /// Takes and removes a read-only snapshot; the time is that of the first.
 pub fn snapshot(parent: &Path, source: &str, name: &str) -> f64 {
     const READ_ONLY: u64 = 2;
-    let (directory, subvolume) = (File::open(parent).unwrap(), File::open(parent.join(source)).unwrap());
+    let (directory, subvolume) = (
+        File::open(parent).unwrap(),
+        File::open(parent.join(source)).unwrap(),
+    );
     let arguments = arguments(i64::from(subvolume.as_raw_fd()), READ_ONLY, 56, name);
     let started = Instant::now();
     call(&directory, SNAPSHOT, &arguments);
@@ -96,9 +122,13 @@ pub fn used_bytes(pool: &Path) -> u64 {
     let mut arguments = [0u64; 2 + 3 * SLOTS];
     arguments[0] = SLOTS as u64;
     let directory = File::open(pool).unwrap();
-    // SAFETY: the kernel fills at most the number of slots it is told, which `arguments` has.
+    // SAFETY: the kernel fills at most the number of slots passed, which `arguments` has.
     let outcome = unsafe { libc::ioctl(directory.as_raw_fd(), SPACE_INFO, arguments.as_mut_ptr()) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
     let entries = usize::try_from(arguments[1]).unwrap();
-    arguments[2..].chunks(3).take(entries).map(|entry| entry[2]).sum()
+    arguments[2..]
+        .chunks(3)
+        .take(entries)
+        .map(|entry| entry[2])
+        .sum()
 }

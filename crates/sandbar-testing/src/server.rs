@@ -1,24 +1,27 @@
 //! A real `sandbar up` for one test.
 
+#![expect(unsafe_code, reason = "`pre_exec` runs code between fork and exec")]
+
 use std::{
     ffi::{OsStr, OsString},
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, mpsc},
     thread,
     time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use sandbar_core::MutexExt as _;
 
 use crate::tree::{Scratch, scratch};
 
-/// How long a server may take to start or stop before the test gives up on it.
+/// Time for a server to start or stop.
 const START_STOP_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// How to start a server.
+/// Command line and environment of a server.
 #[derive(Clone, Debug)]
 pub struct TestServerOptions {
     binary: PathBuf,
@@ -29,7 +32,11 @@ pub struct TestServerOptions {
 impl TestServerOptions {
     /// `binary` is the program under test.
     pub fn new(binary: impl Into<PathBuf>) -> Self {
-        Self { binary: binary.into(), arguments: Vec::new(), variables: Vec::new() }
+        Self {
+            binary: binary.into(),
+            arguments: Vec::new(),
+            variables: Vec::new(),
+        }
     }
 
     #[must_use]
@@ -47,17 +54,25 @@ impl TestServerOptions {
     /// `sandbar up` on a data directory, not started yet. It is killed when the test's thread ends.
     pub fn command(&self, data_dir: &Path) -> Command {
         let mut command = client_command(&self.binary, data_dir);
-        command.args(["up", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data_dir).args(&self.arguments);
+        command
+            .args(["up", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(data_dir)
+            .args(&self.arguments);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
         unsafe {
-            command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));
+            command.pre_exec(|| {
+                Ok(rustix::process::set_parent_process_death_signal(Some(
+                    Signal::KILL,
+                ))?)
+            });
         }
         command
     }
 }
 
-/// The program under test with nothing of the developer's own settings, pointed at a data directory.
+/// The program under test with nothing of the developer's own settings, pointed at a data
+/// directory.
 fn client_command(binary: &Path, data_dir: &Path) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
@@ -66,7 +81,10 @@ fn client_command(binary: &Path, data_dir: &Path) -> Command {
             command.env_remove(name);
         }
     }
-    command.env("SANDBAR_DATA_DIR", data_dir).env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+        .env("SANDBAR_DATA_DIR", data_dir)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null());
     command
 }
 
@@ -83,7 +101,7 @@ pub struct TestServer {
     _directory: Option<Scratch>,
 }
 
-/// How a server ended.
+/// Exit of a server.
 #[derive(Debug)]
 pub struct Finished {
     pub status: ExitStatus,
@@ -105,7 +123,12 @@ impl TestServer {
     }
 
     fn launch(options: &TestServerOptions, data_dir: &Path, directory: Option<Scratch>) -> Self {
-        let mut child = options.command(data_dir).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = options
+            .command(data_dir)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let stderr = child.stderr.take().unwrap();
         let said = Arc::new(Mutex::new(String::new()));
         let (sender, receiver) = mpsc::channel();
@@ -116,7 +139,7 @@ impl TestServer {
                     if let Some(url) = line.strip_prefix("listening on ") {
                         let _ = sender.send(url.to_owned());
                     }
-                    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut said = said.lock_unpoisoned();
                     said.push_str(&line);
                     said.push('\n');
                 }
@@ -126,10 +149,18 @@ impl TestServer {
             let _ = child.kill();
             let _ = child.wait();
             let _ = reader.join();
-            panic!("the server did not start: {}", said.lock().unwrap_or_else(PoisonError::into_inner));
+            panic!("the server did not start: {}", said.lock_unpoisoned());
         };
         let (binary, data_dir) = (options.binary.clone(), data_dir.to_owned());
-        Self { binary, data_dir, url, child, said, reader: Some(reader), _directory: directory }
+        Self {
+            binary,
+            data_dir,
+            url,
+            child,
+            said,
+            reader: Some(reader),
+            _directory: directory,
+        }
     }
 
     pub fn url(&self) -> &str {
@@ -153,7 +184,7 @@ impl TestServer {
 
     /// Everything it has said on stderr so far.
     pub fn said(&self) -> String {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.said.lock_unpoisoned().clone()
     }
 
     /// Sends a signal.
@@ -167,7 +198,10 @@ impl TestServer {
     pub fn stop_with(mut self, signal: Signal) -> Finished {
         self.signal(signal);
         let status = self.wait().unwrap();
-        Finished { status, said: self.said() }
+        Finished {
+            status,
+            said: self.said(),
+        }
     }
 
     /// Waits for the end, and kills the server when it takes too long.

@@ -1,10 +1,17 @@
 //! A real storage of each kind, with a small base in it.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use sandbar_core::{BaseName, ByteCount, SessionId, StorageKind};
-use sandbar_storage::{BaseLayer, BaseRecord, BaseSource, LayerDirectory, Storage, StorageConfig, VolumeSpec, open};
+use sandbar_storage::{
+    BaseLayer, BaseRecord, BaseSource, LayerDirectory, Storage, StorageConfig, VolumeSpec, open,
+};
 
 use crate::{FileSystem, Image, ZfsPool, private_mounts, tree};
 
@@ -29,7 +36,7 @@ pub struct StorageFixture {
     pub storage: Arc<dyn Storage>,
     pub base: BaseName,
     pub config: StorageConfig,
-    // Fields are dropped in order: the storage lets go before the file system below it goes away.
+    // Fields are dropped in order: the storage closes before the file system below it is removed.
     _image: Option<Image>,
     _pool: Option<ZfsPool>,
     scratch: tree::Scratch,
@@ -64,13 +71,28 @@ impl StorageFixture {
         let storage = open(&config).unwrap().storage;
         let base = BaseName::new("small").unwrap();
         commit_base(&*storage, &base, small_base);
-        Self { storage, base, config, _image: image, _pool: pool, scratch }
+        Self {
+            storage,
+            base,
+            config,
+            _image: image,
+            _pool: pool,
+            scratch,
+        }
     }
 
     /// A new volume over the small base.
     pub fn volume(&self, name: &str) -> SessionId {
         let volume = SessionId::new(name).unwrap();
-        self.storage.create(&volume, &VolumeSpec { base: self.base.clone(), quota: None }).unwrap();
+        self.storage
+            .create(
+                &volume,
+                &VolumeSpec {
+                    base: self.base.clone(),
+                    quota: None,
+                },
+            )
+            .unwrap();
         volume
     }
 
@@ -80,7 +102,19 @@ impl StorageFixture {
         self.storage = open(&self.config).unwrap().storage;
     }
 
-    /// A directory of the test's own, outside the storage.
+    /// Closes the storage so that a host can open it, and returns its configuration. The fixture
+    /// must outlive the host.
+    pub fn close(&self) -> &StorageConfig {
+        self.storage.close().unwrap();
+        &self.config
+    }
+
+    /// Returns the data directory for a host on this storage.
+    pub fn data_dir(&self) -> PathBuf {
+        self.scratch().join("data")
+    }
+
+    /// Returns a directory for the test's own files, outside the storage.
     pub fn scratch(&self) -> &Path {
         self.scratch.path()
     }
@@ -88,7 +122,7 @@ impl StorageFixture {
 
 impl Drop for StorageFixture {
     fn drop(&mut self) {
-        // What is left mounted goes away with the namespace; a panic here would hide the test's own.
+        // Remaining mounts end with the mount namespace; a panic here would hide that of the test.
         let _ = self.storage.close();
     }
 }
@@ -102,7 +136,10 @@ pub fn commit_base(storage: &dyn Storage, name: &BaseName, fill: impl FnOnce(&Pa
         name: name.clone(),
         source: BaseSource::Directory,
         created: Timestamp::now(),
-        layers: vec![BaseLayer { mount_point: "/".into(), directory: LayerDirectory::Own }],
+        layers: vec![BaseLayer {
+            mount_point: "/".into(),
+            directory: LayerDirectory::Own,
+        }],
         env: BTreeMap::new(),
         image: None,
         size: ByteCount(0),
@@ -112,16 +149,34 @@ pub fn commit_base(storage: &dyn Storage, name: &BaseName, fill: impl FnOnce(&Pa
 
 /// A base with a little of everything an agent changes: files, directories, links.
 pub fn small_base(root: &Path) {
-    for directory in ["etc", "tmp", "workspace", "usr/bin", "usr/share/doc/deep/deeper"] {
+    for directory in [
+        "etc",
+        "tmp",
+        "workspace",
+        "usr/bin",
+        "usr/share/doc/deep/deeper",
+    ] {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
     for number in 0..5 {
-        fs::write(root.join(format!("usr/bin/tool-{number}")), format!("tool {number}\n")).unwrap();
-        fs::write(root.join(format!("usr/share/doc/deep/page-{number}")), "words ".repeat(number * 100)).unwrap();
+        fs::write(
+            root.join(format!("usr/bin/tool-{number}")),
+            format!("tool {number}\n"),
+        )
+        .unwrap();
+        fs::write(
+            root.join(format!("usr/share/doc/deep/page-{number}")),
+            "words ".repeat(number * 100),
+        )
+        .unwrap();
     }
     fs::write(root.join("etc/config"), "key = value\n").unwrap();
     fs::write(root.join("usr/share/doc/deep/deeper/leaf"), "leaf\n").unwrap();
     std::os::unix::fs::symlink("tool-0", root.join("usr/bin/tool")).unwrap();
-    fs::hard_link(root.join("usr/bin/tool-1"), root.join("usr/bin/tool-1-again")).unwrap();
+    fs::hard_link(
+        root.join("usr/bin/tool-1"),
+        root.join("usr/bin/tool-1-again"),
+    )
+    .unwrap();
     tree::set_mode(&root.join("tmp"), 0o1777);
 }

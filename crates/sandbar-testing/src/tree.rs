@@ -1,4 +1,4 @@
-//! What tests of trees share: a scratch directory, and everything about a tree in a form that compares.
+//! Scratch directories, and comparable descriptions of trees.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,7 +25,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let removed = sandbar_storage::remove_tree(&self.0);
+        let removed = sandbar_tree::remove_tree(&self.0);
         // A second panic would hide the first; the leak check finds what is left.
         if !std::thread::panicking() {
             removed.unwrap();
@@ -38,12 +38,18 @@ pub fn scratch() -> Scratch {
     Scratch(temporary_directory())
 }
 
-/// Makes a directory that the caller removes. Its path has `sandbar-test-` in it once: sockets are made below, and a path
-/// of theirs is short.
+/// Makes a directory that the caller removes. Its path has `sandbar-test-` in it once: sockets are
+/// made below, and a path of theirs is short.
 pub(crate) fn temporary_directory() -> PathBuf {
-    let in_run = std::env::temp_dir().to_string_lossy().contains("sandbar-test-");
+    let in_run = std::env::temp_dir()
+        .to_string_lossy()
+        .contains("sandbar-test-");
     let prefix = if in_run { "t-" } else { "sandbar-test-" };
-    tempfile::Builder::new().prefix(prefix).tempdir().unwrap().keep()
+    tempfile::Builder::new()
+        .prefix(prefix)
+        .tempdir()
+        .unwrap()
+        .keep()
 }
 
 /// Everything about one entry that a faithful copy keeps.
@@ -81,8 +87,12 @@ pub fn tree(root: &Path) -> BTreeMap<PathBuf, Entry> {
             let full = root.join(&path);
             let metadata = fs::symlink_metadata(&full).unwrap();
             let kind = metadata.file_type();
-            let linked_to = (!metadata.is_dir() && metadata.nlink() > 1)
-                .then(|| first.entry((metadata.dev(), metadata.ino())).or_insert_with(|| path.clone()).clone());
+            let linked_to = (!metadata.is_dir() && metadata.nlink() > 1).then(|| {
+                first
+                    .entry((metadata.dev(), metadata.ino()))
+                    .or_insert_with(|| path.clone())
+                    .clone()
+            });
             let content = if kind.is_symlink() {
                 fs::read_link(&full).unwrap().into_os_string().into_vec()
             } else if kind.is_file() {
@@ -90,7 +100,11 @@ pub fn tree(root: &Path) -> BTreeMap<PathBuf, Entry> {
             } else {
                 Vec::new()
             };
-            let device = if kind.is_char_device() || kind.is_block_device() { metadata.rdev() } else { 0 };
+            let device = if kind.is_char_device() || kind.is_block_device() {
+                metadata.rdev()
+            } else {
+                0
+            };
             let entry = Entry {
                 mode: metadata.mode(),
                 owner: (metadata.uid(), metadata.gid()),
@@ -118,7 +132,10 @@ pub fn assert_same(left: &BTreeMap<PathBuf, Entry>, right: &BTreeMap<PathBuf, En
             entry.content.len(),
             other.content.len()
         );
-        let bare = |entry: &Entry| Entry { content: Vec::new(), ..entry.clone() };
+        let bare = |entry: &Entry| Entry {
+            content: Vec::new(),
+            ..entry.clone()
+        };
         assert_eq!(bare(entry), bare(other), "{}", path.display());
     }
 }
@@ -143,7 +160,14 @@ pub fn set_xattr(path: &Path, name: &str, value: &[u8]) {
 
 pub fn make_node(path: &Path, kind: FileType, major: u32, minor: u32) {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-    rustix::fs::mknodat(CWD, &path, kind, Mode::from_raw_mode(0o640), rustix::fs::makedev(major, minor)).unwrap();
+    rustix::fs::mknodat(
+        CWD,
+        &path,
+        kind,
+        Mode::from_raw_mode(0o640),
+        rustix::fs::makedev(major, minor),
+    )
+    .unwrap();
 }
 
 pub fn set_modified(path: &Path, seconds: i64, nanoseconds: i64) {
@@ -151,8 +175,14 @@ pub fn set_modified(path: &Path, seconds: i64, nanoseconds: i64) {
 }
 
 fn try_set_modified(path: &Path, seconds: i64, nanoseconds: i64) -> rustix::io::Result<()> {
-    let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
-    let times = Timestamps { last_access: time, last_modification: time };
+    let time = Timespec {
+        tv_sec: seconds,
+        tv_nsec: nanoseconds,
+    };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)
 }
 
@@ -174,9 +204,13 @@ pub fn sparse_file(path: &Path, size: u64, data: &[(u64, &[u8])]) {
 /// A POSIX ACL: owner rwx, user 1234 r-x, group r-x, mask rwx, other nothing.
 pub fn acl() -> Vec<u8> {
     let mut value = 2u32.to_le_bytes().to_vec();
-    for (tag, permission, id) in
-        [(1u16, 7u16, u32::MAX), (2, 5, 1234), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 0, u32::MAX)]
-    {
+    for (tag, permission, id) in [
+        (1u16, 7u16, u32::MAX),
+        (2, 5, 1234),
+        (4, 5, u32::MAX),
+        (16, 7, u32::MAX),
+        (32, 0, u32::MAX),
+    ] {
         value.extend(tag.to_le_bytes());
         value.extend(permission.to_le_bytes());
         value.extend(id.to_le_bytes());
@@ -193,14 +227,19 @@ pub fn capability() -> Vec<u8> {
     value
 }
 
-/// One of everything: odd names, all types, holes, links, attributes, special modes, old and odd times.
+/// One of everything: odd names, all types, holes, links, attributes, special modes, old and odd
+/// times.
 pub fn one_of_everything(root: &Path) {
     use std::os::unix::fs::{chown, lchown, symlink};
     fs::create_dir_all(root).unwrap();
     let at = |name: &str| root.join(name);
     fs::write(at("plain"), "hello\n").unwrap();
     fs::write(at("empty"), "").unwrap();
-    fs::write(root.join(OsString::from_vec(b"caf\xe9 \xff\n\ttab=1".to_vec())), "odd name").unwrap();
+    fs::write(
+        root.join(OsString::from_vec(b"caf\xe9 \xff\n\ttab=1".to_vec())),
+        "odd name",
+    )
+    .unwrap();
     fs::write(at(&"n".repeat(255)), "long name").unwrap();
     fs::write(at("setuid"), "#!/bin/sh\n").unwrap();
     chown(at("setuid"), Some(1234), Some(4321)).unwrap();
@@ -208,7 +247,9 @@ pub fn one_of_everything(root: &Path) {
     fs::write(at("big-owner"), "x").unwrap();
     // zfs-fuse knows no owner above 2^31.
     let big_owner = |group| chown(at("big-owner"), Some(3_000_000), Some(group));
-    big_owner(4_000_000_000).or_else(|_| big_owner(2_000_000_000)).unwrap();
+    big_owner(4_000_000_000)
+        .or_else(|_| big_owner(2_000_000_000))
+        .unwrap();
     fs::create_dir(at("sticky")).unwrap();
     set_mode(&at("sticky"), 0o1777);
     fs::create_dir(at("closed")).unwrap();
@@ -219,7 +260,11 @@ pub fn one_of_everything(root: &Path) {
     fs::hard_link(at("first-name"), at("sticky/second-name")).unwrap();
     fs::hard_link(at("first-name"), at("third-name")).unwrap();
     symlink("/etc/passwd", at("absolute-link")).unwrap();
-    symlink(OsString::from_vec(b"../\xfe/dangling".to_vec()), at("dangling-link")).unwrap();
+    symlink(
+        OsString::from_vec(b"../\xfe/dangling".to_vec()),
+        at("dangling-link"),
+    )
+    .unwrap();
     symlink("t".repeat(300), at("long-link")).unwrap();
     lchown(at("dangling-link"), Some(7), Some(8)).unwrap();
     fs::hard_link(at("absolute-link"), at("linked-link")).unwrap();
@@ -234,7 +279,11 @@ pub fn one_of_everything(root: &Path) {
     fs::create_dir(at("acl")).unwrap();
     set_xattr(&at("acl"), "system.posix_acl_access", &acl());
     set_xattr(&at("acl"), "system.posix_acl_default", &acl());
-    sparse_file(&at("holes"), 5 << 20, &[(0, b"start"), (1 << 20, b"middle"), ((5 << 20) - 3, b"end")]);
+    sparse_file(
+        &at("holes"),
+        5 << 20,
+        &[(0, b"start"), (1 << 20, b"middle"), ((5 << 20) - 3, b"end")],
+    );
     sparse_file(&at("all-hole"), 3 << 20, &[]);
     sparse_file(&at("hole-at-end"), 2 << 20, &[(4096, b"data")]);
     let mut deep = root.to_owned();
@@ -249,7 +298,9 @@ pub fn one_of_everything(root: &Path) {
     set_modified(&at("sticky"), 1_234_567_890, 500_000_000);
     // zfs-fuse knows no time after 2038.
     let far_future = |seconds| try_set_modified(&at("holes"), seconds, 7);
-    far_future(9_999_999_999).or_else(|_| far_future(2_147_483_000)).unwrap();
+    far_future(9_999_999_999)
+        .or_else(|_| far_future(2_147_483_000))
+        .unwrap();
     set_modified(root, 1_500_000_000, 42);
 }
 

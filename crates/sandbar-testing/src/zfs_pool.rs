@@ -1,4 +1,7 @@
-//! A ZFS pool for one test: a `zfs-fuse` daemon in a mount namespace of its own, over a sparse file.
+//! A ZFS pool for one test: a `zfs-fuse` daemon in a mount namespace of its own, over a sparse
+//! file.
+
+#![expect(unsafe_code, reason = "`pre_exec` runs code between fork and exec")]
 
 use std::{
     fs::{self, File},
@@ -18,8 +21,8 @@ use tempfile::TempDir;
 
 use crate::private_mounts;
 
-/// Where every zfs-fuse keeps its socket, its lock and its list of pools; hidden below a tmpfs each, so that many
-/// daemons can run beside one another.
+/// Directories with the socket, the lock and the list of pools of zfs-fuse. Each daemon gets a
+/// tmpfs over them, so that several can run at a time.
 const STATE: [&str; 3] = ["/run/zfs", "/run/lock/zfs", "/var/lib/zfs"];
 const SOCKET: &str = "/run/zfs/zfs_socket";
 
@@ -35,7 +38,8 @@ impl ZfsDaemon {
     pub fn start() -> Result<Self, String> {
         private_mounts();
         for directory in STATE {
-            fs::create_dir_all(directory).map_err(|error| format!("make `{directory}`: {error}"))?;
+            fs::create_dir_all(directory)
+                .map_err(|error| format!("make `{directory}`: {error}"))?;
             mount("tmpfs", directory, "tmpfs", MountFlags::empty(), None)
                 .map_err(|errno| format!("mount a tmpfs at `{directory}`: {errno}"))?;
         }
@@ -43,28 +47,43 @@ impl ZfsDaemon {
             .prefix("zfs-")
             .tempdir()
             .map_err(|error| format!("make a temporary directory: {error}"))?;
-        let log =
-            File::create(directory.path().join("zfs-fuse.log")).map_err(|error| format!("make a log: {error}"))?;
-        let errors = log.try_clone().map_err(|error| format!("share the log: {error}"))?;
+        let log = File::create(directory.path().join("zfs-fuse.log"))
+            .map_err(|error| format!("make a log: {error}"))?;
+        let errors = log
+            .try_clone()
+            .map_err(|error| format!("share the log: {error}"))?;
         let mut command = Command::new("/usr/sbin/zfs-fuse");
         command
             .args(["--no-daemon", "--no-kstat-mount", "--enable-xattr"])
-            // What Debian's configuration file says, so that tests do not depend on it.
-            .args(["--fuse-mount-options", "default_permissions", "--zfs-prefetch-disable"])
-            .args(["--fuse-attr-timeout", "3600", "--fuse-entry-timeout", "3600"])
+            // As in Debian's configuration file, so that tests do not depend on it.
+            .args([
+                "--fuse-mount-options",
+                "default_permissions",
+                "--zfs-prefetch-disable",
+            ])
+            .args([
+                "--fuse-attr-timeout",
+                "3600",
+                "--fuse-entry-timeout",
+                "3600",
+            ])
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors);
-        // SAFETY: between fork and exec only system calls are made, which allocate nothing and take no lock.
+        // SAFETY: between fork and exec only system calls are made, which allocate nothing and take
+        // no lock.
         unsafe {
             command.pre_exec(|| {
-                // Its threads spin for one another, and get nowhere on a busy machine when others come first.
+                // Its threads spin for one another, and get nowhere on a busy machine when others
+                // come first.
                 let _ = setpriority_process(None, -10);
                 Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
             });
         }
         let child = command.spawn().map_err(|error| {
-            format!("start `/usr/sbin/zfs-fuse`: {error}; install it with `apt-get install zfs-fuse`")
+            format!(
+                "start `/usr/sbin/zfs-fuse`: {error}; install it with `apt-get install zfs-fuse`"
+            )
         })?;
         let mut daemon = Self { child, directory };
         daemon.wait_until_ready()?;
@@ -73,10 +92,11 @@ impl ZfsDaemon {
 
     fn wait_until_ready(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + Duration::from_mins(3);
-        // The socket is there as soon as it is bound; it is of use when somebody listens.
+        // The socket exists once it is bound, and is usable once the daemon listens.
         while UnixStream::connect(SOCKET).is_err() {
             if let Ok(Some(status)) = self.child.try_wait() {
-                let log = fs::read_to_string(self.directory.path().join("zfs-fuse.log")).unwrap_or_default();
+                let log = fs::read_to_string(self.directory.path().join("zfs-fuse.log"))
+                    .unwrap_or_default();
                 return Err(format!("zfs-fuse ended with {status}: {log}"));
             }
             if Instant::now() > deadline {
@@ -105,21 +125,34 @@ impl ZfsDaemon {
 
     /// Makes a pool that mirrors two files; returns them.
     pub fn mirror(&self, name: &str, size: u64) -> Result<[PathBuf; 2], String> {
-        let devices = [self.sparse_file(&format!("{name}-0"), size)?, self.sparse_file(&format!("{name}-1"), size)?];
-        let names: Vec<String> = devices.iter().map(|device| device.to_string_lossy().into_owned()).collect();
+        let devices = [
+            self.sparse_file(&format!("{name}-0"), size)?,
+            self.sparse_file(&format!("{name}-1"), size)?,
+        ];
+        let names: Vec<String> = devices
+            .iter()
+            .map(|device| device.to_string_lossy().into_owned())
+            .collect();
         self.create(name, &["mirror", &names[0], &names[1]])?;
         Ok(devices)
     }
 
     fn sparse_file(&self, name: &str, size: u64) -> Result<PathBuf, String> {
         let path = self.directory.path().join(format!("{name}.vdev"));
-        let file = File::create(&path).map_err(|error| format!("make `{}`: {error}", path.display()))?;
-        file.set_len(size).map_err(|error| format!("enlarge `{}`: {error}", path.display()))?;
+        let file =
+            File::create(&path).map_err(|error| format!("make `{}`: {error}", path.display()))?;
+        file.set_len(size)
+            .map_err(|error| format!("enlarge `{}`: {error}", path.display()))?;
         Ok(path)
     }
 
     fn create(&self, name: &str, devices: &[&str]) -> Result<(), String> {
-        let mountpoint = self.directory.path().join(name).to_string_lossy().into_owned();
+        let mountpoint = self
+            .directory
+            .path()
+            .join(name)
+            .to_string_lossy()
+            .into_owned();
         let mut arguments = vec!["create", "-m", mountpoint.as_str(), name];
         arguments.extend(devices);
         self.run("zpool", &arguments).map(drop)
@@ -134,7 +167,12 @@ impl ZfsDaemon {
             .map_err(|error| format!("run `{}`: {error}", program.display()))?;
         if !output.status.success() {
             let complaint = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("{} {}: {}", program.display(), arguments.join(" "), complaint.trim()));
+            return Err(format!(
+                "{} {}: {}",
+                program.display(),
+                arguments.join(" "),
+                complaint.trim()
+            ));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -146,8 +184,12 @@ impl Drop for ZfsDaemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
-        let targets = mounts.lines().rev().filter_map(|line| line.split(' ').nth(4));
-        for target in targets.filter(|target| Path::new(target).starts_with(self.directory.path())) {
+        let targets = mounts
+            .lines()
+            .rev()
+            .filter_map(|line| line.split(' ').nth(4));
+        for target in targets.filter(|target| Path::new(target).starts_with(self.directory.path()))
+        {
             let _ = unmount(target, UnmountFlags::DETACH);
         }
     }
@@ -161,8 +203,9 @@ pub struct ZfsPool {
 }
 
 impl ZfsPool {
-    /// A fresh pool of `size` bytes, of which only what is written takes space. The calling thread enters a mount
-    /// namespace of its own, where the pool's datasets are mounted. At least 64 MiB are needed.
+    /// A fresh pool of `size` bytes, of which only what is written takes space. The calling thread
+    /// enters a mount namespace of its own, where the pool's datasets are mounted. At least 64 MiB
+    /// are needed.
     pub fn new(size: u64) -> Result<Self, String> {
         let daemon = ZfsDaemon::start()?;
         // The leak check knows pools of a run by its name.
@@ -176,9 +219,13 @@ impl ZfsPool {
         &self.name
     }
 
-    /// How a storage on this pool is opened.
+    /// Returns the configuration of a storage on this pool.
     pub fn config(&self) -> ZfsConfig {
-        ZfsConfig { pool: self.name.clone(), bases_dataset: None, sessions_dataset: None }
+        ZfsConfig {
+            pool: self.name.clone(),
+            bases_dataset: None,
+            sessions_dataset: None,
+        }
     }
 
     pub fn daemon(&self) -> &ZfsDaemon {

@@ -1,4 +1,9 @@
 //! `scripts/in-test-run.sh` finds what a command leaves behind, and only that.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 use std::{
@@ -6,17 +11,27 @@ use std::{
     process::{Command, Output},
 };
 
-/// Runs a shell script as a test run of its own. One look is enough for things that do not go away by themselves.
+/// Runs a shell script as a test run of its own. One look is enough for things that do not go away
+/// by themselves.
 fn test_run(script: &str) -> Output {
     let runner = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/in-test-run.sh");
-    Command::new(runner).args(["bash", "-euc", script]).env("SANDBAR_LEAK_ATTEMPTS", "1").output().unwrap()
+    Command::new(runner)
+        .args(["bash", "-euc", script])
+        .env("SANDBAR_LEAK_ATTEMPTS", "1")
+        .output()
+        .unwrap()
 }
 
 /// Runs a script that leaves something behind; `found` is part of the line that names it.
 fn assert_found(script: &str, found: &str) {
     let output = test_run(script);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let lines: Vec<&str> = said.lines().filter(|line| line.contains(found)).collect();
     assert_eq!(lines.len(), 1, "{said}");
 }
@@ -25,7 +40,11 @@ fn assert_found(script: &str, found: &str) {
 fn assert_ignored(script: &str) {
     let output = test_run(script);
     let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
 }
 
 #[test]
@@ -60,11 +79,24 @@ fn loop_device_left_behind_is_found() {
 fn loop_device_of_another_run_is_ignored() {
     let scratch = sandbar_testing::tree::scratch();
     let image = scratch.path().join("image");
-    std::fs::File::create(&image).unwrap().set_len(1 << 20).unwrap();
-    let device = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
+    std::fs::File::create(&image)
+        .unwrap()
+        .set_len(1 << 20)
+        .unwrap();
+    let device = Command::new("losetup")
+        .args(["--find", "--show"])
+        .arg(&image)
+        .output()
+        .unwrap();
     let device = String::from_utf8(device.stdout).unwrap();
     let outcome = std::panic::catch_unwind(|| assert_ignored("true"));
-    assert!(Command::new("losetup").args(["--detach", device.trim()]).status().unwrap().success());
+    assert!(
+        Command::new("losetup")
+            .args(["--detach", device.trim()])
+            .status()
+            .unwrap()
+            .success()
+    );
     outcome.unwrap();
 }
 
@@ -96,7 +128,10 @@ fn cgroup_left_behind_is_found() {
 
 #[test]
 fn process_left_behind_is_found() {
-    assert_found("setsid sleep 4711.1 </dev/null >/dev/null 2>&1 &", "sleep 4711.1");
+    assert_found(
+        "setsid sleep 4711.1 </dev/null >/dev/null 2>&1 &",
+        "sleep 4711.1",
+    );
 }
 
 #[test]
@@ -113,7 +148,11 @@ fn process_without_environment_is_found_by_its_mounts() {
 
 #[test]
 fn process_of_another_run_is_ignored() {
-    let mut foreign = Command::new("sleep").arg("4711.3").env("SANDBAR_TEST_RUN", "foreign").spawn().unwrap();
+    let mut foreign = Command::new("sleep")
+        .arg("4711.3")
+        .env("SANDBAR_TEST_RUN", "foreign")
+        .spawn()
+        .unwrap();
     let outcome = std::panic::catch_unwind(|| assert_ignored("true"));
     foreign.kill().unwrap();
     foreign.wait().unwrap();
@@ -122,7 +161,10 @@ fn process_of_another_run_is_ignored() {
 
 #[test]
 fn network_interface_left_behind_is_found() {
-    assert_found("ip link add name left type veth peer name other", "network left");
+    assert_found(
+        "ip link add name left type veth peer name other",
+        "network left",
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One call, from its parameters to its answer.
+//! A tool call, from parameters to answer.
 
 use std::time::Instant;
 
@@ -6,25 +6,28 @@ use sandbar_core::{Error, ErrorCode, Result, ToolParams, ToolResponse, ToolTier}
 
 use crate::{ToolContext, outcome::Outcome, registry::AnyTool};
 
-/// A call whose parameters are known to be good.
+/// Call with valid parameters.
 #[derive(Debug)]
 pub struct PreparedCall {
     tool: AnyTool,
 }
 
 impl PreparedCall {
-    /// Reads the parameters of a tool. An unknown tool, and a parameter that is wrong, missing or unknown, is
-    /// `InvalidArgument` naming the field.
+    /// Parses the parameters of a tool. An unknown tool, and a wrong, missing or unknown parameter,
+    /// is `InvalidArgument` and names the field.
     pub fn new(tool: &str, params: ToolParams) -> Result<Self> {
-        Ok(Self { tool: AnyTool::read(tool, params)? })
+        Ok(Self {
+            tool: AnyTool::read(tool, params)?,
+        })
     }
 
     pub fn tier(&self) -> ToolTier {
         self.tool.tier()
     }
 
-    /// Does the call. A tool that fails gives an answer that says how; an error means that there is no answer: the
-    /// session was not there to be worked on, the call was cancelled, or something is broken.
+    /// Executes the call. A failing tool returns an answer that describes the failure. An error
+    /// means that there is no answer: the session was not available, the call was cancelled, or an
+    /// internal error occurred.
     pub async fn run(self, context: &ToolContext) -> Result<ToolResponse> {
         let tier = self.tier();
         let started = Instant::now();
@@ -47,13 +50,17 @@ impl PreparedCall {
     }
 }
 
-/// The answer an error amounts to, when it is one the agent can do something about.
+/// Converts an error to an answer, if the agent can act on it.
 fn failure(error: Error) -> Result<Outcome> {
     match error.code() {
-        ErrorCode::FileNotFound | ErrorCode::InvalidArgument | ErrorCode::PermissionDenied | ErrorCode::StorageFull => {
-            Ok(Outcome::of_error(&error))
-        }
-        ErrorCode::Timeout => Ok(Outcome { timed_out: true, ..Outcome::of_error(&error) }),
+        ErrorCode::FileNotFound
+        | ErrorCode::InvalidArgument
+        | ErrorCode::PermissionDenied
+        | ErrorCode::StorageFull => Ok(Outcome::of_error(&error)),
+        ErrorCode::Timeout => Ok(Outcome {
+            timed_out: true,
+            ..Outcome::of_error(&error)
+        }),
         _ => Err(error),
     }
 }

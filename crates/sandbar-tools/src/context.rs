@@ -1,11 +1,11 @@
-//! What a tool works with.
+//! Context of a tool call: file tree, command runner, limits and cancellation.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use sandbar_core::{Error, ErrorCode, ExecSpec, Resources, Result, ToolProgress};
 use sandbar_runtime::RunningCommand;
-use sandbar_storage::SessionTree;
+use sandbar_tree::SessionTree;
 use tokio::{
     sync::{Mutex, MutexGuard, mpsc},
     time::Instant,
@@ -18,25 +18,26 @@ pub trait CommandRunner: fmt::Debug + Send + Sync {
     fn start(&self, spec: ExecSpec) -> BoxFuture<'_, Result<RunningCommand>>;
 }
 
-/// What one call works with.
+/// Context of one tool call.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     pub tree: SessionTree,
     pub runner: Arc<dyn CommandRunner>,
     /// Limits of commands the call starts.
     pub resources: Resources,
-    /// The longest the call may take.
+    /// Time limit of the call.
     pub time_limit: Duration,
-    /// Takes what the tool says while it works. A receiver that is slow slows the tool; one that is gone does not.
+    /// Progress of the tool. A slow receiver applies back-pressure to the tool; a dropped one does
+    /// not.
     pub progress: mpsc::Sender<ToolProgress>,
-    /// Cancelled when nobody waits for the answer any more.
+    /// Cancelled when the last caller is gone.
     pub cancelled: CancellationToken,
     /// Held by calls that use the session's persistent shell, one after the other.
     pub shell: Arc<Mutex<()>>,
 }
 
 impl ToolContext {
-    /// What a tool in this process works with, from now on.
+    /// Returns the context for a tool in this process. The time limit starts now.
     pub(crate) fn host_side(&self) -> HostSide {
         HostSide {
             tree: self.tree.clone(),
@@ -47,25 +48,28 @@ impl ToolContext {
     }
 
     /// Waits until no other call uses the session's persistent shell.
-    pub(crate) async fn shell_turn(&self) -> Result<MutexGuard<'_, ()>> {
+    pub(crate) async fn lock_shell(&self) -> Result<MutexGuard<'_, ()>> {
         tokio::select! {
             biased;
             () = self.cancelled.cancelled() => Err(cancelled()),
             turn = tokio::time::timeout(self.time_limit, self.shell.lock()) => turn.map_err(|_| {
-                Error::new(ErrorCode::Timeout, "another call has used the persistent shell all the time")
-                    .with_hint("wait for it, or use a shell of its own")
+                Error::new(ErrorCode::Timeout, "persistent shell was in use by another call until the timeout")
+                    .with_hint("wait for that call, or use `shell: fresh`")
             }),
         }
     }
 
-    /// The longest a command may take: what was asked for, within the limits of the call.
+    /// Returns the time limit of a command: the requested one, at most that of the call.
     pub(crate) fn wall_time(&self, asked: Option<Duration>) -> Duration {
         let limits = [asked, self.resources.wall_time];
-        limits.into_iter().flatten().fold(self.time_limit, Duration::min)
+        limits
+            .into_iter()
+            .flatten()
+            .fold(self.time_limit, Duration::min)
     }
 }
 
-/// What a tool in this process works with. Its calls block.
+/// Context of a tool that runs in this process. Its methods block.
 #[derive(Debug)]
 pub(crate) struct HostSide {
     pub(crate) tree: SessionTree,
@@ -75,26 +79,35 @@ pub(crate) struct HostSide {
 }
 
 impl HostSide {
-    /// Whether to go on. Asked between steps, and before anything is changed.
+    /// Fails if the call was cancelled or timed out. Tools call it between steps and before each
+    /// change.
     pub(crate) fn check(&self) -> Result<()> {
         if self.cancelled.is_cancelled() {
             return Err(cancelled());
         }
-        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(Error::new(ErrorCode::Timeout, "the tool was stopped: its time was up")
-                .with_hint("ask for less at once: a narrower path or pattern"));
+        if self
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
+        {
+            return Err(
+                Error::new(ErrorCode::Timeout, "tool exceeded its time limit")
+                    .with_hint("use a narrower path or pattern"),
+            );
         }
         Ok(())
     }
 
-    /// Tells how far the tool is.
+    /// Sends progress.
     pub(crate) fn tell(&self, content: &str) {
-        // A caller that does not listen gets the answer all the same.
-        let _ = self.progress.blocking_send(ToolProgress { content: content.to_owned(), is_error: false });
+        // A caller that does not read progress still gets the answer.
+        let _ = self.progress.blocking_send(ToolProgress {
+            content: content.to_owned(),
+            is_error: false,
+        });
     }
 }
 
-/// What a call that nobody waits for comes to.
+/// Error of a call that was cancelled because its last caller is gone.
 pub(crate) fn cancelled() -> Error {
-    Error::new(ErrorCode::Unavailable, "the tool call was cancelled")
+    Error::new(ErrorCode::Unavailable, "tool call was cancelled")
 }

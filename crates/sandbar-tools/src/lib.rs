@@ -1,11 +1,20 @@
 //! The tools agents call.
 //!
-//! [`PreparedCall`] is a call whose parameters are known to be good; [`PreparedCall::run`] does it. Tier 1 tools work on
-//! the files of a session in this process, through descriptors that cannot lead out of the session's tree. Tier 2 tools
-//! run commands in the sandbox, through the [`CommandRunner`] of the host.
+//! [`PreparedCall`] is a call whose parameters are known to be good; [`PreparedCall::run`] does it.
+//! Tier 1 tools work on the files of a session in this process, through descriptors that cannot
+//! lead out of the session's tree. Tier 2 tools run commands in the sandbox, through the
+//! [`CommandRunner`] of the host.
 //!
-//! Invariant: nothing a session controls is ever executed by this process, and no path of a session's is opened but
-//! through its [`SessionTree`](sandbar_storage::SessionTree).
+//! Invariant: nothing a session controls is ever executed by this process, and no path of a
+//! session's is opened but through its [`SessionTree`](sandbar_tree::SessionTree).
+
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        reason = "tests start programs and tasks as they need"
+    )
+)]
 
 mod call;
 pub mod calls;

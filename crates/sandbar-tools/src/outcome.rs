@@ -1,10 +1,13 @@
-//! What a tool came to, before it is made an answer.
+//! Outcome of a tool, before it becomes a response.
 
 use sandbar_core::{ContentBlock, Error};
 
-/// What a tool came to.
+/// Outcome of a tool.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other, and the contract names them")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are independent of each other, and the contract names them"
+)]
 pub(crate) struct Outcome {
     pub(crate) content: String,
     pub(crate) blocks: Vec<ContentBlock>,
@@ -16,17 +19,24 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// An answer in words.
+    /// Creates a text answer.
     pub(crate) fn text(content: impl Into<String>) -> Self {
-        Self { content: content.into(), ..Self::default() }
+        Self {
+            content: content.into(),
+            ..Self::default()
+        }
     }
 
-    /// A failure in words.
+    /// Creates a failure with a text.
     pub(crate) fn failed(content: impl Into<String>) -> Self {
-        Self { content: content.into(), is_error: true, ..Self::default() }
+        Self {
+            content: content.into(),
+            is_error: true,
+            ..Self::default()
+        }
     }
 
-    /// A failure, as an error tells it.
+    /// Creates a failure from an error.
     pub(crate) fn of_error(error: &Error) -> Self {
         let mut content = error.chain();
         if let Some(hint) = error.hint() {

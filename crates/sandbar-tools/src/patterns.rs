@@ -1,7 +1,8 @@
 //! Compiling globs and ignore rules of untrusted text.
 //!
-//! `globset` and `ignore` are called only here. Their parser recurses once for every nested `{`, and a stack overflow aborts
-//! the host with every sandbox on it, so a pattern is measured before they see it.
+//! `globset` and `ignore` are called only here. Their parser recurses once for every nested `{`,
+//! and a stack overflow aborts the host with every sandbox on it, so a pattern is measured before
+//! they see it.
 
 use std::path::Path;
 
@@ -11,7 +12,8 @@ use ignore::{
     overrides::{Override, OverrideBuilder},
 };
 
-/// Longest glob, or line of an ignore file. This alone keeps the recursion far below what a thread's stack holds.
+/// Longest glob, or line of an ignore file. This alone keeps the recursion far below what a
+/// thread's stack holds.
 pub(crate) const MAX_PATTERN_BYTES: usize = 1 << 10;
 
 /// Deepest nesting of `{` in a glob.
@@ -53,32 +55,48 @@ pub(crate) fn measure_regex(pattern: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Compiles a glob in which `*` stays within one name. An error is a fragment that follows the pattern's name.
+/// Compiles a glob in which `*` stays within one name. An error is a fragment that follows the
+/// pattern's name.
 pub(crate) fn glob(pattern: &str) -> Result<GlobSet, String> {
     measure(pattern)?;
     let wrong = |error: globset::Error| format!("is not a glob: {}", error.kind());
-    let glob = GlobBuilder::new(pattern).literal_separator(true).build().map_err(wrong)?;
+    let glob = GlobBuilder::new(pattern)
+        .literal_separator(true)
+        .build()
+        .map_err(wrong)?;
     // A set, because compiling a single glob panics when its regular expression cannot be built.
     GlobSet::builder().add(glob).build().map_err(wrong)
 }
 
-/// Compiles the globs of files to search and to leave out. An error is the name of the parameter and a fragment.
-pub(crate) fn overrides(include: Option<&str>, exclude: Option<&str>) -> Result<Override, (&'static str, String)> {
+/// Compiles the globs of files to search and to leave out. An error is the name of the parameter
+/// and a fragment.
+pub(crate) fn overrides(
+    include: Option<&str>,
+    exclude: Option<&str>,
+) -> Result<Override, (&'static str, String)> {
     let mut builder = OverrideBuilder::new("");
     let mut add = |name: &'static str, given: Option<&str>, prefix: &str| {
         let Some(pattern) = given else { return Ok(()) };
         measure(pattern).map_err(|why| (name, why))?;
-        builder.add(&format!("{prefix}{pattern}")).map_err(|error| (name, format!("is not a glob: {error}")))?;
+        builder
+            .add(&format!("{prefix}{pattern}"))
+            .map_err(|error| (name, format!("is not a glob: {error}")))?;
         Ok(())
     };
     add("include", include, "")?;
     add("exclude", exclude, "!")?;
-    let name = if include.is_some() { "include" } else { "exclude" };
-    builder.build().map_err(|error| (name, format!("is not a glob: {error}")))
+    let name = if include.is_some() {
+        "include"
+    } else {
+        "exclude"
+    };
+    builder
+        .build()
+        .map_err(|error| (name, format!("is not a glob: {error}")))
 }
 
-/// Compiles the lines of an ignore file in `directory`. A line that is not a pattern ignores nothing, as in git; neither does
-/// one that is too large.
+/// Compiles the lines of an ignore file in `directory`. A line that is not a pattern ignores
+/// nothing, as in git; neither does one that is too large.
 pub(crate) fn ignore_file<'a>(directory: &Path, lines: impl Iterator<Item = &'a str>) -> Gitignore {
     let mut builder = GitignoreBuilder::new(directory);
     for line in lines.filter(|line| measure(line).is_ok()) {
@@ -101,7 +119,10 @@ mod tests {
         for depth in [MAX_BRACE_DEPTH + 1, 300, 3_000, 60_000, 400_000] {
             glob(&nested(depth)).unwrap_err();
             overrides(Some(&nested(depth)), None).unwrap_err();
-            assert_eq!(overrides(None, Some(&nested(depth))).unwrap_err().0, "exclude");
+            assert_eq!(
+                overrides(None, Some(&nested(depth))).unwrap_err().0,
+                "exclude"
+            );
         }
         assert!(glob(&"{a,b}".repeat(20)).unwrap().is_match("ab".repeat(10)));
         assert!(glob(&"\\{".repeat(20)).unwrap().is_match("{".repeat(20)));

@@ -1,4 +1,4 @@
-//! All tools, in the order they are listed.
+//! Registry of all tools, in the order they are listed.
 
 use std::sync::LazyLock;
 
@@ -12,22 +12,23 @@ use crate::{
     outcome::Outcome,
     params::Tool,
     sandbox::{
-        Bash, GitAdd, GitClone, GitCommit, GitDiff, GitFetch, GitLog, GitPull, GitPush, GitShow, GitStatus, RunCode,
+        Bash, GitAdd, GitClone, GitCommit, GitDiff, GitFetch, GitLog, GitPull, GitPush, GitShow,
+        GitStatus, RunCode,
     },
 };
 
-/// A tool that works on the files of a session, in this process.
+/// Tool that works on files of a session, in this process.
 pub(crate) trait HostTool: Tool {
-    /// Checks what the types of the parameters cannot.
+    /// Checks constraints that the types cannot express.
     fn validate(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Does the work. Blocks.
+    /// Executes the tool. Blocks.
     fn run(self, side: &HostSide) -> Result<Outcome>;
 }
 
-/// A tool that runs commands in the sandbox.
+/// Tool that runs commands in the sandbox.
 pub(crate) trait SandboxTool: Tool {
     /// Checks what the types of the parameters cannot.
     fn validate(&self) -> Result<()> {
@@ -39,7 +40,7 @@ pub(crate) trait SandboxTool: Tool {
 
 macro_rules! registry {
     (host: $($host:ident),+; sandbox: $($sandbox:ident),+;) => {
-        /// Any of the tools, with its parameters.
+        /// One of the tools, with its parameters.
         #[derive(Debug)]
         pub(crate) enum AnyTool {
             $($host($host),)+
@@ -88,29 +89,37 @@ registry! {
         Bash, GitStatus, GitDiff, GitLog, GitShow, GitAdd, GitCommit, GitPush, GitClone, GitFetch, GitPull, RunCode;
 }
 
-/// Every tool there is.
+/// Descriptions of all tools.
 pub fn list_tools() -> &'static [ToolInfo] {
     &TOOLS
 }
 
 fn info<T: Tool>() -> ToolInfo {
-    ToolInfo { name: T::NAME.to_owned(), description: T::about(), tier: T::TIER, schema: T::schema() }
+    ToolInfo {
+        name: T::NAME.to_owned(),
+        description: T::about(),
+        tier: T::TIER,
+        schema: T::schema(),
+    }
 }
 
 fn unknown(name: &str) -> Error {
     let known: Vec<&str> = list_tools().iter().map(|tool| tool.name.as_str()).collect();
-    Error::invalid("tool_name", format!("there is no tool `{}`", name.escape_debug()))
-        .with_hint(format!("use one of {}", known.join(", ")))
+    Error::invalid(
+        "tool_name",
+        format!("tool `{}` does not exist", name.escape_debug()),
+    )
+    .with_hint(format!("use one of {}", known.join(", ")))
 }
 
-/// Runs a tool off the async threads. It sees by itself when nobody waits for it any more.
+/// Runs a tool on a blocking thread. The tool itself has to check for cancellation.
 async fn run_here(tool: impl HostTool, side: HostSide) -> Result<Outcome> {
     tokio::task::spawn_blocking(move || {
         side.check()?;
         tool.run(&side)
     })
     .await
-    .unwrap_or_else(|error| Err(Error::internal("a tool panicked").with_source(error)))
+    .unwrap_or_else(|error| Err(Error::internal("tool panicked").with_source(error)))
 }
 
 #[cfg(test)]
@@ -122,12 +131,14 @@ mod tests {
     use crate::PreparedCall;
 
     fn call(tool: &str, params: Value) -> Result<PreparedCall> {
-        let Value::Object(params) = params else { panic!("not an object") };
+        let Value::Object(params) = params else {
+            panic!("not an object")
+        };
         PreparedCall::new(tool, params)
     }
 
     #[test]
-    fn every_tool_of_the_contract_is_listed_with_a_schema_of_its_parameters() {
+    fn every_tool_of_the_contract_is_listed_with_its_schema() {
         let names: Vec<&str> = list_tools().iter().map(|tool| tool.name.as_str()).collect();
         let contract = "read_file write_file edit_file grep glob list_dir bash git_status git_diff git_log git_show git_add \
                         git_commit git_push git_clone git_fetch git_pull run_code";
@@ -138,7 +149,12 @@ mod tests {
             assert_eq!(tool.schema["additionalProperties"], false);
             let properties = tool.schema["properties"].as_object().unwrap();
             for (name, schema) in properties {
-                assert!(schema["description"].as_str().unwrap().len() > 5, "{} of {}", name, tool.name);
+                assert!(
+                    schema["description"].as_str().unwrap().len() > 5,
+                    "{} of {}",
+                    name,
+                    tool.name
+                );
                 assert!(schema["type"].is_string(), "{} of {}", name, tool.name);
             }
             for required in tool.schema["required"].as_array().unwrap() {
@@ -149,11 +165,14 @@ mod tests {
 
     #[test]
     fn the_schema_says_what_the_reader_takes() {
-        let read_file = list_tools().iter().find(|tool| tool.name == "read_file").unwrap();
+        let read_file = list_tools()
+            .iter()
+            .find(|tool| tool.name == "read_file")
+            .unwrap();
         assert_eq!(read_file.schema["required"], json!(["path"]));
         assert_eq!(read_file.schema["properties"]["limit"]["default"], 2000);
         for tool in list_tools() {
-            // Defaults are values the reader itself would take.
+            // Defaults are values that the parser accepts.
             let mut params = json!({});
             for (name, schema) in tool.schema["properties"].as_object().unwrap() {
                 if let Some(default) = schema.get("default") {
@@ -163,9 +182,9 @@ mod tests {
             for required in tool.schema["required"].as_array().unwrap() {
                 let name = required.as_str().unwrap();
                 params[name] = match tool.schema["properties"][name]["type"].as_str().unwrap() {
-                    "string" => {
-                        tool.schema["properties"][name].get("enum").map_or(json!("x"), |words| words[0].clone())
-                    }
+                    "string" => tool.schema["properties"][name]
+                        .get("enum")
+                        .map_or(json!("x"), |words| words[0].clone()),
                     "array" => json!(["x"]),
                     other => panic!("{other}"),
                 };
@@ -173,7 +192,8 @@ mod tests {
             if tool.name == "edit_file" {
                 params["new_string"] = json!("y");
             }
-            call(&tool.name, params).unwrap_or_else(|error| panic!("{}: {}", tool.name, error.chain()));
+            call(&tool.name, params)
+                .unwrap_or_else(|error| panic!("{}: {}", tool.name, error.chain()));
         }
     }
 
@@ -190,10 +210,22 @@ mod tests {
             ("read_file", json!({"path": "a", "limit": 0}), "limit"),
             ("read_file", json!({"path": "a", "lines": 3}), "lines"),
             ("write_file", json!({"path": "a"}), "content"),
-            ("edit_file", json!({"path": "a", "old_string": "", "new_string": "b"}), "old_string"),
-            ("edit_file", json!({"path": "a", "old_string": "b", "new_string": "b"}), "new_string"),
+            (
+                "edit_file",
+                json!({"path": "a", "old_string": "", "new_string": "b"}),
+                "old_string",
+            ),
+            (
+                "edit_file",
+                json!({"path": "a", "old_string": "b", "new_string": "b"}),
+                "new_string",
+            ),
             ("grep", json!({"pattern": "("}), "pattern"),
-            ("grep", json!({"pattern": "a\nb", "literal": true}), "pattern"),
+            (
+                "grep",
+                json!({"pattern": "a\nb", "literal": true}),
+                "pattern",
+            ),
             ("grep", json!({"pattern": "a", "include": "[z-"}), "include"),
             ("glob", json!({"pattern": "{a"}), "pattern"),
             ("glob", json!({"pattern": "/a/*", "path": "b"}), "path"),
@@ -213,8 +245,16 @@ mod tests {
             ("git_clone", json!({"url": "x", "branch": "-b"}), "branch"),
             ("git_add", json!({}), "paths"),
             ("git_commit", json!({"message": " "}), "message"),
-            ("git_commit", json!({"message": "m", "author": "nobody"}), "author"),
-            ("run_code", json!({"language": "cobol", "code": "x"}), "language"),
+            (
+                "git_commit",
+                json!({"message": "m", "author": "nobody"}),
+                "author",
+            ),
+            (
+                "run_code",
+                json!({"language": "cobol", "code": "x"}),
+                "language",
+            ),
         ] {
             let error = call(tool, params.clone()).unwrap_err();
             assert_eq!(

@@ -1,7 +1,7 @@
-//! Certificates with P-256 keys: an authority of our own and the servers it vouches for, made by rcgen.
+//! Certificate authorities and server certificates with P-256 keys, made by rcgen.
 //!
-//! An [`Authority`] signs certificates of servers: in the gateway one for each session, on the API's port one for the
-//! machine. [`valid_until`] reads when any certificate expires.
+//! An [`Authority`] signs certificates of servers: in the gateway one for each session, on the
+//! API's port one for the machine. [`valid_until`] reads when any certificate expires.
 //!
 //! Invariant: nothing here trusts a certificate. Certificates of peers are verified by webpki.
 

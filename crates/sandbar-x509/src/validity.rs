@@ -1,4 +1,4 @@
-//! How long a certificate is valid. A parser of whole certificates is 16 more packages, for one date.
+//! Reads the expiry date of a certificate. A full X.509 parser would add 16 dependencies for this.
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
@@ -10,7 +10,7 @@ const SEQUENCE: u8 = 0x30;
 pub fn valid_until(certificate: &[u8]) -> Option<Timestamp> {
     let (certificate, _) = content(certificate, SEQUENCE)?;
     let (body, _) = content(certificate, SEQUENCE)?;
-    // The version, which may be absent, the serial number, the algorithm and the issuer come before.
+    // Skips the optional version, the serial number, the algorithm and the issuer.
     let mut rest = body;
     if rest.first() == Some(&0xa0) {
         (_, _, rest) = split(rest)?;
@@ -37,9 +37,11 @@ fn split(values: &[u8]) -> Option<(u8, &[u8], &[u8])> {
         (usize::from(*first), rest)
     } else {
         let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-        // Four bytes count more than any certificate has.
+        // No certificate is longer than four bytes can express.
         let known = !digits.is_empty() && digits.len() <= 4;
-        let length = digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit));
+        let length = digits
+            .iter()
+            .fold(0, |length, digit| length << 8 | usize::from(*digit));
         (known.then_some(length)?, rest)
     };
     let (content, rest) = rest.split_at_checked(length)?;
@@ -49,7 +51,7 @@ fn split(values: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 fn moment(tag: u8, digits: &[u8]) -> Option<Timestamp> {
     let text = std::str::from_utf8(digits).ok()?;
     let text = match tag {
-        // Years of two digits are those from 1950 to 2049.
+        // Two-digit years are 1950 to 2049 (RFC 5280).
         UTC_TIME => format!("{}{text}", if text.get(..2)? < "50" { "20" } else { "19" }),
         GENERALIZED_TIME => text.to_owned(),
         _ => return None,
@@ -72,23 +74,41 @@ mod tests {
     }
 
     #[test]
-    fn broken_lengths_are_no_values() {
-        assert_eq!(split(&[4, 2, 7, 7, 2, 1, 5]), Some((4, &[7, 7][..], &[2, 1, 5][..])));
+    fn malformed_length_is_refused() {
+        assert_eq!(
+            split(&[4, 2, 7, 7, 2, 1, 5]),
+            Some((4, &[7, 7][..], &[2, 1, 5][..]))
+        );
         assert_eq!(split(&[4, 0x81, 1, 7, 2]), Some((4, &[7][..], &[2][..])));
-        for bad in [&[][..], &[4], &[4, 2, 0], &[4, 0x80], &[4, 0x85, 0, 0, 0, 0, 1, 7], &[4, 0xff]] {
+        for bad in [
+            &[][..],
+            &[4],
+            &[4, 2, 0],
+            &[4, 0x80],
+            &[4, 0x85, 0, 0, 0, 0, 1, 7],
+            &[4, 0xff],
+        ] {
             assert_eq!(split(bad), None);
         }
     }
 
     #[test]
-    fn the_end_is_read_back_in_either_form_of_time() {
-        for until in ["2026-11-15T19:05:09Z", "2049-12-31T23:59:59Z", "2050-01-01T00:00:00Z", "2101-02-03T04:05:06Z"] {
-            assert_eq!(valid_until(&certificate(until)), Some(until.parse().unwrap()));
+    fn expiry_is_read_from_both_time_formats() {
+        for until in [
+            "2026-11-15T19:05:09Z",
+            "2049-12-31T23:59:59Z",
+            "2050-01-01T00:00:00Z",
+            "2101-02-03T04:05:06Z",
+        ] {
+            assert_eq!(
+                valid_until(&certificate(until)),
+                Some(until.parse().unwrap())
+            );
         }
     }
 
     #[test]
-    fn whatever_is_no_certificate_has_no_end_and_breaks_nothing() {
+    fn malformed_certificate_has_no_expiry() {
         let whole = certificate("2030-01-01T00:00:00Z");
         for length in 0..whole.len() {
             assert_eq!(valid_until(&whole[..length]), None, "{length}");

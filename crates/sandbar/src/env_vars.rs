@@ -1,38 +1,43 @@
 //! Every environment variable the program reads, declared once.
 
-/// Address of the server, when `--url` does not say.
-pub(crate) const URL: &str = "SANDBAR_URL";
-/// Bearer token, when the server is not this machine's own.
-pub(crate) const TOKEN: &str = "SANDBAR_TOKEN";
-/// Authorities to trust for `https://`, when `--ca-file` does not say.
-pub(crate) const CA_FILE: &str = "SANDBAR_CA_FILE";
-/// Certificate to show to a host that asks for one.
-pub(crate) const CLIENT_CERT: &str = "SANDBAR_CLIENT_CERT";
-/// The key of that certificate.
-pub(crate) const CLIENT_KEY: &str = "SANDBAR_CLIENT_KEY";
-/// Data directory of the local host. The client looks there for the token and the address of a local server.
+/// Declares the variables as constants and lists them in [`ALL`], from which
+/// `docs/configuration.md` is generated.
+macro_rules! variables {
+    ($($constant:ident = $name:literal, $meaning:literal;)*) => {
+        $(#[doc = $meaning] pub(crate) const $constant: &str = $name;)*
+
+        /// Names and meanings of all variables that override no key of the configuration.
+        #[cfg(test)]
+        pub(crate) const ALL: &[(&str, &str)] = &[$(($name, $meaning)),*];
+    };
+}
+
+variables! {
+    URL = "SANDBAR_URL", "Address of the host, without `--url`.";
+    TOKEN = "SANDBAR_TOKEN", "Access token. The token of a host on the same machine is found without it.";
+    CA_FILE = "SANDBAR_CA_FILE", "Authorities to trust for `https://`, PEM, without `--ca-file`.";
+    CLIENT_CERT = "SANDBAR_CLIENT_CERT", "Client certificate for a host that asks for one, PEM.";
+    CLIENT_KEY = "SANDBAR_CLIENT_KEY", "Private key of the client certificate, PEM.";
+    CONFIG = "SANDBAR_CONFIG", "Configuration file of `sandbar up` and `sandbar doctor`, without `--config`.";
+    LOG = "SANDBAR_LOG", "Log filter of `sandbar up` in the syntax of `tracing`: `warn`, `info,sandbar_storage=debug`.";
+    LOG_FORMAT = "SANDBAR_LOG_FORMAT", "Log format of `sandbar up`: `text` or `json`.";
+    DOCKER_CONFIG = "DOCKER_CONFIG", "Directory of Docker's `config.json` with registry credentials.";
+    OTLP_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT", "Collector that `sandbar up` exports spans to, OTLP over HTTP.";
+    OTLP_TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "The same as the full URL for spans alone.";
+    OTEL_SERVICE_NAME = "OTEL_SERVICE_NAME", "Service name of this host in exported spans.";
+    TERM = "TERM", "Terminal type, passed on to commands that run at a terminal.";
+    NOTIFY_SOCKET = "NOTIFY_SOCKET", "Socket of the service manager, as sd_notify(3) defines it.";
+}
+
+/// Data directory of the local host. A key of the configuration; clients read it too, to find the
+/// token and the address of a host on the same machine.
 pub(crate) const DATA_DIR: &str = "SANDBAR_DATA_DIR";
-/// Configuration file of `sandbar up`.
-pub(crate) const CONFIG: &str = "SANDBAR_CONFIG";
-/// What `sandbar up` logs, in the syntax of `tracing`: `warn`, `info,sandbar_storage=debug`.
-pub(crate) const LOG: &str = "SANDBAR_LOG";
-/// Format of the log of `sandbar up`: `text` or `json`.
-pub(crate) const LOG_FORMAT: &str = "SANDBAR_LOG_FORMAT";
-/// Directory of Docker's configuration, where credentials for image registries are.
-pub(crate) const DOCKER_CONFIG: &str = "DOCKER_CONFIG";
-/// Collector that `sandbar up` exports spans to, by OTLP over HTTP; OpenTelemetry defines this and the next two.
-pub(crate) const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-/// The same, as a whole URL that is for spans alone.
-pub(crate) const OTLP_TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-/// Name of this host in exported spans.
-pub(crate) const OTEL_SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
-/// What kind of terminal we were started on; a command with a terminal is told the same.
-pub(crate) const TERM: &str = "TERM";
-/// What every variable that overrides a key of the configuration starts with: `SANDBAR_MAX_SESSIONS=50`.
+
+/// Prefix of variables that override a key of the configuration: `SANDBAR_MAX_SESSIONS=50`.
 pub(crate) const PREFIX: &str = "SANDBAR_";
 
-/// Variables that start with [`PREFIX`] and override no key. The last four belong to the test suite.
-pub(crate) const NOT_KEYS: [&str; 12] = [
+/// Variables that start with [`PREFIX`] and override no key. The last five belong to the tests.
+pub(crate) const NOT_KEYS: [&str; 13] = [
     URL,
     TOKEN,
     CA_FILE,
@@ -45,4 +50,5 @@ pub(crate) const NOT_KEYS: [&str; 12] = [
     "SANDBAR_SKIP_REPORT",
     "SANDBAR_TEST_RUN",
     "SANDBAR_TEST_SCALE",
+    "SANDBAR_UPDATE_DOCS",
 ];

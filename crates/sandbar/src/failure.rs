@@ -1,4 +1,4 @@
-//! How a command ends when it does not do what was asked.
+//! Errors of the command line: exit codes, and the one line that is printed.
 
 use std::{
     io::{self, Write},
@@ -7,9 +7,10 @@ use std::{
 
 use sandbar_core::Error;
 
-use crate::output;
+use crate::terminal::output;
 
-/// Exit codes that mean the same for every verb. `exec` and `run` pass on the command's own code beside these.
+/// Exit codes with the same meaning for every verb. `exec` and `run` also pass on the exit code of
+/// the command.
 pub(crate) mod exit {
     pub(crate) const FAILED: u8 = 1;
     pub(crate) const USAGE: u8 = 2;
@@ -19,22 +20,22 @@ pub(crate) mod exit {
     pub(crate) const BROKEN_PIPE: u8 = 128 + 13;
     pub(crate) const INTERRUPTED: u8 = 128 + 2;
 
-    /// What a shell reports for something that signal `number` ended.
+    /// Returns what a shell reports after signal `number`.
     pub(crate) fn signalled(number: i32) -> u8 {
         u8::try_from((128 + number) & 0xff).unwrap_or(FAILED)
     }
 }
 
-/// An error with the exit code it ends in.
+/// Error with its exit code.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Something went wrong; said on stderr.
+    /// Any error; printed on stderr.
     Error(Error),
-    /// The command line does not make sense; said on stderr.
+    /// Wrong use of the command line; printed on stderr.
     Usage(Error),
-    /// An error with an exit code of its own.
+    /// Error with a specific exit code.
     Coded(Error, u8),
-    /// Whoever read our output went away. Nobody is there to be told.
+    /// The reader of our stdout closed it. Nothing is printed.
     BrokenPipe,
 }
 
@@ -47,7 +48,7 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// A failure to write our own output.
+    /// Returns the failure for an error while writing our output.
     pub(crate) fn writing(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::BrokenPipe
@@ -57,10 +58,10 @@ impl Failure {
     }
 }
 
-/// Says on stderr what went wrong and gives the exit code for it.
+/// Prints the error and returns its exit code.
 pub(crate) fn report(failure: &Failure) -> ExitCode {
     let (error, code) = match failure {
-        Failure::Error(error) => (error, exit::FAILED),
+        Failure::Error(error) => (error, error.code().exit_code()),
         Failure::Usage(error) => (error, exit::USAGE),
         Failure::Coded(error, code) => (error, *code),
         Failure::BrokenPipe => return ExitCode::from(exit::BROKEN_PIPE),
@@ -69,14 +70,20 @@ pub(crate) fn report(failure: &Failure) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints `error: what — why — what to do` on stderr.
+/// Prints `error: message — causes — hint` on stderr.
 pub(crate) fn say_error(error: &Error) {
     let style = output::stderr_style();
-    // There is nowhere left to report that stderr is gone.
-    let _ = writeln!(io::stderr().lock(), "{}error:{} {}", style.error, style.reset, describe(error));
+    // An error of stderr itself cannot be reported.
+    let _ = writeln!(
+        io::stderr().lock(),
+        "{}error:{} {}",
+        style.error,
+        style.reset,
+        describe(error)
+    );
 }
 
-/// What happened, the causes below it, and the way out, on one line.
+/// Returns message, causes and hint on one line.
 pub(crate) fn describe(error: &Error) -> String {
     let mut text = error.message().to_owned();
     let mut cause = std::error::Error::source(error);
@@ -93,8 +100,12 @@ pub(crate) fn describe(error: &Error) -> String {
         text.push_str(" — ");
         text.push_str(hint);
     }
-    // One error is one line, whatever a library put into it.
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    // Texts of libraries may contain line breaks.
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 #[cfg(test)]
@@ -102,14 +113,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_one_line_of_what_why_and_what_to_do() {
-        let error = Error::io("could not read `x`", io::Error::other("disk\n on fire")).with_hint("buy a new one");
-        assert_eq!(describe(&error), "could not read `x` — disk; on fire — buy a new one");
+    fn error_is_one_line_of_message_causes_and_hint() {
+        let error = Error::io("could not read `x`", io::Error::other("disk\n on fire"))
+            .with_hint("buy a new one");
+        assert_eq!(
+            describe(&error),
+            "could not read `x` — disk; on fire — buy a new one"
+        );
     }
 
     #[test]
-    fn a_cause_already_in_the_text_is_not_repeated() {
-        let error = Error::internal("open: disk on fire").with_source(io::Error::other("disk on fire"));
+    fn cause_in_the_message_is_not_repeated() {
+        let error =
+            Error::internal("open: disk on fire").with_source(io::Error::other("disk on fire"));
         assert_eq!(describe(&error), "open: disk on fire");
     }
 }

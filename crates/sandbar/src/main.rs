@@ -1,39 +1,20 @@
-//! The `sandbar` command line: one binary that is the host, its client and its doctor.
+//! The `sandbar` command line: one binary that is the host, its client and its diagnosis tool.
 //!
-//! `main` is not async on purpose: `up` leaves the machine's mount namespace before the first thread exists, so that
-//! every mount it makes dies with it.
+//! `main` is not async on purpose: `up` enters a private mount namespace before the first thread
+//! starts, so that all its mounts end with the process.
 
-mod arguments;
-mod attachment;
-mod attendance;
 mod bench;
 mod cli;
+mod client;
 mod command;
 mod completion;
 mod config;
-mod connection;
-mod descriptor_limit;
 mod doctor;
-mod e2b_environment;
 mod env_vars;
 mod failure;
-mod input;
-mod interrupt;
-mod local_authority;
-mod local_files;
-mod logging;
-mod mount_namespace;
-mod name_server;
-mod output;
-mod parse;
-mod progress;
-mod registry_login;
-mod screen;
-mod secret_input;
+mod local_host;
 mod terminal;
 mod top;
-mod trace_export;
-mod tree;
 mod view;
 
 use std::process::ExitCode;
@@ -43,7 +24,7 @@ use clap::Parser as _;
 use crate::{cli::Cli, failure::report};
 
 fn main() -> ExitCode {
-    // Before anything else: the same binary is the spawner and the init of boxes.
+    // First of all: the same binary also serves as the spawner and the init of boxes.
     sandbar_runtime::run_role();
     if let Some(code) = completion::serve(std::env::args_os()) {
         return code;

@@ -1,18 +1,18 @@
-//! Messages of the API. The first byte says which, so that one corpus serves them all.
+//! Messages of the API. The first byte selects the message, so that one corpus serves all of them.
 
 use buffa::Message;
 use connectrpc::{ConnectError, ErrorCode as RpcCode, ErrorDetail};
 use sandbar_core::{
-    AuditEntry, BaseInfo, Capabilities, Change, Error, ExitStatus, FileStat, Health, LogChunk, NetworkPolicy,
-    NetworkStatus, ProcessInfo, SecretInfo, SessionInfo, SessionSpec, SnapshotInfo, TerminalSize, ToolInfo,
-    ToolResponse,
+    AuditEntry, BaseInfo, Capabilities, Change, Error, ExitStatus, FileStat, Health, LogChunk,
+    NetworkPolicy, NetworkStatus, ProcessInfo, SecretInfo, SessionInfo, SessionSpec, SnapshotInfo,
+    TerminalSize, ToolInfo, ToolResponse,
 };
 use sandbar_proto::{from_connect, parse_api_version, to_connect, unpack_path, v1};
 use serde::de::DeserializeOwned;
 
 type Read = fn(&[u8], Form);
 
-/// How a message is written.
+/// Encoding of a message.
 #[derive(Clone, Copy)]
 enum Form {
     Binary,
@@ -26,7 +26,7 @@ fn read<M: Message + DeserializeOwned>(bytes: &[u8], form: Form) -> Option<M> {
     }
 }
 
-/// A reader of one message: what it means is looked at, too.
+/// Decoder of one message, including its conversion to `sandbar-core` types.
 macro_rules! reader {
     ($message:ident) => {
         |bytes, form| drop(read::<v1::$message>(bytes, form))
@@ -47,7 +47,7 @@ macro_rules! reader {
     };
 }
 
-/// What callers send.
+/// Request messages.
 const REQUESTS: &[Read] = &[
     reader!(CreateSessionRequest as SessionSpec),
     reader!(ListSessionsRequest.unpack),
@@ -74,7 +74,7 @@ const REQUESTS: &[Read] = &[
     reader!(ExportTreeRequest),
 ];
 
-/// What servers answer.
+/// Response messages.
 const ANSWERS: &[Read] = &[
     reader!(Session as SessionInfo),
     reader!(Snapshot as SnapshotInfo),
@@ -94,17 +94,17 @@ const ANSWERS: &[Read] = &[
     reader!(ExecExited as ExitStatus),
 ];
 
-/// Requests in binary.
+/// Decodes requests in binary.
 pub(super) fn requests(bytes: &[u8]) {
     one_of(REQUESTS, bytes, Form::Binary);
 }
 
-/// Requests in JSON.
+/// Decodes requests in JSON.
 pub(super) fn requests_json(bytes: &[u8]) {
     one_of(REQUESTS, bytes, Form::Json);
 }
 
-/// Answers in both forms.
+/// Decodes responses in both encodings.
 pub(super) fn answers(bytes: &[u8]) {
     one_of(ANSWERS, bytes, Form::Binary);
     one_of(ANSWERS, bytes, Form::Json);
@@ -116,33 +116,42 @@ fn one_of(readers: &[Read], bytes: &[u8], form: Form) {
     }
 }
 
-/// A request that is refused says which field is at fault.
+/// Panics unless a refused request names the field at fault.
 fn named_at_fault(error: Option<Error>) {
     if let Some(error) = error {
         assert!(error.field().is_some(), "`{error}` names no field");
     }
 }
 
-/// An error as a server or something between sends it: it can be told on.
+/// Decodes an error of a server or a proxy; it must encode again.
 pub(super) fn errors(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let (kind, value) = text.split_once('\n').unwrap_or(("sandbar.v1.ErrorDetail", &text));
-    let mut detail = ErrorDetail::from_message("sandbar.v1.ErrorDetail", &v1::ErrorDetail::default());
+    let (kind, value) = text
+        .split_once('\n')
+        .unwrap_or(("sandbar.v1.ErrorDetail", &text));
+    let mut detail =
+        ErrorDetail::from_message("sandbar.v1.ErrorDetail", &v1::ErrorDetail::default());
     kind.clone_into(&mut detail.type_url);
     detail.value = Some(value.to_owned());
     let error = from_connect(&ConnectError::new(RpcCode::Internal, "x").with_detail(detail));
     assert_eq!(from_connect(&to_connect(&error, None)).code(), error.code());
 }
 
-/// The version header.
+/// Parses the version header.
 pub(super) fn api_version(bytes: &[u8]) {
     let _ = parse_api_version(&String::from_utf8_lossy(bytes));
 }
 
-/// Paths, as text or as bytes.
+/// Parses paths, as text or as bytes.
 pub(super) fn paths(bytes: &[u8]) {
-    let cut = bytes.first().map_or(0, |cut| usize::from(*cut)).min(bytes.len());
+    let cut = bytes
+        .first()
+        .map_or(0, |cut| usize::from(*cut))
+        .min(bytes.len());
     let (text, raw) = bytes.split_at(cut);
-    let _ = unpack_path(String::from_utf8_lossy(text).into_owned(), raw.to_vec().into());
+    let _ = unpack_path(
+        String::from_utf8_lossy(text).into_owned(),
+        raw.to_vec().into(),
+    );
     let _ = unpack_path(String::new(), bytes.to_vec().into());
 }

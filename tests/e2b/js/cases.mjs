@@ -1,4 +1,4 @@
-// What a user does with the JavaScript SDK. A case with two parameters gets a sandbox of its own.
+// Cases of E2B SDK use in JavaScript. A case with two parameters gets a new sandbox.
 
 import assert from 'node:assert/strict'
 
@@ -22,13 +22,13 @@ const pause = (sandbox) => (sandbox.pause ?? sandbox.betaPause).call(sandbox)
 
 does('a new sandbox runs, and a killed one does not', async ({ e2b }, sandbox) => {
   assert.equal(await sandbox.isRunning(), true)
-  // Up to 2.10 it says nothing.
+  // SDKs up to 2.10 return undefined.
   assert.notEqual(await sandbox.kill(), false)
   assert.equal(await sandbox.isRunning(), false)
   assert.equal(await e2b.Sandbox.kill(sandbox.sandboxId), false)
 })
 
-does('metadata comes back, and finds the sandbox', async (world) => {
+does('metadata is returned, and finds the sandbox', async (world) => {
   const metadata = { mark: world.mark, odd: 'a b&c=é' }
   const sandbox = await world.create({ metadata })
   assert.deepEqual((await sandbox.getInfo()).metadata, metadata)
@@ -36,7 +36,7 @@ does('metadata comes back, and finds the sandbox', async (world) => {
   assert.deepEqual(found.map((one) => one.sandboxId), [sandbox.sandboxId])
 })
 
-does('a list comes in pages', async (world) => {
+does('a list is paged', async (world) => {
   for (let made = 0; made < 3; made++) await world.create({ metadata: { mark: world.mark } })
   const paginator = world.e2b.Sandbox.list({ query: { metadata: { mark: world.mark } }, limit: 2 })
   const sizes = []
@@ -44,13 +44,13 @@ does('a list comes in pages', async (world) => {
   assert.deepEqual(sizes, [2, 1])
 })
 
-does('another program connects by id', async ({ e2b }, sandbox) => {
+does('another client connects by id', async ({ e2b }, sandbox) => {
   await sandbox.files.write('a.txt', 'from one')
   const other = await e2b.Sandbox.connect(sandbox.sandboxId)
   assert.equal(await other.files.read('a.txt'), 'from one')
 })
 
-does('connecting to nobody is an error', async ({ e2b }) => {
+does('connecting to an unknown sandbox is an error', async ({ e2b }) => {
   await assert.rejects(e2b.Sandbox.connect('nosuchsandbox'), /not found/i)
 })
 
@@ -58,18 +58,18 @@ does('a wrong key is an authentication error', async ({ e2b }) => {
   await assert.rejects(e2b.Sandbox.create({ apiKey: 'e2b_' + '0'.repeat(40) }), e2b.AuthenticationError)
 })
 
-does('a time-out is set anew', async (_, sandbox) => {
+does('a timeout is changed', async (_, sandbox) => {
   await sandbox.setTimeout(3_000_000)
   const left = new Date((await sandbox.getInfo()).endAt) - Date.now()
   assert.ok(left > 2_900_000 && left < 3_010_000, `${left}`)
 })
 
-does('a sandbox is gone after its time', async (world) => {
+does('a sandbox ends when its timeout expires', async (world) => {
   const sandbox = await world.create({ timeoutMs: 2_000 })
   await until(async () => !(await sandbox.isRunning()), 'it ends', 20)
 })
 
-does('files are there after a pause', async ({ e2b }, sandbox) => {
+does('files survive a pause', async ({ e2b }, sandbox) => {
   await sandbox.files.write('kept.txt', 'kept')
   await pause(sandbox)
   assert.equal(await sandbox.isRunning(), false)
@@ -90,22 +90,22 @@ does('a command that fails raises its code', async ({ e2b }, sandbox) => {
   })
 })
 
-does('output comes while it runs', async (_, sandbox) => {
-  const heard = []
-  await sandbox.commands.run('echo one; sleep 0.3; echo two', { onStdout: (text) => void heard.push(text.trim()) })
-  assert.deepEqual(heard, ['one', 'two'])
+does('output arrives while the command runs', async (_, sandbox) => {
+  const received = []
+  await sandbox.commands.run('echo one; sleep 0.3; echo two', { onStdout: (text) => void received.push(text.trim()) })
+  assert.deepEqual(received, ['one', 'two'])
 })
 
-does('a million bytes come whole', async (_, sandbox) => {
+does('a million bytes of output arrive complete', async (_, sandbox) => {
   const { stdout } = await sandbox.commands.run("head -c 1000000 /dev/zero | tr '\\0' x")
   assert.equal(stdout, 'x'.repeat(1_000_000))
 })
 
-does('a command that takes too long is a time-out', async ({ e2b }, sandbox) => {
+does('a command that takes too long times out', async ({ e2b }, sandbox) => {
   await assert.rejects(sandbox.commands.run('sleep 30', { timeoutMs: 1_000 }), e2b.TimeoutError)
 })
 
-does('a directory that is not there is an argument error', async ({ e2b }, sandbox) => {
+does('a missing directory is an argument error', async ({ e2b }, sandbox) => {
   await assert.rejects(sandbox.commands.run('pwd', { cwd: '/nowhere' }), e2b.InvalidArgumentError)
 })
 
@@ -114,12 +114,12 @@ does('commands run as user, or as root', async (_, sandbox) => {
   assert.equal((await sandbox.commands.run('whoami', { user: 'root' })).stdout, 'root\n')
 })
 
-does('variables reach commands', async (world) => {
+does('commands have variables of the sandbox and of the call', async (world) => {
   const sandbox = await world.create({ envs: { A: 'sandbox', B: 'kept' } })
   assert.equal((await sandbox.commands.run('echo $A $B', { envs: { A: 'call' } })).stdout, 'call kept\n')
 })
 
-does('a background command is heard again after reconnecting', async (_, sandbox) => {
+does('output arrives after reconnecting to a background command', async (_, sandbox) => {
   const handle = await sandbox.commands.run('sleep 1; echo late', { background: true })
   await handle.disconnect()
   const again = await sandbox.commands.connect(handle.pid)
@@ -139,14 +139,14 @@ does('input is read', async (_, sandbox) => {
   assert.equal((await handle.wait()).stdout, 'got hello\n')
 })
 
-does('a shell is typed into, and resized', async (_, sandbox) => {
-  let heard = ''
+does('a terminal reads input, and is resized', async (_, sandbox) => {
+  let received = ''
   const decoder = new TextDecoder()
-  const handle = await sandbox.pty.create({ cols: 80, rows: 24, onData: (data) => void (heard += decoder.decode(data)) })
+  const handle = await sandbox.pty.create({ cols: 80, rows: 24, onData: (data) => void (received += decoder.decode(data)) })
   await sandbox.pty.resize(handle.pid, { cols: 100, rows: 40 })
   await sandbox.pty.sendInput(handle.pid, new TextEncoder().encode('stty size\nexit\n'))
   await handle.wait()
-  assert.match(heard, /40 100/)
+  assert.match(received, /40 100/)
 })
 
 does('a file is written, described, renamed and removed', async ({ e2b }, sandbox) => {
@@ -160,7 +160,7 @@ does('a file is written, described, renamed and removed', async ({ e2b }, sandbo
   await assert.rejects(sandbox.files.read('moved.txt'), e2b.NotFoundError)
 })
 
-does('bytes come back as they were', async (_, sandbox) => {
+does('bytes are read as written', async (_, sandbox) => {
   const data = new Uint8Array(100_000).map((_, index) => index % 256)
   await sandbox.files.write('bytes', data.buffer)
   assert.deepEqual(new Uint8Array(await sandbox.files.read('bytes', { format: 'bytes' })), data)
@@ -173,23 +173,23 @@ does('several files are written at once', async (_, sandbox) => {
   assert.equal(await sandbox.files.read('many/2'), 'two')
 })
 
-does('a new file is told', async ({ e2b }, sandbox) => {
+does('a new file is reported', async ({ e2b }, sandbox) => {
   await sandbox.files.makeDir('watched')
   const events = []
   const watcher = await sandbox.files.watchDir('watched', (event) => void events.push(event))
   await sandbox.files.write('watched/new.txt', 'x')
   await until(
     () => events.some((event) => event.name === 'new.txt' && event.type === e2b.FilesystemEventType.CREATE),
-    'the file is told',
+    'the file is reported',
   )
   await watcher.stop()
 })
 
-does('watching nothing is not found', async ({ e2b }, sandbox) => {
+does('watching a missing directory is not found', async ({ e2b }, sandbox) => {
   await assert.rejects(sandbox.files.watchDir('nowhere', () => undefined), e2b.NotFoundError)
 })
 
-does('a file is downloaded by a link', async (_, sandbox) => {
+does('a file is downloaded by signed URL', async (_, sandbox) => {
   await sandbox.files.write('shared.txt', 'shared')
   assert.equal(await (await fetch(await sandbox.downloadUrl('shared.txt'))).text(), 'shared')
 })
@@ -202,7 +202,7 @@ does('a snapshot is a template', async (world, sandbox) => {
   assert.equal(await copy.files.read('state.txt'), 'then')
 }, 14)
 
-does('a sandbox killed in mid-command is an error at once', async ({ e2b }, sandbox) => {
+does('a sandbox killed during a command is an error', async ({ e2b }, sandbox) => {
   setTimeout(() => void e2b.Sandbox.kill(sandbox.sandboxId), 1_000)
   await assert.rejects(sandbox.commands.run('sleep 60', { timeoutMs: 0 }), e2b.SandboxError)
 })
@@ -212,7 +212,7 @@ does('a hundred commands run at once', async (_, sandbox) => {
   assert.deepEqual(results.map((result) => result.stdout), Array.from({ length: 100 }, (_, number) => `${number}\n`))
 })
 
-does('code keeps its variables, and tells results and errors', async (world) => {
+does('code keeps its variables, and returns results and errors', async (world) => {
   const sandbox = world.keep(await world.interpreter.Sandbox.create())
   await sandbox.runCode('x = 40')
   assert.equal((await sandbox.runCode('x + 2')).text, '42')

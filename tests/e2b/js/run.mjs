@@ -1,9 +1,10 @@
 // Drives a host with the unmodified `e2b` SDK for JavaScript.
 //
-// Usage: node run.mjs MODULES [WORD]: the directory the SDK is installed in, and a word the names of cases must hold.
-// The SDK finds the host by its own variables, as in any program. One line a case, `PASS NAME`, `FAIL NAME` or
-// `SKIP NAME (REASON)`, then a line with the counts. It fails when a case does, and when none ran. `SANDBAR_SDK_REPORT` names
-// a file that gets a line with the counts, for scripts/sdk-table.py.
+// Usage: node run.mjs MODULES [WORD]: the directory that the SDK is installed in, and a word to
+// select cases by name. The SDK finds the host by its own variables, as in any program. Prints one
+// line a case, `PASS NAME`, `FAIL NAME` or `SKIP NAME (REASON)`, then a line with the counts. Fails
+// when a case fails, or when none ran. `SANDBAR_SDK_REPORT` names a file to append a line with the
+// counts to, for scripts/sdk-table.py.
 
 import { appendFile, readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'

@@ -1,8 +1,8 @@
-"""From `Sandbox.create()` to the first word of a command, by the SDK itself; milliseconds as JSON.
+"""Time from `Sandbox.create()` to the first output of a command; milliseconds as JSON.
 
-One after the other, staggered by 200 ms, and twenty at once, as ComputeSDK measures it; and bursts of twenty by the
-asynchronous SDK, each from its first request to its last word. Called by crates/sandbar/benches/e2b, once against a host and
-once against a server that only answers.
+Sequentially, staggered by 200 ms, and twenty at once, as ComputeSDK measures it; and bursts of
+twenty by the asynchronous SDK, each from its first request to its last output. Called by
+crates/sandbar/benches/e2b, once against a host and once against a stub server.
 """
 
 import asyncio

@@ -1,9 +1,10 @@
 """Drives a host with the unmodified `e2b` SDK for Python.
 
 Usage: run.py [--style sync|async] [--only WORD] [--list]
-The SDK finds the host by its own variables (`E2B_API_URL` and `E2B_SANDBOX_URL`, or `E2B_DOMAIN` and `SSL_CERT_FILE`), as
-in any program. One line a case, `PASS NAME`, `FAIL NAME` or `SKIP NAME (REASON)`, then a line with the counts. It fails when
-a case does, and when none ran. `SANDBAR_SDK_REPORT` names a file that gets a line with the counts, for scripts/sdk-table.py.
+The SDK finds the host by its own variables (`E2B_API_URL` and `E2B_SANDBOX_URL`, or `E2B_DOMAIN` and
+`SSL_CERT_FILE`), as in any program. Prints one line a case, `PASS NAME`, `FAIL NAME` or
+`SKIP NAME (REASON)`, then a line with the counts. Fails when a case fails, or when none ran.
+`SANDBAR_SDK_REPORT` names a file to append a line with the counts to, for scripts/sdk-table.py.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import sdk
 
 
 async def attempt(case, style):
-    """Runs one case in a sandbox of its own, unless it makes its own."""
+    """Runs one case, in a new sandbox unless it creates its own."""
     world = sdk.World(style)
     try:
         if case.needs_sandbox:
@@ -36,9 +37,9 @@ def too_late(*_):
 
 
 async def run_all(chosen, style):
-    """Runs cases in one event loop, as a program does: old SDKs keep connections for the life of the process."""
+    """Runs cases in one event loop: old SDKs keep connections for the life of the process."""
     passed = failed = skipped = 0
-    # Blocking calls of the sync SDK are interrupted by the signal; the event loop has a timeout of its own.
+    # The signal interrupts blocking calls of the sync SDK; the event loop has its own timeout.
     signal.signal(signal.SIGALRM, too_late)
     for case in chosen:
         if obstacle := case.obstacle(sdk.VERSION):
@@ -52,7 +53,7 @@ async def run_all(chosen, style):
             await asyncio.wait_for(attempt(case, style), case.timeout)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # Whatever it was, the other cases are to run.
+        except BaseException:  # The other cases run after any failure.
             failed += 1
             print(f"FAIL {case.name} ({time.monotonic() - began:.2f} s)", flush=True)
             traceback.print_exc(file=sys.stdout)
@@ -65,7 +66,7 @@ async def run_all(chosen, style):
 
 
 def report(style, counts):
-    """Adds a line to the report, if one is wanted."""
+    """Appends a line to the report, if one is configured."""
     if path := os.environ.get("SANDBAR_SDK_REPORT"):
         with open(path, "a") as file:
             print("python", version("e2b"), sdk.MODE, style, *counts, sep="\t", file=file)
@@ -91,5 +92,5 @@ def main():
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    # The transport of SDK 2.45 aborts the interpreter at exit, now and then.
+    # The transport of SDK 2.45 sometimes aborts the interpreter at exit.
     os._exit(code)

@@ -1,4 +1,4 @@
-"""The two faces of the SDK behind one: a case is written once, and runs with `Sandbox` and with `AsyncSandbox`."""
+"""One interface to `Sandbox` and `AsyncSandbox`: a case is written once and runs with both."""
 
 import dataclasses
 import inspect
@@ -12,7 +12,7 @@ import e2b
 
 
 def numbers(package):
-    """The version of a package, as far as cases distinguish."""
+    """Returns major and minor version of a package."""
     return tuple(int(part) for part in version(package).split(".")[:2])
 
 
@@ -22,19 +22,19 @@ MODE = "domain" if os.environ.get("E2B_DOMAIN") else "plain"
 
 @dataclasses.dataclass
 class Condition:
-    """What a case takes beside a version of the SDK, known before it runs. Without it the case is skipped, and says why."""
+    """Requirement of a case besides the SDK version, checked before it runs; else it is skipped."""
 
     holds: typing.Callable
     otherwise: str
 
 
-NAMES = Condition(lambda: MODE == "domain", "plain mode has no names of ports")
+NAMES = Condition(lambda: MODE == "domain", "plain mode has no host names of ports")
 TIMEOUTS = Condition(lambda: VERSION != (2, 20), "2.20 raises a timeout of httpcore's, by a race inside the SDK")
 INTERPRETER = Condition(
     lambda: MODE == "domain" or numbers("e2b-code-interpreter") >= (2, 9),
     "e2b-code-interpreter before 2.9 ignores E2B_SANDBOX_URL",
 )
-# Sandboxes of the tests have the programs of this machine.
+# Sandboxes of the tests share the programs of this machine.
 CHARTS = Condition(
     lambda: INTERPRETER.holds() and subprocess.run(["/usr/bin/python3", "-c", "import matplotlib"], stderr=-3).returncode == 0,
     "/usr/bin/python3 has no matplotlib, or " + INTERPRETER.otherwise,
@@ -42,12 +42,12 @@ CHARTS = Condition(
 
 
 async def do(value):
-    """What a call of the SDK gives, whichever face made it."""
+    """Returns the result of a call, sync or async."""
     return await value if inspect.isawaitable(value) else value
 
 
 class World:
-    """The SDK in one style, and the sandboxes a case made with it."""
+    """The SDK in one style, and the sandboxes that a case has created."""
 
     def __init__(self, style):
         self.is_async = style == "async"
@@ -57,7 +57,7 @@ class World:
         self.mark = uuid.uuid4().hex
 
     async def create(self, *arguments, **options):
-        """A sandbox that is killed when the case is over."""
+        """Creates a sandbox that is killed at the end of the case."""
         options.setdefault("timeout", 120)
         return self.keep(await do(self.Sandbox.create(*arguments, **options)))
 
@@ -66,7 +66,7 @@ class World:
         return sandbox
 
     async def all_of(self, paginator):
-        """Everything a paginator gives."""
+        """Returns the items of all pages."""
         found = []
         while True:
             found += await do(paginator.next_items())
@@ -77,12 +77,12 @@ class World:
         for sandbox in self.made:
             try:
                 await do(sandbox.kill())
-            except Exception:  # It may be gone, and the case has said what it thinks of that.
+            except Exception:  # The case may have killed it.
                 pass
 
 
 async def fails(kind, call, *words):
-    """Demands that a call raises this class, in words that say why."""
+    """Asserts that a call raises this class, with a message that has these words."""
     try:
         value = await do(call() if callable(call) else call)
     except kind as error:
@@ -95,7 +95,7 @@ async def fails(kind, call, *words):
 
 
 async def until(condition, what, seconds=15):
-    """Waits for something to become true."""
+    """Polls a condition until it holds."""
     import asyncio
     import time
 

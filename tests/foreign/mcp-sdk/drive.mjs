@@ -63,12 +63,12 @@ console.log('tool: one');
 const taken = await call('snapshot', { sandbox, name: 'before' });
 console.log(`snapshot: ${taken.structuredContent.snapshot}`);
 
-const heard = [];
+const received = [];
 const script = 'echo two >> a.txt; for n in 1 2 3; do echo $n; sleep 0.1; done';
-const streamed = await call('bash', { sandbox, cmd: script }, { onprogress: ({ message }) => heard.push(message) });
+const streamed = await call('bash', { sandbox, cmd: script }, { onprogress: ({ message }) => received.push(message) });
 assert.equal(text(streamed), '1\n2\n3\n');
-assert.equal(heard.join(''), '1\n2\n3\n');
-console.log(`stream: ${heard.length} notifications`);
+assert.equal(received.join(''), '1\n2\n3\n');
+console.log(`stream: ${received.length} notifications`);
 
 await call('rollback', { sandbox, snapshot: 'before' });
 assert.equal(text(await call('bash', { sandbox, cmd: 'cat a.txt' })), 'one\n');

@@ -1,5 +1,6 @@
-// Drives a host with what Node brings along and nothing else.
-// Usage: URL=http://127.0.0.1:9100 TOKEN=... SESSION=... node drive.mjs connect-fetch|grpc-web-fetch|connect-http2|grpc-http2
+// Drives a host with the standard library of Node.
+// Usage: URL=http://127.0.0.1:9100 TOKEN=... SESSION=... node drive.mjs TRANSPORT
+//        TRANSPORT: connect-fetch, grpc-web-fetch, connect-http2 or grpc-http2
 
 import assert from 'node:assert/strict';
 
@@ -68,8 +69,8 @@ assert.equal(error.code, host.notFound);
 assert.equal(error.detail, 'SnapshotNotFound');
 const inStream = await refusal(all(host.stream('Diff', { sessionId, from: 'never-taken' })));
 assert.equal(inStream.detail, 'SnapshotNotFound');
-const stranger = host.withToken?.('wrong') ?? new Transport(base, 'wrong');
-assert.equal((await refusal(stranger.call('ListSessions', {}))).code, host.unauthenticated);
+const unauthenticated = host.withToken?.('wrong') ?? new Transport(base, 'wrong');
+assert.equal((await refusal(unauthenticated.call('ListSessions', {}))).code, host.unauthenticated);
 did('error', `${error.detail}: ${error.message}`);
 
 const start = { start: { sessionId, argv: ['cat'], stdin: true } };

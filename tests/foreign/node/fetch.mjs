@@ -1,4 +1,4 @@
-// Transports over Node's `fetch`, which speaks HTTP/1.1 and sends a whole request before it reads the answer.
+// Transports over Node's `fetch`: HTTP/1.1, and half-duplex, as it sends the whole request first.
 
 import { Refused, connectError, frame, frames, grpcError } from './frames.mjs';
 

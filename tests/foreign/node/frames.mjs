@@ -1,4 +1,4 @@
-// Frames, the same in Connect's streams, gRPC and gRPC-Web: a byte of flags, four of length, a message.
+// Frames of Connect streams, gRPC and gRPC-Web: a byte of flags, four of length, a message.
 
 /** A message as one frame. */
 export function frame(message) {

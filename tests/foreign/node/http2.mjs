@@ -1,4 +1,4 @@
-// Transports over Node's `http2`, which sends and reads at the same time. All calls go over one connection.
+// Transports over Node's `http2`: full-duplex, with all calls on one connection.
 
 import http2 from 'node:http2';
 

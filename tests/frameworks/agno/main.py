@@ -34,20 +34,20 @@ CALLS = [
 
 
 class ScriptedModel(Model):
-    """Makes the calls one after the other, and keeps what it was told after each."""
+    """Makes the calls one after the other, and records their results."""
 
     def __init__(self):
         super().__init__(id="scripted")
-        self.told = []
+        self.results = []
 
     def invoke(self, messages, **_):
-        # A picture is followed by a message that holds it.
-        self.told = [str(message.content) for message in messages if message.role == "tool"]
-        if len(self.told) == len(CALLS):
+        # A message with the picture follows its result.
+        self.results = [str(message.content) for message in messages if message.role == "tool"]
+        if len(self.results) == len(CALLS):
             return ModelResponse(role="assistant", content="done")
-        name, arguments = CALLS[len(self.told)]
+        name, arguments = CALLS[len(self.results)]
         function = {"name": name, "arguments": json.dumps(arguments)}
-        call = {"id": f"call-{len(self.told)}", "type": "function", "function": function}
+        call = {"id": f"call-{len(self.results)}", "type": "function", "function": function}
         return ModelResponse(role="assistant", tool_calls=[call])
 
     async def ainvoke(self, *_, **__):
@@ -59,9 +59,9 @@ class ScriptedModel(Model):
 def agent(tools):
     model = ScriptedModel()
     result = Agent(model=model, tools=[tools], telemetry=False).run("Go.")
-    python, failed, wrote, command, picture, downloaded = model.told
+    python, failed, wrote, command, picture, downloaded = model.results
     check_contains("the agent runs Python", python, "total 10")
-    check_contains("an error is told to the model", failed, "KeyError", "missing")
+    check_contains("the model receives an error", failed, "KeyError", "missing")
     check_equal("the agent writes a file", wrote, "/home/user/a.txt")
     check_contains("the agent runs a command as the user", command, "alpha", "user")
     check_contains("a result is announced", picture, "Result 1: ")

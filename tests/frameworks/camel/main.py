@@ -3,7 +3,7 @@
 import json
 import os
 
-# It asks for packages of its own at start otherwise.
+# Otherwise it needs more packages at start.
 os.environ["CAMEL_LOGGING_DISABLED"] = "true"
 
 from camel.agents import ChatAgent
@@ -15,13 +15,13 @@ from checks import check, check_contains, check_equal
 
 
 class ScriptedModel(StubModel):
-    """Calls the tool once, then says what it was told."""
+    """Calls the tool once, then answers with its result."""
 
     def _run(self, messages, response_format=None, tools=None):
         response = super()._run(messages, response_format, tools)
         choice = response.choices[0]
         if messages[-1]["role"] == "tool":
-            choice.message.content = f"told: {messages[-1]['content']}"
+            choice.message.content = f"result: {messages[-1]['content']}"
             return response
         function = {"name": "execute_code", "arguments": json.dumps({"code": "print(6 * 7)", "code_type": "python"})}
         call = {"id": "call-0", "type": "function", "function": function}
@@ -56,7 +56,7 @@ def agent():
     toolkit = CodeExecutionToolkit(sandbox="e2b")
     agent = ChatAgent("You run code.", model=ScriptedModel(ModelType.STUB), tools=[toolkit.execute_code])
     answer = agent.step("What is 6 * 7?")
-    check_contains("an agent runs code in a sandbox and is told the result", answer.msgs[0].content, "told:", "42")
+    check_contains("an agent runs code in a sandbox and receives the result", answer.msgs[0].content, "result:", "42")
 
 
 interpreter()

@@ -39,7 +39,7 @@ async function succeed(what, args, ...wanted) {
 
 fs.writeFileSync(path.join(home, 'e2b.Dockerfile'), DOCKERFILE)
 fs.writeFileSync(path.join(home, 'hello.txt'), 'hello\n')
-// Without a command that says when a program is ready, the SDK has every sandbox of the template wait for 20 seconds.
+// Without a readiness command, the SDK waits for 20 seconds in every sandbox of the template.
 const create = ['template', 'create', 'from-dockerfile', '--path', home, '--ready-cmd', 'pgrep -x sleep']
 await succeed('a template is built from a Dockerfile', create, 'from-dockerfile')
 await succeed('templates are listed', ['template', 'list'], 'from-dockerfile')

@@ -34,12 +34,12 @@ def scripted():
 def deep_agent(sandbox):
     agent = create_deep_agent(model=ScriptedModel(messages=scripted()), backend=E2BSandbox(sandbox=sandbox))
     messages = agent.invoke({"messages": [{"role": "user", "content": "Take notes."}]})["messages"]
-    told = {message.name: str(message.content) for message in messages if isinstance(message, ToolMessage)}
-    check_contains("the agent reads what it wrote and edited", told["read_file"], "one", "three")
-    check_contains("the agent runs commands as the user", told["execute"], "one\nthree\nuser\n", "missing")
-    check_contains("the exit code of a failed command is told", told["execute"], "exit code 2")
-    check_contains("the agent searches files", told["grep"], "/home/user/notes.txt")
-    check_contains("the agent lists a directory", told["ls"], "/home/user/notes.txt")
+    results = {message.name: str(message.content) for message in messages if isinstance(message, ToolMessage)}
+    check_contains("the agent reads what it wrote and edited", results["read_file"], "one", "three")
+    check_contains("the agent runs commands as the user", results["execute"], "one\nthree\nuser\n", "missing")
+    check_contains("the agent receives the exit code of a failed command", results["execute"], "exit code 2")
+    check_contains("the agent searches files", results["grep"], "/home/user/notes.txt")
+    check_contains("the agent lists a directory", results["ls"], "/home/user/notes.txt")
     check_equal("the agent comes to its end", messages[-1].content, "done")
     check_equal("the files are in the sandbox", sandbox.files.read("/home/user/notes.txt"), "one\nthree\n")
 
@@ -52,7 +52,7 @@ def backend(sandbox):
     downloaded = backend.download_files(["/tmp/a/b.bin", "/tmp/missing", "/tmp/a"])
     seen = [(file.content, file.error) for file in downloaded]
     wanted = [(b"\x00\xff", None), (None, "file_not_found"), (None, "is_directory")]
-    check_equal("files are downloaded, and errors are told apart", seen, wanted)
+    check_equal("files are downloaded, with an error code for each failure", seen, wanted)
     found = backend.glob("*.bin", "/tmp/a")
     check("a pattern finds files", "b.bin" in str(found), found)
     timed_out = backend.execute("sleep 60", timeout=1)

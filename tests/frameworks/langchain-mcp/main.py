@@ -1,4 +1,4 @@
-"""langchain-mcp-adapters: an agent of LangChain whose tools are the host's, over stdio and over HTTP."""
+"""langchain-mcp-adapters: a LangChain agent with the tools of the host, over stdio and over HTTP."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ SERVERS = {
 
 
 def calls(sandbox):
-    """Calls of tools, and what the model is told after each."""
+    """Returns tool calls, with a part of the expected result of each."""
     return [
         ("sandbox_create", {"id": sandbox}, sandbox),
         ("write_file", {"sandbox": sandbox, "path": "a.txt", "content": "one\n"}, ""),
@@ -61,10 +61,10 @@ async def drive(client, transport):
         check(f"{transport}: the tools are listed", {name for name, _, _ in script} <= names, names)
         agent = create_agent(ScriptedModel(messages=scripted(script)), tools)
         result = await agent.ainvoke({"messages": [{"role": "user", "content": "Go."}]})
-    told = [text(message) for message in result["messages"] if isinstance(message, ToolMessage)]
-    for (name, _, wanted), seen in zip(script, told, strict=True):
+    results = [text(message) for message in result["messages"] if isinstance(message, ToolMessage)]
+    for (name, _, wanted), seen in zip(script, results, strict=True):
         check_contains(f"{transport}: {name}", seen, wanted)
-    check("the rollback took the change back", "two" not in told[5], told[5])
+    check("the rollback reverted the change", "two" not in results[5], results[5])
     check_equal(f"{transport}: the agent comes to its end", result["messages"][-1].content, "done")
 
 

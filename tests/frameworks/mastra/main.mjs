@@ -1,4 +1,5 @@
-// Mastra: an agent with a workspace in an E2B sandbox, and the sandbox alone: processes, pause and resume, a template of its own.
+// Mastra: an agent with a workspace in an E2B sandbox, and the sandbox alone: processes, pause and
+// resume, a custom template.
 
 import { check, checkEqual, eventually, packages } from '../checks.mjs'
 
@@ -8,16 +9,16 @@ const { Workspace } = require('@mastra/core/workspace')
 const { E2BSandbox } = require('@mastra/e2b')
 const { Template } = require('e2b')
 
-// A model that runs the commands one after the other, and keeps what it was told.
+// A model that runs the commands one after the other, and records their results.
 function scriptedModel(commands) {
-  const told = []
+  const results = []
   const usage = { inputTokens: 1, outputTokens: 1, totalTokens: 2 }
   const next = (prompt) => {
     const last = prompt.at(-1)
-    if (last.role === 'tool') told.push(JSON.stringify(last.content))
-    const command = commands[told.length]
+    if (last.role === 'tool') results.push(JSON.stringify(last.content))
+    const command = commands[results.length]
     if (command === undefined) return { content: [{ type: 'text', text: 'done' }], finishReason: 'stop', usage, warnings: [] }
-    const call = { toolCallId: `call-${told.length}`, toolName: 'mastra_workspace_execute_command', input: JSON.stringify({ command }) }
+    const call = { toolCallId: `call-${results.length}`, toolName: 'mastra_workspace_execute_command', input: JSON.stringify({ command }) }
     return { content: [{ type: 'tool-call', ...call }], finishReason: 'tool-calls', usage, warnings: [] }
   }
   const stream = ({ content, finishReason }) =>
@@ -37,7 +38,7 @@ function scriptedModel(commands) {
       },
     })
   return {
-    told,
+    results,
     model: {
       specificationVersion: 'v2',
       provider: 'scripted',
@@ -54,11 +55,11 @@ const sandbox = new E2BSandbox({ id: 'mastra-agent', template: 'base', env: { CO
 const workspace = new Workspace({ sandbox })
 await workspace.init()
 
-const { model, told } = scriptedModel(['echo $COLOUR > a.txt; cat a.txt; whoami', 'ls missing; exit 4'])
+const { model, results } = scriptedModel(['echo $COLOUR > a.txt; cat a.txt; whoami', 'ls missing; exit 4'])
 const agent = new Agent({ id: 'agent', name: 'agent', instructions: 'Run commands.', model, workspace })
 const result = await agent.generate('Go.', { maxSteps: 5 })
-check('the agent runs commands in the sandbox', told[0].includes('blue') && told[0].includes('user'), told)
-check('the exit code of a failed command is told', told[1].includes('4') && told[1].includes('missing'), told)
+check('the agent runs commands in the sandbox', results[0].includes('blue') && results[0].includes('user'), results)
+check('the agent receives the exit code of a failed command', results[1].includes('4') && results[1].includes('missing'), results)
 checkEqual('the agent comes to its end', result.text, 'done')
 
 let ran = await sandbox.executeCommand('cat', ['a.txt'])

@@ -1,4 +1,4 @@
-"""OpenAI Agents SDK: a `SandboxAgent` in an E2B sandbox, and its workspace across two sandboxes, in both modes."""
+"""OpenAI Agents SDK: a `SandboxAgent` in an E2B sandbox, and a workspace moved between sandboxes."""
 
 import asyncio
 import io
@@ -21,7 +21,7 @@ PATCH = "*** Begin Patch\n*** Update File: task.md\n@@\n-the task\n+the patched 
 
 
 def outputs(result):
-    """What the tools answered, in order."""
+    """Returns the outputs of the tools, in order."""
     return [str(item.output) for item in result.new_items if item.type == "tool_call_output_item"]
 
 
@@ -49,7 +49,7 @@ async def agent():
     result = await Runner.run(SandboxAgent(name="agent", model=model), "Go.", run_config=config)
     first, patched, last = outputs(result)
     check_contains("the manifest is in the workspace", first, "Output:\nthe task\n/workspace\nuser\nblue\n")
-    check_contains("the exit code is told", first, "exited with code 3")
+    check_contains("the model receives the exit code", first, "exited with code 3")
     check_contains("a patch is applied", patched, "task.md")
     check_contains("commands may write in the workspace", last, "Output:\nthe patched task\nmade\n")
     check_equal("the agent comes to its end", result.final_output, "done")

@@ -24,7 +24,7 @@ def servers():
 
 
 def calls(sandbox):
-    """Calls of tools, and what the model is told after each."""
+    """Returns tool calls, with a part of the expected result of each."""
     return [
         ("sandbox_create", {"id": sandbox}, sandbox),
         ("write_file", {"sandbox": sandbox, "path": "a.txt", "content": "one\n"}, ""),
@@ -45,10 +45,10 @@ async def drive(transport, server):
     async with server:
         agent = Agent(name="agent", model=model, mcp_servers=[server])
         result = await Runner.run(agent, "Go.", run_config=RunConfig(tracing_disabled=True), max_turns=20)
-    told = [str(item.output) for item in result.new_items if item.type == "tool_call_output_item"]
-    for (name, _, wanted), seen in zip(script, told, strict=True):
+    results = [str(item.output) for item in result.new_items if item.type == "tool_call_output_item"]
+    for (name, _, wanted), seen in zip(script, results, strict=True):
         check_contains(f"{transport}: {name}", seen, wanted)
-    check(f"{transport}: the rollback took the change back", "two" not in told[5], told[5])
+    check(f"{transport}: the rollback reverted the change", "two" not in results[5], results[5])
     check_equal(f"{transport}: the agent comes to its end", result.final_output, "done")
     model.assert_complete()
 

@@ -22,7 +22,7 @@ def toolsets():
 
 
 def calls(sandbox):
-    """Calls of tools, and what the model is told after each."""
+    """Returns tool calls, with a part of the expected result of each."""
     return [
         ("sandbox_create", {"id": sandbox}, sandbox),
         ("write_file", {"sandbox": sandbox, "path": "a.txt", "content": "one\n"}, ""),
@@ -36,19 +36,19 @@ def calls(sandbox):
 
 
 class Script:
-    """A model that makes the calls one after the other, and keeps what it was told."""
+    """A model that makes the calls one after the other, and records their results."""
 
     def __init__(self, script):
-        self.script, self.told, self.instructions = script, [], None
+        self.script, self.results, self.instructions = script, [], None
 
     def __call__(self, messages, info):
         self.instructions = info.instructions
         if len(messages) > 1:
             part = next(part for part in messages[-1].parts if isinstance(part, ToolReturnPart))
-            self.told.append((part.outcome, str(part.content)))
-        if len(self.told) == len(self.script):
+            self.results.append((part.outcome, str(part.content)))
+        if len(self.results) == len(self.script):
             return ModelResponse(parts=[TextPart("done")])
-        name, arguments, _ = self.script[len(self.told)]
+        name, arguments, _ = self.script[len(self.results)]
         return ModelResponse(parts=[ToolCallPart(name, arguments)])
 
 
@@ -56,11 +56,11 @@ async def drive(transport, toolset):
     script = Script(calls(f"pydantic-{transport}"))
     async with Agent(FunctionModel(script), toolsets=[toolset]) as agent:
         result = await agent.run("Go.")
-    for (name, arguments, wanted), (_, seen) in zip(script.script, script.told, strict=True):
+    for (name, arguments, wanted), (_, seen) in zip(script.script, script.results, strict=True):
         check_contains(f"{transport}: {name} {arguments.get('snapshot', '')}".rstrip(), seen, wanted.strip())
-    kind, _ = script.told[4]
+    kind, _ = script.results[4]
     check(f"{transport}: a failed call is one to try again", kind is kind)
-    check(f"{transport}: the rollback took the change back", "two" not in script.told[6][1], script.told[6])
+    check(f"{transport}: the rollback reverted the change", "two" not in script.results[6][1], script.results[6])
     check_equal(f"{transport}: the agent comes to its end", result.output, "done")
     return script
 

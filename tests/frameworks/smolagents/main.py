@@ -1,4 +1,4 @@
-"""smolagents: a `CodeAgent` whose code runs in a sandbox (`executor_type="e2b"`), and its executor alone."""
+"""smolagents: a `CodeAgent` with `executor_type="e2b"`, and its executor alone."""
 
 import base64
 import io
@@ -14,7 +14,7 @@ from smolagents.remote_executors import E2BExecutor
 STEPS = [
     'total = sum(numbers)\nprint("total is", total)\nprint("words:", count_words("one two three"))',
     'with open("/home/user/total.txt", "w") as file:\n    file.write(str(total))\n{}["missing"]',
-    # The traceback has a frame whose source is not in any file, as those of compiled libraries have.
+    # The traceback has a frame without a source file, as with compiled libraries.
     'exec(compile("\\n\\n\\n1 / 0", "<generated>", "exec"))',
     'final_answer({"total": total, "file": open("/home/user/total.txt").read()})',
 ]
@@ -31,15 +31,15 @@ def count_words(text: str) -> int:
 
 
 class ScriptedModel(Model):
-    """Says the steps one after the other, and keeps what it was told before each."""
+    """Returns the steps one after the other, and records the last message before each."""
 
     def __init__(self):
         super().__init__(model_id="scripted")
-        self.told = []
+        self.received = []
 
     def generate(self, messages, **_):
-        self.told.append(str(messages[-1].content))
-        code = STEPS[len(self.told) - 1]
+        self.received.append(str(messages[-1].content))
+        code = STEPS[len(self.received) - 1]
         return ChatMessage(role=MessageRole.ASSISTANT, content=f"Thought: go on.\n<code>\n{code}\n</code>")
 
 
@@ -54,9 +54,9 @@ def agent_in_a_sandbox():
     with CodeAgent(tools=[count_words], model=model, executor_type="e2b", verbosity_level=LogLevel.OFF) as agent:
         sandbox = agent.python_executor.sandbox
         answer = agent.run("Add the numbers.", additional_args={"numbers": [1, 2, 3]})
-        check_contains("variables and tools of the agent are in the sandbox", model.told[1], "total is 6", "words: 3")
-        check_contains("an error is told to the model", model.told[2], "KeyError", "missing")
-        check_contains("an error below code without a source is told, too", model.told[3], "ZeroDivisionError")
+        check_contains("variables and tools of the agent are in the sandbox", model.received[1], "total is 6", "words: 3")
+        check_contains("the model receives an error", model.received[2], "KeyError", "missing")
+        check_contains("the model receives an error from code without a source", model.received[3], "ZeroDivisionError")
         check_equal("the final answer has variables of earlier steps", answer, {"total": 6, "file": "6"})
         check_equal("files are in the sandbox", sandbox.files.read("/home/user/total.txt"), "6")
     check("the sandbox is gone after the agent", not sandbox.is_running())

@@ -1,4 +1,4 @@
-//! A server that does what a test says.
+//! Server with handlers of a test.
 
 use connectrpc::{Router, Server};
 use sandbar_client::{Client, WireProtocol};
@@ -6,10 +6,14 @@ use tokio::task::JoinHandle;
 
 pub(crate) const SERVICE: &str = "sandbar.v1.SandboxService";
 
-pub(crate) const PROTOCOLS: [WireProtocol; 4] =
-    [WireProtocol::Connect, WireProtocol::ConnectJson, WireProtocol::Grpc, WireProtocol::GrpcWeb];
+pub(crate) const PROTOCOLS: [WireProtocol; 4] = [
+    WireProtocol::Connect,
+    WireProtocol::ConnectJson,
+    WireProtocol::Grpc,
+    WireProtocol::GrpcWeb,
+];
 
-/// A server on a free port of loopback, which ends with the test.
+/// Server on a free loopback port, stopped when dropped.
 pub(crate) struct Double {
     url: String,
     task: JoinHandle<()>,
@@ -29,19 +33,21 @@ impl Double {
         Self { url, task }
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub(crate) fn address(&self) -> &str {
         self.url.trim_start_matches("http://")
     }
 
-    /// Ends the server as a crash would, with all its connections.
+    /// Stops the server and all its connections abruptly, like a crash.
     pub(crate) async fn crash(mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
     }
 
     pub(crate) async fn client(&self, protocol: WireProtocol) -> Client {
-        Client::connect_with(&self.url, Some("a token"), protocol).await.unwrap()
+        Client::connect_with(&self.url, Some("a token"), protocol)
+            .await
+            .unwrap()
     }
 }
 

@@ -1,5 +1,9 @@
-//! The client against a server of a few lines, over a real socket and in every wire form.
+//! Client against a small test server, over a real socket and with every wire protocol.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod double;

@@ -1,4 +1,4 @@
-//! Uploads that go wrong on either side.
+//! Uploads that fail on either side.
 
 use std::{io, path::Path};
 
@@ -16,25 +16,37 @@ use tokio_util::io::StreamReader;
 use crate::double::{Double, PROTOCOLS, SERVICE};
 
 #[tokio::test]
-async fn a_source_that_fails_never_looks_like_a_whole_file() {
+async fn failed_source_never_completes_an_upload() {
     let (seen, mut parts) = mpsc::unbounded_channel();
-    let write = client_streaming_handler_fn(move |_, mut requests: connectrpc::ServiceStream<v1::WriteFileRequest>| {
-        let seen = seen.clone();
-        async move {
-            while let Some(request) = requests.next().await {
-                seen.send(request.map(|request| request.part.unwrap())).unwrap();
+    let write = client_streaming_handler_fn(
+        move |_, mut requests: connectrpc::ServiceStream<v1::WriteFileRequest>| {
+            let seen = seen.clone();
+            async move {
+                while let Some(request) = requests.next().await {
+                    seen.send(request.map(|request| request.part.unwrap()))
+                        .unwrap();
+                }
+                Response::ok(v1::WriteFileResponse::default())
             }
-            Response::ok(v1::WriteFileResponse::default())
-        }
-    });
-    let server = Double::serve(Router::new().route_client_stream(SERVICE, "WriteFile", write)).await;
+        },
+    );
+    let server =
+        Double::serve(Router::new().route_client_stream(SERVICE, "WriteFile", write)).await;
     let client = server.client(WireProtocol::Connect).await;
-    let source = StreamReader::new(stream::iter([Ok(&b"half"[..]), Err(io::Error::other("the disk is gone"))]));
+    let source = StreamReader::new(stream::iter([
+        Ok(&b"half"[..]),
+        Err(io::Error::other("the disk is gone")),
+    ]));
     let error = client
-        .write_file(&SessionId::new("box").unwrap(), Path::new("/file"), WriteOptions::default(), source)
+        .write_file(
+            &SessionId::new("box").unwrap(),
+            Path::new("/file"),
+            WriteOptions::default(),
+            source,
+        )
         .await
         .unwrap_err();
-    assert_eq!(error.chain(), "read what was to be sent: the disk is gone");
+    assert_eq!(error.chain(), "read the upload source: the disk is gone");
     drop((client, server));
     while let Some(part) = parts.recv().await {
         assert!(!matches!(part, Ok(Part::Finish(_))));
@@ -42,19 +54,21 @@ async fn a_source_that_fails_never_looks_like_a_whole_file() {
 }
 
 #[tokio::test]
-async fn a_refusal_in_the_middle_of_an_upload_is_what_the_caller_sees_over_every_protocol() {
-    let write =
-        client_streaming_handler_fn(|_, mut requests: connectrpc::ServiceStream<v1::WriteFileRequest>| async move {
+async fn error_during_an_upload_reaches_the_caller() {
+    let write = client_streaming_handler_fn(
+        |_, mut requests: connectrpc::ServiceStream<v1::WriteFileRequest>| async move {
             for _ in 0..3 {
                 requests.next().await.unwrap().unwrap();
             }
             let error = Error::new(ErrorCode::StorageFull, "the session's quota is spent");
             Err::<Response<v1::WriteFileResponse>, _>(to_connect(&error, None))
-        });
-    let server = Double::serve(Router::new().route_client_stream(SERVICE, "WriteFile", write)).await;
+        },
+    );
+    let server =
+        Double::serve(Router::new().route_client_stream(SERVICE, "WriteFile", write)).await;
     for protocol in PROTOCOLS {
         let client = server.client(protocol).await;
-        // A source without an end: only the refusal can end the call.
+        // The source is endless, so only the error can end the call.
         let error = client
             .write_file(
                 &SessionId::new("box").unwrap(),
@@ -64,6 +78,9 @@ async fn a_refusal_in_the_middle_of_an_upload_is_what_the_caller_sees_over_every
             )
             .await
             .unwrap_err();
-        assert_eq!((error.code(), error.message()), (ErrorCode::StorageFull, "the session's quota is spent"));
+        assert_eq!(
+            (error.code(), error.message()),
+            (ErrorCode::StorageFull, "the session's quota is spent")
+        );
     }
 }

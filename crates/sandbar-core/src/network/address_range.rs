@@ -1,4 +1,4 @@
-//! Ranges of addresses.
+//! Address ranges in CIDR notation.
 
 use std::{
     fmt,
@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// A range of addresses: `10.0.0.0/8`, or one address. Kept in the family it means: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
+/// Address range such as `10.0.0.0/8`, or one address. IPv4-mapped IPv6 ranges are converted:
+/// `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AddressRange {
@@ -19,25 +20,31 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// For tables of well-known ranges; `bits` must fit the family, and the rest of the address be zero.
+    /// Returns a range, for constant tables. `bits` must fit the family, and the host bits be zero.
     pub const fn v4(octets: [u8; 4], bits: u8) -> Self {
-        Self { first: IpAddr::V4(Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3])), bits }
+        Self {
+            first: IpAddr::V4(Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3])),
+            bits,
+        }
     }
 
     pub const fn v6(first: Ipv6Addr, bits: u8) -> Self {
-        Self { first: IpAddr::V6(first), bits }
+        Self {
+            first: IpAddr::V6(first),
+            bits,
+        }
     }
 
     pub const fn first(&self) -> IpAddr {
         self.first
     }
 
-    /// Whether it is one address.
+    /// Whether it is a single address.
     pub const fn is_single(&self) -> bool {
         self.bits == if self.first.is_ipv4() { 32 } else { 128 }
     }
 
-    /// Whether the address lies in here. An IPv4 address written as IPv6 counts as what it is.
+    /// Whether the range contains the address. An IPv4-mapped address is compared as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address.to_canonical()) {
             (IpAddr::V4(first), IpAddr::V4(address)) => masked_v4(address, self.bits) == first,
@@ -48,11 +55,21 @@ impl AddressRange {
 }
 
 fn masked_v4(address: Ipv4Addr, bits: u8) -> Ipv4Addr {
-    Ipv4Addr::from_bits(address.to_bits() & u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0))
+    Ipv4Addr::from_bits(
+        address.to_bits()
+            & u32::MAX
+                .checked_shl(32 - u32::from(bits.min(32)))
+                .unwrap_or(0),
+    )
 }
 
 fn masked_v6(address: Ipv6Addr, bits: u8) -> Ipv6Addr {
-    Ipv6Addr::from_bits(address.to_bits() & u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0))
+    Ipv6Addr::from_bits(
+        address.to_bits()
+            & u128::MAX
+                .checked_shl(128 - u32::from(bits.min(128)))
+                .unwrap_or(0),
+    )
 }
 
 impl FromStr for AddressRange {
@@ -60,24 +77,31 @@ impl FromStr for AddressRange {
 
     fn from_str(text: &str) -> Result<Self> {
         let refuse = |why: &str| {
-            Err(Error::invalid("network", format!("`{}` {why}", text.escape_debug()))
-                .with_hint("write an address or a range: `203.0.113.7`, `10.0.0.0/8`, `2001:db8::/32`"))
+            Err(
+                Error::invalid("network", format!("`{}` {why}", text.escape_debug())).with_hint(
+                    "write an address or a range: `203.0.113.7`, `10.0.0.0/8`, `2001:db8::/32`",
+                ),
+            )
         };
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let Ok(address) = address.parse::<IpAddr>() else { return refuse("is no address") };
+        let Ok(address) = address.parse::<IpAddr>() else {
+            return refuse("is not an address");
+        };
         let longest = if address.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
             None => longest,
-            Some(digits) if digits.len() <= 3 && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Some(digits)
+                if digits.len() <= 3 && digits.bytes().all(|byte| byte.is_ascii_digit()) =>
+            {
                 match digits.parse::<u8>() {
                     Ok(bits) if bits <= longest => bits,
-                    _ => return refuse("has more bits than an address"),
+                    _ => return refuse("has a prefix longer than an address"),
                 }
             }
-            Some(_) => return refuse("has no number of bits after the `/`"),
+            Some(_) => return refuse("has no prefix length after the `/`"),
         };
         let (first, bits) = match (address, address.to_canonical()) {
             (IpAddr::V6(_), IpAddr::V4(mapped)) if bits >= 96 => (IpAddr::V4(mapped), bits - 96),
@@ -88,7 +112,7 @@ impl FromStr for AddressRange {
             IpAddr::V6(first) => masked_v6(first, bits) == first,
         };
         if !begins {
-            return refuse("does not begin at the first address of its range");
+            return refuse("has host bits that are not zero");
         }
         Ok(Self { first, bits })
     }
@@ -96,7 +120,11 @@ impl FromStr for AddressRange {
 
 impl fmt::Display for AddressRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_single() { self.first.fmt(f) } else { write!(f, "{}/{}", self.first, self.bits) }
+        if self.is_single() {
+            self.first.fmt(f)
+        } else {
+            write!(f, "{}/{}", self.first, self.bits)
+        }
     }
 }
 
@@ -111,12 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_in_its_range_however_it_is_written() {
+    fn mapped_address_is_in_the_ipv4_range() {
         let ten = range("10.0.0.0/8");
         for inside in ["10.0.0.0", "10.255.255.255", "::ffff:10.1.2.3"] {
             assert!(ten.contains(inside.parse().unwrap()), "{inside}");
         }
-        assert!(!ten.contains("11.0.0.0".parse().unwrap()) && !ten.contains("::a00:1".parse().unwrap()));
+        assert!(
+            !ten.contains("11.0.0.0".parse().unwrap()) && !ten.contains("::a00:1".parse().unwrap())
+        );
         assert_eq!(range("::ffff:10.0.0.0/104"), ten);
         assert!(range("2001:db8::/32").contains("2001:db8:ffff::1".parse().unwrap()));
         assert!(range("0.0.0.0/0").contains("8.8.8.8".parse().unwrap()));
@@ -125,10 +155,18 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_mean_something_else_than_they_say_are_refused() {
-        for bad in
-            ["10.0.0.1/8", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/+8", "10.0/8", "010.0.0.0/8", "::/129", "a/8", ""]
-        {
+    fn malformed_or_misaligned_range_is_refused() {
+        for bad in [
+            "10.0.0.1/8",
+            "10.0.0.0/33",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "10.0/8",
+            "010.0.0.0/8",
+            "::/129",
+            "a/8",
+            "",
+        ] {
             assert!(bad.parse::<AddressRange>().is_err(), "{bad}");
         }
         for text in ["10.0.0.0/8", "1.2.3.4", "2001:db8::/32", "::1"] {

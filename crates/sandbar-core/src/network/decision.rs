@@ -1,4 +1,4 @@
-//! What was decided about a connection, and what went through.
+//! Network decisions and traffic of a session.
 
 use std::net::SocketAddr;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::SecretName;
 
-/// What was decided about one attempt to reach something. It holds no content: no path, no header, no secret.
+/// Decision about one connection attempt. It has no content: no path, no header, no secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NetworkDecision {
     pub verdict: NetworkVerdict,
     pub protocol: NetworkProtocol,
-    /// The name that was asked for, if there was one.
+    /// Requested host name, if there was one.
     pub host: Option<String>,
-    /// The address that was asked for, or the one that was connected to.
+    /// Requested address, or the one that was connected to.
     pub address: Option<SocketAddr>,
     pub port: u16,
-    /// Why, in a few words: the entry that matched, or what was missing.
+    /// Reason: the entry that matched, or the missing permission.
     pub reason: String,
-    /// The secrets that were put into it.
+    /// Secrets that were added to the request.
     pub secrets: Vec<SecretName>,
 }
 
@@ -29,7 +29,7 @@ pub enum NetworkVerdict {
     Deny,
 }
 
-/// How something was tried.
+/// Protocol of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetworkProtocol {
@@ -52,7 +52,14 @@ impl NetworkVerdict {
 }
 
 impl NetworkProtocol {
-    pub const ALL: [Self; 6] = [Self::Dns, Self::Tcp, Self::Udp, Self::Tls, Self::Http, Self::Proxy];
+    pub const ALL: [Self; 6] = [
+        Self::Dns,
+        Self::Tcp,
+        Self::Udp,
+        Self::Tls,
+        Self::Http,
+        Self::Proxy,
+    ];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -66,13 +73,13 @@ impl NetworkProtocol {
     }
 }
 
-/// What went through the gateway for a session since its host started.
+/// Traffic of a session since its host started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkTraffic {
-    /// From the session to the outside.
+    /// From the session to servers.
     pub bytes_sent: u64,
     pub bytes_received: u64,
-    /// Open now.
+    /// Open connections.
     pub connections: u64,
     pub allowed: u64,
     pub denied: u64,

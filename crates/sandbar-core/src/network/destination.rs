@@ -7,14 +7,15 @@ use serde::{Deserialize, Serialize};
 use super::{AddressRange, DomainName, DomainPattern};
 use crate::{Error, Result};
 
-/// Somewhere to go: `[tcp://|udp://]host[:port[-port]]`, where the host is a name, `*.name`, an address or a range. IPv6
-/// with a port stands in brackets: `[2001:db8::/32]:443`. Without a scheme it means TCP. UDP needs a port.
+/// Network destination: `[tcp://|udp://]host[:port[-port]]`, where the host is a name, `*.name`, an
+/// address or a range. IPv6 with a port needs brackets: `[2001:db8::/32]:443`. The default is TCP.
+/// UDP needs a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Destination {
     pub transport: Transport,
     pub target: Target,
-    /// `None` is every port.
+    /// Every port when `None`.
     pub ports: Option<PortRange>,
 }
 
@@ -30,7 +31,7 @@ pub enum Target {
     Addresses(AddressRange),
 }
 
-/// Ports from the first to the last, both included.
+/// Inclusive range of ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortRange {
     first: u16,
@@ -39,7 +40,10 @@ pub struct PortRange {
 
 impl PortRange {
     pub const fn one(port: u16) -> Self {
-        Self { first: port, last: port }
+        Self {
+            first: port,
+            last: port,
+        }
     }
 
     pub const fn contains(self, port: u16) -> bool {
@@ -56,14 +60,16 @@ impl Destination {
         self.transport == transport && self.ports.is_none_or(|ports| ports.contains(port))
     }
 
-    /// Whether it names this host at this port.
+    /// Whether it matches this host at this port.
     pub fn matches_name(&self, transport: Transport, name: &DomainName, port: u16) -> bool {
-        matches!(&self.target, Target::Domain(pattern) if pattern.matches(name)) && self.has_port(transport, port)
+        matches!(&self.target, Target::Domain(pattern) if pattern.matches(name))
+            && self.has_port(transport, port)
     }
 
-    /// Whether it names this address at this port.
+    /// Whether it matches this address at this port.
     pub fn matches_address(&self, transport: Transport, address: IpAddr, port: u16) -> bool {
-        matches!(&self.target, Target::Addresses(range) if range.contains(address)) && self.has_port(transport, port)
+        matches!(&self.target, Target::Addresses(range) if range.contains(address))
+            && self.has_port(transport, port)
     }
 }
 
@@ -87,7 +93,7 @@ impl FromStr for Destination {
                 Some((host, "")) => (host, None),
                 Some((host, tail)) => match tail.strip_prefix(':') {
                     Some(ports) => (host, Some(ports)),
-                    None => return refuse("has something else than a port after the bracket"),
+                    None => return refuse("has no port after the bracket"),
                 },
                 None => return refuse("has a bracket that is not closed"),
             }
@@ -103,18 +109,24 @@ impl FromStr for Destination {
             None => None,
             Some(ports) => match parse_ports(ports) {
                 Some(ports) => Some(ports),
-                None => return refuse("has a port that is no number from 1 to 65535, or a range that is backwards"),
+                None => {
+                    return refuse("has a port outside 1 to 65535, or a reversed port range");
+                }
             },
         };
         if transport == Transport::Udp && ports.is_none() {
-            return refuse("opens UDP without saying which port");
+            return refuse("opens UDP without a port");
         }
         let target = match host.parse::<AddressRange>() {
             Ok(range) => Target::Addresses(range),
             Err(error) if host.contains(['/', ':']) => return Err(error),
             Err(_) => Target::Domain(host.parse()?),
         };
-        Ok(Self { transport, target, ports })
+        Ok(Self {
+            transport,
+            target,
+            ports,
+        })
     }
 }
 
@@ -145,7 +157,11 @@ impl fmt::Display for Destination {
                 } else {
                     write!(f, "{host}:{}", ports.first)
                 }?;
-                if ports.last == ports.first { Ok(()) } else { write!(f, "-{}", ports.last) }
+                if ports.last == ports.first {
+                    Ok(())
+                } else {
+                    write!(f, "-{}", ports.last)
+                }
             }
         }
     }
@@ -158,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn destination_round_trips() {
         for text in [
             "example.com",
             "*.example.com:443",
@@ -174,11 +190,17 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Destination>().unwrap().to_string(), text);
         }
-        assert_eq!("tcp://[2001:db8::1]".parse::<Destination>().unwrap().to_string(), "2001:db8::1");
+        assert_eq!(
+            "tcp://[2001:db8::1]"
+                .parse::<Destination>()
+                .unwrap()
+                .to_string(),
+            "2001:db8::1"
+        );
     }
 
     #[test]
-    fn what_could_be_misread_is_refused_with_a_hint() {
+    fn ambiguous_destination_is_refused() {
         for bad in [
             "",
             "*",
@@ -207,11 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn names_and_addresses_match_at_their_ports_only() {
+    fn destination_matches_its_ports_only() {
         let name: DomainName = "a.example.com".parse().unwrap();
         let web: Destination = "*.example.com:443".parse().unwrap();
         assert!(web.matches_name(Transport::Tcp, &name, 443));
-        assert!(!web.matches_name(Transport::Tcp, &name, 80) && !web.matches_name(Transport::Udp, &name, 443));
+        assert!(
+            !web.matches_name(Transport::Tcp, &name, 80)
+                && !web.matches_name(Transport::Udp, &name, 443)
+        );
         let range: Destination = "10.0.0.0/8:1-1023".parse().unwrap();
         assert!(range.matches_address(Transport::Tcp, "10.9.9.9".parse().unwrap(), 22));
         assert!(!range.matches_address(Transport::Tcp, "10.9.9.9".parse().unwrap(), 8080));

@@ -1,4 +1,4 @@
-//! Names of hosts, and patterns for them.
+//! Host names and patterns.
 
 use std::{fmt, str::FromStr};
 
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// The name of a host: lower case, without a dot at the end. It is never the text of an address, in any of the ways
-/// programs write one (`127.1`, `0x7f000001`, `2130706433`).
+/// Host name in lower case, without a trailing dot. Never an IP address in any notation that a
+/// resolver might accept (`127.1`, `0x7f000001`, `2130706433`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DomainName(String);
 
 impl DomainName {
-    /// The name every machine has for itself.
+    /// `localhost`.
     pub fn localhost() -> Self {
         Self("localhost".to_owned())
     }
@@ -29,7 +29,7 @@ impl FromStr for DomainName {
     fn from_str(text: &str) -> Result<Self> {
         let refuse = |why: &str| {
             Err(Error::invalid("network", format!("host name `{}` {why}", text.escape_debug())).with_hint(
-                "use labels of letters, digits, `-` and `_` with dots between them; names of other scripts in their `xn--` form",
+                "use labels of letters, digits, `-` and `_` with dots between them; names in other scripts in `xn--` form",
             ))
         };
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
@@ -40,24 +40,29 @@ impl FromStr for DomainName {
             if label.is_empty() || label.len() > 63 {
                 return refuse("has a part that is empty or longer than 63 bytes");
             }
-            if !label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
-                return refuse("has a character that no host name has");
+            if !label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+            {
+                return refuse("has a character that is not allowed");
             }
             if label.starts_with('-') || label.ends_with('-') {
-                return refuse("has a part that begins or ends with `-`");
+                return refuse("has a part that starts or ends with `-`");
             }
         }
         let last = name.rsplit('.').next().unwrap_or_default();
         let is_number = last.bytes().all(|byte| byte.is_ascii_digit())
-            || last.strip_prefix("0x").is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            || last
+                .strip_prefix("0x")
+                .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         if is_number {
-            return refuse("ends in a number, as addresses do");
+            return refuse("ends in a number, like an address");
         }
         Ok(Self(name))
     }
 }
 
-/// One host, or all below a name.
+/// Pattern for one host, or for all hosts below a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DomainPattern {
@@ -70,9 +75,10 @@ impl DomainPattern {
     pub fn matches(&self, name: &DomainName) -> bool {
         match self {
             Self::Exact(exact) => exact == name,
-            Self::Below(above) => {
-                name.0.strip_suffix(above.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
-            }
+            Self::Below(above) => name
+                .0
+                .strip_suffix(above.as_str())
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
         }
     }
 }
@@ -114,27 +120,52 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_compared_without_case_and_without_its_last_dot() {
+    fn domain_name_ignores_case_and_trailing_dot() {
         assert_eq!(name("API.Example.com."), name("api.example.com"));
     }
 
     #[test]
-    fn addresses_in_disguise_are_no_names() {
-        for bad in ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "1.2.3.0x4", "017700000001", "a.0x"] {
+    fn address_notations_are_not_domain_names() {
+        for bad in [
+            "127.0.0.1",
+            "127.1",
+            "2130706433",
+            "0x7f000001",
+            "0x7f.1",
+            "1.2.3.0x4",
+            "017700000001",
+            "a.0x",
+        ] {
             assert!(bad.parse::<DomainName>().is_err(), "{bad}");
         }
-        for bad in
-            ["", ".", "a..b", "-a.example", "a-.example", "a b", "*.a", "a/b", "a:b", "ü.example", "a@b", "a\0.b"]
-        {
+        for bad in [
+            "",
+            ".",
+            "a..b",
+            "-a.example",
+            "a-.example",
+            "a b",
+            "*.a",
+            "a/b",
+            "a:b",
+            "ü.example",
+            "a@b",
+            "a\0.b",
+        ] {
             assert!(bad.parse::<DomainName>().is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn a_star_stands_for_names_below_and_not_for_the_name_itself() {
+    fn wildcard_matches_names_below_only() {
         let below: DomainPattern = "*.example.com".parse().unwrap();
         assert!(below.matches(&name("a.example.com")) && below.matches(&name("a.b.example.com")));
-        for other in ["example.com", "badexample.com", "example.com.evil.test", "com"] {
+        for other in [
+            "example.com",
+            "badexample.com",
+            "example.com.evil.test",
+            "com",
+        ] {
             assert!(!below.matches(&name(other)), "{other}");
         }
         let exact: DomainPattern = "example.com".parse().unwrap();

@@ -1,4 +1,4 @@
-//! What a session may reach, who may reach it, and the record of both.
+//! Network policy of a session, and the record of its decisions.
 
 mod address_range;
 mod decision;

@@ -1,15 +1,15 @@
-//! How the network of a session is.
+//! Network status of a session.
 
 use super::{NetworkPolicy, NetworkTraffic, SecretValue};
 use crate::Capability;
 
-/// What counts for the network of a session, whether that is kept, and what went through.
+/// Policy of a session, whether it is enforced, and its traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkStatus {
     pub policy: NetworkPolicy,
-    /// Whether the policy is kept here, and why not.
+    /// Whether the policy is enforced, or the reason why not.
     pub enforced: Capability,
     pub traffic: NetworkTraffic,
-    /// Opens the ports of this session by host name, and nothing else. `None` to callers who may only look.
+    /// Token for the ports of this session by host name. `None` for callers with read access only.
     pub traffic_token: Option<SecretValue>,
 }

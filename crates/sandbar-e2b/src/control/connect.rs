@@ -1,4 +1,4 @@
-//! Coming back to a sandbox, which is woken for it.
+//! Connecting to a sandbox, which wakes it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,125 +10,151 @@ use axum::{
 use sandbar_core::{Need, SessionId};
 use serde_json::Value;
 
-use super::{Answer, expiry::Extended, fields::Fields, seconds, session_id};
+use super::{Control, errors::session_id};
 use crate::{
-    answer::ControlError,
-    json::Json,
-    keys::Holder,
-    reach::Reach,
-    sandbox::SandboxNote,
-    surface::Surface,
-    wake::{Waking, end_after, is_asleep},
+    auth::ApiCaller,
+    ingress_domain::IngressDomain,
+    rest::{ApiError, ApiResult, Fields, Json, seconds},
+    sandboxes::{Extended, SandboxNote, Waking, end_after, is_asleep},
 };
 
-/// What a sandbox has that is resumed without saying how long.
-const DEFAULT_OF_RESUME: Duration = Duration::from_secs(15);
-const DEFAULT: Duration = Duration::from_mins(5);
+/// Lifetime after `resume` without a timeout.
+const DEFAULT_RESUME_TIMEOUT: Duration = Duration::from_secs(15);
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_mins(5);
 
 pub(super) async fn first_version(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
-    Extension(reach): Extension<Reach>,
+    State(control): State<Arc<Control>>,
+    Extension(caller): Extension<ApiCaller>,
+    Extension(domain): Extension<IngressDomain>,
     Path(id): Path<String>,
     mut fields: Fields,
-) -> Answer<(StatusCode, Json<Value>)> {
+) -> ApiResult<(StatusCode, Json<Value>)> {
     let id = session_id(&id)?;
-    holder.require(Need::UseSession(&id))?;
+    caller.require(Need::UseSession(&id))?;
     let time = match seconds::take(&mut fields, "timeout", 0)? {
         Some(time) => time,
         None => fields.require("timeout").map(Duration::from_secs)?,
     };
-    surface.connect(&id, Lifetime::of(&holder, time), waking(&mut fields)?, &reach).await
+    control
+        .connect(
+            &id,
+            Lifetime::of(&caller, time),
+            waking(&mut fields)?,
+            &domain,
+        )
+        .await
 }
 
 pub(super) async fn second_version(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
-    Extension(reach): Extension<Reach>,
+    State(control): State<Arc<Control>>,
+    Extension(caller): Extension<ApiCaller>,
+    Extension(domain): Extension<IngressDomain>,
     Path(id): Path<String>,
     mut fields: Fields,
-) -> Answer<(StatusCode, Json<Value>)> {
+) -> ApiResult<(StatusCode, Json<Value>)> {
     let id = session_id(&id)?;
-    holder.require(Need::UseSession(&id))?;
-    let time = seconds::take(&mut fields, "timeout", 1)?.unwrap_or(DEFAULT);
-    surface.connect(&id, Lifetime::of(&holder, time), waking(&mut fields)?, &reach).await
+    caller.require(Need::UseSession(&id))?;
+    let time = seconds::take(&mut fields, "timeout", 1)?.unwrap_or(DEFAULT_CONNECT_TIMEOUT);
+    control
+        .connect(
+            &id,
+            Lifetime::of(&caller, time),
+            waking(&mut fields)?,
+            &domain,
+        )
+        .await
 }
 
-/// Time a caller asks for.
+/// Lifetime a caller requests.
 #[derive(Clone, Copy, Debug)]
 struct Lifetime {
     time: Duration,
-    /// The key may extend lifetimes: one that opens a single session may not extend its own.
+    /// Only an admin may extend a lifetime: a key for a single session must not extend its own.
     is_admin: bool,
 }
 
 impl Lifetime {
-    fn of(holder: &Holder, time: Duration) -> Self {
-        Self { time, is_admin: holder.grant.may(Need::Admin) }
+    fn of(caller: &ApiCaller, time: Duration) -> Self {
+        Self {
+            time,
+            is_admin: caller.grant.may(Need::Admin),
+        }
     }
 
-    /// The time of a sandbox that is woken: without an admin's key not more than a request to a port would give it.
+    /// Returns the lifetime after waking. Without admin scope it is at most what a request to a
+    /// port would give.
     fn after_waking(self, note: &SandboxNote) -> Duration {
-        if self.is_admin { self.time } else { self.time.min(note.time_after_a_request()) }
+        if self.is_admin {
+            self.time
+        } else {
+            self.time.min(note.lifetime_after_request())
+        }
     }
 }
 
-/// The call of old SDKs: only for one that is paused.
+/// Resumes a paused sandbox; the call of old SDKs.
 pub(super) async fn resume(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
-    Extension(reach): Extension<Reach>,
+    State(control): State<Arc<Control>>,
+    Extension(caller): Extension<ApiCaller>,
+    Extension(domain): Extension<IngressDomain>,
     Path(id): Path<String>,
     mut fields: Fields,
-) -> Answer<(StatusCode, Json<Value>)> {
+) -> ApiResult<(StatusCode, Json<Value>)> {
     let id = session_id(&id)?;
-    holder.require(Need::UseSession(&id))?;
-    let time = seconds::take(&mut fields, "timeout", 0)?.unwrap_or(DEFAULT_OF_RESUME);
+    caller.require(Need::UseSession(&id))?;
+    let time = seconds::take(&mut fields, "timeout", 0)?.unwrap_or(DEFAULT_RESUME_TIMEOUT);
     let (auto_pause, waking) = (fields.take::<bool>("autoPause")?, waking(&mut fields)?);
-    let _turn = surface.turns.take(&id).await;
-    let session = surface.sandbox(&id).await?;
+    let _lock = control.sandboxes.lock(&id).await;
+    let session = control.sandbox(&id).await?;
     if !is_asleep(session.state) {
         let why = format!("Sandbox \"{id}\" is already running (connect to it instead)");
-        return Err(ControlError::new(StatusCode::CONFLICT, why));
+        return Err(ApiError::new(StatusCode::CONFLICT, why));
     }
-    let mut note = surface.note(&id).await?;
+    let mut note = control.sandboxes.note(&id).await?;
     note.auto_pause = auto_pause.unwrap_or(note.auto_pause);
-    let handle = surface.handle(&id, &note, &reach).await?;
-    let time = Lifetime::of(&holder, time).after_waking(&note);
-    surface.wake(&session, note, time, waking).await?;
+    let handle = control.handle(&id, &note, &domain).await?;
+    let time = Lifetime::of(&caller, time).after_waking(&note);
+    control.sandboxes.wake(&session, note, time, waking).await?;
     Ok((StatusCode::CREATED, Json(handle)))
 }
 
-/// `memory: false` leaves behind what ran in the sandbox.
-fn waking(fields: &mut Fields) -> Answer<Waking> {
+/// Reads `memory`: `false` ends the processes of the sandbox.
+fn waking(fields: &mut Fields) -> ApiResult<Waking> {
     let keep = fields.take("memory")?.unwrap_or(true);
-    Ok(if keep { Waking::Restore } else { Waking::Reboot })
+    Ok(if keep {
+        Waking::Restore
+    } else {
+        Waking::Reboot
+    })
 }
 
-impl Surface {
-    /// 200 for one that runs, whose time is made longer where it is shorter and the caller may; 201 for one that was woken.
+impl Control {
+    /// Answers 200 for a running sandbox, whose lifetime is extended if it is shorter and the
+    /// caller may do so; 201 for a sandbox that was woken.
     async fn connect(
         &self,
         id: &SessionId,
         lifetime: Lifetime,
         waking: Waking,
-        reach: &Reach,
-    ) -> Answer<(StatusCode, Json<Value>)> {
-        let _turn = self.turns.take(id).await;
-        let (session, note) = (self.sandbox(id).await?, self.note(id).await?);
-        let handle = self.handle(id, &note, reach).await?;
+        domain: &IngressDomain,
+    ) -> ApiResult<(StatusCode, Json<Value>)> {
+        let _lock = self.sandboxes.lock(id).await;
+        let (session, note) = (self.sandbox(id).await?, self.sandboxes.note(id).await?);
+        let handle = self.handle(id, &note, domain).await?;
         let time = lifetime.after_waking(&note);
         if is_asleep(session.state) {
-            self.wake(&session, note, time, waking).await?;
+            self.sandboxes.wake(&session, note, time, waking).await?;
             return Ok((StatusCode::CREATED, Json(handle)));
         }
         let end = end_after(lifetime.time)?;
-        // One without an end has all the time there is.
+        // A sandbox without expiry needs no extension.
         if lifetime.is_admin
             && session.expires.is_some_and(|expires| expires < end)
-            && self.set_end(id, note.clone(), end).await? == Extended::FellAsleep
+            && self.sandboxes.set_end(id, note.clone(), end).await? == Extended::FellAsleep
         {
-            self.wake(&self.sandbox(id).await?, note, time, waking).await?;
+            self.sandboxes
+                .wake(&self.sandbox(id).await?, note, time, waking)
+                .await?;
             return Ok((StatusCode::CREATED, Json(handle)));
         }
         Ok((StatusCode::OK, Json(handle)))

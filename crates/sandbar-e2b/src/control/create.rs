@@ -1,4 +1,4 @@
-//! Making sandboxes.
+//! Creating sandboxes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -7,83 +7,93 @@ use axum::{
     extract::State,
     http::{HeaderMap, StatusCode},
 };
-use sandbar_core::{ByteCount, ErrorCode, Need, Resources, RootRights, SessionId, SessionSpec};
+use sandbar_core::{ByteCount, ErrorCode, Need, Resources, SessionId, SessionSpec};
 use serde_json::Value;
 
 use super::{
-    Answer,
-    fields::{Fields, bad_request},
-    idempotency::id_by_key,
-    in_their_words,
-    network::{NetworkConfig, NetworkPlan},
-    not_offered, seconds,
-    template::Template,
+    Control, errors::with_e2b_fields, idempotency::id_by_key, network::NetworkPlan, not_offered,
 };
 use crate::{
-    answer::ControlError,
+    auth::ApiCaller,
+    ingress_domain::IngressDomain,
     interpreter,
-    json::Json,
-    keys::Holder,
-    reach::Reach,
-    sandbox::SandboxNote,
-    surface::Surface,
-    wake::{end_after, is_there},
+    rest::{ApiError, ApiResult, Fields, Json, bad_request, seconds},
+    sandboxes::{NetworkConfig, SandboxNote, Template, end_after, is_present},
 };
 
 type Created = (StatusCode, Json<Value>);
 
-/// What the two versions of the call differ in.
+/// Differences between the two versions of the call.
 struct Version {
     default_timeout: Duration,
-    least_timeout: i64,
+    min_timeout: i64,
 }
 
-const FIRST: Version = Version { default_timeout: Duration::from_secs(15), least_timeout: 0 };
-const SECOND: Version = Version { default_timeout: Duration::from_mins(5), least_timeout: 1 };
+const FIRST: Version = Version {
+    default_timeout: Duration::from_secs(15),
+    min_timeout: 0,
+};
+const SECOND: Version = Version {
+    default_timeout: Duration::from_mins(5),
+    min_timeout: 1,
+};
 
 pub(super) async fn first_version(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
-    Extension(reach): Extension<Reach>,
+    State(control): State<Arc<Control>>,
+    Extension(caller): Extension<ApiCaller>,
+    Extension(domain): Extension<IngressDomain>,
     headers: HeaderMap,
     fields: Fields,
-) -> Answer<Created> {
-    create(&surface, (&holder, &reach), &headers, fields, &FIRST).await
+) -> ApiResult<Created> {
+    create(&control, (&caller, &domain), &headers, fields, &FIRST).await
 }
 
 pub(super) async fn second_version(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
-    Extension(reach): Extension<Reach>,
+    State(control): State<Arc<Control>>,
+    Extension(caller): Extension<ApiCaller>,
+    Extension(domain): Extension<IngressDomain>,
     headers: HeaderMap,
     fields: Fields,
-) -> Answer<Created> {
-    create(&surface, (&holder, &reach), &headers, fields, &SECOND).await
+) -> ApiResult<Created> {
+    create(&control, (&caller, &domain), &headers, fields, &SECOND).await
 }
 
 async fn create(
-    surface: &Arc<Surface>,
-    (holder, reach): (&Holder, &Reach),
+    control: &Arc<Control>,
+    (caller, domain): (&ApiCaller, &IngressDomain),
     headers: &HeaderMap,
     mut fields: Fields,
     version: &Version,
-) -> Answer<Created> {
-    holder.require(Need::Admin)?;
+) -> ApiResult<Created> {
+    caller.require(Need::Admin)?;
     let fingerprint = fields.fingerprint();
     let request = NewSandbox::read(&mut fields, version)?;
-    let Some(id) = id_by_key(headers, holder)? else {
-        return surface.make(&SessionId::random(), request, reach).await;
+    let Some(id) = id_by_key(headers, caller)? else {
+        return control
+            .create_sandbox(&SessionId::random(), request, domain)
+            .await;
     };
-    // Whoever sends the same request at the same time waits for the first.
-    let _turn = surface.turns.take(&id).await;
-    match surface.made_before(&id, &fingerprint, reach).await? {
-        Some(made) => Ok(made),
-        None => surface.make(&id, NewSandbox { fingerprint: Some(fingerprint), ..request }, reach).await,
+    // A concurrent request with the same key waits for the first.
+    let _lock = control.sandboxes.lock(&id).await;
+    match control.created_before(&id, &fingerprint, domain).await? {
+        Some(created) => Ok(created),
+        None => {
+            control
+                .create_sandbox(
+                    &id,
+                    NewSandbox {
+                        fingerprint: Some(fingerprint),
+                        ..request
+                    },
+                    domain,
+                )
+                .await
+        }
     }
 }
 
-/// A request for a sandbox.
-#[expect(clippy::struct_excessive_bools, reason = "what E2B asks about a sandbox")]
+/// Parsed create request.
+#[expect(clippy::struct_excessive_bools, reason = "options of the E2B API")]
 #[derive(Debug)]
 struct NewSandbox {
     template: String,
@@ -96,13 +106,13 @@ struct NewSandbox {
     secure: bool,
     internet: Option<bool>,
     network: Option<NetworkConfig>,
-    /// It is to have the MCP gateway.
+    /// The sandbox is to have E2B's MCP gateway.
     mcp: bool,
     fingerprint: Option<String>,
 }
 
 impl NewSandbox {
-    fn read(fields: &mut Fields, version: &Version) -> Answer<Self> {
+    fn read(fields: &mut Fields, version: &Version) -> ApiResult<Self> {
         if fields.has("volumeMounts") {
             return Err(not_offered::refuse("`volumeMounts` (volumes)"));
         }
@@ -112,17 +122,18 @@ impl NewSandbox {
         if fields.object("iam")?.is_some_and(|iam| iam.has("tokens")) {
             return Err(not_offered::refuse("`iam` (workload identity)"));
         }
-        let timeout = seconds::take(fields, "timeout", version.least_timeout)?.unwrap_or(version.default_timeout);
+        let timeout = seconds::take(fields, "timeout", version.min_timeout)?
+            .unwrap_or(version.default_timeout);
         let request = Self {
             template: fields.require("templateID")?,
-            // A time of zero is up at once, and a session has to have some.
+            // Zero means that the sandbox expires at once; a session needs a positive lifetime.
             timeout: timeout.max(Duration::from_millis(1)),
             metadata: fields.take("metadata")?.unwrap_or_default(),
             env: fields.take("envVars")?.unwrap_or_default(),
             auto_pause: fields.take("autoPause")?.unwrap_or(false),
             keep_memory: fields.take("autoPauseMemory")?.unwrap_or(true),
             auto_resume: auto_resume(fields)?,
-            // Who says nothing gets a token, which every SDK sends when it has one.
+            // Secure by default: every SDK sends the token once it has one.
             secure: fields.take("secure")?.unwrap_or(true),
             internet: fields.take("allow_internet_access")?,
             network: NetworkConfig::read(fields)?,
@@ -133,7 +144,7 @@ impl NewSandbox {
         Ok(request)
     }
 
-    fn check(&self) -> Answer<()> {
+    fn check(&self) -> ApiResult<()> {
         if self.template.is_empty() {
             return Err(bad_request(
                 "`templateID` is empty; use `base`, the id of a snapshot or the name of a template",
@@ -145,7 +156,12 @@ impl NewSandbox {
                  (leave one out, and resume with `Sandbox.connect`)",
             ));
         }
-        if !self.secure && self.network.as_ref().is_some_and(|network| !network.is_public()) {
+        if !self.secure
+            && self
+                .network
+                .as_ref()
+                .is_some_and(|network| !network.is_public())
+        {
             return Err(bad_request(
                 "`network.allowPublicTraffic: false` needs `secure`: you cannot create a sandbox without public access \
                  unless you enable secure envd access via 'secure' flag",
@@ -154,8 +170,8 @@ impl NewSandbox {
         Ok(())
     }
 
-    /// What E2B knows of the sandbox.
-    fn note(&self, template: Template) -> Answer<SandboxNote> {
+    /// Returns the note of the new sandbox.
+    fn note(&self, template: Template) -> ApiResult<SandboxNote> {
         let mut env = template.defaults.env;
         env.extend(self.env.clone());
         Ok(SandboxNote {
@@ -177,16 +193,25 @@ impl NewSandbox {
     }
 }
 
-/// `{"enabled": true}`; SDKs around 2.14 wrote `{"policy": "any"}`.
-fn auto_resume(fields: &mut Fields) -> Answer<bool> {
-    let Some(mut config) = fields.object("autoResume")? else { return Ok(false) };
+/// Reads `autoResume`: `{"enabled": true}`, or `{"policy": "any"}` from SDKs around 2.14.
+fn auto_resume(fields: &mut Fields) -> ApiResult<bool> {
+    let Some(mut config) = fields.object("autoResume")? else {
+        return Ok(false);
+    };
     let policy = config.take::<String>("policy")?;
-    Ok(config.take("enabled")?.unwrap_or(policy.as_deref() == Some("any")))
+    Ok(config
+        .take("enabled")?
+        .unwrap_or(policy.as_deref() == Some("any")))
 }
 
-impl Surface {
-    async fn make(self: &Arc<Self>, id: &SessionId, request: NewSandbox, reach: &Reach) -> Answer<Created> {
-        let template = self.choose(&request).await?;
+impl Control {
+    async fn create_sandbox(
+        self: &Arc<Self>,
+        id: &SessionId,
+        request: NewSandbox,
+        domain: &IngressDomain,
+    ) -> ApiResult<Created> {
+        let template = self.find_template(&request).await?;
         let base = template.base.clone();
         let note = request.note(template)?;
         let network = request.network.unwrap_or_default();
@@ -204,57 +229,69 @@ impl Surface {
             time_to_live: Some(request.timeout),
             on_expiry: note.on_expiry(),
             network: Some(plan.policy),
-            root_rights: self.root_rights(),
+            root_rights: self.sandboxes.root_rights(),
             workspace_user: Some(note.user.clone()),
             ..SessionSpec::new(base)
         };
         self.put_secrets(&plan.secrets).await?;
-        let made = match self.host.create_session(spec).await {
-            Ok(_) => self.keep_note(id, &note).await,
+        let created = match self.host.create_session(spec).await {
+            Ok(_) => self.sandboxes.put_note(id, &note).await,
             Err(error) => Err(error),
         };
-        if let Err(error) = made {
-            self.forget_secrets(id, &[]).await;
-            return Err(in_their_words(error));
+        if let Err(error) = created {
+            self.delete_secrets(id, &[]).await;
+            return Err(with_e2b_fields(error));
         }
         if let Some(start) = &note.start {
-            self.start_program(id, start).await;
+            self.sandboxes.start_program(id, start).await;
         }
-        let handle = self.handle(id, &note, reach).await?;
-        interpreter::start_ahead(self, id, note);
+        let handle = self.handle(id, &note, domain).await?;
+        interpreter::start_ahead(&self.interpreters, id, &note);
         Ok((StatusCode::CREATED, Json(handle)))
     }
 
-    /// What a sandbox is made from: a snapshot, or a template. SDKs start the MCP gateway in the sandbox themselves, from a
-    /// template that has it.
-    async fn choose(&self, request: &NewSandbox) -> Answer<Template> {
-        if let Some(snapshot) = self.snapshot_template(&request.template).await? {
+    /// Finds the snapshot or template to create the sandbox from. For `mcp`, SDKs start the gateway
+    /// themselves and rely on a template that has it.
+    async fn find_template(&self, request: &NewSandbox) -> ApiResult<Template> {
+        if let Some(snapshot) = self.sandboxes.snapshot_template(&request.template).await? {
             return Ok(snapshot);
         }
-        let found = self.template(&request.template).await;
+        let found = self.templates.resolve(&request.template).await;
         found.map_err(|error| {
-            if request.mcp { not_offered::refuse("`mcp`, whose template `mcp-gateway` is E2B's own,") } else { error }
+            if request.mcp {
+                not_offered::refuse("`mcp`, whose template `mcp-gateway` is E2B's own,")
+            } else {
+                error
+            }
         })
     }
 
-    /// In sandboxes of E2B `sudo` and package managers work; here where the host can give them that.
-    pub(crate) fn root_rights(&self) -> RootRights {
-        if self.host.capabilities().root_rights.is_yes() { RootRights::Own } else { RootRights::Bare }
-    }
-
-    /// The sandbox an earlier request with the same key has made.
-    async fn made_before(&self, id: &SessionId, fingerprint: &str, reach: &Reach) -> Answer<Option<Created>> {
+    /// Returns the sandbox that an earlier request with the same key created.
+    async fn created_before(
+        &self,
+        id: &SessionId,
+        fingerprint: &str,
+        domain: &IngressDomain,
+    ) -> ApiResult<Option<Created>> {
         match self.host.get_session(id).await {
-            Ok(session) if is_there(session.state) => {}
+            Ok(session) if is_present(session.state) => {}
             Err(error) if error.code() != ErrorCode::SessionNotFound => return Err(error.into()),
             _ => return Ok(None),
         }
-        let note = self.note(id).await?;
-        // A host that was killed between the two steps has made the session and written no note.
-        if note.request.as_deref().is_some_and(|request| request != fingerprint) {
-            let why = "`Idempotency-Key` was used for another request (use a new key for every sandbox)";
-            return Err(ControlError::new(StatusCode::CONFLICT, why));
+        let note = self.sandboxes.note(id).await?;
+        // A host that was killed between the two steps has created the session without a note.
+        if note
+            .request
+            .as_deref()
+            .is_some_and(|request| request != fingerprint)
+        {
+            let why =
+                "`Idempotency-Key` was used for another request (use a new key for every sandbox)";
+            return Err(ApiError::new(StatusCode::CONFLICT, why));
         }
-        Ok(Some((StatusCode::CREATED, Json(self.handle(id, &note, reach).await?))))
+        Ok(Some((
+            StatusCode::CREATED,
+            Json(self.handle(id, &note, domain).await?),
+        )))
     }
 }

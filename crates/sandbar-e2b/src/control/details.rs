@@ -1,38 +1,46 @@
-//! A sandbox as it is told to SDKs.
+//! A sandbox as the API describes it.
 
 use jiff::{Timestamp, ToSpan as _};
 use sandbar_core::{Need, OnExpiry, Result, SessionId, SessionInfo};
 use serde_json::{Value, json};
 
-use super::machine::Machine;
+use super::{Control, machine::Machine};
 use crate::{
-    keys::{Holder, envd_token},
-    reach::Reach,
-    sandbox::SandboxNote,
-    surface::Surface,
-    wake::is_asleep,
+    auth::{ApiCaller, access_token},
+    ingress_domain::IngressDomain,
+    protocol::ENVD_VERSION,
+    sandboxes::{SandboxNote, is_asleep},
 };
 
-/// What envd of this version can do; SDKs ask for no more than it says.
-pub(crate) const ENVD_VERSION: &str = "0.6.4";
-
-/// Of E2B's own machines; every sandbox of a host has the same.
-const CLIENT: &str = "sandbar";
+/// `clientID`: identifies a machine of E2B; the same for every sandbox of this host.
+const CLIENT_ID: &str = "sandbar";
 
 const MIB: u64 = 1024 * 1024;
 
-/// What E2B calls the state of a session.
+/// Returns E2B's name for the state of a session.
 pub(super) fn state_of(session: &SessionInfo) -> &'static str {
-    if is_asleep(session.state) { "paused" } else { "running" }
+    if is_asleep(session.state) {
+        "paused"
+    } else {
+        "running"
+    }
 }
 
-/// When its time is up. One that was made to stay has a very long time; one that is paused has had its time.
+/// Returns when a sandbox expires: far in the future if never, and the stored end if it is paused.
 pub(super) fn end_of(session: &SessionInfo, note: &SandboxNote) -> Timestamp {
-    let far = || session.created.checked_add((24 * 365 * 20).hours()).unwrap_or(session.created);
-    session.expires.or(note.end_at.filter(|_| is_asleep(session.state))).unwrap_or_else(far)
+    let far = || {
+        session
+            .created
+            .checked_add((24 * 365 * 20).hours())
+            .unwrap_or(session.created)
+    };
+    session
+        .expires
+        .or(note.end_at.filter(|_| is_asleep(session.state)))
+        .unwrap_or_else(far)
 }
 
-/// What can be limited, in the units of E2B.
+/// Resource limits in the units of E2B.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) cpus: u32,
@@ -46,71 +54,87 @@ impl Size {
         let machine = Machine::this();
         Self {
             cpus: note.cpu_count.unwrap_or(machine.cpus),
-            memory: note.memory_mb.map_or(machine.memory, |mib| u64::from(mib) * MIB),
+            memory: note
+                .memory_mb
+                .map_or(machine.memory, |mib| u64::from(mib) * MIB),
             disk: session.quota.map_or(pool, |quota| quota.0),
         }
     }
 }
 
-impl Surface {
-    /// Bytes of the storage sandboxes without a quota share.
+impl Control {
+    /// Returns the size in bytes of the storage that sandboxes without a quota share.
     pub(super) async fn pool_size(&self) -> u64 {
         self.host.health().await.space_total.0
     }
 
-    /// What an SDK needs to work with a sandbox: only for those who may.
-    pub(super) async fn handle(&self, id: &SessionId, note: &SandboxNote, reach: &Reach) -> Result<Value> {
+    /// Returns what an SDK needs to use a sandbox, tokens included. For callers that may use it.
+    pub(super) async fn handle(
+        &self,
+        id: &SessionId,
+        note: &SandboxNote,
+        domain: &IngressDomain,
+    ) -> Result<Value> {
         let access = self.host.port_access(id).await?;
         let mut handle = json!({
             "templateID": note.template,
             "sandboxID": id.as_str(),
-            "clientID": CLIENT,
+            "clientID": CLIENT_ID,
             "envdVersion": ENVD_VERSION,
-            "domain": reach.0,
+            "domain": domain.0,
             "trafficAccessToken": (!access.public).then(|| access.token.reveal()),
         });
         if let Some(alias) = &note.alias {
             handle["alias"] = alias.as_str().into();
         }
         if note.secure {
-            handle["envdAccessToken"] = envd_token(access.token.reveal()).into();
+            handle["envdAccessToken"] = access_token(access.token.reveal()).into();
         }
         Ok(handle)
     }
 
-    /// Everything about a sandbox that this caller may know.
+    /// Returns the details of a sandbox, with tokens and secrets only for callers that may use it.
     pub(super) async fn detail(
         &self,
-        (holder, reach): (&Holder, &Reach),
+        (caller, domain): (&ApiCaller, &IngressDomain),
         session: &SessionInfo,
         note: SandboxNote,
     ) -> Result<Value> {
         let mut detail = listed(session, &note, self.pool_size().await);
-        let may_use = holder.grant.may(Need::UseSession(&session.id));
+        let may_use = caller.grant.may(Need::UseSession(&session.id));
         detail["lifecycle"] = json!({
             "onTimeout": if note.on_expiry() == OnExpiry::Destroy { "kill" } else { "pause" },
             "autoResume": note.auto_resume,
         });
         detail["allowInternetAccess"] = note.internet.into();
-        detail["domain"] = json!(reach.0);
-        if may_use && let Some(token) = self.handle(&session.id, &note, reach).await?.get("envdAccessToken") {
+        detail["domain"] = json!(domain.0);
+        if may_use
+            && let Some(token) = self
+                .handle(&session.id, &note, domain)
+                .await?
+                .get("envdAccessToken")
+        {
             detail["envdAccessToken"] = token.clone();
         }
         if let Some(network) = note.network {
-            let shown = if may_use { network } else { network.without_secrets() };
+            let shown = if may_use {
+                network
+            } else {
+                network.without_secrets()
+            };
             detail["network"] = json!(shown);
         }
         Ok(detail)
     }
 }
 
-/// A sandbox in a list. `pool` is what those without a quota share.
+/// Returns a sandbox as an element of a list. `pool` is the disk size of those without a quota.
 pub(super) fn listed(session: &SessionInfo, note: &SandboxNote, pool: u64) -> Value {
     let size = Size::of(session, note, pool);
     let mut listed = json!({
         "templateID": note.template,
         "sandboxID": session.id.as_str(),
-        "clientID": CLIENT,
+        "clientID": CLIENT_ID,
         "startedAt": session.created.to_string(),
         "endAt": end_of(session, note).to_string(),
         "cpuCount": size.cpus,

@@ -9,18 +9,18 @@ use axum::{
 };
 use sandbar_core::Need;
 
-use super::{Answer, session_id};
-use crate::{keys::Holder, surface::Surface};
+use super::{Control, errors::session_id};
+use crate::{auth::ApiCaller, rest::ApiResult};
 
-/// Also one that is paused, and one whose storage is broken.
+/// Destroys a sandbox, also one that is paused or whose storage is broken.
 pub(super) async fn kill(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
+    State(control): State<Arc<Control>>,
+    Extension(caller): Extension<ApiCaller>,
     Path(id): Path<String>,
-) -> Answer<StatusCode> {
+) -> ApiResult<StatusCode> {
     let id = session_id(&id)?;
-    holder.require(Need::UseSession(&id))?;
-    surface.host.destroy_session(&id).await?;
-    surface.forget_secrets(&id, &[]).await;
+    caller.require(Need::UseSession(&id))?;
+    control.host.destroy_session(&id).await?;
+    control.delete_secrets(&id, &[]).await;
     Ok(StatusCode::NO_CONTENT)
 }

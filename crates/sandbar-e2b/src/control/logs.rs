@@ -1,4 +1,4 @@
-//! What happened in a sandbox: its audit log, in the form E2B tells logs in.
+//! Logs of a sandbox: its audit log in the format of E2B.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,13 +10,16 @@ use jiff::Timestamp;
 use sandbar_core::{AuditEntry, AuditOrder, AuditQuery, Need, PageRequest, Result, SessionId};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, fields::bad_request, query::Query, session_id};
-use crate::{json::Json, keys::Holder, surface::Surface};
+use super::{Control, errors::session_id};
+use crate::{
+    auth::ApiCaller,
+    rest::{ApiResult, Json, Query, bad_request},
+};
 
-/// The most one request is told.
-const MOST: u64 = 1000;
+/// Limit of entries per request.
+const MAX_ENTRIES: u64 = 1000;
 
-/// How much of it matters.
+/// Severity of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Debug,
@@ -44,8 +47,8 @@ impl Level {
     }
 }
 
-/// What of the log to tell.
-struct Wanted {
+/// Filter and order of the entries.
+struct LogFilter {
     since: Option<Timestamp>,
     until: Option<Timestamp>,
     limit: usize,
@@ -54,45 +57,50 @@ struct Wanted {
     search: Option<String>,
 }
 
-/// Oldest first, from `start` on, in milliseconds since 1970.
+/// Lists entries oldest first, from `start` (Unix time in milliseconds).
 pub(super) async fn first_version(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
+    State(control): State<Arc<Control>>,
+    Extension(caller): Extension<ApiCaller>,
     Path(id): Path<String>,
     query: Query,
-) -> Answer<Json<Value>> {
+) -> ApiResult<Json<Value>> {
     let id = session_id(&id)?;
-    holder.require(Need::ReadSession(&id))?;
-    let wanted = Wanted {
-        since: moment(&query, "start")?,
+    caller.require(Need::ReadSession(&id))?;
+    let filter = LogFilter {
+        since: timestamp(&query, "start")?,
         until: None,
         limit: limit(&query)?,
         newest_first: false,
         level: Level::Debug,
         search: None,
     };
-    let entries = surface.log(&id, &wanted).await?;
+    let entries = control.log_entries(&id, &filter).await?;
     let lines: Vec<Value> = entries
         .iter()
-        .map(|entry| json!({ "timestamp": entry.at.to_string(), "line": told(entry).to_string() }))
+        .map(|entry| json!({ "timestamp": entry.at.to_string(), "line": to_value(entry).to_string() }))
         .collect();
-    Ok(Json(json!({ "logs": lines, "logEntries": entries.iter().map(told).collect::<Vec<_>>() })))
+    Ok(Json(
+        json!({ "logs": lines, "logEntries": entries.iter().map(to_value).collect::<Vec<_>>() }),
+    ))
 }
 
-/// From `cursor` on, into the past where `direction` is `backward`.
+/// Lists entries from `cursor`; older ones if `direction` is `backward`.
 pub(super) async fn second_version(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
+    State(control): State<Arc<Control>>,
+    Extension(caller): Extension<ApiCaller>,
     Path(id): Path<String>,
     query: Query,
-) -> Answer<Json<Value>> {
+) -> ApiResult<Json<Value>> {
     let id = session_id(&id)?;
-    holder.require(Need::ReadSession(&id))?;
+    caller.require(Need::ReadSession(&id))?;
     let newest_first = match query.text("direction") {
         None | Some("forward") => false,
         Some("backward") => true,
         Some(other) => {
-            return Err(bad_request(format!("`direction` is `{}`; use forward or backward", other.escape_debug())));
+            return Err(bad_request(format!(
+                "`direction` is `{}`; use forward or backward",
+                other.escape_debug()
+            )));
         }
     };
     let level = match query.text("level") {
@@ -101,35 +109,70 @@ pub(super) async fn second_version(
         Some("warn") => Level::Warn,
         Some("error") => Level::Error,
         Some(other) => {
-            return Err(bad_request(format!("`level` is `{}`; use debug, info, warn or error", other.escape_debug())));
+            return Err(bad_request(format!(
+                "`level` is `{}`; use debug, info, warn or error",
+                other.escape_debug()
+            )));
         }
     };
-    let cursor = moment(&query, "cursor")?;
-    let (since, until) = if newest_first { (None, cursor) } else { (cursor, None) };
+    let cursor = timestamp(&query, "cursor")?;
+    let (since, until) = if newest_first {
+        (None, cursor)
+    } else {
+        (cursor, None)
+    };
     let search = query.text("search").map(str::to_owned);
-    let wanted = Wanted { since, until, limit: limit(&query)?, newest_first, level, search };
-    let entries = surface.log(&id, &wanted).await?;
-    Ok(Json(json!({ "logs": entries.iter().map(told).collect::<Vec<_>>() })))
+    let filter = LogFilter {
+        since,
+        until,
+        limit: limit(&query)?,
+        newest_first,
+        level,
+        search,
+    };
+    let entries = control.log_entries(&id, &filter).await?;
+    Ok(Json(
+        json!({ "logs": entries.iter().map(to_value).collect::<Vec<_>>() }),
+    ))
 }
 
-fn limit(query: &Query) -> Answer<usize> {
-    Ok(usize::try_from(query.number("limit", 0, MOST)?.unwrap_or(MOST)).unwrap_or(usize::MAX))
+fn limit(query: &Query) -> ApiResult<usize> {
+    Ok(usize::try_from(
+        query
+            .number("limit", 0, MAX_ENTRIES)?
+            .unwrap_or(MAX_ENTRIES),
+    )
+    .unwrap_or(usize::MAX))
 }
 
-fn moment(query: &Query, name: &str) -> Answer<Option<Timestamp>> {
-    let Some(millis) = query.number(name, 0, u64::MAX)? else { return Ok(None) };
-    let moment = i64::try_from(millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
-    moment.map(Some).ok_or_else(|| bad_request(format!("`{name}` is {millis}; send milliseconds since 1970")))
+fn timestamp(query: &Query, name: &str) -> ApiResult<Option<Timestamp>> {
+    let Some(millis) = query.number(name, 0, u64::MAX)? else {
+        return Ok(None);
+    };
+    let parsed = i64::try_from(millis)
+        .ok()
+        .and_then(|millis| Timestamp::from_millisecond(millis).ok());
+    parsed.map(Some).ok_or_else(|| {
+        bad_request(format!(
+            "`{name}` is {millis}; send Unix time in milliseconds"
+        ))
+    })
 }
 
 fn message(entry: &AuditEntry) -> String {
-    if entry.outcome == AuditEntry::OK { entry.what.clone() } else { format!("{}: {}", entry.what, entry.outcome) }
+    if entry.outcome == AuditEntry::OK {
+        entry.what.clone()
+    } else {
+        format!("{}: {}", entry.what, entry.outcome)
+    }
 }
 
-fn told(entry: &AuditEntry) -> Value {
+fn to_value(entry: &AuditEntry) -> Value {
     let mut fields: Map<String, Value> = Map::new();
     for (name, value) in &entry.detail {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
         fields.insert(name.clone(), text.into());
     }
     fields.insert("actor".into(), entry.who.as_str().into());
@@ -142,26 +185,46 @@ fn told(entry: &AuditEntry) -> Value {
     })
 }
 
-impl Surface {
-    async fn log(&self, id: &SessionId, wanted: &Wanted) -> Result<Vec<AuditEntry>> {
-        let order = if wanted.newest_first { AuditOrder::NewestFirst } else { AuditOrder::OldestFirst };
-        let mut page = PageRequest { size: PageRequest::LARGEST_SIZE, token: None };
-        let mut told = VecDeque::new();
+impl Control {
+    async fn log_entries(&self, id: &SessionId, filter: &LogFilter) -> Result<Vec<AuditEntry>> {
+        let order = if filter.newest_first {
+            AuditOrder::NewestFirst
+        } else {
+            AuditOrder::OldestFirst
+        };
+        let mut page = PageRequest {
+            size: PageRequest::MAX_SIZE,
+            token: None,
+        };
+        let mut found = VecDeque::new();
         loop {
-            let part = self.host.audit(id, AuditQuery { order, after: None, page: page.clone() }).await?;
+            let part = self
+                .host
+                .audit(
+                    id,
+                    AuditQuery {
+                        order,
+                        after: None,
+                        page: page.clone(),
+                    },
+                )
+                .await?;
             let includes = |entry: &AuditEntry| {
-                wanted.since.is_none_or(|since| entry.at >= since)
-                    && wanted.until.is_none_or(|until| entry.at <= until)
-                    && Level::of(entry) >= wanted.level
-                    && wanted.search.as_ref().is_none_or(|search| message(entry).contains(search.as_str()))
+                filter.since.is_none_or(|since| entry.at >= since)
+                    && filter.until.is_none_or(|until| entry.at <= until)
+                    && Level::of(entry) >= filter.level
+                    && filter
+                        .search
+                        .as_ref()
+                        .is_none_or(|search| message(entry).contains(search.as_str()))
             };
-            told.extend(part.items.into_iter().filter(includes));
-            if told.len() >= wanted.limit {
-                told.truncate(wanted.limit);
-                return Ok(told.into());
+            found.extend(part.items.into_iter().filter(includes));
+            if found.len() >= filter.limit {
+                found.truncate(filter.limit);
+                return Ok(found.into());
             }
             match part.next_token {
-                None => return Ok(told.into()),
+                None => return Ok(found.into()),
                 token => page.token = token,
             }
         }

@@ -1,4 +1,4 @@
-//! What sandboxes use.
+//! Resource usage of sandboxes.
 
 use std::sync::Arc;
 
@@ -10,58 +10,73 @@ use jiff::Timestamp;
 use sandbar_core::{Need, SessionId};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, details::Size, fields::bad_request, query::Query, sampler::Sample, session_id};
-use crate::{json::Json, keys::Holder, surface::Surface};
+use super::{Control, details::Size, errors::session_id, sampler::Sample};
+use crate::{
+    auth::ApiCaller,
+    rest::{ApiResult, Json, Query, bad_request},
+};
 
-/// How many sandboxes one request may ask about.
-const MOST: usize = 100;
+/// Limit of sandboxes per request.
+const MAX_SANDBOXES: usize = 100;
 
-/// Everything measured of one sandbox between `start` and `end`, in seconds since 1970.
+/// Lists the samples of one sandbox between `start` and `end` (Unix time in seconds).
 pub(super) async fn of_one(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
+    State(control): State<Arc<Control>>,
+    Extension(caller): Extension<ApiCaller>,
     Path(id): Path<String>,
     query: Query,
-) -> Answer<Json<Value>> {
+) -> ApiResult<Json<Value>> {
     let id = session_id(&id)?;
-    holder.require(Need::ReadSession(&id))?;
-    let (start, end) = (moment(&query, "start")?, moment(&query, "end")?);
+    caller.require(Need::ReadSession(&id))?;
+    let (start, end) = (timestamp(&query, "start")?, timestamp(&query, "end")?);
     if start.zip(end).is_some_and(|(start, end)| start > end) {
         return Err(bad_request("`start` is later than `end`"));
     }
-    let size = surface.size(&id).await?;
-    surface.sample_early(&id).await;
-    // A sample belongs to the second it was taken in.
+    let size = control.size(&id).await?;
+    control.sample_early(&id).await;
+    // `end` includes samples taken within that second.
     let end = end.and_then(|end| end.checked_add(jiff::SignedDuration::from_millis(999)).ok());
-    Ok(Json(surface.samples.of(&id, start, end).iter().map(|sample| metric(sample, size)).collect()))
+    Ok(Json(
+        control
+            .samples
+            .of(&id, start, end)
+            .iter()
+            .map(|sample| metric(sample, size))
+            .collect(),
+    ))
 }
 
-/// The last of several; one that is not there, or does not run, is left out.
+/// Returns the last sample of several sandboxes; those that do not exist or run are left out.
 pub(super) async fn of_several(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
+    State(control): State<Arc<Control>>,
+    Extension(caller): Extension<ApiCaller>,
     query: Query,
-) -> Answer<Json<Value>> {
+) -> ApiResult<Json<Value>> {
     let ids = query.list("sandbox_ids");
-    if ids.is_empty() || ids.len() > MOST {
-        return Err(bad_request(format!("`sandbox_ids` names {} sandboxes; send 1 to {MOST}, with commas", ids.len())));
+    if ids.is_empty() || ids.len() > MAX_SANDBOXES {
+        return Err(bad_request(format!(
+            "`sandbox_ids` names {} sandboxes; send 1 to {MAX_SANDBOXES}, with commas",
+            ids.len()
+        )));
     }
     let mut sandboxes = Map::new();
     for text in ids {
         let id = session_id(text)?;
-        holder.require(Need::ReadSession(&id))?;
-        let Ok(size) = surface.size(&id).await else { continue };
-        surface.sample_early(&id).await;
-        if let Some(sample) = surface.samples.last(&id) {
+        caller.require(Need::ReadSession(&id))?;
+        let Ok(size) = control.size(&id).await else {
+            continue;
+        };
+        control.sample_early(&id).await;
+        if let Some(sample) = control.samples.last(&id) {
             sandboxes.insert(text.to_owned(), metric(&sample, size));
         }
     }
     Ok(Json(json!({ "sandboxes": sandboxes })))
 }
 
-impl Surface {
-    async fn size(&self, id: &SessionId) -> Answer<Size> {
-        let (session, note) = (self.sandbox(id).await?, self.note(id).await?);
+impl Control {
+    async fn size(&self, id: &SessionId) -> ApiResult<Size> {
+        let (session, note) = (self.sandbox(id).await?, self.sandboxes.note(id).await?);
         Ok(Size::of(&session, &note, self.pool_size().await))
     }
 }
@@ -74,15 +89,21 @@ fn metric(sample: &Sample, size: Size) -> Value {
         "cpuUsedPct": (sample.cpus_used * 100.0 / f64::from(size.cpus.max(1))).clamp(0.0, 100.0),
         "memUsed": sample.memory,
         "memTotal": size.memory,
-        // The page cache is the machine's, and counted for nobody.
+        // The page cache is not accounted to a session.
         "memCache": 0,
         "diskUsed": sample.disk,
         "diskTotal": size.disk,
     })
 }
 
-fn moment(query: &Query, name: &str) -> Answer<Option<Timestamp>> {
-    let Some(seconds) = query.number(name, 0, u64::MAX)? else { return Ok(None) };
-    let moment = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
-    moment.map(Some).ok_or_else(|| bad_request(format!("`{name}` is {seconds}; send seconds since 1970")))
+fn timestamp(query: &Query, name: &str) -> ApiResult<Option<Timestamp>> {
+    let Some(seconds) = query.number(name, 0, u64::MAX)? else {
+        return Ok(None);
+    };
+    let parsed = i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| Timestamp::from_second(seconds).ok());
+    parsed
+        .map(Some)
+        .ok_or_else(|| bad_request(format!("`{name}` is {seconds}; send Unix time in seconds")))
 }

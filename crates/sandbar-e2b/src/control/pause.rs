@@ -1,4 +1,4 @@
-//! Putting a sandbox to sleep.
+//! Pausing a sandbox.
 
 use std::sync::Arc;
 
@@ -10,46 +10,67 @@ use axum::{
 use jiff::Timestamp;
 use sandbar_core::{ErrorCode, Keep, Need};
 
-use super::{Answer, fields::Fields, session_id};
+use super::{Control, errors::session_id};
 use crate::{
-    answer::ControlError,
-    keys::Holder,
-    sandbox::{Kept, SandboxNote},
-    surface::Surface,
-    wake::is_asleep,
+    auth::ApiCaller,
+    rest::{ApiError, ApiResult, Fields},
+    sandboxes::{PausedState, SandboxNote, is_asleep},
 };
 
-/// `memory: false` keeps the files only. 409 says that it is paused already, and nothing else.
+/// Pauses a sandbox; `memory: false` keeps only its files. Status 409 is reserved for a sandbox
+/// that is already paused, because SDKs take it for that.
 pub(super) async fn pause(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
+    State(control): State<Arc<Control>>,
+    Extension(caller): Extension<ApiCaller>,
     Path(id): Path<String>,
     mut fields: Fields,
-) -> Answer<StatusCode> {
+) -> ApiResult<StatusCode> {
     let id = session_id(&id)?;
-    holder.require(Need::UseSession(&id))?;
+    caller.require(Need::UseSession(&id))?;
     let memory = fields.take("memory")?.unwrap_or(true);
-    let _turn = surface.turns.take(&id).await;
-    let session = surface.sandbox(&id).await?;
+    let _lock = control.sandboxes.lock(&id).await;
+    let session = control.sandbox(&id).await?;
     if is_asleep(session.state) {
-        return Err(ControlError::new(StatusCode::CONFLICT, format!("Sandbox \"{id}\" is already paused")));
+        return Err(ApiError::new(
+            StatusCode::CONFLICT,
+            format!("Sandbox \"{id}\" is already paused"),
+        ));
     }
-    let before = surface.note(&id).await?;
-    let (keep, kept) = if memory { (Keep::Memory, Kept::Memory) } else { (Keep::Files, Kept::Files) };
-    let note = SandboxNote { paused: Some(kept), end_at: Some(Timestamp::now()), ..before.clone() };
-    // Before it sleeps: nothing is deleted because its time is up meanwhile, nor is its memory taken for lost.
-    surface.host.set_expiry(&id, None, None).await?;
-    surface.keep_note(&id, &note).await?;
-    if let Err(error) = surface.host.pause_session_keeping(&id, keep).await {
+    let before = control.sandboxes.note(&id).await?;
+    let (keep, kept) = if memory {
+        (Keep::Memory, PausedState::Memory)
+    } else {
+        (Keep::Files, PausedState::Files)
+    };
+    let note = SandboxNote {
+        paused: Some(kept),
+        end_at: Some(Timestamp::now()),
+        ..before.clone()
+    };
+    // Before the pause: otherwise the sandbox could expire meanwhile, or a crash would leave a note
+    // that says its processes are lost.
+    control.host.set_expiry(&id, None, None).await?;
+    control.sandboxes.put_note(&id, &note).await?;
+    if let Err(error) = control.host.pause_session_keeping(&id, keep).await {
         if error.code() == ErrorCode::SessionPaused {
-            return Err(ControlError::new(StatusCode::CONFLICT, format!("Sandbox \"{id}\" is already paused")));
+            return Err(ApiError::new(
+                StatusCode::CONFLICT,
+                format!("Sandbox \"{id}\" is already paused"),
+            ));
         }
-        surface.keep_note(&id, &before).await?;
-        surface.host.set_expiry(&id, session.expires, None).await?;
-        // SDKs take 409 for a sandbox that is paused.
-        let busy = matches!(error.code(), ErrorCode::ToolsInFlight | ErrorCode::InvalidState);
-        let error = ControlError::from(error);
-        return Err(if busy { error.with_status(StatusCode::SERVICE_UNAVAILABLE) } else { error });
+        control.sandboxes.put_note(&id, &before).await?;
+        control.host.set_expiry(&id, session.expires, None).await?;
+        // Not 409, see above.
+        let busy = matches!(
+            error.code(),
+            ErrorCode::ToolsInFlight | ErrorCode::InvalidState
+        );
+        let error = ApiError::from(error);
+        return Err(if busy {
+            error.with_status(StatusCode::SERVICE_UNAVAILABLE)
+        } else {
+            error
+        });
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,7 +1,7 @@
-//! How long a call may take.
+//! Timeout of a call, from `connect-timeout-ms`.
 //!
-//! For a stream that is the time of the command, which is ended with it, and none at all is spelled `0`: both are not what
-//! the library makes of the header. So it does not get to see it.
+//! For a stream the header limits the command, which is ended with it, and `0` means no limit. The
+//! Connect library treats both differently, so the header is removed before the library sees it.
 
 use std::time::Duration;
 
@@ -9,34 +9,42 @@ use axum::{extract::Request, middleware::Next, response::Response};
 use connectrpc::{ConnectError, RequestContext};
 use http::{HeaderName, HeaderValue};
 
-use super::tear::is_stream;
+use super::abort::is_stream;
 
-const TIMEOUT: HeaderName = HeaderName::from_static("connect-timeout-ms");
+const TIMEOUT_HEADER: HeaderName = HeaderName::from_static("connect-timeout-ms");
 
-/// The header of a call, as it was sent.
+/// Value of the header, as it was sent.
 #[derive(Clone, Debug)]
 pub(super) struct TimeLimit(HeaderValue);
 
 impl TimeLimit {
-    /// How long the stream a handler works on may take; `None` is as long as it likes.
+    /// Returns the timeout of the stream a handler works on; `None` if there is none.
     pub(super) fn of(context: &RequestContext) -> Result<Option<Duration>, ConnectError> {
-        let Some(Self(value)) = context.extensions().get() else { return Ok(None) };
+        let Some(Self(value)) = context.extensions().get() else {
+            return Ok(None);
+        };
         let text = String::from_utf8_lossy(value.as_bytes());
         let milliseconds: i64 = text.parse().map_err(|_| {
             ConnectError::invalid_argument(format!(
-                "`{TIMEOUT}` is no number of milliseconds: `{}`",
+                "`{TIMEOUT_HEADER}` is not a number of milliseconds: `{}`",
                 text.escape_debug()
             ))
         })?;
-        Ok(u64::try_from(milliseconds).ok().filter(|limit| *limit > 0).map(Duration::from_millis))
+        Ok(u64::try_from(milliseconds)
+            .ok()
+            .filter(|limit| *limit > 0)
+            .map(Duration::from_millis))
     }
 }
 
-/// Keeps the header for the handler of a stream.
+/// Middleware that moves the header of a stream to the extensions of the request.
 pub(super) async fn keep_for_streams(mut request: Request, next: Next) -> Response {
-    let is_none = request.headers().get(&TIMEOUT).is_some_and(|limit| limit.as_bytes() == b"0");
+    let is_none = request
+        .headers()
+        .get(&TIMEOUT_HEADER)
+        .is_some_and(|limit| limit.as_bytes() == b"0");
     if (is_stream(request.headers()) || is_none)
-        && let Some(limit) = request.headers_mut().remove(&TIMEOUT)
+        && let Some(limit) = request.headers_mut().remove(&TIMEOUT_HEADER)
     {
         request.extensions_mut().insert(TimeLimit(limit));
     }

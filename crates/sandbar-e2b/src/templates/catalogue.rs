@@ -1,45 +1,51 @@
-//! Which templates there are, with their builds, tags and layers: one file, written whole at every change.
+//! The catalogue of templates with their builds, tags and layers: one file, replaced at every
+//! change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io::Write as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use jiff::Timestamp;
-use sandbar_core::{BaseName, Error, ErrorCode, Result};
+use sandbar_core::{BaseName, Error, ErrorCode, MutexExt as _, Result};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::Mutex as AsyncMutex, task::spawn_blocking};
 
 use super::settings::Settings;
 
 const VERSION: u32 = 1;
-/// Builds of a template that are remembered beside those with a tag.
-const BUILDS_REMEMBERED: usize = 20;
-/// Layers beyond this are forgotten, those first that were not used for longest.
-const MOST_LAYERS: usize = 64;
+/// Untagged builds that are kept per template.
+const MAX_UNTAGGED_BUILDS: usize = 20;
+/// Limit of layers; beyond it, the least recently used are removed.
+const MAX_LAYERS: usize = 64;
 
-/// Everything that is known.
+/// Contents of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Contents {
     version: u32,
-    /// By their ids.
+    /// By id.
     #[serde(default)]
     pub(crate) templates: BTreeMap<String, TemplateRecord>,
-    /// By what they were made from.
+    /// By the hash of their origin and steps.
     #[serde(default)]
     pub(crate) layers: BTreeMap<String, LayerRecord>,
-    /// Bases nobody needs any more, as soon as no session stands on them.
+    /// Bases to delete as soon as no session uses them.
     #[serde(default)]
     pub(crate) leftover: BTreeSet<BaseName>,
 }
 
 impl Default for Contents {
     fn default() -> Self {
-        Self { version: VERSION, templates: BTreeMap::new(), layers: BTreeMap::new(), leftover: BTreeSet::new() }
+        Self {
+            version: VERSION,
+            templates: BTreeMap::new(),
+            layers: BTreeMap::new(),
+            leftover: BTreeSet::new(),
+        }
     }
 }
 
@@ -50,9 +56,9 @@ pub(crate) struct TemplateRecord {
     pub(crate) created: Timestamp,
     pub(crate) updated: Timestamp,
     pub(crate) public: bool,
-    /// By their ids.
+    /// By id.
     pub(crate) builds: BTreeMap<String, BuildRecord>,
-    /// The build each stands for.
+    /// Build id by tag.
     pub(crate) tags: BTreeMap<String, String>,
 }
 
@@ -65,9 +71,9 @@ pub(crate) struct BuildRecord {
     pub(crate) finished: Option<Timestamp>,
     pub(crate) cpu_count: u32,
     pub(crate) memory_mb: u32,
-    /// What it is to be called when it is ready.
+    /// Tags the build gets when it is ready.
     pub(crate) tags: Vec<String>,
-    /// What sandboxes are made from, when it is ready.
+    /// Base for new sandboxes, once the build is ready.
     pub(crate) base: Option<BaseName>,
     #[serde(default)]
     pub(crate) settings: Settings,
@@ -77,7 +83,7 @@ pub(crate) struct BuildRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum BuildStatus {
-    /// Nobody has said yet what to build, or others are built first.
+    /// Not started, or queued.
     Waiting,
     Building,
     Ready,
@@ -93,7 +99,7 @@ pub(crate) struct BuildFailure {
     pub(crate) step: Option<String>,
 }
 
-/// The tree after some step, for builds that begin with the same ones.
+/// Saved result of a step, for builds with the same first steps.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LayerRecord {
@@ -103,38 +109,55 @@ pub(crate) struct LayerRecord {
 }
 
 impl Contents {
-    /// The template of an id or a name.
+    /// Returns the template with an id or a name.
     pub(crate) fn template(&self, name: &str) -> Option<(&str, &TemplateRecord)> {
         let by_id = || self.templates.get_key_value(name);
-        let by_name = || self.templates.iter().find(|(_, template)| template.name.as_deref() == Some(name));
-        by_id().or_else(by_name).map(|(id, template)| (id.as_str(), template))
+        let by_name = || {
+            self.templates
+                .iter()
+                .find(|(_, template)| template.name.as_deref() == Some(name))
+        };
+        by_id()
+            .or_else(by_name)
+            .map(|(id, template)| (id.as_str(), template))
     }
 
     pub(crate) fn build_mut(&mut self, template: &str, build: &str) -> Option<&mut BuildRecord> {
         self.templates.get_mut(template)?.builds.get_mut(build)
     }
 
-    /// A build that is ready takes its tags, unless a build that was asked for later has them already.
+    /// Moves the tags of a finished build to it, except those that a newer build has.
     pub(crate) fn tag_ready_build(&mut self, template: &str, build: &str) {
-        let Some(record) = self.templates.get_mut(template) else { return };
-        let Some(ready) = record.builds.get(build).cloned() else { return };
+        let Some(record) = self.templates.get_mut(template) else {
+            return;
+        };
+        let Some(ready) = record.builds.get(build).cloned() else {
+            return;
+        };
         for tag in ready.tags {
-            let is_newer = |other: &String| record.builds.get(other).is_some_and(|other| other.created > ready.created);
+            let is_newer = |other: &String| {
+                record
+                    .builds
+                    .get(other)
+                    .is_some_and(|other| other.created > ready.created)
+            };
             if !record.tags.get(&tag).is_some_and(is_newer) {
                 record.tags.insert(tag, build.to_owned());
             }
         }
         record.updated = Timestamp::now();
-        self.forget_untagged(template);
+        self.prune_untagged(template);
     }
 
-    /// Builds nobody can name any more give up their bases, and the oldest are forgotten.
-    pub(crate) fn forget_untagged(&mut self, template: &str) {
-        let Some(record) = self.templates.get_mut(template) else { return };
-        let named: BTreeSet<&String> = record.tags.values().collect();
+    /// Releases the bases of untagged builds, and removes the oldest of these builds.
+    pub(crate) fn prune_untagged(&mut self, template: &str) {
+        let Some(record) = self.templates.get_mut(template) else {
+            return;
+        };
+        let tagged: BTreeSet<&String> = record.tags.values().collect();
         let mut untagged = Vec::new();
         for (id, build) in &mut record.builds {
-            if named.contains(id) {
+            if tagged.contains(id) {
                 continue;
             }
             if matches!(build.status, BuildStatus::Ready | BuildStatus::Error) {
@@ -143,14 +166,19 @@ impl Contents {
             }
         }
         untagged.sort();
-        for (_, id) in untagged.iter().rev().skip(BUILDS_REMEMBERED) {
+        for (_, id) in untagged.iter().rev().skip(MAX_UNTAGGED_BUILDS) {
             record.builds.remove(id);
         }
     }
 
     pub(crate) fn remove_template(&mut self, id: &str) -> Option<TemplateRecord> {
         let removed = self.templates.remove(id)?;
-        self.leftover.extend(removed.builds.values().filter_map(|build| build.base.clone()));
+        self.leftover.extend(
+            removed
+                .builds
+                .values()
+                .filter_map(|build| build.base.clone()),
+        );
         Some(removed)
     }
 
@@ -158,80 +186,107 @@ impl Contents {
         if let Some(before) = self.layers.insert(key, layer) {
             self.leftover.insert(before.base);
         }
-        while self.layers.len() > MOST_LAYERS {
-            let Some(oldest) = self.layers.iter().min_by_key(|(_, layer)| layer.used).map(|(key, _)| key.clone())
+        while self.layers.len() > MAX_LAYERS {
+            let Some(oldest) = self
+                .layers
+                .iter()
+                .min_by_key(|(_, layer)| layer.used)
+                .map(|(key, _)| key.clone())
             else {
                 break;
             };
-            self.leftover.extend(self.layers.remove(&oldest).map(|layer| layer.base));
+            self.leftover
+                .extend(self.layers.remove(&oldest).map(|layer| layer.base));
         }
     }
 }
 
-/// The file, and what is in it.
+/// The catalogue file and its contents.
 #[derive(Debug)]
 pub(crate) struct Catalogue {
     path: PathBuf,
     contents: Mutex<Arc<Contents>>,
-    /// Held by whoever changes it.
-    order: AsyncMutex<()>,
+    /// Held during a change.
+    writer: AsyncMutex<()>,
 }
 
 impl Catalogue {
-    /// Reads it. One of a newer host is left alone.
+    /// Opens the catalogue. Fails on a file written by a newer version.
     pub(crate) fn open(path: PathBuf) -> Result<Self> {
         let contents = match fs::read(&path) {
             Ok(bytes) => read(&path, &bytes)?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Contents::default(),
             Err(error) => return Err(Error::io(format!("read `{}`", path.display()), error)),
         };
-        Ok(Self { path, contents: Mutex::new(Arc::new(contents)), order: AsyncMutex::default() })
+        Ok(Self {
+            path,
+            contents: Mutex::new(Arc::new(contents)),
+            writer: AsyncMutex::default(),
+        })
     }
 
-    /// As it is now.
+    /// Returns the current contents.
     pub(crate) fn view(&self) -> Arc<Contents> {
-        Arc::clone(&self.contents.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.contents.lock_unpoisoned())
     }
 
-    /// Changes it. Nobody sees the change before it is on disk.
+    /// Applies a change, which becomes visible once it is on disk.
     pub(crate) async fn change<T, E: From<Error>>(
         &self,
         change: impl FnOnce(&mut Contents) -> Result<T, E>,
     ) -> Result<T, E> {
-        let _order = self.order.lock().await;
+        let _writer = self.writer.lock().await;
         let mut contents = Contents::clone(&self.view());
         let outcome = change(&mut contents)?;
-        let text = serde_json::to_vec(&contents)
-            .map_err(|source| Error::internal("the templates could not be written down").with_source(source))?;
+        let text = serde_json::to_vec(&contents).map_err(|source| {
+            Error::internal("catalogue of templates could not be serialised").with_source(source)
+        })?;
         let path = self.path.clone();
         match spawn_blocking(move || write(&path, &text)).await {
             Ok(written) => written?,
-            Err(error) => return Err(Error::internal("writing the templates broke off").with_source(error).into()),
+            Err(error) => {
+                return Err(
+                    Error::internal("writing the catalogue of templates was interrupted")
+                        .with_source(error)
+                        .into(),
+                );
+            }
         }
-        *self.contents.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(contents);
+        *self.contents.lock_unpoisoned() = Arc::new(contents);
         Ok(outcome)
     }
 }
 
 fn read(path: &Path, bytes: &[u8]) -> Result<Contents> {
-    let unusable = |error: Error| error.with_hint("move it away to begin without templates; their bases are kept");
+    let unusable = |error: Error| {
+        error.with_hint("move the file away to start without templates; their bases are kept")
+    };
     let contents: Contents = serde_json::from_slice(bytes).map_err(|source| {
-        unusable(Error::internal(format!("`{}` is no list of templates", path.display())).with_source(source))
+        unusable(
+            Error::internal(format!(
+                "`{}` is not a catalogue of templates",
+                path.display()
+            ))
+            .with_source(source),
+        )
     })?;
     if contents.version > VERSION {
-        let message = format!("`{}` is of a newer host", path.display());
+        let message = format!(
+            "`{}` was written by a newer version of Sandbar",
+            path.display()
+        );
         return Err(unusable(Error::new(ErrorCode::InvalidState, message)));
     }
     Ok(contents)
 }
 
 fn write(path: &Path, text: &[u8]) -> Result<()> {
-    let draft = path.with_extension("new");
+    let temporary = path.with_extension("new");
     let save = || {
-        let mut file = File::create(&draft)?;
+        let mut file = File::create(&temporary)?;
         file.write_all(text)?;
         file.sync_all()?;
-        fs::rename(&draft, path)
+        fs::rename(&temporary, path)
     };
     save().map_err(|error| Error::io(format!("write `{}`", path.display()), error))
 }

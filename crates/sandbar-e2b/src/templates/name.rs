@@ -1,29 +1,33 @@
 //! Names of templates: `name`, `name:tag`, `namespace/name:tag`.
 
-use crate::templates::refuse;
+use crate::rest::{ApiError, ApiResult, bad_request};
 
-/// The tag of a build nobody gave another one.
+/// Tag of a build that was requested without one.
 pub(crate) const DEFAULT_TAG: &str = "default";
-const LONGEST: usize = 128;
+const MAX_BYTES: usize = 128;
 
-/// A name as somebody wrote it.
+/// Parsed name in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TemplateName {
-    /// An id or an alias, without its namespace: there is one here.
+    /// An id or an alias. The namespace is dropped: this host has one account.
     pub(crate) name: String,
     pub(crate) tag: Option<String>,
 }
 
 impl TemplateName {
-    pub(crate) fn parse(text: &str) -> super::Answer<Self> {
+    pub(crate) fn parse(text: &str) -> ApiResult<Self> {
         let plain = text.trim().rsplit('/').next().unwrap_or_default();
         let (name, tag) = match plain.split_once(':') {
-            Some((_, tag)) if tag.contains(':') => return Err(no_name(text)),
+            Some((_, tag)) if tag.contains(':') => return Err(invalid_name(text)),
             Some((name, tag)) => (name, Some(check_tag(tag)?)),
             None => (plain, None),
         };
         let name = name.to_lowercase();
-        if is_word(&name, "-_.") { Ok(Self { name, tag }) } else { Err(no_name(text)) }
+        if is_word(&name, "-_.") {
+            Ok(Self { name, tag })
+        } else {
+            Err(invalid_name(text))
+        }
     }
 
     pub(crate) fn tag(&self) -> &str {
@@ -31,29 +35,39 @@ impl TemplateName {
     }
 }
 
-/// A tag that can be one. Some write the name of the template before it, as in `tool:v1`.
-pub(crate) fn check_tag(text: &str) -> super::Answer<String> {
-    let (name, tag) = text.rsplit_once(':').map_or((None, text), |(name, tag)| (Some(name.trim()), tag));
+/// Checks a tag. It may be preceded by the name of the template, as in `tool:v1`.
+pub(crate) fn check_tag(text: &str) -> ApiResult<String> {
+    let (name, tag) = text
+        .rsplit_once(':')
+        .map_or((None, text), |(name, tag)| (Some(name.trim()), tag));
     let tag = tag.trim().to_lowercase();
     if is_word(&tag, "-_.") && name != Some("") {
         return Ok(tag);
     }
-    Err(refuse(format!(
-        "'{}' is no tag (use letters, digits, `-`, `_` and `.`)",
-        text.chars().take(LONGEST).collect::<String>().escape_debug()
+    Err(bad_request(format!(
+        "'{}' is not a valid tag (use letters, digits, `-`, `_` and `.`)",
+        text.chars()
+            .take(MAX_BYTES)
+            .collect::<String>()
+            .escape_debug()
     )))
 }
 
-fn no_name(text: &str) -> super::ControlError {
-    refuse(format!(
-        "'{}' is no name of a template (use lower-case letters, digits, `-` and `_`)",
-        text.chars().take(LONGEST).collect::<String>().escape_debug()
+fn invalid_name(text: &str) -> ApiError {
+    bad_request(format!(
+        "'{}' is not a valid template name (use lower-case letters, digits, `-` and `_`)",
+        text.chars()
+            .take(MAX_BYTES)
+            .collect::<String>()
+            .escape_debug()
     ))
 }
 
 fn is_word(text: &str, others: &str) -> bool {
-    let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || others.contains(letter);
-    !text.is_empty() && text.len() <= LONGEST && text.chars().all(fits)
+    let fits = |letter: char| {
+        letter.is_ascii_lowercase() || letter.is_ascii_digit() || others.contains(letter)
+    };
+    !text.is_empty() && text.len() <= MAX_BYTES && text.chars().all(fits)
 }
 
 #[cfg(test)]
@@ -61,10 +75,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_a_tag_and_lose_their_namespace() {
+    fn template_name_has_a_tag_and_loses_its_namespace() {
         let name = |text: &str| TemplateName::parse(text).unwrap();
-        assert_eq!((name("Tool").name.as_str(), name("Tool").tag()), ("tool", "default"));
-        assert_eq!((name("team/tool:v1").name.as_str(), name("team/tool:v1").tag()), ("tool", "v1"));
+        assert_eq!(
+            (name("Tool").name.as_str(), name("Tool").tag()),
+            ("tool", "default")
+        );
+        assert_eq!(
+            (
+                name("team/tool:v1").name.as_str(),
+                name("team/tool:v1").tag()
+            ),
+            ("tool", "v1")
+        );
         for bad in ["", ":", "a:", ":v1", "a b", "a:b:c", "..%2f", "ä", "a/"] {
             assert!(TemplateName::parse(bad).is_err(), "{bad}");
         }

@@ -1,4 +1,4 @@
-//! Asking for a build: first a place for it, then what to build.
+//! Requesting a build, and starting it.
 
 use std::sync::Arc;
 
@@ -12,23 +12,26 @@ use sandbar_core::Need;
 use serde_json::{Value, json};
 
 use super::{
-    Answer,
-    build::{self, BuildPlan},
+    Templates,
+    build::BuildPlan,
     catalogue::{BuildRecord, BuildStatus, TemplateRecord},
-    finding::described,
+    catalogue_api::described,
+    errors::not_found,
+    ids::{random_id, random_uuid},
     name::{DEFAULT_TAG, TemplateName, check_tag},
-    not_found, random_id, random_uuid, refuse,
     resolve::is_reserved,
     settings::Settings,
-    with_status,
 };
-use crate::{control::Fields, json::Json, keys::Holder, surface::Surface};
+use crate::{
+    auth::ApiCaller,
+    rest::{ApiError, ApiResult, Fields, Json, bad_request},
+};
 
 const DEFAULT_CPUS: u32 = 2;
 const DEFAULT_MEMORY: u32 = 1024;
-const LEAST_MEMORY: u32 = 128;
+const MIN_MEMORY: u32 = 128;
 
-/// What is asked for, in any version of the call.
+/// Parsed request, in any version of the call.
 #[derive(Debug)]
 struct NewBuild {
     name: String,
@@ -38,25 +41,30 @@ struct NewBuild {
 }
 
 impl NewBuild {
-    fn read(fields: &mut Fields) -> Answer<Self> {
+    fn read(fields: &mut Fields) -> ApiResult<Self> {
         let (name, alias) = (fields.take("name")?, fields.take("alias")?);
         let request = Self {
-            name: name.or(alias).ok_or_else(|| refuse("`name` is missing, and a template needs one"))?,
+            name: name
+                .or(alias)
+                .ok_or_else(|| bad_request("`name` is missing; a template requires one"))?,
             tags: fields.take("tags")?.unwrap_or_default(),
             cpu_count: fields.take("cpuCount")?.unwrap_or(DEFAULT_CPUS),
             memory_mb: fields.take("memoryMB")?.unwrap_or(DEFAULT_MEMORY),
         };
         if request.cpu_count == 0 {
-            return Err(refuse("`cpuCount` is 0; ask for at least 1"));
+            return Err(bad_request("`cpuCount` is 0; ask for at least 1"));
         }
-        if request.memory_mb < LEAST_MEMORY {
-            return Err(refuse(format!("`memoryMB` is {}; ask for at least {LEAST_MEMORY}", request.memory_mb)));
+        if request.memory_mb < MIN_MEMORY {
+            return Err(bad_request(format!(
+                "`memoryMB` is {}; ask for at least {MIN_MEMORY}",
+                request.memory_mb
+            )));
         }
         Ok(request)
     }
 }
 
-/// What was made room for.
+/// Recorded build.
 struct Requested {
     template: String,
     build: String,
@@ -66,12 +74,14 @@ struct Requested {
 
 /// `POST /v3/templates`.
 pub(super) async fn third_version(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
+    State(templates): State<Arc<Templates>>,
+    Extension(caller): Extension<ApiCaller>,
     mut fields: Fields,
-) -> Answer<(StatusCode, Json<Value>)> {
-    holder.require(Need::Admin)?;
-    let made = surface.request_build(NewBuild::read(&mut fields)?).await?;
+) -> ApiResult<(StatusCode, Json<Value>)> {
+    caller.require(Need::Admin)?;
+    let made = templates
+        .request_build(NewBuild::read(&mut fields)?)
+        .await?;
     let answer = json!({
         "templateID": made.template,
         "buildID": made.build,
@@ -85,34 +95,46 @@ pub(super) async fn third_version(
 
 /// `POST /v2/templates`, which answers with the whole template.
 pub(super) async fn second_version(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
+    State(templates): State<Arc<Templates>>,
+    Extension(caller): Extension<ApiCaller>,
     mut fields: Fields,
-) -> Answer<(StatusCode, Json<Value>)> {
-    holder.require(Need::Admin)?;
-    let made = surface.request_build(NewBuild::read(&mut fields)?).await?;
-    let contents = surface.templates().await?.catalogue.view();
-    let record = contents.templates.get(&made.template).ok_or_else(|| not_found(&made.template))?;
+) -> ApiResult<(StatusCode, Json<Value>)> {
+    caller.require(Need::Admin)?;
+    let made = templates
+        .request_build(NewBuild::read(&mut fields)?)
+        .await?;
+    let contents = templates.store().await?.catalogue.view();
+    let record = contents
+        .templates
+        .get(&made.template)
+        .ok_or_else(|| not_found(&made.template))?;
     let mut answer = described(&made.template, record, 0);
     answer["buildID"] = made.build.into();
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
-/// The calls of SDKs that built with Docker on the caller's side.
-pub(super) async fn with_docker() -> super::ControlError {
-    with_status(
+/// Refuses the calls of old SDKs that built with Docker on the client.
+pub(super) async fn with_docker() -> ApiError {
+    ApiError::new(
         StatusCode::NOT_IMPLEMENTED,
-        "templates are not built from what Docker has pushed (use `Template.build` of an SDK from 2.3 on)",
+        "builds from images pushed by Docker are not offered (use `Template.build` of an SDK from 2.3 on)",
     )
 }
 
-impl Surface {
-    async fn request_build(&self, request: NewBuild) -> Answer<Requested> {
-        let NewBuild { cpu_count, memory_mb, .. } = request;
+impl Templates {
+    async fn request_build(&self, request: NewBuild) -> ApiResult<Requested> {
+        let NewBuild {
+            cpu_count,
+            memory_mb,
+            ..
+        } = request;
         let name = TemplateName::parse(&request.name)?;
         if is_reserved(&name.name) {
-            let why = format!("'{}' is taken: every host has a template of this name (use another one)", name.name);
-            return Err(with_status(StatusCode::FORBIDDEN, why));
+            let why = format!(
+                "'{}' is the name of a built-in template (use another one)",
+                name.name
+            );
+            return Err(ApiError::new(StatusCode::FORBIDDEN, why));
         }
         let mut tags: Vec<String> = name.tag.iter().cloned().collect();
         for tag in request.tags {
@@ -137,36 +159,47 @@ impl Surface {
             settings: Settings::default(),
             failure: None,
         };
-        let catalogue = &self.templates().await?.catalogue;
+        let catalogue = &self.store().await?.catalogue;
         let template = catalogue
             .change(|contents| {
                 let known = contents.template(&name.name).map(|(id, _)| id.to_owned());
                 let id = known.unwrap_or(new_template);
-                let template = contents.templates.entry(id.clone()).or_insert_with(|| TemplateRecord {
-                    name: Some(name.name.clone()),
-                    created: now,
-                    updated: now,
-                    public: false,
-                    builds: std::collections::BTreeMap::new(),
-                    tags: std::collections::BTreeMap::new(),
-                });
+                let template =
+                    contents
+                        .templates
+                        .entry(id.clone())
+                        .or_insert_with(|| TemplateRecord {
+                            name: Some(name.name.clone()),
+                            created: now,
+                            updated: now,
+                            public: false,
+                            builds: std::collections::BTreeMap::new(),
+                            tags: std::collections::BTreeMap::new(),
+                        });
                 template.builds.insert(build.clone(), record);
-                Answer::Ok(id)
+                ApiResult::Ok(id)
             })
             .await?;
-        Ok(Requested { template, build, name: name.name, tags })
+        Ok(Requested {
+            template,
+            build,
+            name: name.name,
+            tags,
+        })
     }
 }
 
-/// `POST /v2/templates/{id}/builds/{build}`: what to build.
+/// `POST /v2/templates/{id}/builds/{build}`: starts a requested build.
 pub(super) async fn start(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
+    State(templates): State<Arc<Templates>>,
+    Extension(caller): Extension<ApiCaller>,
     Path((template, build)): Path<(String, String)>,
     mut fields: Fields,
-) -> Answer<StatusCode> {
-    holder.require(Need::Admin)?;
+) -> ApiResult<StatusCode> {
+    caller.require(Need::Admin)?;
     let plan = BuildPlan::read(&mut fields)?;
-    build::start(&surface, &holder, template, build, plan).await?;
+    templates
+        .start_build(&caller, template, build, plan)
+        .await?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -1,34 +1,64 @@
-//! What a sandbox is made from, by the name somebody uses.
+//! Resolving the template name in a request.
 
-use sandbar_core::BaseName;
+use axum::http::StatusCode;
+use sandbar_core::{BaseName, HOST_BASE};
 
-use super::{Answer, catalogue::BuildStatus, name::TemplateName, not_found, tags::no_tag, with_status};
-use crate::{control::Template, sandbox::SandboxNote, surface::Surface};
+use super::{
+    Templates, catalogue::BuildStatus, errors::not_found, ids::is_internal, name::TemplateName,
+    tags::no_tag,
+};
+use crate::{
+    rest::{ApiError, ApiResult},
+    sandboxes::{SandboxNote, Template},
+};
 
-/// This machine's own programs: what E2B's own templates are here, unless there is a base of their name.
-const HOST_BASE: &str = "host";
-/// Templates every account of E2B has.
+/// Templates that every E2B account has. They start from [`HOST_BASE`] unless a base has their
+/// name.
 const RESERVED: [&str; 3] = ["base", "code-interpreter-v1", HOST_BASE];
 
 pub(crate) fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
 }
 
-impl Surface {
-    /// A template that was built here; `None` when there is none of this name.
-    pub(crate) async fn built_template(&self, text: &str) -> Answer<Option<Template>> {
-        let Ok(name) = TemplateName::parse(text) else { return Ok(None) };
-        let contents = self.templates().await?.catalogue.view();
-        let Some((id, template)) = contents.template(&name.name) else { return Ok(None) };
-        let build = template.tags.get(name.tag()).and_then(|build| template.builds.get(build));
+impl Templates {
+    /// Resolves an id, a `name`, `name:tag` or `namespace/name:tag` to a built template, a snapshot
+    /// or a base.
+    pub(crate) async fn resolve(&self, name: &str) -> ApiResult<Template> {
+        if let Some(built) = self.built_template(name).await? {
+            return Ok(built);
+        }
+        if let Some(snapshot) = self.sandboxes.snapshot_template(name).await? {
+            return Ok(snapshot);
+        }
+        self.base_template(name).await
+    }
+
+    /// Returns a template that was built here; `None` if there is none with this name.
+    async fn built_template(&self, text: &str) -> ApiResult<Option<Template>> {
+        let Ok(name) = TemplateName::parse(text) else {
+            return Ok(None);
+        };
+        let contents = self.store().await?.catalogue.view();
+        let Some((id, template)) = contents.template(&name.name) else {
+            return Ok(None);
+        };
+        let build = template
+            .tags
+            .get(name.tag())
+            .and_then(|build| template.builds.get(build));
         let build = match (build, &name.tag) {
             (Some(build), _) => build,
             (None, Some(_)) => return Err(no_tag(&name)),
-            // One that has only other tags is found by its plain name too.
+            // Without a tag in the request, any ready build will do.
             (None, None) => {
-                let named = template.tags.values().filter_map(|build| template.builds.get(build));
+                let named = template
+                    .tags
+                    .values()
+                    .filter_map(|build| template.builds.get(build));
                 let ready = named.filter(|build| build.status == BuildStatus::Ready);
-                ready.max_by_key(|build| build.created).ok_or_else(|| not_ready(&name.name))?
+                ready
+                    .max_by_key(|build| build.created)
+                    .ok_or_else(|| not_ready(&name.name))?
             }
         };
         let defaults = SandboxNote {
@@ -41,31 +71,42 @@ impl Surface {
             ..SandboxNote::default()
         };
         let base = build.base.clone().ok_or_else(|| not_ready(&name.name))?;
-        Ok(Some(Template { id: id.to_owned(), alias: template.name.clone(), base, defaults }))
+        Ok(Some(Template {
+            id: id.to_owned(),
+            alias: template.name.clone(),
+            base,
+            defaults,
+        }))
     }
 
-    /// A base of the host by its name, and the templates every account of E2B has.
-    pub(crate) async fn base_template(&self, text: &str) -> Answer<Template> {
-        // A base has the case it was given.
+    /// Returns a base of the host, or the stand-in for a template of E2B.
+    async fn base_template(&self, text: &str) -> ApiResult<Template> {
+        // Names of bases are case-sensitive.
         let plain = text.trim().rsplit('/').next().unwrap_or_default();
-        let plain = plain.strip_suffix(":default").or_else(|| plain.strip_suffix(":latest")).unwrap_or(plain);
+        let plain = plain
+            .strip_suffix(":default")
+            .or_else(|| plain.strip_suffix(":latest"))
+            .unwrap_or(plain);
         let bases = self.host.list_bases().await?;
-        let known = bases.into_iter().map(|base| base.name).find(|base| base.as_str() == plain && !is_internal(base));
+        let known = bases
+            .into_iter()
+            .map(|base| base.name)
+            .find(|base| base.as_str() == plain && !is_internal(base));
         let base = match known {
             Some(base) => base,
             None if is_reserved(&plain.to_lowercase()) => BaseName::new(HOST_BASE)?,
             None => return Err(not_found(text)),
         };
-        Ok(Template { id: plain.to_owned(), alias: Some(plain.to_owned()), base, defaults: SandboxNote::default() })
+        Ok(Template {
+            id: plain.to_owned(),
+            alias: Some(plain.to_owned()),
+            base,
+            defaults: SandboxNote::default(),
+        })
     }
 }
 
-fn not_ready(name: &str) -> super::ControlError {
-    let why = format!("template '{name}' has no build that is ready (build it with `Template.build`)");
-    with_status(axum::http::StatusCode::NOT_FOUND, why)
-}
-
-/// Bases builds keep for themselves.
-fn is_internal(base: &BaseName) -> bool {
-    super::INTERNAL.iter().any(|prefix| base.as_str().starts_with(prefix))
+fn not_ready(name: &str) -> ApiError {
+    let why = format!("template '{name}' has no ready build (build it with `Template.build`)");
+    ApiError::new(StatusCode::NOT_FOUND, why)
 }

@@ -1,4 +1,4 @@
-//! How far a build is.
+//! Status and log of a build.
 
 use std::sync::Arc;
 
@@ -10,59 +10,80 @@ use sandbar_core::Need;
 use serde_json::{Value, json};
 
 use super::{
-    Answer,
+    Templates,
     build::{BuildLog, Level, LogEntry},
-    no_build, not_found, refuse,
+    errors::{build_not_found, not_found},
 };
-use crate::{control::Query, json::Json, keys::Holder, surface::Surface};
+use crate::{
+    auth::ApiCaller,
+    rest::{ApiResult, Json, Query, bad_request},
+};
 
-/// Lines of the step that failed, beside the reason.
-const LINES_OF_FAILURE: usize = 20;
+/// Log lines of a failed step that are sent with the reason.
+const FAILURE_LINES: usize = 20;
 
-/// Which lines somebody asks for.
-struct Lines {
-    from: usize,
-    most: usize,
+/// Requested log lines.
+struct LogQuery {
+    offset: usize,
+    limit: usize,
     level: Level,
 }
 
-impl Lines {
-    fn read(query: &Query) -> Answer<Self> {
-        let number = |name: &str| -> Answer<Option<usize>> {
-            Ok(query.number(name, 0, u64::from(u32::MAX))?.and_then(|number| usize::try_from(number).ok()))
+impl LogQuery {
+    fn read(query: &Query) -> ApiResult<Self> {
+        let number = |name: &str| -> ApiResult<Option<usize>> {
+            Ok(query
+                .number(name, 0, u64::from(u32::MAX))?
+                .and_then(|number| usize::try_from(number).ok()))
         };
         let level = match query.text("level") {
             None => Level::Info,
             Some(level) => Level::parse(level).ok_or_else(|| {
-                refuse(format!("`level` is `{}`; use debug, info, warn or error", level.escape_debug()))
+                bad_request(format!(
+                    "`level` is `{}`; use debug, info, warn or error",
+                    level.escape_debug()
+                ))
             })?,
         };
-        let (from, most) = (number("logsOffset")?.unwrap_or(0), number("limit")?.unwrap_or(usize::MAX));
-        Ok(Self { from, most, level })
+        let (offset, limit) = (
+            number("logsOffset")?.unwrap_or(0),
+            number("limit")?.unwrap_or(usize::MAX),
+        );
+        Ok(Self {
+            offset,
+            limit,
+            level,
+        })
     }
 
     fn of(&self, log: Option<&BuildLog>) -> Vec<LogEntry> {
-        log.map(|log| log.from(self.from, self.most, self.level)).unwrap_or_default()
+        log.map(|log| log.entries_from(self.offset, self.limit, self.level))
+            .unwrap_or_default()
     }
 }
 
-/// `GET /templates/{id}/builds/{build}/status`. Whoever asks for no number of lines gets all there are: SDKs stop asking when
-/// the build is over.
+/// `GET /templates/{id}/builds/{build}/status`. Without a limit it sends all log lines, because
+/// SDKs stop polling when the build is over.
 pub(super) async fn status(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
+    State(templates): State<Arc<Templates>>,
+    Extension(caller): Extension<ApiCaller>,
     Path((template, build)): Path<(String, String)>,
     query: Query,
-) -> Answer<Json<Value>> {
-    holder.require(Need::Read)?;
-    let wanted = Lines::read(&query)?;
-    let templates = surface.templates().await?;
-    // The state first: what is said before it changes is then among the lines.
-    let contents = templates.catalogue.view();
-    let (id, record) = contents.template(&template).ok_or_else(|| not_found(&template))?;
-    let record = record.builds.get(&build).ok_or_else(|| no_build(&build))?;
-    let log = templates.builds.log(&build);
-    let entries = wanted.of(log.as_deref());
+) -> ApiResult<Json<Value>> {
+    caller.require(Need::Read)?;
+    let log_query = LogQuery::read(&query)?;
+    let store = templates.store().await?;
+    // The status is read before the log, so a final status comes with the complete log.
+    let contents = store.catalogue.view();
+    let (id, record) = contents
+        .template(&template)
+        .ok_or_else(|| not_found(&template))?;
+    let record = record
+        .builds
+        .get(&build)
+        .ok_or_else(|| build_not_found(&build))?;
+    let log = store.builds.log(&build);
+    let entries = log_query.of(log.as_deref());
     let mut answer = json!({
         "templateID": id,
         "buildID": build,
@@ -71,8 +92,13 @@ pub(super) async fn status(
         "logEntries": entries,
     });
     if let Some(failure) = &record.failure {
-        let last = failure.step.as_deref().zip(log.as_ref()).map(|(step, log)| log.end_of(step, LINES_OF_FAILURE));
-        let mut reason = json!({ "message": failure.message, "logEntries": last.unwrap_or_default() });
+        let last = failure
+            .step
+            .as_deref()
+            .zip(log.as_ref())
+            .map(|(step, log)| log.end_of(step, FAILURE_LINES));
+        let mut reason =
+            json!({ "message": failure.message, "logEntries": last.unwrap_or_default() });
         if let Some(step) = &failure.step {
             reason["step"] = step.as_str().into();
         }
@@ -87,16 +113,23 @@ fn lines(entries: &[LogEntry]) -> Vec<&str> {
 
 /// `GET /templates/{id}/builds/{build}/logs`.
 pub(super) async fn logs(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
+    State(templates): State<Arc<Templates>>,
+    Extension(caller): Extension<ApiCaller>,
     Path((template, build)): Path<(String, String)>,
     query: Query,
-) -> Answer<Json<Value>> {
-    holder.require(Need::Read)?;
-    let templates = surface.templates().await?;
-    let contents = templates.catalogue.view();
-    let (_, record) = contents.template(&template).ok_or_else(|| not_found(&template))?;
-    record.builds.get(&build).ok_or_else(|| no_build(&build))?;
-    let log = templates.builds.log(&build);
-    Ok(Json(json!({ "logs": Lines::read(&query)?.of(log.as_deref()) })))
+) -> ApiResult<Json<Value>> {
+    caller.require(Need::Read)?;
+    let store = templates.store().await?;
+    let contents = store.catalogue.view();
+    let (_, record) = contents
+        .template(&template)
+        .ok_or_else(|| not_found(&template))?;
+    record
+        .builds
+        .get(&build)
+        .ok_or_else(|| build_not_found(&build))?;
+    let log = store.builds.log(&build);
+    Ok(Json(
+        json!({ "logs": LogQuery::read(&query)?.of(log.as_deref()) }),
+    ))
 }

@@ -1,4 +1,4 @@
-//! Files for the steps that copy: archives by the hash the SDK gives them.
+//! Uploaded archives for `COPY` steps, by the hash the SDK computes.
 
 use std::{
     fs, io,
@@ -19,23 +19,27 @@ use sandbar_core::{Error, Need, Result};
 use serde_json::{Value, json};
 use tokio::{fs::File, io::AsyncWriteExt as _};
 
-use super::{Answer, not_found, refuse, with_status};
-use crate::{control::Query, json::Json, keys::Holder, place::Secure, surface::Surface};
+use super::{Templates, errors::not_found, ids::random_id};
+use crate::{
+    auth::{ApiCaller, is_equal},
+    protocol::Secure,
+    rest::{ApiError, ApiResult, Json, Query, bad_request},
+};
 
-/// Where archives are sent to. The address is signed, since SDKs send no key there.
+/// Path of uploads. The URL is signed, because SDKs send no API key there.
 pub(crate) const UPLOADS: &str = "/templates-files";
-/// An address can be used for so long.
-const LIFE: SignedDuration = SignedDuration::from_hours(1);
-/// The largest archive.
-const LARGEST: u64 = 8 << 30;
-/// All archives together; beyond, those go first that were not used for longest.
-const MOST: u64 = 16 << 30;
+/// Validity of a signed URL.
+const URL_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
+/// Limit of one archive.
+const MAX_ARCHIVE_BYTES: u64 = 8 << 30;
+/// Limit of all archives; beyond it, the least recently used are deleted.
+const MAX_TOTAL_BYTES: u64 = 16 << 30;
 
-/// Archives on disk.
+/// Directory of archives.
 #[derive(Debug)]
 pub(crate) struct Uploads {
     directory: PathBuf,
-    /// Signs addresses. A new one each time the host starts: addresses do not last anyway.
+    /// Key of the signatures. New at each start of the host, because URLs are short-lived.
     key: [u8; 32],
 }
 
@@ -44,40 +48,51 @@ impl Uploads {
         let unusable = |error| Error::io(format!("use `{}`", directory.display()), error);
         fs::create_dir_all(&directory).map_err(unusable)?;
         let mut key = [0; 32];
-        getrandom::fill(&mut key).map_err(|error| Error::internal("make a key for addresses").with_source(error))?;
+        getrandom::fill(&mut key).map_err(|error| {
+            Error::internal("key for upload URLs could not be generated").with_source(error)
+        })?;
         Ok(Self { directory, key })
     }
 
-    /// The archive of a hash, which is used now.
+    /// Returns the archive of a hash, and marks it as used.
     pub(crate) fn find(&self, hash: &str) -> Option<PathBuf> {
         let path = self.directory.join(hash);
         let file = fs::File::options().write(true).open(&path).ok()?;
-        // The time only says what goes first when there is too much.
+        // The modification time is only used to choose what to delete.
         let _ = file.set_modified(SystemTime::now());
         Some(path)
     }
 
     fn signature(&self, hash: &str, until: i64) -> String {
-        blake3::keyed_hash(&self.key, format!("{hash} {until}").as_bytes()).to_hex().to_string()
+        blake3::keyed_hash(&self.key, format!("{hash} {until}").as_bytes())
+            .to_hex()
+            .to_string()
     }
 
     fn is_signed(&self, hash: &str, signed: &Signed) -> bool {
-        let right = self.signature(hash, signed.expires);
-        crate::keys::is_same(signed.signature.as_bytes(), &right) && Timestamp::now().as_second() <= signed.expires
+        let expected = self.signature(hash, signed.expires);
+        is_equal(signed.signature.as_bytes(), &expected)
+            && Timestamp::now().as_second() <= signed.expires
     }
 
-    /// Removes archives beyond what is kept.
+    /// Deletes archives beyond the total limit.
     fn shrink(&self) -> io::Result<()> {
         let mut archives = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
-            let Ok(metadata) = entry.metadata() else { continue };
-            archives.push((metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len(), entry.path()));
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
+            archives.push((
+                metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+                metadata.len(),
+                entry.path(),
+            ));
         }
         archives.sort();
         let mut total: u64 = archives.iter().map(|(_, size, _)| size).sum();
         for (_, size, path) in archives {
-            if total <= MOST {
+            if total <= MAX_TOTAL_BYTES {
                 break;
             }
             fs::remove_file(path)?;
@@ -87,53 +102,66 @@ impl Uploads {
     }
 }
 
-/// What makes an address good.
+/// Signature of a URL.
 #[derive(Debug)]
 struct Signed {
     expires: i64,
     signature: String,
 }
 
-/// Whether an archive is here, and where to send it.
+/// `GET /templates/{id}/files/{hash}`: whether an archive is present, and where to upload it.
 pub(super) async fn link(
-    State(surface): State<Arc<Surface>>,
-    Extension(holder): Extension<Holder>,
+    State(templates): State<Arc<Templates>>,
+    Extension(caller): Extension<ApiCaller>,
     secure: Option<Extension<Secure>>,
     UrlPath((template, hash)): UrlPath<(String, String)>,
     uri: Uri,
     headers: HeaderMap,
-) -> Answer<(StatusCode, Json<Value>)> {
-    holder.require(Need::Admin)?;
-    let templates = surface.templates().await?;
+) -> ApiResult<(StatusCode, Json<Value>)> {
+    caller.require(Need::Admin)?;
+    let store = templates.store().await?;
     check_hash(&hash)?;
-    if templates.catalogue.view().template(&template).is_none() {
+    if store.catalogue.view().template(&template).is_none() {
         return Err(not_found(&template));
     }
-    let until = (Timestamp::now() + LIFE).as_second();
-    let signature = templates.uploads.signature(&hash, until);
-    let origin = origin(&uri, &headers, secure.is_some_and(|Extension(Secure(secure))| secure))?;
+    let until = (Timestamp::now() + URL_LIFETIME).as_second();
+    let signature = store.uploads.signature(&hash, until);
+    let origin = origin(
+        &uri,
+        &headers,
+        secure.is_some_and(|Extension(Secure(secure))| secure),
+    )?;
     let url = format!("{origin}{UPLOADS}/{hash}?expires={until}&signature={signature}");
-    let present = templates.uploads.find(&hash).is_some();
-    Ok((StatusCode::CREATED, Json(json!({ "present": present, "url": url }))))
+    let present = store.uploads.find(&hash).is_some();
+    Ok((
+        StatusCode::CREATED,
+        Json(json!({ "present": present, "url": url })),
+    ))
 }
 
-/// The address the caller reached us by.
-fn origin(uri: &Uri, headers: &HeaderMap, secure: bool) -> Answer<String> {
-    let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let host = uri.authority().map(http::uri::Authority::as_str).or_else(|| said(header::HOST.as_str()));
-    let host = host.ok_or_else(|| refuse("the request names no host"))?;
-    let scheme = said("x-forwarded-proto").filter(|scheme| matches!(*scheme, "http" | "https"));
-    Ok(format!("{}://{host}", scheme.unwrap_or(if secure { "https" } else { "http" })))
+/// Returns the origin by which the client reached this host.
+fn origin(uri: &Uri, headers: &HeaderMap, secure: bool) -> ApiResult<String> {
+    let field = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = uri
+        .authority()
+        .map(http::uri::Authority::as_str)
+        .or_else(|| field(header::HOST.as_str()));
+    let host = host.ok_or_else(|| bad_request("request has no `Host` header"))?;
+    let scheme = field("x-forwarded-proto").filter(|scheme| matches!(*scheme, "http" | "https"));
+    Ok(format!(
+        "{}://{host}",
+        scheme.unwrap_or(if secure { "https" } else { "http" })
+    ))
 }
 
-/// Takes an archive.
+/// `PUT`: stores an archive.
 pub(crate) async fn receive(
-    State(surface): State<Arc<Surface>>,
+    State(templates): State<Arc<Templates>>,
     UrlPath(hash): UrlPath<String>,
     query: Query,
     body: Body,
-) -> Answer<StatusCode> {
-    let templates = surface.templates().await?;
+) -> ApiResult<StatusCode> {
+    let store = templates.store().await?;
     check_hash(&hash)?;
     let signed = Signed {
         expires: query
@@ -142,40 +170,46 @@ pub(crate) async fn receive(
             .unwrap_or(0),
         signature: query.text("signature").unwrap_or_default().to_owned(),
     };
-    if !templates.uploads.is_signed(&hash, &signed) {
-        return Err(with_status(
+    if !store.uploads.is_signed(&hash, &signed) {
+        return Err(ApiError::new(
             StatusCode::FORBIDDEN,
-            "the address is not one of ours, or its time is over (build again)",
+            "upload URL is not valid or has expired (build again)",
         ));
     }
-    let draft = Draft(templates.uploads.directory.join(format!("{hash}.{}.new", super::random_id()?)));
-    store(body, &draft.0).await?;
-    let place = templates.uploads.directory.join(&hash);
-    fs::rename(&draft.0, &place).map_err(unwritable)?;
-    templates.uploads.shrink().map_err(unwritable)?;
+    let temporary = TemporaryFile(
+        store
+            .uploads
+            .directory
+            .join(format!("{hash}.{}.new", random_id()?)),
+    );
+    write_body(body, &temporary.0).await?;
+    let path = store.uploads.directory.join(&hash);
+    fs::rename(&temporary.0, &path).map_err(unwritable)?;
+    store.uploads.shrink().map_err(unwritable)?;
     Ok(StatusCode::OK)
 }
 
-/// An archive on its way; what is not finished goes away.
-struct Draft(PathBuf);
+/// Temporary file, deleted unless it was renamed.
+struct TemporaryFile(PathBuf);
 
-impl Drop for Draft {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
 }
 
-async fn store(body: Body, path: &Path) -> Answer<()> {
+async fn write_body(body: Body, path: &Path) -> ApiResult<()> {
     let mut file = File::create(path).await.map_err(unwritable)?;
     let mut stream = body.into_data_stream();
     let mut total = 0_u64;
     while let Some(chunk) = stream.next().await {
-        let chunk = chunk.map_err(|error| refuse(format!("the upload broke off: {error}")))?;
+        let chunk =
+            chunk.map_err(|error| bad_request(format!("upload was interrupted: {error}")))?;
         total += chunk.len() as u64;
-        if total > LARGEST {
-            return Err(with_status(
+        if total > MAX_ARCHIVE_BYTES {
+            return Err(ApiError::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
-                "the archive has more than 8 GiB (copy less, or ignore files)",
+                "archive is larger than 8 GiB (copy less, or ignore files)",
             ));
         }
         file.write_all(&chunk).await.map_err(unwritable)?;
@@ -186,14 +220,18 @@ async fn store(body: Body, path: &Path) -> Answer<()> {
 }
 
 fn unwritable(error: io::Error) -> Error {
-    Error::io("keep the files of a template", error)
+    Error::io("store the files of a template", error)
 }
 
-fn check_hash(hash: &str) -> Answer<()> {
-    if hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+fn check_hash(hash: &str) -> ApiResult<()> {
+    if hash.len() == 64
+        && hash
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    {
         return Ok(());
     }
-    Err(refuse("the hash of files is 64 hexadecimal digits"))
+    Err(bad_request("hash of files must be 64 hexadecimal digits"))
 }
 
 #[cfg(test)]
@@ -201,13 +239,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_good_for_one_hash_and_a_time() {
-        let uploads = Uploads { directory: PathBuf::new(), key: [7; 32] };
+    fn upload_url_is_valid_for_one_hash_until_it_expires() {
+        let uploads = Uploads {
+            directory: PathBuf::new(),
+            key: [7; 32],
+        };
         let later = Timestamp::now().as_second() + 60;
-        let signed = |hash: &str, expires| Signed { expires, signature: uploads.signature(hash, expires) };
+        let signed = |hash: &str, expires| Signed {
+            expires,
+            signature: uploads.signature(hash, expires),
+        };
         assert!(uploads.is_signed("a", &signed("a", later)));
         assert!(!uploads.is_signed("b", &signed("a", later)));
         assert!(!uploads.is_signed("a", &signed("a", Timestamp::now().as_second() - 1)));
-        assert!(!uploads.is_signed("a", &Signed { expires: later + 1, ..signed("a", later) }));
+        assert!(!uploads.is_signed(
+            "a",
+            &Signed {
+                expires: later + 1,
+                ..signed("a", later)
+            }
+        ));
     }
 }

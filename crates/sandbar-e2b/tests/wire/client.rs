@@ -1,4 +1,5 @@
-//! What the SDKs send: REST, unary and streaming Connect calls in JSON, and plain HTTP, over HTTP/1.1.
+//! A client that sends what the SDKs send: REST, unary and streaming Connect calls in JSON, and
+//! plain HTTP, over HTTP/1.1.
 
 use std::net::SocketAddr;
 
@@ -15,7 +16,7 @@ pub(crate) use sandbar_testing::plain_http::{Answer, Exchange, exchange, send};
 use crate::world::World;
 
 impl World {
-    /// A call of the control API with headers of the caller's own.
+    /// Calls the control API with additional headers.
     pub(crate) async fn control_with(
         &self,
         method: &str,
@@ -23,7 +24,10 @@ impl World {
         headers: &[(&str, &str)],
         body: Option<&Value>,
     ) -> Answer {
-        let mut request = Request::builder().method(method).uri(path).header("host", self.address.to_string());
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", self.address.to_string());
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -42,12 +46,12 @@ pub(crate) struct Sandbox {
     pub(crate) id: String,
     pub(crate) access_token: Option<String>,
     pub(crate) traffic_token: Option<String>,
-    /// Whom calls are for; the sandbox's default when absent.
+    /// User of the calls; the default user if absent.
     pub(crate) user: Option<String>,
 }
 
 impl Sandbox {
-    /// From the answer to create or connect.
+    /// Reads the response to create or connect.
     pub(crate) fn of(address: SocketAddr, handle: &Value) -> Self {
         let text = |name: &str| handle[name].as_str().map(str::to_owned);
         Self {
@@ -60,10 +64,13 @@ impl Sandbox {
     }
 
     pub(crate) fn as_user(&self, user: &str) -> Self {
-        Self { user: Some(user.to_owned()), ..self.clone() }
+        Self {
+            user: Some(user.to_owned()),
+            ..self.clone()
+        }
     }
 
-    /// A request to envd with everything set that SDKs set.
+    /// Builds a request to envd with all headers SDKs send.
     pub(crate) fn request(&self, method: &str, path: &str) -> http::request::Builder {
         let mut request = Request::builder()
             .method(method)
@@ -76,30 +83,49 @@ impl Sandbox {
         }
         if let Some(user) = &self.user {
             use base64::{Engine as _, prelude::BASE64_STANDARD};
-            request = request.header("authorization", format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:"))));
+            request = request.header(
+                "authorization",
+                format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:"))),
+            );
         }
         request
     }
 
     pub(crate) async fn http(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
-        send(self.address, self.request(method, path).body(Full::new(body.into())).unwrap()).await
+        send(
+            self.address,
+            self.request(method, path)
+                .body(Full::new(body.into()))
+                .unwrap(),
+        )
+        .await
     }
 
-    /// A unary Connect call.
+    /// Makes a unary Connect call.
     pub(crate) async fn call(&self, procedure: &str, body: &Value) -> Answer {
         let request = self
             .request("POST", &format!("/{procedure}"))
             .header("content-type", "application/json")
             .header("connect-protocol-version", "1");
-        send(self.address, request.body(Full::from(body.to_string())).unwrap()).await
+        send(
+            self.address,
+            request.body(Full::from(body.to_string())).unwrap(),
+        )
+        .await
     }
 
-    /// A Connect call that is answered by a stream; one frame is sent.
-    pub(crate) async fn stream(&self, procedure: &str, body: &Value, headers: &[(&str, &str)]) -> Frames {
-        self.stream_with(procedure, frame(0, &body.to_string()), headers).await
+    /// Makes a server-streaming Connect call.
+    pub(crate) async fn stream(
+        &self,
+        procedure: &str,
+        body: &Value,
+        headers: &[(&str, &str)],
+    ) -> Frames {
+        self.stream_with(procedure, frame(0, &body.to_string()), headers)
+            .await
     }
 
-    /// A Connect call that asks by a stream: all frames of it.
+    /// Makes a client-streaming Connect call with these frames.
     pub(crate) async fn stream_body(&self, procedure: &str, frames: impl Into<Bytes>) -> Frames {
         self.stream_with(procedure, frames.into(), &[]).await
     }
@@ -113,11 +139,14 @@ impl Sandbox {
             request = request.header(*name, *value);
         }
         let exchange = exchange(self.address, request.body(Full::from(body)).unwrap()).await;
-        Frames { exchange, arrived: BytesMut::new() }
+        Frames {
+            exchange,
+            arrived: BytesMut::new(),
+        }
     }
 }
 
-/// A message of a stream: a flag, its length, JSON.
+/// Encodes a message of a stream: flags, length, JSON.
 pub(crate) fn frame(flag: u8, message: &str) -> Bytes {
     let mut frame = BytesMut::new();
     frame.put_u8(flag);
@@ -126,47 +155,58 @@ pub(crate) fn frame(flag: u8, message: &str) -> Bytes {
     frame.freeze()
 }
 
-/// The frames of an answer.
+/// Frames of a response.
 pub(crate) struct Frames {
     pub(crate) exchange: Exchange,
     arrived: BytesMut,
 }
 
-/// One frame of an answer.
+/// One frame of a response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Frame {
     Message(Value),
-    /// The last one: how the call ended.
+    /// End of the stream, with the status of the call.
     End(Value),
-    /// The connection broke off before the end.
+    /// The response was aborted.
     Torn,
 }
 
 impl Frames {
-    /// The next frame; [`Frame::Torn`] when none comes and the end was not told.
+    /// Returns the next frame; [`Frame::Torn`] if the response was aborted.
     pub(crate) async fn next(&mut self) -> Frame {
-        let Some((flag, message)) = self.next_raw().await else { return Frame::Torn };
+        let Some((flag, message)) = self.next_raw().await else {
+            return Frame::Torn;
+        };
         let message = serde_json::from_slice(&message).unwrap();
-        if flag & 2 == 0 { Frame::Message(message) } else { Frame::End(message) }
+        if flag & 2 == 0 {
+            Frame::Message(message)
+        } else {
+            Frame::End(message)
+        }
     }
 
-    /// The flag of the next frame and what is in it, if one comes.
+    /// Returns flags and payload of the next frame, if there is one.
     pub(crate) async fn next_raw(&mut self) -> Option<(u8, Bytes)> {
         loop {
             if let Some(mut head) = self.arrived.get(..5) {
                 let (flag, length) = (head.get_u8(), head.get_u32() as usize);
                 if self.arrived.len() >= 5 + length {
-                    return Some((flag, self.arrived.split_to(5 + length).freeze().split_off(5)));
+                    return Some((
+                        flag,
+                        self.arrived.split_to(5 + length).freeze().split_off(5),
+                    ));
                 }
             }
             match self.exchange.response.body_mut().frame().await {
-                Some(Ok(frame)) => self.arrived.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                Some(Ok(frame)) => self
+                    .arrived
+                    .extend_from_slice(&frame.into_data().unwrap_or_default()),
                 Some(Err(_)) | None => return None,
             }
         }
     }
 
-    /// All messages, and how the call ended.
+    /// Returns all messages and the status of the call.
     pub(crate) async fn all(mut self) -> (Vec<Value>, Frame) {
         let mut messages = Vec::new();
         loop {
@@ -178,7 +218,7 @@ impl Frames {
     }
 }
 
-/// A connection that carries several calls at once.
+/// A multiplexed HTTP/2 connection.
 pub(crate) struct Http2 {
     sender: hyper::client::conn::http2::SendRequest<Full<Bytes>>,
     connection: JoinHandle<()>,
@@ -193,19 +233,31 @@ impl Drop for Http2 {
 impl Http2 {
     pub(crate) async fn open(address: SocketAddr) -> Self {
         let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
-        let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        let (sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
+                .await
+                .unwrap();
         let connection = tokio::spawn(async move {
             let _ = connection.await;
         });
         Self { sender, connection }
     }
 
-    /// A call that is answered by a stream; returns when its head is there.
-    pub(crate) async fn stream(&mut self, sandbox: &Sandbox, procedure: &str, body: &Value) -> Incoming {
+    /// Makes a server-streaming call; returns after the response headers.
+    pub(crate) async fn stream(
+        &mut self,
+        sandbox: &Sandbox,
+        procedure: &str,
+        body: &Value,
+    ) -> Incoming {
         let request = sandbox
             .request("POST", &format!("http://{}/{procedure}", sandbox.address))
             .header("content-type", "application/connect+json");
         let body = Full::from(frame(0, &body.to_string()));
-        self.sender.send_request(request.body(body).unwrap()).await.unwrap().into_body()
+        self.sender
+            .send_request(request.body(body).unwrap())
+            .await
+            .unwrap()
+            .into_body()
     }
 }

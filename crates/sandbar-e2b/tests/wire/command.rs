@@ -5,20 +5,20 @@ use serde_json::{Value, json};
 
 use crate::client::{Answer, Frame, Frames, Sandbox};
 
-/// A command somebody listens to.
+/// A command with a connected client.
 pub(crate) struct Command {
     pub(crate) pid: u64,
     pub(crate) events: Frames,
 }
 
-/// What a command wrote, and how it ended.
+/// Output and exit of a command.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) pty: Vec<u8>,
     pub(crate) keepalives: usize,
-    /// The largest piece that came at once.
+    /// Largest chunk in one event.
     pub(crate) largest: usize,
     /// The end event.
     pub(crate) end: Option<Value>,
@@ -29,16 +29,26 @@ impl Output {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// What it returned. Zero is not written down.
+    /// Exit code; JSON omits zero.
     pub(crate) fn code(&self) -> i64 {
         self.end.as_ref().unwrap()["exitCode"].as_i64().unwrap_or(0)
     }
 
-    /// Takes what one frame tells.
+    /// Adds the event in one frame.
     fn take(&mut self, message: &Value) {
         let event = &message["event"];
-        let bytes = |name: &str| Some(BASE64_STANDARD.decode(event["data"][name].as_str()?).unwrap());
-        for (name, kept) in [("stdout", &mut self.stdout), ("stderr", &mut self.stderr), ("pty", &mut self.pty)] {
+        let bytes = |name: &str| {
+            Some(
+                BASE64_STANDARD
+                    .decode(event["data"][name].as_str()?)
+                    .unwrap(),
+            )
+        };
+        for (name, kept) in [
+            ("stdout", &mut self.stdout),
+            ("stderr", &mut self.stderr),
+            ("pty", &mut self.pty),
+        ] {
             let piece = bytes(name).unwrap_or_default();
             self.largest = self.largest.max(piece.len());
             kept.extend(piece);
@@ -53,13 +63,16 @@ impl Output {
 impl Command {
     async fn of(mut events: Frames) -> Result<Self, Value> {
         match events.next().await {
-            Frame::Message(first) => Ok(Self { pid: first["event"]["start"]["pid"].as_u64().unwrap(), events }),
+            Frame::Message(first) => Ok(Self {
+                pid: first["event"]["start"]["pid"].as_u64().unwrap(),
+                events,
+            }),
             Frame::End(end) => Err(end["error"].clone()),
             Frame::Torn => panic!("torn before it began"),
         }
     }
 
-    /// All it tells, and the last frame.
+    /// Reads all events and the last frame.
     pub(crate) async fn rest(&mut self) -> (Output, Frame) {
         let mut output = Output::default();
         loop {
@@ -70,7 +83,7 @@ impl Command {
         }
     }
 
-    /// Listens until `text` was written, to whatever.
+    /// Reads until `text` was written to any stream.
     pub(crate) async fn until(&mut self, text: &str) -> Output {
         let mut output = Output::default();
         loop {
@@ -85,7 +98,7 @@ impl Command {
         }
     }
 
-    /// All it tells; it has to end well.
+    /// Reads all events; the command has to succeed.
     pub(crate) async fn wait(mut self) -> Output {
         let (output, end) = self.rest().await;
         assert_eq!(end, Frame::End(json!({})), "{output:?}");
@@ -93,12 +106,12 @@ impl Command {
     }
 }
 
-/// A shell command, as SDKs ask for it.
+/// Start request for a shell command, as SDKs send it.
 pub(crate) fn shell(command: &str) -> Value {
     json!({ "process": { "cmd": "/bin/bash", "args": ["-l", "-c", command] }, "stdin": false })
 }
 
-/// One that reads what is typed.
+/// Start request for a command that reads stdin.
 pub(crate) fn typed_to(command: &str) -> Value {
     let mut request = shell(command);
     request["stdin"] = true.into();
@@ -106,7 +119,11 @@ pub(crate) fn typed_to(command: &str) -> Value {
 }
 
 impl Sandbox {
-    pub(crate) async fn try_start(&self, request: &Value, headers: &[(&str, &str)]) -> Result<Command, Value> {
+    pub(crate) async fn try_start(
+        &self,
+        request: &Value,
+        headers: &[(&str, &str)],
+    ) -> Result<Command, Value> {
         Command::of(self.stream("process.Process/Start", request, headers).await).await
     }
 
@@ -114,7 +131,7 @@ impl Sandbox {
         self.try_start(request, &[]).await.unwrap()
     }
 
-    /// Why a command is refused.
+    /// Returns why a command is refused.
     pub(crate) async fn refusal(&self, request: &Value) -> Value {
         self.try_start(request, &[]).await.err().unwrap()
     }
@@ -124,18 +141,31 @@ impl Sandbox {
         self.start(&shell(command)).await.wait().await
     }
 
-    pub(crate) async fn connect(&self, pid: u64, headers: &[(&str, &str)]) -> Result<Command, Value> {
+    pub(crate) async fn connect(
+        &self,
+        pid: u64,
+        headers: &[(&str, &str)],
+    ) -> Result<Command, Value> {
         let request = json!({ "process": { "pid": pid } });
-        Command::of(self.stream("process.Process/Connect", &request, headers).await).await
+        Command::of(
+            self.stream("process.Process/Connect", &request, headers)
+                .await,
+        )
+        .await
     }
 
     pub(crate) async fn send(&self, pid: u64, kind: &str, text: &str) -> Answer {
-        let request = json!({ "process": { "pid": pid }, "input": { kind: BASE64_STANDARD.encode(text) } });
+        let request =
+            json!({ "process": { "pid": pid }, "input": { kind: BASE64_STANDARD.encode(text) } });
         self.call("process.Process/SendInput", &request).await
     }
 
     pub(crate) async fn close_stdin(&self, pid: u64) -> Answer {
-        self.call("process.Process/CloseStdin", &json!({ "process": { "pid": pid } })).await
+        self.call(
+            "process.Process/CloseStdin",
+            &json!({ "process": { "pid": pid } }),
+        )
+        .await
     }
 
     pub(crate) async fn signal(&self, pid: u64, signal: &str) -> Answer {
@@ -143,7 +173,7 @@ impl Sandbox {
         self.call("process.Process/SendSignal", &request).await
     }
 
-    /// What runs.
+    /// Returns the running commands.
     pub(crate) async fn commands(&self) -> Vec<Value> {
         let listed = self.call("process.Process/List", &json!({})).await.json();
         listed["processes"].as_array().cloned().unwrap_or_default()

@@ -1,7 +1,12 @@
-//! The surface over the wire, as the SDKs speak it, on a real host: btrfs and native boxes.
+//! The E2B API over the wire, as the SDKs speak it, on a real host: btrfs and native boxes.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+mod aborted_streams;
 mod client;
 mod command;
 mod commands;
@@ -10,13 +15,12 @@ mod control;
 mod directories;
 mod domain;
 mod interpreter;
-mod interpreter_guest;
 mod javascript;
 mod large_files;
-mod links;
 mod names;
 mod ports;
 mod sandboxes;
+mod signed_urls;
 mod templates;
 mod terminals;
 mod uploads;

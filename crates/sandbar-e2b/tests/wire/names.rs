@@ -1,4 +1,5 @@
-//! A host with TLS and a domain, and clients that find it by names only: they ask its name server, and trust its authority.
+//! A host with TLS and a domain, and clients that reach it by names only: they use its name server
+//! and trust its CA.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -15,7 +16,7 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject as _},
 };
-use sandbar_net::{NameServer, Zone};
+use sandbar_egress::{NameServer, Zone};
 use sandbar_server::{LocalIdentity, TlsConfig, TlsIdentity};
 use sandbar_x509::{Authority, SubjectName};
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ use crate::{client::Answer, world::World};
 
 pub(crate) const DOMAIN: &str = "sbx.test";
 
-/// What clients know: whom to ask for names, and whom to trust.
+/// Configuration of a client: name server and CA.
 pub(crate) struct Names {
     name_server: NameServer,
     roots: Arc<RootCertStore>,
@@ -38,24 +39,47 @@ pub(crate) struct Names {
 pub(crate) fn run(test: impl AsyncFnOnce(&World, &Names)) {
     let authority = Authority::new("test", SignedDuration::from_hours(3650 * 24)).unwrap();
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes()).unwrap()).unwrap();
-    let names = vec![SubjectName::Dns(DOMAIN.to_owned()), SubjectName::Dns(format!("*.{DOMAIN}"))];
-    let local = LocalIdentity { authority, names, ingress_domain: DOMAIN.to_owned() };
-    let tls = TlsConfig { identity: TlsIdentity::Local(local), client_ca: None };
+    roots
+        .add(CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes()).unwrap())
+        .unwrap();
+    let names = vec![
+        SubjectName::Dns(DOMAIN.to_owned()),
+        SubjectName::Dns(format!("*.{DOMAIN}")),
+    ];
+    let local = LocalIdentity {
+        authority,
+        names,
+        ingress_domain: DOMAIN.to_owned(),
+    };
+    let tls = TlsConfig {
+        identity: TlsIdentity::Local(local),
+        client_ca: None,
+    };
     World::run_with(
         |config| config.ingress_domain = DOMAIN.parse().unwrap(),
         Some(tls),
         async |world| {
             let zone = Zone::new(&DOMAIN.parse().unwrap(), vec![world.address.ip()]);
-            let name_server = NameServer::start((Ipv4Addr::LOCALHOST, 0).into(), zone).await.unwrap();
+            let name_server = NameServer::start((Ipv4Addr::LOCALHOST, 0).into(), zone)
+                .await
+                .unwrap();
             let (port, api_key) = (world.address.port(), world.api_key.clone());
-            test(world, &Names { name_server, roots: Arc::new(roots), port, api_key }).await;
+            test(
+                world,
+                &Names {
+                    name_server,
+                    roots: Arc::new(roots),
+                    port,
+                    api_key,
+                },
+            )
+            .await;
         },
     );
 }
 
 impl Names {
-    /// Where a name leads, as a stub resolver finds it out.
+    /// Resolves a name as a stub resolver does.
     async fn resolve(&self, name: &str) -> Ipv4Addr {
         let mut query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0".to_vec();
         for label in name.split('.') {
@@ -73,37 +97,51 @@ impl Names {
         address.into()
     }
 
-    /// A connection to a name of the host, in one of these protocols.
+    /// Connects to a name of the host with one of these ALPN protocols.
     pub(crate) async fn connect(&self, name: &str, protocol: &[u8]) -> TlsStream<TcpStream> {
-        let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(Arc::clone(&self.roots))
-            .with_no_client_auth();
+        let mut config = ClientConfig::builder_with_provider(Arc::new(
+            rustls::crypto::aws_lc_rs::default_provider(),
+        ))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(Arc::clone(&self.roots))
+        .with_no_client_auth();
         config.alpn_protocols = vec![protocol.to_vec()];
         let address = SocketAddr::new(self.resolve(name).await.into(), self.port);
         let stream = TcpStream::connect(address).await.unwrap();
         let connector = TlsConnector::from(Arc::new(config));
-        let stream = connector.connect(ServerName::try_from(name.to_owned()).unwrap(), stream).await.unwrap();
+        let stream = connector
+            .connect(ServerName::try_from(name.to_owned()).unwrap(), stream)
+            .await
+            .unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol));
         stream
     }
 
-    /// An HTTP/2 connection to a name of the host.
+    /// Opens an HTTP/2 connection to a name of the host.
     pub(crate) async fn connect_2(&self, name: &str) -> http2::SendRequest<Full<Bytes>> {
         let stream = TokioIo::new(self.connect(name, b"h2").await);
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), stream)
+            .await
+            .unwrap();
         tokio::spawn(connection);
         sender
     }
 
     /// Sends a request over HTTP/1.1 to a name of the host, and reads the answer.
-    pub(crate) async fn send(&self, name: &str, request: http::request::Builder, body: &str) -> Answer {
+    pub(crate) async fn send(
+        &self,
+        name: &str,
+        request: http::request::Builder,
+        body: &str,
+    ) -> Answer {
         let stream = TokioIo::new(self.connect(name, b"http/1.1").await);
         let (mut sender, connection) = http1::handshake(stream).await.unwrap();
         tokio::spawn(connection);
-        let request =
-            request.header("host", self.authority(name)).body(Full::new(Bytes::from(body.to_owned()))).unwrap();
+        let request = request
+            .header("host", self.authority(name))
+            .body(Full::new(Bytes::from(body.to_owned())))
+            .unwrap();
         read(sender.send_request(request).await.unwrap()).await
     }
 
@@ -115,26 +153,33 @@ impl Names {
         format!("{name}:{}", self.port)
     }
 
-    /// A call of the control API.
+    /// Calls the control API.
     pub(crate) async fn control(&self, method: &str, path: &str, body: &Value) -> Answer {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header("x-api-key", &self.api_key)
             .header("content-type", "application/json");
-        self.send(&format!("api.{DOMAIN}"), request, &body.to_string()).await
+        self.send(&format!("api.{DOMAIN}"), request, &body.to_string())
+            .await
     }
 
-    /// A new sandbox; what an SDK is told about it.
+    /// Creates a sandbox and returns the response.
     pub(crate) async fn sandbox(&self) -> Value {
-        let answer = self.control("POST", "/v2/sandboxes", &json!({ "templateID": "base" })).await;
+        let answer = self
+            .control("POST", "/v2/sandboxes", &json!({ "templateID": "base" }))
+            .await;
         assert_eq!(answer.status, 201, "{}", answer.text());
         answer.json()
     }
 }
 
-/// Reads an answer whole.
+/// Reads a complete response.
 pub(crate) async fn read(response: http::Response<hyper::body::Incoming>) -> Answer {
     let (head, body) = response.into_parts();
-    Answer { status: head.status, headers: head.headers, body: body.collect().await.unwrap().to_bytes() }
+    Answer {
+        status: head.status,
+        headers: head.headers,
+        body: body.collect().await.unwrap().to_bytes(),
+    }
 }

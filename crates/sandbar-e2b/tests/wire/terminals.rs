@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{client::Answer, client::Sandbox, world::World};
 
-/// What `pty.create` of the SDKs asks for.
+/// Request of `pty.create` in the SDKs.
 fn terminal(columns: u16, rows: u16) -> Value {
     json!({
         "process": {
@@ -17,23 +17,29 @@ fn terminal(columns: u16, rows: u16) -> Value {
 }
 
 async fn resize(sandbox: &Sandbox, pid: u64, columns: u16, rows: u16) -> Answer {
-    let request = json!({ "process": { "pid": pid }, "pty": { "size": { "cols": columns, "rows": rows } } });
+    let request =
+        json!({ "process": { "pid": pid }, "pty": { "size": { "cols": columns, "rows": rows } } });
     sandbox.call("process.Process/Update", &request).await
 }
 
 #[test]
-fn a_terminal_is_typed_to_and_changes_its_size() {
+fn terminal_takes_input_and_is_resized() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
         let mut shell = sandbox.start(&terminal(80, 24)).await;
-        sandbox.send(shell.pid, "pty", "stty size; echo $TERM; tty | cut -c1-5\n").await;
+        sandbox
+            .send(shell.pid, "pty", "stty size; echo $TERM; tty | cut -c1-5\n")
+            .await;
         let said = shell.until("/dev/").await;
         let said = String::from_utf8_lossy(&said.pty).into_owned();
-        assert!(said.contains("24 80") && said.contains("xterm-256color"), "{said}");
+        assert!(
+            said.contains("24 80") && said.contains("xterm-256color"),
+            "{said}"
+        );
         assert_eq!(resize(&sandbox, shell.pid, 100, 30).await.status, 200);
         sandbox.send(shell.pid, "pty", "stty size\n").await;
         shell.until("30 100").await;
-        // It goes on without whoever made it.
+        // The terminal outlives the connection that created it.
         let pid = shell.pid;
         drop(shell);
         let mut again = sandbox.connect(pid, &[]).await.unwrap();
@@ -45,23 +51,37 @@ fn a_terminal_is_typed_to_and_changes_its_size() {
 }
 
 #[test]
-fn what_a_terminal_cannot_do_is_refused() {
+fn unsupported_terminal_operation_is_refused() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
         let shell = sandbox.start(&terminal(80, 24)).await;
-        let refused = |answer: Answer| (answer.status.as_u16(), answer.json()["code"].as_str().unwrap().to_owned());
+        let refused = |answer: Answer| {
+            (
+                answer.status.as_u16(),
+                answer.json()["code"].as_str().unwrap().to_owned(),
+            )
+        };
         let precondition = (400, "failed_precondition".to_owned());
-        assert_eq!(refused(sandbox.send(shell.pid, "stdin", "x").await), precondition);
+        assert_eq!(
+            refused(sandbox.send(shell.pid, "stdin", "x").await),
+            precondition
+        );
         assert_eq!(refused(sandbox.close_stdin(shell.pid).await), precondition);
-        assert_eq!(sandbox.signal(shell.pid, "SIGNAL_SIGKILL").await.status, 200);
+        assert_eq!(
+            sandbox.signal(shell.pid, "SIGNAL_SIGKILL").await.status,
+            200
+        );
         assert_eq!(shell.wait().await.end.unwrap()["status"], "signal: killed");
         let plain = sandbox.start(&crate::command::shell("sleep 1000")).await;
-        assert_eq!(refused(resize(&sandbox, plain.pid, 1, 1).await), (500, "internal".to_owned()));
+        assert_eq!(
+            refused(resize(&sandbox, plain.pid, 1, 1).await),
+            (500, "internal".to_owned())
+        );
     });
 }
 
 #[test]
-fn much_output_of_a_terminal_comes_in_small_pieces() {
+fn terminal_output_arrives_in_small_chunks() {
     World::run(async |world| {
         let sandbox = world.sandbox().await;
         let request = json!({

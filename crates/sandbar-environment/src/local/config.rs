@@ -1,28 +1,28 @@
-//! What a local provider is told.
+//! Configuration of a local provider.
 
 use std::{path::PathBuf, time::Duration};
 
-/// The walls around commands.
+/// Isolation of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LocalIsolation {
-    /// The native box for root, who gets it or an error; none for an ordinary user.
+    /// The native box, or an error, for root; no isolation for an ordinary user.
     #[default]
     Auto,
     /// The native box, or an error.
     Boxed,
-    /// None: for trusted use.
+    /// No isolation, for trusted use.
     Unboxed,
 }
 
-/// What a local provider is told.
+/// Configuration of a local provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalConfig {
-    /// What environments have as `/workspace`. It is worked on as it is, not on a copy.
+    /// Directory that environments see as `/workspace`; it is not copied.
     pub directory: PathBuf,
     pub isolation: LocalIsolation,
-    /// The longest a tool call may take.
+    /// Timeout of a tool call.
     pub tool_timeout: Duration,
-    /// How long a pause waits for tools that are under way.
+    /// Time that a pause waits for running tool calls.
     pub pause_drain_timeout: Duration,
 }
 

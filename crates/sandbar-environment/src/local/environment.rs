@@ -1,4 +1,4 @@
-//! One session of this process, as an agent loop sees it.
+//! A session of this process as an environment.
 
 use std::{path::Path, sync::Arc};
 
@@ -7,11 +7,12 @@ use sandbar_core::{ErrorCode, SessionId, ToolRequest, ToolResponse, WriteOptions
 
 use super::{provider::Sessions, session::LocalSession};
 use crate::{
-    ByteStream, EnvironmentCapabilities, EnvironmentError, EnvironmentState, ExecutionEnvironment, Feature,
-    FileContent, FileStream, ForkConfig, OnProgress, Result, Snapshot, SnapshotId,
+    ByteStream, EnvironmentCapabilities, EnvironmentError, EnvironmentState, ExecutionEnvironment,
+    Feature, FileContent, FileStream, ForkConfig, OnProgress, Result, Snapshot, SnapshotId,
 };
 
-/// A session of this process. It lives until it is destroyed, or its provider and the last handle are gone.
+/// A session of this process. It ends when it is destroyed, or when its provider and all handles
+/// are dropped.
 #[derive(Debug)]
 pub struct LocalEnvironment {
     session: Arc<LocalSession>,
@@ -25,32 +26,42 @@ impl LocalEnvironment {
         capabilities: EnvironmentCapabilities,
         sessions: Arc<Sessions>,
     ) -> Self {
-        Self { session, capabilities, sessions }
+        Self {
+            session,
+            capabilities,
+            sessions,
+        }
     }
 
     fn not_active(&self) -> EnvironmentError {
-        EnvironmentError::NotActive { session: self.session.id.clone(), state: self.session.state() }
+        EnvironmentError::NotActive {
+            session: self.session.id.clone(),
+            state: self.session.state(),
+        }
     }
 
-    /// Refuses what comes after the end, and what cannot be done here.
+    /// Refuses calls after `destroy`, and unsupported features.
     fn admit(&self, feature: Feature) -> Result<()> {
         self.session.present().map_err(|_| self.not_active())?;
         self.capabilities.require(feature)
     }
 
-    /// For what this kind of environment never has.
+    /// Refuses a feature that local environments never have.
     fn refuse<T>(&self, feature: Feature) -> Result<T> {
         self.admit(feature)?;
-        let reason = "it is not there on a directory of yours".to_owned();
+        let reason =
+            "a local environment works on the caller's directory without copies".to_owned();
         Err(EnvironmentError::CapabilityNotSupported { feature, reason })
     }
 
-    /// What an error of the session means.
+    /// Translates an error of the session.
     fn explain(&self, error: EnvironmentError) -> EnvironmentError {
         match error.cause().map(sandbar_core::Error::code) {
             Some(ErrorCode::SessionPaused | ErrorCode::SessionDestroying) => self.not_active(),
-            // The call was cancelled because the session went away.
-            Some(ErrorCode::Unavailable) if self.session.state() != EnvironmentState::Active => self.not_active(),
+            // The call was cancelled by pause or destroy.
+            Some(ErrorCode::Unavailable) if self.session.state() != EnvironmentState::Active => {
+                self.not_active()
+            }
             _ => error,
         }
     }
@@ -70,32 +81,50 @@ impl ExecutionEnvironment for LocalEnvironment {
         Ok(self.session.state())
     }
 
-    async fn execute_tool(&self, request: ToolRequest, on_progress: OnProgress<'_>) -> Result<ToolResponse> {
-        let answer = self.session.execute_tool(request, on_progress).await;
-        answer.map_err(|error| self.explain(EnvironmentError::of_provider(error)))
+    async fn execute_tool(
+        &self,
+        request: ToolRequest,
+        on_progress: OnProgress<'_>,
+    ) -> Result<ToolResponse> {
+        let result = self.session.execute_tool(request, on_progress).await;
+        result.map_err(|error| self.explain(EnvironmentError::of_provider(error)))
     }
 
     async fn pause(&self) -> Result<()> {
         self.admit(Feature::Pause)?;
-        Arc::clone(&self.session).pause().await.map_err(|error| self.explain(error.into()))
+        Arc::clone(&self.session)
+            .pause()
+            .await
+            .map_err(|error| self.explain(error.into()))
     }
 
     async fn resume(&self) -> Result<()> {
         self.admit(Feature::Pause)?;
-        Arc::clone(&self.session).resume().await.map_err(|error| self.explain(error.into()))
+        Arc::clone(&self.session)
+            .resume()
+            .await
+            .map_err(|error| self.explain(error.into()))
     }
 
     async fn destroy(&self) -> Result<()> {
         let (session, sessions) = (Arc::clone(&self.session), Arc::clone(&self.sessions));
-        // To its end, also when nobody waits for it.
+        // In a task, so that it completes even if the caller is dropped.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "must complete even if the caller is dropped"
+        )]
         let work = tokio::spawn(async move {
             Arc::clone(&session).destroy().await?;
-            sessions.forget(&session);
+            sessions.remove(&session);
             Ok(())
         });
         match work.await {
             Ok(outcome) => outcome,
-            Err(error) => Err(sandbar_core::Error::internal("destroying a session panicked").with_source(error).into()),
+            Err(error) => Err(
+                sandbar_core::Error::internal("destroying a session panicked")
+                    .with_source(error)
+                    .into(),
+            ),
         }
     }
 
@@ -120,14 +149,28 @@ impl ExecutionEnvironment for LocalEnvironment {
     }
 
     async fn read_file(&self, path: &Path) -> Result<FileContent> {
-        self.session.read_file(path).await.map_err(|error| self.explain(error))
+        self.session
+            .read_file(path)
+            .await
+            .map_err(|error| self.explain(error))
     }
 
-    async fn write_file(&self, path: &Path, options: WriteOptions, content: ByteStream) -> Result<u64> {
-        self.session.write_file(path, options, content).await.map_err(|error| self.explain(error))
+    async fn write_file(
+        &self,
+        path: &Path,
+        options: WriteOptions,
+        content: ByteStream,
+    ) -> Result<u64> {
+        self.session
+            .write_file(path, options, content)
+            .await
+            .map_err(|error| self.explain(error))
     }
 
     async fn list_files(&self, path: &Path, depth: u32) -> Result<FileStream> {
-        self.session.list_files(path, depth).await.map_err(|error| self.explain(error))
+        self.session
+            .list_files(path, depth)
+            .await
+            .map_err(|error| self.explain(error))
     }
 }

@@ -1,17 +1,17 @@
-//! Files of a session, as streams.
+//! Files of a session as streams.
 
 use std::{path::Path, sync::Arc};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use sandbar_core::{Error, WriteOptions};
-use sandbar_storage::session_tree::absolute;
+use sandbar_tree::session_tree::absolute;
 use tokio_util::io::ReaderStream;
 
 use super::session::{LocalSession, blocking};
 use crate::{ByteStream, FileContent, FileStream, Result};
 
-/// Bytes read at a time.
-const PIECE: usize = 256 << 10;
+/// Size of a read.
+const READ_BYTES: usize = 256 << 10;
 
 impl LocalSession {
     pub(super) async fn read_file(self: &Arc<Self>, path: &Path) -> Result<FileContent> {
@@ -22,8 +22,10 @@ impl LocalSession {
             session.tree.open_file(&path)
         })
         .await?;
-        let pieces = ReaderStream::with_capacity(tokio::fs::File::from_std(file), PIECE);
-        let content = pieces.map_err(move |error| Error::io(format!("read `{shown}`"), error).into()).boxed();
+        let pieces = ReaderStream::with_capacity(tokio::fs::File::from_std(file), READ_BYTES);
+        let content = pieces
+            .map_err(move |error| Error::io(format!("could not read `{shown}`"), error).into())
+            .boxed();
         Ok(FileContent { stat, content })
     }
 
@@ -48,7 +50,11 @@ impl LocalSession {
         Ok(size)
     }
 
-    pub(super) async fn list_files(self: &Arc<Self>, path: &Path, depth: u32) -> Result<FileStream> {
+    pub(super) async fn list_files(
+        self: &Arc<Self>,
+        path: &Path,
+        depth: u32,
+    ) -> Result<FileStream> {
         let (session, path) = (Arc::clone(self), absolute(path)?);
         let entries = blocking(move || {
             session.present()?;

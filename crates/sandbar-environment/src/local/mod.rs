@@ -1,25 +1,27 @@
-//! Tools in this process, on a directory of the caller's.
+//! Runs tools in this process on a directory of the caller.
 //!
-//! The directory is `/workspace`; around it lies a root of this machine's own programs, read-only, that nothing outlives.
-//! With the native box, commands are walled in; without, they run as the caller. An ordinary user may not mount, so there
-//! commands run on the machine's own files with the directory as their working directory, and `/workspace` is a name
-//! that only tools on files know. What it is, is said by `capabilities().isolation`.
+//! The directory is mounted as `/workspace` in a root with this machine's programs, read-only, that
+//! ends with the session. With the native box, commands are isolated; without it, they run as the
+//! caller. An ordinary user may not mount: commands then see the machine's own files, with the
+//! directory as their working directory, and only tools on files know the path `/workspace`.
+//! `capabilities().isolation` says which of these applies.
 //!
-//! A program that wants boxes calls [`run_role`] first in its `main`: boxes are started from the program itself.
+//! A program that uses boxes must call [`run_role`] first in its `main`: boxes are started from the
+//! program's own binary.
 //!
-//! Invariant: the caller's directory is mounted in a mount namespace that belongs to one thread, below a file system in
-//! memory. When the thread ends, the kernel takes the mounts away. Nothing here ever removes a tree.
+//! Invariant: the caller's directory is mounted on a tmpfs in the mount namespace of one thread.
+//! When the thread ends, the kernel removes the mounts. No code here ever removes a directory tree.
 
-mod answers;
 mod config;
 mod environment;
 mod files;
-mod own_root;
+mod private_root;
 mod provider;
+mod replay_cache;
 mod runner;
 mod session;
+mod session_root;
 mod tools;
-mod workplace;
 
 pub use config::{LocalConfig, LocalIsolation};
 pub use environment::LocalEnvironment;

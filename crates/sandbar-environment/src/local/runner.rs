@@ -1,4 +1,4 @@
-//! Commands of tools.
+//! Starts the commands of tools.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use sandbar_tools::CommandRunner;
 
 use super::session::{LocalSession, blocking};
 
-/// Starts commands in a session for a call that has entered it already.
+/// Runner for a call that holds the admission lock.
 #[derive(Debug)]
 pub(super) struct LocalRunner(pub(super) Arc<LocalSession>);
 
@@ -21,7 +21,7 @@ impl CommandRunner for LocalRunner {
             env.append(&mut spec.env);
             spec.env = env;
             spec.resources = spec.resources.or(&session.resources);
-            spec.cwd = session.workplace.working_directory(spec.cwd)?;
+            spec.cwd = session.root.working_directory(spec.cwd)?;
             session.sandbox()?.exec(spec)
         }))
     }

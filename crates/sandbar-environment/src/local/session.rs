@@ -1,24 +1,24 @@
-//! What there is of a session: its files, its sandbox, its calls, and who may come in.
+//! One session: its files, its sandbox, its tool calls and its admission lock.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use sandbar_core::{Error, ErrorCode, Resources, Result, SessionId};
+use sandbar_core::{Error, ErrorCode, MutexExt as _, Resources, Result, SessionId};
 use sandbar_runtime::{Runtime, Sandbox};
-use sandbar_storage::SessionTree;
 use sandbar_tools::calls::ToolCalls;
+use sandbar_tree::SessionTree;
 use tokio::sync::RwLock;
 
-use super::{answers::Answers, workplace::Workplace};
+use super::{replay_cache::ReplayCache, session_root::SessionRoot};
 use crate::EnvironmentState;
 
 /// A session of this process.
 #[derive(Debug)]
 pub(super) struct LocalSession {
-    /// First, so that it is dropped before what it stands on. Dropped, it ends everything that runs in it.
+    /// First field, so that it is dropped before its root. Dropping it ends all its processes.
     sandbox: Mutex<Option<Arc<dyn Sandbox>>>,
     pub(super) id: SessionId,
     pub(super) runtime: Arc<dyn Runtime>,
@@ -28,18 +28,18 @@ pub(super) struct LocalSession {
     pub(super) pause_drain_timeout: Duration,
     pub(super) tree: SessionTree,
     pub(super) calls: ToolCalls,
-    pub(super) answers: Answers,
-    /// Held by everybody who works here; by pause, resume and destroy alone.
-    gate: Arc<RwLock<()>>,
+    pub(super) results: ReplayCache,
+    /// Admission lock: shared by tool calls and writes, exclusive for pause, resume and destroy.
+    admission: Arc<RwLock<()>>,
     state: Mutex<EnvironmentState>,
-    pub(super) workplace: Workplace,
+    pub(super) root: SessionRoot,
 }
 
-/// What a session is made with.
+/// Parts of a new session.
 pub(super) struct Parts {
     pub(super) id: SessionId,
     pub(super) runtime: Arc<dyn Runtime>,
-    pub(super) workplace: Workplace,
+    pub(super) root: SessionRoot,
     pub(super) env: BTreeMap<String, String>,
     pub(super) resources: Resources,
     pub(super) tool_timeout: Duration,
@@ -47,10 +47,10 @@ pub(super) struct Parts {
 }
 
 impl LocalSession {
-    /// Blocks.
+    /// Creates a session. Blocks.
     pub(super) fn new(parts: Parts) -> Result<Self> {
         Ok(Self {
-            tree: parts.workplace.tree()?,
+            tree: parts.root.tree()?,
             id: parts.id,
             runtime: parts.runtime,
             env: parts.env,
@@ -58,11 +58,11 @@ impl LocalSession {
             tool_timeout: parts.tool_timeout,
             pause_drain_timeout: parts.pause_drain_timeout,
             calls: ToolCalls::default(),
-            answers: Answers::default(),
-            gate: Arc::default(),
+            results: ReplayCache::default(),
+            admission: Arc::default(),
             state: Mutex::new(EnvironmentState::Active),
             sandbox: Mutex::default(),
-            workplace: parts.workplace,
+            root: parts.root,
         })
     }
 
@@ -70,85 +70,108 @@ impl LocalSession {
         *lock(&self.state)
     }
 
-    /// Waits until nobody has the session alone, and keeps it that way.
+    /// Takes the admission lock shared, and checks that the session is active.
     pub(super) async fn enter(&self) -> Result<tokio::sync::RwLockReadGuard<'_, ()>> {
-        let inside = self.gate.read().await;
+        let inside = self.admission.read().await;
         self.active().map(|()| inside)
     }
 
-    /// Refuses unless the session's clock runs.
+    /// Returns an error unless the session is active.
     pub(super) fn active(&self) -> Result<()> {
         match self.state() {
             EnvironmentState::Active => Ok(()),
-            EnvironmentState::Paused => {
-                Err(Error::new(ErrorCode::SessionPaused, format!("session `{}` is paused", self.id)))
-            }
-            state => Err(Error::new(ErrorCode::SessionDestroying, format!("session `{}` is {state}", self.id))),
+            EnvironmentState::Paused => Err(Error::new(
+                ErrorCode::SessionPaused,
+                format!("session `{}` is paused", self.id),
+            )),
+            state => Err(Error::new(
+                ErrorCode::SessionDestroying,
+                format!("session `{}` is {state}", self.id),
+            )),
         }
     }
 
-    /// Refuses what has no files any more.
+    /// Returns an error unless the session is active or paused: its files exist in both states.
     pub(super) fn present(&self) -> Result<()> {
-        if self.state() == EnvironmentState::Paused { Ok(()) } else { self.active() }
+        if self.state() == EnvironmentState::Paused {
+            Ok(())
+        } else {
+            self.active()
+        }
     }
 
-    /// The sandbox commands run in, started when first needed. Blocks.
+    /// Returns the sandbox for commands, started on first use. Blocks.
     pub(super) fn sandbox(&self) -> Result<Arc<dyn Sandbox>> {
         let mut slot = lock(&self.sandbox);
         if let Some(sandbox) = &*slot {
             if sandbox.is_alive() {
                 return Ok(Arc::clone(sandbox));
             }
-            tracing::warn!(session = %self.id, "the sandbox had died; it is replaced");
+            tracing::warn!(session = %self.id, "sandbox died and is replaced");
             sandbox.stop()?;
             *slot = None;
         }
-        let sandbox = self.workplace.open_sandbox(&self.runtime, &self.id, &self.resources)?;
+        let sandbox = self
+            .root
+            .open_sandbox(&self.runtime, &self.id, &self.resources)?;
         Ok(Arc::clone(slot.insert(sandbox)))
     }
 
-    /// Freezes what runs, once the calls under way are done.
+    /// Freezes all processes after the running calls have ended.
     pub(super) async fn pause(self: Arc<Self>) -> Result<()> {
-        let patience = self.pause_drain_timeout;
-        let alone = tokio::time::timeout(patience, Arc::clone(&self.gate).write_owned()).await.map_err(|_| {
-            Error::new(ErrorCode::ToolsInFlight, format!("tools of session `{}` are still under way", self.id))
+        let drain = self.pause_drain_timeout;
+        let exclusive = tokio::time::timeout(drain, Arc::clone(&self.admission).write_owned())
+            .await
+            .map_err(|_| {
+                Error::new(
+                    ErrorCode::ToolsInFlight,
+                    format!("session `{}` still has running tool calls", self.id),
+                )
                 .with_hint("wait for them, or cancel them")
-        })?;
-        self.change(alone, EnvironmentState::Paused, |sandbox| {
+            })?;
+        self.change(exclusive, EnvironmentState::Paused, |sandbox| {
             sandbox.freeze().inspect_err(|_| {
-                // It may have come half way.
+                // Some processes may be frozen already.
                 if let Err(error) = sandbox.thaw() {
-                    tracing::error!(error = error.chain(), "could not thaw a sandbox that was not paused");
+                    tracing::error!(
+                        error = error.chain(),
+                        "could not thaw a sandbox after a failed pause"
+                    );
                 }
             })
         })
         .await
     }
 
-    /// Lets what was frozen go on.
+    /// Lets the frozen processes continue.
     pub(super) async fn resume(self: Arc<Self>) -> Result<()> {
-        let alone = Arc::clone(&self.gate).write_owned().await;
-        self.change(alone, EnvironmentState::Active, |sandbox| sandbox.thaw()).await
+        let exclusive = Arc::clone(&self.admission).write_owned().await;
+        self.change(exclusive, EnvironmentState::Active, |sandbox| {
+            sandbox.thaw()
+        })
+        .await
     }
 
-    /// Goes from active to paused or back, while nobody else is here.
+    /// Changes between active and paused under the exclusive admission lock.
     async fn change(
         self: Arc<Self>,
-        alone: tokio::sync::OwnedRwLockWriteGuard<()>,
+        exclusive: tokio::sync::OwnedRwLockWriteGuard<()>,
         to: EnvironmentState,
         step: impl FnOnce(&dyn Sandbox) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         blocking(move || {
-            let _alone = alone;
+            let _exclusive = exclusive;
             self.present()?;
             if self.state() == to {
                 return Ok(());
             }
-            let sandbox = lock(&self.sandbox).clone().filter(|sandbox| sandbox.is_alive());
+            let sandbox = lock(&self.sandbox)
+                .clone()
+                .filter(|sandbox| sandbox.is_alive());
             if let Some(sandbox) = sandbox {
                 step(&*sandbox)?;
             }
-            // A destroy that is on its way has said so already.
+            // A concurrent destroy has changed the state already.
             let mut state = lock(&self.state);
             if matches!(*state, EnvironmentState::Active | EnvironmentState::Paused) {
                 *state = to;
@@ -158,7 +181,7 @@ impl LocalSession {
         .await
     }
 
-    /// Ends everything. When that fails it can be tried again.
+    /// Ends all processes and closes the root. May be retried after an error.
     pub(super) async fn destroy(self: Arc<Self>) -> Result<()> {
         {
             let mut state = lock(&self.state);
@@ -168,20 +191,24 @@ impl LocalSession {
             *state = EnvironmentState::Destroying;
         }
         self.calls.cancel();
-        let alone = Arc::clone(&self.gate).write_owned().await;
+        let exclusive = Arc::clone(&self.admission).write_owned().await;
         blocking(move || {
-            let _alone = alone;
+            let _exclusive = exclusive;
             let outcome = self.stop();
             if outcome.is_ok() {
-                self.workplace.close();
+                self.root.close();
             }
-            *lock(&self.state) = if outcome.is_ok() { EnvironmentState::Destroyed } else { EnvironmentState::Failed };
+            *lock(&self.state) = if outcome.is_ok() {
+                EnvironmentState::Destroyed
+            } else {
+                EnvironmentState::Failed
+            };
             outcome
         })
         .await
     }
 
-    /// Ends what runs. Blocks.
+    /// Ends all processes. Blocks.
     fn stop(&self) -> Result<()> {
         let mut slot = lock(&self.sandbox);
         if let Some(sandbox) = &*slot {
@@ -192,13 +219,17 @@ impl LocalSession {
     }
 }
 
-/// Runs work that blocks off the async threads. It comes to its end also when nobody waits for it.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+/// Runs blocking work on the blocking pool. It completes even if the caller is dropped.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|error| Err(Error::internal("work on a session panicked").with_source(error)))
+        .unwrap_or_else(|error| {
+            Err(Error::internal("work on a session panicked").with_source(error))
+        })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock_unpoisoned()
 }

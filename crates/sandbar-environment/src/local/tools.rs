@@ -12,7 +12,7 @@ use super::{runner::LocalRunner, session::LocalSession};
 use crate::OnProgress;
 
 impl LocalSession {
-    /// Calls a tool. One that is repeated joins the call under way, or gets its answer.
+    /// Calls a tool. A repeated call joins the running one, or gets its result.
     pub(super) async fn execute_tool(
         self: &Arc<Self>,
         request: ToolRequest,
@@ -26,14 +26,26 @@ impl LocalSession {
                 ToolEvent::Finished(response) => return Ok(response),
             }
         }
-        Err(Error::internal("the tool call ended without an answer"))
+        Err(Error::internal("tool call ended without a result"))
     }
 
     async fn begin(self: &Arc<Self>, request: ToolRequest) -> Result<ToolExecution> {
-        let ToolRequest { tool, call, params, resources } = request;
-        if !self.workplace.is_own() && params.get("shell").is_some_and(|shell| shell == "persistent") {
-            return Err(Error::invalid("shell", "there is no place here to keep the state of a persistent shell")
-                .with_hint("use a fresh one, or run as root"));
+        let ToolRequest {
+            tool,
+            call,
+            params,
+            resources,
+        } = request;
+        if !self.root.is_private()
+            && params
+                .get("shell")
+                .is_some_and(|shell| shell == "persistent")
+        {
+            return Err(Error::invalid(
+                "shell",
+                "persistent shell is not supported without a private root",
+            )
+            .with_hint("use a fresh shell, or run as root"));
         }
         let prepared = PreparedCall::new(&tool, params)?;
         resources.validate()?;
@@ -41,13 +53,13 @@ impl LocalSession {
         loop {
             match self.calls.find_or_add(&call, true) {
                 Found::Joined(execution) => return Ok(execution),
-                // Nobody waited for it a moment ago. What became of it decides whether it has to be done again.
+                // Its last caller has just gone. Its outcome decides whether it runs again.
                 Found::Ending(call) => call.ended().await,
                 Found::Added(execution, entry) => {
                     let session = Arc::clone(self);
                     entry.spawn(|entry| async move {
-                        let answer = session.work(&entry, prepared, resources).await;
-                        entry.end(answer);
+                        let result = session.work(&entry, prepared, resources).await;
+                        entry.end(result);
                     });
                     return Ok(execution);
                 }
@@ -61,11 +73,11 @@ impl LocalSession {
         prepared: PreparedCall,
         resources: Resources,
     ) -> Result<ToolResponse> {
-        if let Some(stored) = self.answers.get(entry.id()) {
+        if let Some(stored) = self.results.get(entry.id()) {
             return Ok(stored);
         }
         let _inside = self.enter().await?;
-        let (progress, told) = progress_channel();
+        let (progress, events) = progress_channel();
         let context = ToolContext {
             tree: self.tree.clone(),
             runner: Arc::new(LocalRunner(Arc::clone(self))),
@@ -75,8 +87,8 @@ impl LocalSession {
             cancelled: entry.cancelled().clone(),
             shell: Arc::clone(&self.calls.shell),
         };
-        let response = entry.run(prepared, &context, told).await?;
-        self.answers.keep(entry.id(), &response);
+        let response = entry.run(prepared, &context, events).await?;
+        self.results.put(entry.id(), &response);
         Ok(response)
     }
 }

@@ -1,4 +1,4 @@
-//! A session on a Sandbar host, over its API. What it can do is what the host says it can.
+//! A session on a Sandbar host, over its API, with the capabilities of the host.
 
 mod environment;
 mod provider;

@@ -1,13 +1,17 @@
-//! What an environment says it can do, and what it does.
+//! Declared capabilities against actual behaviour.
 
-use sandbar_environment::{EnvironmentError, EnvironmentState, Feature, ForkConfig, Result, SessionId, SnapshotId};
+use sandbar_environment::{
+    EnvironmentError, EnvironmentState, Feature, ForkConfig, Result, SessionId, SnapshotId,
+};
 
 use crate::world::{World, config};
 
 #[track_caller]
 fn refused<T>(outcome: Result<T>, expected: Feature) {
     match outcome {
-        Err(EnvironmentError::CapabilityNotSupported { feature, reason }) if feature == expected => {
+        Err(EnvironmentError::CapabilityNotSupported { feature, reason })
+            if feature == expected =>
+        {
             assert!(!reason.is_empty());
         }
         Err(other) => panic!("{expected}: {other:?}"),
@@ -15,7 +19,7 @@ fn refused<T>(outcome: Result<T>, expected: Feature) {
     }
 }
 
-pub(crate) async fn what_is_there_works_and_what_is_not_is_refused_and_does_nothing(world: &World) {
+pub(crate) async fn supported_features_work_and_missing_ones_are_refused(world: &World) {
     let environment = &world.environment;
     let capabilities = environment.capabilities().clone();
     assert_eq!(world.provider.capabilities().await.unwrap(), capabilities);
@@ -46,10 +50,19 @@ pub(crate) async fn what_is_there_works_and_what_is_not_is_refused_and_does_noth
         refused(environment.resume().await, Feature::Pause);
     }
     if capabilities.has(Feature::Fork) {
-        environment.fork(ForkConfig::default()).await.unwrap().destroy().await.unwrap();
+        environment
+            .fork(ForkConfig::default())
+            .await
+            .unwrap()
+            .destroy()
+            .await
+            .unwrap();
     } else {
         let id = SessionId::new("copy").unwrap();
-        let config = ForkConfig { session_id: Some(id.clone()), ..ForkConfig::default() };
+        let config = ForkConfig {
+            session_id: Some(id.clone()),
+            ..ForkConfig::default()
+        };
         refused(environment.fork(config).await, Feature::Fork);
         world.provider.attach(&id).await.unwrap_err();
     }
@@ -57,16 +70,27 @@ pub(crate) async fn what_is_there_works_and_what_is_not_is_refused_and_does_noth
     assert_eq!(world.listing().await, ["/workspace/kept"]);
 }
 
-pub(crate) async fn what_is_there_may_be_required_and_what_is_not_makes_no_session(world: &World) {
+pub(crate) async fn required_features_that_are_missing_prevent_creation(world: &World) {
     world.environment.destroy().await.unwrap();
     let capabilities = world.provider.capabilities().await.unwrap();
-    let (there, missing): (Vec<_>, Vec<_>) = Feature::ALL.into_iter().partition(|feature| capabilities.has(*feature));
+    let (there, missing): (Vec<_>, Vec<_>) = Feature::ALL
+        .into_iter()
+        .partition(|feature| capabilities.has(*feature));
     let demanding = config("demanding").require(there);
     let environment = world.provider.create(demanding.clone()).await.unwrap();
     environment.destroy().await.unwrap();
     for feature in missing {
-        refused(world.provider.create(demanding.clone().require([feature])).await, feature);
+        refused(
+            world
+                .provider
+                .create(demanding.clone().require([feature]))
+                .await,
+            feature,
+        );
         let outcome = world.provider.attach(&demanding.session_id).await;
-        assert!(matches!(outcome, Err(EnvironmentError::SessionNotFound { .. })), "{outcome:?}");
+        assert!(
+            matches!(outcome, Err(EnvironmentError::SessionNotFound { .. })),
+            "{outcome:?}"
+        );
     }
 }

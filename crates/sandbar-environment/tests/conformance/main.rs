@@ -1,9 +1,13 @@
-//! The contract of [`sandbar_environment::ExecutionEnvironment`], case by case, on every implementation.
+//! The contract of [`sandbar_environment::ExecutionEnvironment`], case by case, on every
+//! implementation.
 //!
-//! A case is a function over a world with one environment in it. The macro below makes one test of each case for each
-//! implementation, so a new implementation is one line and a new case is one line. What only one implementation has is
-//! tested in the module of its name.
+//! A case is a function over a world with one environment. The macro below generates a test of each
+//! case for each implementation. Features of a single implementation are tested in its own module.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod cancellation;
@@ -40,46 +44,46 @@ macro_rules! conformance {
 mod on {
     conformance! {
         capabilities:
-            what_is_there_works_and_what_is_not_is_refused_and_does_nothing,
-            what_is_there_may_be_required_and_what_is_not_makes_no_session;
+            supported_features_work_and_missing_ones_are_refused,
+            required_features_that_are_missing_prevent_creation;
         lifecycle:
-            an_environment_is_made_attached_to_and_destroyed,
+            environment_is_created_attached_and_destroyed,
             an_unknown_session_is_not_found,
             a_session_id_is_taken_once_and_free_after_destroy,
-            after_destroy_everything_is_not_active_and_destroy_succeeds_again,
+            after_destroy_calls_are_refused_and_destroy_succeeds,
             a_paused_environment_runs_no_tools_until_it_is_resumed,
-            what_is_paused_makes_no_progress_and_goes_on_later,
+            paused_command_makes_no_progress_until_resumed,
             a_paused_environment_can_be_destroyed;
         concurrency:
             tools_overlap_with_tools,
             tools_overlap_with_pause,
-            pause_and_resume_come_one_after_the_other,
-            tools_under_way_end_with_their_environment,
-            many_callers_may_destroy_at_once;
+            pause_and_resume_are_serialised,
+            running_tools_end_with_their_environment,
+            concurrent_destroys_succeed;
         cancellation:
-            a_dropped_tool_call_ends_what_it_started,
-            a_dropped_search_ends_and_the_environment_goes_on,
-            a_dropped_write_leaves_nothing;
+            dropped_tool_call_ends_its_processes,
+            dropped_search_ends_and_the_environment_works,
+            dropped_write_leaves_no_file;
         tools:
-            progress_comes_while_the_tool_works,
+            progress_arrives_while_the_tool_runs,
             a_repeated_call_is_done_once,
             a_call_that_was_cancelled_is_done_again,
-            a_call_that_cannot_be_made_names_the_parameter,
-            a_tool_that_fails_is_an_answer,
-            a_command_whose_time_is_up_is_stopped,
-            commands_have_the_environment_that_was_asked_for;
+            invalid_call_names_the_parameter,
+            failed_tool_is_a_result,
+            command_is_stopped_at_its_timeout,
+            commands_have_the_requested_environment;
         every_tool:
-            every_tool_answers_in_the_same_shape;
+            every_tool_returns_the_same_form;
         files:
-            a_large_file_goes_in_and_out_as_a_stream,
+            large_file_is_written_and_read_as_a_stream,
             entries_are_listed_by_path_and_depth,
-            a_write_that_fails_changes_nothing,
+            failed_write_changes_nothing,
             files_and_tools_see_the_same_paths,
-            a_file_that_is_not_there_is_said_to_be_missing;
+            missing_file_is_reported_as_not_found;
         snapshots:
             rollback_brings_the_files_back_and_drops_later_snapshots,
             every_turn_gets_a_snapshot_of_its_own,
             an_unknown_snapshot_is_refused_and_changes_nothing,
-            a_fork_shares_the_past_and_not_the_future;
+            fork_is_independent_of_its_source;
     }
 }

@@ -1,4 +1,4 @@
-//! What somebody who is not root gets.
+//! The implementations without root.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use sandbar_core::{ErrorCode, SessionFilter};
 use sandbar_environment::{
-    EnvironmentError, EnvironmentProvider as _, EnvironmentState, Feature,
+    EnvironmentError, EnvironmentProvider as _, EnvironmentState, ExecutionEnvironment, Feature,
     local::{LocalConfig, LocalIsolation, LocalProvider},
     native::NativeProvider,
 };
@@ -21,13 +21,17 @@ use crate::world::{call, config, done, read, request, serve_host, tokio, write};
 
 const USER: u32 = 12345;
 
-/// Runs this test again as an ordinary user, in a directory of that user's. Copies of the programs are needed because an
-/// ordinary user cannot reach where they were built.
+/// Runs this test again as an ordinary user, in a directory of that user's. Copies of the programs
+/// are needed because an ordinary user cannot reach where they were built.
 fn again_as_user(test: &str) {
     let place = scratch();
     let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     let own = std::env::current_exe().unwrap();
-    let stand_in = own.ancestors().map(|place| place.join("sandbar-box")).find(|path| path.is_file()).unwrap();
+    let stand_in = own
+        .ancestors()
+        .map(|place| place.join("sandbar-box"))
+        .find(|path| path.is_file())
+        .unwrap();
     for program in [&own, &stand_in] {
         let copy = place.path().join(program.file_name().unwrap());
         fs::copy(program, &copy).unwrap();
@@ -46,17 +50,61 @@ fn again_as_user(test: &str) {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "the test ran as the user: {said}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("1 passed"),
+        "the test ran as the user: {said}"
+    );
 }
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Checks that tools on files, streams and commands resolve paths alike.
+async fn assert_paths_agree(environment: &dyn ExecutionEnvironment, directory: &Path) {
+    write(environment, "sub/a.txt", "hello").await.unwrap_err();
+    done(
+        environment,
+        "write_file",
+        json!({"path": "sub/a.txt", "content": "hello"}),
+    )
+    .await;
+    assert_eq!(
+        fs::read_to_string(directory.join("sub/a.txt")).unwrap(),
+        "hello"
+    );
+    assert_eq!(
+        done(environment, "bash", json!({"cmd": "cat sub/a.txt"})).await,
+        "hello"
+    );
+    for cwd in [
+        "sub",
+        "/workspace/sub",
+        directory.join("sub").to_str().unwrap(),
+    ] {
+        assert_eq!(
+            done(environment, "bash", json!({"cmd": "cat a.txt", "cwd": cwd})).await,
+            "hello",
+            "{cwd}"
+        );
+    }
+    for path in [
+        "sub/a.txt",
+        "/workspace/sub/a.txt",
+        directory.join("sub/a.txt").to_str().unwrap(),
+    ] {
+        assert_eq!(
+            read(environment, path).await.as_deref(),
+            Some("hello"),
+            "{path}"
+        );
+    }
+}
+
 #[test]
-fn tools_work_on_the_directory_without_a_box_and_that_is_said() {
+fn ordinary_user_works_without_a_box_and_knows_it() {
     if is_root() {
-        return again_as_user("tools_work_on_the_directory_without_a_box_and_that_is_said");
+        return again_as_user("ordinary_user_works_without_a_box_and_knows_it");
     }
     let directory = std::env::current_dir().unwrap().join("project");
     fs::create_dir(&directory).unwrap();
@@ -64,44 +112,65 @@ fn tools_work_on_the_directory_without_a_box_and_that_is_said() {
         let boxed = LocalConfig::new(&directory).with_isolation(LocalIsolation::Boxed);
         let error = LocalProvider::open(boxed).await.unwrap_err();
         assert_eq!(error.cause().unwrap().code(), ErrorCode::PermissionDenied);
-        let provider = LocalProvider::open(LocalConfig::new(&directory)).await.unwrap();
+        let provider = LocalProvider::open(LocalConfig::new(&directory))
+            .await
+            .unwrap();
         let environment = provider.create(config("mine")).await.unwrap();
         let isolation = &environment.capabilities().isolation;
-        assert!(isolation.starts_with("none: commands run on the host's own files"), "{isolation}");
-        // Tools on files, streams and commands agree on where they work.
-        write(&*environment, "sub/a.txt", "hello").await.unwrap_err();
-        done(&*environment, "write_file", json!({"path": "sub/a.txt", "content": "hello"})).await;
-        assert_eq!(fs::read_to_string(directory.join("sub/a.txt")).unwrap(), "hello");
-        assert_eq!(done(&*environment, "bash", json!({"cmd": "cat sub/a.txt"})).await, "hello");
-        for cwd in ["sub", "/workspace/sub", directory.join("sub").to_str().unwrap()] {
-            assert_eq!(done(&*environment, "bash", json!({"cmd": "cat a.txt", "cwd": cwd})).await, "hello", "{cwd}");
-        }
-        for path in ["sub/a.txt", "/workspace/sub/a.txt", directory.join("sub/a.txt").to_str().unwrap()] {
-            assert_eq!(read(&*environment, path).await.as_deref(), Some("hello"), "{path}");
-        }
-        assert_eq!(done(&*environment, "grep", json!({"pattern": "hel+o"})).await, "sub/a.txt:1:hello\n");
+        assert!(
+            isolation.starts_with("none: commands run on the host's own files"),
+            "{isolation}"
+        );
+        assert_paths_agree(&*environment, &directory).await;
         assert_eq!(
-            done(&*environment, "bash", json!({"cmd": "git init -q . && echo $GREETING"})).await,
+            done(&*environment, "grep", json!({"pattern": "hel+o"})).await,
+            "sub/a.txt:1:hello\n"
+        );
+        assert_eq!(
+            done(
+                &*environment,
+                "bash",
+                json!({"cmd": "git init -q . && echo $GREETING"})
+            )
+            .await,
             "good morning\n"
         );
-        assert!(done(&*environment, "git_status", json!({})).await.contains("sub/"));
+        assert!(
+            done(&*environment, "git_status", json!({}))
+                .await
+                .contains("sub/")
+        );
         let persistent = request("bash", json!({"cmd": "true", "shell": "persistent"}));
         let error = call(&*environment, persistent).await.unwrap_err();
         assert_eq!(error.cause().unwrap().field(), Some("shell"));
         if !environment.capabilities().has(Feature::Pause) {
             let refused = environment.pause().await;
-            assert!(matches!(refused, Err(EnvironmentError::CapabilityNotSupported { .. })), "{refused:?}");
+            assert!(
+                matches!(
+                    refused,
+                    Err(EnvironmentError::CapabilityNotSupported { .. })
+                ),
+                "{refused:?}"
+            );
         }
         environment.destroy().await.unwrap();
-        assert_eq!(environment.state().await.unwrap(), EnvironmentState::Destroyed);
-        assert_eq!(fs::read_dir(std::env::current_dir().unwrap()).unwrap().count(), 1);
+        assert_eq!(
+            environment.state().await.unwrap(),
+            EnvironmentState::Destroyed
+        );
+        assert_eq!(
+            fs::read_dir(std::env::current_dir().unwrap())
+                .unwrap()
+                .count(),
+            1
+        );
     });
 }
 
 #[test]
-fn what_a_host_lacks_and_the_caller_requires_makes_no_session() {
+fn feature_missing_on_the_host_prevents_creation() {
     if is_root() {
-        return again_as_user("what_a_host_lacks_and_the_caller_requires_makes_no_session");
+        return again_as_user("feature_missing_on_the_host_prevents_creation");
     }
     let config_of_host = HostConfig {
         data_dir: std::env::current_dir().unwrap().join("data"),
@@ -115,15 +184,27 @@ fn what_a_host_lacks_and_the_caller_requires_makes_no_session() {
             let client = native.client().await;
             let provider = NativeProvider::new(client.clone());
             let capabilities = provider.capabilities().await.unwrap();
-            // Nobody but root has cgroups here, and without them nothing is frozen.
+            // Without root there are no cgroups, and without them no freezer.
             assert!(!capabilities.has(Feature::Pause));
-            match provider.create(config("demanding").require([Feature::Snapshots, Feature::Pause])).await {
-                Err(EnvironmentError::CapabilityNotSupported { feature: Feature::Pause, reason }) => {
+            match provider
+                .create(config("demanding").require([Feature::Snapshots, Feature::Pause]))
+                .await
+            {
+                Err(EnvironmentError::CapabilityNotSupported {
+                    feature: Feature::Pause,
+                    reason,
+                }) => {
                     assert_eq!(capabilities.pause.reason(), Some(reason.as_str()));
                 }
                 other => panic!("{other:?}"),
             }
-            assert!(client.all_sessions(&SessionFilter::default()).await.unwrap().is_empty());
+            assert!(
+                client
+                    .all_sessions(&SessionFilter::default())
+                    .await
+                    .unwrap()
+                    .is_empty()
+            );
         })
         .await;
     });

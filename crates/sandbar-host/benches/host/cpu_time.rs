@@ -4,7 +4,7 @@ use std::{collections::HashMap, fs, time::Duration};
 
 const WATCHED: Duration = Duration::from_secs(5);
 
-/// Milliseconds of CPU time a second, over a while in which nothing is asked of the host.
+/// Milliseconds of CPU time per second while the host is idle.
 pub(crate) fn while_idle() -> f64 {
     let before = used();
     std::thread::sleep(WATCHED);
@@ -19,7 +19,10 @@ fn used() -> f64 {
         .flatten()
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
-            Some((pid, parent(&fs::read_to_string(entry.path().join("stat")).ok()?)?))
+            Some((
+                pid,
+                parent(&fs::read_to_string(entry.path().join("stat")).ok()?)?,
+            ))
         })
         .collect();
     let own = std::process::id();
@@ -32,13 +35,20 @@ fn used() -> f64 {
         }
         true
     };
-    let nanoseconds: u64 = parents.keys().filter(|pid| is_ours(**pid)).map(|pid| on_cpu(*pid)).sum();
+    let nanoseconds: u64 = parents
+        .keys()
+        .filter(|pid| is_ours(**pid))
+        .map(|pid| on_cpu(*pid))
+        .sum();
     nanoseconds as f64 / 1e6
 }
 
 /// Nanoseconds its threads have had a processor.
 fn on_cpu(pid: u32) -> u64 {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
     // Looking costs more than what is looked for.
     let looker = rustix::thread::gettid().as_raw_pid().to_string();
     threads
@@ -53,5 +63,10 @@ fn on_cpu(pid: u32) -> u64 {
 /// The parent, from `/proc/PID/stat`.
 fn parent(stat: &str) -> Option<u32> {
     // The name in brackets may hold anything; what counts comes after it.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    stat.rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
 }

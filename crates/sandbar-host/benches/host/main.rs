@@ -1,9 +1,16 @@
 //! A host, in process, against the sum of what it is made of: ratios, not times.
 //!
-//! Baseline and subject take turns, so that both see the same machine, and the middle of each is compared. Run it with
-//! `make bench`, as root.
+//! Baseline and subject take turns, so that both see the same machine, and the middle of each is
+//! compared. Run it with `make bench`, as root.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot run should stop")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot run should stop"
+)]
 
 mod cpu_time;
 
@@ -13,16 +20,15 @@ use std::{
 };
 
 use sandbar_core::{
-    BaseName, ExecEvent, ExecSpec, ForkRequest, LaterSnapshots, Quiesce, RuntimeKind, SessionId, SessionSpec,
-    SnapshotName,
+    BaseName, ExecEvent, ExecSpec, ForkRequest, LaterSnapshots, Quiesce, RuntimeKind, SessionId,
+    SessionSpec, SnapshotName,
 };
-use sandbar_host::Host;
+use sandbar_host::{Host, HostConfig};
 use sandbar_testing::{
     Backend, Floor, StorageFixture,
     measure::{Report, alternate, middle, milliseconds},
     raw_storage,
 };
-use sandbar_testing_host::host_config;
 
 const ROUNDS: usize = 100;
 /// Sessions made for the rate, and at the same time.
@@ -31,15 +37,20 @@ const AT_ONCE: usize = 8;
 const PAUSED: usize = 1000;
 
 fn main() {
-    // `cargo test --benches` and nextest's listing call a bench, too; there is nothing to measure then.
+    // `cargo test --benches` and nextest's listing call a bench, too; there is nothing to measure
+    // then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
     // Before the first thread: the floor is what a small process with one thread can do.
     let mut floor = Floor::start();
     let storage = StorageFixture::with_size(Backend::BtrfsImage, 6144);
-    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let config = host_config(&storage, RuntimeKind::Native);
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let config = HostConfig::on_storage(storage.data_dir(), storage.close(), RuntimeKind::Native);
     let pool = storage.config.directory.join("pool");
     let mut report = Report::default();
     let idle_alone = {
@@ -52,7 +63,12 @@ fn main() {
         tokio.block_on(host.shutdown()).unwrap();
         idle
     };
-    report.figure("CPU of a host without sessions, idle".into(), idle_alone, "ms/s", None);
+    report.figure(
+        "CPU of a host without sessions, idle".into(),
+        idle_alone,
+        "ms/s",
+        None,
+    );
     report.print();
 }
 
@@ -65,7 +81,10 @@ fn snap(name: &str) -> SnapshotName {
 }
 
 async fn run(host: &Host, id: &SessionId, argv: &[&str]) {
-    let mut command = host.exec(id, ExecSpec::new(argv.iter().copied())).await.unwrap();
+    let mut command = host
+        .exec(id, ExecSpec::new(argv.iter().copied()))
+        .await
+        .unwrap();
     while let Some(event) = command.next_event().await {
         if let ExecEvent::Exited(status) = event {
             assert_eq!(status.code, Some(0));
@@ -100,18 +119,39 @@ fn life_of_a_session(
             })
         },
     );
-    report.ratio("create → first command → destroy ÷ its floors".into(), middle(&ours), middle(&raw), Some(1.5));
-    for (what, times) in [("create", creates), ("first command", commands), ("destroy", destroys)] {
+    report.ratio(
+        "create → first command → destroy ÷ its floors".into(),
+        middle(&ours),
+        middle(&raw),
+        Some(1.5),
+    );
+    for (what, times) in [
+        ("create", creates),
+        ("first command", commands),
+        ("destroy", destroys),
+    ] {
         report.figure(format!("  of that, {what}"), middle(&times), "ms", None);
     }
 }
 
 /// Rollback and fork of a session with a box, over the ioctl of a snapshot.
-fn back_and_forth(tokio: &tokio::runtime::Runtime, host: &Host, pool: &std::path::Path, report: &mut Report) {
+fn back_and_forth(
+    tokio: &tokio::runtime::Runtime,
+    host: &Host,
+    pool: &std::path::Path,
+    report: &mut Report,
+) {
     let id = tokio.block_on(async {
         let id = host.create_session(machine()).await.unwrap().id;
-        run(host, &id, &["/bin/sh", "-c", "for i in 1 2 3 4 5; do echo $i > $i; done"]).await;
-        host.create_snapshot(&id, Some(snap("s")), Quiesce::WhereNeeded).await.unwrap();
+        run(
+            host,
+            &id,
+            &["/bin/sh", "-c", "for i in 1 2 3 4 5; do echo $i > $i; done"],
+        )
+        .await;
+        host.create_snapshot(&id, Some(snap("s")), Quiesce::WhereNeeded)
+            .await
+            .unwrap();
         id
     });
     raw_storage::create_subvolume(pool, "raw");
@@ -126,28 +166,49 @@ fn back_and_forth(tokio: &tokio::runtime::Runtime, host: &Host, pool: &std::path
             milliseconds(started)
         })
     });
-    report.ratio("turn_complete ÷ snapshot ioctl".into(), middle(&turns), middle(&raw), None);
+    report.ratio(
+        "turn_complete ÷ snapshot ioctl".into(),
+        middle(&turns),
+        middle(&raw),
+        None,
+    );
     let (raw, rollbacks) = alternate(ROUNDS, ioctl, |_| {
         tokio.block_on(async {
             // With a box and something that changed.
             run(host, &id, &["/bin/sh", "-c", "echo changed > 1"]).await;
             let started = Instant::now();
-            host.rollback_session(&id, &snap("s"), LaterSnapshots::Drop).await.unwrap();
+            host.rollback_session(&id, &snap("s"), LaterSnapshots::Drop)
+                .await
+                .unwrap();
             milliseconds(started)
         })
     });
-    report.ratio("rollback of a live session ÷ snapshot ioctl".into(), middle(&rollbacks), middle(&raw), None);
+    report.ratio(
+        "rollback of a live session ÷ snapshot ioctl".into(),
+        middle(&rollbacks),
+        middle(&raw),
+        None,
+    );
     let (raw, forks) = alternate(ROUNDS, ioctl, |_| {
         tokio.block_on(async {
             run(host, &id, &["/usr/bin/true"]).await;
             let started = Instant::now();
-            let fork = host.fork_session(&id, ForkRequest::default()).await.unwrap().remove(0);
+            let fork = host
+                .fork_session(&id, ForkRequest::default())
+                .await
+                .unwrap()
+                .remove(0);
             let took = milliseconds(started);
             host.destroy_session(&fork.id).await.unwrap();
             took
         })
     });
-    report.ratio("fork of a live session ÷ snapshot ioctl".into(), middle(&forks), middle(&raw), None);
+    report.ratio(
+        "fork of a live session ÷ snapshot ioctl".into(),
+        middle(&forks),
+        middle(&raw),
+        None,
+    );
     let (raw, freezes) = alternate(ROUNDS, ioctl, |_| {
         tokio.block_on(async {
             let started = Instant::now();
@@ -156,7 +217,12 @@ fn back_and_forth(tokio: &tokio::runtime::Runtime, host: &Host, pool: &std::path
             milliseconds(started)
         })
     });
-    report.ratio("pause and resume ÷ snapshot ioctl".into(), middle(&freezes), middle(&raw), None);
+    report.ratio(
+        "pause and resume ÷ snapshot ioctl".into(),
+        middle(&freezes),
+        middle(&raw),
+        None,
+    );
     tokio.block_on(host.destroy_session(&id)).unwrap();
     raw_storage::destroy(pool, "raw");
 }
@@ -179,7 +245,12 @@ fn burst(tokio: &tokio::runtime::Runtime, host: &Arc<Host>, report: &mut Report)
         destroy_all(host, ids).await;
         rate
     });
-    report.figure("sessions created and used per second".into(), ready, "/s", None);
+    report.figure(
+        "sessions created and used per second".into(),
+        ready,
+        "/s",
+        None,
+    );
 }
 
 /// Makes sessions, `AT_ONCE` at a time, and runs a command in each when asked to.
@@ -211,21 +282,36 @@ async fn destroy_all(host: &Host, ids: Vec<SessionId>) {
     }
 }
 
-/// What a host with many paused sessions, each with a box and a busy program in it, uses beyond one without.
-fn many_paused(tokio: &tokio::runtime::Runtime, host: &Arc<Host>, idle_alone: f64, report: &mut Report) {
+/// CPU time of a host with many paused sessions, each with a box and a busy program, beyond that of
+/// a host without sessions.
+fn many_paused(
+    tokio: &tokio::runtime::Runtime,
+    host: &Arc<Host>,
+    idle_alone: f64,
+    report: &mut Report,
+) {
     let (ids, commands) = tokio.block_on(async {
         let ids = make_many(host, PAUSED, false).await;
         let mut commands = Vec::new();
         for id in &ids {
-            commands.push(host.exec(id, ExecSpec::new(["/bin/sh", "-c", "while :; do :; done"])).await.unwrap());
+            commands.push(
+                host.exec(id, ExecSpec::new(["/bin/sh", "-c", "while :; do :; done"]))
+                    .await
+                    .unwrap(),
+            );
             host.pause_session(id).await.unwrap();
         }
         (ids, commands)
     });
-    // What was put off until now is done before the clock starts.
+    // Deferred work is done before the measurement starts.
     std::thread::sleep(Duration::from_secs(2));
     let extra = (cpu_time::while_idle() - idle_alone).max(0.0);
-    report.figure(format!("CPU of {PAUSED} paused sessions, each with a busy program"), extra, "ms/s", Some(1.0));
+    report.figure(
+        format!("CPU of {PAUSED} paused sessions, each with a busy program"),
+        extra,
+        "ms/s",
+        Some(1.0),
+    );
     drop(commands);
     tokio.block_on(destroy_all(host, ids));
 }

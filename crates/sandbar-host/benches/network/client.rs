@@ -1,4 +1,5 @@
-//! The client that is measured: the same program inside a session and outside. It prints milliseconds.
+//! The client that is measured: the same program inside a session and outside. It prints
+//! milliseconds.
 
 #![expect(clippy::print_stdout, reason = "what it measured is what it is for")]
 
@@ -36,7 +37,7 @@ pub(crate) fn run(arguments: &[String]) {
 fn connected(place: &str, service: u8) -> TcpStream {
     let mut stream = TcpStream::connect(place).unwrap();
     stream.set_nodelay(true).unwrap();
-    // What is no HTTP and no TLS from its first byte on.
+    // Neither HTTP nor TLS from the first byte on.
     stream.write_all(&[0, service]).unwrap();
     stream
 }

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-/// Says what it hears.
+/// Echoes its input.
 pub(crate) const ECHO: u8 = 1;
 /// Takes [`VOLUME`] bytes, then says one.
 pub(crate) const SINK: u8 = 2;

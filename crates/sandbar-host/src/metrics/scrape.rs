@@ -1,4 +1,4 @@
-//! Everything a host can be asked about itself, at the moment of a scrape.
+//! Gauges that are read at each scrape.
 
 use std::{
     fmt,
@@ -20,17 +20,14 @@ use prometheus_client::{
 };
 use sandbar_core::{Result, SessionState};
 
-use super::Labels;
-use crate::{
-    Host,
-    host::{Inner, blocking},
-};
+use super::registry::Labels;
+use crate::{Host, blocking::blocking, engine::Engine};
 
 impl Host {
     /// Returns the metrics of this host, in the text format of OpenMetrics 1.0.
     pub async fn metrics_text(&self) -> String {
-        let inner = Arc::clone(self.inner());
-        let written = blocking(move || Ok(inner.metrics_text().unwrap_or_default())).await;
+        let engine = Arc::clone(self.engine());
+        let written = blocking(move || Ok(engine.metrics_text().unwrap_or_default())).await;
         written.unwrap_or_else(|error| {
             tracing::error!(error = error.chain(), "could not write the metrics");
             String::new()
@@ -38,7 +35,7 @@ impl Host {
     }
 }
 
-impl Inner {
+impl Engine {
     fn metrics_text(&self) -> Result<String, fmt::Error> {
         let mut now = Registry::default();
         self.register_sessions(&mut now);
@@ -51,45 +48,85 @@ impl Inner {
         Ok(text)
     }
 
-    /// A state without a session is told, too: an alert must tell zero from nothing.
+    /// Registers the gauges of sessions, with zero for empty states: an alert must distinguish zero
+    /// from a missing sample.
     fn register_sessions(&self, registry: &mut Registry) {
         let commands = ConstGauge::new(self.active_commands.load(Ordering::Relaxed));
-        registry.register("sandbar_commands_active", "Commands that callers wait for", commands);
-        registry.register("sandbar_tools_active", "Tool calls under way", ConstGauge::new(self.active_tools()));
+        registry.register(
+            "sandbar_commands_active",
+            "Commands that callers wait for",
+            commands,
+        );
+        registry.register(
+            "sandbar_tools_active",
+            "Tool calls in progress",
+            ConstGauge::new(self.active_tools()),
+        );
         let counts = match self.state.session_counts() {
             Ok(counts) => counts,
-            Err(error) => return tracing::warn!(error = error.chain(), "could not count the sessions"),
+            Err(error) => {
+                return tracing::warn!(error = error.chain(), "could not count the sessions");
+            }
         };
         let sessions = Family::<Labels<1>, Gauge<u64, AtomicU64>>::default();
         for state in SessionState::ALL {
             let count = counts.get(state.as_str()).copied().unwrap_or(0);
-            sessions.get_or_create(&[("state", state.as_str())]).set(count);
+            sessions
+                .get_or_create(&[("state", state.as_str())])
+                .set(count);
         }
         registry.register("sandbar_sessions", "Sessions, by state", sessions);
     }
 
-    /// A storage that does not answer has no size, and is not healthy.
+    /// Registers the gauges of the pool. A storage that fails is not healthy and has no size.
     fn register_storage(&self, registry: &mut Registry) {
         let space: Result<_> = self.storage.space();
         let healthy = ConstGauge::new(u64::from(space.as_ref().is_ok_and(|space| space.healthy)));
-        registry.register("sandbar_pool_healthy", "Whether the pool is as it should be", healthy);
+        registry.register(
+            "sandbar_pool_healthy",
+            "Whether the pool is healthy",
+            healthy,
+        );
         if let Ok(space) = space {
-            let (total, available) = (ConstGauge::new(space.total.get()), ConstGauge::new(space.available.get()));
+            let (total, available) = (
+                ConstGauge::new(space.total.get()),
+                ConstGauge::new(space.available.get()),
+            );
             registry.register("sandbar_storage_total_bytes", "Size of the pool", total);
-            registry.register("sandbar_storage_available_bytes", "What is left of the pool", available);
+            registry.register(
+                "sandbar_storage_available_bytes",
+                "Available space of the pool",
+                available,
+            );
             let share = ConstGauge::new(space.used_share());
-            registry.register("sandbar_storage_used_ratio", "Share of the pool that is taken", share);
+            registry.register(
+                "sandbar_storage_used_ratio",
+                "Used share of the pool",
+                share,
+            );
         }
     }
 
     fn register_traffic(&self, registry: &mut Registry) {
         let traffic = self.traffic();
         let bytes = Family::<Labels<1>, Counter>::default();
-        bytes.get_or_create(&[("direction", "sent")]).inc_by(traffic.bytes_sent);
-        bytes.get_or_create(&[("direction", "received")]).inc_by(traffic.bytes_received);
-        registry.register("sandbar_network_bytes", "Bytes that went through the gateway, by direction", bytes);
+        bytes
+            .get_or_create(&[("direction", "sent")])
+            .inc_by(traffic.bytes_sent);
+        bytes
+            .get_or_create(&[("direction", "received")])
+            .inc_by(traffic.bytes_received);
+        registry.register(
+            "sandbar_network_bytes",
+            "Bytes through the egress gateway, by direction",
+            bytes,
+        );
         let connections = ConstGauge::new(traffic.connections);
-        registry.register("sandbar_network_connections", "Connections of sessions that are open", connections);
+        registry.register(
+            "sandbar_network_connections",
+            "Open egress connections of sessions",
+            connections,
+        );
     }
 
     fn register_build(&self, registry: &mut Registry) {
@@ -98,11 +135,23 @@ impl Inner {
             ("storage", self.storage.kind().as_str()),
             ("runtime", self.runtime.kind().as_str()),
         ];
-        // Its sample ends in `_info`.
-        registry.register("sandbar_build", "Which program this is, and what it stands on", Info::new(build));
+        // The registry adds the suffix `_info`.
+        registry.register(
+            "sandbar_build",
+            "Version of the program, with its storage and runtime",
+            Info::new(build),
+        );
         let started = ConstGauge::new(self.metrics.started.as_duration().as_secs_f64());
-        registry.register("sandbar_process_start_time_seconds", "When the host started, since 1970", started);
+        registry.register(
+            "sandbar_process_start_time_seconds",
+            "Start time of the host, in seconds since 1970",
+            started,
+        );
         let uptime = ConstGauge::new(self.started.elapsed().as_secs_f64());
-        registry.register("sandbar_uptime_seconds", "How long the host runs", uptime);
+        registry.register(
+            "sandbar_uptime_seconds",
+            "Time since the host started",
+            uptime,
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! The way of decisions into the audit log.
+//! [`DecisionLog`]: buffers egress decisions on their way to the audit log.
 //!
-//! The gateway must not wait for a disk, and a session must not be able to fill one: decisions wait here for a moment, equal
-//! ones become one entry with a count, and what a session brings beyond [`MOST`] at a time is told as a number.
+//! The gateway must not wait for a disk, and a session must not be able to fill one. Equal
+//! decisions become one entry with a count, and decisions of a session beyond [`MAX_BUFFERED`] are
+//! only counted.
 
 use std::{
     collections::BTreeMap,
@@ -11,52 +12,54 @@ use std::{
 };
 
 use sandbar_core::{NetworkDecision, NetworkVerdict, SecretName, SessionId};
-use sandbar_net::DecisionSink;
+use sandbar_egress::DecisionSink;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    audit::Event,
-    host::{Inner, blocking},
-};
+use crate::{audit::Event, blocking::blocking, engine::Engine};
 
-/// Different decisions of one session that wait at a time.
-const MOST: usize = 64;
+/// Different decisions of one session that are buffered.
+const MAX_BUFFERED: usize = 64;
 
-/// After entries were written, the next wait at least so long: that is what becomes one entry.
-const BREATH: Duration = Duration::from_millis(250);
+/// Minimum time between two writes, in which equal decisions are merged.
+const WRITE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Decisions on their way into the audit log.
+/// Decisions on their way to the audit log.
 #[derive(Debug, Default)]
 pub(crate) struct DecisionLog {
-    host: OnceLock<Weak<Inner>>,
-    waiting: Mutex<Waiting>,
-    /// Held while entries are written, so that whoever wants all written waits for those that are on their way.
+    engine: OnceLock<Weak<Engine>>,
+    buffer: Mutex<Buffer>,
+    /// Held while entries are written, so that [`write`](Self::write) returns only after every
+    /// earlier decision is in the log.
     writing: Mutex<()>,
     writers: TaskTracker,
     stopped: CancellationToken,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct Buffer {
     sessions: BTreeMap<SessionId, OfSession>,
-    /// Somebody writes, or will in a moment.
+    /// Whether a writer task runs.
     has_writer: bool,
 }
 
-/// What waits of one session, in the order it came.
+/// The buffered decisions of one session, oldest first.
 #[derive(Debug, Default)]
 struct OfSession {
     entries: Vec<(NetworkDecision, u64)>,
-    /// What came beyond that.
+    /// Decisions beyond [`MAX_BUFFERED`].
     more_allowed: u64,
     more_denied: u64,
 }
 
 impl OfSession {
     fn add(&mut self, decision: NetworkDecision) {
-        if let Some((_, count)) = self.entries.iter_mut().find(|(known, _)| *known == decision) {
+        if let Some((_, count)) = self
+            .entries
+            .iter_mut()
+            .find(|(known, _)| *known == decision)
+        {
             *count += 1;
-        } else if self.entries.len() < MOST {
+        } else if self.entries.len() < MAX_BUFFERED {
             self.entries.push((decision, 1));
         } else {
             match decision.verdict {
@@ -66,16 +69,28 @@ impl OfSession {
         }
     }
 
-    /// Entries of the log, and how many decisions have none of their own.
+    /// Returns the entries for the log, and the number of decisions without one of their own.
     fn into_events(self, session: &SessionId) -> (Vec<Event>, u64) {
-        let more = [(NetworkVerdict::Allow, self.more_allowed), (NetworkVerdict::Deny, self.more_denied)];
-        let merged =
-            self.entries.iter().map(|(_, count)| count - 1).sum::<u64>() + self.more_allowed + self.more_denied;
-        let told = self.entries.into_iter().map(|(decision, count)| event(session, &decision, count));
-        let rest = more.into_iter().filter(|(_, count)| *count > 0).map(|(verdict, count)| {
-            Event::of_host(session, name(verdict)).with("reason", "too many at once to tell each").with("count", count)
-        });
-        (told.chain(rest).collect(), merged)
+        let more = [
+            (NetworkVerdict::Allow, self.more_allowed),
+            (NetworkVerdict::Deny, self.more_denied),
+        ];
+        let merged = self.entries.iter().map(|(_, count)| count - 1).sum::<u64>()
+            + self.more_allowed
+            + self.more_denied;
+        let entries = self
+            .entries
+            .into_iter()
+            .map(|(decision, count)| event(session, &decision, count));
+        let rest = more
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(verdict, count)| {
+                Event::of_host(session, name(verdict))
+                    .with("reason", "too many decisions at once to record each")
+                    .with("count", count)
+            });
+        (entries.chain(rest).collect(), merged)
     }
 }
 
@@ -90,91 +105,105 @@ fn event(session: &SessionId, decision: &NetworkDecision, count: u64) -> Event {
     let secrets: Vec<&str> = decision.secrets.iter().map(SecretName::as_str).collect();
     Event::of_host(session, name(decision.verdict))
         .with("host", decision.host.as_deref())
-        .with("address", decision.address.map(|address| address.to_string()))
+        .with(
+            "address",
+            decision.address.map(|address| address.to_string()),
+        )
         .with("port", decision.port)
         .with("protocol", decision.protocol.as_str())
         .with("reason", decision.reason.as_str())
-        .with("secrets", Some(secrets).filter(|secrets| !secrets.is_empty()))
+        .with(
+            "secrets",
+            Some(secrets).filter(|secrets| !secrets.is_empty()),
+        )
         .with("count", Some(count).filter(|count| *count > 1))
 }
 
 impl DecisionLog {
-    /// Whose log it is; said once, when the host exists.
-    pub(crate) fn belongs_to(&self, host: &Arc<Inner>) {
-        // It was said before, and nothing else can have been said.
-        let _ = self.host.set(Arc::downgrade(host));
+    /// Sets the engine, once, after it was created.
+    pub(crate) fn belongs_to(&self, engine: &Arc<Engine>) {
+        // Fails only if it was set before, to the same engine.
+        let _ = self.engine.set(Arc::downgrade(engine));
     }
 
-    /// What the gateway tells of one session.
+    /// Returns the sink for the decisions about one session.
     pub(super) fn sink(self: &Arc<Self>, session: &SessionId) -> Arc<dyn DecisionSink> {
-        Arc::new(SessionSink { log: Arc::clone(self), session: session.clone() })
+        Arc::new(SessionSink {
+            log: Arc::clone(self),
+            session: session.clone(),
+        })
     }
 
-    /// Writes whatever waits. On a thread that may block.
-    pub(crate) fn write(&self, inner: &Inner) {
-        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Writes the buffered decisions; blocks the thread.
+    pub(crate) fn write(&self, engine: &Engine) {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let sessions = mem::take(&mut self.lock().sessions);
         for (session, of_session) in sessions {
             let (events, merged) = of_session.into_events(&session);
-            inner.metrics.network_decisions_merged.inc_by(merged);
+            engine.metrics.network_decisions_merged.inc_by(merged);
             for event in events {
-                inner.record_event(event);
+                engine.record_event(event);
             }
         }
     }
 
-    /// Writes whatever waits, once nothing new can come. On a thread that may block.
-    pub(crate) fn close(&self, inner: &Inner) {
+    /// Joins the writer task and writes the rest; blocks the thread. The caller has closed every
+    /// sink.
+    pub(crate) fn close(&self, engine: &Engine) {
         self.stopped.cancel();
         self.writers.close();
         tokio::runtime::Handle::current().block_on(self.writers.wait());
-        self.write(inner);
+        self.write(engine);
     }
 
     fn add(self: &Arc<Self>, session: &SessionId, decision: NetworkDecision) {
-        let mut waiting = self.lock();
-        if !waiting.sessions.contains_key(session) {
-            waiting.sessions.insert(session.clone(), OfSession::default());
+        let mut buffer = self.lock();
+        if !buffer.sessions.contains_key(session) {
+            buffer
+                .sessions
+                .insert(session.clone(), OfSession::default());
         }
-        if let Some(of_session) = waiting.sessions.get_mut(session) {
+        if let Some(of_session) = buffer.sessions.get_mut(session) {
             of_session.add(decision);
         }
-        if !waiting.has_writer && !self.stopped.is_cancelled() {
-            waiting.has_writer = true;
+        if !buffer.has_writer && !self.stopped.is_cancelled() {
+            buffer.has_writer = true;
             self.writers.spawn(Arc::clone(self).keep_writing());
         }
     }
 
-    /// Writes until nothing waits any more.
+    /// Writes until the buffer is empty.
     async fn keep_writing(self: Arc<Self>) {
         loop {
-            let Some(inner) = self.host.get().and_then(Weak::upgrade) else { return };
+            let Some(engine) = self.engine.get().and_then(Weak::upgrade) else {
+                return;
+            };
             let log = Arc::clone(&self);
             let written = blocking(move || {
-                log.write(&inner);
+                log.write(&engine);
                 Ok(())
             });
             if let Err(error) = written.await {
-                tracing::error!(error = error.chain(), "could not write decisions about the network");
+                tracing::error!(error = error.chain(), "could not write egress decisions");
             }
             tokio::select! {
                 () = self.stopped.cancelled() => return,
-                () = tokio::time::sleep(BREATH) => {}
+                () = tokio::time::sleep(WRITE_INTERVAL) => {}
             }
-            let mut waiting = self.lock();
-            if waiting.sessions.is_empty() {
-                waiting.has_writer = false;
+            let mut buffer = self.lock();
+            if buffer.sessions.is_empty() {
+                buffer.has_writer = false;
                 return;
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Hears of the decisions about one session.
+/// Takes the decisions about one session from the gateway.
 #[derive(Debug)]
 struct SessionSink {
     log: Arc<DecisionLog>,
@@ -183,8 +212,8 @@ struct SessionSink {
 
 impl DecisionSink for SessionSink {
     fn decided(&self, decision: NetworkDecision) {
-        if let Some(host) = self.log.host.get().and_then(Weak::upgrade) {
-            host.metrics.network_decision(&decision);
+        if let Some(engine) = self.log.engine.get().and_then(Weak::upgrade) {
+            engine.metrics.network_decision(&decision);
         }
         self.log.add(&self.session, decision);
     }
@@ -210,22 +239,31 @@ mod tests {
     }
 
     #[test]
-    fn equal_decisions_are_one_entry_and_a_flood_is_a_number() {
+    fn equal_decisions_are_merged_and_a_flood_is_counted() {
         let mut of_session = OfSession::default();
         for _ in 0..3 {
             of_session.add(decision(NetworkVerdict::Allow, "example.com"));
         }
         for number in 0..1000 {
-            of_session.add(decision(NetworkVerdict::Deny, &format!("x{number}.example")));
+            of_session.add(decision(
+                NetworkVerdict::Deny,
+                &format!("x{number}.example"),
+            ));
         }
         let session: SessionId = "s".parse().unwrap();
         let (events, merged) = of_session.into_events(&session);
-        assert_eq!(events.len(), MOST + 1);
-        assert_eq!(merged, 2 + 1000 - (MOST as u64 - 1));
-        assert_eq!((events[0].what, events[0].detail["count"].clone()), ("network_allow", json!(3)));
+        assert_eq!(events.len(), MAX_BUFFERED + 1);
+        assert_eq!(merged, 2 + 1000 - (MAX_BUFFERED as u64 - 1));
+        assert_eq!(
+            (events[0].what, events[0].detail["count"].clone()),
+            ("network_allow", json!(3))
+        );
         assert_eq!(events[0].detail["host"], "example.com");
         assert_eq!(events[1].detail.get("count"), Some(&Value::Null));
         let last = events.last().unwrap();
-        assert_eq!((last.what, &last.detail["count"]), ("network_deny", &json!(1000 - (MOST - 1))));
+        assert_eq!(
+            (last.what, &last.detail["count"]),
+            ("network_deny", &json!(1000 - (MAX_BUFFERED - 1)))
+        );
     }
 }

@@ -1,18 +1,19 @@
-//! What commands in a session with an open network are told about it, for programs that ask.
+//! Environment variables for commands in a session with an open network.
 
 use sandbar_core::NetworkPolicy;
 use sandbar_netns::{GATEWAY_V4, PROXY_PORT};
-use sandbar_runtime::TRUST_DIRECTORY;
+use sandbar_runtime::{AUTHORITY_FILE, BUNDLE_FILE, TRUST_DIRECTORY};
 
 /// Variables that name a proxy.
 const PROXY: [&str; 4] = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
-/// Variables that name what is not to go through it.
-const DIRECT: [&str; 2] = ["no_proxy", "NO_PROXY"];
-/// Addresses and names of the sandbox itself, beside its host name. `0.0.0.0` and `::` are what programs call that listen
-/// there.
-const OWN: &str = "localhost,127.0.0.1,::1,0.0.0.0,::";
+/// Variables that name the destinations that bypass the proxy.
+const NO_PROXY: [&str; 2] = ["no_proxy", "NO_PROXY"];
+/// Addresses and names of the sandbox itself, beside its host name. Some programs connect to
+/// `0.0.0.0` or `::` to reach a local server.
+const LOCAL: &str = "localhost,127.0.0.1,::1,0.0.0.0,::";
 
-/// Variables that name all certificates a program trusts: OpenSSL, curl, Python, pip, git, AWS and cargo read one each.
+/// Variables that name the CA bundle of a program: OpenSSL, curl, Python requests, pip, git, AWS
+/// and cargo read one each.
 const BUNDLE: [&str; 7] = [
     "SSL_CERT_FILE",
     "CURL_CA_BUNDLE",
@@ -22,18 +23,28 @@ const BUNDLE: [&str; 7] = [
     "AWS_CA_BUNDLE",
     "CARGO_HTTP_CAINFO",
 ];
-/// Variables that name certificates beside those a program brings: Node and Deno.
-const BESIDE: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
+/// Variables that name a CA to trust beside the built-in ones: Node and Deno.
+const EXTRA_CA: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
 
-/// The variables of a session with this host name whose network is open.
-pub(crate) fn variables(policy: &NetworkPolicy, host_name: &str) -> impl Iterator<Item = (String, String)> {
+/// Returns the variables for a session with this policy and host name.
+pub(crate) fn variables(
+    policy: &NetworkPolicy,
+    host_name: &str,
+) -> impl Iterator<Item = (String, String)> {
     let proxy = format!("http://{GATEWAY_V4}:{PROXY_PORT}");
-    let mut groups = vec![(&PROXY[..], proxy), (&DIRECT[..], format!("{OWN},{host_name}"))];
+    let mut groups = vec![
+        (&PROXY[..], proxy),
+        (&NO_PROXY[..], format!("{LOCAL},{host_name}")),
+    ];
     if policy.intercepts() {
-        groups.push((&BUNDLE[..], format!("{TRUST_DIRECTORY}/ca-certificates.crt")));
-        groups.push((&BESIDE[..], format!("{TRUST_DIRECTORY}/authority.crt")));
+        groups.push((&BUNDLE[..], format!("{TRUST_DIRECTORY}/{BUNDLE_FILE}")));
+        groups.push((&EXTRA_CA[..], format!("{TRUST_DIRECTORY}/{AUTHORITY_FILE}")));
     }
-    groups.into_iter().flat_map(|(names, value)| names.iter().map(move |name| ((*name).to_owned(), value.clone())))
+    groups.into_iter().flat_map(|(names, value)| {
+        names
+            .iter()
+            .map(move |name| ((*name).to_owned(), value.clone()))
+    })
 }
 
 #[cfg(test)]
@@ -43,14 +54,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificates_are_named_only_where_tls_is_looked_into() {
+    fn ca_variables_are_set_only_with_tls_inspection() {
         let plain: BTreeMap<_, _> = variables(&NetworkPolicy::full(), "s1").collect();
         assert_eq!(plain["https_proxy"], "http://192.0.0.1:3128");
         assert_eq!(plain["NO_PROXY"], "localhost,127.0.0.1,::1,0.0.0.0,::,s1");
         assert!(!plain.contains_key("SSL_CERT_FILE"));
-        let inspected = NetworkPolicy { inspect_tls: true, ..NetworkPolicy::full() };
+        let inspected = NetworkPolicy {
+            inspect_tls: true,
+            ..NetworkPolicy::full()
+        };
         let inspected: BTreeMap<_, _> = variables(&inspected, "s1").collect();
-        assert_eq!(inspected["SSL_CERT_FILE"], "/dev/sandbar/ca-certificates.crt");
-        assert_eq!(inspected["NODE_EXTRA_CA_CERTS"], "/dev/sandbar/authority.crt");
+        assert_eq!(
+            inspected["SSL_CERT_FILE"],
+            "/dev/sandbar/ca-certificates.crt"
+        );
+        assert_eq!(
+            inspected["NODE_EXTRA_CA_CERTS"],
+            "/dev/sandbar/authority.crt"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Which certificates a session trusts whose TLS is looked into.
+//! The CA bundle of a session whose TLS is inspected.
 
 use std::{
     fs::File,
@@ -6,35 +6,35 @@ use std::{
     path::Path,
 };
 
-use sandbar_runtime::Trust;
-use sandbar_storage::SessionTree;
+use sandbar_runtime::{CA_BUNDLE_PATHS, Trust};
+use sandbar_tree::SessionTree;
 
-/// Where trees keep their bundle: Debian, Fedora, openSUSE, Alpine.
-const BUNDLES: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
+/// Size up to which a bundle is accepted. The file is the session's and thus untrusted.
+const MAX_BUNDLE_BYTES: u64 = 8 << 20;
 
-/// No bundle of certificates is larger; a file of a session that is, is none.
-const LARGEST: u64 = 8 << 20;
-
-/// What the tree trusts by itself, or else this machine, and the authority of the session.
+/// Returns the CA bundle of the tree, or else of this machine, with the session CA added.
 pub(super) fn trust(tree: &SessionTree, authority: &str) -> Trust {
-    let own = BUNDLES.iter().find_map(|path| bundle(tree.open_file(Path::new(path)).ok()?.0).ok());
-    let mut bundle = own.or_else(|| bundle(File::open(BUNDLES[0]).ok()?).ok()).unwrap_or_default();
+    let absolute = |path: &str| Path::new("/").join(path);
+    let own = CA_BUNDLE_PATHS
+        .iter()
+        .find_map(|path| bundle(tree.open_file(&absolute(path)).ok()?.0).ok());
+    let mut bundle = own
+        .or_else(|| bundle(File::open(absolute(CA_BUNDLE_PATHS[0])).ok()?).ok())
+        .unwrap_or_default();
     if !bundle.is_empty() && !bundle.ends_with('\n') {
         bundle.push('\n');
     }
     bundle.push_str(authority);
-    Trust { authority: authority.to_owned(), bundle }
+    Trust {
+        authority: authority.to_owned(),
+        bundle,
+    }
 }
 
 fn bundle(file: File) -> io::Result<String> {
     let mut text = String::new();
-    file.take(LARGEST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LARGEST || !text.contains("-----BEGIN") {
+    file.take(MAX_BUNDLE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BUNDLE_BYTES || !text.contains("-----BEGIN") {
         return Err(io::ErrorKind::InvalidData.into());
     }
     Ok(text)
@@ -59,15 +59,27 @@ mod tests {
     }
 
     #[test]
-    fn the_bundle_of_the_tree_counts_and_else_that_of_this_machine() {
+    fn bundle_of_the_tree_precedes_that_of_the_machine() {
         let theirs = "-----BEGIN CERTIFICATE-----\ntheirs\n-----END CERTIFICATE-----";
         let path = |root: &Path| root.join("etc/ssl/certs/ca-certificates.crt");
-        assert_eq!(of(|root| fs::write(path(root), theirs).unwrap()), format!("{theirs}\n"));
-        assert_eq!(of(|root| fs::write(root.join("etc/ssl/cert.pem"), theirs).unwrap()), format!("{theirs}\n"));
+        assert_eq!(
+            of(|root| fs::write(path(root), theirs).unwrap()),
+            format!("{theirs}\n")
+        );
+        assert_eq!(
+            of(|root| fs::write(root.join("etc/ssl/cert.pem"), theirs).unwrap()),
+            format!("{theirs}\n")
+        );
         let machine = of(|_| {});
-        // Neither what is no bundle nor what leads out of the tree is taken for one.
-        assert_eq!(of(|root| fs::write(path(root), "nothing").unwrap()), machine);
-        assert_eq!(of(|root| symlink("/etc/passwd", path(root)).unwrap()), machine);
+        // Rejects a file without certificates, and a symbolic link out of the tree.
+        assert_eq!(
+            of(|root| fs::write(path(root), "nothing").unwrap()),
+            machine
+        );
+        assert_eq!(
+            of(|root| symlink("/etc/passwd", path(root)).unwrap()),
+            machine
+        );
         assert_eq!(of(|root| fs::create_dir(path(root)).unwrap()), machine);
     }
 }

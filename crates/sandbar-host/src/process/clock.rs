@@ -1,4 +1,4 @@
-//! The time of a session, which stands still while the session does.
+//! [`Clock`]: the clock of a session, which stops while the session is frozen.
 
 use std::{
     sync::Arc,
@@ -7,23 +7,23 @@ use std::{
 
 use tokio::sync::watch;
 
-/// Time-outs and back-offs of processes are measured with it: what is frozen cannot be late.
+/// Measures timeouts and back-offs of processes, so that none expires while the box is frozen.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     stopped: watch::Sender<Stopped>,
 }
 
-/// Who wants it to stand still.
+/// Reasons for which the clock is stopped.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stopped {
     paused: bool,
-    /// Those who froze the session for a moment.
-    moments: usize,
+    /// Operations that have frozen the box, as a snapshot does.
+    holds: usize,
 }
 
 impl Stopped {
-    fn by_anybody(&self) -> bool {
-        self.paused || self.moments > 0
+    fn is_stopped(&self) -> bool {
+        self.paused || self.holds > 0
     }
 }
 
@@ -32,7 +32,7 @@ impl Clock {
         Arc::default()
     }
 
-    /// The session is paused, or it is not.
+    /// Records whether the session is paused.
     pub(crate) fn set_paused(&self, paused: bool) {
         self.stopped.send_modify(|stopped| stopped.paused = paused);
     }
@@ -41,45 +41,53 @@ impl Clock {
         self.stopped.borrow().paused
     }
 
-    /// It stands still until what is returned is dropped.
+    /// Stops the clock until the returned guard is dropped.
     pub(crate) fn hold(&self) -> Held<'_> {
-        self.stopped.send_modify(|stopped| stopped.moments += 1);
+        self.stopped.send_modify(|stopped| stopped.holds += 1);
         Held(self)
     }
 
     /// Waits until the session is paused.
     pub(crate) async fn paused(&self) {
-        // It fails when the sender is gone, and we are the sender.
-        let _ = self.stopped.subscribe().wait_for(|stopped| stopped.paused).await;
+        // Cannot fail: `self` holds the sender.
+        let _ = self
+            .stopped
+            .subscribe()
+            .wait_for(|stopped| stopped.paused)
+            .await;
     }
 
-    /// Waits until it goes.
-    pub(super) async fn goes(&self) {
-        // It fails when the sender is gone, and we are the sender.
-        let _ = self.stopped.subscribe().wait_for(|stopped| !stopped.by_anybody()).await;
+    /// Waits until the clock runs.
+    pub(super) async fn runs(&self) {
+        // Cannot fail: `self` holds the sender.
+        let _ = self
+            .stopped
+            .subscribe()
+            .wait_for(|stopped| !stopped.is_stopped())
+            .await;
     }
 
-    /// Waits for so much of its time.
+    /// Waits for `left` of the time of this clock.
     pub(super) async fn sleep(&self, mut left: Duration) {
         let mut stopped = self.stopped.subscribe();
         while !left.is_zero() {
-            self.goes().await;
+            self.runs().await;
             let begun = Instant::now();
             tokio::select! {
                 () = tokio::time::sleep(left) => return,
-                _ = stopped.wait_for(Stopped::by_anybody) => left = left.saturating_sub(begun.elapsed()),
+                _ = stopped.wait_for(Stopped::is_stopped) => left = left.saturating_sub(begun.elapsed()),
             }
         }
     }
 }
 
-/// A moment in which the clock stands still.
+/// Keeps the clock stopped.
 #[derive(Debug)]
 pub(crate) struct Held<'a>(&'a Clock);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.0.stopped.send_modify(|stopped| stopped.moments -= 1);
+        self.0.stopped.send_modify(|stopped| stopped.holds -= 1);
     }
 }
 
@@ -88,18 +96,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_sleep_does_not_end_while_the_clock_stands_still() {
+    async fn sleep_does_not_end_while_the_clock_is_stopped() {
         let clock = Clock::new();
         clock.set_paused(true);
-        let moment = clock.hold();
+        let hold = clock.hold();
         let mut sleep = std::pin::pin!(clock.sleep(Duration::from_millis(1)));
-        let still =
-            async |sleep: std::pin::Pin<&mut _>| tokio::time::timeout(Duration::from_millis(20), sleep).await.is_err();
+        let still = async |sleep: std::pin::Pin<&mut _>| {
+            tokio::time::timeout(Duration::from_millis(20), sleep)
+                .await
+                .is_err()
+        };
         assert!(still(sleep.as_mut()).await);
         clock.set_paused(false);
         assert!(still(sleep.as_mut()).await);
-        drop(moment);
+        drop(hold);
         sleep.await;
-        clock.goes().await;
+        clock.runs().await;
     }
 }

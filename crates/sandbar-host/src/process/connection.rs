@@ -1,4 +1,4 @@
-//! Connections into a box.
+//! [`Dialer`]: TCP connections into a box.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,50 +6,61 @@ use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_runtime::{DialedStream, Sandbox};
 use tokio::{sync::Semaphore, time::timeout};
 
-use crate::host::blocking;
+use crate::blocking::waiting;
 
-/// Connections that one dialer makes at a time. Each takes a thread until its box answers.
-const MOST_DIALS: usize = 8;
+/// Connections that one dialer opens at a time. Each takes a thread until its box answers.
+const MAX_CONCURRENT_DIALS: usize = 8;
 
-/// How long a box may take to accept a connection, and how long one may wait for its turn to be made.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time for a box to accept a connection, and for a dial to wait for its turn.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Connects to a port of a box.
-pub(super) async fn connect(sandbox: Arc<dyn Sandbox>, port: u16, patience: Duration) -> Result<DialedStream> {
-    connect_holding((), sandbox, port, patience).await
+pub(super) async fn connect(
+    sandbox: Arc<dyn Sandbox>,
+    port: u16,
+    timeout: Duration,
+) -> Result<DialedStream> {
+    connect_holding((), sandbox, port, timeout).await
 }
 
-/// As [`connect`]; `held` is dropped when the thread is done, also when the caller has gone away before.
+/// As [`connect`]. Drops `held` when the thread is done, also if the future was dropped before.
 async fn connect_holding(
     held: impl Send + 'static,
     sandbox: Arc<dyn Sandbox>,
     port: u16,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<DialedStream> {
-    let dialed = blocking(move || {
+    let dialed = waiting(move || {
         let _held = held;
-        sandbox.dial(port, patience)
+        sandbox.dial(port, timeout)
     })
     .await?;
-    dialed.into_stream().map_err(|error| Error::io("use a connection into a sandbox", error))
+    dialed
+        .into_stream()
+        .map_err(|error| Error::io("use a connection into a sandbox", error))
 }
 
-/// Makes connections, not too many at once: whoever asks for them must not take every thread of the host.
+/// Opens connections to one session, a limited number at a time, so that a box that does not accept
+/// them cannot take every thread of the host.
 #[derive(Debug)]
 pub(crate) struct Dialer(Arc<Semaphore>);
 
 impl Default for Dialer {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MOST_DIALS)))
+        Self(Arc::new(Semaphore::new(MAX_CONCURRENT_DIALS)))
     }
 }
 
 impl Dialer {
     pub(crate) async fn dial(&self, sandbox: Arc<dyn Sandbox>, port: u16) -> Result<DialedStream> {
-        let Ok(Ok(turn)) = timeout(PATIENCE, Arc::clone(&self.0).acquire_owned()).await else {
-            return Err(Error::new(ErrorCode::Timeout, "the sandbox does not accept connections as fast as they come")
-                .with_field("port"));
+        let Ok(Ok(permit)) = timeout(DIAL_TIMEOUT, Arc::clone(&self.0).acquire_owned()).await
+        else {
+            return Err(Error::new(
+                ErrorCode::Timeout,
+                "sandbox did not accept connections in time",
+            )
+            .with_field("port"));
         };
-        connect_holding(turn, sandbox, port, PATIENCE).await
+        connect_holding(permit, sandbox, port, DIAL_TIMEOUT).await
     }
 }

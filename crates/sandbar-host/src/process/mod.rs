@@ -1,8 +1,9 @@
-//! Long-running processes of a session: each is owned by a task of its own, which starts it, listens to it, and starts it
-//! again when its policy says so.
+//! Long-running processes of a session. Each is owned by one supervisor task, which collects its
+//! output and restarts it as its policy says.
 //!
-//! Invariant: the task is the only one who changes what is known about its process, and it ends only after the process
-//! has. Nothing of this outlives the box: a host that comes back finds its processes exited, and says why.
+//! Invariant: only the supervisor changes the [`ProcessInfo`](sandbar_core::ProcessInfo) of its
+//! process, and it ends after the process has. No process outlives its box: a restarted host
+//! reports the processes of the earlier one as exited.
 
 mod clock;
 mod connection;
@@ -20,6 +21,6 @@ pub(crate) use logs::Logs;
 pub use logs::ProcessLogs;
 pub(crate) use orders::Order;
 pub(crate) use proxy::ExposedPort;
-pub(crate) use stop_reason::{Manner, StopReason};
+pub(crate) use stop_reason::{StopMode, StopReason};
 pub(crate) use supervisor::{Launch, Run};
-pub(crate) use table::{Process, Processes, stop_gently};
+pub(crate) use table::{Process, Processes, terminate};

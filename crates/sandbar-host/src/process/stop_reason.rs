@@ -1,8 +1,10 @@
-//! Why all processes of a session are stopped, and how.
+//! Reasons and ways to stop the processes of a session.
 
 use std::fmt;
 
-/// Why a session stops what runs in it. The text is what a process says about its end.
+/// Reason for which a session stops its processes. The text goes into [`ProcessExit::reason`].
+///
+/// [`ProcessExit::reason`]: sandbar_core::ProcessExit::reason
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopReason {
     HostStopped,
@@ -24,11 +26,11 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// How a process is made to end.
+/// Way to stop a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
-    /// It is asked to, with SIGTERM.
-    Gently,
-    /// It is killed, with everything it started.
-    AtOnce,
+pub(crate) enum StopMode {
+    /// Sends SIGTERM.
+    Terminate,
+    /// Kills it with everything it started.
+    Kill,
 }

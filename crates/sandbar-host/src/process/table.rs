@@ -1,4 +1,4 @@
-//! The processes of one session.
+//! [`Processes`]: the processes of one session.
 
 use std::{
     sync::{
@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use sandbar_core::{Error, ErrorCode, ProcessId, ProcessInfo, ProcessSpec, ProcessStatus, Result, StdinMode};
+use sandbar_core::{
+    Error, ErrorCode, ProcessId, ProcessInfo, ProcessSpec, ProcessStatus, Result, StdinMode,
+};
 use sandbar_runtime::StdinHandle;
 use tokio::sync::watch;
 use tokio_util::{
@@ -16,18 +18,18 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use super::{Clock, Launch, Manner, Run, StopReason, logs::Logs, orders::Orders};
+use super::{Clock, Launch, Run, StopMode, StopReason, logs::Logs, orders::Orders};
 use crate::session::Session;
 
-/// Logs of processes that have exited may take so much memory; those of the oldest are dropped beyond it.
-const LOGS_OF_THE_DEAD: usize = 16 << 20;
+/// Memory for the logs of exited processes of one session. Beyond it the oldest logs are dropped.
+const MAX_EXITED_LOG_BYTES: usize = 16 << 20;
 
 /// The processes this host has launched in a session.
 #[derive(Debug)]
 pub(crate) struct Processes {
-    /// Oldest first, also those that have exited.
+    /// Oldest first, including exited ones.
     known: Mutex<Vec<Arc<Process>>>,
-    /// Those that own the processes.
+    /// The supervisors.
     pub(super) tasks: TaskTracker,
     pub(crate) clock: Arc<Clock>,
     /// Cancelled when the session is dropped by a host that was not shut down.
@@ -35,38 +37,44 @@ pub(crate) struct Processes {
     _abandon: DropGuard,
 }
 
-/// What is shared of one process.
+/// The shared state of one process.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) id: ProcessId,
     pub(crate) spec: ProcessSpec,
     pub(crate) info: watch::Sender<ProcessInfo>,
-    /// The process id it has, or had last.
+    /// Process id of the current or last run.
     pub(super) pid: AtomicU32,
-    /// Its time was up.
+    /// Whether it exceeded its wall time.
     pub(super) timed_out: AtomicBool,
-    /// The state database has it.
-    pub(super) is_written: AtomicBool,
+    /// Whether the state database has it.
+    pub(super) is_persisted: AtomicBool,
     pub(crate) logs: Arc<Logs>,
-    /// Feeds the present run.
+    /// Standard input of the current run.
     pub(super) stdin: Mutex<Option<StdinHandle>>,
     pub(crate) orders: Orders,
-    /// The time of its session.
+    /// The clock of its session.
     pub(crate) clock: Arc<Clock>,
-    /// Set when the session stops what runs in it.
-    pub(super) stop: watch::Sender<Option<(StopReason, Manner)>>,
+    /// Set when the session stops its processes.
+    pub(super) stop: watch::Sender<Option<(StopReason, StopMode)>>,
 }
 
 impl Default for Processes {
     fn default() -> Self {
         let abandoned = CancellationToken::new();
         let guard = abandoned.clone().drop_guard();
-        Self { known: Mutex::default(), tasks: TaskTracker::new(), clock: Clock::new(), abandoned, _abandon: guard }
+        Self {
+            known: Mutex::default(),
+            tasks: TaskTracker::new(),
+            clock: Clock::new(),
+            abandoned,
+            _abandon: guard,
+        }
     }
 }
 
 impl Processes {
-    /// Takes a process that was started: from here on a task of its own looks after it.
+    /// Spawns the supervisor of a started process.
     pub(crate) fn supervise(&self, launch: Launch, run: Run) -> Arc<Process> {
         let process = launch.begin(self, run);
         self.lock().push(Arc::clone(&process));
@@ -74,60 +82,78 @@ impl Processes {
     }
 
     pub(crate) fn find(&self, id: &ProcessId) -> Option<Arc<Process>> {
-        self.lock().iter().find(|process| process.id == *id).cloned()
+        self.lock()
+            .iter()
+            .find(|process| process.id == *id)
+            .cloned()
     }
 
-    /// The processes of which this is true, oldest first.
-    pub(crate) fn filter(&self, is_meant: impl Fn(&Process) -> bool) -> Vec<Arc<Process>> {
-        self.lock().iter().filter(|process| is_meant(process)).cloned().collect()
+    /// Returns the matching processes, oldest first.
+    pub(crate) fn filter(&self, matches: impl Fn(&Process) -> bool) -> Vec<Arc<Process>> {
+        self.lock()
+            .iter()
+            .filter(|process| matches(process))
+            .cloned()
+            .collect()
     }
 
-    /// The process of which this is true: the newest of those that run, or else of all.
-    pub(crate) fn latest(&self, is_meant: impl Fn(&Process) -> bool) -> Option<Arc<Process>> {
-        let meant = self.filter(is_meant);
-        let running = meant.iter().rev().find(|process| !process.has_exited());
-        running.or(meant.last()).cloned()
+    /// Returns the newest matching process that runs, or else the newest that matches.
+    pub(crate) fn latest(&self, matches: impl Fn(&Process) -> bool) -> Option<Arc<Process>> {
+        let found = self.filter(matches);
+        let running = found.iter().rev().find(|process| !process.has_exited());
+        running.or(found.last()).cloned()
     }
 
-    /// Forgets the oldest processes that have exited beyond so many; returns those the state database has.
-    pub(crate) fn keep(&self, most: usize) -> Vec<ProcessId> {
+    /// Forgets the oldest exited processes beyond `limit`; returns those the state database has.
+    pub(crate) fn keep(&self, limit: usize) -> Vec<ProcessId> {
         let exited = self.filter(Process::has_exited);
-        let old = &exited[..exited.len().saturating_sub(most)];
-        self.forget(&old.iter().map(|process| process.id.clone()).collect::<Vec<_>>());
-        old.iter().filter(|process| process.is_written()).map(|process| process.id.clone()).collect()
+        let old = &exited[..exited.len().saturating_sub(limit)];
+        self.forget(
+            &old.iter()
+                .map(|process| process.id.clone())
+                .collect::<Vec<_>>(),
+        );
+        old.iter()
+            .filter(|process| process.is_persisted())
+            .map(|process| process.id.clone())
+            .collect()
     }
 
     /// Whether a process that has not exited exposes this port.
     pub(crate) fn expose(&self, port: u16) -> bool {
-        self.lock().iter().any(|process| !process.has_exited() && process.info().port == Some(port))
+        self.lock()
+            .iter()
+            .any(|process| !process.has_exited() && process.info().port == Some(port))
     }
 
-    /// Forgets processes that have exited, and the logs of the oldest of the others.
+    /// Forgets these processes, and the oldest logs of other exited ones beyond
+    /// [`MAX_EXITED_LOG_BYTES`].
     pub(crate) fn forget(&self, ids: &[ProcessId]) {
         let mut known = self.lock();
         known.retain(|process| !ids.contains(&process.id));
         let mut held = 0;
         for process in known.iter().rev().filter(|process| process.has_exited()) {
             held += process.logs.size();
-            if held > LOGS_OF_THE_DEAD {
+            if held > MAX_EXITED_LOG_BYTES {
                 process.logs.clear();
             }
         }
     }
 
-    /// Whether there is one that has not exited for good.
+    /// Whether a process runs or waits for its restart.
     pub(crate) fn are_running(&self) -> bool {
         self.lock().iter().any(|process| !process.has_exited())
     }
 
-    /// Has every process end. None is started again.
-    pub(crate) fn stop(&self, why: StopReason, manner: Manner) {
+    /// Stops every process. None is restarted.
+    pub(crate) fn stop(&self, reason: StopReason, mode: StopMode) {
         for process in self.lock().iter().filter(|process| !process.has_exited()) {
-            process.stop(why, manner);
+            process.stop(reason, mode);
         }
     }
 
-    /// Waits until every process has ended, on a thread that may block. No new one may come meanwhile.
+    /// Waits until every supervisor has ended; blocks the thread. The caller keeps new processes
+    /// out.
     pub(crate) fn join(&self) {
         if !self.tasks.is_empty() {
             tokio::runtime::Handle::current().block_on(self.ended());
@@ -154,7 +180,7 @@ impl Process {
         self.info.borrow().status == ProcessStatus::Exited
     }
 
-    /// The process id it has, or had last.
+    /// Returns the process id of the current or last run.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.load(Ordering::Relaxed)
     }
@@ -163,41 +189,52 @@ impl Process {
         self.timed_out.load(Ordering::Relaxed)
     }
 
-    pub(super) fn is_written(&self) -> bool {
-        self.is_written.load(Ordering::Relaxed)
+    pub(super) fn is_persisted(&self) -> bool {
+        self.is_persisted.load(Ordering::Relaxed)
     }
 
     pub(crate) fn takes_stdin(&self) -> bool {
         self.spec.stdin == StdinMode::Piped
     }
 
-    /// Whether it ended, or is to end, because its session does not go on as it was.
+    /// Whether its session or host has stopped it.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.borrow().is_some()
     }
 
-    pub(crate) fn stop(&self, why: StopReason, manner: Manner) {
-        self.stop.send_replace(Some((why, manner)));
+    pub(crate) fn stop(&self, reason: StopReason, mode: StopMode) {
+        self.stop.send_replace(Some((reason, mode)));
     }
 
-    /// What feeds the process.
+    /// Returns the standard input of the current run.
     pub(crate) fn stdin(&self) -> Result<StdinHandle> {
-        self.stdin.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| {
-            Error::new(ErrorCode::InvalidState, format!("process `{}` takes no input", self.id))
-                .with_hint("it has exited, waits to be started again, or was launched without `stdin`")
-        })
+        self.stdin
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorCode::InvalidState,
+                    format!("process `{}` takes no input", self.id),
+                )
+                .with_hint("it has exited, waits for its restart, or was launched without `stdin`")
+            })
     }
 }
 
-/// Asks the processes of sessions to end, and gives them some time. Those of a paused session cannot hear it.
-pub(crate) fn stop_gently(sessions: &[Arc<Session>], why: StopReason, patience: Duration) {
+/// Sends SIGTERM to the processes of sessions and waits for them up to `timeout`. Does not wait for
+/// paused sessions, whose frozen processes cannot react.
+pub(crate) fn terminate(sessions: &[Arc<Session>], reason: StopReason, timeout: Duration) {
     for session in sessions {
-        session.processes.stop(why, Manner::Gently);
+        session.processes.stop(reason, StopMode::Terminate);
     }
-    let awake = sessions.iter().filter(|session| !session.processes.clock.is_paused());
-    let all = futures::future::join_all(awake.map(|session| session.processes.ended()));
-    let ended = tokio::runtime::Handle::current().block_on(async { tokio::time::timeout(patience, all).await });
+    let active = sessions
+        .iter()
+        .filter(|session| !session.processes.clock.is_paused());
+    let all = futures::future::join_all(active.map(|session| session.processes.ended()));
+    let ended = tokio::runtime::Handle::current()
+        .block_on(async { tokio::time::timeout(timeout, all).await });
     if ended.is_err() {
-        tracing::info!("some processes did not end when they were asked to; they are killed");
+        tracing::info!("killing processes that did not end after SIGTERM");
     }
 }

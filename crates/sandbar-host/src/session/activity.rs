@@ -1,4 +1,4 @@
-//! When a session was last used.
+//! [`Activity`]: the time a session was last used.
 
 use std::{
     sync::{
@@ -8,45 +8,50 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Uses of one session. Cheap enough for every call.
+/// Uses of one session. Lock-free, for every call.
 #[derive(Debug)]
 pub(crate) struct Activity {
     since: Instant,
     /// Milliseconds after `since`.
     last: AtomicU64,
-    /// Commands, calls and connections somebody waits for.
+    /// Commands, calls and connections in progress.
     users: AtomicUsize,
 }
 
 impl Activity {
-    /// Used just now.
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { since: Instant::now(), last: AtomicU64::new(0), users: AtomicUsize::new(0) })
+        Arc::new(Self {
+            since: Instant::now(),
+            last: AtomicU64::new(0),
+            users: AtomicUsize::new(0),
+        })
     }
 
-    /// It is used in this moment.
+    /// Records a use now.
     pub(crate) fn touch(&self) {
         let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.fetch_max(now, Ordering::Relaxed);
     }
 
-    /// It is used until what is returned is dropped.
+    /// Records a use that lasts until the returned guard is dropped.
     pub(crate) fn hold(self: &Arc<Self>) -> InUse {
         self.users.fetch_add(1, Ordering::Relaxed);
         InUse(Arc::clone(self))
     }
 
-    /// Whether somebody waits for something in it.
+    /// Whether a use lasts now.
     pub(crate) fn is_held(&self) -> bool {
         self.users.load(Ordering::Relaxed) > 0
     }
 
-    /// How long nobody has used it.
+    /// Returns the time since the last use; zero while one lasts.
     pub(crate) fn idle_for(&self) -> Duration {
         if self.is_held() {
             return Duration::ZERO;
         }
-        self.since.elapsed().saturating_sub(Duration::from_millis(self.last.load(Ordering::Relaxed)))
+        self.since
+            .elapsed()
+            .saturating_sub(Duration::from_millis(self.last.load(Ordering::Relaxed)))
     }
 }
 
@@ -66,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_in_use_is_not_idle() {
+    fn session_in_use_is_not_idle() {
         let activity = Activity::new();
         let (one, other) = (activity.hold(), activity.hold());
         drop(one);

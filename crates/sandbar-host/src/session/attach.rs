@@ -1,10 +1,11 @@
-//! Talking with a process that runs already.
+//! Attaching to a running process: its output, and its input.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sandbar_core::{
-    AttachEvent, LogChunk, LogStream, ProcessExit, ProcessId, ProcessInfo, ProcessStatus, Replay, Result, SessionId,
+    AttachEvent, LogChunk, LogStream, ProcessExit, ProcessId, ProcessInfo, ProcessStatus, Replay,
+    Result, SessionId,
 };
 
 use super::{activity::InUse, processes::Found};
@@ -15,16 +16,28 @@ use crate::{
 };
 
 impl Host {
-    /// Attaches somebody to a process: what it writes, and its input. Any number may be attached at once, and who goes away
-    /// leaves it running. Somebody who is attached is a use of the session.
-    pub async fn attach_process(&self, id: &SessionId, process: &ProcessId, replay: Replay) -> Result<Attachment> {
-        self.attach(id, process, move |logs| logs.read(&replay.query())).await
+    /// Attaches to a process. Any number of attachments may exist at once, and dropping one leaves
+    /// the process running. An attachment counts as a use of the session.
+    pub async fn attach_process(
+        &self,
+        id: &SessionId,
+        process: &ProcessId,
+        replay: Replay,
+    ) -> Result<Attachment> {
+        self.attach(id, process, move |logs| logs.read(&replay.query()))
+            .await
     }
 
-    /// As [`attach_process`](Self::attach_process), and the process waits for who is attached: nothing that is written
-    /// from now on is missed, and what is not read holds the process up.
-    pub async fn attach_closely(&self, id: &SessionId, process: &ProcessId, replay: Replay) -> Result<Attachment> {
-        self.attach(id, process, move |logs| logs.read_closely(&replay.query())).await
+    /// As [`attach_process`](Self::attach_process), with back-pressure: the attachment misses no
+    /// output from now on, and unread output stops the process.
+    pub async fn attach_lossless(
+        &self,
+        id: &SessionId,
+        process: &ProcessId,
+        replay: Replay,
+    ) -> Result<Attachment> {
+        self.attach(id, process, move |logs| logs.read_lossless(&replay.query()))
+            .await
     }
 
     async fn attach(
@@ -35,11 +48,11 @@ impl Host {
     ) -> Result<Attachment> {
         let (target, process) = (id.clone(), process.clone());
         let call = Call::on(id, Verb::AttachProcess).with("process", process.as_str());
-        self.run(call, move |inner| {
-            let session = inner.session(&target)?;
-            inner.record(&target)?;
+        self.run(call, move |engine| {
+            let session = engine.session(&target)?;
+            engine.record(&target)?;
             let in_use = session.activity.hold();
-            Ok(match inner.find_process(&session, &process)? {
+            Ok(match engine.find_process(&session, &process)? {
                 Found::Ours(process) => {
                     let logs = read(&process.logs);
                     Attachment::new(process.info(), Some((process, logs)), in_use)
@@ -51,52 +64,72 @@ impl Host {
     }
 }
 
-/// Somebody who is attached to a process. Dropping it changes nothing for the process.
+/// An attachment to a process. Dropping it leaves the process running.
 #[derive(Debug)]
 pub struct Attachment {
     info: ProcessInfo,
-    /// `None` when an earlier host ran it: it has exited.
-    partner: Option<Partner>,
-    /// Told after what was missed before it.
+    /// `None` for a process of an earlier host, which has exited.
+    running: Option<Running>,
+    /// Output to return after the `Missed` event that precedes it.
     held_back: Option<AttachEvent>,
     is_over: bool,
     _in_use: InUse,
 }
 
 #[derive(Debug)]
-struct Partner {
+struct Running {
     process: Arc<Process>,
     logs: ProcessLogs,
 }
 
 impl Attachment {
-    pub(super) fn new(info: ProcessInfo, partner: Option<(Arc<Process>, ProcessLogs)>, in_use: InUse) -> Self {
-        let partner = partner.map(|(process, logs)| Partner { process, logs });
-        Self { info, partner, held_back: None, is_over: false, _in_use: in_use }
+    pub(super) fn new(
+        info: ProcessInfo,
+        running: Option<(Arc<Process>, ProcessLogs)>,
+        in_use: InUse,
+    ) -> Self {
+        let running = running.map(|(process, logs)| Running { process, logs });
+        Self {
+            info,
+            running,
+            held_back: None,
+            is_over: false,
+            _in_use: in_use,
+        }
     }
 
-    /// The process as it was found.
+    /// Returns the process as it was when attached.
     pub fn process(&self) -> &ProcessInfo {
         &self.info
     }
 
     pub fn has_terminal(&self) -> bool {
-        self.partner.as_ref().is_some_and(|partner| partner.process.spec.terminal.is_some())
+        self.running
+            .as_ref()
+            .is_some_and(|running| running.process.spec.terminal.is_some())
     }
 
-    /// Whether it was ended because its time was up.
+    /// Whether the process was killed because it exceeded its wall time.
     pub fn timed_out(&self) -> bool {
-        self.partner.as_ref().is_some_and(|partner| partner.process.timed_out())
+        self.running
+            .as_ref()
+            .is_some_and(|running| running.process.timed_out())
     }
 
-    /// Whether it was ended because its session was rolled back, put away or destroyed, or its host stopped.
+    /// Whether the process was stopped because its session was rolled back, hibernated or
+    /// destroyed, or its host stopped.
     pub fn was_stopped(&self) -> bool {
-        self.partner.as_ref().is_none_or(|partner| partner.process.is_stopped())
+        self.running
+            .as_ref()
+            .is_none_or(|running| running.process.is_stopped())
     }
 
     /// Waits until its session is paused.
     pub fn paused(&self) -> impl Future<Output = ()> + Send + 'static {
-        let clock = self.partner.as_ref().map(|partner| Arc::clone(&partner.process.clock));
+        let clock = self
+            .running
+            .as_ref()
+            .map(|running| Arc::clone(&running.process.clock));
         async move {
             match clock {
                 Some(clock) => clock.paused().await,
@@ -105,14 +138,16 @@ impl Attachment {
         }
     }
 
-    /// What feeds the process; `None` when it was launched without stdin.
+    /// Returns the input of the process; `None` when it was launched without stdin.
     pub fn stdin(&self) -> Option<AttachedStdin> {
-        let process = &self.partner.as_ref()?.process;
-        process.takes_stdin().then(|| AttachedStdin { process: Arc::clone(process) })
+        let process = &self.running.as_ref()?.process;
+        process.takes_stdin().then(|| AttachedStdin {
+            process: Arc::clone(process),
+        })
     }
 
-    /// The next thing that happens; `None` after the end. Who is slow, and not close, misses something, is told how much, and
-    /// holds nobody up. Dropping the returned future loses nothing.
+    /// Returns the next event; `None` after the end. An attachment without back-pressure that is
+    /// slow gets a `Missed` event with the number of bytes. Cancel-safe.
     pub async fn next_event(&mut self) -> Option<AttachEvent> {
         if self.is_over {
             return None;
@@ -120,10 +155,16 @@ impl Attachment {
         if let Some(event) = self.held_back.take() {
             return Some(event);
         }
-        let info = match &mut self.partner {
+        let info = match &mut self.running {
             None => self.info.clone(),
-            Some(Partner { process, logs }) => {
-                if let Some(LogChunk { stream, missed, bytes, .. }) = logs.next().await {
+            Some(Running { process, logs }) => {
+                if let Some(LogChunk {
+                    stream,
+                    missed,
+                    bytes,
+                    ..
+                }) = logs.next().await
+                {
                     let event = match stream {
                         LogStream::Stdout => AttachEvent::Stdout(bytes),
                         LogStream::Stderr => AttachEvent::Stderr(bytes),
@@ -132,10 +173,18 @@ impl Attachment {
                         return Some(event);
                     }
                     self.held_back = Some(event);
-                    return Some(AttachEvent::Missed { stream, bytes: missed });
+                    return Some(AttachEvent::Missed {
+                        stream,
+                        bytes: missed,
+                    });
                 }
-                // The logs are closed just before everybody is told. It fails when the sender is gone, and we hold it.
-                let _ = process.info.subscribe().wait_for(|info| info.status == ProcessStatus::Exited).await;
+                // The logs close just before the exit is published. Cannot fail: `process` holds
+                // the sender.
+                let _ = process
+                    .info
+                    .subscribe()
+                    .wait_for(|info| info.status == ProcessStatus::Exited)
+                    .await;
                 process.info()
             }
         };
@@ -151,19 +200,20 @@ impl Attachment {
     }
 }
 
-/// Feeds a process, whichever of its runs is the present one.
+/// The input of a process, over restarts.
 #[derive(Clone, Debug)]
 pub struct AttachedStdin {
     process: Arc<Process>,
 }
 
 impl AttachedStdin {
-    /// Hands bytes to the process; waits while it is slow to read. `InvalidState` when it reads no more, or does not run now.
+    /// Writes bytes; waits while the process is slow to read. `InvalidState` when it has closed its
+    /// input or is not running.
     pub async fn write(&self, bytes: Bytes) -> Result<()> {
         self.process.stdin()?.write(bytes).await
     }
 
-    /// Ends the input of the present run, for everybody.
+    /// Closes the input of the current run, for every attachment.
     pub fn close(&self) {
         if let Ok(stdin) = self.process.stdin() {
             stdin.close();

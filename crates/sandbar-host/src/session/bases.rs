@@ -1,24 +1,25 @@
-//! Bases: what sessions start from.
+//! Bases: list, import and delete.
 
 use std::sync::PoisonError;
 
 use sandbar_core::{BaseInfo, BaseName, Error, ErrorCode, Result};
-use sandbar_registry::{Credentials, ImageReference, PullProgress, PulledImage};
+use sandbar_oci::{Credentials, ImageReference, PullProgress, PulledImage};
 use sandbar_storage::{ImportProgress, ImportSource, base_not_found, import_base};
 
 use crate::{
     Host,
-    host::Inner,
+    engine::Engine,
     verb::{Call, Verb},
 };
 
 impl Host {
-    /// Imported and saved ones, by name.
+    /// Lists imported and saved bases, by name.
     pub async fn list_bases(&self) -> Result<Vec<BaseInfo>> {
-        self.run(Call::of(Verb::ListBases), |inner| inner.bases()).await
+        self.run(Call::of(Verb::ListBases), |engine| engine.bases())
+            .await
     }
 
-    /// Makes a base. One that fails leaves nothing behind.
+    /// Imports a base. A failed import leaves nothing behind.
     pub async fn import_base(
         &self,
         name: &BaseName,
@@ -27,27 +28,32 @@ impl Host {
     ) -> Result<BaseInfo> {
         let (name, source) = (name.clone(), source.clone());
         let call = Call::of(Verb::ImportBase).with("base", name.as_str());
-        self.run(call, move |inner| {
-            inner.admit()?;
-            inner.require_space()?;
-            let _claim = inner.saved_bases.claim(&name)?;
-            import_base(&*inner.storage, &name, &source, &progress).map(Into::into)
+        self.run(call, move |engine| {
+            engine.admit()?;
+            engine.require_space()?;
+            let _claim = engine.saved_bases.claim(&name)?;
+            import_base(&*engine.storage, &name, &source, &progress).map(Into::into)
         })
         .await
     }
 
-    /// Fetches an image from its registry. Dropping the future stops it; what was fetched is gone on with next time.
+    /// Pulls an image from its registry. Dropping the future stops the pull; the next one continues
+    /// with the blobs that were fetched.
     pub async fn pull_image(
         &self,
         reference: &ImageReference,
         credentials: Option<Credentials>,
         progress: impl Fn(PullProgress) + Sync,
     ) -> Result<PulledImage> {
-        self.inner().admit()?;
-        self.inner().images.pull(reference, credentials, progress).await
+        self.engine().admit()?;
+        self.engine()
+            .images
+            .pull(reference, credentials, progress)
+            .await
     }
 
-    /// Makes a base from an image of a registry. Before the import begins, progress counts bytes that were fetched.
+    /// Pulls an image from its registry and imports it as a base. During the pull, progress counts
+    /// fetched bytes.
     pub async fn import_image(
         &self,
         name: &BaseName,
@@ -56,13 +62,17 @@ impl Host {
         progress: impl Fn(ImportProgress) + Send + Sync + 'static,
     ) -> Result<BaseInfo> {
         let fetched = |so_far: PullProgress| {
-            progress(ImportProgress { entries: 0, bytes: so_far.fetched, total: Some(so_far.total) });
+            progress(ImportProgress {
+                entries: 0,
+                bytes: so_far.fetched,
+                total: Some(so_far.total),
+            });
         };
         let image = self.pull_image(reference, credentials, fetched).await?;
         self.import_pulled(name, image, progress).await
     }
 
-    /// Makes a base from an image that was fetched.
+    /// Imports a pulled image as a base.
     pub async fn import_pulled(
         &self,
         name: &BaseName,
@@ -71,23 +81,27 @@ impl Host {
     ) -> Result<BaseInfo> {
         let source = ImportSource::OciLayout(image.layout().to_owned());
         let imported = self.import_base(name, &source, progress).await;
-        if imported.as_ref().is_err_and(|error| error.code() == ErrorCode::InvalidArgument) {
-            // What is damaged on disk is fetched anew next time.
+        if imported
+            .as_ref()
+            .is_err_and(|error| error.code() == ErrorCode::InvalidArgument)
+        {
+            // The cached image may be damaged, so the next pull fetches it again.
             image.discard();
         }
         imported
     }
 
-    /// Removes a base. A saved one may go at any time; no session, hibernated ones included, and no saved base may stand on
-    /// any other.
+    /// Deletes a base. An imported base must not be in use by a session, hibernated ones included,
+    /// or by a saved base; a saved one may be deleted at any time.
     pub async fn delete_base(&self, name: &BaseName) -> Result<()> {
         let name = name.clone();
         let call = Call::of(Verb::DeleteBase).with("base", name.as_str());
-        self.run(call, move |inner| inner.delete_base(&name)).await
+        self.run(call, move |engine| engine.delete_base(&name))
+            .await
     }
 }
 
-impl Inner {
+impl Engine {
     fn bases(&self) -> Result<Vec<BaseInfo>> {
         let mut bases: Vec<BaseInfo> = self.storage.bases()?.into_iter().map(Into::into).collect();
         for saved in self.saved_bases.all() {
@@ -101,7 +115,10 @@ impl Inner {
         if let Some(saved) = self.saved_bases.get(name) {
             return self.delete_saved(&saved);
         }
-        let _order = self.base_order.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = self
+            .base_order
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         self.require_unused_by_hibernated(name)?;
         self.require_unused_by_saved(name)?;
         match self.storage.delete_base(name) {
@@ -110,20 +127,28 @@ impl Inner {
         }
     }
 
-    /// Refuses while a saved base stands on this one.
+    /// Refuses while a saved base needs this one.
     fn require_unused_by_saved(&self, name: &BaseName) -> Result<()> {
-        match self.saved_bases.all().iter().find(|saved| saved.record.ground.base == *name) {
+        match self
+            .saved_bases
+            .all()
+            .iter()
+            .find(|saved| saved.record.ground.base == *name)
+        {
             None => Ok(()),
             Some(saved) => {
                 let user = &saved.record.name;
-                Err(Error::new(ErrorCode::InvalidState, format!("base `{name}` is needed by base `{user}`"))
-                    .with_field("name")
-                    .with_hint(format!("remove that first with `sandbar base rm {user}`")))
+                Err(Error::new(
+                    ErrorCode::InvalidState,
+                    format!("base `{name}` is needed by base `{user}`"),
+                )
+                .with_field("name")
+                .with_hint(format!("delete that first with `sandbar base rm {user}`")))
             }
         }
     }
 
-    /// `BaseNotFound`, naming those there are.
+    /// Returns `BaseNotFound` with the names of the existing bases.
     pub(crate) fn no_base(&self, name: &BaseName) -> Error {
         match self.bases() {
             Ok(known) => base_not_found(name, known.iter().map(|base| &base.name)),

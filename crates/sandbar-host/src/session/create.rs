@@ -1,32 +1,32 @@
-//! Making a session.
+//! Creating a session.
 
 use std::sync::{Arc, PoisonError};
 
 use jiff::Timestamp;
-use sandbar_core::{ByteCount, Error, ErrorCode, Result, SessionId, SessionInfo, SessionSpec, SessionState};
+use sandbar_core::{
+    ByteCount, Error, ErrorCode, HOST_BASE, Result, SessionId, SessionInfo, SessionSpec,
+    SessionState,
+};
 use sandbar_storage::{ImportSource, VolumeSpec, import_base};
 
 use super::{furnish::Furnishing, root::Root};
 use crate::{
     Host,
-    host::Inner,
+    engine::Engine,
     state::{Intent, SessionRecord},
     verb::{Call, Verb},
 };
 
-/// The base every host has: this machine's own programs.
-pub(super) const HOST_BASE: &str = "host";
-
 impl Host {
-    /// Makes a session. One that fails leaves nothing behind.
+    /// Creates a session. A failed call leaves nothing behind.
     pub async fn create_session(&self, mut spec: SessionSpec) -> Result<SessionInfo> {
         let id = spec.id.get_or_insert_with(SessionId::random);
         let call = Call::on(id, Verb::CreateSession).with("base", spec.base.as_str());
-        self.run(call, move |inner| inner.create(&spec)).await
+        self.run(call, move |engine| engine.create(&spec)).await
     }
 }
 
-impl Inner {
+impl Engine {
     fn create(self: &Arc<Self>, spec: &SessionSpec) -> Result<SessionInfo> {
         self.admit()?;
         spec.validate()?;
@@ -37,17 +37,25 @@ impl Inner {
         self.admit_rights(spec.root_rights)?;
         let saved = self.saved_bases.get(&spec.base);
         let ground = saved.as_ref().map(|base| base.record.ground.clone());
-        let record = SessionRecord { ground, ..self.new_record(spec)? };
+        let record = SessionRecord {
+            ground,
+            ..self.new_record(spec)?
+        };
         let reservation = self.reserve(std::slice::from_ref(&record.id))?;
         self.require_space()?;
         if saved.is_none() {
             self.require_base(spec)?;
         }
-        let intent = self.state.intend(&Intent::Create { sessions: vec![record.id.clone()] })?;
+        let intent = self.state.intend(&Intent::Create {
+            sessions: vec![record.id.clone()],
+        })?;
         let volume = if let Some(base) = &saved {
             base.copy_to(self, &record)
         } else {
-            let volume = VolumeSpec { base: record.base.clone(), quota: record.quota };
+            let volume = VolumeSpec {
+                base: record.base.clone(),
+                quota: record.quota,
+            };
             self.storage.create(&record.id, &volume)
         };
         let made = volume.and_then(|()| {
@@ -57,7 +65,12 @@ impl Inner {
             };
             if let Some(root) = &root {
                 let workspace_user = spec.workspace_user.as_deref();
-                Furnishing { session: &record.id, rights: record.root_rights, workspace_user }.apply(root);
+                Furnishing {
+                    session: &record.id,
+                    rights: record.root_rights,
+                    workspace_user,
+                }
+                .apply(root);
             }
             self.state.transaction(|database| {
                 record.insert(database)?;
@@ -68,7 +81,8 @@ impl Inner {
         let root = match made {
             Ok(root) => root,
             Err(error) => {
-                // A volume that cannot be removed now is removed at the next start: the intent stays.
+                // If the volume cannot be deleted now, the intent stays and recovery deletes it at
+                // the next start.
                 self.storage.delete(&record.id).and_then(|()| self.state.forget(intent)).unwrap_or_else(|undo| {
                     tracing::error!(session = %record.id, error = undo.chain(), "could not undo a failed create");
                 });
@@ -79,18 +93,22 @@ impl Inner {
         if let Some(root) = root {
             self.session(&record.id)?.adopt_root(root);
         }
-        self.expect(&record);
+        self.schedule_janitor(&record);
         if self.config.start_boxes_at_once {
-            // A box that cannot start now is tried again by whatever needs it first, which is told why it cannot.
-            if let Err(error) = self.session(&record.id).and_then(|session| session.sandbox(self, &record)) {
+            // Not an error of this call: the first command starts the box again and gets the
+            // reason.
+            if let Err(error) = self
+                .session(&record.id)
+                .and_then(|session| session.sandbox(self, &record))
+            {
                 tracing::warn!(session = %record.id, error = error.chain(), "could not start the box at once");
             }
         }
         self.info(record)
     }
 
-    /// Wakes the janitor when a session may be due before its next round.
-    pub(super) fn expect(&self, record: &SessionRecord) {
+    /// Wakes the janitor if the session may expire or become idle before its next round.
+    pub(super) fn schedule_janitor(&self, record: &SessionRecord) {
         if record.expires.is_some() || record.idle_timeout.is_some() {
             self.something_due.notify_one();
         }
@@ -101,10 +119,13 @@ impl Inner {
         let expires = match spec.time_to_live {
             None => None,
             Some(time_to_live) => Some(created.checked_add(time_to_live).map_err(|error| {
-                Error::invalid("timeout", "the time to live is too long").with_hint("use less").with_source(error)
+                Error::invalid("timeout", "time to live is too long")
+                    .with_hint("use a shorter one, or none")
+                    .with_source(error)
             })?),
         };
-        let default_quota = Some(self.config.default_session_quota).filter(|quota| *quota != ByteCount(0));
+        let default_quota =
+            Some(self.config.default_session_quota).filter(|quota| *quota != ByteCount(0));
         Ok(SessionRecord {
             id: spec.id.clone().unwrap_or_else(SessionId::random),
             state: SessionState::Active,
@@ -127,18 +148,24 @@ impl Inner {
         })
     }
 
-    /// Makes the `host` base when it is asked for the first time; any other must be there.
+    /// Requires the base of a new session. Imports the `host` base on first use.
     fn require_base(&self, spec: &SessionSpec) -> Result<()> {
         match self.storage.base(&spec.base) {
-            Err(error) if error.code() == ErrorCode::BaseNotFound && spec.base.as_str() == HOST_BASE => {}
-            Err(error) if error.code() == ErrorCode::BaseNotFound => return Err(self.no_base(&spec.base)),
+            Err(error)
+                if error.code() == ErrorCode::BaseNotFound && spec.base.as_str() == HOST_BASE => {}
+            Err(error) if error.code() == ErrorCode::BaseNotFound => {
+                return Err(self.no_base(&spec.base));
+            }
             outcome => return outcome.map(|_| ()),
         }
-        let _turn = self.host_base.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self
+            .host_base
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if self.storage.base(&spec.base).is_ok() {
             return Ok(());
         }
-        tracing::info!("making the `host` base from this machine's programs");
+        tracing::info!("importing the `host` base from this machine's programs");
         import_base(&*self.storage, &spec.base, &ImportSource::Host, &|_| {}).map(|_| ())
     }
 }

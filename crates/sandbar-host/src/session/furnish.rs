@@ -1,24 +1,24 @@
-//! Makes the tree of a new session its own: the host name in `/etc`, and the owner of `/workspace`.
+//! Adapts the tree of a new session: the host name in `/etc`, and the owner of `/workspace`.
 //!
-//! Done before the session can be used, and so before its first snapshot: no diff ever shows it.
+//! Runs before the session can be used and so before its first snapshot: no diff shows it.
 
 use std::{io::Read as _, path::Path};
 
 use sandbar_core::{Error, ErrorCode, Result, RootRights, SessionId, WriteOptions};
-use sandbar_storage::session_tree::{SessionTree, WORKING_DIRECTORY};
+use sandbar_tree::session_tree::{SessionTree, WORKING_DIRECTORY};
 
 use super::{root::Root, users};
 
 const HOSTS: &str = "/etc/hosts";
 const HOST_NAME: &str = "/etc/hostname";
 
-/// Longer files are left as they are.
+/// Size up to which `/etc/hosts` and `/etc/hostname` are read. Longer files are not changed.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// `/etc/hosts` of a tree that has none.
+/// `/etc/hosts` for a tree without one.
 const DEFAULT_HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost\n";
 
-/// What is to be done in a tree.
+/// Changes to apply to the tree of a new session.
 #[derive(Debug)]
 pub(super) struct Furnishing<'a> {
     pub(super) session: &'a SessionId,
@@ -27,15 +27,19 @@ pub(super) struct Furnishing<'a> {
 }
 
 impl Furnishing<'_> {
-    /// Does it. What cannot be done is logged: an image may have put anything there, and its sessions work without.
+    /// Applies the changes. Logs failures only: an image may have anything at these paths, and its
+    /// sessions work without the changes.
     pub(super) fn apply(&self, root: &Root) {
         let done = SessionTree::open(&root.path, root.owners.clone()).map(|tree| {
             let mut outcomes = vec![name_host(&tree, self.session.host_name())];
-            outcomes.extend(self.workspace_user.map(|user| self.give_workspace(&tree, user)));
+            outcomes.extend(
+                self.workspace_user
+                    .map(|user| self.give_workspace(&tree, user)),
+            );
             outcomes.into_iter().collect::<Result<()>>()
         });
         if let Err(error) = done.flatten() {
-            tracing::warn!(session = %self.session, error = error.chain(), "could not furnish the tree of a session");
+            tracing::warn!(session = %self.session, error = error.chain(), "could not adapt the tree of a new session");
         }
     }
 
@@ -45,16 +49,24 @@ impl Furnishing<'_> {
             Err(error) if error.code() == ErrorCode::UserNotFound => return Ok(()),
             Err(error) => return Err(error),
         };
-        // Bare root has no rights over files of others, and must not lose a directory it could write to.
-        let mode = if self.rights == RootRights::Bare { 0o777 } else { 0o755 };
-        match tree.give_empty_directory(Path::new(WORKING_DIRECTORY), (account.uid, account.gid), mode) {
+        // Bare root lacks CAP_DAC_OVERRIDE and must still be able to write to the directory.
+        let mode = if self.rights == RootRights::Bare {
+            0o777
+        } else {
+            0o755
+        };
+        match tree.give_empty_directory(
+            Path::new(WORKING_DIRECTORY),
+            (account.uid, account.gid),
+            mode,
+        ) {
             Err(error) if error.code() == ErrorCode::FileNotFound => Ok(()),
             given => given.map(|_| ()),
         }
     }
 }
 
-/// Writes the host name to `/etc/hostname`, and to `/etc/hosts` in the place of the one that was there.
+/// Writes the host name to `/etc/hostname`, and replaces the old one in `/etc/hosts`.
 fn name_host(tree: &SessionTree, name: &str) -> Result<()> {
     let before = read(tree, HOST_NAME)?.unwrap_or_default();
     let hosts = read(tree, HOSTS)?.unwrap_or_else(|| DEFAULT_HOSTS.to_owned());
@@ -62,7 +74,7 @@ fn name_host(tree: &SessionTree, name: &str) -> Result<()> {
     write(tree, HOST_NAME, &format!("{name}\n"))
 }
 
-/// `/etc/hosts` with another name for this machine.
+/// Returns `hosts` with `before` replaced by `name` on loopback lines, or with a line added.
 fn rename(hosts: &str, before: &str, name: &str) -> String {
     let mut is_named = false;
     let mut lines: Vec<String> = hosts
@@ -70,7 +82,9 @@ fn rename(hosts: &str, before: &str, name: &str) -> String {
         .map(|line| {
             let mut words = line.split_whitespace();
             let address = words.next().unwrap_or_default();
-            let names: Vec<&str> = words.map(|word| if word == before { name } else { word }).collect();
+            let names: Vec<&str> = words
+                .map(|word| if word == before { name } else { word })
+                .collect();
             let is_loopback = address.starts_with("127.") || address == "::1";
             if !is_loopback || !names.contains(&name) {
                 return line.to_owned();
@@ -85,7 +99,7 @@ fn rename(hosts: &str, before: &str, name: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The text of a file; `None` where there is none.
+/// Reads a file; `None` if it does not exist.
 fn read(tree: &SessionTree, path: &str) -> Result<Option<String>> {
     let file = match tree.open_file(Path::new(path)) {
         Ok((file, _)) => file,
@@ -94,14 +108,25 @@ fn read(tree: &SessionTree, path: &str) -> Result<Option<String>> {
     };
     let mut text = String::new();
     let count = file.take(MAX_BYTES + 1).read_to_string(&mut text);
-    if count.map_err(|error| Error::io(format!("read `{path}` of the session"), error))? as u64 > MAX_BYTES {
-        return Err(Error::invalid("path", format!("`{path}` of the session is longer than {MAX_BYTES} bytes")));
+    if count.map_err(|error| Error::io(format!("read `{path}` of the session"), error))? as u64
+        > MAX_BYTES
+    {
+        return Err(Error::invalid(
+            "path",
+            format!("`{path}` of the session is longer than {MAX_BYTES} bytes"),
+        ));
     }
     Ok(Some(text))
 }
 
 fn write(tree: &SessionTree, path: &str, text: &str) -> Result<()> {
-    let mut draft = tree.draft(Path::new(path), WriteOptions { create_dirs: true, ..WriteOptions::default() })?;
+    let mut draft = tree.draft(
+        Path::new(path),
+        WriteOptions {
+            create_dirs: true,
+            ..WriteOptions::default()
+        },
+    )?;
     draft.write(text.as_bytes())?;
     draft.commit()
 }
@@ -111,19 +136,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_name_takes_the_place_of_the_one_before() {
+    fn host_name_replaces_the_old_one() {
         let base = "127.0.0.1\tlocalhost sandbar\n::1\tlocalhost\n10.0.0.1 sandbar\n";
         let first = rename(base, "sandbar", "s1");
-        assert_eq!(first, "127.0.0.1\tlocalhost s1\n::1\tlocalhost\n10.0.0.1 sandbar\n");
-        assert_eq!(rename(&first, "s1", "s2"), "127.0.0.1\tlocalhost s2\n::1\tlocalhost\n10.0.0.1 sandbar\n");
+        assert_eq!(
+            first,
+            "127.0.0.1\tlocalhost s1\n::1\tlocalhost\n10.0.0.1 sandbar\n"
+        );
+        assert_eq!(
+            rename(&first, "s1", "s2"),
+            "127.0.0.1\tlocalhost s2\n::1\tlocalhost\n10.0.0.1 sandbar\n"
+        );
         assert_eq!(rename(&first, "s1", "s1"), first);
     }
 
     #[test]
     fn host_name_is_added_to_hosts_that_lack_it() {
-        for (hosts, before) in [(DEFAULT_HOSTS, ""), (DEFAULT_HOSTS, "gone"), ("", ""), ("# none\n", "sandbar")] {
-            assert_eq!(rename(hosts, before, "s1"), format!("{hosts}127.0.0.1\ts1\n"), "{hosts} {before}");
+        for (hosts, before) in [
+            (DEFAULT_HOSTS, ""),
+            (DEFAULT_HOSTS, "gone"),
+            ("", ""),
+            ("# none\n", "sandbar"),
+        ] {
+            assert_eq!(
+                rename(hosts, before, "s1"),
+                format!("{hosts}127.0.0.1\ts1\n"),
+                "{hosts} {before}"
+            );
         }
-        assert_eq!(rename("127.0.0.1 localhost", "", "s1"), "127.0.0.1 localhost\n127.0.0.1\ts1\n");
+        assert_eq!(
+            rename("127.0.0.1 localhost", "", "s1"),
+            "127.0.0.1 localhost\n127.0.0.1\ts1\n"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Notes: short texts others keep with a session. They go with it, and are in none of its copies.
+//! Notes: short texts that API surfaces keep with a session. They are deleted with it and not
+//! copied to forks.
 
 use sandbar_core::{Error, Result, SessionId};
 
@@ -7,61 +8,70 @@ use crate::{
     verb::{Call, Verb},
 };
 
-/// Longest key and longest text of a note.
-const LONGEST_KEY: usize = 128;
-const LONGEST_NOTE: usize = 64 << 10;
+const MAX_KEY_BYTES: usize = 128;
+const MAX_NOTE_BYTES: usize = 64 << 10;
 
 impl Host {
-    /// Keeps a text of at most 64 KiB under a key, in place of what was there.
+    /// Stores a text of at most 64 KiB under a key. Replaces an earlier one.
     pub async fn put_note(&self, id: &SessionId, key: &str, text: &str) -> Result<()> {
         check(key, text)?;
         let (id, key, text) = (id.clone(), key.to_owned(), text.to_owned());
         let call = Call::on(&id, Verb::PutNote).with("key", key.as_str());
-        self.run(call, move |inner| {
-            inner.admit()?;
-            inner.state.put_note(&id, &key, &text)
+        self.run(call, move |engine| {
+            engine.admit()?;
+            engine.state.put_note(&id, &key, &text)
         })
         .await
     }
 
-    /// What was kept under a key. Reading it is no use of the session.
+    /// Returns the text under a key. Does not count as a use of the session.
     pub async fn note(&self, id: &SessionId, key: &str) -> Result<Option<String>> {
         let (id, key) = (id.clone(), key.to_owned());
         let call = Call::on(&id, Verb::GetNote);
-        self.run(call, move |inner| inner.state.note(&id, &key)).await
+        self.run(call, move |engine| engine.state.note(&id, &key))
+            .await
     }
 
-    /// The notes of this key of all sessions that have one.
+    /// Lists the notes under this key of all sessions.
     pub async fn notes(&self, key: &str) -> Result<Vec<(SessionId, String)>> {
         let key = key.to_owned();
-        self.run(Call::of(Verb::ListNotes), move |inner| inner.state.notes(&key)).await
+        self.run(Call::of(Verb::ListNotes), move |engine| {
+            engine.state.notes(&key)
+        })
+        .await
     }
 
-    /// Removes a note. One that is not there is removed already.
+    /// Removes a note. Succeeds if there is none.
     pub async fn remove_note(&self, id: &SessionId, key: &str) -> Result<()> {
         let (id, key) = (id.clone(), key.to_owned());
         let call = Call::on(&id, Verb::RemoveNote).with("key", key.as_str());
-        self.run(call, move |inner| {
-            inner.state.note(&id, &key)?;
-            inner.state.remove_note(&id, &key)
+        self.run(call, move |engine| {
+            engine.state.note(&id, &key)?;
+            engine.state.remove_note(&id, &key)
         })
         .await
     }
 }
 
 fn check(key: &str, text: &str) -> Result<()> {
-    if key.is_empty() || key.len() > LONGEST_KEY || key.contains('\0') {
-        return Err(Error::invalid("key", format!("`{}` is no key of a note", key.escape_debug()))
-            .with_hint(format!("use 1 to {LONGEST_KEY} bytes without NUL")));
+    if key.is_empty() || key.len() > MAX_KEY_BYTES || key.contains('\0') {
+        return Err(Error::invalid(
+            "key",
+            format!("note key `{}` is invalid", key.escape_debug()),
+        )
+        .with_hint(format!("use 1 to {MAX_KEY_BYTES} bytes without NUL")));
     }
     check_text("note", text)
 }
 
-/// Refuses a text that is too long to be kept as a note.
+/// Refuses a text that is too long for a note, or has a NUL byte.
 pub(super) fn check_text(field: &'static str, text: &str) -> Result<()> {
-    if text.len() > LONGEST_NOTE || text.contains('\0') {
-        return Err(Error::invalid(field, format!("a text of {} bytes cannot be kept as a note", text.len()))
-            .with_hint(format!("use at most {LONGEST_NOTE} bytes without NUL")));
+    if text.len() > MAX_NOTE_BYTES || text.contains('\0') {
+        return Err(Error::invalid(
+            field,
+            format!("note of {} bytes is too long or contains NUL", text.len()),
+        )
+        .with_hint(format!("use at most {MAX_NOTE_BYTES} bytes without NUL")));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Stopping the clock of a session, and starting it again.
+//! Pausing and resuming a session, and freezing it for the time of a copy.
 
 use jiff::Timestamp;
 use sandbar_core::{Error, ErrorCode, Keep, Quiesce, Result, SessionId, SessionInfo, SessionState};
@@ -8,61 +8,75 @@ use sandbar_storage::ForkPoint;
 use super::Session;
 use crate::{
     Host,
-    gate::Closing,
-    host::Inner,
+    admission::ExclusiveWork,
+    engine::Engine,
     process::StopReason,
     state::SessionRecord,
     verb::{Call, Verb},
 };
 
 impl Host {
-    /// Freezes everything that runs in a session, once its tool calls are done. Nothing is ended: what runs goes on where
-    /// it was when the session is resumed.
+    /// Freezes the processes of a session once its tool calls are done. They continue when the
+    /// session is resumed.
     pub async fn pause_session(&self, id: &SessionId) -> Result<SessionInfo> {
         self.pause_session_keeping(id, Keep::Memory).await
     }
 
-    /// As [`pause_session`](Self::pause_session), or without what runs: then it is ended, and whatever runs after the
-    /// session was resumed runs in a new box. Every runtime can do that.
+    /// As [`pause_session`](Self::pause_session), or without memory: stops the box, and the resumed
+    /// session starts a new one. Every runtime supports the latter.
     pub async fn pause_session_keeping(&self, id: &SessionId, keep: Keep) -> Result<SessionInfo> {
         let target = id.clone();
         let call = Call::on(id, Verb::PauseSession).with("keep", keep.as_str());
-        self.run(call, move |inner| inner.pause(&target, keep)).await
+        self.run(call, move |engine| engine.pause(&target, keep))
+            .await
     }
 
-    /// Lets a paused session go on.
+    /// Resumes a paused session.
     pub async fn resume_session(&self, id: &SessionId) -> Result<SessionInfo> {
         let target = id.clone();
-        self.run(Call::on(id, Verb::ResumeSession), move |inner| inner.resume(&target)).await
+        self.run(Call::on(id, Verb::ResumeSession), move |engine| {
+            engine.resume(&target)
+        })
+        .await
     }
 }
 
-impl Inner {
+impl Engine {
     fn pause(&self, id: &SessionId, keep: Keep) -> Result<SessionInfo> {
         let session = self.session(id)?;
-        // Before anybody is disturbed, and again when nobody else can change it.
+        // Before the drain, so that a call that must fail disturbs nothing; and again after it.
         self.active(id)?;
         if keep == Keep::Memory {
             self.require_pause()?;
         }
-        let _entry = session.gate.enter_exclusive(Closing::Pausing, self.config.pause_drain_timeout)?;
+        let _entry = session
+            .admission
+            .enter_exclusive(ExclusiveWork::Pausing, self.config.pause_drain_timeout)?;
         let record = self.active(id)?;
         self.stop_clock(&session, &record, keep, record.expires)?;
-        self.info(SessionRecord { state: SessionState::Paused, ..record })
+        self.info(SessionRecord {
+            state: SessionState::Paused,
+            ..record
+        })
     }
 
-    /// Pauses a session nobody has used for its idle time. `false`: somebody uses it.
+    /// Pauses a session that was idle for its idle timeout. `false`: it is in use.
     pub(crate) fn pause_when_idle(&self, id: &SessionId) -> Result<bool> {
         let session = self.session_unused(id)?;
         let is_idle = |record: &SessionRecord| {
             record.state == SessionState::Active
-                && record.idle_timeout.is_some_and(|limit| session.activity.idle_for() >= limit)
+                && record
+                    .idle_timeout
+                    .is_some_and(|limit| session.activity.idle_for() >= limit)
         };
         if !is_idle(&self.record(id)?) {
             return Ok(false);
         }
         self.require_pause()?;
-        let Ok(_entry) = session.gate.enter_exclusive(Closing::Pausing, std::time::Duration::ZERO) else {
+        let Ok(_entry) = session
+            .admission
+            .enter_exclusive(ExclusiveWork::Pausing, std::time::Duration::ZERO)
+        else {
             return Ok(false);
         };
         let record = self.record(id)?;
@@ -73,12 +87,17 @@ impl Inner {
         Ok(true)
     }
 
-    /// As much as can be kept here.
+    /// Returns the most that the runtime can keep over a pause.
     pub(super) fn best_keep(&self) -> Keep {
-        if self.require_pause().is_ok() { Keep::Memory } else { Keep::Files }
+        if self.require_pause().is_ok() {
+            Keep::Memory
+        } else {
+            Keep::Files
+        }
     }
 
-    /// Pauses an active session the caller has to itself, and remembers that, and when its time is up from now on.
+    /// Pauses an active session and records the pause with a new expiry. The caller holds the
+    /// exclusive entry.
     pub(super) fn stop_clock(
         &self,
         session: &Session,
@@ -88,22 +107,30 @@ impl Inner {
     ) -> Result<()> {
         match keep {
             Keep::Memory => self.freeze(session, expires),
-            Keep::Files => self.let_go(session, record, expires),
+            Keep::Files => self.stop_box_and_unmount(session, record, expires),
         }
     }
 
-    /// Ends everything that runs and lets the box go. Written down first: nothing is ended for a pause nobody remembers.
-    fn let_go(&self, session: &Session, record: &SessionRecord, expires: Option<Timestamp>) -> Result<()> {
+    /// Stops the box and unmounts the volume. The pause is recorded first, so that nothing is
+    /// stopped for a pause that a crash would lose.
+    fn stop_box_and_unmount(
+        &self,
+        session: &Session,
+        record: &SessionRecord,
+        expires: Option<Timestamp>,
+    ) -> Result<()> {
         let id = &session.id;
         self.state.set_paused(id, expires)?;
-        let owners = session.stop(StopReason::PausedWithoutMemory).or_else(|error| {
-            // The box is still there, so the session is what it was.
-            self.state.set_expiry(id, record.expires, None)?;
-            self.state.set_state(id, record.state).and(Err(error))
-        })?;
+        let owners = session
+            .stop(StopReason::PausedWithoutMemory)
+            .or_else(|error| {
+                // The box still runs, so the record must say so.
+                self.state.set_expiry(id, record.expires, None)?;
+                self.state.set_state(id, record.state).and(Err(error))
+            })?;
         let _order = session.order_storage();
         if let Err(error) = self.storage.unmount(id) {
-            tracing::warn!(session = %id, error = error.chain(), "could not unmount a session that is paused");
+            tracing::warn!(session = %id, error = error.chain(), "could not unmount a paused session");
         }
         drop(owners);
         Ok(())
@@ -116,22 +143,26 @@ impl Inner {
         }
         let clock = &session.processes.clock;
         clock.set_paused(true);
-        self.state.set_paused(&session.id, expires).inspect_err(|_| {
-            clock.set_paused(false);
-            if let Some(sandbox) = &sandbox {
-                thaw_surely(session, &**sandbox);
-            }
-        })
+        self.state
+            .set_paused(&session.id, expires)
+            .inspect_err(|_| {
+                clock.set_paused(false);
+                if let Some(sandbox) = &sandbox {
+                    thaw_surely(session, &**sandbox);
+                }
+            })
     }
 
     fn resume(&self, id: &SessionId) -> Result<SessionInfo> {
         let session = self.session(id)?;
         self.paused(id)?;
-        let _entry = session.gate.enter_exclusive(Closing::Pausing, self.config.pause_drain_timeout)?;
+        let _entry = session
+            .admission
+            .enter_exclusive(ExclusiveWork::Pausing, self.config.pause_drain_timeout)?;
         let record = self.paused(id)?;
         let sandbox = session.live_sandbox();
         if let Some(sandbox) = &sandbox {
-            // A session that stays paused makes no progress, however far the thaw came.
+            // The session stays paused, so a partial thaw is undone.
             if let Err(error) = sandbox.thaw()
                 && sandbox.is_alive()
             {
@@ -139,46 +170,62 @@ impl Inner {
                 return Err(error);
             }
         }
-        self.state.set_state(id, SessionState::Active).inspect_err(|_| {
-            if let Some(sandbox) = &sandbox {
-                refreeze(&session, &**sandbox);
-            }
-        })?;
+        self.state
+            .set_state(id, SessionState::Active)
+            .inspect_err(|_| {
+                if let Some(sandbox) = &sandbox {
+                    refreeze(&session, &**sandbox);
+                }
+            })?;
         session.processes.clock.set_paused(false);
-        self.expect(&record);
-        self.info(SessionRecord { state: SessionState::Active, ..record })
+        self.schedule_janitor(&record);
+        self.info(SessionRecord {
+            state: SessionState::Active,
+            ..record
+        })
     }
 
-    /// The record of a session that is paused.
+    /// Returns the record of a paused session.
     fn paused(&self, id: &SessionId) -> Result<SessionRecord> {
         let record = self.record(id)?;
         if record.state == SessionState::Paused {
             return Ok(record);
         }
-        let error = Error::new(ErrorCode::InvalidState, format!("session `{id}` is {}, not paused", record.state));
+        let error = Error::new(
+            ErrorCode::InvalidState,
+            format!("session `{id}` is {}, not paused", record.state),
+        );
         Err(match record.state {
-            SessionState::Hibernated => error.with_hint(format!("bring it back with `sandbar wake {id}`")),
+            SessionState::Hibernated => {
+                error.with_hint(format!("wake it with `sandbar wake {id}`"))
+            }
             _ => error,
         })
     }
 
-    /// Refuses where nothing can be frozen.
+    /// Refuses if the runtime cannot freeze a box.
     fn require_pause(&self) -> Result<()> {
         match self.runtime.facts().pause.reason() {
             None => Ok(()),
-            Some(reason) => {
-                Err(Error::new(ErrorCode::InvalidState, format!("sessions cannot be paused here: {reason}"))
-                    .with_hint("see the capability `pause`"))
-            }
+            Some(reason) => Err(Error::new(
+                ErrorCode::InvalidState,
+                format!("sessions cannot be paused on this host: {reason}"),
+            )
+            .with_hint("see the capability `pause`")),
         }
     }
 
-    /// Freezes where that is possible.
+    /// Returns the strongest quiescing that the runtime supports.
     fn best_quiesce(&self) -> Quiesce {
-        if self.require_pause().is_ok() { Quiesce::Always } else { Quiesce::WhereNeeded }
+        if self.require_pause().is_ok() {
+            Quiesce::Always
+        } else {
+            Quiesce::WhereNeeded
+        }
     }
 
-    /// Copies the volume as it was at a snapshot, or as it is in one moment now. The caller has its turn at the storage.
+    /// Copies the volume at a snapshot, or a consistent state of it now. The caller holds
+    /// `storage_order`.
     pub(super) fn copy_at<T>(
         &self,
         point: &ForkPoint,
@@ -188,44 +235,60 @@ impl Inner {
     ) -> Result<T> {
         match point {
             ForkPoint::Snapshot(_) => copy(),
-            ForkPoint::Now => self.in_one_moment(session, record, self.best_quiesce(), copy),
+            ForkPoint::Now => self.quiesced(session, record, self.best_quiesce(), copy),
         }
     }
 
-    /// Takes a copy of the volume: with the box frozen where that was asked for, or where the storage copies file by file
-    /// and would otherwise mix several moments.
-    pub(super) fn in_one_moment<T>(
+    /// Runs `work`, which copies the volume: with the box frozen if that was requested, or if the
+    /// storage copies file by file and would otherwise mix states of several moments.
+    pub(super) fn quiesced<T>(
         &self,
         session: &Session,
         record: &SessionRecord,
         quiesce: Quiesce,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let needed = self.storage.facts().constant_time_snapshots.reason().is_some();
+        let needed = self
+            .storage
+            .facts()
+            .constant_time_snapshots
+            .reason()
+            .is_some();
         match quiesce {
-            Quiesce::Always => self.quiesced(session, record, work),
-            Quiesce::WhereNeeded if needed && self.require_pause().is_ok() => self.quiesced(session, record, work),
+            Quiesce::Always => self.while_frozen(session, record, work),
+            Quiesce::WhereNeeded if needed && self.require_pause().is_ok() => {
+                self.while_frozen(session, record, work)
+            }
             Quiesce::WhereNeeded => work(),
         }
     }
 
-    /// Runs `work` while nothing in the session runs, so that it sees one moment. A session without a sandbox, or one that
-    /// is frozen already, needs nothing for that.
-    fn quiesced<T>(&self, session: &Session, record: &SessionRecord, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let sandbox = session.live_sandbox().filter(|_| record.state == SessionState::Active);
-        let Some(sandbox) = sandbox else { return work() };
+    /// Runs `work` with the box frozen. A session without a box, or a paused one, needs no freeze.
+    fn while_frozen<T>(
+        &self,
+        session: &Session,
+        record: &SessionRecord,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let sandbox = session
+            .live_sandbox()
+            .filter(|_| record.state == SessionState::Active);
+        let Some(sandbox) = sandbox else {
+            return work();
+        };
         self.require_pause()?;
-        let _turn = session.order_freezing();
-        let _still = session.processes.clock.hold();
+        let _order = session.order_freezing();
+        let _stopped = session.processes.clock.hold();
         freeze_or_leave(session, &*sandbox)?;
         let outcome = work();
-        // What was done is done, whatever becomes of the thaw.
+        // Whether or not the thaw succeeds, the work is done.
         thaw_surely(session, &*sandbox);
         outcome
     }
 }
 
-/// Freezes; one that fails may have come half way, and that is undone. A sandbox that has died needs no freezing.
+/// Freezes a box, and undoes a partial freeze after a failure. A box that has died counts as
+/// frozen.
 fn freeze_or_leave(session: &Session, sandbox: &dyn Sandbox) -> Result<()> {
     match sandbox.freeze() {
         Err(error) if sandbox.is_alive() => {
@@ -236,24 +299,24 @@ fn freeze_or_leave(session: &Session, sandbox: &dyn Sandbox) -> Result<()> {
     }
 }
 
-/// Thaws an active session. One that stays frozen could not be used by anybody, so it is tried twice, and then the sandbox
-/// is given up: the next command gets a new one.
+/// Thaws the box of an active session. Repeats once after a failure, then stops the box: an active
+/// session must not stay frozen, and the next command starts a new box.
 fn thaw_surely(session: &Session, sandbox: &dyn Sandbox) {
     let Err(first) = sandbox.thaw() else { return };
     if !sandbox.is_alive() {
         return;
     }
-    tracing::warn!(session = %session.id, error = first.chain(), "could not thaw a session; trying again");
+    tracing::warn!(session = %session.id, error = first.chain(), "could not thaw a sandbox; trying again");
     let Err(second) = sandbox.thaw() else { return };
-    tracing::error!(session = %session.id, error = second.chain(), "could not thaw a session; its sandbox is replaced");
+    tracing::error!(session = %session.id, error = second.chain(), "could not thaw a sandbox; stopping it");
     if let Err(error) = sandbox.stop() {
         tracing::error!(session = %session.id, error = error.chain(), "could not stop a sandbox that stays frozen");
     }
 }
 
-/// Freezes a session that was not resumed after all.
+/// Freezes the box of a session whose resume failed.
 fn refreeze(session: &Session, sandbox: &dyn Sandbox) {
     if let Err(error) = sandbox.freeze() {
-        tracing::error!(session = %session.id, error = error.chain(), "could not freeze a session that was not resumed");
+        tracing::error!(session = %session.id, error = error.chain(), "could not freeze the sandbox of a session whose resume failed");
     }
 }

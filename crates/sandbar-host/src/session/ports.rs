@@ -1,4 +1,4 @@
-//! Reaching the ports of a session.
+//! Ingress: connections to the TCP ports of a session.
 
 use std::{
     io,
@@ -18,15 +18,15 @@ use tokio::{
 use super::{Session, activity::InUse};
 use crate::{
     Host, TrafficToken,
-    host::Inner,
+    engine::Engine,
     process::Dialer,
     verb::{Call, Verb},
 };
 
-/// Connections of one session at a time.
-const MOST_CONNECTIONS: usize = 512;
+/// Ingress connections of one session at a time.
+const MAX_CONNECTIONS: usize = 512;
 
-/// What keeps connections to the ports of one session in bounds.
+/// Limits for ingress connections of one session.
 #[derive(Debug)]
 pub(super) struct Ports {
     connections: Arc<Semaphore>,
@@ -35,22 +35,25 @@ pub(super) struct Ports {
 
 impl Default for Ports {
     fn default() -> Self {
-        Self { connections: Arc::new(Semaphore::new(MOST_CONNECTIONS)), dialer: Dialer::default() }
+        Self {
+            connections: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            dialer: Dialer::default(),
+        }
     }
 }
 
-/// Who may reach the ports of a session.
+/// Access rules for the ports of a session.
 #[derive(Clone, Debug)]
 pub struct PortAccess {
-    /// Everybody.
+    /// Whether connections need no token.
     pub public: bool,
-    /// Whoever has this. It stays the same as long as the session exists.
+    /// Token that admits a connection. Stays the same as long as the session exists.
     pub token: TrafficToken,
-    /// Where the session is in its life: ports of one that is not active answer nobody.
+    /// State of the session. Only ports of an active session answer.
     pub state: SessionState,
 }
 
-/// A connection to a port of a session. The session is in use as long as it exists; dropping it closes the connection.
+/// A connection to a port of a session. Counts as a use of the session; closed when dropped.
 #[derive(Debug)]
 pub struct PortConnection {
     stream: DialedStream,
@@ -58,80 +61,106 @@ pub struct PortConnection {
 }
 
 impl Host {
-    /// Connects to a TCP port of an active session. `Unavailable` naming `port` when nobody listens there.
+    /// Connects to a TCP port of an active session. `Unavailable` with field `port` if no process
+    /// listens there.
     pub async fn dial_port(&self, id: &SessionId, port: u16) -> Result<PortConnection> {
         let target = id.clone();
         let call = Call::on(id, Verb::DialPort);
-        let Dialable { session, sandbox } = self.run(call, move |inner| inner.dialable(&target, port)).await?;
-        // Where there is no box nobody can listen, and none is started for it.
-        let sandbox = sandbox.ok_or_else(|| nobody_listens(id, port))?;
+        let Dialable { session, sandbox } = self
+            .run(call, move |engine| engine.dialable(&target, port))
+            .await?;
+        // Without a box no process listens, and none is started for a connection.
+        let sandbox = sandbox.ok_or_else(|| not_listening(id, port))?;
         let in_use = session.activity.hold();
-        let Ok(place) = Arc::clone(&session.ports.connections).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&session.ports.connections).try_acquire_owned() else {
             return Err(Error::new(
                 ErrorCode::Unavailable,
-                format!("session `{id}` has {MOST_CONNECTIONS} connections, which is the most"),
+                format!("session `{id}` has reached its limit of {MAX_CONNECTIONS} connections"),
             )
             .with_hint("close some, or try again later"));
         };
-        let stream = session.ports.dialer.dial(sandbox, port).await.map_err(|error| match error.code() {
-            ErrorCode::Unavailable if error.field() == Some("port") => nobody_listens(id, port).with_source(error),
-            _ => error,
-        })?;
-        Ok(PortConnection { stream, _held: (in_use, place) })
+        let stream = session
+            .ports
+            .dialer
+            .dial(sandbox, port)
+            .await
+            .map_err(|error| match error.code() {
+                ErrorCode::Unavailable if error.field() == Some("port") => {
+                    not_listening(id, port).with_source(error)
+                }
+                _ => error,
+            })?;
+        Ok(PortConnection {
+            stream,
+            _held: (in_use, permit),
+        })
     }
 
-    /// Who may reach the ports of a session. Asking is no use of the session.
+    /// Returns the access rules for the ports of a session. Does not count as a use of it.
     pub async fn port_access(&self, id: &SessionId) -> Result<PortAccess> {
         let target = id.clone();
-        self.run(Call::on(id, Verb::PortAccess), move |inner| {
-            inner.session_unused(&target)?;
-            let record = inner.record(&target)?;
-            let public = record.network.as_ref().is_some_and(|policy| policy.allow_public_ingress);
-            Ok(PortAccess { public, token: inner.traffic_key.token(&record.id, record.created), state: record.state })
+        self.run(Call::on(id, Verb::PortAccess), move |engine| {
+            engine.session_unused(&target)?;
+            let record = engine.record(&target)?;
+            let public = record
+                .network
+                .as_ref()
+                .is_some_and(|policy| policy.allow_public_ingress);
+            Ok(PortAccess {
+                public,
+                token: engine.traffic_key.token(&record.id, record.created),
+                state: record.state,
+            })
         })
         .await
     }
 
-    /// The session whose token somebody knows when they see it.
+    /// Finds the session whose traffic token `matches`.
     pub async fn session_of_token(
         &self,
-        is_it: impl Fn(&TrafficToken) -> bool + Send + 'static,
+        matches: impl Fn(&TrafficToken) -> bool + Send + 'static,
     ) -> Result<Option<SessionId>> {
-        self.run(Call::of(Verb::PortAccess), move |inner| {
-            let births = inner.state.session_births()?;
-            let its_own = |(id, created): &(SessionId, Timestamp)| is_it(&inner.traffic_key.token(id, *created));
-            Ok(births.into_iter().find(its_own).map(|(id, _)| id))
+        self.run(Call::of(Verb::PortAccess), move |engine| {
+            let sessions = engine.state.session_creations()?;
+            let has_it = |(id, created): &(SessionId, Timestamp)| {
+                matches(&engine.traffic_key.token(id, *created))
+            };
+            Ok(sessions.into_iter().find(has_it).map(|(id, _)| id))
         })
         .await
     }
 
-    /// The domain below which ports of sessions have names.
+    /// Returns the domain below which ports of sessions have host names.
     pub fn ingress_domain(&self) -> &DomainName {
-        &self.inner().config.ingress_domain
+        &self.engine().config.ingress_domain
     }
 }
 
-/// A session that is active.
+/// An active session and its box.
 struct Dialable {
     session: Arc<Session>,
-    /// `None`: nothing runs in it.
+    /// `None`: no box was started, or it has died.
     sandbox: Option<Arc<dyn Sandbox>>,
 }
 
-fn nobody_listens(id: &SessionId, port: u16) -> Error {
-    Error::new(ErrorCode::Unavailable, format!("nothing listens on port {port} of session `{id}`"))
-        .with_field("port")
-        .with_hint("start a server there, on 127.0.0.1 or ::1 or on all addresses")
+fn not_listening(id: &SessionId, port: u16) -> Error {
+    Error::new(
+        ErrorCode::Unavailable,
+        format!("nothing listens on port {port} of session `{id}`"),
+    )
+    .with_field("port")
+    .with_hint("start a server there, on 127.0.0.1 or ::1 or on all addresses")
 }
 
-impl Inner {
-    /// The box of an active session, if there is one. The session may be paused or stopped before it is dialed: a frozen
-    /// box does not answer, and one that has stopped refuses.
+impl Engine {
+    /// Returns the box of an active session. The session may be paused or stopped before the box is
+    /// dialed; the dial then times out or fails.
     fn dialable(&self, id: &SessionId, port: u16) -> Result<Dialable> {
         let session = self.session(id)?;
-        let _entry = session.gate.enter_shared()?;
+        let _entry = session.admission.enter_shared()?;
         self.active(id)?;
-        // Without a network of its own, every port of the machine would be one of the session.
+        // Runtime `none` shares the network of the machine: without this check every local port of
+        // the machine could be reached as one of the session.
         if self.runtime.kind() == RuntimeKind::None && !session.processes.expose(port) {
             return Err(Error::new(
                 ErrorCode::PermissionDenied,
@@ -139,7 +168,7 @@ impl Inner {
             )
             .with_field("port")
             .with_hint(
-                "runtime `none` shares the machine's network: launch the server as a process that exposes its port",
+                "runtime `none` shares the network of the machine; launch the server as a process that exposes its port",
             ));
         }
         let sandbox = session.live_sandbox().filter(|sandbox| sandbox.is_alive());
@@ -158,7 +187,11 @@ impl AsyncRead for PortConnection {
 }
 
 impl AsyncWrite for PortConnection {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 

@@ -1,23 +1,25 @@
-//! What the root of a session may do, and whether this host can give it.
+//! Root rights of a session: whether root has capabilities over its own files and processes.
 
 use sandbar_core::{Capability, Error, Result, RootRights, StorageKind};
 
 use super::root::Root;
-use crate::{host::Inner, state::SessionRecord};
+use crate::{engine::Engine, state::SessionRecord};
 
-const NOT_TRANSLATED: &str =
-    "the owners of files cannot be translated here, and so root of a session would be root of its files";
+const NOT_TRANSLATED: &str = "the storage cannot be mounted with translated file owners, so root of a session would own files as root of the host";
 
-impl Inner {
-    /// Whether sessions can have a root with rights of its own.
+impl Engine {
+    /// Whether sessions can have root rights of their own.
     pub(crate) fn root_rights(&self) -> Capability {
-        match (self.runtime.facts().root_rights.clone(), self.storage.kind()) {
+        match (
+            self.runtime.facts().root_rights.clone(),
+            self.storage.kind(),
+        ) {
             (Capability::Yes, StorageKind::Zfs) => Capability::no(NOT_TRANSLATED),
             (of_runtime, _) => of_runtime,
         }
     }
 
-    /// Refuses rights this host cannot give.
+    /// Refuses root rights that this host does not support.
     pub(super) fn admit_rights(&self, rights: RootRights) -> Result<()> {
         match (rights, self.root_rights()) {
             (RootRights::Own, Capability::No(reason)) => Err(cannot(&reason)),
@@ -25,17 +27,25 @@ impl Inner {
         }
     }
 
-    /// The tree of a new session, mounted where its rights depend on how it can be mounted.
+    /// Mounts the tree of a new session with own root rights, which need an idmapped mount. `None`
+    /// for bare root.
     pub(super) fn root_for(&self, record: &SessionRecord) -> Result<Option<Root>> {
         if record.root_rights == RootRights::Bare {
             return Ok(None);
         }
         let root = Root::mount(self, &record.id)?;
-        if root.owners.is_some() { Ok(Some(root)) } else { Err(cannot(NOT_TRANSLATED)) }
+        if root.owners.is_some() {
+            Ok(Some(root))
+        } else {
+            Err(cannot(NOT_TRANSLATED))
+        }
     }
 }
 
 fn cannot(reason: &str) -> Error {
-    Error::invalid("root_rights", format!("root cannot have rights of its own: {reason}"))
-        .with_hint("leave it out, or use `bare`")
+    Error::invalid(
+        "root_rights",
+        format!("root cannot have rights of its own: {reason}"),
+    )
+    .with_hint("omit `root_rights`, or use `bare`")
 }

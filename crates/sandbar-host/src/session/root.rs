@@ -1,35 +1,42 @@
-//! The mounted tree of a session, and who its owners are there.
+//! [`Root`]: the mounted tree of a session and its owner map.
 
 use std::{path::PathBuf, sync::Arc};
 
 use sandbar_core::{OwnerMap, Result, SessionId};
-use sandbar_storage::ActingOwner;
+use sandbar_tree::ActingOwner;
 
-use crate::host::Inner;
+use crate::engine::Engine;
 
 /// A session's tree in the mount namespace of the host.
 #[derive(Clone, Debug)]
 pub(super) struct Root {
     pub(super) path: PathBuf,
-    /// The map the tree was mounted with. `None`: its owners are those on disk.
+    /// Owner map that the tree was mounted with. `None`: uids are those on disk.
     pub(super) owners: Option<Arc<OwnerMap>>,
 }
 
 impl Root {
     /// Mounts the tree for the runtime of this host.
-    pub(super) fn mount(inner: &Inner, session: &SessionId) -> Result<Self> {
-        let owners = inner.runtime.owners()?;
-        let mounted = inner.storage.mount_as(session, owners.as_deref())?;
-        Ok(Self { path: mounted.root, owners: owners.filter(|_| mounted.translated) })
+    pub(super) fn mount(engine: &Engine, session: &SessionId) -> Result<Self> {
+        let owners = engine.runtime.owners()?;
+        let mounted = engine.storage.mount_as(session, owners.as_deref())?;
+        Ok(Self {
+            path: mounted.root,
+            owners: owners.filter(|_| mounted.translated),
+        })
     }
 
-    /// While it lives, what the calling thread makes in the tree belongs to the root user of the sandbox.
+    /// Sets the fsuid and fsgid of the calling thread to root of the sandbox, until the returned
+    /// guard is dropped.
     pub(super) fn act(&self) -> Result<Option<ActingOwner>> {
         self.owners.as_deref().map(ActingOwner::root_of).transpose()
     }
 
-    /// Who somebody inside is in the tree. One the sandbox has no room for is nobody there.
+    /// Returns the uid or gid in the tree for one inside the sandbox. Ids outside the mapped range
+    /// become the sandbox's overflow id.
     pub(super) fn shown(&self, inside: u32) -> u32 {
-        self.owners.as_ref().map_or(inside, |owners| owners.on_host(inside))
+        self.owners
+            .as_ref()
+            .map_or(inside, |owners| owners.on_host(inside))
     }
 }

@@ -1,29 +1,32 @@
-//! Users of a session, looked up in its own files.
+//! Users of a session, looked up in its `/etc/passwd` and `/etc/group`.
 
 use std::{io::Read, path::Path};
 
 use sandbar_core::{Error, ErrorCode, Result, SessionId, UserAccount};
-use sandbar_storage::SessionTree;
+use sandbar_tree::SessionTree;
 
 use super::Session;
-use crate::{Host, host::Inner, verb::Verb};
+use crate::{Host, engine::Engine, verb::Verb};
 
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 
-/// What is read of each file. They are the session's, which may write what it likes.
-const MOST: u64 = 1024 * 1024;
+/// Size up to which each file is read. Their content is untrusted.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 impl Host {
-    /// Who a user of a session is, by name or number.
+    /// Looks up a user of a session, by name or uid.
     pub async fn user_account(&self, id: &SessionId, user: &str) -> Result<UserAccount> {
         let user = user.to_owned();
-        self.with_tree(Verb::UserAccount, id, Path::new(PASSWD), move |tree, _| find(tree, &user)).await
+        self.with_tree(Verb::UserAccount, id, Path::new(PASSWD), move |tree, _| {
+            find(tree, &user)
+        })
+        .await
     }
 }
 
-impl Inner {
-    /// A user of a session the caller has entered.
+impl Engine {
+    /// Looks up a user of a session. The caller holds a shared entry.
     pub(super) fn account(&self, session: &Session, user: &str) -> Result<UserAccount> {
         find(&session.tree(self)?, user)
     }
@@ -33,7 +36,7 @@ pub(super) fn find(tree: &SessionTree, user: &str) -> Result<UserAccount> {
     UserAccount::find(user, &read(tree, PASSWD)?, &read(tree, GROUP)?)
 }
 
-/// The text of a file; nothing where there is none.
+/// Reads a file; empty if it does not exist.
 fn read(tree: &SessionTree, path: &str) -> Result<String> {
     let file = match tree.open_file(Path::new(path)) {
         Ok((file, _)) => file,
@@ -41,10 +44,15 @@ fn read(tree: &SessionTree, path: &str) -> Result<String> {
         Err(error) => return Err(error),
     };
     let mut bytes = Vec::new();
-    let count = file.take(MOST + 1).read_to_end(&mut bytes);
-    if count.map_err(|error| Error::io(format!("read `{path}` of the session"), error))? as u64 > MOST {
-        return Err(Error::invalid("user", format!("`{path}` of the session is too long to look for a user in"))
-            .with_hint("leave it out to run as root of the sandbox"));
+    let count = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
+    if count.map_err(|error| Error::io(format!("read `{path}` of the session"), error))? as u64
+        > MAX_FILE_BYTES
+    {
+        return Err(Error::invalid(
+            "user",
+            format!("`{path}` of the session is longer than {MAX_FILE_BYTES} bytes"),
+        )
+        .with_hint("omit `user` to run as root of the sandbox"));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

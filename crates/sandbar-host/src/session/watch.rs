@@ -1,4 +1,4 @@
-//! Watching what changes in a directory of a session.
+//! Watching a directory of a session for changes.
 
 use std::{
     collections::VecDeque,
@@ -10,60 +10,79 @@ use std::{
 
 use futures::future::join_all;
 use sandbar_core::{DirNews, Error, ErrorCode, Result, SessionId};
-use sandbar_storage::session_tree::{TreeWatch, WatchBatch, absolute};
+use sandbar_tree::session_tree::{TreeWatch, WatchBatch, absolute};
 use tokio::{io::unix::AsyncFd, sync::Notify, time::timeout};
 
 use super::watch_pace::WatchPace;
 use crate::{
     Host,
-    gate::not_found,
-    host::blocking,
+    admission::not_found,
+    blocking::blocking,
     process::StopReason,
     readable,
     verb::{Call, Verb},
 };
 
-/// How long the second half of a rename may take to come. It is told by the same system call as the first.
-const SECOND_HALF: Duration = Duration::from_millis(20);
+/// Time for the second event of a rename to arrive. One system call queues both.
+const RENAME_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// How long a change waits for those who watch. Who does not listen holds nobody up for longer.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// Time that [`Host::changes_delivered`] waits for slow watchers.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl Host {
-    /// Watches a directory of a session, and with `recursive` all below it, whoever changes it. Nobody is held up by it: it
-    /// ends when the session is rolled back, hibernated or destroyed.
-    pub async fn watch_dir(&self, id: &SessionId, path: &Path, recursive: bool) -> Result<DirWatcher> {
+    /// Watches a directory of a session, with `recursive` including everything below it. A watch
+    /// blocks no other verb: it ends when the session is rolled back, hibernated or destroyed.
+    pub async fn watch_dir(
+        &self,
+        id: &SessionId,
+        path: &Path,
+        recursive: bool,
+    ) -> Result<DirWatcher> {
         let (target, path) = (id.clone(), absolute(path)?);
         let (slot, descriptor) = self
-            .run(Call::on(id, Verb::WatchDir), move |inner| {
-                let session = inner.session(&target)?;
-                let _entry = session.gate.enter_shared()?;
-                inner.present(&target)?;
-                let watch = TreeWatch::open(session.tree(inner)?, &path, recursive)?;
+            .run(Call::on(id, Verb::WatchDir), move |engine| {
+                let session = engine.session(&target)?;
+                let _entry = session.admission.enter_shared()?;
+                engine.present(&target)?;
+                let watch = TreeWatch::open(session.tree(engine)?, &path, recursive)?;
                 let descriptor = watch.descriptor()?;
                 let state = Mutex::new(State::Open(Box::new(watch)));
-                let slot = Arc::new(WatchSlot { state, ended: Notify::new(), pace: Arc::default() });
+                let slot = Arc::new(WatchSlot {
+                    state,
+                    ended: Notify::new(),
+                    pace: Arc::default(),
+                });
                 session.remember_watch(&slot);
                 Ok((slot, descriptor))
             })
             .await?;
-        let readable =
-            readable::register(descriptor).map_err(|error| Error::io("wait for changes of a directory", error))?;
-        Ok(DirWatcher { id: id.clone(), slot, readable, queue: VecDeque::new(), is_drained: true, seen: 0 })
+        let readable = readable::register(descriptor)
+            .map_err(|error| Error::io("wait for changes of a directory", error))?;
+        Ok(DirWatcher {
+            id: id.clone(),
+            slot,
+            readable,
+            queue: VecDeque::new(),
+            is_drained: true,
+            seen: 0,
+        })
     }
 
-    /// Waits until those who watch in a session know what has happened there, so that whoever asks them next hears of it,
-    /// and what is made in a new directory from now on is told as it happens.
-    pub async fn changes_told(&self, id: &SessionId) {
-        let (inner, id) = (Arc::clone(self.inner()), id.clone());
-        // A session that is gone has nobody left to tell.
-        let Ok(watches) = blocking(move || Ok(inner.session(&id)?.watches())).await else { return };
+    /// Waits until the watchers of a session have reported the changes so far. A client that reads
+    /// its watcher next sees them, and new directories are watched already.
+    pub async fn changes_delivered(&self, id: &SessionId) {
+        let (engine, id) = (Arc::clone(self.engine()), id.clone());
+        // A session that is gone has no watchers.
+        let Ok(watches) = blocking(move || Ok(engine.session(&id)?.watches())).await else {
+            return;
+        };
         let told = watches.iter().map(|watch| watch.pace.catch_up());
-        let _ = timeout(PATIENCE, join_all(told)).await;
+        let _ = timeout(CATCH_UP_TIMEOUT, join_all(told)).await;
     }
 }
 
-/// A watch its session can take away: one that is rolled back or destroyed must not be held by somebody who watches it.
+/// A watch that [`Session::stop`](super::Session::stop) can end, so that it does not keep the
+/// volume busy.
 #[derive(Debug)]
 pub(super) struct WatchSlot {
     state: Mutex<State>,
@@ -78,9 +97,9 @@ enum State {
 }
 
 impl WatchSlot {
-    /// The tree goes away.
-    pub(super) fn end(&self, why: StopReason) {
-        *self.lock() = State::Ended(why);
+    /// Ends the watch before the tree is replaced or unmounted.
+    pub(super) fn end(&self, reason: StopReason) {
+        *self.lock() = State::Ended(reason);
         self.ended.notify_one();
     }
 
@@ -89,16 +108,16 @@ impl WatchSlot {
     }
 }
 
-/// What changes in a directory, seen by one who watches it.
+/// A watcher: the stream of changes of a directory.
 #[derive(Debug)]
 pub struct DirWatcher {
     id: SessionId,
     slot: Arc<WatchSlot>,
     readable: AsyncFd<OwnedFd>,
     queue: VecDeque<DirNews>,
-    /// Nothing was left to read the last time.
+    /// Whether the last read left nothing.
     is_drained: bool,
-    /// How often it had been asked to look when nothing was left to read.
+    /// Number of requests to catch up that this watcher has answered.
     seen: u64,
 }
 
@@ -109,12 +128,12 @@ impl Drop for DirWatcher {
 }
 
 impl DirWatcher {
-    /// How far this watcher is, for those who wait for it.
+    /// Returns the progress of this watcher, for callers that wait for it.
     pub fn pace(&self) -> Arc<WatchPace> {
         Arc::clone(&self.slot.pace)
     }
 
-    /// The next change. An error is the end: of the session, or of the directory.
+    /// Returns the next change. An error ends the watch: the session or the directory is gone.
     pub async fn next(&mut self) -> Result<DirNews> {
         loop {
             if let Some(news) = self.queue.pop_front() {
@@ -135,24 +154,32 @@ impl DirWatcher {
 
     /// Waits until there is something to read, or the watch has ended.
     async fn wait(&mut self) -> Result<()> {
-        let is_undecided = self.with_watch(|watch| Ok(watch.is_undecided())).await?;
+        let is_undecided = self
+            .with_watch(|watch| Ok(watch.has_pending_move()))
+            .await?;
         if !is_undecided {
-            // Whoever watches has come back for more, so they have got all of it.
+            // The client asks for the next change, so it has received every earlier one.
             self.slot.pace.tell(self.seen);
         }
         let comes = async {
             tokio::select! {
                 () = self.slot.ended.notified() => Ok(()),
                 () = self.slot.pace.asked_again(self.seen) => Ok(()),
-                // Cleared before it is read, so that what comes afterwards is noticed.
+                // Cleared before the read, so that later events wake the task again.
                 ready = self.readable.readable() => ready.map(|mut ready| ready.clear_ready()),
             }
         };
-        let came = if is_undecided { timeout(SECOND_HALF, comes).await } else { Ok(comes.await) };
+        let came = if is_undecided {
+            timeout(RENAME_TIMEOUT, comes).await
+        } else {
+            Ok(comes.await)
+        };
         if let Ok(outcome) = came {
             return outcome.map_err(|error| Error::io("wait for changes of a directory", error));
         }
-        let decided = self.with_watch(|watch| Ok(watch.decide())).await?;
+        let decided = self
+            .with_watch(|watch| Ok(watch.resolve_pending_move()))
+            .await?;
         self.queue.extend(decided);
         Ok(())
     }
@@ -175,16 +202,24 @@ fn ended(id: &SessionId, why: StopReason) -> Error {
         StopReason::Destroyed => not_found(id),
         StopReason::RolledBack => Error::new(
             ErrorCode::InvalidState,
-            format!("session `{id}` was rolled back: its directories are others now"),
+            format!("session `{id}` was rolled back, which replaced its directories"),
         )
-        .with_hint("look at the directory, and watch it again"),
-        StopReason::PausedWithoutMemory => {
-            Error::new(ErrorCode::SessionPaused, format!("session `{id}` is paused, and kept nothing but its files"))
-                .with_hint(format!("let it go on with `sandbar resume {id}`, and watch again"))
-        }
-        StopReason::Hibernated => Error::new(ErrorCode::SessionPaused, format!("session `{id}` is hibernated"))
-            .with_hint(format!("bring it back with `sandbar wake {id}`, and watch it again")),
-        StopReason::HostStopped => Error::new(ErrorCode::Unavailable, "this host is stopping")
-            .with_hint("watch it again when the host is back"),
+        .with_hint("list the directory, then watch it again"),
+        StopReason::PausedWithoutMemory => Error::new(
+            ErrorCode::SessionPaused,
+            format!("session `{id}` is paused without its memory"),
+        )
+        .with_hint(format!(
+            "resume it with `sandbar resume {id}`, then watch again"
+        )),
+        StopReason::Hibernated => Error::new(
+            ErrorCode::SessionPaused,
+            format!("session `{id}` is hibernated"),
+        )
+        .with_hint(format!(
+            "wake it with `sandbar wake {id}`, then watch again"
+        )),
+        StopReason::HostStopped => Error::new(ErrorCode::Unavailable, "host is stopping")
+            .with_hint("watch again after the host is restarted"),
     }
 }

@@ -1,8 +1,8 @@
-//! Waiting until a watcher has told what has happened so far.
+//! [`WatchPace`]: waiting until a watcher has reported the changes so far.
 
 use tokio::sync::watch;
 
-/// How far a watcher is, counted in the times somebody has asked it to look.
+/// Progress of a watcher: requests to catch up, and how many of them are answered.
 #[derive(Debug, Default)]
 pub struct WatchPace {
     asked: watch::Sender<u64>,
@@ -10,28 +10,29 @@ pub struct WatchPace {
 }
 
 impl WatchPace {
-    /// Waits until whoever watches was told what happened before this call, or watches no more.
+    /// Waits until the client of the watcher has received every change before this call, or the
+    /// watcher is gone.
     pub async fn catch_up(&self) {
         let mut turn = 0;
         self.asked.send_modify(|asked| {
             *asked += 1;
             turn = *asked;
         });
-        // It fails when the sender is gone, which is here.
+        // Cannot fail: `self` holds the sender.
         let _ = self.told.subscribe().wait_for(|told| *told >= turn).await;
     }
 
-    /// How often somebody has asked.
+    /// Number of requests so far.
     pub(super) fn asked(&self) -> u64 {
         *self.asked.borrow()
     }
 
-    /// Waits until somebody asks who is not among the first `seen`.
+    /// Waits for a request after the first `seen`.
     pub(super) async fn asked_again(&self, seen: u64) {
         let _ = self.asked.subscribe().wait_for(|asked| *asked > seen).await;
     }
 
-    /// What happened before the first `seen` have asked was told.
+    /// Answers the first `seen` requests.
     pub(super) fn tell(&self, seen: u64) {
         self.told.send_if_modified(|told| {
             let is_further = seen > *told;
@@ -40,7 +41,7 @@ impl WatchPace {
         });
     }
 
-    /// Nothing is told any more.
+    /// Answers every request, since the watcher is gone.
     pub(super) fn end(&self) {
         self.tell(u64::MAX);
     }

@@ -11,15 +11,17 @@ use std::{
 use rusqlite::{Connection, Params, Transaction, TransactionBehavior, types::FromSql};
 use sandbar_core::{Error, ErrorCode, Result};
 
-/// How long to wait for another process that has the database locked.
+/// Wait for another process that holds the lock on the database.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// More than the host has statements, so that each is prepared once.
 const MAX_PREPARED_STATEMENTS: usize = 128;
 
-/// `synchronous = NORMAL`: committed transactions survive `kill -9`; a power cut may lose the last ones, but never
-/// corrupts the file. `secure_delete`: deleted content, a secret for example, is overwritten.
-const PRAGMAS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;
+/// `synchronous = NORMAL`: committed transactions survive `kill -9`; a power cut may lose the last
+/// ones, but never corrupts the file. `secure_delete`: deleted content, a secret for example, is
+/// overwritten.
+const PRAGMAS: &str =
+    "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON;
     PRAGMA wal_autocheckpoint = 1000; PRAGMA secure_delete = ON;";
 
 /// The connection, with its prepared statements.
@@ -34,16 +36,26 @@ impl Database {
     pub(super) fn open(path: &Path) -> Result<Self> {
         make_private(path)?;
         let connection = Connection::open(path).map_err(|error| failure(path, "open", error))?;
-        let database = Self { connection, path: path.to_owned() };
-        database.connection.set_prepared_statement_cache_capacity(MAX_PREPARED_STATEMENTS);
-        database.connection.busy_timeout(BUSY_TIMEOUT).map_err(|error| database.failure(error))?;
+        let database = Self {
+            connection,
+            path: path.to_owned(),
+        };
+        database
+            .connection
+            .set_prepared_statement_cache_capacity(MAX_PREPARED_STATEMENTS);
+        database
+            .connection
+            .busy_timeout(BUSY_TIMEOUT)
+            .map_err(|error| database.failure(error))?;
         database.execute_batch(PRAGMAS)?;
         Ok(database)
     }
 
     /// Runs statements without parameters, separated by `;`.
     pub(super) fn execute_batch(&self, sql: &str) -> Result<()> {
-        self.connection.execute_batch(sql).map_err(|error| self.failure(error))
+        self.connection
+            .execute_batch(sql)
+            .map_err(|error| self.failure(error))
     }
 
     /// Runs a statement that returns no rows; returns how many rows it changed.
@@ -79,11 +91,13 @@ impl Database {
         Ok(self.query(sql, parameters, read)?.into_iter().next())
     }
 
-    /// Runs `body` in a transaction, which is committed when `body` succeeds and rolled back when it fails.
+    /// Runs `body` in a transaction, which is committed when `body` succeeds and rolled back when
+    /// it fails.
     pub(super) fn transaction<T>(&self, body: impl FnOnce(&Self) -> Result<T>) -> Result<T> {
         let failure = |error| self.failure(error);
         let transaction =
-            Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate).map_err(failure)?;
+            Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)
+                .map_err(failure)?;
         let value = body(self)?;
         transaction.commit().map_err(failure)?;
         Ok(value)
@@ -94,13 +108,15 @@ impl Database {
     }
 }
 
-/// A row of an answer. Columns are counted from 0.
+/// A row of a result. Columns are counted from 0.
 #[derive(Debug)]
 pub(super) struct Row<'a>(&'a rusqlite::Row<'a>);
 
 impl Row<'_> {
     pub(super) fn get<T: FromSql>(&self, column: usize) -> Result<T> {
-        self.0.get(column).map_err(|error| Error::internal("read a column of the state database").with_source(error))
+        self.0.get(column).map_err(|error| {
+            Error::internal("read a column of the state database").with_source(error)
+        })
     }
 
     pub(super) fn text(&self, column: usize) -> Result<String> {
@@ -117,25 +133,43 @@ fn failure(path: &Path, what: &str, error: rusqlite::Error) -> Error {
         Some(rusqlite::ErrorCode::DiskFull) => ErrorCode::StorageFull,
         // SQLite reports a write without space as an I/O error in some places.
         Some(rusqlite::ErrorCode::SystemIoFailure) if disk_is_full(path) => ErrorCode::StorageFull,
-        Some(rusqlite::ErrorCode::ReadOnly | rusqlite::ErrorCode::CannotOpen) => ErrorCode::PermissionDenied,
+        Some(rusqlite::ErrorCode::ReadOnly | rusqlite::ErrorCode::CannotOpen) => {
+            ErrorCode::PermissionDenied
+        }
         Some(rusqlite::ErrorCode::ConstraintViolation) => ErrorCode::InvalidState,
         _ => ErrorCode::Internal,
     };
-    Error::new(code, format!("{what} the state database `{}`", path.display())).with_source(error)
+    Error::new(
+        code,
+        format!("{what} the state database `{}`", path.display()),
+    )
+    .with_source(error)
 }
 
 fn disk_is_full(path: &Path) -> bool {
     rustix::fs::statvfs(path.parent().unwrap_or(path)).is_ok_and(|space| space.f_bavail == 0)
 }
 
-/// Creates the file if it is missing and makes it readable by its owner alone. SQLite gives the files beside it the
-/// same mode.
+/// Creates the file if it is missing and makes it readable by its owner alone. SQLite gives the
+/// files beside it the same mode.
 fn make_private(path: &Path) -> Result<()> {
-    let failed = |error| Error::io(format!("open the state database `{}`", path.display()), error);
+    let failed = |error| {
+        Error::io(
+            format!("open the state database `{}`", path.display()),
+            error,
+        )
+    };
     let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
-    file.set_permissions(Permissions::from_mode(0o600)).map_err(failed)?;
-    // Left by a killed host of a version that kept no secrets yet.
+    let file = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(failed)?;
+    file.set_permissions(Permissions::from_mode(0o600))
+        .map_err(failed)?;
+    // A killed host of a version before secrets existed may have left these with another mode.
     for suffix in ["-wal", "-shm"] {
         let mut beside = path.as_os_str().to_owned();
         beside.push(suffix);
@@ -154,40 +188,61 @@ mod tests {
     fn scratch() -> (tempfile::TempDir, Database) {
         let directory = tempfile::tempdir().unwrap();
         let database = Database::open(&directory.path().join("state.db")).unwrap();
-        database.execute_batch("CREATE TABLE thing (id TEXT PRIMARY KEY, size INTEGER, note TEXT) STRICT").unwrap();
+        database
+            .execute_batch(
+                "CREATE TABLE thing (id TEXT PRIMARY KEY, size INTEGER, note TEXT) STRICT",
+            )
+            .unwrap();
         (directory, database)
     }
 
     fn count(database: &Database) -> i64 {
-        database.query_optional("SELECT count(*) FROM thing", [], |row| row.get(0)).unwrap().unwrap()
+        database
+            .query_optional("SELECT count(*) FROM thing", [], |row| row.get(0))
+            .unwrap()
+            .unwrap()
     }
 
     #[test]
-    fn values_come_back_as_they_went_in() {
+    fn values_are_read_as_written() {
         let (_directory, database) = scratch();
         let sql = "INSERT INTO thing (id, size, note) VALUES (?1, ?2, ?3)";
-        assert_eq!(database.execute(sql, ("a", i64::MIN, None::<&str>)).unwrap(), 1);
+        assert_eq!(
+            database
+                .execute(sql, ("a", i64::MIN, None::<&str>))
+                .unwrap(),
+            1
+        );
         database.execute(sql, ("ü\n", None::<i64>, "")).unwrap();
         let rows = database
             .query("SELECT id, size, note FROM thing ORDER BY id", [], |row| {
                 Ok((row.text(0)?, row.get(1)?, row.optional_text(2)?))
             })
             .unwrap();
-        assert_eq!(rows, [("a".into(), Some(i64::MIN), None), ("ü\n".into(), None, Some(String::new()))]);
+        assert_eq!(
+            rows,
+            [
+                ("a".into(), Some(i64::MIN), None),
+                ("ü\n".into(), None, Some(String::new()))
+            ]
+        );
     }
 
     #[test]
-    fn a_column_of_another_type_is_an_error() {
+    fn column_of_another_type_is_an_error() {
         let (_directory, database) = scratch();
         let read = |row: &Row<'_>| row.get::<i64>(0);
         let error = database.query("SELECT 'text'", [], read).unwrap_err();
         assert_eq!(error.code(), ErrorCode::Internal);
-        assert_eq!(database.query("SELECT NULL", [], read).unwrap_err().code(), ErrorCode::Internal);
+        assert_eq!(
+            database.query("SELECT NULL", [], read).unwrap_err().code(),
+            ErrorCode::Internal
+        );
         assert_eq!(count(&database), 0);
     }
 
     #[test]
-    fn a_transaction_that_fails_changes_nothing() {
+    fn failed_transaction_changes_nothing() {
         let (_directory, database) = scratch();
         let outcome = database.transaction(|database| {
             database.execute("INSERT INTO thing (id) VALUES ('kept?')", [])?;
@@ -195,44 +250,61 @@ mod tests {
         });
         assert!(outcome.is_err());
         assert_eq!(count(&database), 0);
-        database.transaction(|database| database.execute("INSERT INTO thing (id) VALUES ('kept')", [])).unwrap();
+        database
+            .transaction(|database| database.execute("INSERT INTO thing (id) VALUES ('kept')", []))
+            .unwrap();
         assert_eq!(count(&database), 1);
     }
 
     #[test]
-    fn a_broken_constraint_is_told_and_the_connection_goes_on() {
+    fn broken_constraint_keeps_the_connection_usable() {
         let (_directory, database) = scratch();
-        database.execute("INSERT INTO thing (id) VALUES ('twice')", []).unwrap();
-        let error = database.execute("INSERT INTO thing (id) VALUES ('twice')", []).unwrap_err();
+        database
+            .execute("INSERT INTO thing (id) VALUES ('twice')", [])
+            .unwrap();
+        let error = database
+            .execute("INSERT INTO thing (id) VALUES ('twice')", [])
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidState);
         assert_eq!(count(&database), 1);
     }
 
     #[test]
-    fn what_was_committed_is_there_after_reopening() {
+    fn committed_rows_survive_reopening() {
         let (directory, database) = scratch();
-        database.execute("INSERT INTO thing (id, size) VALUES ('kept', 7)", []).unwrap();
+        database
+            .execute("INSERT INTO thing (id, size) VALUES ('kept', 7)", [])
+            .unwrap();
         drop(database);
         let database = Database::open(&directory.path().join("state.db")).unwrap();
         assert_eq!(count(&database), 1);
     }
 
     #[test]
-    fn a_path_that_cannot_be_opened_is_named() {
+    fn error_names_a_path_that_cannot_be_opened() {
         let directory = tempfile::tempdir().unwrap();
         let error = Database::open(directory.path()).unwrap_err();
-        assert!(error.message().contains(directory.path().to_str().unwrap()), "{error}");
+        assert!(
+            error.message().contains(directory.path().to_str().unwrap()),
+            "{error}"
+        );
         let error = Connection::open(Path::new("/var/tmp/no-such-directory/state.db")).unwrap_err();
-        let error = failure(Path::new("/var/tmp/no-such-directory/state.db"), "open", error);
+        let error = failure(
+            Path::new("/var/tmp/no-such-directory/state.db"),
+            "open",
+            error,
+        );
         assert_eq!(error.code(), ErrorCode::PermissionDenied);
         assert!(error.message().contains("no-such-directory"));
     }
 
     #[test]
-    fn a_full_database_reports_full_storage() {
+    fn full_database_reports_full_storage() {
         let (_directory, database) = scratch();
         database.execute_batch("PRAGMA max_page_count = 1").unwrap();
-        let error = database.execute("INSERT INTO thing (id) VALUES (hex(zeroblob(100000)))", []).unwrap_err();
+        let error = database
+            .execute("INSERT INTO thing (id) VALUES (hex(zeroblob(100000)))", [])
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::StorageFull, "{}", error.chain());
         assert_eq!(count(&database), 0);
     }

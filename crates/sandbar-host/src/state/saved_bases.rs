@@ -1,4 +1,4 @@
-//! Rows of bases that were made from sessions.
+//! Rows of saved bases.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use super::{
     to_json,
 };
 
-/// What the volume of a saved base stands on, and those of sessions made from it. The format is kept from version to
-/// version.
+/// The imported base below a saved base, and below the sessions created from it. The serialised
+/// format must stay compatible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ground {
-    /// A base of the storage.
+    /// The imported base.
     pub(crate) base: BaseName,
-    /// What the saved base adds to its environment.
+    /// Environment variables that the saved base adds.
     pub(crate) env: BTreeMap<String, String>,
 }
 
-/// A saved base as it is remembered; its note is read by itself.
+/// The record of a saved base, without its note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SavedBaseRecord {
     pub(crate) name: BaseName,
-    /// The volume it is kept as. No session has it.
+    /// The volume of the base. No session uses it.
     pub(crate) volume: SessionId,
     pub(crate) ground: Ground,
     pub(crate) created: Timestamp,
@@ -34,22 +34,38 @@ pub(crate) struct SavedBaseRecord {
 }
 
 impl SavedBaseRecord {
-    /// Adds the base, inside a transaction.
+    /// Inserts the base, inside a transaction.
     pub(crate) fn insert(&self, note: Option<&str>, database: &Database) -> Result<()> {
         let sql = "INSERT INTO saved_base (name, volume, ground, created, size, note) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        let (ground, created, size) = (to_json(&self.ground)?, nanoseconds(self.created), integer(self.size.get()));
-        let values = (self.name.as_str(), self.volume.as_str(), ground, created, size, note);
+        let (ground, created, size) = (
+            to_json(&self.ground)?,
+            nanoseconds(self.created),
+            integer(self.size.get()),
+        );
+        let values = (
+            self.name.as_str(),
+            self.volume.as_str(),
+            ground,
+            created,
+            size,
+            note,
+        );
         database.execute(sql, values).map(|_| ())
     }
 
-    /// Removes it, inside a transaction.
+    /// Deletes the base, inside a transaction.
     pub(crate) fn delete(&self, database: &Database) -> Result<()> {
-        database.execute("DELETE FROM saved_base WHERE volume = ?1", [self.volume.as_str()]).map(|_| ())
+        database
+            .execute(
+                "DELETE FROM saved_base WHERE volume = ?1",
+                [self.volume.as_str()],
+            )
+            .map(|_| ())
     }
 }
 
 impl StateStore {
-    /// Every saved base, by name.
+    /// Lists every saved base, by name.
     pub(crate) fn saved_bases(&self) -> Result<Vec<SavedBaseRecord>> {
         let sql = "SELECT name, volume, ground, created, size FROM saved_base ORDER BY name";
         self.with(|database| {
@@ -65,14 +81,16 @@ impl StateStore {
         })
     }
 
-    /// The note of a saved base, if it has one.
+    /// Returns the note of a saved base, if it has one.
     pub(crate) fn base_note(&self, name: &BaseName) -> Result<Option<String>> {
         let sql = "SELECT note FROM saved_base WHERE name = ?1";
-        let note = self.with(|database| database.query_optional(sql, [name.as_str()], |row| row.optional_text(0)))?;
+        let note = self.with(|database| {
+            database.query_optional(sql, [name.as_str()], |row| row.optional_text(0))
+        })?;
         Ok(note.flatten())
     }
 
-    /// Changes the note of a saved base; says whether there is one of this name.
+    /// Sets the note of a saved base; returns whether the base exists.
     pub(crate) fn set_base_note(&self, name: &BaseName, note: Option<&str>) -> Result<bool> {
         let sql = "UPDATE saved_base SET note = ?2 WHERE name = ?1";
         self.with(|database| Ok(database.execute(sql, (name.as_str(), note))? > 0))

@@ -1,10 +1,11 @@
-//! The tables, and how an older database becomes a current one.
+//! The tables, and the migration of older databases.
 
 use sandbar_core::{Error, ErrorCode, Result};
 
 use super::Database;
 
-/// Each step takes a database from the version of its index to the next. Steps are never changed, only added.
+/// Migration steps. Each takes a database from the version of its index to the next. Steps are
+/// never changed, only added.
 const STEPS: [&str; 8] = [
     "
     CREATE TABLE session (
@@ -135,14 +136,19 @@ const STEPS: [&str; 8] = [
 ",
 ];
 
-/// Brings the tables up to date. A database from a newer program is refused.
+/// Migrates the tables to the current version. Refuses a database of a newer program.
 pub(super) fn migrate(database: &Database) -> Result<()> {
-    let version = database.query_optional("PRAGMA user_version", [], |row| row.get::<i64>(0))?.unwrap_or(0);
+    let version = database
+        .query_optional("PRAGMA user_version", [], |row| row.get::<i64>(0))?
+        .unwrap_or(0);
     let version = usize::try_from(version).unwrap_or(usize::MAX);
     if version > STEPS.len() {
         return Err(Error::new(
             ErrorCode::InvalidState,
-            format!("the state database has version {version}, this program knows {}", STEPS.len()),
+            format!(
+                "state database has version {version}, but this program supports {}",
+                STEPS.len()
+            ),
         )
         .with_field("data_dir")
         .with_hint("start the version of sandbar that wrote it, or use another data directory"));
@@ -158,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_database_of_an_older_version_keeps_what_it_holds() {
+    fn database_of_an_older_version_keeps_its_rows() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state.db");
         for version in 1..STEPS.len() {
@@ -167,13 +173,18 @@ mod tests {
             for step in &STEPS[..version] {
                 old.execute_batch(step).unwrap();
             }
-            old.execute("INSERT INTO intent (what, made) VALUES ('{}', 7)", []).unwrap();
+            old.execute("INSERT INTO intent (what, made) VALUES ('{}', 7)", [])
+                .unwrap();
             drop(old);
             let database = Database::open(&path).unwrap();
             migrate(&database).unwrap();
-            let now = database.query_optional("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+            let now = database
+                .query_optional("PRAGMA user_version", [], |row| row.get(0))
+                .unwrap();
             assert_eq!(now, i64::try_from(STEPS.len()).ok());
-            let kept = database.query_optional("SELECT made FROM intent", [], |row| row.get(0)).unwrap();
+            let kept = database
+                .query_optional("SELECT made FROM intent", [], |row| row.get(0))
+                .unwrap();
             assert_eq!(kept, Some(7_i64));
             for sql in [
                 "SELECT number FROM tool_call",
@@ -193,10 +204,15 @@ mod tests {
     }
 
     #[test]
-    fn a_database_of_a_newer_version_is_refused() {
+    fn database_of_a_newer_version_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let database = Database::open(&directory.path().join("state.db")).unwrap();
-        database.execute_batch("PRAGMA user_version = 1000").unwrap();
-        assert_eq!(migrate(&database).unwrap_err().code(), ErrorCode::InvalidState);
+        database
+            .execute_batch("PRAGMA user_version = 1000")
+            .unwrap();
+        assert_eq!(
+            migrate(&database).unwrap_err().code(),
+            ErrorCode::InvalidState
+        );
     }
 }

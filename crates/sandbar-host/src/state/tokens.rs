@@ -1,4 +1,4 @@
-//! Rows of access tokens. Only the hash of a token is kept.
+//! Rows of access tokens. Only the hash of a token is stored.
 
 use blake3::Hash;
 use sandbar_core::{Error, ErrorCode, Result, SessionId, TokenInfo, TokenName, TokenScope};
@@ -9,31 +9,43 @@ use super::{
 };
 
 impl StateStore {
-    /// Adds a token with its scopes. Sessions it names must be there: a token goes with its sessions.
+    /// Inserts a token with its scopes. The sessions that it names must exist; a token is deleted
+    /// with the last of them.
     pub(crate) fn insert_token(&self, info: &TokenInfo, hash: Hash) -> Result<()> {
         self.transaction(|database| {
             let name = info.name.as_str();
-            let taken = database.query_optional("SELECT 1 FROM token WHERE name = ?1", [name], |_| Ok(()))?;
+            let taken =
+                database
+                    .query_optional("SELECT 1 FROM token WHERE name = ?1", [name], |_| Ok(()))?;
             if taken.is_some() {
-                return Err(Error::new(ErrorCode::TokenExists, format!("token `{name}` exists already"))
-                    .with_field("name")
-                    .with_hint("choose another name, or revoke that one first with `sandbar token rm`"));
+                return Err(Error::new(
+                    ErrorCode::TokenExists,
+                    format!("token `{name}` exists already"),
+                )
+                .with_field("name")
+                .with_hint(
+                    "choose another name, or revoke that one first with `sandbar token rm`",
+                ));
             }
             let sql = "INSERT INTO token (name, hash, created, expires) VALUES (?1, ?2, ?3, ?4)";
             let (created, expires) = (nanoseconds(info.created), info.expires.map(nanoseconds));
             database.execute(sql, (name, hash.to_hex().as_str(), created, expires))?;
-            info.scopes.iter().try_for_each(|scope| insert_scope(database, name, scope))
+            info.scopes
+                .iter()
+                .try_for_each(|scope| insert_scope(database, name, scope))
         })
     }
 
-    /// Every token with its hash, by name.
+    /// Lists every token with its hash, by name.
     pub(crate) fn tokens(&self) -> Result<Vec<(TokenInfo, Hash)>> {
         let tokens = "SELECT name, hash, created, expires FROM token ORDER BY name";
         let scopes = "SELECT scope FROM token_scope WHERE token = ?1 ORDER BY scope";
         self.with(|database| {
             let mut all = database.query(tokens, [], |row| {
-                let hash = Hash::from_hex(row.text(1)?)
-                    .map_err(|error| Error::internal("a hash in the state database is broken").with_source(error))?;
+                let hash = Hash::from_hex(row.text(1)?).map_err(|error| {
+                    Error::internal("token hash in the state database is invalid")
+                        .with_source(error)
+                })?;
                 let info = TokenInfo {
                     name: TokenName::new(row.text(0)?)?,
                     scopes: Vec::new(),
@@ -44,13 +56,14 @@ impl StateStore {
                 Ok((info, hash))
             })?;
             for (info, _) in &mut all {
-                info.scopes = database.query(scopes, [info.name.as_str()], |row| row.text(0)?.parse())?;
+                info.scopes =
+                    database.query(scopes, [info.name.as_str()], |row| row.text(0)?.parse())?;
             }
             Ok(all)
         })
     }
 
-    /// Removes a token; says whether there was one.
+    /// Deletes a token; returns whether it existed.
     pub(crate) fn delete_token(&self, name: &TokenName) -> Result<bool> {
         let sql = "DELETE FROM token WHERE name = ?1";
         self.with(|database| Ok(database.execute(sql, [name.as_str()])? > 0))
@@ -64,14 +77,24 @@ fn insert_scope(database: &Database, token: &str, scope: &TokenScope) -> Result<
     };
     if let Some(id) = session {
         let sql = "SELECT 1 FROM session WHERE id = ?1";
-        database.query_optional(sql, [id.as_str()], |_| Ok(()))?.ok_or_else(|| {
-            Error::new(ErrorCode::SessionNotFound, format!("there is no session `{id}` to make a token for"))
+        database
+            .query_optional(sql, [id.as_str()], |_| Ok(()))?
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorCode::SessionNotFound,
+                    format!("session `{id}` of the token scope does not exist"),
+                )
                 .with_field("scopes")
-                .with_hint("make the session first; list sessions with `sandbar ls`")
-        })?;
+                .with_hint("create the session first; list sessions with `sandbar ls`")
+            })?;
     }
     let sql = "INSERT INTO token_scope (token, scope, session) VALUES (?1, ?2, ?3)";
-    database.execute(sql, (token, scope.to_string(), session.map(SessionId::as_str))).map(|_| ())
+    database
+        .execute(
+            sql,
+            (token, scope.to_string(), session.map(SessionId::as_str)),
+        )
+        .map(|_| ())
 }
 
 #[cfg(test)]
@@ -105,7 +128,9 @@ mod tests {
             head: None,
             pack: None,
         };
-        store.transaction(|database| record.insert(database)).unwrap();
+        store
+            .transaction(|database| record.insert(database))
+            .unwrap();
         id
     }
 
@@ -120,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_kept_as_hashes_and_go_with_the_last_of_their_sessions() {
+    fn tokens_are_hashed_and_deleted_with_their_last_session() {
         let directory = tempfile::tempdir().unwrap();
         let store = StateStore::open(&directory.path().join("state.db")).unwrap();
         let (one, two) = (session(&store, "one"), session(&store, "two"));
@@ -128,19 +153,52 @@ mod tests {
         let other = token("reader", &["read", "session:one"]);
         store.insert_token(&both, blake3::hash(b"x")).unwrap();
         store.insert_token(&other, blake3::hash(b"y")).unwrap();
-        assert_eq!(store.tokens().unwrap(), [(both.clone(), blake3::hash(b"x")), (other, blake3::hash(b"y"))]);
+        assert_eq!(
+            store.tokens().unwrap(),
+            [
+                (both.clone(), blake3::hash(b"x")),
+                (other, blake3::hash(b"y"))
+            ]
+        );
         let error = store.insert_token(&both, blake3::hash(b"z")).unwrap_err();
-        assert_eq!((error.code(), error.field()), (ErrorCode::TokenExists, Some("name")));
-        let error = store.insert_token(&token("late", &["read", "session:none"]), blake3::hash(b"z")).unwrap_err();
-        assert_eq!((error.code(), error.field()), (ErrorCode::SessionNotFound, Some("scopes")));
+        assert_eq!(
+            (error.code(), error.field()),
+            (ErrorCode::TokenExists, Some("name"))
+        );
+        let error = store
+            .insert_token(
+                &token("late", &["read", "session:none"]),
+                blake3::hash(b"z"),
+            )
+            .unwrap_err();
+        assert_eq!(
+            (error.code(), error.field()),
+            (ErrorCode::SessionNotFound, Some("scopes"))
+        );
 
         let scopes = || -> Vec<(String, Vec<String>)> {
             let all = store.tokens().unwrap().into_iter();
-            all.map(|(info, _)| (info.name.into(), info.scopes.iter().map(ToString::to_string).collect())).collect()
+            all.map(|(info, _)| {
+                (
+                    info.name.into(),
+                    info.scopes.iter().map(ToString::to_string).collect(),
+                )
+            })
+            .collect()
         };
-        store.transaction(|database| delete_session(database, &one)).unwrap();
-        assert_eq!(scopes(), [("both".into(), vec!["session:two".into()]), ("reader".into(), vec!["read".into()])]);
-        store.transaction(|database| delete_session(database, &two)).unwrap();
+        store
+            .transaction(|database| delete_session(database, &one))
+            .unwrap();
+        assert_eq!(
+            scopes(),
+            [
+                ("both".into(), vec!["session:two".into()]),
+                ("reader".into(), vec!["read".into()])
+            ]
+        );
+        store
+            .transaction(|database| delete_session(database, &two))
+            .unwrap();
         assert_eq!(scopes(), [("reader".into(), vec!["read".into()])]);
         let name = "reader".parse().unwrap();
         assert!(store.delete_token(&name).unwrap() && !store.delete_token(&name).unwrap());

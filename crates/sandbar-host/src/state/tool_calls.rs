@@ -1,15 +1,18 @@
-//! Answers of tool calls, kept so that a repeated call is answered and not done again.
+//! Responses of tool calls, stored so that a repeated call does not execute the tool again.
 
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use sandbar_core::{ContentBlock, Error, Result, SessionId, SnapshotName, ToolCallId, ToolResponse, ToolTier};
+use sandbar_core::{
+    ContentBlock, Error, Result, SessionId, SnapshotName, ToolCallId, ToolResponse, ToolTier,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{StateStore, from_json, to_json};
 
-/// How many answers are kept for a session. The oldest are dropped beyond this, and the newest is always kept.
+/// Limits for the stored responses of a session. Beyond them the oldest are deleted; the newest is
+/// always kept.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     calls: i64,
@@ -17,15 +20,19 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Finding the oldest means going through all, which costs more than a call: some gather before they are dropped.
-    fn are_passed(self, calls: i64, bytes: i64) -> bool {
+    /// Whether the limits are exceeded, by an eighth for the number of calls: deletion scans all
+    /// rows of the session, so it must not follow each response.
+    fn are_exceeded(self, calls: i64, bytes: i64) -> bool {
         calls > self.calls + self.calls / 8 || bytes > self.bytes
     }
 }
 
-const BOUNDS: Bounds = Bounds { calls: 1000, bytes: 32 << 20 };
+const BOUNDS: Bounds = Bounds {
+    calls: 1000,
+    bytes: 32 << 20,
+};
 
-/// An answer as it is written down. The format is kept from version to version.
+/// A stored response. The serialised format must stay compatible.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "as in the answer")]
 struct StoredResponse {
@@ -48,7 +55,7 @@ enum StoredBlock {
     Text {
         text: String,
     },
-    /// The data is base64.
+    /// Data in base64.
     Image {
         media_type: String,
         data: String,
@@ -59,9 +66,10 @@ impl From<&ToolResponse> for StoredResponse {
     fn from(response: &ToolResponse) -> Self {
         let blocks = response.content_blocks.iter().map(|block| match block {
             ContentBlock::Text(text) => StoredBlock::Text { text: text.clone() },
-            ContentBlock::Image { media_type, data } => {
-                StoredBlock::Image { media_type: media_type.clone(), data: STANDARD.encode(data) }
-            }
+            ContentBlock::Image { media_type, data } => StoredBlock::Image {
+                media_type: media_type.clone(),
+                data: STANDARD.encode(data),
+            },
         });
         Self {
             content: response.content.clone(),
@@ -82,12 +90,17 @@ impl TryFrom<StoredResponse> for ToolResponse {
     type Error = Error;
 
     fn try_from(stored: StoredResponse) -> Result<Self> {
-        let unreadable = || Error::internal("an answer in the state database cannot be read");
+        let unreadable = || Error::internal("tool response in the state database is invalid");
         let blocks = stored.blocks.into_iter().map(|block| match block {
             StoredBlock::Text { text } => Ok(ContentBlock::Text(text)),
             StoredBlock::Image { media_type, data } => {
-                let data = STANDARD.decode(data).map_err(|error| unreadable().with_source(error))?;
-                Ok(ContentBlock::Image { media_type, data: data.into() })
+                let data = STANDARD
+                    .decode(data)
+                    .map_err(|error| unreadable().with_source(error))?;
+                Ok(ContentBlock::Image {
+                    media_type,
+                    data: data.into(),
+                })
             }
         });
         Ok(Self {
@@ -106,15 +119,21 @@ impl TryFrom<StoredResponse> for ToolResponse {
 }
 
 impl StateStore {
-    /// The answer of an earlier call of this name, if it is still kept.
-    pub(crate) fn tool_answer(&self, session: &SessionId, call: &ToolCallId) -> Result<Option<ToolResponse>> {
+    /// Returns the stored response of a call, if there is one.
+    pub(crate) fn tool_answer(
+        &self,
+        session: &SessionId,
+        call: &ToolCallId,
+    ) -> Result<Option<ToolResponse>> {
         let sql = "SELECT answer FROM tool_call WHERE session = ?1 AND call = ?2";
         let key = [session.as_str(), call.as_str()];
         let stored = self.with(|database| database.query_optional(sql, key, |row| row.text(0)))?;
-        stored.map(|text| from_json::<StoredResponse>(&text)?.try_into()).transpose()
+        stored
+            .map(|text| from_json::<StoredResponse>(&text)?.try_into())
+            .transpose()
     }
 
-    /// Keeps the answer of a call, and drops the oldest ones beyond the bounds.
+    /// Stores the response of a call and deletes the oldest ones beyond the limits.
     pub(crate) fn keep_tool_answer(
         &self,
         session: &SessionId,
@@ -142,7 +161,7 @@ impl StateStore {
             database.execute(sql, (session.as_str(), call.as_str(), tool, answer, size, made))?;
             let sql = "SELECT count(*), sum(size) FROM tool_call WHERE session = ?1";
             let kept = database.query_optional(sql, [session.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            if !kept.is_some_and(|(calls, bytes)| bounds.are_passed(calls, bytes)) {
+            if !kept.is_some_and(|(calls, bytes)| bounds.are_exceeded(calls, bytes)) {
                 return Ok(());
             }
             let sql = "DELETE FROM tool_call WHERE number IN ( \
@@ -192,7 +211,9 @@ mod tests {
             parent: None,
             head: None,
         };
-        store.transaction(|database| record.insert(database)).unwrap();
+        store
+            .transaction(|database| record.insert(database))
+            .unwrap();
         id
     }
 
@@ -201,7 +222,10 @@ mod tests {
             content: content.to_owned(),
             content_blocks: vec![
                 ContentBlock::Text("t".into()),
-                ContentBlock::Image { media_type: "image/png".into(), data: vec![0, 255, 7].into() },
+                ContentBlock::Image {
+                    media_type: "image/png".into(),
+                    data: vec![0, 255, 7].into(),
+                },
             ],
             exit_code: Some(-3),
             snapshot_id: Some(SnapshotName::new("tool-1").unwrap()),
@@ -219,29 +243,47 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_the_same_when_it_is_read_again() {
+    fn stored_response_is_read_as_written() {
         let directory = tempfile::tempdir().unwrap();
         let store = store(&directory);
         let (one, other) = (session(&store, "one"), session(&store, "other"));
-        store.keep_tool_answer(&one, &call("a"), "bash", &answer("x")).unwrap();
-        assert_eq!(store.tool_answer(&one, &call("a")).unwrap(), Some(answer("x")));
+        store
+            .keep_tool_answer(&one, &call("a"), "bash", &answer("x"))
+            .unwrap();
+        assert_eq!(
+            store.tool_answer(&one, &call("a")).unwrap(),
+            Some(answer("x"))
+        );
         assert_eq!(store.tool_answer(&one, &call("b")).unwrap(), None);
         assert_eq!(store.tool_answer(&other, &call("a")).unwrap(), None);
-        store.transaction(|database| delete_session(database, &one)).unwrap();
+        store
+            .transaction(|database| delete_session(database, &one))
+            .unwrap();
         assert_eq!(store.tool_answer(&one, &call("a")).unwrap(), None);
     }
 
     #[test]
-    fn the_oldest_answers_are_dropped_beyond_the_bounds() {
+    fn oldest_responses_are_deleted_beyond_the_limits() {
         let directory = tempfile::tempdir().unwrap();
         let store = store(&directory);
         let (busy, quiet) = (session(&store, "busy"), session(&store, "quiet"));
         let keep = |session: &SessionId, id: &str, content: &str| {
             store
-                .keep_within(Bounds { calls: 5, bytes: 10_000 }, session, &call(id), "bash", &answer(content))
+                .keep_within(
+                    Bounds {
+                        calls: 5,
+                        bytes: 10_000,
+                    },
+                    session,
+                    &call(id),
+                    "bash",
+                    &answer(content),
+                )
                 .unwrap();
         };
-        let kept = |session: &SessionId, id: &str| store.tool_answer(session, &call(id)).unwrap().is_some();
+        let kept = |session: &SessionId, id: &str| {
+            store.tool_answer(session, &call(id)).unwrap().is_some()
+        };
         keep(&quiet, "0", "kept");
         for number in 0..6 {
             keep(&busy, &number.to_string(), "");

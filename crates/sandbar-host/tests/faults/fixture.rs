@@ -8,44 +8,65 @@ use std::{
 use bytes::Bytes;
 use rusqlite::Connection;
 use sandbar_core::{
-    BaseName, ErrorCode, ExecEvent, ExecSpec, Result, RuntimeKind, SessionId, SessionSpec, SnapshotName, WriteOptions,
+    BaseName, ErrorCode, ExecEvent, ExecSpec, Result, RuntimeKind, SessionId, SessionSpec,
+    SnapshotName, WriteOptions,
 };
 use sandbar_host::{Host, HostConfig, HostParts};
 use sandbar_storage::{OpenedStorage, Space, Storage};
 use sandbar_testing::{Backend, StorageFixture};
-use sandbar_testing_host::host_config;
 
-use crate::{faulty_runtime::FaultyRuntime, faulty_storage::FaultyStorage, switchboard::Switchboard};
+use crate::{
+    faulty_runtime::FaultyRuntime, faulty_storage::FaultyStorage, switchboard::Switchboard,
+};
 
-/// The longest anything here may take before the test gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time after which a step of a test counts as hung.
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A host that can be made to meet faults, and started again.
 pub(crate) struct FaultyHost {
     host: Option<Arc<Host>>,
     pub(crate) config: HostConfig,
     pub(crate) faults: Arc<Switchboard>,
-    /// What the storage says about the pool instead of the truth.
+    /// Space that the storage reports instead of its own.
     pub(crate) space: Arc<Mutex<Option<Space>>>,
-    /// The storage the running host stands on, without faults.
+    /// The storage of the running host, without faults.
     real: Arc<Mutex<Option<Arc<dyn Storage>>>>,
     // Outlives the host: it holds the file system below.
     pub(crate) fixture: StorageFixture,
 }
 
 /// Runs a case on a fresh host and stops the host afterwards.
-pub(crate) fn with_faults(backend: Backend, runtime: RuntimeKind, case: impl AsyncFnOnce(&mut FaultyHost)) {
+pub(crate) fn with_faults(
+    backend: Backend,
+    runtime: RuntimeKind,
+    case: impl AsyncFnOnce(&mut FaultyHost),
+) {
     let fixture = StorageFixture::new(backend);
-    let executor = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
+    let executor = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .worker_threads(2)
+        .build()
+        .unwrap();
     executor.block_on(async {
         let config = HostConfig {
             // Failed deletions are tried again after this.
             health_check_interval: Duration::from_millis(20),
-            ..host_config(&fixture, runtime)
+            ..HostConfig::on_storage(fixture.data_dir(), fixture.close(), runtime)
         };
-        let (faults, space, real) = (Arc::<Switchboard>::default(), Arc::default(), Arc::default());
+        let (faults, space, real) = (
+            Arc::<Switchboard>::default(),
+            Arc::default(),
+            Arc::default(),
+        );
         let _release = ReleaseAtTheEnd(Arc::clone(&faults));
-        let mut host = FaultyHost { host: None, config, faults, space, real, fixture };
+        let mut host = FaultyHost {
+            host: None,
+            config,
+            faults,
+            space,
+            real,
+            fixture,
+        };
         host.start().await.unwrap();
         case(&mut host).await;
         host.stop().await.unwrap();
@@ -74,22 +95,38 @@ impl FaultyHost {
     /// Starts a host on what the last one left.
     pub(crate) async fn start(&mut self) -> Result<()> {
         let config = self.config.storage();
-        let (faults, space, slot) = (Arc::clone(&self.faults), Arc::clone(&self.space), Arc::clone(&self.real));
+        let (faults, space, slot) = (
+            Arc::clone(&self.faults),
+            Arc::clone(&self.space),
+            Arc::clone(&self.real),
+        );
         let runtime_faults = Arc::clone(&self.faults);
         let parts = HostParts {
             open_storage: Box::new(move || {
                 let real = sandbar_storage::open(&config)?.storage;
                 *slot.lock().unwrap() = Some(Arc::clone(&real));
-                let storage = Arc::new(FaultyStorage { real, faults, space });
-                Ok(OpenedStorage { storage, reason: "test".into() })
+                let storage = Arc::new(FaultyStorage {
+                    real,
+                    faults,
+                    space,
+                });
+                Ok(OpenedStorage {
+                    storage,
+                    reason: "test".into(),
+                })
             }),
-            wrap_runtime: Box::new(move |real| Arc::new(FaultyRuntime { real, faults: runtime_faults })),
+            wrap_runtime: Box::new(move |real| {
+                Arc::new(FaultyRuntime {
+                    real,
+                    faults: runtime_faults,
+                })
+            }),
         };
         self.host = Some(Host::start_with(self.config.clone(), parts).await?);
         Ok(())
     }
 
-    /// Stops the host, and lets go of it whatever it says.
+    /// Stops and drops the host, whatever the result.
     pub(crate) async fn stop(&mut self) -> Result<()> {
         let host = self.host.take().unwrap();
         let stopped = host.shutdown().await;
@@ -107,13 +144,19 @@ impl FaultyHost {
     }
 
     pub(crate) async fn write(&self, id: &SessionId, content: &str) -> Result<()> {
-        let options = WriteOptions { create_dirs: true, ..WriteOptions::default() };
+        let options = WriteOptions {
+            create_dirs: true,
+            ..WriteOptions::default()
+        };
         let mut writer = self.host().write_file(id, FILE.as_ref(), options).await?;
-        writer.write(Bytes::copy_from_slice(content.as_bytes())).await?;
+        writer
+            .write(Bytes::copy_from_slice(content.as_bytes()))
+            .await?;
         writer.commit().await
     }
 
-    /// The content of the file; `None` when it is not there, an error when the session cannot be looked at now.
+    /// The content of the file; `None` when it is not there, an error when the session cannot be
+    /// looked at now.
     pub(crate) async fn read(&self, id: &SessionId) -> std::result::Result<Option<String>, String> {
         match self.host().open_file(id, FILE.as_ref()).await {
             Ok((file, _)) => Ok(Some(std::io::read_to_string(file).unwrap())),
@@ -128,13 +171,18 @@ impl FaultyHost {
 
     pub(crate) async fn snapshot_names(&self, id: &SessionId) -> Vec<String> {
         let snapshots = self.host().list_snapshots(id).await.unwrap();
-        snapshots.into_iter().map(|snapshot| snapshot.name.to_string()).collect()
+        snapshots
+            .into_iter()
+            .map(|snapshot| snapshot.name.to_string())
+            .collect()
     }
 
-    /// How many intents are written down.
+    /// Counts the intents in the state database.
     pub(crate) fn intents(&self) -> i64 {
         let database = Connection::open(self.config.data_dir.join("state.db")).unwrap();
-        database.query_one("SELECT count(*) FROM intent", [], |row| row.get(0)).unwrap()
+        database
+            .query_one("SELECT count(*) FROM intent", [], |row| row.get(0))
+            .unwrap()
     }
 }
 
@@ -144,7 +192,7 @@ pub(crate) const FILE: &str = "/workspace/f";
 /// Runs a shell command to its end, which has to be a good one.
 pub(crate) async fn shell(host: &Host, id: &SessionId, script: &str) -> Result<()> {
     let mut spec = ExecSpec::new(["/bin/sh", "-c", script]);
-    spec.resources.wall_time = Some(PATIENCE);
+    spec.resources.wall_time = Some(STEP_TIMEOUT);
     let mut command = host.exec(id, spec).await?;
     while let Some(event) = command.next_event().await {
         if let ExecEvent::Exited(status) = event {
@@ -156,7 +204,7 @@ pub(crate) async fn shell(host: &Host, id: &SessionId, script: &str) -> Result<(
 
 /// Waits until `look` finds nothing to complain about.
 pub(crate) async fn settled<T>(mut look: impl AsyncFnMut() -> std::result::Result<T, String>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + STEP_TIMEOUT;
     loop {
         match look().await {
             Ok(seen) => return seen,

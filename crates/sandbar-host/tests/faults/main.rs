@@ -1,6 +1,10 @@
-//! What the host makes of a storage and a runtime that fail, hang or lie: every operation is done or undone, nothing is
-//! lost, nobody else notices.
+//! A host on a storage and a runtime that fail, hang or return wrong results: every operation is
+//! complete or undone, nothing is lost, and other sessions are unaffected.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod crowds;
@@ -16,7 +20,7 @@ mod undo;
 
 macro_rules! swept {
     ($($name:ident $operation:ident,)*) => {
-        /// Everything that is called, on what is quickest.
+        /// Every call, on the fastest pair.
         mod every_call {
             $(
                 #[test]
@@ -26,7 +30,7 @@ macro_rules! swept {
                 }
             )*
         }
-        /// What is called of a runtime with real boxes.
+        /// The calls to a runtime with real boxes.
         mod every_call_of_a_boxing_runtime {
             $(
                 #[test]
@@ -41,25 +45,25 @@ macro_rules! swept {
 }
 
 swept! {
-    may_go_wrong_in_create Create,
-    may_go_wrong_in_fork Fork,
-    may_go_wrong_in_fork_of_a_snapshot ForkOfSnapshot,
-    may_go_wrong_in_snapshot Snapshot,
-    may_go_wrong_in_turn Turn,
-    may_go_wrong_in_delete_snapshot DeleteSnapshot,
-    may_go_wrong_in_rollback RollbackDrop,
-    may_go_wrong_in_rollback_that_keeps RollbackKeep,
-    may_go_wrong_in_diff Diff,
-    may_go_wrong_in_the_first_command FirstExec,
-    may_go_wrong_in_a_command Exec,
-    may_go_wrong_in_a_tool_call Tool,
-    may_go_wrong_in_a_file_that_is_written WriteFile,
-    may_go_wrong_in_pause Pause,
-    may_go_wrong_in_a_pause_that_keeps_files PauseKeepingFiles,
-    may_go_wrong_in_resume Resume,
-    may_go_wrong_in_a_base_that_is_saved SaveBase,
-    may_go_wrong_in_create_from_a_saved_base CreateFromSaved,
-    may_go_wrong_in_the_end_of_a_saved_base DeleteSaved,
-    may_go_wrong_in_a_change_of_the_network SetNetwork,
-    may_go_wrong_in_destroy Destroy,
+    create_survives_any_fault Create,
+    fork_survives_any_fault Fork,
+    fork_of_a_snapshot_survives_any_fault ForkOfSnapshot,
+    snapshot_survives_any_fault Snapshot,
+    turn_survives_any_fault Turn,
+    delete_snapshot_survives_any_fault DeleteSnapshot,
+    rollback_survives_any_fault RollbackDrop,
+    rollback_with_keep_later_survives_any_fault RollbackKeep,
+    diff_survives_any_fault Diff,
+    first_exec_survives_any_fault FirstExec,
+    exec_survives_any_fault Exec,
+    tool_call_survives_any_fault Tool,
+    write_file_survives_any_fault WriteFile,
+    pause_survives_any_fault Pause,
+    pause_without_memory_survives_any_fault PauseKeepingFiles,
+    resume_survives_any_fault Resume,
+    save_base_survives_any_fault SaveBase,
+    create_from_a_saved_base_survives_any_fault CreateFromSaved,
+    delete_saved_base_survives_any_fault DeleteSaved,
+    set_network_survives_any_fault SetNetwork,
+    destroy_survives_any_fault Destroy,
 }

@@ -1,11 +1,11 @@
-//! What is done to a host while something is wrong.
+//! Operations into which faults are injected.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use sandbar_core::{
-    BaseName, ErrorCode, ForkRequest, Keep, LaterSnapshots, NetworkPolicy, Quiesce, Resources, Result, SessionId,
-    SessionSpec, SessionState, ToolCallId, ToolRequest, WriteOptions,
+    BaseName, ErrorCode, ForkRequest, Keep, LaterSnapshots, NetworkPolicy, Quiesce, Resources,
+    Result, SessionId, SessionSpec, SessionState, ToolCallId, ToolRequest, WriteOptions,
 };
 use sandbar_host::Host;
 use serde_json::json;
@@ -30,7 +30,7 @@ pub(crate) enum Operation {
     Tool,
     WriteFile,
     Pause,
-    /// What runs is ended.
+    /// Pauses without memory.
     PauseKeepingFiles,
     Resume,
     SaveBase,
@@ -60,7 +60,7 @@ impl Subject {
     }
 }
 
-/// What there is of a subject.
+/// State of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// `None`: it does not exist.
@@ -78,20 +78,30 @@ impl Operation {
     /// A session with a history, ready for the operation.
     pub(crate) async fn prepare(self, faulty: &FaultyHost, name: &str) -> Subject {
         let id: SessionId = name.parse().unwrap();
-        let forks = (0..COPIES).map(|number| format!("{name}-fork-{number}").parse().unwrap()).collect();
+        let forks = (0..COPIES)
+            .map(|number| format!("{name}-fork-{number}").parse().unwrap())
+            .collect();
         if self == Self::Create {
             return Subject { id, forks };
         }
         faulty.create(name).await;
         for content in ["one", "two"] {
             faulty.write(&id, content).await.unwrap();
-            faulty.host().create_snapshot(&id, Some(snap(content)), Quiesce::WhereNeeded).await.unwrap();
+            faulty
+                .host()
+                .create_snapshot(&id, Some(snap(content)), Quiesce::WhereNeeded)
+                .await
+                .unwrap();
         }
         faulty.write(&id, "now").await.unwrap();
         if self.is_on_a_fresh_session() {
             // A copy was never mounted.
             let cold: SessionId = format!("{name}-cold").parse().unwrap();
-            let request = ForkRequest { count: 1, ids: vec![cold.clone()], ..ForkRequest::default() };
+            let request = ForkRequest {
+                count: 1,
+                ids: vec![cold.clone()],
+                ..ForkRequest::default()
+            };
             faulty.host().fork_session(&id, request).await.unwrap();
             faulty.host().destroy_session(&id).await.unwrap();
             return Subject { id: cold, forks };
@@ -101,10 +111,18 @@ impl Operation {
         match self {
             Self::Resume => drop(faulty.host().pause_session(&subject.id).await.unwrap()),
             Self::CreateFromSaved | Self::DeleteSaved => {
-                faulty.host().save_base(&subject.id, None, &subject.base(), None).await.unwrap();
+                faulty
+                    .host()
+                    .save_base(&subject.id, None, &subject.base(), None)
+                    .await
+                    .unwrap();
                 faulty.host().destroy_session(&subject.id).await.unwrap();
                 if self == Self::DeleteSaved {
-                    faulty.host().create_session(from_saved(&subject)).await.unwrap();
+                    faulty
+                        .host()
+                        .create_session(from_saved(&subject))
+                        .await
+                        .unwrap();
                 }
             }
             _ => {}
@@ -126,22 +144,36 @@ impl Operation {
             Self::Create => host.create_session(spec(id.as_str())).await.map(drop),
             Self::Fork | Self::ForkOfSnapshot => {
                 let from = (self == Self::ForkOfSnapshot).then(|| snap("one"));
-                let request = ForkRequest { from, count: COPIES, ids: forks, ..ForkRequest::default() };
+                let request = ForkRequest {
+                    from,
+                    count: COPIES,
+                    ids: forks,
+                    ..ForkRequest::default()
+                };
                 host.fork_session(&id, request).await.map(drop)
             }
-            Self::Snapshot => host.create_snapshot(&id, Some(snap("three")), Quiesce::Always).await.map(drop),
+            Self::Snapshot => host
+                .create_snapshot(&id, Some(snap("three")), Quiesce::Always)
+                .await
+                .map(drop),
             Self::Turn => host.turn_complete(&id).await.map(drop),
             Self::DeleteSnapshot => host.delete_snapshot(&id, &snap("one")).await,
-            Self::RollbackDrop => host.rollback_session(&id, &snap("one"), LaterSnapshots::Drop).await.map(drop),
-            Self::RollbackKeep => host.rollback_session(&id, &snap("one"), LaterSnapshots::Keep).await.map(drop),
+            Self::RollbackDrop => host
+                .rollback_session(&id, &snap("one"), LaterSnapshots::Drop)
+                .await
+                .map(drop),
+            Self::RollbackKeep => host
+                .rollback_session(&id, &snap("one"), LaterSnapshots::Keep)
+                .await
+                .map(drop),
             Self::Diff => {
                 let changes = host.diff(&id, &snap("one"), None).await?;
                 assert_eq!(changes.len(), 1, "{changes:?}");
                 Ok(())
             }
-            Self::FirstExec | Self::Exec => shell(&host, &id, "printf after > g; mv g f").await,
+            Self::FirstExec | Self::Exec => shell(&host, &id, WRITE_AFTER).await,
             Self::Tool => {
-                let params = json!({"cmd": "printf after > g; mv g f"});
+                let params = json!({"cmd": WRITE_AFTER});
                 let request = ToolRequest {
                     tool: "bash".into(),
                     call: ToolCallId::new("call").unwrap(),
@@ -153,7 +185,9 @@ impl Operation {
                 Ok(())
             }
             Self::WriteFile => {
-                let mut writer = host.write_file(&id, FILE.as_ref(), WriteOptions::default()).await?;
+                let mut writer = host
+                    .write_file(&id, FILE.as_ref(), WriteOptions::default())
+                    .await?;
                 writer.write(Bytes::from_static(b"after")).await?;
                 writer.commit().await
             }
@@ -167,37 +201,87 @@ impl Operation {
 
     /// Whether a caller that goes away ends the operation, which otherwise runs to its end.
     pub(crate) fn ends_with_its_caller(self) -> bool {
-        matches!(self, Self::FirstExec | Self::Exec | Self::Tool | Self::WriteFile)
+        matches!(
+            self,
+            Self::FirstExec | Self::Exec | Self::Tool | Self::WriteFile
+        )
     }
 }
 
+/// Replaces the content of the file in one step. The temporary file has the name of the process: a
+/// command whose caller went away may still run when the operation is repeated.
+const WRITE_AFTER: &str = "printf after > g.$$; mv g.$$ f";
+
 fn from_saved(subject: &Subject) -> SessionSpec {
-    SessionSpec { base: subject.base(), ..spec(subject.id.as_str()) }
+    SessionSpec {
+        base: subject.base(),
+        ..spec(subject.id.as_str())
+    }
 }
 
-/// Looks at a subject through the host; an error when somebody has it to himself or it is being made.
-pub(crate) async fn observe(faulty: &FaultyHost, subject: &Subject) -> std::result::Result<Seen, String> {
+/// Reads the state of a subject through the host; an error while an exclusive operation holds it or
+/// it is being created.
+pub(crate) async fn observe(
+    faulty: &FaultyHost,
+    subject: &Subject,
+) -> std::result::Result<Seen, String> {
     let mut forks = Vec::new();
     for fork in &subject.forks {
         if faulty.host().get_session(fork).await.is_ok() {
             forks.push(faulty.read(fork).await?);
         }
     }
-    let bases = faulty.host().list_bases().await.map_err(|error| error.chain())?;
+    let bases = faulty
+        .host()
+        .list_bases()
+        .await
+        .map_err(|error| error.chain())?;
     let has_base = bases.iter().any(|base| base.name == subject.base());
     match faulty.host().get_session(&subject.id).await {
         Err(error) => {
-            assert_eq!(error.code(), ErrorCode::SessionNotFound, "{}", error.chain());
-            Ok(Seen { state: None, content: None, snapshots: Vec::new(), turns: 0, network: None, has_base, forks })
+            assert_eq!(
+                error.code(),
+                ErrorCode::SessionNotFound,
+                "{}",
+                error.chain()
+            );
+            Ok(Seen {
+                state: None,
+                content: None,
+                snapshots: Vec::new(),
+                turns: 0,
+                network: None,
+                has_base,
+                forks,
+            })
         }
         Ok(info) => {
             let present = matches!(info.state, SessionState::Active | SessionState::Paused);
-            let content = if present { faulty.read(&subject.id).await? } else { None };
+            let content = if present {
+                faulty.read(&subject.id).await?
+            } else {
+                None
+            };
             // The janitor may have finished it since.
-            let snapshots = faulty.host().list_snapshots(&subject.id).await.map_err(|error| error.chain())?;
-            let snapshots = snapshots.into_iter().map(|snapshot| snapshot.name.to_string()).collect();
+            let snapshots = faulty
+                .host()
+                .list_snapshots(&subject.id)
+                .await
+                .map_err(|error| error.chain())?;
+            let snapshots = snapshots
+                .into_iter()
+                .map(|snapshot| snapshot.name.to_string())
+                .collect();
             let network = info.network.map(|policy| policy.to_string());
-            Ok(Seen { state: Some(info.state), content, snapshots, turns: info.turn_count, network, has_base, forks })
+            Ok(Seen {
+                state: Some(info.state),
+                content,
+                snapshots,
+                turns: info.turn_count,
+                network,
+                has_base,
+                forks,
+            })
         }
     }
 }

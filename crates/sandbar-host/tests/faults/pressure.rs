@@ -1,6 +1,8 @@
 //! A pool that fills up, or is not whole.
 
-use sandbar_core::{ByteCount, ErrorCode, ForkRequest, HealthStatus, LaterSnapshots, Quiesce, RuntimeKind};
+use sandbar_core::{
+    ByteCount, ErrorCode, ForkRequest, HealthStatus, LaterSnapshots, Quiesce, RuntimeKind,
+};
 use sandbar_storage::{ImportSource, Space};
 use sandbar_testing::Backend;
 
@@ -12,11 +14,16 @@ use crate::{
 /// The storage says from now on that this share of it is taken.
 fn taken(faulty: &FaultyHost, percent: u64) {
     let (total, available) = (ByteCount::gib(100), ByteCount::gib(100 - percent));
-    *faulty.space.lock().unwrap() = Some(Space { total, available, state: "ONLINE".into(), healthy: true });
+    *faulty.space.lock().unwrap() = Some(Space {
+        total,
+        available,
+        state: "ONLINE".into(),
+        healthy: true,
+    });
 }
 
 #[test]
-fn at_the_warning_snapshots_are_pruned_and_everything_works() {
+fn warning_space_prunes_snapshots_and_allows_everything() {
     with_faults(Backend::LocalDiskExt4, RuntimeKind::None, async |faulty| {
         faulty.config.pressure_snapshots_per_session = 2;
         faulty.restart().await;
@@ -24,7 +31,11 @@ fn at_the_warning_snapshots_are_pruned_and_everything_works() {
         for _ in 0..4 {
             faulty.host().turn_complete(&id).await.unwrap();
         }
-        faulty.host().create_snapshot(&id, Some(snap("mine")), Quiesce::WhereNeeded).await.unwrap();
+        faulty
+            .host()
+            .create_snapshot(&id, Some(snap("mine")), Quiesce::WhereNeeded)
+            .await
+            .unwrap();
         assert_eq!(faulty.host().health().await.status, HealthStatus::Healthy);
         assert_eq!(faulty.snapshot_names(&id).await.len(), 5);
         taken(faulty, 90);
@@ -42,22 +53,38 @@ fn at_the_warning_snapshots_are_pruned_and_everything_works() {
 }
 
 #[test]
-fn at_the_critical_point_nothing_new_is_made_and_everything_that_frees_space_works() {
+fn critical_space_refuses_creates_and_allows_deletes() {
     with_faults(Backend::LocalDiskExt4, RuntimeKind::None, async |faulty| {
         let id = faulty.create("s").await;
         for name in ["one", "two", "three"] {
             faulty.write(&id, name).await.unwrap();
-            faulty.host().create_snapshot(&id, Some(snap(name)), Quiesce::WhereNeeded).await.unwrap();
+            faulty
+                .host()
+                .create_snapshot(&id, Some(snap(name)), Quiesce::WhereNeeded)
+                .await
+                .unwrap();
         }
         taken(faulty, 97);
         let health = faulty.host().health().await;
         assert_eq!(health.status, HealthStatus::Unhealthy);
-        assert!(health.reasons[0].contains("no new sessions"), "{:?}", health.reasons);
+        assert!(
+            health.reasons[0].contains("no new sessions"),
+            "{:?}",
+            health.reasons
+        );
         let source = ImportSource::Directory(faulty.fixture.scratch().to_owned());
         let refused = [
             faulty.host().create_session(spec("new")).await.err(),
-            faulty.host().fork_session(&id, ForkRequest::default()).await.err(),
-            faulty.host().import_base(&"new".parse().unwrap(), &source, |_| {}).await.err(),
+            faulty
+                .host()
+                .fork_session(&id, ForkRequest::default())
+                .await
+                .err(),
+            faulty
+                .host()
+                .import_base(&"new".parse().unwrap(), &source, |_| {})
+                .await
+                .err(),
         ];
         for error in refused {
             let error = error.unwrap();
@@ -66,8 +93,16 @@ fn at_the_critical_point_nothing_new_is_made_and_everything_that_frees_space_wor
         }
         faulty.host().get_session(&id).await.unwrap();
         faulty.shell(&id, "true").await.unwrap();
-        faulty.host().delete_snapshot(&id, &snap("three")).await.unwrap();
-        faulty.host().rollback_session(&id, &snap("one"), LaterSnapshots::Drop).await.unwrap();
+        faulty
+            .host()
+            .delete_snapshot(&id, &snap("three"))
+            .await
+            .unwrap();
+        faulty
+            .host()
+            .rollback_session(&id, &snap("one"), LaterSnapshots::Drop)
+            .await
+            .unwrap();
         assert_eq!(faulty.read(&id).await, Ok(Some("one".into())));
         faulty.host().destroy_session(&id).await.unwrap();
         assert!(faulty.real().volumes().unwrap().is_empty());
@@ -78,22 +113,40 @@ fn at_the_critical_point_nothing_new_is_made_and_everything_that_frees_space_wor
 }
 
 #[test]
-fn a_pool_that_is_not_whole_or_does_not_answer_is_never_healthy() {
+fn degraded_or_unavailable_pool_is_unhealthy() {
     with_faults(Backend::LocalDiskExt4, RuntimeKind::None, async |faulty| {
         for state in ["DEGRADED", "FAULTED", "SUSPENDED", "read-only"] {
             let (total, available) = (ByteCount::gib(100), ByteCount::gib(99));
-            *faulty.space.lock().unwrap() = Some(Space { total, available, state: state.into(), healthy: false });
+            *faulty.space.lock().unwrap() = Some(Space {
+                total,
+                available,
+                state: state.into(),
+                healthy: false,
+            });
             let health = faulty.host().health().await;
-            assert_eq!((health.status, health.pool_state.as_str()), (HealthStatus::Unhealthy, state));
-            assert!(health.reasons.iter().any(|reason| reason.contains(state)), "{:?}", health.reasons);
+            assert_eq!(
+                (health.status, health.pool_state.as_str()),
+                (HealthStatus::Unhealthy, state)
+            );
+            assert!(
+                health.reasons.iter().any(|reason| reason.contains(state)),
+                "{:?}",
+                health.reasons
+            );
         }
         *faulty.space.lock().unwrap() = None;
         // The janitor asks, too; more faults than it can take meanwhile.
-        let faults: Vec<_> = (0..1000).map(|earlier| (("space", earlier), Fault::Before)).collect();
+        let faults: Vec<_> = (0..1000)
+            .map(|earlier| (("space", earlier), Fault::Before))
+            .collect();
         faulty.faults.arm(&faults);
         let health = faulty.host().health().await;
         assert_eq!(health.status, HealthStatus::Unhealthy);
-        assert!(health.reasons[0].contains("does not answer"), "{:?}", health.reasons);
+        assert!(
+            health.reasons[0].contains("is not available"),
+            "{:?}",
+            health.reasons
+        );
         faulty.faults.listen();
         assert_eq!(faulty.host().health().await.status, HealthStatus::Healthy);
     });

@@ -1,4 +1,5 @@
-//! Faults while a host stops and starts: what it cannot do this time it does the next time, and nothing is lost.
+//! Faults while a host stops and starts: what it cannot do this time it does the next time, and
+//! nothing is lost.
 
 use rusqlite::Connection;
 use sandbar_core::{Quiesce, RuntimeKind, SessionId, SessionState};
@@ -11,25 +12,39 @@ use crate::{
     switchboard::{Fault, Place},
 };
 
-/// What a host that was killed in the middle of several things would leave. The host is stopped.
+/// Stops the host and creates the leftovers of one that was killed during several operations.
 fn leave_things_half_done(faulty: &FaultyHost) {
-    let storage = sandbar_storage::open(&faulty.config.storage()).unwrap().storage;
+    let storage = sandbar_storage::open(&faulty.config.storage())
+        .unwrap()
+        .storage;
     let database = Connection::open(faulty.config.data_dir.join("state.db")).unwrap();
     let intend = |what: &'static str| {
-        database.execute("INSERT INTO intent (what, made) VALUES (?1, 0)", [what]).unwrap();
+        database
+            .execute("INSERT INTO intent (what, made) VALUES (?1, 0)", [what])
+            .unwrap();
     };
     let id = |id: &str| id.parse::<SessionId>().unwrap();
-    let spec = VolumeSpec { base: "small".parse().unwrap(), quota: None };
+    let spec = VolumeSpec {
+        base: "small".parse().unwrap(),
+        quota: None,
+    };
     for volume in ["half", "unknown"] {
         if !storage.volumes().unwrap().contains(&id(volume)) {
             storage.create(&id(volume), &spec).unwrap();
         }
     }
     if !storage.volumes().unwrap().contains(&id("half-fork")) {
-        storage.fork(&id("kept"), &ForkPoint::Now, &id("half-fork"), None).unwrap();
+        storage
+            .fork(&id("kept"), &ForkPoint::Now, &id("half-fork"), None)
+            .unwrap();
     }
     for snapshot in ["half", "unknown"] {
-        if storage.snapshots(&id("kept")).unwrap().iter().all(|known| known.name != snap(snapshot)) {
+        if storage
+            .snapshots(&id("kept"))
+            .unwrap()
+            .iter()
+            .all(|known| known.name != snap(snapshot))
+        {
             storage.snapshot(&id("kept"), &snap(snapshot)).unwrap();
         }
     }
@@ -43,10 +58,16 @@ fn leave_things_half_done(faulty: &FaultyHost) {
 }
 
 async fn check(faulty: &FaultyHost, what: &str) {
-    agreement(faulty).await.unwrap_or_else(|complaint| panic!("{what}: {complaint}"));
+    agreement(faulty)
+        .await
+        .unwrap_or_else(|complaint| panic!("{what}: {complaint}"));
     for (id, content) in [("kept", "one"), ("neighbour", "quiet")] {
         let id: SessionId = id.parse().unwrap();
-        assert_eq!(faulty.host().get_session(&id).await.unwrap().state, SessionState::Active, "{what}");
+        assert_eq!(
+            faulty.host().get_session(&id).await.unwrap().state,
+            SessionState::Active,
+            "{what}"
+        );
         assert_eq!(faulty.read(&id).await, Ok(Some(content.into())), "{what}");
         assert_eq!(faulty.snapshot_names(&id).await, ["one"], "{what}");
         faulty.shell(&id, "true").await.unwrap();
@@ -54,12 +75,16 @@ async fn check(faulty: &FaultyHost, what: &str) {
 }
 
 #[test]
-fn a_start_with_a_fault_succeeds_or_the_next_one_does() {
+fn start_with_a_fault_succeeds_or_the_next_one_does() {
     with_faults(Backend::LocalDiskExt4, RuntimeKind::None, async |faulty| {
         for (name, content) in [("kept", "one"), ("neighbour", "quiet")] {
             let id = faulty.create(name).await;
             faulty.write(&id, content).await.unwrap();
-            faulty.host().create_snapshot(&id, Some(snap("one")), Quiesce::WhereNeeded).await.unwrap();
+            faulty
+                .host()
+                .create_snapshot(&id, Some(snap("one")), Quiesce::WhereNeeded)
+                .await
+                .unwrap();
         }
         faulty.stop().await.unwrap();
         leave_things_half_done(faulty);
@@ -68,7 +93,13 @@ fn a_start_with_a_fault_succeeds_or_the_next_one_does() {
         let calls = faulty.faults.calls();
         check(faulty, "undisturbed").await;
         for (position, name) in calls.iter().enumerate() {
-            let place: Place = (*name, calls[..position].iter().filter(|earlier| *earlier == name).count());
+            let place: Place = (
+                *name,
+                calls[..position]
+                    .iter()
+                    .filter(|earlier| *earlier == name)
+                    .count(),
+            );
             for fault in [Fault::Before, Fault::After, Fault::Wrong] {
                 if fault == Fault::Wrong && *name != "volumes" {
                     continue;
@@ -79,7 +110,10 @@ fn a_start_with_a_fault_succeeds_or_the_next_one_does() {
                 let first = faulty.start().await;
                 faulty.faults.listen();
                 if first.is_err() {
-                    faulty.start().await.unwrap_or_else(|error| panic!("{place:?} {fault:?}: {}", error.chain()));
+                    faulty
+                        .start()
+                        .await
+                        .unwrap_or_else(|error| panic!("{place:?} {fault:?}: {}", error.chain()));
                 }
                 check(faulty, &format!("{place:?} {fault:?}")).await;
             }
@@ -88,9 +122,11 @@ fn a_start_with_a_fault_succeeds_or_the_next_one_does() {
 }
 
 #[test]
-fn a_stop_with_a_fault_loses_nothing() {
-    for (backend, runtime) in [(Backend::LocalDiskExt4, RuntimeKind::None), (Backend::BtrfsImage, RuntimeKind::Native)]
-    {
+fn stop_with_a_fault_loses_nothing() {
+    for (backend, runtime) in [
+        (Backend::LocalDiskExt4, RuntimeKind::None),
+        (Backend::BtrfsImage, RuntimeKind::Native),
+    ] {
         with_faults(backend, runtime, async |faulty| {
             let id = faulty.create("kept").await;
             faulty.write(&id, "one").await.unwrap();
@@ -102,9 +138,16 @@ fn a_stop_with_a_fault_loses_nothing() {
                     let _ = faulty.stop().await;
                     assert_eq!(faulty.faults.fired(), 1, "{call}");
                     faulty.faults.listen();
-                    faulty.start().await.unwrap_or_else(|error| panic!("{call} {fault:?}: {}", error.chain()));
+                    faulty
+                        .start()
+                        .await
+                        .unwrap_or_else(|error| panic!("{call} {fault:?}: {}", error.chain()));
                     agreement(faulty).await.unwrap();
-                    assert_eq!(faulty.read(&id).await, Ok(Some("one".into())), "{call} {fault:?}");
+                    assert_eq!(
+                        faulty.read(&id).await,
+                        Ok(Some("one".into())),
+                        "{call} {fault:?}"
+                    );
                     faulty.shell(&id, "true").await.unwrap();
                 }
             }
@@ -113,31 +156,45 @@ fn a_stop_with_a_fault_loses_nothing() {
 }
 
 #[test]
-fn a_session_whose_volume_is_back_is_active_again() {
+fn failed_session_is_active_once_its_volume_is_back() {
     with_faults(Backend::LocalDiskExt4, RuntimeKind::None, async |faulty| {
         let id = faulty.create("kept").await;
         faulty.write(&id, "one").await.unwrap();
-        let gone = [(("volumes", 0), Fault::Wrong), (("volume_base", 0), Fault::Before)];
+        let gone = [
+            (("volumes", 0), Fault::Wrong),
+            (("volume_base", 0), Fault::Before),
+        ];
         faulty.stop().await.unwrap();
         faulty.faults.arm(&gone);
         faulty.start().await.unwrap();
-        assert_eq!(faulty.host().get_session(&id).await.unwrap().state, SessionState::Failed);
+        assert_eq!(
+            faulty.host().get_session(&id).await.unwrap().state,
+            SessionState::Failed
+        );
         faulty.faults.listen();
         faulty.restart().await;
-        assert_eq!(faulty.host().get_session(&id).await.unwrap().state, SessionState::Active);
+        assert_eq!(
+            faulty.host().get_session(&id).await.unwrap().state,
+            SessionState::Active
+        );
         assert_eq!(faulty.read(&id).await, Ok(Some("one".into())));
     });
 }
 
 #[test]
-fn a_box_is_started_with_its_session_when_the_host_is_told_to() {
+fn start_boxes_at_once_starts_the_box_with_the_session() {
     with_faults(Backend::LocalDiskExt4, RuntimeKind::None, async |faulty| {
         for at_once in [false, true] {
             faulty.config.start_boxes_at_once = at_once;
             faulty.restart().await;
             faulty.faults.listen();
-            faulty.create(if at_once { "at-once" } else { "later" }).await;
-            assert_eq!(faulty.faults.calls().contains(&"runtime open_sandbox"), at_once);
+            faulty
+                .create(if at_once { "at-once" } else { "later" })
+                .await;
+            assert_eq!(
+                faulty.faults.calls().contains(&"runtime open_sandbox"),
+                at_once
+            );
         }
     });
 }

@@ -1,10 +1,11 @@
-//! Every call an operation makes goes wrong once, in every way there is. Afterwards the operation was done or was not,
-//! nothing is left of it, everybody else went on, and it can be done again.
+//! Injects every kind of fault into every call of an operation, one at a time. Afterwards the
+//! operation is complete or undone, other sessions work, and it can be repeated.
 
 use std::collections::BTreeSet;
 
 use sandbar_core::{
-    ErrorCode, PageRequest, Quiesce, Result, RuntimeKind, SessionFilter, SessionId, SessionState, SnapshotName,
+    ErrorCode, PageRequest, Quiesce, Result, RuntimeKind, SessionFilter, SessionId, SessionState,
+    SnapshotName,
 };
 use sandbar_testing::Backend;
 use tokio::task::JoinHandle;
@@ -26,28 +27,50 @@ struct Mishap {
 const NEIGHBOUR: &str = "neighbour";
 
 /// Sweeps over the calls of an operation whose names `concerns` accepts.
-pub(crate) fn sweep(backend: Backend, runtime: RuntimeKind, operation: Operation, concerns: fn(&str) -> bool) {
+pub(crate) fn sweep(
+    backend: Backend,
+    runtime: RuntimeKind,
+    operation: Operation,
+    concerns: fn(&str) -> bool,
+) {
     with_faults(backend, runtime, async |faulty| {
         let neighbour = faulty.create(NEIGHBOUR).await;
         faulty.write(&neighbour, "quiet").await.unwrap();
-        faulty.host().create_snapshot(&neighbour, Some(snap("quiet")), Quiesce::WhereNeeded).await.unwrap();
+        faulty
+            .host()
+            .create_snapshot(&neighbour, Some(snap("quiet")), Quiesce::WhereNeeded)
+            .await
+            .unwrap();
         let (calls, before, after) = undisturbed(faulty, operation).await;
         let mut number = 0;
-        for mishap in mishaps(&calls).into_iter().filter(|mishap| concerns(mishap.place.0)) {
+        for mishap in mishaps(&calls)
+            .into_iter()
+            .filter(|mishap| concerns(mishap.place.0))
+        {
             number += 1;
             let subject = operation.prepare(faulty, &format!("s-{number}")).await;
-            Round { operation, mishap, before: &before, after: &after }.run(faulty, subject).await;
+            Round {
+                operation,
+                mishap,
+                before: &before,
+                after: &after,
+            }
+            .run(faulty, subject)
+            .await;
         }
-        assert!(number > 0 || !concerns("everything"), "{operation:?} made no call");
+        assert!(
+            number > 0 || !concerns("everything"),
+            "{operation:?} made no call"
+        );
     });
 }
 
-/// What the operation calls and does when nothing is wrong.
+/// Calls and effects of the operation without faults.
 async fn undisturbed(faulty: &FaultyHost, operation: Operation) -> (Vec<&'static str>, Seen, Seen) {
     let subject = operation.prepare(faulty, "undisturbed").await;
     let before = observe(faulty, &subject).await.unwrap();
     let calls = if operation.ends_with_its_caller() {
-        // Looking has mounted the tree; what is recorded is a session nobody has looked at.
+        // The inspection has mounted the tree; the calls are recorded on a session without a mount.
         let fresh = operation.prepare(faulty, "recorded").await;
         record(faulty, operation, &fresh).await
     } else {
@@ -60,7 +83,10 @@ async fn undisturbed(faulty: &FaultyHost, operation: Operation) -> (Vec<&'static
 
 async fn record(faulty: &FaultyHost, operation: Operation, subject: &Subject) -> Vec<&'static str> {
     faulty.faults.listen();
-    operation.perform(faulty.host().clone(), subject.clone()).await.unwrap();
+    operation
+        .perform(faulty.host().clone(), subject.clone())
+        .await
+        .unwrap();
     faulty.faults.calls()
 }
 
@@ -68,15 +94,29 @@ async fn record(faulty: &FaultyHost, operation: Operation, subject: &Subject) ->
 fn mishaps(calls: &[&'static str]) -> Vec<Mishap> {
     let mut mishaps = Vec::new();
     for (position, name) in calls.iter().enumerate() {
-        let place = (*name, calls[..position].iter().filter(|earlier| *earlier == name).count());
+        let place = (
+            *name,
+            calls[..position]
+                .iter()
+                .filter(|earlier| *earlier == name)
+                .count(),
+        );
         let faults: &[Fault] = match *name {
             "sandbox is_alive" => &[Fault::Wrong],
             "usage" | "sandbox freeze" => &[Fault::Before, Fault::After, Fault::Wrong],
             _ => &[Fault::Before, Fault::After],
         };
-        mishaps.extend(faults.iter().map(|fault| Mishap { place, fault: *fault, caller_goes_away: false }));
+        mishaps.extend(faults.iter().map(|fault| Mishap {
+            place,
+            fault: *fault,
+            caller_goes_away: false,
+        }));
         for caller_goes_away in [false, true] {
-            mishaps.push(Mishap { place, fault: Fault::Hang, caller_goes_away });
+            mishaps.push(Mishap {
+                place,
+                fault: Fault::Hang,
+                caller_goes_away,
+            });
         }
     }
     mishaps
@@ -93,7 +133,10 @@ struct Round<'a> {
 impl Round<'_> {
     async fn run(&self, faulty: &mut FaultyHost, subject: Subject) {
         faulty.faults.arm(&[(self.mishap.place, self.mishap.fault)]);
-        let attempt = tokio::spawn(self.operation.perform(faulty.host().clone(), subject.clone()));
+        let attempt = tokio::spawn(
+            self.operation
+                .perform(faulty.host().clone(), subject.clone()),
+        );
         let outcome = match self.mishap.fault {
             Fault::Hang => self.hang(faulty, &subject, attempt).await,
             _ => Some(attempt.await.unwrap()),
@@ -104,20 +147,24 @@ impl Round<'_> {
         // Whatever became of it, nothing in the session is left frozen or dead.
         self.check_use(faulty, &subject).await;
         if seen == *self.before && seen != *self.after {
-            let again = self.operation.perform(faulty.host().clone(), subject.clone()).await;
+            let again = self
+                .operation
+                .perform(faulty.host().clone(), subject.clone())
+                .await;
             again.unwrap_or_else(|error| panic!("{self}: again: {}", error.chain()));
             let seen = settled(async || self.judge(faulty, &subject, None).await).await;
             assert_eq!(seen, *self.after, "{self}: done again");
         }
-        self.check_neighbour(faulty).await;
+        self.check_other_session(faulty).await;
         faulty.restart().await;
         let seen = settled(async || self.judge(faulty, &subject, None).await).await;
         assert_eq!(seen, *self.after, "{self}: after a restart");
-        self.check_neighbour(faulty).await;
+        self.check_other_session(faulty).await;
         self.check_use_and_destroy(faulty, &subject).await;
     }
 
-    /// The call hangs: everybody else goes on meanwhile. Then it is let go, with or without somebody who waits.
+    /// The call hangs while other sessions work. Then it continues, with or without a waiting
+    /// caller.
     async fn hang(
         &self,
         faulty: &FaultyHost,
@@ -126,7 +173,8 @@ impl Round<'_> {
     ) -> Option<Result<()>> {
         settled(async || {
             let met = faulty.faults.hangs() || attempt.is_finished();
-            met.then_some(()).ok_or_else(|| format!("{self}: it neither hangs nor ends"))
+            met.then_some(())
+                .ok_or_else(|| format!("{self}: it neither hangs nor ends"))
         })
         .await;
         // The others are not to meet a fault that was not met.
@@ -134,18 +182,33 @@ impl Round<'_> {
         let other = faulty.create("other").await;
         faulty.shell(&other, "true").await.unwrap();
         let known = faulty.host().get_session(&subject.id).await;
-        let may_be_absent =
-            matches!(self.operation, Operation::Create | Operation::CreateFromSaved | Operation::Destroy);
+        let may_be_absent = matches!(
+            self.operation,
+            Operation::Create | Operation::CreateFromSaved | Operation::Destroy
+        );
         assert!(known.is_ok() || may_be_absent, "{self}: {known:?}");
-        faulty.host().list_sessions(&SessionFilter::default(), &PageRequest::default()).await.unwrap();
+        faulty
+            .host()
+            .list_sessions(&SessionFilter::default(), &PageRequest::default())
+            .await
+            .unwrap();
         faulty.host().destroy_session(&other).await.unwrap();
         if self.mishap.caller_goes_away {
             attempt.abort();
         }
         faulty.faults.release();
         let outcome = attempt.await;
-        settled(async || (!faulty.faults.hangs()).then_some(()).ok_or_else(|| format!("{self}: it still hangs"))).await;
-        if self.mishap.caller_goes_away { None } else { Some(outcome.unwrap()) }
+        settled(async || {
+            (!faulty.faults.hangs())
+                .then_some(())
+                .ok_or_else(|| format!("{self}: it still hangs"))
+        })
+        .await;
+        if self.mishap.caller_goes_away {
+            None
+        } else {
+            Some(outcome.unwrap())
+        }
     }
 
     /// Whether everything is as it may be; what there is, or what is not right yet.
@@ -155,33 +218,56 @@ impl Round<'_> {
         subject: &Subject,
         outcome: Option<&Result<()>>,
     ) -> std::result::Result<Seen, String> {
-        let seen = observe(faulty, subject).await.map_err(|complaint| format!("{self}: {complaint}"))?;
-        assert_ne!(seen.state, Some(SessionState::Failed), "{self}: {outcome:?}");
+        let seen = observe(faulty, subject)
+            .await
+            .map_err(|complaint| format!("{self}: {complaint}"))?;
+        assert_ne!(
+            seen.state,
+            Some(SessionState::Failed),
+            "{self}: {outcome:?}"
+        );
         let must_be_done = match outcome {
             Some(outcome) => outcome.is_ok(),
-            // It was not told, but it runs to its end.
+            // The call was dropped, but the operation runs to its end.
             None => self.mishap.caller_goes_away && !self.operation.ends_with_its_caller(),
         };
         if seen != *self.after && (must_be_done || seen != *self.before) {
-            return Err(format!("{self}: {outcome:?}: {seen:?}, not {:?} nor {:?}", self.before, self.after));
+            return Err(format!(
+                "{self}: {outcome:?}: {seen:?}, not {:?} nor {:?}",
+                self.before, self.after
+            ));
         }
-        agreement(faulty).await.map_err(|complaint| format!("{self}: {outcome:?}: {complaint}"))?;
+        agreement(faulty)
+            .await
+            .map_err(|complaint| format!("{self}: {outcome:?}: {complaint}"))?;
         Ok(seen)
     }
 
-    async fn check_neighbour(&self, faulty: &FaultyHost) {
+    async fn check_other_session(&self, faulty: &FaultyHost) {
         let id: SessionId = NEIGHBOUR.parse().unwrap();
         let info = faulty.host().get_session(&id).await.unwrap();
-        assert_eq!((info.state, info.snapshot_count), (SessionState::Active, 1), "{self}");
+        assert_eq!(
+            (info.state, info.snapshot_count),
+            (SessionState::Active, 1),
+            "{self}"
+        );
         assert_eq!(faulty.read(&id).await, Ok(Some("quiet".into())), "{self}");
     }
 
     /// Sessions that are active run commands.
     async fn check_use(&self, faulty: &FaultyHost, subject: &Subject) {
         for id in subject.forks.iter().chain([&subject.id]) {
-            let state = faulty.host().get_session(id).await.ok().map(|info| info.state);
+            let state = faulty
+                .host()
+                .get_session(id)
+                .await
+                .ok()
+                .map(|info| info.state);
             if state == Some(SessionState::Active) {
-                faulty.shell(id, "true").await.unwrap_or_else(|error| panic!("{self}: {}", error.chain()));
+                faulty
+                    .shell(id, "true")
+                    .await
+                    .unwrap_or_else(|error| panic!("{self}: {}", error.chain()));
             }
         }
     }
@@ -197,52 +283,98 @@ impl Round<'_> {
             if info.state == SessionState::Paused {
                 faulty.host().resume_session(id).await.unwrap();
             }
-            faulty.shell(id, "true").await.unwrap_or_else(|error| panic!("{self}: {}", error.chain()));
+            faulty
+                .shell(id, "true")
+                .await
+                .unwrap_or_else(|error| panic!("{self}: {}", error.chain()));
             faulty.host().destroy_session(id).await.unwrap();
         }
         if let Err(error) = faulty.host().delete_base(&subject.base()).await {
-            assert_eq!(error.code(), ErrorCode::BaseNotFound, "{self}: {}", error.chain());
+            assert_eq!(
+                error.code(),
+                ErrorCode::BaseNotFound,
+                "{self}: {}",
+                error.chain()
+            );
         }
-        agreement(faulty).await.unwrap_or_else(|complaint| panic!("{self}: {complaint}"));
+        agreement(faulty)
+            .await
+            .unwrap_or_else(|complaint| panic!("{self}: {complaint}"));
     }
 }
 
 impl std::fmt::Display for Round<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Mishap { place: (name, earlier), fault, caller_goes_away } = self.mishap;
-        write!(f, "{:?} with {fault:?} in `{name}` after {earlier} of them", self.operation)?;
-        if caller_goes_away { f.write_str(", nobody waiting") } else { Ok(()) }
+        let Mishap {
+            place: (name, earlier),
+            fault,
+            caller_goes_away,
+        } = self.mishap;
+        write!(
+            f,
+            "{:?} with {fault:?} in `{name}` after {earlier} of them",
+            self.operation
+        )?;
+        if caller_goes_away {
+            f.write_str(", without a caller")
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// Records and storage say the same, and nothing is half done.
 pub(crate) async fn agreement(faulty: &FaultyHost) -> std::result::Result<(), String> {
     let storage = faulty.real();
-    let page = PageRequest { size: PageRequest::LARGEST_SIZE, token: None };
-    let sessions = faulty.host().list_sessions(&SessionFilter::default(), &page).await.unwrap().items;
+    let page = PageRequest {
+        size: PageRequest::MAX_SIZE,
+        token: None,
+    };
+    let sessions = faulty
+        .host()
+        .list_sessions(&SessionFilter::default(), &page)
+        .await
+        .unwrap()
+        .items;
     let known: BTreeSet<SessionId> = sessions.iter().map(|session| session.id.clone()).collect();
     let volumes: BTreeSet<SessionId> = storage.volumes().unwrap().into_iter().collect();
-    if let Some(session) = sessions.iter().find(|session| session.state == SessionState::Destroying) {
+    if let Some(session) = sessions
+        .iter()
+        .find(|session| session.state == SessionState::Destroying)
+    {
         return Err(format!("{} is still being destroyed", session.id));
     }
     // Each saved base is kept as a volume no session has.
     let saved = faulty.host().saved_bases().await.unwrap().len();
     if !known.is_subset(&volumes) || volumes.len() != known.len() + saved {
-        return Err(format!("sessions {known:?} and {saved} saved bases, volumes {volumes:?}"));
+        return Err(format!(
+            "sessions {known:?} and {saved} saved bases, volumes {volumes:?}"
+        ));
     }
     for session in sessions {
-        let names = |of: Vec<SnapshotName>| of.into_iter().map(|name| name.to_string()).collect::<BTreeSet<_>>();
+        let names = |of: Vec<SnapshotName>| {
+            of.into_iter()
+                .map(|name| name.to_string())
+                .collect::<BTreeSet<_>>()
+        };
         let stored = storage
             .snapshots(&session.id)
             .map_err(|error| error.chain())?
             .into_iter()
             .map(|snapshot| snapshot.name)
             .collect();
-        let recorded = faulty.host().list_snapshots(&session.id).await.map_err(|error| error.chain())?;
+        let recorded = faulty
+            .host()
+            .list_snapshots(&session.id)
+            .await
+            .map_err(|error| error.chain())?;
         let recorded = recorded.into_iter().map(|snapshot| snapshot.name).collect();
         let (stored, recorded) = (names(stored), names(recorded));
         if stored != recorded {
-            return Err(format!("{}: snapshots {recorded:?}, stored {stored:?}", session.id));
+            return Err(format!(
+                "{}: snapshots {recorded:?}, stored {stored:?}",
+                session.id
+            ));
         }
     }
     match faulty.intents() {

@@ -1,10 +1,10 @@
-//! Where faults are put into calls: one call of a name, once, in one of a few ways.
+//! [`Switchboard`]: injects one fault into one call.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use sandbar_core::{Error, Result};
 
-/// What is wrong with a call.
+/// Kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// It fails before it did anything.
@@ -17,7 +17,7 @@ pub(crate) enum Fault {
     Wrong,
 }
 
-/// Which call: the name, and how many of that name come before it.
+/// A call, by its name and the number of earlier calls with that name.
 pub(crate) type Place = (&'static str, usize);
 
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Switchboard {
         self.lock().calls.clone()
     }
 
-    /// How many faults there were.
+    /// Counts the faults injected so far.
     pub(crate) fn fired(&self) -> usize {
         self.lock().fired
     }
@@ -66,19 +66,23 @@ impl Switchboard {
         self.lock().hanging > 0
     }
 
-    /// Calls from here on are without faults; one that hangs goes on hanging.
+    /// Removes the fault for later calls. A call that hangs stays so.
     pub(crate) fn disarm(&self) {
         self.lock().armed.clear();
     }
 
-    /// Lets calls that hang go on.
+    /// Releases calls that hang.
     pub(crate) fn release(&self) {
         self.lock().released = true;
         self.changed.notify_all();
     }
 
     /// Makes a call, with a fault when one is armed for it.
-    pub(crate) fn around<T>(&self, name: &'static str, call: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn around<T>(
+        &self,
+        name: &'static str,
+        call: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         match self.next(name) {
             Some(Fault::Before) => Err(injected(name)),
             Some(Fault::After) => call().and_then(|_| Err(injected(name))),
@@ -123,7 +127,14 @@ impl Switchboard {
 
     fn next(&self, name: &'static str) -> Option<Fault> {
         let mut state = self.lock();
-        let place = (name, state.calls.iter().filter(|earlier| **earlier == name).count());
+        let place = (
+            name,
+            state
+                .calls
+                .iter()
+                .filter(|earlier| **earlier == name)
+                .count(),
+        );
         state.calls.push(name);
         let position = state.armed.iter().position(|(armed, _)| *armed == place)?;
         state.fired += 1;

@@ -1,11 +1,11 @@
-//! What happened to a session is in its log, and the metrics have counted it.
+//! Audit log and metrics.
 
 use std::{pin::Pin, time::Duration};
 
 use rusqlite::Connection;
 use sandbar_core::{
-    Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict, ErrorCode, ExecSpec, ForkRequest, LaterSnapshots,
-    PageRequest, Quiesce, RuntimeKind, SessionId,
+    Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict, ErrorCode, ExecSpec, ForkRequest,
+    LaterSnapshots, PageRequest, Quiesce, RuntimeKind, SessionId,
 };
 use sandbar_host::{HostConfig, acting_as};
 use sandbar_testing::Backend;
@@ -21,50 +21,83 @@ type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 impl HostFixture {
     /// The whole log of a session, as it is now.
     pub(crate) async fn entries(&self, id: &SessionId) -> Vec<AuditEntry> {
-        let page = PageRequest { size: PageRequest::LARGEST_SIZE, token: None };
-        self.host.audit(id, AuditQuery { page, ..AuditQuery::default() }).await.unwrap().items
+        let page = PageRequest {
+            size: PageRequest::MAX_SIZE,
+            token: None,
+        };
+        self.host
+            .audit(
+                id,
+                AuditQuery {
+                    page,
+                    ..AuditQuery::default()
+                },
+            )
+            .await
+            .unwrap()
+            .items
     }
 
     /// The whole log of a session to which nothing happens meanwhile. It must be as it was written.
     async fn log(&self, id: &SessionId) -> Vec<AuditEntry> {
         let log = self.entries(id).await;
         let head = log.last().map(|entry| entry.chain.clone());
-        let intact = AuditVerdict::Intact { entries: log.len() as u64, head };
+        let intact = AuditVerdict::Intact {
+            entries: log.len() as u64,
+            head,
+        };
         assert_eq!(self.host.verify_audit(id).await.unwrap(), intact);
         log
     }
 
-    /// The value of a sample, by its name and labels as they are written; zero when there is none.
+    /// Returns the value of a metric sample, by its name and labels; zero if it is missing.
     async fn metric(&self, sample: &str) -> f64 {
         let text = self.host.metrics_text().await;
-        let found = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        let found = text
+            .lines()
+            .find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
         found.map_or(0.0, |value| value.parse().unwrap())
     }
 }
 
-/// Who, what and outcome of each entry.
+/// Actor, verb and outcome of each entry.
 fn outline(log: &[AuditEntry]) -> Vec<(&str, &str, &str)> {
-    log.iter().map(|entry| (entry.who.as_str(), entry.what.as_str(), entry.outcome.as_str())).collect()
+    log.iter()
+        .map(|entry| {
+            (
+                entry.who.as_str(),
+                entry.what.as_str(),
+                entry.outcome.as_str(),
+            )
+        })
+        .collect()
 }
 
 fn detail(entry: &AuditEntry) -> Value {
     entry.detail.clone().into()
 }
 
-pub(crate) fn what_happened_is_in_the_log_in_order_with_who_and_outcome(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn audit_log_has_actor_and_outcome_in_order(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.machine("s").await;
         let ann = Actor::new("ann").unwrap();
         acting_as(ann, async {
             fixture.write(&id, "f", "one").await;
             fixture.snapshot(&id, "a").await;
-            let again = fixture.host.create_snapshot(&id, Some(snap("a")), Quiesce::WhereNeeded).await;
+            let again = fixture
+                .host
+                .create_snapshot(&id, Some(snap("a")), Quiesce::WhereNeeded)
+                .await;
             assert_eq!(again.unwrap_err().code(), ErrorCode::SnapshotExists);
             fixture.shell(&id, "true").await;
         })
         .await;
         fixture.host.turn_complete(&id).await.unwrap();
-        fixture.host.rollback_session(&id, &snap("a"), LaterSnapshots::Drop).await.unwrap();
+        fixture
+            .host
+            .rollback_session(&id, &snap("a"), LaterSnapshots::Drop)
+            .await
+            .unwrap();
         assert!(fixture.host.create_session(spec("s")).await.is_err());
         let fork = ForkRequest {
             from: Some(snap("a")),
@@ -72,7 +105,13 @@ pub(crate) fn what_happened_is_in_the_log_in_order_with_who_and_outcome(fixture:
             ids: vec!["copy".parse().unwrap()],
             ..ForkRequest::default()
         };
-        let copy = fixture.host.fork_session(&id, fork).await.unwrap().remove(0).id;
+        let copy = fixture
+            .host
+            .fork_session(&id, fork)
+            .await
+            .unwrap()
+            .remove(0)
+            .id;
         // Looking leaves no trace.
         fixture.host.get_session(&id).await.unwrap();
         fixture.read(&id, "f").await;
@@ -90,36 +129,75 @@ pub(crate) fn what_happened_is_in_the_log_in_order_with_who_and_outcome(fixture:
             ("local", "fork_session", "ok"),
         ];
         assert_eq!(outline(&log), expected);
-        assert_eq!(detail(&log[1])["path"].as_str().map(|path| path.ends_with("/f")), Some(true));
+        assert_eq!(
+            detail(&log[1])["path"]
+                .as_str()
+                .map(|path| path.ends_with("/f")),
+            Some(true)
+        );
         assert_eq!(detail(&log[4]), json!({"argv": ["/bin/sh", "-c", "true"]}));
         assert_eq!(detail(&log[5]), json!({"snapshot": "turn-0001"}));
-        assert_eq!(detail(&log[8]), json!({"from": "a", "count": 1, "sessions": ["copy"]}));
-        assert_eq!(detail(&fixture.log(&copy).await[0]), json!({"forked_from": "s", "snapshot": "a"}));
-        let newest = AuditQuery { order: AuditOrder::NewestFirst, ..AuditQuery::default() };
+        assert_eq!(
+            detail(&log[8]),
+            json!({"from": "a", "count": 1, "sessions": ["copy"]})
+        );
+        assert_eq!(
+            detail(&fixture.log(&copy).await[0]),
+            json!({"forked_from": "s", "snapshot": "a"})
+        );
+        let newest = AuditQuery {
+            order: AuditOrder::NewestFirst,
+            ..AuditQuery::default()
+        };
         let newest = fixture.host.audit(&id, newest).await.unwrap().items;
         assert!(newest.iter().eq(log.iter().rev()));
     })
 }
 
-pub(crate) fn the_log_survives_the_session_and_its_successor_goes_on(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn audit_log_outlives_its_session_and_is_continued(
+    fixture: &mut HostFixture,
+) -> Case<'_> {
     Box::pin(async {
         let id = fixture.session("s").await;
         fixture.host.destroy_session(&id).await.unwrap();
         fixture.restart().await;
         assert_eq!(fixture.log(&id).await.len(), 2);
         fixture.session("s").await;
-        let whats: Vec<String> = fixture.log(&id).await.into_iter().map(|entry| entry.what).collect();
-        assert_eq!(whats, ["create_session", "destroy_session", "create_session"]);
-        // Whoever asks for sessions that do not exist writes nothing.
-        let nobody: SessionId = "nobody".parse().unwrap();
-        assert!(fixture.host.turn_complete(&nobody).await.is_err());
-        assert!(fixture.host.execute_tool(&nobody, named("1", "list_dir", json!({}))).await.is_err());
+        let whats: Vec<String> = fixture
+            .log(&id)
+            .await
+            .into_iter()
+            .map(|entry| entry.what)
+            .collect();
+        assert_eq!(
+            whats,
+            ["create_session", "destroy_session", "create_session"]
+        );
+        // Requests for sessions that do not exist are not recorded.
+        let missing: SessionId = "missing".parse().unwrap();
+        assert!(fixture.host.turn_complete(&missing).await.is_err());
+        assert!(
+            fixture
+                .host
+                .execute_tool(&missing, named("1", "list_dir", json!({})))
+                .await
+                .is_err()
+        );
         let mut homeless = spec("homeless");
         homeless.base = "no-such-base".parse().unwrap();
-        let homeless = fixture.host.create_session(homeless).await.map(|_| ()).unwrap_err();
+        let homeless = fixture
+            .host
+            .create_session(homeless)
+            .await
+            .map(|_| ())
+            .unwrap_err();
         assert_eq!(homeless.code(), ErrorCode::BaseNotFound);
-        for name in ["nobody", "homeless"] {
-            let error = fixture.host.audit(&name.parse().unwrap(), AuditQuery::default()).await.unwrap_err();
+        for name in ["missing", "homeless"] {
+            let error = fixture
+                .host
+                .audit(&name.parse().unwrap(), AuditQuery::default())
+                .await
+                .unwrap_err();
             assert_eq!(error.code(), ErrorCode::SessionNotFound);
         }
         // Kept no longer than it has to be, unless the session is there.
@@ -132,13 +210,15 @@ pub(crate) fn the_log_survives_the_session_and_its_successor_goes_on(fixture: &m
         };
         fixture.restart_with(short).await;
         fixture
-            .eventually("the log is removed", async || fixture.host.audit(&gone, AuditQuery::default()).await.err())
+            .eventually("the log is removed", async || {
+                fixture.host.audit(&gone, AuditQuery::default()).await.err()
+            })
             .await;
         assert_eq!(fixture.log(&id).await.len(), 3);
     })
 }
 
-pub(crate) fn tool_calls_are_in_the_log_and_no_secret_is(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn tool_calls_are_audited_without_secrets(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         const SECRET: &str = "hunter2";
         let mut wanted = spec("s");
@@ -148,7 +228,11 @@ pub(crate) fn tool_calls_are_in_the_log_and_no_secret_is(fixture: &mut HostFixtu
         let lengthy = format!("true {}", "x".repeat(2000));
         for request in [
             named("1", "write_file", json!({"path": "f", "content": SECRET})),
-            named("2", "bash", json!({"cmd": "exit 3", "env": {"PASSWORD": SECRET}})),
+            named(
+                "2",
+                "bash",
+                json!({"cmd": "exit 3", "env": {"PASSWORD": SECRET}}),
+            ),
             named("3", "read_file", json!({"path": "f"})),
             named("4", "read_file", json!({"path": "missing"})),
             named("5", "bash", json!({"cmd": lengthy})),
@@ -158,18 +242,33 @@ pub(crate) fn tool_calls_are_in_the_log_and_no_secret_is(fixture: &mut HostFixtu
         // Answered again, and not done again.
         fixture
             .host
-            .execute_tool(&id, named("1", "write_file", json!({"path": "f", "content": SECRET})))
+            .execute_tool(
+                &id,
+                named("1", "write_file", json!({"path": "f", "content": SECRET})),
+            )
             .await
             .unwrap();
-        fixture.refused(&id, named("6", "bash", json!({"cmd": "true", "content": SECRET}))).await;
+        fixture
+            .refused(
+                &id,
+                named("6", "bash", json!({"cmd": "true", "content": SECRET})),
+            )
+            .await;
         fixture.write(&id, "g", SECRET).await;
         let mut command = ExecSpec::new(["/bin/true"]);
         command.env.insert("TOKEN".into(), SECRET.into());
         drop(fixture.host.exec(&id, command).await.unwrap());
 
         let log = fixture.log(&id).await;
-        assert!(log.iter().all(|entry| !format!("{entry:?}").contains(SECRET)), "{log:?}");
-        let tools: Vec<&AuditEntry> = log.iter().filter(|entry| entry.what == "execute_tool").collect();
+        assert!(
+            log.iter()
+                .all(|entry| !format!("{entry:?}").contains(SECRET)),
+            "{log:?}"
+        );
+        let tools: Vec<&AuditEntry> = log
+            .iter()
+            .filter(|entry| entry.what == "execute_tool")
+            .collect();
         let told: Vec<(&str, &str, &str)> = tools
             .iter()
             .map(|entry| {
@@ -186,63 +285,124 @@ pub(crate) fn tool_calls_are_in_the_log_and_no_secret_is(fixture: &mut HostFixtu
             ("6", "bash", "InvalidArgument"),
         ];
         assert_eq!(told, expected);
-        assert_eq!((&tools[0].detail["path"], &tools[1].detail["exit_code"]), (&json!("f"), &json!(3)));
+        assert_eq!(
+            (&tools[0].detail["path"], &tools[1].detail["exit_code"]),
+            (&json!("f"), &json!(3))
+        );
         assert!(tools[1].detail["duration_ms"].is_u64());
-        assert_eq!(tools[4].detail["cmd"].as_str().unwrap().chars().count(), 501);
+        assert_eq!(
+            tools[4].detail["cmd"].as_str().unwrap().chars().count(),
+            501
+        );
     })
 }
 
-pub(crate) fn what_the_host_does_by_itself_is_in_the_log(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn actions_of_the_janitor_are_audited(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
-        let config = HostConfig { max_snapshots_per_session: 1, ..fixture.config.clone() };
+        let config = HostConfig {
+            max_snapshots_per_session: 1,
+            ..fixture.config.clone()
+        };
         fixture.restart_with(config).await;
         let id = fixture.session("s").await;
         for _ in 0..2 {
             fixture.host.turn_complete(&id).await.unwrap();
         }
         let log = fixture.log(&id).await;
-        let pruned = log.iter().find(|entry| entry.what == "prune_snapshot").unwrap();
-        assert_eq!((pruned.who.as_str(), detail(pruned)), ("host", json!({"snapshot": "turn-0001"})));
+        let pruned = log
+            .iter()
+            .find(|entry| entry.what == "prune_snapshot")
+            .unwrap();
+        assert_eq!(
+            (pruned.who.as_str(), detail(pruned)),
+            ("host", json!({"snapshot": "turn-0001"}))
+        );
         let mut short = spec("short");
         short.time_to_live = Some(Duration::from_millis(1));
         let short = fixture.make(short).await.id;
         let ended = fixture
             .eventually("it is destroyed", async || {
-                fixture.entries(&short).await.into_iter().find(|entry| entry.what == "destroy_session")
+                fixture
+                    .entries(&short)
+                    .await
+                    .into_iter()
+                    .find(|entry| entry.what == "destroy_session")
             })
             .await;
-        assert_eq!((ended.who.as_str(), &ended.detail["reason"]), ("host", &json!("its time was up")));
+        assert_eq!(
+            (ended.who.as_str(), &ended.detail["reason"]),
+            ("host", &json!("expired"))
+        );
         assert!(fixture.metric("sandbar_snapshots_pruned_total").await >= 1.0);
         assert!(fixture.metric("sandbar_sessions_expired_total").await >= 1.0);
     })
 }
 
-pub(crate) fn metrics_count_what_was_done(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn metrics_count_verbs_and_tool_calls(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.session("s").await;
         fixture.snapshot(&id, "a").await;
-        fixture.host.create_snapshot(&id, Some(snap("a")), Quiesce::WhereNeeded).await.unwrap_err();
+        fixture
+            .host
+            .create_snapshot(&id, Some(snap("a")), Quiesce::WhereNeeded)
+            .await
+            .unwrap_err();
         fixture.done(&id, "list_dir", json!({})).await;
-        fixture.tool(&id, "read_file", json!({"path": "missing"})).await;
+        fixture
+            .tool(&id, "read_file", json!({"path": "missing"}))
+            .await;
         let kinds = fixture.host.capabilities();
-        let on = format!("storage=\"{}\",runtime=\"{}\"", kinds.storage, kinds.runtime);
+        let on = format!(
+            "storage=\"{}\",runtime=\"{}\"",
+            kinds.storage, kinds.runtime
+        );
         for (sample, expected) in [
-            ("sandbar_operations_total{operation=\"create_session\",outcome=\"ok\"}", 1.0),
-            ("sandbar_operations_total{operation=\"create_snapshot\",outcome=\"ok\"}", 1.0),
-            ("sandbar_operations_total{operation=\"create_snapshot\",outcome=\"SnapshotExists\"}", 1.0),
-            (&format!("sandbar_operation_seconds_count{{operation=\"create_snapshot\",{on}}}"), 2.0),
-            ("sandbar_tool_calls_total{tool=\"list_dir\",outcome=\"ok\"}", 1.0),
-            ("sandbar_tool_calls_total{tool=\"read_file\",outcome=\"failed\"}", 1.0),
-            (&format!("sandbar_tool_seconds_bucket{{le=\"+Inf\",tool=\"list_dir\",{on}}}"), 1.0),
+            (
+                "sandbar_operations_total{operation=\"create_session\",outcome=\"ok\"}",
+                1.0,
+            ),
+            (
+                "sandbar_operations_total{operation=\"create_snapshot\",outcome=\"ok\"}",
+                1.0,
+            ),
+            (
+                "sandbar_operations_total{operation=\"create_snapshot\",outcome=\"SnapshotExists\"}",
+                1.0,
+            ),
+            (
+                &format!("sandbar_operation_seconds_count{{operation=\"create_snapshot\",{on}}}"),
+                2.0,
+            ),
+            (
+                "sandbar_tool_calls_total{tool=\"list_dir\",outcome=\"ok\"}",
+                1.0,
+            ),
+            (
+                "sandbar_tool_calls_total{tool=\"read_file\",outcome=\"failed\"}",
+                1.0,
+            ),
+            (
+                &format!("sandbar_tool_seconds_bucket{{le=\"+Inf\",tool=\"list_dir\",{on}}}"),
+                1.0,
+            ),
             ("sandbar_sessions{state=\"active\"}", 1.0),
             ("sandbar_sessions{state=\"failed\"}", 0.0),
             ("sandbar_tools_active", 0.0),
             ("sandbar_pool_healthy", 1.0),
             ("sandbar_audit_failures_total", 0.0),
-            (&format!("sandbar_build_info{{version=\"{}\",{on}}}", env!("CARGO_PKG_VERSION")), 1.0),
+            (
+                &format!(
+                    "sandbar_build_info{{version=\"{}\",{on}}}",
+                    env!("CARGO_PKG_VERSION")
+                ),
+                1.0,
+            ),
         ] {
             let counted = fixture.metric(sample).await;
-            assert!((counted - expected).abs() < f64::EPSILON, "{sample}: {counted}");
+            assert!(
+                (counted - expected).abs() < f64::EPSILON,
+                "{sample}: {counted}"
+            );
         }
         let (total, left) = (
             fixture.metric("sandbar_storage_total_bytes").await,
@@ -261,23 +421,35 @@ fn state_database(fixture: &HostFixture) -> Connection {
 fn a_log_that_cannot_be_written(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.session("s").await;
-        let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END";
+        let refuse =
+            "CREATE TRIGGER refuse BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END";
         state_database(fixture).execute_batch(refuse).unwrap();
         fixture.snapshot(&id, "a").await;
         fixture.done(&id, "list_dir", json!({})).await;
         assert_eq!(fixture.snapshot_names(&id).await, ["a"]);
         assert!((fixture.metric("sandbar_audit_failures_total").await - 2.0).abs() < f64::EPSILON);
         let errors = fixture.host.health().await.recent_errors;
-        assert!(errors.iter().any(|error| error.contains("on `s`: could not write the audit log")), "{errors:?}");
-        state_database(fixture).execute_batch("DROP TRIGGER refuse").unwrap();
+        assert!(
+            errors
+                .iter()
+                .any(|error| error.contains("on `s`: could not write the audit log")),
+            "{errors:?}"
+        );
+        state_database(fixture)
+            .execute_batch("DROP TRIGGER refuse")
+            .unwrap();
         fixture.snapshot(&id, "b").await;
         assert_eq!(fixture.log(&id).await.len(), 2);
     })
 }
 
 #[test]
-fn a_log_that_cannot_be_written_undoes_nothing_and_is_reported() {
-    HostFixture::run(Backend::LocalDiskExt4, RuntimeKind::None, a_log_that_cannot_be_written);
+fn failed_audit_write_is_reported_and_fails_no_verb() {
+    HostFixture::run(
+        Backend::LocalDiskExt4,
+        RuntimeKind::None,
+        a_log_that_cannot_be_written,
+    );
 }
 
 fn a_log_that_was_changed(fixture: &mut HostFixture) -> Case<'_> {
@@ -285,15 +457,22 @@ fn a_log_that_was_changed(fixture: &mut HostFixture) -> Case<'_> {
         let id = fixture.session("s").await;
         fixture.snapshot(&id, "a").await;
         let number = fixture.log(&id).await[1].number;
-        let change = "UPDATE audit SET who = 'somebody-else' WHERE what = 'create_snapshot'";
+        let change = "UPDATE audit SET who = 'another-actor' WHERE what = 'create_snapshot'";
         state_database(fixture).execute_batch(change).unwrap();
         fixture.snapshot(&id, "b").await;
         fixture.restart().await;
-        assert_eq!(fixture.host.verify_audit(&id).await.unwrap(), AuditVerdict::Broken { number });
+        assert_eq!(
+            fixture.host.verify_audit(&id).await.unwrap(),
+            AuditVerdict::Broken { number }
+        );
     })
 }
 
 #[test]
-fn a_log_that_was_changed_behind_the_hosts_back_is_found() {
-    HostFixture::run(Backend::LocalDiskExt4, RuntimeKind::None, a_log_that_was_changed);
+fn tampered_audit_log_fails_verification() {
+    HostFixture::run(
+        Backend::LocalDiskExt4,
+        RuntimeKind::None,
+        a_log_that_was_changed,
+    );
 }

@@ -1,15 +1,23 @@
-//! What a host refuses at its door, and how it says so.
+//! Invalid specs and configurations, and their errors.
 
 use std::{fs, path::Path};
 
-use sandbar_core::{ByteCount, Error, ErrorCode, NetworkPolicy, PageRequest, RuntimeKind, SessionFilter, StorageKind};
+use sandbar_core::{
+    ByteCount, Error, ErrorCode, NetworkPolicy, PageRequest, RuntimeKind, SessionFilter,
+    StorageKind,
+};
 use sandbar_host::{Host, HostConfig, RuntimeChoice, StorageChoice};
 use sandbar_testing::{FileSystem, Image, private_mounts, tree};
 
 use crate::fixture::spec;
 
 fn block_on<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .worker_threads(2)
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 fn config(data_dir: &Path) -> HostConfig {
@@ -26,33 +34,49 @@ async fn refused(config: HostConfig) -> Error {
 }
 
 #[test]
-fn two_hosts_do_not_share_a_data_directory() {
+fn data_directory_is_locked_by_one_host() {
     private_mounts();
     let scratch = tree::scratch();
     block_on(async {
         let first = Host::start(config(scratch.path())).await.unwrap();
         let error = refused(config(scratch.path())).await;
-        assert_eq!((error.code(), error.field()), (ErrorCode::InvalidState, Some("data_dir")));
-        assert!(error.message().contains(&format!("pid {}", std::process::id())), "{error}");
+        assert_eq!(
+            (error.code(), error.field()),
+            (ErrorCode::InvalidState, Some("data_dir"))
+        );
+        assert!(
+            error
+                .message()
+                .contains(&format!("pid {}", std::process::id())),
+            "{error}"
+        );
         first.shutdown().await.unwrap();
         drop(first);
-        Host::start(config(scratch.path())).await.unwrap().shutdown().await.unwrap();
+        Host::start(config(scratch.path()))
+            .await
+            .unwrap()
+            .shutdown()
+            .await
+            .unwrap();
     });
 }
 
 #[test]
-fn a_read_only_data_directory_is_refused_with_the_way_out() {
+fn read_only_data_directory_is_refused_with_a_hint() {
     private_mounts();
     let scratch = tree::scratch();
     let image = Image::new(scratch.path(), FileSystem::Tmpfs, 16);
     rustix::mount::mount_remount(image.path(), rustix::mount::MountFlags::RDONLY, "").unwrap();
     let error = block_on(refused(config(&image.path().join("data"))));
-    assert_eq!((error.code(), error.field()), (ErrorCode::PermissionDenied, Some("data_dir")));
+    assert_eq!(
+        (error.code(), error.field()),
+        (ErrorCode::PermissionDenied, Some("data_dir"))
+    );
     assert!(error.hint().unwrap().contains("--data-dir"));
 }
 
 #[test]
-fn a_full_disk_is_refused_with_the_way_out_and_nothing_is_changed() {
+fn full_disk_is_refused_with_a_hint_and_changes_nothing() {
     private_mounts();
     let scratch = tree::scratch();
     let image = Image::new(scratch.path(), FileSystem::Tmpfs, 16);
@@ -60,31 +84,63 @@ fn a_full_disk_is_refused_with_the_way_out_and_nothing_is_changed() {
     fs::create_dir(&data).unwrap();
     let _ = fs::write(image.path().join("filler"), vec![1; 32 << 20]);
     let error = block_on(refused(config(&data)));
-    assert_eq!((error.code(), error.field()), (ErrorCode::StorageFull, Some("data_dir")), "{}", error.chain());
+    assert_eq!(
+        (error.code(), error.field()),
+        (ErrorCode::StorageFull, Some("data_dir")),
+        "{}",
+        error.chain()
+    );
     assert!(error.hint().unwrap().contains("--data-dir"));
     fs::remove_file(image.path().join("filler")).unwrap();
-    block_on(async { Host::start(config(&data)).await.unwrap().shutdown().await.unwrap() });
+    block_on(async {
+        Host::start(config(&data))
+            .await
+            .unwrap()
+            .shutdown()
+            .await
+            .unwrap();
+    });
 }
 
 #[test]
-fn a_storage_that_cannot_be_had_is_an_error_and_not_another_storage() {
+fn unavailable_storage_is_an_error_without_fallback() {
     private_mounts();
     let scratch = tree::scratch();
-    let zfs = HostConfig { storage_backend: StorageChoice::Named(StorageKind::Zfs), ..config(scratch.path()) };
+    let zfs = HostConfig {
+        storage_backend: StorageChoice::Named(StorageKind::Zfs),
+        ..config(scratch.path())
+    };
     let error = block_on(refused(zfs.clone()));
-    assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("pool_name")));
-    let error = block_on(refused(HostConfig { pool_name: Some("no-such-pool".into()), ..zfs }));
-    assert!(error.hint().is_some() && error.message().contains("no-such-pool"), "{}", error.chain());
+    assert_eq!(
+        (error.code(), error.field()),
+        (ErrorCode::InvalidArgument, Some("pool_name"))
+    );
+    let error = block_on(refused(HostConfig {
+        pool_name: Some("no-such-pool".into()),
+        ..zfs
+    }));
+    assert!(
+        error.hint().is_some() && error.message().contains("no-such-pool"),
+        "{}",
+        error.chain()
+    );
     let image = Image::new(scratch.path(), FileSystem::Tmpfs, 64);
-    let btrfs =
-        HostConfig { storage_backend: StorageChoice::Named(StorageKind::Btrfs), ..config(&image.path().join("data")) };
+    let btrfs = HostConfig {
+        storage_backend: StorageChoice::Named(StorageKind::Btrfs),
+        ..config(&image.path().join("data"))
+    };
     let error = block_on(refused(btrfs));
-    assert_eq!((error.code(), error.field()), (ErrorCode::StorageFull, Some("data_dir")), "{}", error.chain());
+    assert_eq!(
+        (error.code(), error.field()),
+        (ErrorCode::StorageFull, Some("data_dir")),
+        "{}",
+        error.chain()
+    );
     assert!(!image.path().join("data/storage/pool.btrfs").exists());
 }
 
 #[test]
-fn a_spec_the_host_cannot_keep_is_refused_and_nothing_is_made() {
+fn unsupported_spec_is_refused_and_creates_nothing() {
     private_mounts();
     let scratch = tree::scratch();
     block_on(async {
@@ -105,12 +161,25 @@ fn a_spec_the_host_cannot_keep_is_refused_and_nothing_is_made() {
             (memory, ErrorCode::InvalidArgument, "resources.memory"),
         ] {
             let error = host.create_session(spec).await.unwrap_err();
-            assert_eq!((error.code(), error.field()), (code, Some(field)), "{}", error.chain());
+            assert_eq!(
+                (error.code(), error.field()),
+                (code, Some(field)),
+                "{}",
+                error.chain()
+            );
             assert!(error.hint().is_some(), "{field} has no hint");
         }
-        let listed = host.list_sessions(&SessionFilter::default(), &PageRequest::default()).await.unwrap();
+        let listed = host
+            .list_sessions(&SessionFilter::default(), &PageRequest::default())
+            .await
+            .unwrap();
         assert!(listed.items.is_empty());
-        assert!(fs::read_dir(scratch.path().join("storage/volumes")).unwrap().next().is_none());
+        assert!(
+            fs::read_dir(scratch.path().join("storage/volumes"))
+                .unwrap()
+                .next()
+                .is_none()
+        );
         host.shutdown().await.unwrap();
     });
 }

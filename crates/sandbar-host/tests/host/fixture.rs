@@ -2,11 +2,12 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sandbar_core::{
-    BaseName, ExecEvent, ExecSpec, Quiesce, RuntimeKind, SessionId, SessionInfo, SessionSpec, SnapshotName,
+    BaseName, ExecEvent, ExecSpec, Quiesce, RuntimeKind, SessionId, SessionInfo, SessionSpec,
+    SnapshotName,
 };
 use sandbar_host::{Host, HostConfig};
-use sandbar_storage::archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, EntryKind};
 use sandbar_testing::{Backend, StorageFixture};
+use sandbar_tree::archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, EntryKind};
 
 use crate::host_config::host_config;
 
@@ -34,11 +35,15 @@ type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl HostFixture {
     /// Runs a case on a fresh host and stops the host afterwards.
-    pub(crate) fn run(backend: Backend, runtime: RuntimeKind, case: impl for<'a> FnOnce(&'a mut Self) -> Case<'a>) {
+    pub(crate) fn run(
+        backend: Backend,
+        runtime: RuntimeKind,
+        case: impl for<'a> FnOnce(&'a mut Self) -> Case<'a>,
+    ) {
         Self::run_with(backend, runtime, |_| {}, case);
     }
 
-    /// As [`run`](Self::run), on a host that is told more.
+    /// As [`run`](Self::run), with another configuration.
     pub(crate) fn run_with(
         backend: Backend,
         runtime: RuntimeKind,
@@ -46,12 +51,20 @@ impl HostFixture {
         case: impl for<'a> FnOnce(&'a mut Self) -> Case<'a>,
     ) {
         let storage = StorageFixture::new(backend);
-        let executor = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build().unwrap();
+        let executor = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .worker_threads(2)
+            .build()
+            .unwrap();
         executor.block_on(async {
             let mut config = host_config(&storage, runtime);
             configure(&mut config);
             let host = RunningHost(Some(Host::start(config.clone()).await.unwrap()));
-            let mut fixture = Self { host, config, storage };
+            let mut fixture = Self {
+                host,
+                config,
+                storage,
+            };
             case(&mut fixture).await;
             fixture.host.shutdown().await.unwrap();
         });
@@ -64,19 +77,27 @@ impl HostFixture {
 
     pub(crate) async fn restart_with(&mut self, config: HostConfig) {
         self.host.shutdown().await.unwrap();
-        // The old one lets go of its lock when it is dropped, and it is dropped before the new one starts.
+        // The old host releases its lock when it is dropped, which must be before the new one
+        // starts.
         self.host.0 = None;
         self.host.0 = Some(Host::start(config).await.unwrap());
     }
 
     /// Waits until `look` sees something.
-    pub(crate) async fn eventually<T>(&self, what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    pub(crate) async fn eventually<T>(
+        &self,
+        what: &str,
+        mut look: impl AsyncFnMut() -> Option<T>,
+    ) -> T {
         let deadline = std::time::Instant::now() + Duration::from_mins(3);
         loop {
             if let Some(seen) = look().await {
                 return seen;
             }
-            assert!(std::time::Instant::now() < deadline, "waited too long until {what}");
+            assert!(
+                std::time::Instant::now() < deadline,
+                "waited too long until {what}"
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -99,22 +120,38 @@ impl HostFixture {
 
     /// Runs a shell command to its end: stdout and exit code.
     pub(crate) async fn shell(&self, id: &SessionId, script: &str) -> (String, Option<i32>) {
-        let mut command = self.host.exec(id, ExecSpec::new(["/bin/sh", "-c", script])).await.unwrap();
+        let mut command = self
+            .host
+            .exec(id, ExecSpec::new(["/bin/sh", "-c", script]))
+            .await
+            .unwrap();
         let mut output = Vec::new();
         while let Some(event) = command.next_event().await {
             match event {
                 ExecEvent::Stdout(bytes) => output.extend_from_slice(&bytes),
                 ExecEvent::Stderr(bytes) => panic!("{script}: {}", String::from_utf8_lossy(&bytes)),
-                ExecEvent::Exited(status) => return (String::from_utf8(output).unwrap(), status.code),
+                ExecEvent::Exited(status) => {
+                    return (String::from_utf8(output).unwrap(), status.code);
+                }
             }
         }
         panic!("the command never exited");
     }
 
     pub(crate) async fn write(&self, id: &SessionId, path: &str, content: &str) {
-        let options = sandbar_core::WriteOptions { create_dirs: true, ..Default::default() };
-        let mut writer = self.host.write_file(id, path.as_ref(), options).await.unwrap();
-        writer.write(Bytes::copy_from_slice(content.as_bytes())).await.unwrap();
+        let options = sandbar_core::WriteOptions {
+            create_dirs: true,
+            ..Default::default()
+        };
+        let mut writer = self
+            .host
+            .write_file(id, path.as_ref(), options)
+            .await
+            .unwrap();
+        writer
+            .write(Bytes::copy_from_slice(content.as_bytes()))
+            .await
+            .unwrap();
         writer.commit().await.unwrap();
     }
 
@@ -123,7 +160,12 @@ impl HostFixture {
         match self.host.open_file(id, path.as_ref()).await {
             Ok((file, _)) => Some(std::io::read_to_string(file).unwrap()),
             Err(error) => {
-                assert_eq!(error.code(), sandbar_core::ErrorCode::FileNotFound, "{}", error.chain());
+                assert_eq!(
+                    error.code(),
+                    sandbar_core::ErrorCode::FileNotFound,
+                    "{}",
+                    error.chain()
+                );
                 None
             }
         }
@@ -137,7 +179,10 @@ impl HostFixture {
             mode,
             uid: owner.0,
             gid: owner.1,
-            modified: rustix::fs::Timespec { tv_sec: 1_500_000_000, tv_nsec: 0 },
+            modified: rustix::fs::Timespec {
+                tv_sec: 1_500_000_000,
+                tv_nsec: 0,
+            },
             size: 0,
             segments: None,
             xattrs: Vec::new(),
@@ -145,7 +190,10 @@ impl HostFixture {
         let mut archive = ArchiveWriter::new(Vec::new());
         archive.append(&entry, &mut std::io::empty()).unwrap();
         let mut writer = self.host.import_tree(id, ".".as_ref()).await.unwrap();
-        writer.write(archive.finish().unwrap().0.into()).await.unwrap();
+        writer
+            .write(archive.finish().unwrap().0.into())
+            .await
+            .unwrap();
         writer.finish().await.unwrap();
     }
 
@@ -159,24 +207,37 @@ impl HostFixture {
         tar
     }
 
-    /// What is in the tree at `path`, by name and owner.
-    pub(crate) async fn exported_owners(&self, id: &SessionId, path: &str) -> Vec<(String, (u32, u32))> {
+    /// Exports the tree at `path`; returns its names and owners.
+    pub(crate) async fn exported_owners(
+        &self,
+        id: &SessionId,
+        path: &str,
+    ) -> Vec<(String, (u32, u32))> {
         let tar = self.exported(id, path).await;
         let mut archive = ArchiveReader::new(&tar[..]);
         let mut found = Vec::new();
         while let Some(entry) = archive.next_entry().unwrap() {
-            found.push((String::from_utf8(entry.path).unwrap(), (entry.uid, entry.gid)));
+            found.push((
+                String::from_utf8(entry.path).unwrap(),
+                (entry.uid, entry.gid),
+            ));
         }
         found
     }
 
     pub(crate) async fn snapshot(&self, id: &SessionId, name: &str) {
-        self.host.create_snapshot(id, Some(snap(name)), Quiesce::WhereNeeded).await.unwrap();
+        self.host
+            .create_snapshot(id, Some(snap(name)), Quiesce::WhereNeeded)
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn snapshot_names(&self, id: &SessionId) -> Vec<String> {
         let snapshots = self.host.list_snapshots(id).await.unwrap();
-        snapshots.into_iter().map(|snapshot| snapshot.name.to_string()).collect()
+        snapshots
+            .into_iter()
+            .map(|snapshot| snapshot.name.to_string())
+            .collect()
     }
 }
 

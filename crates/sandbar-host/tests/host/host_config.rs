@@ -7,5 +7,8 @@ use sandbar_host::HostConfig;
 use sandbar_testing::StorageFixture;
 
 pub(crate) fn host_config(storage: &StorageFixture, runtime: RuntimeKind) -> HostConfig {
-    HostConfig { shutdown_timeout: Duration::from_secs(10), ..sandbar_testing_host::host_config(storage, runtime) }
+    HostConfig {
+        shutdown_timeout: Duration::from_secs(10),
+        ..HostConfig::on_storage(storage.data_dir(), storage.close(), runtime)
+    }
 }

@@ -1,4 +1,4 @@
-//! What sandboxes over the base `host` see of the machine's own directories.
+//! Directories of the machine that are visible in sandboxes with the base `host`.
 
 use std::{
     fs,
@@ -13,10 +13,18 @@ use sandbar_testing::Backend;
 
 use crate::fixture::{HostFixture, spec};
 
-/// `/opt` as it is on a machine with an application of its own, in the test's mount namespace alone.
+/// `/opt` as it is on a machine with an application of its own, in the test's mount namespace
+/// alone.
 fn furnish_opt(_: &mut HostConfig) {
     fs::create_dir_all("/opt").unwrap();
-    mount("tmpfs", "/opt", "tmpfs", MountFlags::empty(), Some(c"mode=0755")).unwrap();
+    mount(
+        "tmpfs",
+        "/opt",
+        "tmpfs",
+        MountFlags::empty(),
+        Some(c"mode=0755"),
+    )
+    .unwrap();
     fs::create_dir("/opt/closed").unwrap();
     fs::copy("/usr/bin/id", "/opt/raised").unwrap();
     for (name, mode, owner) in [
@@ -37,9 +45,12 @@ fn furnish_opt(_: &mut HostConfig) {
     }
 }
 
-/// What a script says on both streams, as this user.
+/// Runs a script as this user; returns both streams.
 async fn say(fixture: &HostFixture, id: &SessionId, user: &str, script: &str) -> String {
-    let spec = ExecSpec { user: Some(user.into()), ..ExecSpec::new(["/bin/sh", "-c", script]) };
+    let spec = ExecSpec {
+        user: Some(user.into()),
+        ..ExecSpec::new(["/bin/sh", "-c", script])
+    };
     let mut command = fixture.host.exec(id, spec).await.unwrap();
     let mut output = Vec::new();
     while let Some(event) = command.next_event().await {
@@ -59,16 +70,33 @@ fn private_files_are_closed(backend: Backend, runtime: RuntimeKind, rights: &[Ro
                 spec.base = BaseName::new("host").unwrap();
                 spec.root_rights = rights;
                 let id = fixture.make(spec).await.id;
-                let users: &[&str] = if runtime == RuntimeKind::None { &["root"] } else { &["root", "1000"] };
+                let users: &[&str] = if runtime == RuntimeKind::None {
+                    &["root"]
+                } else {
+                    &["root", "1000"]
+                };
                 for user in users {
                     let read = "cat /opt/secret.env /opt/group.env /opt/of-a-user.env /opt/closed/file 2>/dev/null; \
                                 chmod 644 /opt/secret.env /opt/of-a-user.env 2>/dev/null; cat /opt/*.env 2>/dev/null; \
                                 cp /opt/secret.env /tmp/copy 2>/dev/null; ls /opt/closed 2>/dev/null; cat /opt/readme";
-                    assert_eq!(say(fixture, &id, user, read).await, "CONTENT", "{rights:?} {user}");
+                    assert_eq!(
+                        say(fixture, &id, user, read).await,
+                        "CONTENT",
+                        "{rights:?} {user}"
+                    );
                 }
                 // Neither do the host's own tools read them for a session.
-                let denied = fixture.host.open_file(&id, "/opt/secret.env".as_ref()).await.unwrap_err();
-                assert_eq!(denied.code(), sandbar_core::ErrorCode::PermissionDenied, "{}", denied.chain());
+                let denied = fixture
+                    .host
+                    .open_file(&id, "/opt/secret.env".as_ref())
+                    .await
+                    .unwrap_err();
+                assert_eq!(
+                    denied.code(),
+                    sandbar_core::ErrorCode::PermissionDenied,
+                    "{}",
+                    denied.chain()
+                );
                 if rights == RootRights::Own {
                     assert_eq!(say(fixture, &id, "1000", "/opt/raised -u").await, "0\n");
                 }
@@ -79,21 +107,33 @@ fn private_files_are_closed(backend: Backend, runtime: RuntimeKind, rights: &[Ro
 }
 
 #[test]
-fn private_files_of_opt_are_closed_to_native_boxes_on_btrfs() {
-    private_files_are_closed(Backend::BtrfsImage, RuntimeKind::Native, &[RootRights::Bare, RootRights::Own]);
+fn private_files_of_opt_are_closed_to_boxes_on_btrfs() {
+    private_files_are_closed(
+        Backend::BtrfsImage,
+        RuntimeKind::Native,
+        &[RootRights::Bare, RootRights::Own],
+    );
 }
 
 #[test]
-fn private_files_of_opt_are_closed_to_native_boxes_on_local_disk() {
-    private_files_are_closed(Backend::LocalDiskExt4, RuntimeKind::Native, &[RootRights::Bare, RootRights::Own]);
+fn private_files_of_opt_are_closed_to_boxes_on_local_disk() {
+    private_files_are_closed(
+        Backend::LocalDiskExt4,
+        RuntimeKind::Native,
+        &[RootRights::Bare, RootRights::Own],
+    );
 }
 
 #[test]
-fn private_files_of_opt_are_closed_to_native_boxes_on_zfs() {
+fn private_files_of_opt_are_closed_to_boxes_on_zfs() {
     private_files_are_closed(Backend::Zfs, RuntimeKind::Native, &[RootRights::Bare]);
 }
 
 #[test]
 fn private_files_of_opt_are_closed_to_gvisor_boxes() {
-    private_files_are_closed(Backend::BtrfsImage, RuntimeKind::Gvisor, &[RootRights::Bare]);
+    private_files_are_closed(
+        Backend::BtrfsImage,
+        RuntimeKind::Gvisor,
+        &[RootRights::Bare],
+    );
 }

@@ -1,4 +1,4 @@
-//! What others keep with a session.
+//! Notes on sessions.
 
 use std::pin::Pin;
 
@@ -8,7 +8,7 @@ use crate::fixture::HostFixture;
 
 type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-pub(crate) fn a_note_is_kept_with_its_session_and_goes_with_it(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn note_is_stored_and_deleted_with_its_session(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let (one, other) = (fixture.session("one").await, fixture.session("other").await);
         let text = "y".repeat(64 << 10);
@@ -17,11 +17,19 @@ pub(crate) fn a_note_is_kept_with_its_session_and_goes_with_it(fixture: &mut Hos
         host.put_note(&one, "door", &text).await.unwrap();
         host.put_note(&one, "window", "w").await.unwrap();
         host.put_note(&other, "door", "").await.unwrap();
-        let fork = host.fork_session(&one, ForkRequest::default()).await.unwrap().remove(0).id;
+        let fork = host
+            .fork_session(&one, ForkRequest::default())
+            .await
+            .unwrap()
+            .remove(0)
+            .id;
         assert_eq!(host.note(&fork, "door").await.unwrap(), None);
         fixture.restart().await;
         let host = &fixture.host;
-        assert_eq!(host.note(&one, "door").await.unwrap().as_deref(), Some(text.as_str()));
+        assert_eq!(
+            host.note(&one, "door").await.unwrap().as_deref(),
+            Some(text.as_str())
+        );
         let both = [(one.clone(), text), (other.clone(), String::new())];
         assert_eq!(host.notes("door").await.unwrap(), both);
         host.remove_note(&one, "window").await.unwrap();
@@ -34,15 +42,21 @@ pub(crate) fn a_note_is_kept_with_its_session_and_goes_with_it(fixture: &mut Hos
     })
 }
 
-pub(crate) fn what_cannot_be_a_note_is_refused(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn invalid_note_is_refused(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.session("s").await;
         let long = "x".repeat((64 << 10) + 1);
-        for (key, text, field) in
-            [("", "x", "key"), (&long[..129], "x", "key"), ("k", &long, "note"), ("k", "\0", "note")]
-        {
+        for (key, text, field) in [
+            ("", "x", "key"),
+            (&long[..129], "x", "key"),
+            ("k", &long, "note"),
+            ("k", "\0", "note"),
+        ] {
             let error = fixture.host.put_note(&id, key, text).await.unwrap_err();
-            assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some(field)));
+            assert_eq!(
+                (error.code(), error.field()),
+                (ErrorCode::InvalidArgument, Some(field))
+            );
             assert!(error.hint().is_some());
         }
         assert_eq!(fixture.host.note(&id, "k").await.unwrap(), None);

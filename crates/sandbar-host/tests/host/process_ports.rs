@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, pin::Pin};
 
 use sandbar_core::{
-    ErrorCode, NetworkPolicy, ProcessId, ProcessSpec, ProcessStatus, Readiness, RestartPolicy, RuntimeKind, SessionId,
-    SessionState,
+    ErrorCode, NetworkPolicy, ProcessId, ProcessSpec, ProcessStatus, Readiness, RestartPolicy,
+    RuntimeKind, SessionId, SessionState,
 };
 use sandbar_host::RuntimeChoice;
 use tokio::{
@@ -16,7 +16,8 @@ use crate::fixture::{HostFixture, spec};
 
 type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// Listens, then says what it heard, after its own name, when the other side has said all. Ends when it hears `end`.
+/// Listens, then sends its name and the bytes it read once the peer has closed its stream. Ends
+/// when it reads `end`.
 const ECHO: &str = r#"
     use IO::Socket::INET; $| = 1; my ($port, $name) = @ARGV;
     my $server = IO::Socket::INET->new(Listen => 9, LocalAddr => "127.0.0.1", LocalPort => $port, ReuseAddr => 1)
@@ -25,7 +26,8 @@ const ECHO: &str = r#"
         close $peer; exit 1 if $said eq "end"; }
 "#;
 
-/// Answers requests badly as long as there is no file `well`, and tells the first time in a file `asked`.
+/// Answers requests badly as long as there is no file `well`, and tells the first time in a file
+/// `asked`.
 const MOODY: &str = r#"
     use IO::Socket::INET; my ($port) = @ARGV;
     my $server = IO::Socket::INET->new(Listen => 9, LocalAddr => "127.0.0.1", LocalPort => $port, ReuseAddr => 1)
@@ -42,9 +44,13 @@ fn perl(program: &str, port: u16, name: &str) -> ProcessSpec {
     ProcessSpec::new(["perl", "-e", program, &port.to_string(), name])
 }
 
-/// A port nobody uses on this machine: a runtime without isolation needs one.
+/// Returns a free port of this machine, for the runtime without isolation.
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 impl HostFixture {
@@ -56,14 +62,23 @@ impl HostFixture {
         (info.id, address)
     }
 
-    /// Launches one that says what it hears.
+    /// Launches a server that echoes its input.
     async fn echo(&self, id: &SessionId, port: u16) -> ProcessId {
         let ready = Readiness::Tcp { port: None };
-        self.serve(id, ProcessSpec { expose_port: Some(port), ready, ..perl(ECHO, port, "echo") }).await.0
+        self.serve(
+            id,
+            ProcessSpec {
+                expose_port: Some(port),
+                ready,
+                ..perl(ECHO, port, "echo")
+            },
+        )
+        .await
+        .0
     }
 }
 
-/// Says something, then hears what comes until the other side has said all.
+/// Sends bytes, then reads until the peer closes its stream.
 async fn say(address: SocketAddr, what: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(what.as_bytes()).await.unwrap();
@@ -75,41 +90,78 @@ async fn say(address: SocketAddr, what: &str) -> String {
 
 /// Whether a connection is closed without a word, or refused.
 async fn is_turned_away(address: SocketAddr) -> bool {
-    let Ok(mut stream) = TcpStream::connect(address).await else { return true };
+    let Ok(mut stream) = TcpStream::connect(address).await else {
+        return true;
+    };
     !matches!(stream.read(&mut [0]).await, Ok(1))
 }
 
-pub(crate) fn a_process_is_running_only_when_its_probe_passes(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn process_is_running_once_its_probe_passes(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.machine("s").await;
         let late = ProcessSpec {
-            ready: Readiness::Log { text: "all set".into() },
-            ..ProcessSpec::new(["sh", "-c", "echo begun >&2; until test -e go; do sleep 0.01; done; echo all set; cat"])
+            ready: Readiness::Log {
+                text: "all set".into(),
+            },
+            ..ProcessSpec::new([
+                "sh",
+                "-c",
+                "echo begun >&2; until test -e go; do sleep 0.01; done; echo all set; cat",
+            ])
         };
-        let process = fixture.launch(&id, ProcessSpec { stdin: sandbar_core::StdinMode::Piped, ..late }).await;
+        let process = fixture
+            .launch(
+                &id,
+                ProcessSpec {
+                    stdin: sandbar_core::StdinMode::Piped,
+                    ..late
+                },
+            )
+            .await;
         assert_eq!(fixture.status(&id, &process).await, ProcessStatus::Starting);
         fixture.write(&id, "/workspace/go", "").await;
         assert!(fixture.ready(&id, &process).await.ready_at.is_some());
 
         let port = free_port();
-        let listening = ProcessSpec { ready: Readiness::Tcp { port: Some(port) }, ..perl(ECHO, port, "echo") };
+        let listening = ProcessSpec {
+            ready: Readiness::Tcp { port: Some(port) },
+            ..perl(ECHO, port, "echo")
+        };
         let process = fixture.launch(&id, listening).await;
         fixture.ready(&id, &process).await;
         // The port is taken: so it did listen.
         let second = fixture.launch(&id, perl(ECHO, port, "second")).await;
-        assert_ne!(fixture.exited(&id, &second).await.exit.unwrap().code, Some(0));
+        assert_ne!(
+            fixture.exited(&id, &second).await.exit.unwrap().code,
+            Some(0)
+        );
 
         let port = free_port();
-        let ready = Readiness::Http { port: Some(port), path: "/health".into() };
-        let process = fixture.launch(&id, ProcessSpec { ready, ..perl(MOODY, port, "moody") }).await;
-        fixture.eventually("it was asked", async || fixture.read(&id, "/workspace/asked").await).await;
+        let ready = Readiness::Http {
+            port: Some(port),
+            path: "/health".into(),
+        };
+        let process = fixture
+            .launch(
+                &id,
+                ProcessSpec {
+                    ready,
+                    ..perl(MOODY, port, "moody")
+                },
+            )
+            .await;
+        fixture
+            .eventually("it was asked", async || {
+                fixture.read(&id, "/workspace/asked").await
+            })
+            .await;
         assert_eq!(fixture.status(&id, &process).await, ProcessStatus::Starting);
         fixture.write(&id, "/workspace/well", "").await;
         fixture.ready(&id, &process).await;
     })
 }
 
-pub(crate) fn an_exposed_port_lives_as_long_as_its_process(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn exposed_port_lives_as_long_as_its_process(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.machine("s").await;
         let port = free_port();
@@ -123,7 +175,10 @@ pub(crate) fn an_exposed_port_lives_as_long_as_its_process(fixture: &mut HostFix
         assert_eq!(address.ip().to_string(), fixture.config.advertise_addr);
         assert_eq!(say(address, "hello").await, "echo heard hello");
         let long = "x".repeat(1 << 20);
-        assert_eq!(say(address, &long).await.len(), "echo heard ".len() + long.len());
+        assert_eq!(
+            say(address, &long).await.len(),
+            "echo heard ".len() + long.len()
+        );
 
         fixture.host.pause_session(&id).await.unwrap();
         assert!(is_turned_away(address).await);
@@ -131,10 +186,17 @@ pub(crate) fn an_exposed_port_lives_as_long_as_its_process(fixture: &mut HostFix
 
         // It ends, is started again, and is still there under its address.
         assert_eq!(say(address, "end").await, "echo heard end");
-        let status = async || fixture.host.get_process_status(&id, &process).await.unwrap();
+        let status = async || {
+            fixture
+                .host
+                .get_process_status(&id, &process)
+                .await
+                .unwrap()
+        };
         let is_back = async || {
-            Some(status().await)
-                .filter(|info| info.restarts == 1 && info.ready_at > info.exit.as_ref().map(|exit| exit.at))
+            Some(status().await).filter(|info| {
+                info.restarts == 1 && info.ready_at > info.exit.as_ref().map(|exit| exit.at)
+            })
         };
         let info = fixture.eventually("it is back", is_back).await;
         assert_eq!(info.address.unwrap(), address.to_string());
@@ -149,37 +211,44 @@ pub(crate) fn an_exposed_port_lives_as_long_as_its_process(fixture: &mut HostFix
     })
 }
 
-pub(crate) fn two_sessions_listen_on_one_port_and_are_reached_apart(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn two_sessions_listen_on_the_same_port(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let mut addresses = Vec::new();
         for name in ["one", "two"] {
             let id = fixture.machine(name).await;
-            let spec =
-                ProcessSpec { expose_port: Some(8081), ready: Readiness::Tcp { port: None }, ..perl(ECHO, 8081, name) };
+            let spec = ProcessSpec {
+                expose_port: Some(8081),
+                ready: Readiness::Tcp { port: None },
+                ..perl(ECHO, 8081, name)
+            };
             addresses.push(fixture.serve(&id, spec).await.1);
         }
         for _ in 0..3 {
             assert_eq!(say(addresses[0], "hello").await, "one heard hello");
             assert_eq!(say(addresses[1], "hello").await, "two heard hello");
         }
-        fixture.host.destroy_session(&"one".parse().unwrap()).await.unwrap();
+        fixture
+            .host
+            .destroy_session(&"one".parse().unwrap())
+            .await
+            .unwrap();
         assert!(TcpStream::connect(addresses[0]).await.is_err());
         assert_eq!(say(addresses[1], "still").await, "two heard still");
     })
 }
 
-pub(crate) fn a_port_is_dialed_while_its_session_is_active(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn port_is_dialed_while_its_session_is_active(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let host = &fixture.host;
         let id = fixture.machine("s").await;
         let port = free_port();
         let code = async || host.dial_port(&id, port).await.unwrap_err().code();
-        // A runtime without a network of its own lets nobody in where no process is to be reached.
-        let nobody = match fixture.config.container_runtime {
+        // A runtime without network namespaces refuses ports that no process exposes.
+        let unlistened = match fixture.config.container_runtime {
             RuntimeChoice::Named(RuntimeKind::None) => ErrorCode::PermissionDenied,
             _ => ErrorCode::Unavailable,
         };
-        assert_eq!(code().await, nobody);
+        assert_eq!(code().await, unlistened);
         let process = fixture.echo(&id, port).await;
         let mut open = host.dial_port(&id, port).await.unwrap();
         open.write_all(b"hello").await.unwrap();
@@ -196,13 +265,13 @@ pub(crate) fn a_port_is_dialed_while_its_session_is_active(fixture: &mut HostFix
         host.kill_process(&id, &process, 9).await.unwrap();
         assert!(!matches!(open.read(&mut [0]).await, Ok(1)));
         fixture.exited(&id, &process).await;
-        assert_eq!(code().await, nobody);
+        assert_eq!(code().await, unlistened);
         host.destroy_session(&id).await.unwrap();
         assert_eq!(code().await, ErrorCode::SessionNotFound);
     })
 }
 
-pub(crate) fn a_connection_to_a_port_keeps_its_session_awake(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn connection_to_a_port_keeps_its_session_active(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let make = async |name: &str| {
             let mut idle = spec(name);
@@ -214,23 +283,39 @@ pub(crate) fn a_connection_to_a_port_keeps_its_session_awake(fixture: &mut HostF
         let port = free_port();
         fixture.echo(&used, port).await;
         let open = fixture.host.dial_port(&used, port).await.unwrap();
-        // One that nobody used since is paused before.
+        // An unused session is paused before.
         let unused = make("unused").await;
         let state = async |id: &SessionId| fixture.host.get_session(id).await.unwrap().state;
-        let is_paused = async |id: &SessionId| (state(id).await == SessionState::Paused).then_some(());
-        fixture.eventually("it is paused", async || is_paused(&unused).await).await;
+        let is_paused =
+            async |id: &SessionId| (state(id).await == SessionState::Paused).then_some(());
+        fixture
+            .eventually("it is paused", async || is_paused(&unused).await)
+            .await;
         assert_eq!(state(&used).await, SessionState::Active);
         drop(open);
-        fixture.eventually("it is paused", async || is_paused(&used).await).await;
+        fixture
+            .eventually("it is paused", async || is_paused(&used).await)
+            .await;
     })
 }
 
-pub(crate) fn a_traffic_token_is_of_one_session_and_outlives_the_host(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn traffic_token_is_per_session_and_survives_restart(
+    fixture: &mut HostFixture,
+) -> Case<'_> {
     Box::pin(async {
-        let policy = NetworkPolicy { allow_public_ingress: true, required: false, ..NetworkPolicy::none() };
-        let open = sandbar_core::SessionSpec { network: Some(policy), ..spec("open") };
+        let policy = NetworkPolicy {
+            allow_public_ingress: true,
+            required: false,
+            ..NetworkPolicy::none()
+        };
+        let open = sandbar_core::SessionSpec {
+            network: Some(policy),
+            ..spec("open")
+        };
         let (closed, open) = (fixture.session("closed").await, fixture.make(open).await.id);
-        let access = async |fixture: &HostFixture, id: &SessionId| fixture.host.port_access(id).await.unwrap();
+        let access = async |fixture: &HostFixture, id: &SessionId| {
+            fixture.host.port_access(id).await.unwrap()
+        };
         let (of_closed, of_open) = (access(fixture, &closed).await, access(fixture, &open).await);
         assert!(!of_closed.public && of_open.public);
         let (token, other) = (of_closed.token.reveal(), of_open.token.reveal());
@@ -240,8 +325,11 @@ pub(crate) fn a_traffic_token_is_of_one_session_and_outlives_the_host(fixture: &
         fixture.restart().await;
         assert_eq!(access(fixture, &closed).await.token.reveal(), token);
         fixture.host.destroy_session(&closed).await.unwrap();
-        assert_eq!(fixture.host.port_access(&closed).await.unwrap_err().code(), ErrorCode::SessionNotFound);
-        // Whoever was given the token of the old one does not reach its successor.
+        assert_eq!(
+            fixture.host.port_access(&closed).await.unwrap_err().code(),
+            ErrorCode::SessionNotFound
+        );
+        // The token of the old session does not open its successor.
         fixture.session("closed").await;
         assert!(!access(fixture, &closed).await.token.is(token.as_bytes()));
     })

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, pin::Pin};
 
 use sandbar_core::{
-    BaseInfo, BaseName, ByteCount, ErrorCode, ForkRequest, LaterSnapshots, PageRequest, SaveBase, SessionFilter,
-    SessionId, SessionSpec,
+    BaseInfo, BaseName, ByteCount, ErrorCode, ForkRequest, LaterSnapshots, PageRequest, SaveBase,
+    SessionFilter, SessionId, SessionSpec,
 };
 use sandbar_host::HostConfig;
 use sandbar_storage::ForkPoint;
@@ -21,38 +21,75 @@ fn base(name: &str) -> BaseName {
 }
 
 fn from_base(id: &str, name: &str) -> SessionSpec {
-    SessionSpec { base: base(name), ..spec(id) }
+    SessionSpec {
+        base: base(name),
+        ..spec(id)
+    }
 }
 
 impl HostFixture {
     async fn save(&self, id: &SessionId, name: &str) -> BaseInfo {
-        self.host.save_base(id, None, &base(name), None).await.unwrap()
+        self.host
+            .save_base(id, None, &base(name), None)
+            .await
+            .unwrap()
     }
 
     async fn base_names(&self) -> Vec<String> {
-        self.host.list_bases().await.unwrap().into_iter().map(|base| base.name.to_string()).collect()
+        self.host
+            .list_bases()
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|base| base.name.to_string())
+            .collect()
     }
 
     async fn session_ids(&self) -> Vec<String> {
-        let listed = self.host.list_sessions(&SessionFilter::default(), &PageRequest::default()).await.unwrap();
-        listed.items.into_iter().map(|session| session.id.to_string()).collect()
+        let listed = self
+            .host
+            .list_sessions(&SessionFilter::default(), &PageRequest::default())
+            .await
+            .unwrap();
+        listed
+            .items
+            .into_iter()
+            .map(|session| session.id.to_string())
+            .collect()
     }
 }
 
-pub(crate) fn a_saved_base_outlives_its_session_and_is_no_session(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn saved_base_outlives_its_session_and_is_not_listed(
+    fixture: &mut HostFixture,
+) -> Case<'_> {
     Box::pin(async {
-        fixture.restart_with(HostConfig { max_sessions: 2, ..fixture.config.clone() }).await;
+        fixture
+            .restart_with(HostConfig {
+                max_sessions: 2,
+                ..fixture.config.clone()
+            })
+            .await;
         let source = fixture.session("source").await;
         fixture.write(&source, "f", "saved").await;
         let note = Some("{\"by\": \"test\"}".to_owned());
-        let saved = fixture.host.save_base(&source, None, &base("warm"), note.clone()).await.unwrap();
-        assert_eq!((saved.name.as_str(), saved.source.as_str()), ("warm", "session"));
+        let saved = fixture
+            .host
+            .save_base(&source, None, &base("warm"), note.clone())
+            .await
+            .unwrap();
+        assert_eq!(
+            (saved.name.as_str(), saved.source.as_str()),
+            ("warm", "session")
+        );
         fixture.write(&source, "f", "later").await;
         fixture.host.destroy_session(&source).await.unwrap();
         for _ in 0..2 {
             assert_eq!(fixture.base_names().await, ["small", "warm"]);
             assert_eq!(fixture.host.base_note(&base("warm")).await.unwrap(), note);
-            assert_eq!(fixture.host.saved_bases().await.unwrap(), [(saved.clone(), note.clone())]);
+            assert_eq!(
+                fixture.host.saved_bases().await.unwrap(),
+                [(saved.clone(), note.clone())]
+            );
             // It takes none of the two places, and each session made from it has a life of its own.
             for (id, other) in [("a", "b"), ("b", "a")] {
                 let made = fixture.make(from_base(id, "warm")).await;
@@ -64,20 +101,31 @@ pub(crate) fn a_saved_base_outlives_its_session_and_is_no_session(fixture: &mut 
             }
             assert_eq!(fixture.session_ids().await, ["a", "b"]);
             for id in ["a", "b"] {
-                fixture.host.destroy_session(&id.parse().unwrap()).await.unwrap();
+                fixture
+                    .host
+                    .destroy_session(&id.parse().unwrap())
+                    .await
+                    .unwrap();
             }
             fixture.restart().await;
         }
-        fixture.host.set_base_note(&base("warm"), None).await.unwrap();
+        fixture
+            .host
+            .set_base_note(&base("warm"), None)
+            .await
+            .unwrap();
         assert_eq!(fixture.host.base_note(&base("warm")).await.unwrap(), None);
         fixture.host.delete_base(&base("warm")).await.unwrap();
         assert_eq!(fixture.base_names().await, ["small"]);
-        meanwhile(fixture, |storage, _| assert_eq!(storage.volumes().unwrap(), [])).await;
+        meanwhile(fixture, |storage, _| {
+            assert_eq!(storage.volumes().unwrap(), []);
+        })
+        .await;
         fixture.host.delete_base(&base("small")).await.unwrap();
     })
 }
 
-pub(crate) fn a_base_is_saved_from_a_snapshot_and_again_from_a_session_made_from_it(
+pub(crate) fn base_is_saved_from_a_snapshot_and_from_its_own_session(
     fixture: &mut HostFixture,
 ) -> Case<'_> {
     Box::pin(async {
@@ -85,15 +133,26 @@ pub(crate) fn a_base_is_saved_from_a_snapshot_and_again_from_a_session_made_from
         fixture.write(&source, "f", "then").await;
         fixture.snapshot(&source, "s").await;
         fixture.write(&source, "f", "now").await;
-        fixture.host.save_base(&source, Some(&snap("s")), &base("then"), None).await.unwrap();
+        fixture
+            .host
+            .save_base(&source, Some(&snap("s")), &base("then"), None)
+            .await
+            .unwrap();
         fixture.save(&source, "now").await;
-        let (then, now) = (fixture.make(from_base("t", "then")).await.id, fixture.make(from_base("n", "now")).await.id);
+        let (then, now) = (
+            fixture.make(from_base("t", "then")).await.id,
+            fixture.make(from_base("n", "now")).await.id,
+        );
         assert_eq!(fixture.read(&then, "f").await.as_deref(), Some("then"));
         assert_eq!(fixture.read(&now, "f").await.as_deref(), Some("now"));
         fixture.write(&then, "g", "more").await;
         fixture.save(&then, "more").await;
         for id in ["source", "t", "n"] {
-            fixture.host.destroy_session(&id.parse().unwrap()).await.unwrap();
+            fixture
+                .host
+                .destroy_session(&id.parse().unwrap())
+                .await
+                .unwrap();
         }
         fixture.host.delete_base(&base("then")).await.unwrap();
         fixture.restart().await;
@@ -103,31 +162,58 @@ pub(crate) fn a_base_is_saved_from_a_snapshot_and_again_from_a_session_made_from
     })
 }
 
-pub(crate) fn sessions_stay_when_their_saved_base_goes(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn sessions_survive_the_deletion_of_their_saved_base(
+    fixture: &mut HostFixture,
+) -> Case<'_> {
     Box::pin(async {
         let source = fixture.session("source").await;
         fixture.write(&source, "f", "saved").await;
         fixture.save(&source, "warm").await;
-        let ids = [fixture.make(from_base("a", "warm")).await.id, fixture.make(from_base("b", "warm")).await.id];
+        let ids = [
+            fixture.make(from_base("a", "warm")).await.id,
+            fixture.make(from_base("b", "warm")).await.id,
+        ];
         let error = fixture.host.delete_base(&base("small")).await.unwrap_err();
-        assert_eq!((error.code(), error.field()), (ErrorCode::InvalidState, Some("name")));
+        assert_eq!(
+            (error.code(), error.field()),
+            (ErrorCode::InvalidState, Some("name"))
+        );
         fixture.host.delete_base(&base("warm")).await.unwrap();
         fixture.host.destroy_session(&source).await.unwrap();
-        let error = fixture.host.create_session(from_base("c", "warm")).await.unwrap_err();
+        let error = fixture
+            .host
+            .create_session(from_base("c", "warm"))
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::BaseNotFound);
         fixture.restart().await;
         for id in &ids {
             assert_eq!(fixture.read(id, "f").await.as_deref(), Some("saved"));
             fixture.snapshot(id, "s").await;
             fixture.write(id, "f", "changed").await;
-            let fork = fixture.host.fork_session(id, ForkRequest::default()).await.unwrap().remove(0);
-            assert_eq!((fixture.read(&fork.id, "f").await.as_deref(), fork.base.as_str()), (Some("changed"), "warm"));
+            let fork = fixture
+                .host
+                .fork_session(id, ForkRequest::default())
+                .await
+                .unwrap()
+                .remove(0);
+            assert_eq!(
+                (
+                    fixture.read(&fork.id, "f").await.as_deref(),
+                    fork.base.as_str()
+                ),
+                (Some("changed"), "warm")
+            );
             fixture.host.destroy_session(&fork.id).await.unwrap();
-            fixture.host.rollback_session(id, &snap("s"), LaterSnapshots::Drop).await.unwrap();
+            fixture
+                .host
+                .rollback_session(id, &snap("s"), LaterSnapshots::Drop)
+                .await
+                .unwrap();
             assert_eq!(fixture.read(id, "f").await.as_deref(), Some("saved"));
             fixture.host.hibernate_session(id).await.unwrap();
         }
-        // What they stand on is needed as long as they can be woken.
+        // Their imported base is needed as long as they can be woken.
         let error = fixture.host.delete_base(&base("small")).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidState);
         for id in &ids {
@@ -142,18 +228,51 @@ pub(crate) fn sessions_stay_when_their_saved_base_goes(fixture: &mut HostFixture
 pub(crate) fn sessions_of_a_saved_base_have_its_environment(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let machine = fixture.machine("source").await;
-        fixture.shell(&machine, "echo '#!/bin/sh' > /workspace/tool; chmod +x /workspace/tool").await;
+        fixture
+            .shell(
+                &machine,
+                "echo '#!/bin/sh' > /workspace/tool; chmod +x /workspace/tool",
+            )
+            .await;
         let env = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+            pairs
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect()
         };
-        let request = SaveBase { env: env(&[("ONE", "1"), ("TWO", "1")]), ..SaveBase::new(base("one")) };
+        let request = SaveBase {
+            env: env(&[("ONE", "1"), ("TWO", "1")]),
+            ..SaveBase::new(base("one"))
+        };
         fixture.host.save_base_as(&machine, request).await.unwrap();
-        let one = fixture.make(SessionSpec { env: env(&[("OWN", "x")]), ..from_base("one", "one") }).await.id;
-        let request = SaveBase { env: env(&[("TWO", "2")]), ..SaveBase::new(base("two")) };
+        let one = fixture
+            .make(SessionSpec {
+                env: env(&[("OWN", "x")]),
+                ..from_base("one", "one")
+            })
+            .await
+            .id;
+        let request = SaveBase {
+            env: env(&[("TWO", "2")]),
+            ..SaveBase::new(base("two"))
+        };
         let two = fixture.host.save_base_as(&one, request).await.unwrap();
-        assert_eq!((two.env["ONE"].as_str(), two.env["TWO"].as_str(), two.env.get("OWN")), ("1", "2", None));
+        assert_eq!(
+            (
+                two.env["ONE"].as_str(),
+                two.env["TWO"].as_str(),
+                two.env.get("OWN")
+            ),
+            ("1", "2", None)
+        );
         fixture.host.delete_base(&base("one")).await.unwrap();
-        let two = fixture.make(SessionSpec { env: env(&[("ONE", "mine")]), ..from_base("two", "two") }).await.id;
+        let two = fixture
+            .make(SessionSpec {
+                env: env(&[("ONE", "mine")]),
+                ..from_base("two", "two")
+            })
+            .await
+            .id;
         fixture.restart().await;
         let script = "/workspace/tool && echo $ONE,$TWO,$OWN";
         assert_eq!(fixture.shell(&one, script).await.0, "1,1,x\n");
@@ -161,28 +280,50 @@ pub(crate) fn sessions_of_a_saved_base_have_its_environment(fixture: &mut HostFi
     })
 }
 
-pub(crate) fn what_cannot_be_saved_is_refused(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn invalid_save_base_is_refused(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.session("s").await;
         fixture.save(&id, "taken").await;
         let host = &fixture.host;
         for name in ["taken", "small", "host"] {
-            let error = host.save_base(&id, None, &base(name), None).await.unwrap_err();
-            assert_eq!((error.code(), error.field()), (ErrorCode::BaseExists, Some("name")), "{name}");
+            let error = host
+                .save_base(&id, None, &base(name), None)
+                .await
+                .unwrap_err();
+            assert_eq!(
+                (error.code(), error.field()),
+                (ErrorCode::BaseExists, Some("name")),
+                "{name}"
+            );
         }
-        let error = host.save_base(&id, Some(&snap("none")), &base("x"), None).await.unwrap_err();
+        let error = host
+            .save_base(&id, Some(&snap("none")), &base("x"), None)
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::SnapshotNotFound);
-        let error = host.save_base(&id, None, &base("x"), Some("x".repeat((64 << 10) + 1))).await.unwrap_err();
+        let error = host
+            .save_base(&id, None, &base("x"), Some("x".repeat((64 << 10) + 1)))
+            .await
+            .unwrap_err();
         assert_eq!(error.field(), Some("note"));
         let mut request = SaveBase::new(base("x"));
         request.env.insert("A=B".into(), String::new());
-        assert_eq!(host.save_base_as(&id, request).await.unwrap_err().field(), Some("env"));
+        assert_eq!(
+            host.save_base_as(&id, request).await.unwrap_err().field(),
+            Some("env")
+        );
         let source = fixture.storage.scratch().join("tree");
         std::fs::create_dir(&source).unwrap();
         let source = sandbar_host::ImportSource::Directory(source);
-        let error = host.import_base(&base("taken"), &source, |_| {}).await.unwrap_err();
+        let error = host
+            .import_base(&base("taken"), &source, |_| {})
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::BaseExists);
-        let error = host.set_base_note(&base("small"), Some("x")).await.unwrap_err();
+        let error = host
+            .set_base_note(&base("small"), Some("x"))
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidState);
         assert_eq!(host.base_note(&base("small")).await.unwrap(), None);
         for outcome in [
@@ -196,17 +337,33 @@ pub(crate) fn what_cannot_be_saved_is_refused(fixture: &mut HostFixture) -> Case
             assert!(error.hint().unwrap().contains("taken"), "{error}");
         }
         host.hibernate_session(&id).await.unwrap();
-        let error = host.save_base(&id, None, &base("x"), None).await.unwrap_err();
+        let error = host
+            .save_base(&id, None, &base("x"), None)
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::SessionPaused);
         assert_eq!(fixture.base_names().await, ["small", "taken"]);
-        // What it is kept as is nobody's session, whoever finds out its name.
+        // The volume of a saved base is not a session, even for a caller that knows its id.
         let mut volume = None;
-        meanwhile(fixture, |storage, _| volume = storage.volumes().unwrap().pop()).await;
+        meanwhile(fixture, |storage, _| {
+            volume = storage.volumes().unwrap().pop();
+        })
+        .await;
         let volume = volume.unwrap();
-        assert_eq!(fixture.host.get_session(&volume).await.unwrap_err().code(), ErrorCode::SessionNotFound);
-        let error = fixture.host.create_session(spec(volume.as_str())).await.unwrap_err();
+        assert_eq!(
+            fixture.host.get_session(&volume).await.unwrap_err().code(),
+            ErrorCode::SessionNotFound
+        );
+        let error = fixture
+            .host
+            .create_session(spec(volume.as_str()))
+            .await
+            .unwrap_err();
         assert_eq!(error.code(), ErrorCode::SessionExists);
-        let bounded = SessionSpec { quota: Some(ByteCount::mib(64)), ..from_base("bounded", "taken") };
+        let bounded = SessionSpec {
+            quota: Some(ByteCount::mib(64)),
+            ..from_base("bounded", "taken")
+        };
         match fixture.host.create_session(bounded).await {
             Ok(made) => assert_eq!(made.quota, Some(ByteCount::mib(64))),
             Err(error) => assert_eq!(error.field(), Some("quota"), "{}", error.chain()),
@@ -214,7 +371,7 @@ pub(crate) fn what_cannot_be_saved_is_refused(fixture: &mut HostFixture) -> Case
     })
 }
 
-pub(crate) fn a_base_that_was_half_saved_or_half_removed_is_neither_after_a_restart(
+pub(crate) fn unfinished_save_or_deletion_of_a_base_is_settled(
     fixture: &mut HostFixture,
 ) -> Case<'_> {
     Box::pin(async {
@@ -230,12 +387,21 @@ pub(crate) fn a_base_that_was_half_saved_or_half_removed_is_neither_after_a_rest
             let (source, half) = ("source".parse().unwrap(), "base-half".parse().unwrap());
             storage.fork(&source, &ForkPoint::Now, &half, None).unwrap();
             intend(database, r#"{"do": "save-base", "volume": "base-half"}"#);
-            intend(database, r#"{"do": "save-base", "volume": "base-not-begun"}"#);
+            intend(
+                database,
+                r#"{"do": "save-base", "volume": "base-not-begun"}"#,
+            );
             let volume = "SELECT volume FROM saved_base WHERE name = 'half'";
-            let volume = database.query_one(volume, [], |row| row.get::<_, String>(0)).unwrap();
-            database.execute("DELETE FROM saved_base WHERE name = 'half'", []).unwrap();
+            let volume = database
+                .query_one(volume, [], |row| row.get::<_, String>(0))
+                .unwrap();
+            database
+                .execute("DELETE FROM saved_base WHERE name = 'half'", [])
+                .unwrap();
             let what = format!(r#"{{"do": "drop-base", "volume": "{volume}"}}"#);
-            database.execute("INSERT INTO intent (what, made) VALUES (?1, 0)", [what]).unwrap();
+            database
+                .execute("INSERT INTO intent (what, made) VALUES (?1, 0)", [what])
+                .unwrap();
             intend(database, r#"{"do": "drop-base", "volume": "long-gone"}"#);
         })
         .await;
@@ -248,20 +414,32 @@ pub(crate) fn a_base_that_was_half_saved_or_half_removed_is_neither_after_a_rest
         meanwhile(fixture, |storage, database| {
             after = storage.volumes().unwrap();
             assert_eq!(
-                database.query_one("SELECT group_concat(what) FROM intent", [], |row| row.get(0)),
+                database.query_one("SELECT group_concat(what) FROM intent", [], |row| row
+                    .get(0)),
                 Ok(None::<String>)
             );
         })
         .await;
         assert_eq!((before.len(), after.len()), (4, 3), "{before:?} {after:?}");
-        // A volume that is gone is told, and what is left is removed as any other.
+        // A missing volume is an error, and the base can be deleted as any other.
         meanwhile(fixture, |storage, _| {
-            let kept = storage.volumes().unwrap().into_iter().find(|volume| volume.as_str().starts_with("base-"));
+            let kept = storage
+                .volumes()
+                .unwrap()
+                .into_iter()
+                .find(|volume| volume.as_str().starts_with("base-"));
             storage.delete(&kept.unwrap()).unwrap();
         })
         .await;
-        let error = fixture.host.create_session(from_base("b", "kept")).await.unwrap_err();
-        assert_eq!((error.code(), error.field()), (ErrorCode::InvalidState, Some("base_snapshot")));
+        let error = fixture
+            .host
+            .create_session(from_base("b", "kept"))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (error.code(), error.field()),
+            (ErrorCode::InvalidState, Some("base_snapshot"))
+        );
         fixture.host.delete_base(&base("kept")).await.unwrap();
         fixture.session("b").await;
     })

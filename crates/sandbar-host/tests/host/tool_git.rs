@@ -12,44 +12,141 @@ type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 const AUTHOR: &str = "An Agent <agent@example.com>";
 
 async fn repository(fixture: &HostFixture, id: &SessionId) {
-    fixture.done(id, "bash", json!({"cmd": "git init -q -b main repo && git init -q --bare -b main origin"})).await;
-    fixture.done(id, "write_file", json!({"path": "repo/-odd name", "content": "one\n"})).await;
-    fixture.done(id, "git_add", json!({"cwd": "repo", "paths": ["-odd name"]})).await;
-    fixture.done(id, "git_commit", json!({"cwd": "repo", "message": "-first", "author": AUTHOR})).await;
+    fixture
+        .done(
+            id,
+            "bash",
+            json!({"cmd": "git init -q -b main repo && git init -q --bare -b main origin"}),
+        )
+        .await;
+    fixture
+        .done(
+            id,
+            "write_file",
+            json!({"path": "repo/-odd name", "content": "one\n"}),
+        )
+        .await;
+    fixture
+        .done(
+            id,
+            "git_add",
+            json!({"cwd": "repo", "paths": ["-odd name"]}),
+        )
+        .await;
+    fixture
+        .done(
+            id,
+            "git_commit",
+            json!({"cwd": "repo", "message": "-first", "author": AUTHOR}),
+        )
+        .await;
 }
 
-pub(crate) fn a_repository_is_worked_with_from_clone_to_push(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn git_tools_work_from_clone_to_push(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.machine("s").await;
         repository(fixture, &id).await;
         let log = fixture.done(&id, "git_log", json!({"cwd": "repo"})).await;
-        assert!(log.contains("Author: An Agent <agent@example.com>") && log.contains("    -first"), "{log}");
-        fixture.done(&id, "bash", json!({"cmd": "git remote add origin /workspace/origin", "cwd": "repo"})).await;
+        assert!(
+            log.contains("Author: An Agent <agent@example.com>") && log.contains("    -first"),
+            "{log}"
+        );
+        fixture
+            .done(
+                &id,
+                "bash",
+                json!({"cmd": "git remote add origin /workspace/origin", "cwd": "repo"}),
+            )
+            .await;
         let push = json!({"cwd": "repo", "remote": "origin", "ref": "main", "set_upstream": true});
         fixture.done(&id, "git_push", push).await;
 
-        fixture.done(&id, "git_clone", json!({"url": "/workspace/origin", "path": "copy", "branch": "main"})).await;
-        fixture.done(&id, "write_file", json!({"path": "copy/-odd name", "content": "two\n"})).await;
-        assert!(fixture.done(&id, "git_status", json!({"cwd": "copy"})).await.contains("modified:   -odd name"));
-        let diff = fixture.done(&id, "git_diff", json!({"cwd": "copy", "paths": ["-odd name"]})).await;
+        fixture
+            .done(
+                &id,
+                "git_clone",
+                json!({"url": "/workspace/origin", "path": "copy", "branch": "main"}),
+            )
+            .await;
+        fixture
+            .done(
+                &id,
+                "write_file",
+                json!({"path": "copy/-odd name", "content": "two\n"}),
+            )
+            .await;
+        assert!(
+            fixture
+                .done(&id, "git_status", json!({"cwd": "copy"}))
+                .await
+                .contains("modified:   -odd name")
+        );
+        let diff = fixture
+            .done(
+                &id,
+                "git_diff",
+                json!({"cwd": "copy", "paths": ["-odd name"]}),
+            )
+            .await;
         assert!(diff.contains("-one\n+two\n"), "{diff}");
-        assert_eq!(fixture.done(&id, "git_diff", json!({"cwd": "copy", "staged": true})).await, "");
+        assert_eq!(
+            fixture
+                .done(&id, "git_diff", json!({"cwd": "copy", "staged": true}))
+                .await,
+            ""
+        );
         // No identity is configured, and none is asked for.
-        fixture.done(&id, "git_commit", json!({"cwd": "copy", "message": "second", "all": true})).await;
+        fixture
+            .done(
+                &id,
+                "git_commit",
+                json!({"cwd": "copy", "message": "second", "all": true}),
+            )
+            .await;
         fixture.done(&id, "git_push", json!({"cwd": "copy"})).await;
 
-        fixture.done(&id, "git_fetch", json!({"cwd": "repo", "remote": "origin", "ref": "main", "prune": true})).await;
+        fixture
+            .done(
+                &id,
+                "git_fetch",
+                json!({"cwd": "repo", "remote": "origin", "ref": "main", "prune": true}),
+            )
+            .await;
         let between = json!({"cwd": "repo", "from": "main", "to": "origin/main", "stat": true});
-        assert!(fixture.done(&id, "git_diff", between).await.contains("1 file changed"));
-        fixture.done(&id, "git_pull", json!({"cwd": "repo", "remote": "origin", "ref": "main"})).await;
-        let shown = fixture.done(&id, "git_show", json!({"cwd": "repo", "ref": "HEAD:-odd name"})).await;
+        assert!(
+            fixture
+                .done(&id, "git_diff", between)
+                .await
+                .contains("1 file changed")
+        );
+        fixture
+            .done(
+                &id,
+                "git_pull",
+                json!({"cwd": "repo", "remote": "origin", "ref": "main"}),
+            )
+            .await;
+        let shown = fixture
+            .done(
+                &id,
+                "git_show",
+                json!({"cwd": "repo", "ref": "HEAD:-odd name"}),
+            )
+            .await;
         assert_eq!(shown, "two\n");
         let log = json!({"cwd": "repo", "ref": "main", "oneline": true, "max_count": 1, "paths": ["-odd name"]});
-        assert!(fixture.done(&id, "git_log", log).await.ends_with("second\n"));
+        assert!(
+            fixture
+                .done(&id, "git_log", log)
+                .await
+                .ends_with("second\n")
+        );
 
-        let missing = fixture.tool(&id, "git_show", json!({"cwd": "repo", "ref": "nonsense"})).await;
+        let missing = fixture
+            .tool(&id, "git_show", json!({"cwd": "repo", "ref": "nonsense"}))
+            .await;
         assert_eq!((missing.is_error, missing.exit_code), (true, Some(128)));
-        // Nobody is asked for a password, and nothing waits for one.
+        // No password is requested, and nothing waits for one.
         let private = json!({"url": "http://127.0.0.1:9/private.git", "path": "private"});
         assert!(fixture.tool(&id, "git_clone", private).await.is_error);
     })
@@ -87,18 +184,26 @@ echo needle > file.log
 echo changed > './-odd name'
 "#;
 
-pub(crate) fn nothing_of_a_hostile_repository_runs_on_the_host(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn hostile_repository_runs_nothing_on_the_host(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.machine("s").await;
         repository(fixture, &id).await;
         // The same path outside and inside: what runs outside would leave its mark outside.
         let mark = format!("/var/tmp/sandbar-test-mark-{}", SessionId::random());
         let marks_outside = || {
-            let names = std::fs::read_dir("/var/tmp").unwrap().map(|entry| entry.unwrap().path());
-            names.filter(|path| path.to_string_lossy().starts_with(&mark)).collect::<Vec<_>>()
+            let names = std::fs::read_dir("/var/tmp")
+                .unwrap()
+                .map(|entry| entry.unwrap().path());
+            names
+                .filter(|path| path.to_string_lossy().starts_with(&mark))
+                .collect::<Vec<_>>()
         };
-        fixture.done(&id, "bash", json!({"cmd": "mkdir -p /var/tmp"})).await;
-        fixture.done(&id, "bash", json!({"cmd": TRAPS, "env": {"MARK": mark}})).await;
+        fixture
+            .done(&id, "bash", json!({"cmd": "mkdir -p /var/tmp"}))
+            .await;
+        fixture
+            .done(&id, "bash", json!({"cmd": TRAPS, "env": {"MARK": mark}}))
+            .await;
         let marks_inside = async || {
             fixture
                 .done(
@@ -109,22 +214,46 @@ pub(crate) fn nothing_of_a_hostile_repository_runs_on_the_host(fixture: &mut Hos
                 .await
         };
 
-        // Tools in the host's process read the same repository, and set nothing off, not even inside.
-        fixture.done(&id, "bash", json!({"cmd": format!("rm -f {mark}-*")})).await;
+        // Tools in the host's process read the same repository, and set nothing off, not even
+        // inside.
+        fixture
+            .done(&id, "bash", json!({"cmd": format!("rm -f {mark}-*")}))
+            .await;
         assert_eq!(
-            fixture.done(&id, "grep", json!({"pattern": "needle", "path": "repo"})).await,
+            fixture
+                .done(&id, "grep", json!({"pattern": "needle", "path": "repo"}))
+                .await,
             "repo/file:1:needle\n"
         );
-        assert_eq!(fixture.done(&id, "glob", json!({"pattern": "repo/file*"})).await, "repo/file\n");
-        fixture.done(&id, "read_file", json!({"path": "repo/file"})).await;
+        assert_eq!(
+            fixture
+                .done(&id, "glob", json!({"pattern": "repo/file*"}))
+                .await,
+            "repo/file\n"
+        );
         fixture
-            .done(&id, "edit_file", json!({"path": "repo/file", "old_string": "needle", "new_string": "thread"}))
+            .done(&id, "read_file", json!({"path": "repo/file"}))
             .await;
-        fixture.done(&id, "write_file", json!({"path": "repo/new", "content": "x"})).await;
-        fixture.done(&id, "list_dir", json!({"path": "repo", "depth": 4})).await;
+        fixture
+            .done(
+                &id,
+                "edit_file",
+                json!({"path": "repo/file", "old_string": "needle", "new_string": "thread"}),
+            )
+            .await;
+        fixture
+            .done(
+                &id,
+                "write_file",
+                json!({"path": "repo/new", "content": "x"}),
+            )
+            .await;
+        fixture
+            .done(&id, "list_dir", json!({"path": "repo", "depth": 4}))
+            .await;
         assert_eq!(marks_inside().await, "");
 
-        // Git sets off what it is told to: in the sandbox.
+        // Git runs hooks and filters in the sandbox only.
         for (tool, params) in [
             ("git_status", json!({"cwd": "repo"})),
             ("git_diff", json!({"cwd": "repo"})),
@@ -132,16 +261,31 @@ pub(crate) fn nothing_of_a_hostile_repository_runs_on_the_host(fixture: &mut Hos
             ("git_commit", json!({"cwd": "repo", "message": "m"})),
             ("git_log", json!({"cwd": "repo"})),
             ("git_show", json!({"cwd": "repo"})),
-            ("git_push", json!({"cwd": "repo", "remote": "/workspace/origin", "ref": "main"})),
-            ("git_fetch", json!({"cwd": "repo", "remote": "ext::/workspace/trap-upload"})),
-            ("git_pull", json!({"cwd": "repo", "remote": "/workspace/origin", "ref": "main"})),
-            ("git_clone", json!({"cwd": "repo", "url": "ssh://nobody@127.0.0.1/x", "path": "y"})),
+            (
+                "git_push",
+                json!({"cwd": "repo", "remote": "/workspace/origin", "ref": "main"}),
+            ),
+            (
+                "git_fetch",
+                json!({"cwd": "repo", "remote": "ext::/workspace/trap-upload"}),
+            ),
+            (
+                "git_pull",
+                json!({"cwd": "repo", "remote": "/workspace/origin", "ref": "main"}),
+            ),
+            (
+                "git_clone",
+                json!({"cwd": "repo", "url": "ssh://nobody@127.0.0.1/x", "path": "y"}),
+            ),
         ] {
             fixture.tool(&id, tool, params).await;
         }
         let inside = marks_inside().await;
         for trap in ["hook", "clean", "external", "textconv", "include"] {
-            assert!(inside.contains(&format!("{mark}-{trap}")), "the trap `{trap}` was not armed: {inside}");
+            assert!(
+                inside.contains(&format!("{mark}-{trap}")),
+                "the trap `{trap}` was not armed: {inside}"
+            );
         }
         assert_eq!(marks_outside(), Vec::<std::path::PathBuf>::new());
     })

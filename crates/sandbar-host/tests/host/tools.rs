@@ -1,7 +1,8 @@
 //! Helpers for cases that call tools.
 
 use sandbar_core::{
-    ErrorCode, Resources, Result, SessionId, ToolCallId, ToolEvent, ToolProgress, ToolRequest, ToolResponse,
+    ErrorCode, Resources, Result, SessionId, ToolCallId, ToolEvent, ToolProgress, ToolRequest,
+    ToolResponse,
 };
 use serde_json::Value;
 
@@ -14,14 +15,24 @@ pub(crate) fn request(tool: &str, params: Value) -> ToolRequest {
 
 /// A call of this name.
 pub(crate) fn named(call: &str, tool: &str, params: Value) -> ToolRequest {
-    let Value::Object(params) = params else { panic!("parameters are an object") };
-    ToolRequest { tool: tool.to_owned(), call: ToolCallId::new(call).unwrap(), params, resources: Resources::default() }
+    let Value::Object(params) = params else {
+        panic!("parameters are an object")
+    };
+    ToolRequest {
+        tool: tool.to_owned(),
+        call: ToolCallId::new(call).unwrap(),
+        params,
+        resources: Resources::default(),
+    }
 }
 
 impl HostFixture {
     /// Calls a tool and takes its answer, good or bad.
     pub(crate) async fn tool(&self, id: &SessionId, tool: &str, params: Value) -> ToolResponse {
-        self.host.execute_tool(id, request(tool, params)).await.unwrap()
+        self.host
+            .execute_tool(id, request(tool, params))
+            .await
+            .unwrap()
     }
 
     /// Calls a tool that has to succeed, and takes its text.
@@ -46,7 +57,10 @@ impl HostFixture {
             match event {
                 Ok(ToolEvent::Progress(progress)) => told.push(progress),
                 Ok(ToolEvent::Finished(answer)) => {
-                    assert!(execution.next_event().await.is_none(), "something came after the answer");
+                    assert!(
+                        execution.next_event().await.is_none(),
+                        "something came after the answer"
+                    );
                     return (told, Ok(answer));
                 }
                 Err(error) => return (told, Err(error)),
@@ -55,7 +69,11 @@ impl HostFixture {
         panic!("the call had no end");
     }
 
-    pub(crate) async fn refused(&self, id: &SessionId, request: ToolRequest) -> (ErrorCode, Option<String>) {
+    pub(crate) async fn refused(
+        &self,
+        id: &SessionId,
+        request: ToolRequest,
+    ) -> (ErrorCode, Option<String>) {
         let error = self.host.execute_tool(id, request).await.unwrap_err();
         (error.code(), error.field().map(str::to_owned))
     }

@@ -2,7 +2,10 @@
 
 use std::{collections::HashSet, pin::Pin};
 
-use sandbar_core::{DirChange, DirChangeKind, DirNews, ErrorCode, LaterSnapshots, Resources, ToolCallId, ToolRequest};
+use sandbar_core::{
+    DirChange, DirChangeKind, DirNews, ErrorCode, LaterSnapshots, Resources, ToolCallId,
+    ToolRequest,
+};
 use sandbar_host::DirWatcher;
 use serde_json::json;
 
@@ -11,7 +14,9 @@ use crate::fixture::{HostFixture, snap};
 type Case<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 fn words(news: &DirNews) -> String {
-    let DirNews::Changed(DirChange { kind, path, is_dir }) = news else { return "overflow".to_owned() };
+    let DirNews::Changed(DirChange { kind, path, is_dir }) = news else {
+        return "overflow".to_owned();
+    };
     let path = format!("{}{}", path.display(), if *is_dir { "/" } else { "" });
     match kind {
         DirChangeKind::Created => format!("created {path}"),
@@ -35,11 +40,17 @@ async fn until(watcher: &mut DirWatcher, last: &str) -> HashSet<String> {
     }
 }
 
-pub(crate) fn changes_are_told_whoever_makes_them(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn watch_reports_changes_of_commands_and_calls(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.machine("s").await;
-        fixture.shell(&id, "mkdir -p old/deep; echo x > old/deep/file").await;
-        let mut watcher = fixture.host.watch_dir(&id, "/workspace".as_ref(), true).await.unwrap();
+        fixture
+            .shell(&id, "mkdir -p old/deep; echo x > old/deep/file")
+            .await;
+        let mut watcher = fixture
+            .host
+            .watch_dir(&id, "/workspace".as_ref(), true)
+            .await
+            .unwrap();
         let script = "
             echo a > made; echo b >> old/deep/file; mkdir -p new/below; echo c > new/below/inside
             mv made renamed; chmod 600 renamed; rm renamed; echo > end";
@@ -59,13 +70,22 @@ pub(crate) fn changes_are_told_whoever_makes_them(fixture: &mut HostFixture) -> 
             assert!(told.contains(expected), "{expected}: {told:#?}");
         }
         // Tools of the host, and calls that move files.
-        let serde_json::Value::Object(params) = json!({"path": "new/by-tool", "content": "x"}) else {
+        let serde_json::Value::Object(params) = json!({"path": "new/by-tool", "content": "x"})
+        else {
             panic!("no object")
         };
         let (tool, call) = ("write_file".to_owned(), ToolCallId::new("1").unwrap());
         fixture
             .host
-            .execute_tool(&id, ToolRequest { tool, call, params, resources: Resources::default() })
+            .execute_tool(
+                &id,
+                ToolRequest {
+                    tool,
+                    call,
+                    params,
+                    resources: Resources::default(),
+                },
+            )
             .await
             .unwrap();
         loop {
@@ -78,33 +98,63 @@ pub(crate) fn changes_are_told_whoever_makes_them(fixture: &mut HostFixture) -> 
     })
 }
 
-pub(crate) fn a_watch_ends_with_what_it_watches(fixture: &mut HostFixture) -> Case<'_> {
+pub(crate) fn watch_ends_with_its_directory_or_session(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.session("s").await;
         fixture.write(&id, "d/file", "x").await;
         fixture.snapshot(&id, "a").await;
-        let missing = fixture.host.watch_dir(&id, "/nowhere".as_ref(), true).await.unwrap_err();
-        assert_eq!((missing.code(), missing.field()), (ErrorCode::FileNotFound, Some("path")));
-        let file = fixture.host.watch_dir(&id, "/workspace/d/file".as_ref(), false).await.unwrap_err();
+        let missing = fixture
+            .host
+            .watch_dir(&id, "/nowhere".as_ref(), true)
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (missing.code(), missing.field()),
+            (ErrorCode::FileNotFound, Some("path"))
+        );
+        let file = fixture
+            .host
+            .watch_dir(&id, "/workspace/d/file".as_ref(), false)
+            .await
+            .unwrap_err();
         assert_eq!(file.code(), ErrorCode::FileNotFound, "{file:?}");
 
-        let watch = async || fixture.host.watch_dir(&id, "d".as_ref(), true).await.unwrap();
+        let watch = async || {
+            fixture
+                .host
+                .watch_dir(&id, "d".as_ref(), true)
+                .await
+                .unwrap()
+        };
         let mut rolled_back = watch().await;
-        fixture.host.rollback_session(&id, &snap("a"), LaterSnapshots::Drop).await.unwrap();
+        fixture
+            .host
+            .rollback_session(&id, &snap("a"), LaterSnapshots::Drop)
+            .await
+            .unwrap();
         let error = rolled_back.next().await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidState);
         assert!(error.message().contains("rolled back"), "{error}");
 
         let mut hibernated = watch().await;
         fixture.host.hibernate_session(&id).await.unwrap();
-        assert_eq!(hibernated.next().await.unwrap_err().code(), ErrorCode::SessionPaused);
+        assert_eq!(
+            hibernated.next().await.unwrap_err().code(),
+            ErrorCode::SessionPaused
+        );
         fixture.host.wake_session(&id).await.unwrap();
 
         let mut destroyed = watch().await;
         fixture.write(&id, "d/more", "x").await;
         let mut waits = watch().await;
         fixture.host.destroy_session(&id).await.unwrap();
-        assert_eq!(destroyed.next().await.unwrap_err().code(), ErrorCode::SessionNotFound);
-        assert_eq!(waits.next().await.unwrap_err().code(), ErrorCode::SessionNotFound);
+        assert_eq!(
+            destroyed.next().await.unwrap_err().code(),
+            ErrorCode::SessionNotFound
+        );
+        assert_eq!(
+            waits.next().await.unwrap_err().code(),
+            ErrorCode::SessionNotFound
+        );
     })
 }

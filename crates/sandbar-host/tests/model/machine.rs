@@ -23,7 +23,7 @@ use crate::{
 pub(crate) struct Machine {
     host: Option<Arc<Host>>,
     config: HostConfig,
-    /// What the host opened, for a look behind its back.
+    /// The storage of the host, to inspect it directly.
     opened: Arc<Mutex<Option<Arc<dyn Storage>>>>,
     // Outlives the host: it holds the file system below.
     _fixture: StorageFixture,
@@ -39,15 +39,28 @@ pub(crate) struct Limits {
 
 impl Machine {
     /// A host with the bases the model knows.
-    pub(crate) async fn start(fixture: StorageFixture, runtime: RuntimeKind, limits: Limits) -> Self {
+    pub(crate) async fn start(
+        fixture: StorageFixture,
+        runtime: RuntimeKind,
+        limits: Limits,
+    ) -> Self {
         let config = limits.apply(host_config(&fixture, runtime));
         let trees = [SEEDED, BARE].map(|base| (base, fixture.scratch().join(base)));
-        let mut machine = Self { host: None, config, opened: Arc::default(), _fixture: fixture };
+        let mut machine = Self {
+            host: None,
+            config,
+            opened: Arc::default(),
+            _fixture: fixture,
+        };
         machine.begin().await;
         for (base, tree) in trees {
             lay_base(&tree, base);
             let name = BaseName::new(base).unwrap();
-            machine.host().import_base(&name, &ImportSource::Directory(tree), |_| {}).await.unwrap();
+            machine
+                .host()
+                .import_base(&name, &ImportSource::Directory(tree), |_| {})
+                .await
+                .unwrap();
         }
         machine
     }
@@ -60,7 +73,7 @@ impl Machine {
         self.opened.lock().unwrap().clone().unwrap()
     }
 
-    /// What the model has to know of this host.
+    /// Returns the properties of this host that the model needs.
     pub(crate) fn rules(&self) -> Rules {
         let capabilities = self.host().capabilities();
         Rules {
@@ -88,7 +101,7 @@ impl Machine {
     }
 
     pub(crate) async fn stop(&mut self) {
-        // The old one lets go of its lock when it is dropped.
+        // The old host releases its lock when it is dropped.
         let host = self.host.take().unwrap();
         host.shutdown().await.unwrap();
         self.opened.lock().unwrap().take();
@@ -119,8 +132,8 @@ impl Limits {
     }
 }
 
-/// Lays the tree of a base: the files the model begins with, the places every box mounts something at, and the few
-/// programs commands need unless it is bare.
+/// Lays the tree of a base: the files the model begins with, the places every box mounts something
+/// at, and the few programs commands need unless it is bare.
 fn lay_base(root: &Path, base: &str) {
     let programs: &[&str] = if base == BARE { &[] } else { &Action::PROGRAMS };
     for program in programs {
@@ -144,7 +157,10 @@ fn lay_base(root: &Path, base: &str) {
 fn lay_program(root: &Path, program: &Path) {
     let listed = Command::new("ldd").arg(program).output().unwrap();
     let libraries = String::from_utf8(listed.stdout).unwrap();
-    let paths = libraries.split_whitespace().map(Path::new).filter(|path| path.is_absolute());
+    let paths = libraries
+        .split_whitespace()
+        .map(Path::new)
+        .filter(|path| path.is_absolute());
     for path in paths.chain([program]) {
         let place = root.join(path.strip_prefix("/").unwrap());
         fs::create_dir_all(place.parent().unwrap()).unwrap();

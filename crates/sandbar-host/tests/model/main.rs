@@ -1,5 +1,10 @@
-//! The host does what a simple model does: random operations, valid and invalid, on every storage and runtime.
+//! Compares the host with a simple model under random operations, valid and invalid, on every
+//! storage and runtime.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod driver;
@@ -14,13 +19,13 @@ mod sequence;
 mod shell;
 mod tree;
 
-/// How many sequences `make test-full` runs on each pair; `make test` runs fewer, `make soak` more.
+/// Sequences that `make test-full` runs on each pair; `make test` runs fewer, `make soak` more.
 macro_rules! on_every_pair {
     ($($name:ident: $storage:ident, $runtime:ident, $sequences:literal;)*) => {
         $(
             mod $name {
                 #[test]
-                fn the_host_does_what_the_model_does() {
+                fn host_behaves_like_the_model() {
                     let storage = sandbar_testing::Backend::$storage;
                     let runtime = sandbar_core::RuntimeKind::$runtime;
                     crate::sequence::run(storage, runtime, $sequences);

@@ -14,7 +14,7 @@ use crate::{
 pub(crate) const SEEDED: &str = "seeded";
 pub(crate) const BARE: &str = "bare";
 
-/// How the host was set up.
+/// Configuration of the host under test.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) max_sessions: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Session {
     files: Tree,
     /// Oldest first.
     snapshots: Vec<Snapshot>,
-    /// The snapshot the files stand on.
+    /// The snapshot that the files derive from.
     head: Option<String>,
     /// Answers of tool calls, by the name of the call.
     calls: BTreeMap<String, ToolView>,
@@ -61,10 +61,15 @@ struct Snapshot {
     files: Tree,
 }
 
-/// What is in `/workspace` of a base.
+/// Files in `/workspace` of a base.
 pub(crate) fn base_files(base: &str) -> Tree {
-    let file = |content: &str| EntryView::File { mode: 0o644, content: content.to_owned() };
-    let directory = || EntryView::Directory { mode: DIRECTORY_MODE };
+    let file = |content: &str| EntryView::File {
+        mode: 0o644,
+        content: content.to_owned(),
+    };
+    let directory = || EntryView::Directory {
+        mode: DIRECTORY_MODE,
+    };
     match base {
         SEEDED => Tree::new([
             ("a", file("one\ntwo\n")),
@@ -79,7 +84,10 @@ pub(crate) fn base_files(base: &str) -> Tree {
 
 impl Model {
     pub(crate) fn new(rules: Rules) -> Self {
-        Self { rules, sessions: Vec::new() }
+        Self {
+            rules,
+            sessions: Vec::new(),
+        }
     }
 
     pub(crate) fn sessions(&self) -> &[Session] {
@@ -95,24 +103,51 @@ impl Model {
                 self.sessions.retain(|session| session.id != *id);
                 Ok(Outcome::Done)
             }
-            Operation::Get { id } => self.session(id).map(|session| Outcome::Session(session.view())),
-            Operation::List { label, state, page, token } => self.list(*label, *state, *page, *token),
-            Operation::Write { id, path, content, mode, create_dirs } => {
-                self.active(id)?.files.write(path, content, *mode, *create_dirs)?;
+            Operation::Get { id } => self
+                .session(id)
+                .map(|session| Outcome::Session(session.view())),
+            Operation::List {
+                label,
+                state,
+                page,
+                token,
+            } => self.list(*label, *state, *page, *token),
+            Operation::Write {
+                id,
+                path,
+                content,
+                mode,
+                create_dirs,
+            } => {
+                self.active(id)?
+                    .files
+                    .write(path, content, *mode, *create_dirs)?;
                 Ok(Outcome::Done)
             }
-            Operation::Read { id, path } => Ok(Outcome::Content(self.present(id)?.files.read(path)?.to_owned())),
+            Operation::Read { id, path } => Ok(Outcome::Content(
+                self.present(id)?.files.read(path)?.to_owned(),
+            )),
             Operation::Stat { id, path } => self.present(id)?.files.stat(path).map(Outcome::Entry),
-            Operation::ListDirectory { id, path } => self.present(id)?.files.list(path).map(Outcome::Entries),
+            Operation::ListDirectory { id, path } => {
+                self.present(id)?.files.list(path).map(Outcome::Entries)
+            }
             Operation::Exec { id, action } => {
                 let session = self.active(id)?;
                 if session.base != SEEDED {
                     return Err(Refusal::of(ErrorCode::FileNotFound, "argv"));
                 }
                 let output = session.files.act(action);
-                Ok(Outcome::Command { succeeded: output.is_some(), output: output.unwrap_or_default() })
+                Ok(Outcome::Command {
+                    succeeded: output.is_some(),
+                    output: output.unwrap_or_default(),
+                })
             }
-            Operation::Tool { id, call, tool, snapshot } => self.tool(id, call, tool, snapshot),
+            Operation::Tool {
+                id,
+                call,
+                tool,
+                snapshot,
+            } => self.tool(id, call, tool, snapshot),
             Operation::CompleteTurn { id } => self.complete_turn(id),
             Operation::TakeSnapshot { id, name } => {
                 let limit = self.rules.max_snapshots;
@@ -120,9 +155,13 @@ impl Model {
                 if session.has_snapshot(name) {
                     return Err(Refusal::of(ErrorCode::SnapshotExists, "snapshot"));
                 }
-                Ok(Outcome::Snapshot(session.take_snapshot(name, "named", limit)))
+                Ok(Outcome::Snapshot(
+                    session.take_snapshot(name, "named", limit),
+                ))
             }
-            Operation::ListSnapshots { id } => Ok(Outcome::Snapshots(self.session(id)?.snapshot_views())),
+            Operation::ListSnapshots { id } => {
+                Ok(Outcome::Snapshots(self.session(id)?.snapshot_views()))
+            }
             Operation::DeleteSnapshot { id, name } => {
                 let session = self.present(id)?;
                 session.snapshot(name)?;
@@ -132,15 +171,31 @@ impl Model {
             Operation::Diff { id, from, to } => {
                 let session = self.present(id)?;
                 let from = &session.snapshot(from)?.files;
-                let to = to.as_ref().map_or(Ok(&session.files), |to| session.snapshot(to).map(|to| &to.files))?;
+                let to = to.as_ref().map_or(Ok(&session.files), |to| {
+                    session.snapshot(to).map(|to| &to.files)
+                })?;
                 Ok(Outcome::Changes(from.diff(to)))
             }
-            Operation::RollBack { id, name, keep_later } => self.roll_back(id, name, *keep_later),
-            Operation::Fork { id, from, count, ids, labels } => self.fork(id, from.as_deref(), *count, ids, labels),
+            Operation::RollBack {
+                id,
+                name,
+                keep_later,
+            } => self.roll_back(id, name, *keep_later),
+            Operation::Fork {
+                id,
+                from,
+                count,
+                ids,
+                labels,
+            } => self.fork(id, from.as_deref(), *count, ids, labels),
             Operation::Pause { id } => {
                 let can_pause = self.rules.can_pause;
                 self.active(id)?;
-                if can_pause { self.enter(id, State::Paused) } else { Err(Refusal::new(ErrorCode::InvalidState)) }
+                if can_pause {
+                    self.enter(id, State::Paused)
+                } else {
+                    Err(Refusal::new(ErrorCode::InvalidState))
+                }
             }
             Operation::Resume { id } => self.leave(id, State::Paused),
             Operation::Hibernate { id } => {
@@ -170,12 +225,24 @@ impl Model {
     pub(crate) fn world(&self) -> World {
         let each = || self.sessions.iter();
         let here = || each().filter(|session| !session.is_hibernated());
-        let names = |session: &Session| session.snapshots.iter().map(|snapshot| snapshot.view.name.clone()).collect();
+        let names = |session: &Session| {
+            session
+                .snapshots
+                .iter()
+                .map(|snapshot| snapshot.view.name.clone())
+                .collect()
+        };
         World {
             sessions: each().map(Session::view).collect(),
-            snapshots: each().map(|session| (session.id.clone(), session.snapshot_views())).collect(),
-            files: here().map(|session| (session.id.clone(), session.files.entries().clone())).collect(),
-            volumes: here().map(|session| (session.id.clone(), names(session))).collect(),
+            snapshots: each()
+                .map(|session| (session.id.clone(), session.snapshot_views()))
+                .collect(),
+            files: here()
+                .map(|session| (session.id.clone(), session.files.entries().clone()))
+                .collect(),
+            volumes: here()
+                .map(|session| (session.id.clone(), names(session)))
+                .collect(),
         }
     }
 
@@ -191,7 +258,14 @@ impl Model {
         Ok(Outcome::Session(view))
     }
 
-    fn fork(&mut self, id: &str, from: Option<&str>, count: usize, ids: &[String], labels: &[(&str, &str)]) -> Answer {
+    fn fork(
+        &mut self,
+        id: &str,
+        from: Option<&str>,
+        count: usize,
+        ids: &[String],
+        labels: &[(&str, &str)],
+    ) -> Answer {
         if !(1..=1000).contains(&count) {
             return Err(Refusal::invalid("count"));
         }
@@ -200,7 +274,11 @@ impl Model {
         }
         require_labels(labels)?;
         let source = self.present(id)?;
-        let files = from.map_or(Ok(&source.files), |from| source.snapshot(from).map(|from| &from.files))?.clone();
+        let files = from
+            .map_or(Ok(&source.files), |from| {
+                source.snapshot(from).map(|from| &from.files)
+            })?
+            .clone();
         let mut all_labels = source.labels.clone();
         all_labels.extend(collect(labels));
         let base = source.base;
@@ -216,7 +294,8 @@ impl Model {
     }
 
     fn reserve(&self, ids: &[&str]) -> Result<(), Refusal> {
-        if self.rules.max_sessions > 0 && self.sessions.len() + ids.len() > self.rules.max_sessions {
+        if self.rules.max_sessions > 0 && self.sessions.len() + ids.len() > self.rules.max_sessions
+        {
             return Err(Refusal::new(ErrorCode::MaxSessionsReached));
         }
         let taken = |id: &str| self.sessions.iter().any(|session| session.id == id);
@@ -227,7 +306,13 @@ impl Model {
         Ok(())
     }
 
-    fn list(&self, label: Option<(&str, &str)>, state: Option<&str>, page: usize, token: Option<&str>) -> Answer {
+    fn list(
+        &self,
+        label: Option<(&str, &str)>,
+        state: Option<&str>,
+        page: usize,
+        token: Option<&str>,
+    ) -> Answer {
         if page > 1000 {
             return Err(Refusal::invalid("page_size"));
         }
@@ -239,12 +324,21 @@ impl Model {
             .iter()
             .map(Session::view)
             .filter(|view| state.is_none_or(|state| view.state == state))
-            .filter(|view| label.is_none_or(|(key, value)| view.labels.get(key).is_some_and(|has| has == value)))
+            .filter(|view| {
+                label
+                    .is_none_or(|(key, value)| view.labels.get(key).is_some_and(|has| has == value))
+            })
             .collect();
-        let pages: Vec<Vec<SessionView>> =
-            matching.chunks(if page == 0 { 100 } else { page }).map(<[SessionView]>::to_vec).collect();
+        let pages: Vec<Vec<SessionView>> = matching
+            .chunks(if page == 0 { 100 } else { page })
+            .map(<[SessionView]>::to_vec)
+            .collect();
         // A listing of nothing is one empty page.
-        Ok(Outcome::Pages(if pages.is_empty() { vec![Vec::new()] } else { pages }))
+        Ok(Outcome::Pages(if pages.is_empty() {
+            vec![Vec::new()]
+        } else {
+            pages
+        }))
     }
 
     fn complete_turn(&mut self, id: &str) -> Answer {
@@ -257,7 +351,9 @@ impl Model {
                 break name;
             }
         };
-        Ok(Outcome::Snapshot(session.take_snapshot(&name, "turn", limit)))
+        Ok(Outcome::Snapshot(
+            session.take_snapshot(&name, "turn", limit),
+        ))
     }
 
     fn roll_back(&mut self, id: &str, name: &str, keep_later: bool) -> Answer {
@@ -271,8 +367,15 @@ impl Model {
             return Err(Refusal::invalid("keep_later"));
         }
         if !keep_later {
-            let after = session.snapshots.iter().skip_while(|snapshot| snapshot.view.name != name).skip(1);
-            for later in after.map(|snapshot| snapshot.view.name.clone()).collect::<Vec<_>>() {
+            let after = session
+                .snapshots
+                .iter()
+                .skip_while(|snapshot| snapshot.view.name != name)
+                .skip(1);
+            for later in after
+                .map(|snapshot| snapshot.view.name.clone())
+                .collect::<Vec<_>>()
+            {
                 session.remove_snapshot(&later);
             }
         }
@@ -284,17 +387,27 @@ impl Model {
     fn tool(&mut self, id: &str, call: &str, tool: &ToolUse, snapshot: &str) -> Answer {
         match tool {
             ToolUse::Unknown => return Err(Refusal::invalid("tool_name")),
-            ToolUse::EditFile { old, new, .. } if old == new => return Err(Refusal::invalid("new_string")),
+            ToolUse::EditFile { old, new, .. } if old == new => {
+                return Err(Refusal::invalid("new_string"));
+            }
             ToolUse::WriteFile { .. } | ToolUse::EditFile { .. } | ToolUse::Bash { .. } => {}
         }
         if let Some(answer) = self.session(id)?.calls.get(call) {
-            return Ok(Outcome::Tool(ToolView { repeated: true, ..answer.clone() }));
+            return Ok(Outcome::Tool(ToolView {
+                repeated: true,
+                ..answer.clone()
+            }));
         }
         let rules = self.rules.clone();
         let session = self.active(id)?;
         let content = session.run_tool(tool);
         let is_error = content.is_none();
-        let mut answer = ToolView { is_error, content, repeated: false, snapshot: None };
+        let mut answer = ToolView {
+            is_error,
+            content,
+            repeated: false,
+            snapshot: None,
+        };
         if rules.tool_snapshots && !is_error {
             session.take_snapshot(snapshot, "tool", rules.max_snapshots);
             answer.snapshot = Some(snapshot.to_owned());
@@ -304,23 +417,37 @@ impl Model {
     }
 
     fn session(&self, id: &str) -> Result<&Session, Refusal> {
-        self.sessions.iter().find(|session| session.id == id).ok_or_else(no_session)
+        self.sessions
+            .iter()
+            .find(|session| session.id == id)
+            .ok_or_else(no_session)
     }
 
     fn session_mut(&mut self, id: &str) -> Result<&mut Session, Refusal> {
-        self.sessions.iter_mut().find(|session| session.id == id).ok_or_else(no_session)
+        self.sessions
+            .iter_mut()
+            .find(|session| session.id == id)
+            .ok_or_else(no_session)
     }
 
     /// A session whose volume is here.
     fn present(&mut self, id: &str) -> Result<&mut Session, Refusal> {
         let session = self.session_mut(id)?;
-        if session.is_hibernated() { Err(Refusal::new(ErrorCode::SessionPaused)) } else { Ok(session) }
+        if session.is_hibernated() {
+            Err(Refusal::new(ErrorCode::SessionPaused))
+        } else {
+            Ok(session)
+        }
     }
 
     /// A session whose clock runs.
     fn active(&mut self, id: &str) -> Result<&mut Session, Refusal> {
         let session = self.present(id)?;
-        if session.is_paused() { Err(Refusal::new(ErrorCode::SessionPaused)) } else { Ok(session) }
+        if session.is_paused() {
+            Err(Refusal::new(ErrorCode::SessionPaused))
+        } else {
+            Ok(session)
+        }
     }
 }
 
@@ -341,7 +468,10 @@ impl Session {
     }
 
     pub(crate) fn snapshot_names(&self) -> Vec<&str> {
-        self.snapshots.iter().map(|snapshot| snapshot.view.name.as_str()).collect()
+        self.snapshots
+            .iter()
+            .map(|snapshot| snapshot.view.name.as_str())
+            .collect()
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -378,7 +508,10 @@ impl Session {
     }
 
     fn snapshot_views(&self) -> Vec<SnapshotView> {
-        self.snapshots.iter().map(|snapshot| snapshot.view.clone()).collect()
+        self.snapshots
+            .iter()
+            .map(|snapshot| snapshot.view.clone())
+            .collect()
     }
 
     fn has_snapshot(&self, name: &str) -> bool {
@@ -386,44 +519,81 @@ impl Session {
     }
 
     fn snapshot(&self, name: &str) -> Result<&Snapshot, Refusal> {
-        let found = self.snapshots.iter().find(|snapshot| snapshot.view.name == name);
+        let found = self
+            .snapshots
+            .iter()
+            .find(|snapshot| snapshot.view.name == name);
         found.ok_or_else(|| Refusal::of(ErrorCode::SnapshotNotFound, "snapshot"))
     }
 
-    /// Takes a snapshot, and drops the oldest that nobody named beyond the limit; zero is none.
+    /// Takes a snapshot, and prunes the oldest unnamed ones beyond the limit; zero is no limit.
     fn take_snapshot(&mut self, name: &str, kind: &str, limit: usize) -> SnapshotView {
-        let view = SnapshotView { name: name.to_owned(), kind: kind.to_owned(), parent: self.head.clone() };
-        self.snapshots.push(Snapshot { view: view.clone(), files: self.files.clone() });
+        let view = SnapshotView {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            parent: self.head.clone(),
+        };
+        self.snapshots.push(Snapshot {
+            view: view.clone(),
+            files: self.files.clone(),
+        });
         self.head = Some(name.to_owned());
-        let excess = if limit == 0 { 0 } else { self.snapshots.len().saturating_sub(limit) };
-        let unnamed = self.snapshots.iter().filter(|snapshot| snapshot.view.kind != "named").take(excess);
-        for old in unnamed.map(|snapshot| snapshot.view.name.clone()).collect::<Vec<_>>() {
+        let excess = if limit == 0 {
+            0
+        } else {
+            self.snapshots.len().saturating_sub(limit)
+        };
+        let unnamed = self
+            .snapshots
+            .iter()
+            .filter(|snapshot| snapshot.view.kind != "named")
+            .take(excess);
+        for old in unnamed
+            .map(|snapshot| snapshot.view.name.clone())
+            .collect::<Vec<_>>()
+        {
             self.remove_snapshot(&old);
         }
         view
     }
 
-    /// Removes a snapshot; what stood on it stands on its parent now.
+    /// Deletes a snapshot; its children move to its parent.
     fn remove_snapshot(&mut self, name: &str) {
-        let Some(place) = self.snapshots.iter().position(|snapshot| snapshot.view.name == name) else { return };
+        let Some(place) = self
+            .snapshots
+            .iter()
+            .position(|snapshot| snapshot.view.name == name)
+        else {
+            return;
+        };
         let parent = self.snapshots.remove(place).view.parent;
-        let standing = self.snapshots.iter_mut().map(|snapshot| &mut snapshot.view.parent).chain([&mut self.head]);
-        for stands_on in standing.filter(|stands_on| stands_on.as_deref() == Some(name)) {
-            stands_on.clone_from(&parent);
+        let standing = self
+            .snapshots
+            .iter_mut()
+            .map(|snapshot| &mut snapshot.view.parent)
+            .chain([&mut self.head]);
+        for base_in_use in standing.filter(|base_in_use| base_in_use.as_deref() == Some(name)) {
+            base_in_use.clone_from(&parent);
         }
     }
 
-    /// What a tool says when it succeeds.
+    /// Returns the expected output of a successful tool.
     fn run_tool(&mut self, tool: &ToolUse) -> Option<String> {
         match tool {
             ToolUse::Unknown => None,
             ToolUse::WriteFile { path, content } => {
-                let what = if self.files.write(path, content, None, true).ok()? { "replaced" } else { "made" };
+                let what = if self.files.write(path, content, None, true).ok()? {
+                    "replaced"
+                } else {
+                    "made"
+                };
                 Some(format!("{what} `{path}`: {} bytes", content.len()))
             }
             ToolUse::EditFile { path, old, new } => {
                 let content = self.files.read(path).ok()?;
-                let [(place, _)] = content.match_indices(old).collect::<Vec<_>>()[..] else { return None };
+                let [(place, _)] = content.match_indices(old).collect::<Vec<_>>()[..] else {
+                    return None;
+                };
                 let line = content[..place].matches('\n').count() + 1;
                 let edited = content.replacen(old, new, 1);
                 self.files.write(path, &edited, None, false).ok()?;
@@ -445,9 +615,16 @@ fn no_session() -> Refusal {
 }
 
 fn require_labels(labels: &[(&str, &str)]) -> Result<(), Refusal> {
-    if labels.iter().any(|(key, _)| key.is_empty()) { Err(Refusal::invalid("labels")) } else { Ok(()) }
+    if labels.iter().any(|(key, _)| key.is_empty()) {
+        Err(Refusal::invalid("labels"))
+    } else {
+        Ok(())
+    }
 }
 
 fn collect(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
-    labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    labels
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
 }

@@ -1,8 +1,9 @@
-//! What can be asked of a host.
+//! Operations on a host.
 
 use crate::shell::Action;
 
-/// One step. Sessions and snapshots are named by symbols: one that begins with `?` stands for a name the host makes up.
+/// One operation. Sessions and snapshots are named by symbols: one that begins with `?` is a
+/// placeholder for a generated name.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Create {
@@ -116,7 +117,7 @@ pub(crate) enum ToolUse {
     Unknown,
 }
 
-/// Whether a symbol stands for a name the host makes up.
+/// Whether a symbol is a placeholder for a generated name.
 pub(crate) fn is_generated(symbol: &str) -> bool {
     symbol.starts_with('?')
 }

@@ -1,7 +1,7 @@
-//! What an operation came to, as far as it can be told beforehand.
+//! Outcomes of operations, as far as they can be predicted.
 //!
-//! Left out on purpose: times, sizes on disk, durations, and the words of errors. Generated names are replaced by the
-//! symbols the operation gave them.
+//! Left out on purpose: times, sizes on disk, durations, and the words of errors. Generated names
+//! are replaced by the symbols the operation gave them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,7 +46,10 @@ impl Refusal {
     }
 
     pub(crate) fn of(code: ErrorCode, field: &str) -> Self {
-        Self { code, field: Some(field.to_owned()) }
+        Self {
+            code,
+            field: Some(field.to_owned()),
+        }
     }
 
     pub(crate) fn invalid(field: &str) -> Self {
@@ -107,7 +110,8 @@ impl EntryView {
     }
 }
 
-/// A difference. Of a modified entry, the time is not compared: whether it differs depends on the clock.
+/// A difference. Of a modified entry, the time is not compared: whether it differs depends on the
+/// clock.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ChangeView {
     pub(crate) path: PathBuf,
@@ -133,16 +137,33 @@ impl ChangeView {
             EntryView::Directory { .. } => String::new(),
         };
         let aspects = if was.kind() == is.kind() {
-            let differs = [("content", content(was) != content(is)), ("mode", was.mode() != is.mode())];
-            differs.into_iter().filter_map(|(aspect, differs)| differs.then_some(aspect)).collect()
+            let differs = [
+                ("content", content(was) != content(is)),
+                ("mode", was.mode() != is.mode()),
+            ];
+            differs
+                .into_iter()
+                .filter_map(|(aspect, differs)| differs.then_some(aspect))
+                .collect()
         } else {
             BTreeSet::from(["type"])
         };
         Self::new(path, "modified", is, aspects)
     }
 
-    fn new(path: &Path, kind: &'static str, entry: &EntryView, aspects: BTreeSet<&'static str>) -> Self {
-        Self { path: path.to_owned(), kind, entry: entry.kind(), aspects, size: entry.size() }
+    fn new(
+        path: &Path,
+        kind: &'static str,
+        entry: &EntryView,
+        aspects: BTreeSet<&'static str>,
+    ) -> Self {
+        Self {
+            path: path.to_owned(),
+            kind,
+            entry: entry.kind(),
+            aspects,
+            size: entry.size(),
+        }
     }
 }
 
@@ -161,8 +182,8 @@ pub(crate) struct ToolView {
 pub(crate) struct World {
     pub(crate) sessions: Vec<SessionView>,
     pub(crate) snapshots: BTreeMap<String, Vec<SnapshotView>>,
-    /// What is below `/workspace`, of sessions that are here.
+    /// Files below `/workspace`, of sessions with a volume.
     pub(crate) files: BTreeMap<String, BTreeMap<PathBuf, EntryView>>,
-    /// What the storage holds: volumes, and the snapshots of each.
+    /// Content of the storage: volumes with their snapshots.
     pub(crate) volumes: BTreeMap<String, BTreeSet<String>>,
 }

@@ -1,16 +1,38 @@
 //! Shell commands that change files, with paths that cannot leave the session's working directory.
 
-/// Something a command does in `/workspace`. Paths are relative: a runtime without walls may show the machine's own tree.
+/// Something a command does in `/workspace`. Paths are relative: a runtime without walls may show
+/// the machine's own tree.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    Append { path: &'static str, text: String },
-    Overwrite { path: &'static str, text: String },
-    Remove { path: &'static str },
-    MakeDirectory { path: &'static str },
-    Move { from: &'static str, to: &'static str },
-    ChangeMode { path: &'static str, mode: u32 },
-    Link { target: &'static str, path: &'static str },
-    Show { path: &'static str },
+    Append {
+        path: &'static str,
+        text: String,
+    },
+    Overwrite {
+        path: &'static str,
+        text: String,
+    },
+    Remove {
+        path: &'static str,
+    },
+    MakeDirectory {
+        path: &'static str,
+    },
+    Move {
+        from: &'static str,
+        to: &'static str,
+    },
+    ChangeMode {
+        path: &'static str,
+        mode: u32,
+    },
+    Link {
+        target: &'static str,
+        path: &'static str,
+    },
+    Show {
+        path: &'static str,
+    },
 }
 
 impl Action {

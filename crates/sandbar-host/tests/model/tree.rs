@@ -20,7 +20,12 @@ pub(crate) struct Tree(BTreeMap<PathBuf, EntryView>);
 
 impl Tree {
     pub(crate) fn new(entries: impl IntoIterator<Item = (&'static str, EntryView)>) -> Self {
-        Self(entries.into_iter().map(|(path, entry)| (PathBuf::from(path), entry)).collect())
+        Self(
+            entries
+                .into_iter()
+                .map(|(path, entry)| (PathBuf::from(path), entry))
+                .collect(),
+        )
     }
 
     pub(crate) fn entries(&self) -> &BTreeMap<PathBuf, EntryView> {
@@ -37,7 +42,8 @@ impl Tree {
     ) -> Result<bool, Refusal> {
         let path = Path::new(path);
         if create_dirs {
-            self.make_directories(parent(path)).ok_or(Refusal::no_file())?;
+            self.make_directories(parent(path))
+                .ok_or(Refusal::no_file())?;
         }
         if !self.is_directory(parent(path)) {
             return Err(Refusal::no_file());
@@ -45,10 +51,18 @@ impl Tree {
         let existing = match self.0.get(path) {
             None => None,
             Some(EntryView::File { mode, .. }) => Some(*mode),
-            Some(EntryView::Directory { .. } | EntryView::Link { .. }) => return Err(Refusal::invalid("path")),
+            Some(EntryView::Directory { .. } | EntryView::Link { .. }) => {
+                return Err(Refusal::invalid("path"));
+            }
         };
         let mode = mode.or(existing).unwrap_or(FILE_MODE);
-        self.0.insert(path.to_owned(), EntryView::File { mode, content: content.to_owned() });
+        self.0.insert(
+            path.to_owned(),
+            EntryView::File {
+                mode,
+                content: content.to_owned(),
+            },
+        );
         Ok(existing.is_some())
     }
 
@@ -56,22 +70,29 @@ impl Tree {
         match self.0.get(Path::new(path)) {
             None => Err(Refusal::no_file()),
             Some(EntryView::File { content, .. }) => Ok(content),
-            Some(EntryView::Directory { .. } | EntryView::Link { .. }) => Err(Refusal::invalid("path")),
+            Some(EntryView::Directory { .. } | EntryView::Link { .. }) => {
+                Err(Refusal::invalid("path"))
+            }
         }
     }
 
     pub(crate) fn stat(&self, path: &str) -> Result<EntryView, Refusal> {
-        self.0.get(Path::new(path)).cloned().ok_or(Refusal::no_file())
+        self.0
+            .get(Path::new(path))
+            .cloned()
+            .ok_or(Refusal::no_file())
     }
 
-    /// What is directly in a directory.
+    /// Lists the entries of a directory.
     pub(crate) fn list(&self, path: &str) -> Result<Vec<(PathBuf, EntryView)>, Refusal> {
         let path = Path::new(path);
         if !self.is_directory(path) {
             return Err(Refusal::no_file());
         }
         let inside = self.0.iter().filter(|(entry, _)| parent(entry) == path);
-        Ok(inside.map(|(path, entry)| (path.clone(), entry.clone())).collect())
+        Ok(inside
+            .map(|(path, entry)| (path.clone(), entry.clone()))
+            .collect())
     }
 
     /// Does what a shell command does. `None`: the command fails, and has changed nothing.
@@ -89,17 +110,24 @@ impl Tree {
                 EntryView::Link { .. } => return None,
             },
             Action::Link { target, path } => {
-                if !self.is_directory(parent(Path::new(path))) || self.0.contains_key(Path::new(path)) {
+                if !self.is_directory(parent(Path::new(path)))
+                    || self.0.contains_key(Path::new(path))
+                {
                     return None;
                 }
-                self.0.insert(PathBuf::from(path), EntryView::Link { target: PathBuf::from(target) });
+                self.0.insert(
+                    PathBuf::from(path),
+                    EntryView::Link {
+                        target: PathBuf::from(target),
+                    },
+                );
             }
             Action::Show { path } => return self.read(path).ok().map(str::to_owned),
         }
         Some(String::new())
     }
 
-    /// What has to be done to this tree to get the other.
+    /// Returns the changes that turn this tree into the other.
     pub(crate) fn diff(&self, to: &Self) -> Vec<ChangeView> {
         let mut changes: Vec<ChangeView> = Vec::new();
         for (path, was) in &self.0 {
@@ -110,7 +138,9 @@ impl Tree {
             }
         }
         changes.extend(
-            to.0.iter().filter(|(path, _)| !self.0.contains_key(*path)).map(|(path, is)| ChangeView::added(path, is)),
+            to.0.iter()
+                .filter(|(path, _)| !self.0.contains_key(*path))
+                .map(|(path, is)| ChangeView::added(path, is)),
         );
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         changes
@@ -122,10 +152,18 @@ impl Tree {
 
     /// Makes a directory and those above it. `None`: something else is in the way.
     fn make_directories(&mut self, path: &Path) -> Option<()> {
-        let mut above: Vec<&Path> = path.ancestors().filter(|path| !path.as_os_str().is_empty()).collect();
+        let mut above: Vec<&Path> = path
+            .ancestors()
+            .filter(|path| !path.as_os_str().is_empty())
+            .collect();
         above.reverse();
         for directory in above {
-            let entry = self.0.entry(directory.to_owned()).or_insert(EntryView::Directory { mode: DIRECTORY_MODE });
+            let entry = self
+                .0
+                .entry(directory.to_owned())
+                .or_insert(EntryView::Directory {
+                    mode: DIRECTORY_MODE,
+                });
             if !matches!(entry, EntryView::Directory { .. }) {
                 return None;
             }
@@ -137,8 +175,14 @@ impl Tree {
         if !self.is_directory(parent(path)) {
             return None;
         }
-        let new = || EntryView::File { mode: FILE_MODE, content: String::new() };
-        let EntryView::File { content, .. } = self.0.entry(path.to_owned()).or_insert_with(new) else { return None };
+        let new = || EntryView::File {
+            mode: FILE_MODE,
+            content: String::new(),
+        };
+        let EntryView::File { content, .. } = self.0.entry(path.to_owned()).or_insert_with(new)
+        else {
+            return None;
+        };
         content.push_str(text);
         Some(())
     }
@@ -160,11 +204,20 @@ impl Tree {
         if !fits {
             return None;
         }
-        let subtree: Vec<PathBuf> = self.0.keys().filter(|path| path.starts_with(from)).cloned().collect();
+        let subtree: Vec<PathBuf> = self
+            .0
+            .keys()
+            .filter(|path| path.starts_with(from))
+            .cloned()
+            .collect();
         for path in subtree {
             let entry = self.0.remove(&path)?;
             let below = path.strip_prefix(from).ok()?;
-            let place = if below.as_os_str().is_empty() { to.to_owned() } else { to.join(below) };
+            let place = if below.as_os_str().is_empty() {
+                to.to_owned()
+            } else {
+                to.join(below)
+            };
             self.0.insert(place, entry);
         }
         Some(())

@@ -7,24 +7,44 @@ use crate::world::World;
 
 const NAMED: &str = "allow=allowed.example";
 
-/// Whatever is answered, it does not come from the attacker, and he has heard nothing.
+/// Checks that no answer comes from the attacker, which has received nothing.
 async fn stays_inside(world: &World<'_>, id: &SessionId, requests: &[&str]) {
     for request in requests {
         let line = world.guest(id, &["say", WEB, "80", request]).await;
         assert!(!line.contains("hello from attacker"), "{request}: {line}");
         assert!(!line.contains("timed out"), "{request}: {line}");
-        world.nobody_was_reached();
+        world.no_server_was_reached();
     }
 }
 
-pub(crate) async fn another_host_at_an_allowed_address(world: &mut World<'_>) {
+pub(crate) async fn denied_host_header_at_an_allowed_address(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
-    let request = |host: &str| format!(r"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-    let refused = world.guest(&id, &["say", WEB, "80", &request("attacker.example")]).await;
-    assert!(refused.contains(" 403 ") && refused.contains("attacker.example"), "{refused}");
-    world.was_decided(&id, "deny", "attacker.example", "not in the allow list").await;
-    world.reaches(&id, &["say", WEB, "80", &request("allowed.example")], "hello from allowed.example").await;
-    world.reaches(&id, &["say", WEB, "80", &request("ALLOWED.example:80")], "hello from allowed.example").await;
+    let request =
+        |host: &str| format!(r"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    let refused = world
+        .guest(&id, &["say", WEB, "80", &request("attacker.example")])
+        .await;
+    assert!(
+        refused.contains(" 403 ") && refused.contains("attacker.example"),
+        "{refused}"
+    );
+    world
+        .was_decided(&id, "deny", "attacker.example", "not in the allow list")
+        .await;
+    world
+        .reaches(
+            &id,
+            &["say", WEB, "80", &request("allowed.example")],
+            "hello from allowed.example",
+        )
+        .await;
+    world
+        .reaches(
+            &id,
+            &["say", WEB, "80", &request("ALLOWED.example:80")],
+            "hello from allowed.example",
+        )
+        .await;
     for host in [
         "attacker.example:80",
         "allowed.example@attacker.example",
@@ -41,22 +61,31 @@ pub(crate) async fn another_host_at_an_allowed_address(world: &mut World<'_>) {
     }
 }
 
-pub(crate) async fn an_allowed_host_at_another_address_leads_to_its_own(world: &mut World<'_>) {
+pub(crate) async fn allowed_host_is_dialed_at_its_own_address(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
     let request = r"GET / HTTP/1.1\r\nHost: allowed.example\r\nConnection: close\r\n\r\n";
-    world.reaches(&id, &["say", ATTACKER, "80", request], "hello from allowed.example").await;
-    world.nobody_was_reached();
+    world
+        .reaches(
+            &id,
+            &["say", ATTACKER, "80", request],
+            "hello from allowed.example",
+        )
+        .await;
+    world.no_server_was_reached();
 }
 
-pub(crate) async fn a_second_request_for_another_host(world: &mut World<'_>) {
+pub(crate) async fn second_request_for_a_denied_host(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
     let two = r"GET /1 HTTP/1.1\r\nHost: allowed.example\r\n\r\nGET /2 HTTP/1.1\r\nHost: attacker.example\r\nConnection: close\r\n\r\n";
     let line = world.guest(&id, &["say", WEB, "80", two]).await;
-    assert!(line.contains("hello from allowed.example") && line.contains(" 403 "), "{line}");
-    world.nobody_was_reached();
+    assert!(
+        line.contains("hello from allowed.example") && line.contains(" 403 "),
+        "{line}"
+    );
+    world.no_server_was_reached();
 }
 
-pub(crate) async fn a_request_that_names_two_hosts(world: &mut World<'_>) {
+pub(crate) async fn request_with_two_hosts(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
     stays_inside(
         world,
@@ -74,7 +103,7 @@ pub(crate) async fn a_request_that_names_two_hosts(world: &mut World<'_>) {
     .await;
 }
 
-pub(crate) async fn a_request_hidden_in_another(world: &mut World<'_>) {
+pub(crate) async fn request_smuggled_in_another(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
     let hidden = r"GET / HTTP/1.1\r\nHost: attacker.example\r\nConnection: close\r\n\r\n";
     let head = r"POST / HTTP/1.1\r\nHost: allowed.example\r\nConnection: close\r\n";
@@ -89,40 +118,69 @@ pub(crate) async fn a_request_hidden_in_another(world: &mut World<'_>) {
         r"Transfer-Encoding: chunked\r\n\r\n0;x=\r\n\r\n",
         r"Upgrade: nothing\r\nContent-Length: 0\r\n\r\n",
     ] {
-        let line = world.guest(&id, &["say", WEB, "80", &format!("{head}{framing}{hidden}")]).await;
+        let line = world
+            .guest(
+                &id,
+                &["say", WEB, "80", &format!("{head}{framing}{hidden}")],
+            )
+            .await;
         assert!(!line.contains("hello from attacker"), "{framing}: {line}");
-        world.nobody_was_reached();
+        world.no_server_was_reached();
     }
 }
 
-pub(crate) async fn a_request_that_does_not_look_like_one(world: &mut World<'_>) {
+pub(crate) async fn malformed_request_to_a_denied_host(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
     // The session knows the address, so that what is no HTTP would be let through.
-    world.reaches(&id, &["lookup", "allowed.example"], WEB).await;
+    world
+        .reaches(&id, &["lookup", "allowed.example"], WEB)
+        .await;
     let rest = r"/ HTTP/1.1\r\nHost: attacker.example\r\nConnection: close\r\n\r\n";
     for port in ["80", "8080"] {
-        for start in [r"\r\n\r\nGET ", r"\nGET ", " GET ", "get ", "G-E.T ", "PROPFIND ", "VERYLONGMETHODOFSOMEBODY "] {
-            let line = world.guest(&id, &["say", WEB, port, &format!("{start}{rest}")]).await;
-            assert!(!line.contains("hello from attacker"), "{start} at {port}: {line}");
-            world.nobody_was_reached();
+        for start in [
+            r"\r\n\r\nGET ",
+            r"\nGET ",
+            " GET ",
+            "get ",
+            "G-E.T ",
+            "PROPFIND ",
+            "VERYLONGMETHODOFSOMEBODY ",
+        ] {
+            let line = world
+                .guest(&id, &["say", WEB, port, &format!("{start}{rest}")])
+                .await;
+            assert!(
+                !line.contains("hello from attacker"),
+                "{start} at {port}: {line}"
+            );
+            world.no_server_was_reached();
         }
     }
 }
 
-pub(crate) async fn a_request_after_a_silence(world: &mut World<'_>) {
+pub(crate) async fn request_after_a_delay(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
-    world.reaches(&id, &["lookup", "allowed.example"], WEB).await;
+    world
+        .reaches(&id, &["lookup", "allowed.example"], WEB)
+        .await;
     let request = |host: &str| format!(r"/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     for port in ["80", "8080"] {
         for (early, late) in [("", "GET "), ("G", "ET ")] {
             let attack = format!("{late}{}", request("attacker.example"));
             let line = world.guest(&id, &["late", WEB, port, early, &attack]).await;
             assert!(!line.contains("hello from attacker"), "{line}");
-            world.nobody_was_reached();
+            world.no_server_was_reached();
             let honest = format!("{late}{}", request("allowed.example"));
-            // Half a word may be all there is at a port where servers speak first; what follows is then too late.
+            // Half a word may be all there is at a port where servers speak first; what follows is
+            // then too late.
             if early.is_empty() || port == "80" {
-                world.reaches(&id, &["late", WEB, port, early, &honest], "hello from allowed.example").await;
+                world
+                    .reaches(
+                        &id,
+                        &["late", WEB, port, early, &honest],
+                        "hello from allowed.example",
+                    )
+                    .await;
             }
         }
     }
@@ -130,27 +188,41 @@ pub(crate) async fn a_request_after_a_silence(world: &mut World<'_>) {
 
 pub(crate) async fn http2_without_tls(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
-    world.reaches(&id, &["lookup", "allowed.example"], WEB).await;
+    world
+        .reaches(&id, &["lookup", "allowed.example"], WEB)
+        .await;
     for port in ["80", "8080"] {
-        world.is_refused(&id, &["http2", WEB, port, "", "attacker.example"]).await;
+        world
+            .is_refused(&id, &["http2", WEB, port, "", "attacker.example"])
+            .await;
     }
-    world.nobody_was_reached();
+    world.no_server_was_reached();
 }
 
-pub(crate) async fn a_connection_that_goes_on_as_http_of_another_kind(world: &mut World<'_>) {
+pub(crate) async fn upgrade_to_another_http_version(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
     // The server goes along with everything.
-    for protocol in ["h2c", "H2C", "h2c, websocket", "websocket, h2c", "HTTP/1.1", "TLS/1.0"] {
+    for protocol in [
+        "h2c",
+        "H2C",
+        "h2c, websocket",
+        "websocket, h2c",
+        "HTTP/1.1",
+        "TLS/1.0",
+    ] {
         let request = format!(
             r"GET / HTTP/1.1\r\nHost: allowed.example\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: {protocol}\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\nGET / HTTP/1.1\r\nHost: attacker.example\r\nConnection: close\r\n\r\n"
         );
         let line = world.guest(&id, &["say", WEB, "80", &request]).await;
-        assert!(!line.contains(" 101 ") && !line.contains("timed out"), "{protocol}: {line}");
+        assert!(
+            !line.contains(" 101 ") && !line.contains("timed out"),
+            "{protocol}: {line}"
+        );
     }
-    world.nobody_was_reached();
+    world.no_server_was_reached();
 }
 
-pub(crate) async fn a_tunnel_through_a_server(world: &mut World<'_>) {
+pub(crate) async fn connect_through_an_allowed_server(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
     stays_inside(
         world,
@@ -163,7 +235,7 @@ pub(crate) async fn a_tunnel_through_a_server(world: &mut World<'_>) {
     .await;
 }
 
-pub(crate) async fn a_redirect_to_another_host(world: &mut World<'_>) {
+pub(crate) async fn redirect_to_a_denied_host(world: &mut World<'_>) {
     let id = world.session("s", NAMED).await;
     for (number, to) in [
         "http://attacker.example/",
@@ -176,32 +248,68 @@ pub(crate) async fn a_redirect_to_another_host(world: &mut World<'_>) {
     .enumerate()
     {
         let path = format!("/away-{number}");
-        world.internet.pages().publish("allowed.example", &path, Page::redirect(to));
+        world
+            .internet
+            .pages()
+            .publish("allowed.example", &path, Page::redirect(to));
         for proxy in ["", "--noproxy '*'"] {
             for scheme in ["http", "https"] {
-                let curl = format!("curl -sSkL --max-time 20 {proxy} {scheme}://allowed.example{path}");
+                let curl =
+                    format!("curl -sSkL --max-time 20 {proxy} {scheme}://allowed.example{path}");
                 let said = world.shell(&id, &curl).await;
-                assert!(!said.stdout.contains("hello from") && !said.stderr.contains("timed out"), "{to}: {said:?}");
+                assert!(
+                    !said.stdout.contains("hello from") && !said.stderr.contains("timed out"),
+                    "{to}: {said:?}"
+                );
             }
         }
     }
-    let followed = |heard: &sandbar_testing::internet::Heard| heard.is_request() && heard.words.contains("/away-");
-    assert!(world.internet.heard_by("allowed.example").iter().filter(|heard| followed(heard)).count() >= 20);
-    world.nobody_was_reached();
+    let followed = |heard: &sandbar_testing::internet::Heard| {
+        heard.is_request() && heard.words.contains("/away-")
+    };
+    assert!(
+        world
+            .internet
+            .received_by("allowed.example")
+            .iter()
+            .filter(|heard| followed(heard))
+            .count()
+            >= 20
+    );
+    world.no_server_was_reached();
 }
 
-pub(crate) async fn a_redirect_to_something_private(world: &mut World<'_>) {
+pub(crate) async fn redirect_to_a_private_address(world: &mut World<'_>) {
     let id = world.session("s", "full").await;
-    for (number, to) in
-        [METADATA, INTRANET, "127.0.0.1:8080", "[::1]:8080", "203.0.113.200:8080", "2852039166"].into_iter().enumerate()
+    for (number, to) in [
+        METADATA,
+        INTRANET,
+        "127.0.0.1:8080",
+        "[::1]:8080",
+        "203.0.113.200:8080",
+        "2852039166",
+    ]
+    .into_iter()
+    .enumerate()
     {
         let path = format!("/away-{number}");
-        world.internet.pages().publish("allowed.example", &path, Page::redirect(&format!("http://{to}/latest")));
+        world.internet.pages().publish(
+            "allowed.example",
+            &path,
+            Page::redirect(&format!("http://{to}/latest")),
+        );
         for proxy in ["", "--noproxy '*'"] {
-            let said =
-                world.shell(&id, &format!("curl -sSgL --max-time 20 {proxy} http://allowed.example{path}")).await;
-            assert!(!said.stdout.contains("hello from") && !said.stderr.contains("timed out"), "{to}: {said:?}");
+            let said = world
+                .shell(
+                    &id,
+                    &format!("curl -sSgL --max-time 20 {proxy} http://allowed.example{path}"),
+                )
+                .await;
+            assert!(
+                !said.stdout.contains("hello from") && !said.stderr.contains("timed out"),
+                "{to}: {said:?}"
+            );
         }
     }
-    world.nobody_was_reached();
+    world.no_server_was_reached();
 }

@@ -69,7 +69,7 @@ def say(address, port, words):
 
 
 def late(address, port, early, words):
-    """Says a little, or nothing, and the rest only after whoever listens has made up his mind."""
+    """Sends a part, or nothing, and the rest only after the listener has decided."""
     connection = connected(address, port)
     connection.sendall(text_of(early))
     time.sleep(0.5)
@@ -126,7 +126,7 @@ def many(address, port, count):
 
 
 def bulk(address, port, size):
-    """Sends so many bytes to a server that says what it hears, and tells how long all took."""
+    """Sends the given number of bytes to an echo server and prints how long all took."""
     connection = connected(address, port)
     began = time.monotonic()
     left, heard = int(size), 0
@@ -154,7 +154,7 @@ def udp(address, port, words):
     return connection.recv(65536)
 
 
-def udp_in_vain(address, port, words):
+def unanswered_udp(address, port, words):
     """Where no answer is the best one can hope for."""
     connection = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     connection.connect((address, int(port)))
@@ -172,7 +172,7 @@ def lookup(name):
 
 
 def extensions_of(hello):
-    """Splits a ClientHello (one record) into what stands before its extensions, and them."""
+    """Splits a ClientHello (one record) into its head and its extensions."""
     body = hello[9:]
     at = 34
     at += 1 + body[at]
@@ -423,7 +423,7 @@ def answer_or_silence(connection):
     try:
         return connection.recv(65536)
     except TimeoutError:
-        raise Refused("sent, and nobody answered") from None
+        raise Refused("sent without an answer") from None
 
 
 def icmp(address, kind):
@@ -460,7 +460,7 @@ def other_protocol(address, number):
     return answer_or_silence(connection)
 
 
-def as_somebody_else(source, address, port):
+def with_forged_source(source, address, port):
     """With a source address that is not the session's."""
     connection = socket.socket()
     connection.settimeout(PATIENCE)
@@ -489,7 +489,7 @@ def at_interface(interface, address, port):
     try:
         connection.connect((address, int(port)))
     except TimeoutError:
-        raise Refused("nobody answered") from None
+        raise Refused("no answer") from None
     connection.settimeout(PATIENCE)
     connection.send(b"hello\n")
     return some(connection)

@@ -1,4 +1,5 @@
-//! The program in a session that tries to reach things. Starting it costs more than most of what it does, so it stays.
+//! The program in a session that tries to reach things. Starting it costs more than most of what it
+//! does, so it stays.
 
 use std::{
     collections::HashMap,
@@ -16,9 +17,16 @@ pub(crate) const PROGRAM: &str = include_str!("guest.py");
 pub(crate) struct Guests(Mutex<HashMap<SessionId, Vec<RunningCommand>>>);
 
 impl Guests {
-    /// Has one attempt made, by a guest that is free or by a new one, and hands over what it says of it.
+    /// Has one attempt made, by a guest that is free or by a new one, and hands over what it says
+    /// of it.
     pub(crate) async fn attempt(&self, host: &Host, id: &SessionId, arguments: &[&str]) -> String {
-        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(id.clone()).or_default().pop();
+        let mut free = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(id.clone())
+            .or_default()
+            .pop();
         loop {
             // One that was there before may have ended with its box.
             let (mut guest, is_new) = match free.take() {
@@ -38,12 +46,18 @@ impl Guests {
 
     /// Ends those of a session that have nothing to do.
     pub(crate) fn dismiss(&self, id: &SessionId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(id);
     }
 }
 
 async fn start(host: &Host, id: &SessionId) -> RunningCommand {
-    let spec = ExecSpec { stdin: StdinMode::Piped, ..ExecSpec::new(["/usr/bin/python3", "guest.py"]) };
+    let spec = ExecSpec {
+        stdin: StdinMode::Piped,
+        ..ExecSpec::new(["/usr/bin/python3", "guest.py"])
+    };
     host.exec(id, spec).await.unwrap()
 }
 

@@ -1,5 +1,10 @@
-//! Sessions with an open network, in a small internet: what they reach, and that they reach nothing else.
+//! Sessions with an open network, in a small internet: what they reach, and that they reach nothing
+//! else.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod bypass_addresses;
@@ -21,7 +26,8 @@ mod secrets;
 mod unguarded;
 mod world;
 
-/// Every case on every runtime that gives a session a network of its own. The storage has no part in it.
+/// Every case on every runtime that gives a session a network of its own. The storage has no part
+/// in it.
 macro_rules! on_every_runtime {
     ($($module:ident: $($case:ident),* $(,)?;)*) => {
         on_every_runtime!(@on native, Native, $($module: $($case),*;)*);
@@ -45,122 +51,122 @@ macro_rules! on_every_runtime {
 
 on_every_runtime! {
     programs:
-        the_environment_names_the_proxy,
-        curl_reaches_what_is_allowed_and_nothing_else,
-        large_bodies_come_and_go_whole,
-        git_clones_what_is_allowed_and_nothing_else,
-        pip_installs_from_what_is_allowed_and_nothing_else,
-        python_reaches_what_is_allowed_and_nothing_else,
-        node_reaches_what_is_allowed_and_nothing_else,
-        programs_trust_the_host_where_it_looks_into_tls,
-        a_connection_may_become_something_else;
+        environment_names_the_proxy,
+        curl_reaches_only_allowed_hosts,
+        large_bodies_are_complete_both_ways,
+        git_clones_only_from_allowed_hosts,
+        pip_installs_only_from_allowed_hosts,
+        python_reaches_only_allowed_hosts,
+        node_reaches_only_allowed_hosts,
+        programs_trust_the_session_ca,
+        http_upgrade_to_an_allowed_host_works;
     policies:
-        full_opens_what_is_public,
-        what_is_denied_is_denied_whatever_is_open,
-        a_star_opens_what_is_below_a_name,
+        full_policy_opens_public_addresses,
+        deny_overrides_allow,
+        wildcard_opens_subdomains,
         ports_are_opened_one_by_one_and_in_ranges,
-        ranges_open_addresses_without_a_name,
-        a_private_network_is_open_when_it_is_named,
-        names_lead_to_a_private_network_when_that_is_said,
-        a_server_that_speaks_first_is_heard,
-        udp_is_open_where_it_is_named,
-        ipv6_is_as_good_as_ipv4,
-        a_change_counts_at_once_and_open_connections_go_on,
-        a_closed_session_is_opened_while_it_runs,
+        address_range_opens_plain_addresses,
+        named_private_network_is_open,
+        names_resolve_to_a_private_network_if_allowed,
+        server_speaks_first_protocol_works,
+        udp_is_open_on_named_ports,
+        ipv6_works_like_ipv4,
+        policy_change_applies_at_once_to_new_connections,
+        closed_session_is_opened_while_it_runs,
         many_connections_are_open_at_once,
-        connections_at_once_are_limited,
-        new_connections_are_limited,
-        bytes_per_second_are_limited,
-        what_went_through_is_counted,
-        every_decision_is_written_down_and_counted,
-        a_policy_lives_as_long_as_its_session;
+        concurrent_connections_are_limited,
+        connection_rate_is_limited,
+        bandwidth_is_limited,
+        traffic_is_counted,
+        every_decision_is_audited_and_counted,
+        policy_lives_as_long_as_its_session;
     bypass_addresses:
-        an_address_alone_opens_nothing,
-        an_address_of_ipv6_opens_nothing,
-        a_server_that_speaks_first_is_not_heard,
-        words_in_the_first_packet_go_nowhere,
-        an_ipv4_address_in_an_ipv6_one_is_what_it_is,
-        addresses_of_translators_and_tunnels_are_seen_through,
-        the_metadata_service_is_not_public,
-        private_networks_are_not_public,
-        the_loopback_of_the_host_is_not_the_sessions,
-        the_host_is_not_public_at_its_public_address,
-        the_gateway_serves_nothing_but_names_and_the_proxy,
-        udp_is_closed_also_to_hosts_that_are_open,
-        an_open_port_of_udp_is_open_at_its_address_only,
-        broadcasts_and_multicasts_reach_nobody,
-        echo_requests_go_nowhere,
-        packets_with_a_header_of_their_own_go_nowhere,
-        frames_cannot_be_made,
-        other_protocols_go_nowhere,
-        an_address_of_somebody_else_helps_nobody,
-        marks_and_interfaces_help_nobody;
+        plain_address_is_refused,
+        plain_ipv6_address_is_refused,
+        denied_server_that_speaks_first_is_refused,
+        tcp_fast_open_data_is_not_sent,
+        ipv4_mapped_address_is_treated_as_ipv4,
+        nat64_and_6to4_addresses_are_decoded,
+        metadata_service_is_refused,
+        private_networks_are_refused,
+        host_loopback_is_unreachable,
+        public_address_of_the_host_is_refused,
+        gateway_address_serves_only_dns_and_proxy,
+        udp_is_closed_to_allowed_hosts,
+        udp_port_is_open_at_its_address_only,
+        broadcast_and_multicast_are_dropped,
+        icmp_echo_is_dropped,
+        raw_ip_packets_are_refused,
+        packet_sockets_are_refused,
+        other_ip_protocols_are_refused,
+        spoofed_source_address_is_refused,
+        socket_marks_and_interfaces_are_refused;
     bypass_tls:
-        another_name_at_an_allowed_address,
-        an_allowed_name_at_another_address_leads_to_its_own,
-        a_greeting_without_a_name,
-        a_greeting_in_many_segments,
-        a_greeting_in_many_records,
-        a_greeting_with_an_encrypted_name,
-        a_greeting_with_two_names,
-        a_greeting_with_a_name_that_is_none,
-        another_name_written_in_another_way,
-        a_greeting_that_never_ends,
-        a_greeting_after_a_silence,
-        something_else_of_tls_before_the_greeting,
-        another_host_inside_an_inspected_connection,
-        another_authority_inside_inspected_http2;
+        denied_sni_at_an_allowed_address,
+        allowed_sni_is_dialed_at_its_own_address,
+        client_hello_without_sni,
+        client_hello_in_many_segments,
+        client_hello_in_many_records,
+        client_hello_with_an_encrypted_name,
+        client_hello_with_two_names,
+        client_hello_with_an_invalid_name,
+        denied_sni_in_another_spelling,
+        client_hello_that_never_ends,
+        client_hello_after_a_delay,
+        other_tls_record_before_client_hello,
+        denied_host_in_an_inspected_connection,
+        denied_authority_in_inspected_http2;
     bypass_http:
-        another_host_at_an_allowed_address,
-        an_allowed_host_at_another_address_leads_to_its_own,
-        a_second_request_for_another_host,
-        a_request_that_names_two_hosts,
-        a_request_hidden_in_another,
-        a_request_that_does_not_look_like_one,
-        a_request_after_a_silence,
+        denied_host_header_at_an_allowed_address,
+        allowed_host_is_dialed_at_its_own_address,
+        second_request_for_a_denied_host,
+        request_with_two_hosts,
+        request_smuggled_in_another,
+        malformed_request_to_a_denied_host,
+        request_after_a_delay,
         http2_without_tls,
-        a_connection_that_goes_on_as_http_of_another_kind,
-        a_tunnel_through_a_server,
-        a_redirect_to_another_host,
-        a_redirect_to_something_private;
+        upgrade_to_another_http_version,
+        connect_through_an_allowed_server,
+        redirect_to_a_denied_host,
+        redirect_to_a_private_address;
     bypass_names:
-        another_server_is_not_asked,
-        another_server_is_not_asked_by_tcp,
-        another_server_is_not_asked_by_tls_or_https,
-        questions_carry_nothing_out,
-        a_name_that_turns_private,
-        a_name_that_is_public_for_the_first_who_asks,
-        a_name_of_something_private,
-        an_alias_of_something_private,
-        a_name_of_something_private_and_something_public,
-        what_dns_said_about_one_address_opens_no_other,
-        a_denied_host_without_its_name;
+        other_dns_server_is_unreachable,
+        other_dns_server_is_unreachable_by_tcp,
+        other_dns_server_is_unreachable_by_dot_and_doh,
+        dns_queries_exfiltrate_nothing,
+        dns_rebinding_to_a_private_address,
+        dns_rebinding_after_the_first_query,
+        name_of_a_private_address,
+        alias_of_a_private_address,
+        name_of_a_private_and_a_public_address,
+        resolved_address_opens_no_other,
+        denied_host_by_its_address;
     bypass_proxy:
-        a_tunnel_to_another_port,
-        a_tunnel_to_another_host,
-        a_tunnel_to_an_address,
-        a_tunnel_to_the_loopback_of_the_host,
-        another_name_inside_a_tunnel,
-        a_request_for_another_host,
-        a_tunnel_by_way_of_another_address;
+        connect_to_another_port,
+        connect_to_a_denied_host,
+        connect_to_an_address,
+        connect_to_the_host_loopback,
+        denied_sni_inside_connect,
+        proxy_request_for_a_denied_host,
+        connect_by_way_of_another_address;
     bypass_inside:
         routes_and_addresses_cannot_be_changed,
-        the_packet_filter_cannot_be_changed,
-        other_namespaces_lead_nowhere,
-        the_kernels_settings_cannot_be_changed,
-        the_places_of_the_gate_cannot_be_taken,
-        a_sibling_cannot_be_reached,
-        a_closed_session_reaches_nothing,
-        a_session_that_is_closed_again_reaches_nothing;
+        packet_filter_cannot_be_changed,
+        other_namespaces_give_no_access,
+        kernel_settings_cannot_be_changed,
+        ports_of_the_netns_listeners_cannot_be_taken,
+        sibling_session_cannot_be_reached,
+        closed_session_reaches_nothing,
+        reclosed_session_reaches_nothing;
     secrets:
-        programs_use_a_secret_they_do_not_have,
-        a_secret_is_nowhere_in_the_session,
-        what_the_session_sends_under_that_name_is_replaced,
-        other_hosts_do_not_get_it,
-        a_redirect_to_another_host_loses_it,
-        plain_http_does_not_carry_it,
-        a_server_that_cannot_prove_its_name_does_not_get_it,
-        a_changed_secret_counts_for_the_next_request,
-        a_server_that_sends_it_back_in_headers_does_not_give_it_away,
-        a_rule_may_come_later;
+        gateway_injects_a_secret_the_session_lacks,
+        secret_is_nowhere_in_the_session,
+        header_of_the_session_is_replaced_by_the_secret,
+        other_hosts_do_not_get_the_secret,
+        redirect_to_another_host_drops_the_secret,
+        plain_http_does_not_carry_the_secret,
+        unverified_server_does_not_get_the_secret,
+        changed_secret_applies_to_the_next_request,
+        secret_echoed_in_headers_is_removed,
+        secret_rule_can_be_added_later;
 }

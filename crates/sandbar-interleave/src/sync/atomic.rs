@@ -43,7 +43,11 @@ macro_rules! atomic {
 }
 
 atomic!(AtomicBool, bool, [swap, fetch_and, fetch_or]);
-atomic!(AtomicUsize, usize, [swap, fetch_add, fetch_sub, fetch_max, fetch_min]);
+atomic!(
+    AtomicUsize,
+    usize,
+    [swap, fetch_add, fetch_sub, fetch_max, fetch_min]
+);
 
 #[track_caller]
 fn decide(what: &'static str) {

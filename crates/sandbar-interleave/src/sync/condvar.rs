@@ -12,8 +12,8 @@ use crate::{
     pending::{Address, Pending},
 };
 
-/// Like [`std::sync::Condvar`]. It never wakes up by itself, and a limit of time may be reached at any moment; a limit of
-/// more than a century never is.
+/// Like [`std::sync::Condvar`], without spurious wakeups. In a run a timeout may expire at any
+/// moment; one of a century or more never does.
 #[derive(Debug, Default)]
 pub struct Condvar {
     inner: sync::Condvar,
@@ -31,7 +31,9 @@ impl WaitTimeoutResult {
 
 impl Condvar {
     pub const fn new() -> Self {
-        Self { inner: sync::Condvar::new() }
+        Self {
+            inner: sync::Condvar::new(),
+        }
     }
 
     #[track_caller]
@@ -50,20 +52,25 @@ impl Condvar {
     pub fn wait_timeout<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
-        patience: Duration,
+        timeout: Duration,
     ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
         if current().is_some() {
-            return self.wait_in_run(guard, Some(patience));
+            return self.wait_in_run(guard, Some(timeout));
         }
         let mutex = guard.mutex();
-        let (guard, timed_out, poisoned) = match self.inner.wait_timeout(guard.into_inner(), patience) {
-            Ok((guard, result)) => (guard, result.timed_out(), false),
-            Err(poisoned) => {
-                let (guard, result) = poisoned.into_inner();
-                (guard, result.timed_out(), true)
-            }
-        };
-        let guard = mutex.guard(if poisoned { Err(PoisonError::new(guard)) } else { Ok(guard) });
+        let (guard, timed_out, poisoned) =
+            match self.inner.wait_timeout(guard.into_inner(), timeout) {
+                Ok((guard, result)) => (guard, result.timed_out(), false),
+                Err(poisoned) => {
+                    let (guard, result) = poisoned.into_inner();
+                    (guard, result.timed_out(), true)
+                }
+            };
+        let guard = mutex.guard(if poisoned {
+            Err(PoisonError::new(guard))
+        } else {
+            Ok(guard)
+        });
         with_result(guard, timed_out)
     }
 
@@ -71,16 +78,18 @@ impl Condvar {
     fn wait_in_run<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
         let (mutex, at) = (guard.mutex(), Location::caller());
-        let Some(this) = current() else { unreachable!("the caller has looked") };
+        let Some(this) = current() else {
+            unreachable!("the caller has looked")
+        };
         // A notification that comes now, between looking and waiting, is lost.
         if this.reach(Pending::Step("begins to wait"), at) == Turn::GivenUp {
             return Ok((guard, WaitTimeoutResult(true)));
         }
         drop(guard);
-        match this.wait(Address::of(self), mutex.address(), patience, at) {
+        match this.wait(Address::of(self), mutex.address(), timeout, at) {
             (Turn::Mine, timed_out) => with_result(mutex.take(), timed_out),
             (Turn::GivenUp, _) => Ok((mutex.take_while_unwinding(), WaitTimeoutResult(true))),
         }
@@ -88,7 +97,9 @@ impl Condvar {
 
     #[track_caller]
     pub fn notify_one(&self) {
-        let Some(this) = current() else { return self.inner.notify_one() };
+        let Some(this) = current() else {
+            return self.inner.notify_one();
+        };
         if this.reach(Pending::Step("notifies one"), Location::caller()) == Turn::Mine {
             this.notify_one(Address::of(self));
         }
@@ -96,7 +107,9 @@ impl Condvar {
 
     #[track_caller]
     pub fn notify_all(&self) {
-        let Some(this) = current() else { return self.inner.notify_all() };
+        let Some(this) = current() else {
+            return self.inner.notify_all();
+        };
         if this.reach(Pending::Step("notifies all"), Location::caller()) == Turn::Mine {
             this.notify_all(Address::of(self));
         }
@@ -109,6 +122,9 @@ fn with_result<T>(
 ) -> LockResult<(MutexGuard<'_, T>, WaitTimeoutResult)> {
     match outcome {
         Ok(guard) => Ok((guard, WaitTimeoutResult(timed_out))),
-        Err(poisoned) => Err(PoisonError::new((poisoned.into_inner(), WaitTimeoutResult(timed_out)))),
+        Err(poisoned) => Err(PoisonError::new((
+            poisoned.into_inner(),
+            WaitTimeoutResult(timed_out),
+        ))),
     }
 }

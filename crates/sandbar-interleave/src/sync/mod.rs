@@ -1,4 +1,4 @@
-//! What threads share: the part of `std::sync` that is needed, with the same signatures.
+//! Synchronisation primitives: the part of `std::sync` that is needed, with the same signatures.
 
 pub mod atomic;
 mod condvar;

@@ -27,7 +27,9 @@ pub struct MutexGuard<'a, T> {
 
 impl<T> Mutex<T> {
     pub const fn new(value: T) -> Self {
-        Self { inner: sync::Mutex::new(value) }
+        Self {
+            inner: sync::Mutex::new(value),
+        }
     }
 
     #[track_caller]
@@ -46,22 +48,34 @@ impl<T> Mutex<T> {
         match self.inner.try_lock() {
             Ok(inner) => self.guard(Ok(inner)),
             Err(TryLockError::Poisoned(poisoned)) => self.guard(Err(poisoned)),
-            Err(TryLockError::WouldBlock) => panic!("the lock is held by somebody outside of this run"),
+            Err(TryLockError::WouldBlock) => {
+                panic!("the lock is held by a thread outside of this run")
+            }
         }
     }
 
-    /// Takes the lock like any thread does. Others have unwound with it, so whether it is poisoned says nothing.
+    /// Takes the lock like any thread does. Others have unwound with it, so whether it is poisoned
+    /// says nothing.
     pub(super) fn take_while_unwinding(&self) -> MutexGuard<'_, T> {
-        self.guard(self.inner.lock()).unwrap_or_else(PoisonError::into_inner)
+        self.guard(self.inner.lock())
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn address(&self) -> Address {
         Address::of(self)
     }
 
-    pub(super) fn guard<'a>(&'a self, outcome: LockResult<sync::MutexGuard<'a, T>>) -> LockResult<MutexGuard<'a, T>> {
-        let guard = |inner| MutexGuard { mutex: self, inner: Some(inner) };
-        outcome.map(guard).map_err(|poisoned| PoisonError::new(guard(poisoned.into_inner())))
+    pub(super) fn guard<'a>(
+        &'a self,
+        outcome: LockResult<sync::MutexGuard<'a, T>>,
+    ) -> LockResult<MutexGuard<'a, T>> {
+        let guard = |inner| MutexGuard {
+            mutex: self,
+            inner: Some(inner),
+        };
+        outcome
+            .map(guard)
+            .map_err(|poisoned| PoisonError::new(guard(poisoned.into_inner())))
     }
 }
 
@@ -70,9 +84,11 @@ impl<'a, T> MutexGuard<'a, T> {
         self.mutex
     }
 
-    /// What the lock of the standard library gave, for one that is not in a run.
+    /// Returns the guard of the standard library's lock, for a thread outside of a run.
     pub(super) fn into_inner(mut self) -> sync::MutexGuard<'a, T> {
-        self.inner.take().unwrap_or_else(|| unreachable!("it is there until the guard is dropped"))
+        self.inner
+            .take()
+            .unwrap_or_else(|| unreachable!("it is there until the guard is dropped"))
     }
 }
 
@@ -80,18 +96,23 @@ impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.inner.as_deref().unwrap_or_else(|| unreachable!("it is there until the guard is dropped"))
+        self.inner
+            .as_deref()
+            .unwrap_or_else(|| unreachable!("it is there until the guard is dropped"))
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.inner.as_deref_mut().unwrap_or_else(|| unreachable!("it is there until the guard is dropped"))
+        self.inner
+            .as_deref_mut()
+            .unwrap_or_else(|| unreachable!("it is there until the guard is dropped"))
     }
 }
 
 impl<T> Drop for MutexGuard<'_, T> {
-    /// No decision: nobody notices before they try to take the lock themselves, and that is one.
+    /// Releases the lock without a decision: other threads only see it when they take the lock, and
+    /// that is a decision.
     fn drop(&mut self) {
         drop(self.inner.take());
         if let Some(this) = current() {

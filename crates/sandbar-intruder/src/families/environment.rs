@@ -1,4 +1,4 @@
-//! What a command starts with: descriptors, environment, session.
+//! State that a command inherits: descriptors, environment, session.
 
 use std::{
     env,
@@ -23,17 +23,17 @@ pub(crate) const FAMILY: Family = Family {
     attempts: &[
         Attempt::new(
             "environment-secret",
-            "looks for the host's secret in its own environment; escaped when it is there",
+            "searches its own environment for the secret; escaped when a variable contains it",
             environment_secret,
         ),
         Attempt::new(
             "environment-variables",
-            "looks for variables of the host in its own environment; escaped when one it was not given is there",
+            "searches its own environment for variables it was not given; escaped when there is one",
             environment_variables,
         ),
         Attempt::new(
             "descriptors-inherited",
-            "looks for descriptors beyond the standard streams; escaped when there is one",
+            "searches for inherited descriptors beyond the standard streams; escaped when there is one",
             |facts| match facts.inherited.iter().find(|&&number| number > 2) {
                 Some(number) => escaped(format!("descriptor {number}: {}", describe(*number))),
                 None => held(format!("{} descriptors", facts.inherited.len())),
@@ -41,27 +41,27 @@ pub(crate) const FAMILY: Family = Family {
         ),
         Attempt::new(
             "descriptors-sockets",
-            "looks for sockets among its descriptors; escaped when there is one",
+            "searches for sockets among the inherited descriptors; escaped when there is one",
             |facts| find(facts, "a socket", |file| file.file_type().is_socket()),
         ),
         Attempt::new(
             "descriptors-directories",
-            "looks for directories among its descriptors; escaped when there is one",
+            "searches for directories among the inherited descriptors; escaped when there is one",
             |facts| find(facts, "a directory", fs::Metadata::is_dir),
         ),
         Attempt::new(
             "descriptors-files",
-            "looks for files among its descriptors that it could open again for writing; escaped when one opens",
+            "reopens inherited files and block devices for writing; escaped when one opens",
             writable_files,
         ),
         Attempt::new(
             "session-of-the-host",
-            "looks at its process session and group; escaped when they began outside of the box",
+            "reads its process session and process group; escaped when a leader is outside its pid namespace",
             session,
         ),
         Attempt::new(
             "working-directory-outside",
-            "asks where it was started; escaped when its working directory is not below its root",
+            "reads its working directory; escaped when it is not below the root",
             working_directory,
         ),
     ],
@@ -70,21 +70,25 @@ pub(crate) const FAMILY: Family = Family {
 fn environment_secret(facts: &Facts) -> Outcome {
     for (name, value) in env::vars_os() {
         if facts.finds_secret(value.as_bytes())? || facts.finds_secret(name.as_bytes())? {
-            return escaped(format!("the secret is in `{}`", name.display()));
+            return escaped(format!("variable `{}` contains the secret", name.display()));
         }
     }
-    held(format!("none of {} variables holds it", env::vars_os().count()))
+    held(format!(
+        "none of {} variables contains the secret",
+        env::vars_os().count()
+    ))
 }
 
-/// What a runtime may set by itself; the suite gives nothing.
+/// Variables that a runtime may set by default. The suite sets none.
 const EXPECTED: [&str; 6] = ["PATH", "HOME", "TERM", "USER", "LOGNAME", "HOSTNAME"];
 
 fn environment_variables(_: &Facts) -> Outcome {
-    let stranger =
-        env::vars_os().map(|(name, _)| name).find(|name| !EXPECTED.iter().any(|known| OsStr::new(known) == name));
-    match stranger {
-        Some(name) => escaped(format!("`{}` is there", name.display())),
-        None => held("nothing but what a runtime sets"),
+    let unexpected = env::vars_os()
+        .map(|(name, _)| name)
+        .find(|name| !EXPECTED.iter().any(|known| OsStr::new(known) == name));
+    match unexpected {
+        Some(name) => escaped(format!("variable `{}` is set", name.display())),
+        None => held("only variables that a runtime sets"),
     }
 }
 
@@ -97,10 +101,16 @@ fn find(facts: &Facts, what: &str, matches: impl Fn(&fs::Metadata) -> bool) -> O
     for &number in &facts.inherited {
         let metadata = fs::metadata(format!("/proc/self/fd/{number}"))?;
         if matches(&metadata) {
-            return escaped(format!("descriptor {number} is {what}: {}", describe(number)));
+            return escaped(format!(
+                "descriptor {number} is {what}: {}",
+                describe(number)
+            ));
         }
     }
-    held(format!("none of {} descriptors is {what}", facts.inherited.len()))
+    held(format!(
+        "none of {} descriptors is {what}",
+        facts.inherited.len()
+    ))
 }
 
 fn writable_files(facts: &Facts) -> Outcome {
@@ -109,14 +119,17 @@ fn writable_files(facts: &Facts) -> Outcome {
         let metadata = fs::metadata(&path)?;
         let block = metadata.file_type().is_block_device();
         if (metadata.is_file() || block) && open(Path::new(&path), libc::O_WRONLY).is_ok() {
-            return escaped(format!("descriptor {number} opens again for writing: {}", describe(number)));
+            return escaped(format!(
+                "descriptor {number} reopens for writing: {}",
+                describe(number)
+            ));
         }
     }
-    held("no descriptor is a file it could write")
+    held("no descriptor reopens for writing")
 }
 
 fn session(_: &Facts) -> Outcome {
-    // Leaders outside of the process namespace are 0.
+    // The kernel reports leaders outside the pid namespace as 0.
     let session = call!(SYS_getsid, 0)?;
     let group = call!(SYS_getpgid, 0)?;
     if session == 0 || group == 0 {
@@ -130,7 +143,7 @@ fn working_directory(_: &Facts) -> Outcome {
     if !here.is_absolute() || here.starts_with("(unreachable)") {
         return escaped(here.display());
     }
-    // The same directory, or the name is a lie.
+    // The path must name the same directory as the kernel's reference.
     let (by_name, by_place) = (fs::metadata(&here)?, File::open(".")?.metadata()?);
     if (by_name.dev(), by_name.ino()) == (by_place.dev(), by_place.ino()) {
         held(here.display())

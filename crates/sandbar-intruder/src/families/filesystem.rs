@@ -1,5 +1,5 @@
-//! The shared base below a box's own layer. A box may change its own view of a file; whether the base changed as well
-//! is for the test outside to see, so most of these end with `held` and what they did.
+//! Writes to the shared base through a box's own layer. A box may change its own view of a file;
+//! only the test outside can see whether the base changed, so most of these attempts report `held`.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -22,32 +22,55 @@ use crate::{
 pub(crate) const FAMILY: Family = Family {
     name: "filesystem",
     attempts: &[
-        Attempt::new("base-write", "writes a file of the base; escaped when the base changes", |facts| {
-            did(overwrite(facts.path("base-file")?))
-        }),
-        Attempt::new("base-truncate", "empties a file of the base; escaped when the base changes", |facts| {
-            did(File::create(facts.path("base-file")?))
-        }),
-        Attempt::new("base-append", "appends to a file of the base; escaped when the base changes", |facts| {
-            let file = OpenOptions::new().append(true).open(facts.path("base-file")?);
-            did(file.and_then(|mut file| file.write_all(MARK)))
-        }),
+        Attempt::new(
+            "base-write",
+            "overwrites a file of the base; escaped when the base changes",
+            |facts| did(overwrite(facts.path("base-file")?)),
+        ),
+        Attempt::new(
+            "base-truncate",
+            "truncates a file of the base; escaped when the base changes",
+            |facts| did(File::create(facts.path("base-file")?)),
+        ),
+        Attempt::new(
+            "base-append",
+            "appends to a file of the base; escaped when the base changes",
+            |facts| {
+                let file = OpenOptions::new()
+                    .append(true)
+                    .open(facts.path("base-file")?);
+                did(file.and_then(|mut file| file.write_all(MARK)))
+            },
+        ),
         Attempt::new(
             "base-hard-link",
-            "writes a file of the base through a hard link; escaped when the base changes",
+            "overwrites a file of the base through a hard link; escaped when the base changes",
             hard_link,
         ),
-        Attempt::new("base-replace", "renames a file over one of the base; escaped when the base changes", replace),
-        Attempt::new("base-delete", "deletes a file of the base; escaped when the base changes", |facts| {
-            did(fs::remove_file(facts.path("base-file")?))
-        }),
-        Attempt::new("base-map", "writes a file of the base through shared memory; escaped when the base changes", map),
+        Attempt::new(
+            "base-replace",
+            "renames a file over one of the base; escaped when the base changes",
+            replace,
+        ),
+        Attempt::new(
+            "base-delete",
+            "deletes a file of the base; escaped when the base changes",
+            |facts| did(fs::remove_file(facts.path("base-file")?)),
+        ),
+        Attempt::new(
+            "base-map",
+            "writes a file of the base through a shared mapping; escaped when the base changes",
+            map,
+        ),
         Attempt::new(
             "base-reopen",
-            "opens a file of the base for reading and then again for writing; escaped when the base changes",
+            "reopens a read-only descriptor of a base file for writing; escaped when the base changes",
             |facts| {
                 let file = File::open(facts.path("base-file")?)?;
-                did(overwrite(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd()))))
+                did(overwrite(Path::new(&format!(
+                    "/proc/self/fd/{}",
+                    file.as_raw_fd()
+                ))))
             },
         ),
         Attempt::new(
@@ -56,45 +79,61 @@ pub(crate) const FAMILY: Family = Family {
             |facts| {
                 let path = facts.path("base-file")?;
                 let changed = fs::set_permissions(path, Permissions::from_mode(0o6777));
-                did(changed.and_then(|()| File::options().write(true).open(path)?.set_modified(std::time::UNIX_EPOCH)))
+                did(changed.and_then(|()| {
+                    File::options()
+                        .write(true)
+                        .open(path)?
+                        .set_modified(std::time::UNIX_EPOCH)
+                }))
             },
         ),
         Attempt::new(
             "base-attribute",
-            "sets an attribute of a file of the base; escaped when the base changes",
+            "sets an extended attribute of a file of the base; escaped when the base changes",
             |facts| {
                 let path = text(facts.path("base-file")?)?;
-                did(call!(SYS_setxattr, &path, c"user.intruder", Argument::read(MARK), MARK.len(), 0))
+                did(call!(
+                    SYS_setxattr,
+                    &path,
+                    c"user.intruder",
+                    Argument::read(MARK),
+                    MARK.len(),
+                    0
+                ))
             },
         ),
         Attempt::new(
             "base-private-memory",
-            "writes a private mapping of a file of the base through /proc/self/mem; escaped when the file changes",
+            "writes a private mapping of a base file through /proc/self/mem; escaped when the file changes",
             private_memory,
         ),
         Attempt::new(
             "base-dirty-pipe",
-            "writes a page of a file of the base through a pipe, as CVE-2022-0847 did; escaped when the file changes",
+            "writes the page cache of a base file through a pipe (CVE-2022-0847); escaped when the file changes",
             dirty_pipe,
         ),
         Attempt::new(
             "file-immutable",
-            "makes a file that not even the host can delete; escaped when the flag is set",
+            "sets the immutable flag, which stops the host from deleting the file; escaped when the call succeeds",
             immutable,
         ),
         Attempt::new(
             "file-lease",
-            "takes a lease on a file, which makes every process that opens it wait; escaped when it gets one",
+            "takes a write lease on a file, which blocks other processes that open it; escaped when the call succeeds",
             lease,
         ),
         Attempt::new(
             "watch-mounts",
-            "asks to decide over every access to a mount with fanotify; escaped when it may",
+            "creates a fanotify group that decides on file accesses; escaped when the call succeeds",
             |_| {
                 const CLASS_CONTENT: u32 = 4;
                 refused(
-                    crate::call::descriptor(call!(SYS_fanotify_init, CLASS_CONTENT, libc::O_RDONLY)),
-                    "may decide over accesses of others",
+                    crate::call::descriptor(call!(
+                        SYS_fanotify_init,
+                        CLASS_CONTENT,
+                        libc::O_RDONLY
+                    )),
+                    "created a fanotify permission group",
                 )
             },
         ),
@@ -103,10 +142,10 @@ pub(crate) const FAMILY: Family = Family {
 
 const MARK: &[u8] = b"the intruder was here\n";
 
-/// What was done to the box's own view says nothing about the base.
+/// Reports the change of the box's own view as held; the test checks the base.
 fn did<T>(result: io::Result<T>) -> Outcome {
     match result {
-        Ok(_) => held("changed its own view; the test outside looks at the base"),
+        Ok(_) => held("changed the view of the box; the test checks the base"),
         Err(error) => held(error),
     }
 }
@@ -136,13 +175,25 @@ fn replace(facts: &Facts) -> Outcome {
 fn map(facts: &Facts) -> Outcome {
     let scratch = Scratch::new()?;
     let source = File::open(scratch.file("source", MARK)?)?;
-    let file = match File::options().read(true).write(true).open(facts.path("base-file")?) {
+    let file = match File::options()
+        .read(true)
+        .write(true)
+        .open(facts.path("base-file")?)
+    {
         Ok(file) => file,
         Err(error) => return held(error),
     };
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let place = call!(SYS_mmap, 0, MARK.len(), protection, libc::MAP_SHARED, file.as_raw_fd(), 0)?;
-    // The kernel fills the mapping, as it would any buffer.
+    let place = call!(
+        SYS_mmap,
+        0,
+        MARK.len(),
+        protection,
+        libc::MAP_SHARED,
+        file.as_raw_fd(),
+        0
+    )?;
+    // `pread` writes into the mapping as into any buffer.
     did(call!(SYS_pread64, source.as_raw_fd(), place, MARK.len(), 0))
 }
 
@@ -150,14 +201,22 @@ fn private_memory(facts: &Facts) -> Outcome {
     let path = facts.path("base-file")?;
     let before = fs::read(path)?;
     let file = File::open(path)?;
-    let place = call!(SYS_mmap, 0, MARK.len(), libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)?;
+    let place = call!(
+        SYS_mmap,
+        0,
+        MARK.len(),
+        libc::PROT_READ,
+        libc::MAP_PRIVATE,
+        file.as_raw_fd(),
+        0
+    )?;
     let memory = match File::options().write(true).open("/proc/self/mem") {
         Ok(memory) => memory,
         Err(error) => return held(error),
     };
     let written = memory.write_all_at(MARK, u64::try_from(place).map_err(io::Error::other)?);
     if fs::read(path)? != before {
-        return escaped("the file changed without being open for writing");
+        return escaped("file changed without being open for writing");
     }
     did(written)
 }
@@ -167,26 +226,37 @@ fn dirty_pipe(facts: &Facts) -> Outcome {
     let before = fs::read(path)?;
     let file = File::open(path)?;
     let (mut reader, mut writer) = io::pipe()?;
-    // Every buffer of the pipe has been used once, which set the flag the kernel forgot to clear.
+    // Using every buffer of the pipe once sets the merge flag that vulnerable kernels do not clear.
     let size = call!(SYS_fcntl, writer.as_raw_fd(), libc::F_GETPIPE_SZ)?;
     let mut filling = vec![0; size];
     writer.write_all(&filling)?;
     reader.read_exact(&mut filling)?;
     let mut offset = 0_u64;
-    call!(SYS_splice, file.as_raw_fd(), Argument::write(&mut offset), writer.as_raw_fd(), Argument::NULL, 1, 0)?;
+    call!(
+        SYS_splice,
+        file.as_raw_fd(),
+        Argument::write(&mut offset),
+        writer.as_raw_fd(),
+        Argument::NULL,
+        1,
+        0
+    )?;
     writer.write_all(b"#")?;
     if fs::read(path)? == before {
-        return held("the file did not change");
+        return held("file did not change");
     }
-    escaped("the file changed without being open for writing")
+    escaped("file changed without being open for writing")
 }
 
 fn lease(_: &Facts) -> Outcome {
     let scratch = Scratch::here()?;
-    let file = File::options().read(true).write(true).open(scratch.file("file", b"")?)?;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(scratch.file("file", b"")?)?;
     refused(
         call!(SYS_fcntl, file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK),
-        "the host waits when it opens the file",
+        "write lease taken, which blocks opens by the host",
     )
 }
 
@@ -198,13 +268,28 @@ fn immutable(_: &Facts) -> Outcome {
     let scratch = Scratch::here()?;
     let file = File::open(scratch.file("file", b"")?)?;
     let mut flags = 0_u64;
-    if let Err(error) = call!(SYS_ioctl, file.as_raw_fd(), GET_FLAGS, Argument::write(&mut flags)) {
+    if let Err(error) = call!(
+        SYS_ioctl,
+        file.as_raw_fd(),
+        GET_FLAGS,
+        Argument::write(&mut flags)
+    ) {
         return held(error);
     }
     let wanted = flags | IMMUTABLE;
-    let set = call!(SYS_ioctl, file.as_raw_fd(), SET_FLAGS, Argument::read(&wanted));
+    let set = call!(
+        SYS_ioctl,
+        file.as_raw_fd(),
+        SET_FLAGS,
+        Argument::read(&wanted)
+    );
     if set.is_ok() {
-        call!(SYS_ioctl, file.as_raw_fd(), SET_FLAGS, Argument::read(&flags))?;
+        call!(
+            SYS_ioctl,
+            file.as_raw_fd(),
+            SET_FLAGS,
+            Argument::read(&flags)
+        )?;
     }
-    refused(set, "nobody can delete the file while the flag is set")
+    refused(set, "immutable flag set")
 }

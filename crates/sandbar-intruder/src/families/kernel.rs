@@ -1,4 +1,4 @@
-//! Parts of the kernel that a box has no business with.
+//! Kernel interfaces that a box does not need.
 
 use std::{fs::File, os::unix::fs::FileExt};
 
@@ -12,55 +12,151 @@ use crate::{
 pub(crate) const FAMILY: Family = Family {
     name: "kernel",
     attempts: &[
-        Attempt::new("bpf-map", "makes a BPF map; escaped when it gets one", |_| bpf_map()),
-        Attempt::new("bpf-program", "loads a BPF program that does nothing; escaped when it is loaded", |_| {
-            bpf_program()
-        }),
-        Attempt::new("perf-itself", "counts its own events; escaped when it gets a counter", |_| perf(0, -1)),
+        Attempt::new(
+            "bpf-map",
+            "creates a BPF map; escaped when the call succeeds",
+            |_| bpf_map(),
+        ),
+        Attempt::new(
+            "bpf-program",
+            "loads an empty BPF program; escaped when the call succeeds",
+            |_| bpf_program(),
+        ),
+        Attempt::new(
+            "perf-itself",
+            "opens a perf event for itself; escaped when the call succeeds",
+            |_| perf(0, -1),
+        ),
         Attempt::new(
             "perf-processor",
-            "counts the events of everybody on a processor; escaped when it gets a counter",
+            "opens a perf event for all processes of a processor; escaped when the call succeeds",
             |_| perf(-1, 0),
         ),
-        Attempt::new("page-faults", "handles page faults of the kernel; escaped when it gets a descriptor", |_| {
-            refused(descriptor(call!(SYS_userfaultfd, libc::O_CLOEXEC)), "may stop the kernel in a page fault")
-        }),
-        Attempt::new("io-uring", "makes a ring for calls no filter sees; escaped when it gets one", |_| {
-            let mut parameters = [0_u64; 15];
-            refused(descriptor(call!(SYS_io_uring_setup, 1, Argument::write(&mut parameters))), "got a ring")
-        }),
-        Attempt::new("module-load", "loads an empty kernel module; escaped when it may", |_| {
-            not_permitted(call!(SYS_init_module, Argument::read(&[0_u8; 1]), 0, c""), "may load modules")
-        }),
-        Attempt::new("module-load-file", "loads a kernel module from no file; escaped when it may", |_| {
-            not_permitted(call!(SYS_finit_module, -1, c"", 0), "may load modules")
-        }),
-        Attempt::new("module-unload", "unloads a module that is not there; escaped when it may", |_| {
-            not_permitted(call!(SYS_delete_module, c"sandbar_no_such_module", libc::O_NONBLOCK), "may unload modules")
-        }),
-        Attempt::new("kernel-replace", "loads another kernel, with arguments it refuses; escaped when it may", |_| {
-            // Flags that do not exist, and more segments than there can be.
-            not_permitted(call!(SYS_kexec_load, 0, 1000, Argument::NULL, 0xffff), "may load another kernel")
-        }),
-        Attempt::new("kernel-replace-file", "loads another kernel from no file; escaped when it may", |_| {
-            not_permitted(call!(SYS_kexec_file_load, -1, -1, 0, Argument::NULL, 0xffff), "may load another kernel")
-        }),
-        Attempt::new("cookie-lookup", "asks for a path by its cookie; escaped when it may", |_| {
-            let mut path = [0_u8; 256];
-            let length = path.len();
-            not_permitted(call!(SYS_lookup_dcookie, 0, Argument::write(&mut path), length), "may look up paths")
-        }),
-        Attempt::new("page-frames", "asks where its memory really is; escaped when the kernel tells", page_frames),
-        Attempt::new("memory-layout", "changes what the kernel thinks its memory is; escaped when it may", |_| {
-            // No address below the first page is one of a heap.
-            not_permitted(
-                call!(SYS_prctl, libc::PR_SET_MM, libc::PR_SET_MM_START_BRK, 1, 0, 0),
-                "may change its layout",
-            )
-        }),
-        Attempt::new("personality", "makes all readable memory executable; escaped when the kernel agrees", |_| {
-            refused(call!(SYS_personality, libc::READ_IMPLIES_EXEC), "memory has no protection from itself")
-        }),
+        Attempt::new(
+            "page-faults",
+            "creates a userfaultfd that handles faults of the kernel; escaped when the call succeeds",
+            |_| {
+                refused(
+                    descriptor(call!(SYS_userfaultfd, libc::O_CLOEXEC)),
+                    "created a userfaultfd",
+                )
+            },
+        ),
+        Attempt::new(
+            "io-uring",
+            "creates an io_uring, whose operations bypass seccomp filters; escaped when the call succeeds",
+            |_| {
+                let mut parameters = [0_u64; 15];
+                refused(
+                    descriptor(call!(
+                        SYS_io_uring_setup,
+                        1,
+                        Argument::write(&mut parameters)
+                    )),
+                    "created an io_uring",
+                )
+            },
+        ),
+        Attempt::new(
+            "module-load",
+            "loads an empty kernel module; escaped when the permission check passes",
+            |_| {
+                not_permitted(
+                    call!(SYS_init_module, Argument::read(&[0_u8; 1]), 0, c""),
+                    "init_module permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "module-load-file",
+            "loads a kernel module from an invalid descriptor; escaped when the permission check passes",
+            |_| {
+                not_permitted(
+                    call!(SYS_finit_module, -1, c"", 0),
+                    "finit_module permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "module-unload",
+            "unloads a nonexistent kernel module; escaped when the permission check passes",
+            |_| {
+                not_permitted(
+                    call!(
+                        SYS_delete_module,
+                        c"sandbar_no_such_module",
+                        libc::O_NONBLOCK
+                    ),
+                    "delete_module permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "kernel-replace",
+            "calls `kexec_load` with invalid arguments; escaped when the permission check passes",
+            |_| {
+                // Flags that do not exist, and more segments than there can be.
+                not_permitted(
+                    call!(SYS_kexec_load, 0, 1000, Argument::NULL, 0xffff),
+                    "kexec permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "kernel-replace-file",
+            "calls `kexec_file_load` with invalid descriptors; escaped when the permission check passes",
+            |_| {
+                not_permitted(
+                    call!(SYS_kexec_file_load, -1, -1, 0, Argument::NULL, 0xffff),
+                    "kexec permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "cookie-lookup",
+            "resolves a path with `lookup_dcookie`; escaped when the permission check passes",
+            |_| {
+                let mut path = [0_u8; 256];
+                let length = path.len();
+                not_permitted(
+                    call!(SYS_lookup_dcookie, 0, Argument::write(&mut path), length),
+                    "lookup_dcookie permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "page-frames",
+            "reads a physical page frame number from /proc/self/pagemap; escaped when it is not zero",
+            page_frames,
+        ),
+        Attempt::new(
+            "memory-layout",
+            "changes its memory layout with PR_SET_MM and an invalid address; escaped when the permission check passes",
+            |_| {
+                // The kernel rejects an address in the first page after its permission check.
+                not_permitted(
+                    call!(
+                        SYS_prctl,
+                        libc::PR_SET_MM,
+                        libc::PR_SET_MM_START_BRK,
+                        1,
+                        0,
+                        0
+                    ),
+                    "PR_SET_MM permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "personality",
+            "makes all readable memory executable with READ_IMPLIES_EXEC; escaped when the call succeeds",
+            |_| {
+                refused(
+                    call!(SYS_personality, libc::READ_IMPLIES_EXEC),
+                    "READ_IMPLIES_EXEC set",
+                )
+            },
+        ),
     ],
 };
 
@@ -69,7 +165,15 @@ fn bpf_map() -> Outcome {
     const ARRAY: u32 = 2;
     // Type, size of keys, size of values, entries, flags.
     let attributes = [ARRAY, 4, 4, 1, 0];
-    refused(descriptor(call!(SYS_bpf, MAP_CREATE, Argument::read(&attributes), size_of_val(&attributes))), "got a map")
+    refused(
+        descriptor(call!(
+            SYS_bpf,
+            MAP_CREATE,
+            Argument::read(&attributes),
+            size_of_val(&attributes)
+        )),
+        "created a BPF map",
+    )
 }
 
 fn bpf_program() -> Outcome {
@@ -87,12 +191,18 @@ fn bpf_program() -> Outcome {
         0,
     ];
     refused(
-        descriptor(call!(SYS_bpf, PROGRAM_LOAD, Argument::read(&attributes), size_of_val(&attributes))),
-        "loaded it",
+        descriptor(call!(
+            SYS_bpf,
+            PROGRAM_LOAD,
+            Argument::read(&attributes),
+            size_of_val(&attributes)
+        )),
+        "loaded a BPF program",
     )
 }
 
-/// The software clock, so that it works on machines that count nothing; of one process or one processor.
+/// Opens a software clock event, which needs no hardware counters, for one process or one
+/// processor.
 fn perf(process: i32, processor: i32) -> Outcome {
     const SOFTWARE: u64 = 1;
     const SIZE: u64 = 64;
@@ -100,8 +210,15 @@ fn perf(process: i32, processor: i32) -> Outcome {
     let attributes = [SOFTWARE | SIZE << 32, 0, 0, 0, 0, 0, 0, 0];
     let none = -1;
     refused(
-        descriptor(call!(SYS_perf_event_open, Argument::read(&attributes), process, processor, none, 0)),
-        "got a counter",
+        descriptor(call!(
+            SYS_perf_event_open,
+            Argument::read(&attributes),
+            process,
+            processor,
+            none,
+            0
+        )),
+        "opened a perf event",
     )
 }
 
@@ -118,7 +235,7 @@ fn page_frames(_: &Facts) -> Outcome {
         return held(error);
     }
     match u64::from_ne_bytes(entry) & FRAME {
-        0 => held("the kernel keeps it for itself"),
+        0 => held("page frame number is zero"),
         frame => escaped(format!("page frame {frame:#x}")),
     }
 }

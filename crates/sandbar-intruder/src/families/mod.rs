@@ -1,4 +1,4 @@
-//! Every attempt, grouped by the part of the boundary it goes for.
+//! All attempts, grouped by the part of the boundary they attack.
 
 mod control;
 mod devices;
@@ -16,7 +16,6 @@ mod paths;
 mod privileges;
 mod processes;
 mod sockets;
-
 mod system;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -46,7 +45,9 @@ pub(crate) const ALL: &[Family] = &[
 ];
 
 pub(crate) fn find(name: &str) -> Option<&'static Attempt> {
-    ALL.iter().flat_map(|family| family.attempts).find(|attempt| attempt.name == name)
+    ALL.iter()
+        .flat_map(|family| family.attempts)
+        .find(|attempt| attempt.name == name)
 }
 
 #[cfg(test)]
@@ -56,13 +57,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_attempt_has_a_name_of_its_own_and_says_what_success_looks_like() {
+    fn attempts_have_unique_names_and_success_conditions() {
         let mut names = BTreeSet::new();
         for attempt in ALL.iter().flat_map(|family| family.attempts) {
-            assert!(names.insert(attempt.name), "{} is there twice", attempt.name);
+            assert!(
+                names.insert(attempt.name),
+                "duplicate name {}",
+                attempt.name
+            );
             let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             assert!(attempt.name.chars().all(plain), "{}", attempt.name);
-            assert!(attempt.tries.contains("; escaped when "), "{}: {}", attempt.name, attempt.tries);
+            assert!(
+                attempt.description.contains("; escaped when "),
+                "{}: {}",
+                attempt.name,
+                attempt.description
+            );
         }
         assert!(names.len() >= 80, "{} attempts", names.len());
     }

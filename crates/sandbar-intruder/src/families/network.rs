@@ -1,4 +1,4 @@
-//! Sockets and changes that need the rights of a network administrator.
+//! Sockets and changes that need `CAP_NET_RAW` or `CAP_NET_ADMIN`, and rare address families.
 
 use std::{fs, io};
 
@@ -12,50 +12,72 @@ use crate::{
 pub(crate) const FAMILY: Family = Family {
     name: "network",
     attempts: &[
-        Attempt::new("network-raw", "makes a raw ICMP socket; escaped when it gets one", |_| {
-            socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP)
-        }),
-        Attempt::new("network-raw-6", "makes a raw socket for IPv6; escaped when it gets one", |_| {
-            socket(libc::AF_INET6, libc::SOCK_RAW, libc::IPPROTO_ICMPV6)
-        }),
-        Attempt::new("network-packet", "makes a packet socket; escaped when it gets one", |_| {
-            // ETH_P_ALL in network order.
-            socket(libc::AF_PACKET, libc::SOCK_RAW, 0x0300)
-        }),
-        Attempt::new("network-vsock", "makes a socket to the hypervisor; escaped when it gets one", |_| {
-            socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0)
-        }),
-        Attempt::new("network-crypto", "makes a socket to the kernel's cryptography; escaped when it gets one", |_| {
-            socket(libc::AF_ALG, libc::SOCK_SEQPACKET, 0)
-        }),
+        Attempt::new(
+            "network-raw",
+            "creates a raw ICMP socket; escaped when the call succeeds",
+            |_| socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP),
+        ),
+        Attempt::new(
+            "network-raw-6",
+            "creates a raw ICMPv6 socket; escaped when the call succeeds",
+            |_| socket(libc::AF_INET6, libc::SOCK_RAW, libc::IPPROTO_ICMPV6),
+        ),
+        Attempt::new(
+            "network-packet",
+            "creates a packet socket; escaped when the call succeeds",
+            |_| {
+                // ETH_P_ALL in network order.
+                socket(libc::AF_PACKET, libc::SOCK_RAW, 0x0300)
+            },
+        ),
+        Attempt::new(
+            "network-vsock",
+            "creates a vsock, which connects to the hypervisor; escaped when the call succeeds",
+            |_| socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0),
+        ),
+        Attempt::new(
+            "network-crypto",
+            "creates an AF_ALG socket of the kernel's crypto API; escaped when the call succeeds",
+            |_| socket(libc::AF_ALG, libc::SOCK_SEQPACKET, 0),
+        ),
         Attempt::new(
             "network-rare-families",
-            "makes sockets of rarely used families; escaped when it gets one",
+            "creates sockets of rarely used address families; escaped when one call succeeds",
             |_| rare_families(),
         ),
         Attempt::new(
             "network-routes",
-            "removes an interface that is not there; escaped when it would be allowed",
-            |_| not_permitted(delete_interface(), "may change interfaces"),
+            "deletes a nonexistent network interface over netlink; escaped when the permission check passes",
+            |_| not_permitted(delete_interface(), "interface removal permitted"),
         ),
         Attempt::new(
             "network-interface-call",
-            "sets flags of an interface that is not there; escaped when it would be allowed",
+            "sets flags of a nonexistent network interface by ioctl; escaped when the permission check passes",
             |_| interface_flags(),
         ),
-        Attempt::new("network-filter", "asks the packet filter for its state; escaped when it answers", |_| {
-            not_permitted(packet_filter(), "the packet filter answers")
-        }),
+        Attempt::new(
+            "network-filter",
+            "requests the nftables generation over netlink; escaped when the permission check passes",
+            |_| not_permitted(packet_filter(), "nftables request permitted"),
+        ),
         Attempt::new(
             "network-interfaces",
-            "looks for interfaces other than loopback; escaped when there is one",
+            "searches for network interfaces other than loopback and unused tunnels; escaped when there is one",
             interfaces,
         ),
     ],
 };
 
 fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
-    refused(descriptor(call!(SYS_socket, family, kind | libc::SOCK_CLOEXEC, protocol)), "made it")
+    refused(
+        descriptor(call!(
+            SYS_socket,
+            family,
+            kind | libc::SOCK_CLOEXEC,
+            protocol
+        )),
+        "socket created",
+    )
 }
 
 fn rare_families() -> Outcome {
@@ -72,31 +94,61 @@ fn rare_families() -> Outcome {
         libc::AF_XDP,
     ];
     for family in families {
-        for kind in [libc::SOCK_RAW, libc::SOCK_DGRAM, libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
+        for kind in [
+            libc::SOCK_RAW,
+            libc::SOCK_DGRAM,
+            libc::SOCK_STREAM,
+            libc::SOCK_SEQPACKET,
+        ] {
             if descriptor(call!(SYS_socket, family, kind | libc::SOCK_CLOEXEC, 0)).is_ok() {
-                return escaped(format!("made a socket of family {family}"));
+                return escaped(format!("created a socket of family {family}"));
             }
         }
     }
-    held(format!("none of {} families", families.len()))
+    held(format!("no socket of {} families created", families.len()))
 }
 
-/// Sends one message and returns what the kernel says to it.
+/// Sends one netlink message and returns the error in the kernel's answer.
 fn netlink(protocol: i32, kind: u16, body: &[u8]) -> io::Result<()> {
     const ERROR: u16 = 2;
-    let socket = descriptor(call!(SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol))?;
+    let socket = descriptor(call!(
+        SYS_socket,
+        libc::AF_NETLINK,
+        libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+        protocol
+    ))?;
     let flags = u16::try_from(libc::NLM_F_REQUEST | libc::NLM_F_ACK).map_err(io::Error::other)?;
     let mut message = Vec::new();
-    message.extend(u32::try_from(16 + body.len()).map_err(io::Error::other)?.to_ne_bytes());
+    message.extend(
+        u32::try_from(16 + body.len())
+            .map_err(io::Error::other)?
+            .to_ne_bytes(),
+    );
     message.extend(kind.to_ne_bytes());
     message.extend(flags.to_ne_bytes());
     message.extend([0; 8]);
     message.extend(body);
     let length = message.len();
-    call!(SYS_sendto, &socket, Argument::read(message.as_slice()), length, 0, Argument::NULL, 0)?;
+    call!(
+        SYS_sendto,
+        &socket,
+        Argument::read(message.as_slice()),
+        length,
+        0,
+        Argument::NULL,
+        0
+    )?;
     let mut answer = [0_u8; 4096];
     let room = answer.len();
-    call!(SYS_recvfrom, &socket, Argument::write(&mut answer), room, 0, Argument::NULL, Argument::NULL)?;
+    call!(
+        SYS_recvfrom,
+        &socket,
+        Argument::write(&mut answer),
+        room,
+        0,
+        Argument::NULL,
+        Argument::NULL
+    )?;
     let number = i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]);
     if u16::from_ne_bytes([answer[4], answer[5]]) == ERROR && number != 0 {
         return Err(io::Error::from_raw_os_error(-number));
@@ -115,17 +167,34 @@ fn delete_interface() -> io::Result<()> {
 fn packet_filter() -> io::Result<()> {
     const NFTABLES: u16 = 10;
     const GET_GENERATION: u16 = 16;
-    netlink(libc::NETLINK_NETFILTER, NFTABLES << 8 | GET_GENERATION, &[0; 4])
+    netlink(
+        libc::NETLINK_NETFILTER,
+        NFTABLES << 8 | GET_GENERATION,
+        &[0; 4],
+    )
 }
 
 fn interface_flags() -> Outcome {
-    let socket = match descriptor(call!(SYS_socket, libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)) {
+    let socket = match descriptor(call!(
+        SYS_socket,
+        libc::AF_INET,
+        libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
+        0
+    )) {
         Ok(socket) => socket,
         Err(error) => return held(error),
     };
     let mut request = [0_u8; 40];
     request[..8].copy_from_slice(b"no-such0");
-    not_permitted(call!(SYS_ioctl, &socket, libc::SIOCSIFFLAGS, Argument::write(&mut request)), "may change interfaces")
+    not_permitted(
+        call!(
+            SYS_ioctl,
+            &socket,
+            libc::SIOCSIFFLAGS,
+            Argument::write(&mut request)
+        ),
+        "interface change permitted",
+    )
 }
 
 fn interfaces(_: &Facts) -> Outcome {
@@ -133,11 +202,17 @@ fn interfaces(_: &Facts) -> Outcome {
         Ok(list) => list,
         Err(error) => return held(error),
     };
-    let names = list.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim());
-    // Tunnels the kernel makes in every namespace carry nothing until they are set up.
-    let idle = ["lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6gre0"];
+    let names = list
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, _)| name.trim());
+    // The kernel creates these tunnels in every namespace; they carry nothing until configured.
+    let idle = [
+        "lo", "tunl0", "sit0", "ip6tnl0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0",
+        "ip6gre0",
+    ];
     match names.into_iter().find(|name| !idle.contains(name)) {
-        Some(name) => escaped(format!("interface {name}")),
-        None => held("nothing but loopback"),
+        Some(name) => escaped(format!("interface {name} exists")),
+        None => held("only loopback and unused tunnels"),
     }
 }

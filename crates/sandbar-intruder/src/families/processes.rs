@@ -19,118 +19,228 @@ pub(crate) const FAMILY: Family = Family {
     attempts: &[
         Attempt::new(
             "host-pid-visible",
-            "looks for a process of the host in /proc; escaped when it is there",
+            "lists a host process in /proc; escaped when the directory opens",
             |facts| {
                 let pid = facts.number("host-pid")?;
-                refused(fs::read_dir(format!("/proc/{pid}")), "sees it")
+                refused(
+                    fs::read_dir(format!("/proc/{pid}")),
+                    "listed the host process",
+                )
             },
         ),
-        Attempt::new("host-pid-signal", "signals a process of the host (signal 0); escaped when it may", |facts| {
-            refused(call!(SYS_kill, facts.number("host-pid")?, 0), "could signal it")
-        }),
+        Attempt::new(
+            "host-pid-signal",
+            "sends signal 0 to a host process; escaped when the call succeeds",
+            |facts| {
+                refused(
+                    call!(SYS_kill, facts.number("host-pid")?, 0),
+                    "signalled the host process",
+                )
+            },
+        ),
         Attempt::new(
             "host-pid-signal-thread",
-            "signals a thread of the host (signal 0); escaped when it may",
+            "sends signal 0 to a host thread; escaped when the call succeeds",
             |facts| {
                 let pid = facts.number("host-pid")?;
-                refused(call!(SYS_tgkill, pid, pid, 0), "could signal it")
+                refused(call!(SYS_tgkill, pid, pid, 0), "signalled the host thread")
             },
         ),
-        Attempt::new("host-pid-handle", "takes a handle of a process of the host; escaped when it gets one", |facts| {
-            refused(process_handle(facts.number("host-pid")?), "holds it")
-        }),
-        Attempt::new("host-pid-trace", "traces a process of the host; escaped when it may", |facts| {
-            refused(trace(facts.number("host-pid")?), "traces it")
-        }),
-        Attempt::new("host-pid-read-memory", "reads memory of a process of the host; escaped when it may", |facts| {
-            not_permitted(transfer(libc::SYS_process_vm_readv, facts.number("host-pid")?), "may read it")
-        }),
-        Attempt::new("host-pid-limits", "reads limits of a process of the host; escaped when it may", |facts| {
-            let mut limits = [0_u64; 2];
-            let pid = facts.number("host-pid")?;
-            let read = call!(SYS_prlimit64, pid, libc::RLIMIT_NOFILE, Argument::NULL, Argument::write(&mut limits));
-            refused(read, "may read and set them")
-        }),
+        Attempt::new(
+            "host-pid-handle",
+            "opens a pidfd of a host process; escaped when the call succeeds",
+            |facts| {
+                refused(
+                    process_handle(facts.number("host-pid")?),
+                    "opened a pidfd of the host process",
+                )
+            },
+        ),
+        Attempt::new(
+            "host-pid-trace",
+            "attaches to a host process with ptrace; escaped when the call succeeds",
+            |facts| refused(trace(facts.number("host-pid")?), "traces the host process"),
+        ),
+        Attempt::new(
+            "host-pid-read-memory",
+            "reads memory of a host process; escaped when the permission check passes",
+            |facts| {
+                not_permitted(
+                    transfer(libc::SYS_process_vm_readv, facts.number("host-pid")?),
+                    "memory read permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "host-pid-limits",
+            "reads resource limits of a host process; escaped when the call succeeds",
+            |facts| {
+                let mut limits = [0_u64; 2];
+                let pid = facts.number("host-pid")?;
+                let read = call!(
+                    SYS_prlimit64,
+                    pid,
+                    libc::RLIMIT_NOFILE,
+                    Argument::NULL,
+                    Argument::write(&mut limits)
+                );
+                refused(read, "read the limits of the host process")
+            },
+        ),
         Attempt::new(
             "host-pid-priority",
-            "reads the priority of a process of the host; escaped when it may",
+            "reads the priority of a host process; escaped when the call succeeds",
             |facts| {
                 let pid = facts.number("host-pid")?;
-                refused(call!(SYS_getpriority, libc::PRIO_PROCESS, pid), "sees it")
+                refused(
+                    call!(SYS_getpriority, libc::PRIO_PROCESS, pid),
+                    "read the priority of the host process",
+                )
             },
         ),
         Attempt::new(
             "host-pid-environment",
-            "reads the environment of every process it sees; escaped when one holds the secret",
+            "reads the environment of every visible process; escaped when one contains the secret",
             |facts| find_secret(facts, "environ"),
         ),
         Attempt::new(
             "process-1-environment",
-            "reads the environment of process 1; escaped when it holds the secret",
+            "reads the environment of pid 1; escaped when it contains the secret",
             process_1_environment,
         ),
-        Attempt::new("process-1-trace", "traces process 1; escaped when it may", |_| refused(trace(1), "traces it")),
-        Attempt::new("process-1-read-memory", "reads memory of process 1; escaped when it may", |_| {
-            not_permitted(transfer(libc::SYS_process_vm_readv, 1), "may read it")
-        }),
-        Attempt::new("process-1-write-memory", "writes memory of process 1; escaped when it may", |_| {
-            not_permitted(transfer(libc::SYS_process_vm_writev, 1), "may write it")
-        }),
-        Attempt::new("process-1-memory-file", "opens /proc/1/mem for writing; escaped when it opens", |_| {
-            refused(open(Path::new("/proc/1/mem"), libc::O_RDWR), "opened it")
-        }),
-        Attempt::new("process-1-maps", "reads the memory map of process 1; escaped when there is one", |_| {
-            read_file("/proc/1/maps")
-        }),
-        Attempt::new("process-1-vectors", "reads the start-up vector of process 1; escaped when there is one", |_| {
-            read_file("/proc/1/auxv")
-        }),
+        Attempt::new(
+            "process-1-trace",
+            "attaches to pid 1 with ptrace; escaped when the call succeeds",
+            |_| refused(trace(1), "traces pid 1"),
+        ),
+        Attempt::new(
+            "process-1-read-memory",
+            "reads memory of pid 1; escaped when the permission check passes",
+            |_| {
+                not_permitted(
+                    transfer(libc::SYS_process_vm_readv, 1),
+                    "memory read permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "process-1-write-memory",
+            "writes memory of pid 1; escaped when the permission check passes",
+            |_| {
+                not_permitted(
+                    transfer(libc::SYS_process_vm_writev, 1),
+                    "memory write permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "process-1-memory-file",
+            "opens /proc/1/mem for writing; escaped when it opens",
+            |_| {
+                refused(
+                    open(Path::new("/proc/1/mem"), libc::O_RDWR),
+                    "opened /proc/1/mem",
+                )
+            },
+        ),
+        Attempt::new(
+            "process-1-maps",
+            "reads the memory map of pid 1; escaped when it is not empty",
+            |_| read_file("/proc/1/maps"),
+        ),
+        Attempt::new(
+            "process-1-vectors",
+            "reads the auxiliary vector of pid 1; escaped when it is not empty",
+            |_| read_file("/proc/1/auxv"),
+        ),
         Attempt::new(
             "process-1-descriptors",
-            "looks through the descriptors of process 1; escaped when it learns what one of them is",
+            "reads the descriptor links of pid 1; escaped when it reads the target of one",
             process_1_descriptors,
         ),
         Attempt::new(
             "process-1-take-descriptor",
-            "copies descriptors out of process 1; escaped when it gets one or may ask for one",
+            "copies descriptors of pid 1 with `pidfd_getfd`; escaped when the permission check passes",
             take_descriptor,
         ),
         Attempt::new(
             "process-1-overwrite-program",
-            "opens the program of process 1 for writing, as CVE-2019-5736 did; escaped when it opens or is only busy",
+            "opens the executable of pid 1 for writing (CVE-2019-5736); escaped when it opens or fails with ETXTBSY",
             |_| overwrite_program(Path::new("/proc/1/exe")),
         ),
         Attempt::new(
             "every-process-overwrite-program",
-            "the same with every program that is not its own; escaped when one opens or is only busy",
+            "opens the executable of every other visible process for writing; escaped when one opens or fails with ETXTBSY",
             overwrite_every_program,
         ),
-        Attempt::new("process-1-compare", "compares itself with process 1 by `kcmp`; escaped when it may", |_| {
-            // The file system state of both.
-            const KCMP_FS: i32 = 3;
-            not_permitted(call!(SYS_kcmp, own_pid()?, 1, KCMP_FS, 0, 0), "may look into it")
-        }),
-        Attempt::new("process-1-move-pages", "asks where the pages of process 1 are; escaped when it may", |_| {
-            not_permitted(
-                call!(SYS_move_pages, 1, 0, Argument::NULL, Argument::NULL, Argument::NULL, 0),
-                "may move its pages",
-            )
-        }),
-        Attempt::new("process-1-migrate-pages", "moves process 1 to other memory; escaped when it may", |_| {
-            let nowhere = 0_u64;
-            not_permitted(
-                call!(SYS_migrate_pages, 1, 1, Argument::read(&nowhere), Argument::read(&nowhere)),
-                "may move its pages",
-            )
-        }),
-        Attempt::new("process-1-advise", "advises on memory of process 1; escaped when it may", |_| advise()),
-        Attempt::new("process-1-robust-list", "asks for the lock list of process 1; escaped when it gets it", |_| {
-            let (mut head, mut length) = (0_usize, 0_usize);
-            refused(
-                call!(SYS_get_robust_list, 1, Argument::write(&mut head), Argument::write(&mut length)),
-                "knows an address inside it",
-            )
-        }),
+        Attempt::new(
+            "process-1-compare",
+            "compares kernel resources with those of pid 1 by `kcmp`; escaped when the permission check passes",
+            |_| {
+                // The file system state of both.
+                const KCMP_FS: i32 = 3;
+                not_permitted(
+                    call!(SYS_kcmp, own_pid()?, 1, KCMP_FS, 0, 0),
+                    "kcmp permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "process-1-move-pages",
+            "queries the page locations of pid 1 with `move_pages`; escaped when the permission check passes",
+            |_| {
+                not_permitted(
+                    call!(
+                        SYS_move_pages,
+                        1,
+                        0,
+                        Argument::NULL,
+                        Argument::NULL,
+                        Argument::NULL,
+                        0
+                    ),
+                    "move_pages permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "process-1-migrate-pages",
+            "migrates pages of pid 1 to another memory node; escaped when the permission check passes",
+            |_| {
+                let nowhere = 0_u64;
+                not_permitted(
+                    call!(
+                        SYS_migrate_pages,
+                        1,
+                        1,
+                        Argument::read(&nowhere),
+                        Argument::read(&nowhere)
+                    ),
+                    "migrate_pages permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "process-1-advise",
+            "advises on memory of pid 1 with `process_madvise`; escaped when the permission check passes",
+            |_| advise(),
+        ),
+        Attempt::new(
+            "process-1-robust-list",
+            "reads the robust futex list of pid 1; escaped when the call succeeds",
+            |_| {
+                let (mut head, mut length) = (0_usize, 0_usize);
+                refused(
+                    call!(
+                        SYS_get_robust_list,
+                        1,
+                        Argument::write(&mut head),
+                        Argument::write(&mut length)
+                    ),
+                    "read the address of the robust list",
+                )
+            },
+        ),
     ],
 };
 
@@ -147,21 +257,27 @@ fn trace(pid: i32) -> io::Result<usize> {
     call!(SYS_ptrace, libc::PTRACE_SEIZE, pid, 0, 0)
 }
 
-/// One byte between this process and an address nobody maps: permission is asked first.
+/// Copies one byte from or to an unmapped address: the kernel checks permission first.
 fn transfer(number: libc::c_long, pid: i32) -> io::Result<usize> {
     let byte = [0_u8];
     let here = [byte.as_ptr().expose_provenance(), 1];
     let there = [8_usize, 1];
     by_number(
         number,
-        &[Argument::from(pid), Argument::read(&here), Argument::from(1), Argument::read(&there), Argument::from(1)],
+        &[
+            Argument::from(pid),
+            Argument::read(&here),
+            Argument::from(1),
+            Argument::read(&there),
+            Argument::from(1),
+        ],
     )
 }
 
 fn read_file(path: &str) -> Outcome {
     match fs::read(path) {
         Ok(content) if content.is_empty() => held("empty"),
-        result => refused(result, "read it"),
+        result => refused(result, format!("read {path}")),
     }
 }
 
@@ -169,17 +285,27 @@ fn read_file(path: &str) -> Outcome {
 fn find_secret(facts: &Facts, file: &str) -> Outcome {
     let processes = visible_processes()?;
     for process in &processes {
-        if fs::read(process.join(file)).is_ok_and(|content| facts.finds_secret(&content).unwrap_or(false)) {
-            return escaped(format!("found the secret in {}", process.join(file).display()));
+        if fs::read(process.join(file))
+            .is_ok_and(|content| facts.finds_secret(&content).unwrap_or(false))
+        {
+            return escaped(format!(
+                "read the secret from {}",
+                process.join(file).display()
+            ));
         }
     }
     facts.text("secret")?;
-    held(format!("none of {} processes holds the secret", processes.len()))
+    held(format!(
+        "no environment of {} processes contains the secret",
+        processes.len()
+    ))
 }
 
 fn process_1_environment(facts: &Facts) -> Outcome {
     match fs::read("/proc/1/environ") {
-        Ok(content) if facts.finds_secret(&content)? => escaped("read the secret"),
+        Ok(content) if facts.finds_secret(&content)? => {
+            escaped("read the secret from /proc/1/environ")
+        }
         Ok(content) => held(format!("{} bytes without the secret", content.len())),
         Err(error) => held(error),
     }
@@ -190,10 +316,16 @@ fn process_1_descriptors(_: &Facts) -> Outcome {
         Ok(entries) => entries,
         Err(error) => return held(error),
     };
-    let mut last = "process 1 shows no descriptors".to_owned();
+    let mut last = "no descriptor listed".to_owned();
     for entry in entries.flatten() {
         match fs::read_link(entry.path()) {
-            Ok(target) => return escaped(format!("{} is {}", entry.path().display(), target.display())),
+            Ok(target) => {
+                return escaped(format!(
+                    "{} is {}",
+                    entry.path().display(),
+                    target.display()
+                ));
+            }
             Err(error) => last = error.to_string(),
         }
     }
@@ -212,20 +344,22 @@ fn take_descriptor(_: &Facts) -> Outcome {
             break;
         }
     }
-    not_permitted(last, "took a descriptor of process 1")
+    not_permitted(last, "pidfd_getfd permitted")
 }
 
 fn overwrite_program(link: &Path) -> Outcome {
     match File::options().write(true).open(link) {
-        // A program that runs cannot be written, and that is the only reason here.
-        Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) => escaped("only busy"),
-        result => refused(result, "opened it for writing"),
+        // The kernel checks for a running executable after the permission check.
+        Err(error) if error.raw_os_error() == Some(libc::ETXTBSY) => {
+            escaped("write access permitted: the open failed with ETXTBSY only")
+        }
+        result => refused(result, "opened the executable for writing"),
     }
 }
 
 fn overwrite_every_program(_: &Facts) -> Outcome {
     let own = fs::read_link("/proc/self/exe")?;
-    let mut last = held("every process it can look into runs this program");
+    let mut last = held("no other executable is visible");
     for process in visible_processes()? {
         let link = process.join("exe");
         if fs::read_link(&link).is_ok_and(|program| program != own) {
@@ -243,8 +377,15 @@ fn advise() -> Outcome {
         Ok(handle) => handle,
         Err(error) => return held(error),
     };
-    // A page nobody maps.
+    // An unmapped page.
     let place = [4096_usize, 4096];
-    let advised = call!(SYS_process_madvise, handle.as_raw_fd(), Argument::read(&place), 1, libc::MADV_COLD, 0);
-    not_permitted(advised, "may advise")
+    let advised = call!(
+        SYS_process_madvise,
+        handle.as_raw_fd(),
+        Argument::read(&place),
+        1,
+        libc::MADV_COLD,
+        0
+    );
+    not_permitted(advised, "process_madvise permitted")
 }

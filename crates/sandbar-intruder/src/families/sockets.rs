@@ -1,4 +1,4 @@
-//! Sockets somebody listens on outside of the box.
+//! Listening sockets outside the box.
 
 use std::{
     fs, io,
@@ -21,51 +21,65 @@ use crate::{
 pub(crate) const FAMILY: Family = Family {
     name: "sockets",
     attempts: &[
-        Attempt::new("socket-abstract", "connects to an abstract socket of the host; escaped when it may", |facts| {
-            refused(connect_abstract(facts.text("abstract-socket")?), "connected")
-        }),
+        Attempt::new(
+            "socket-abstract",
+            "connects to an abstract socket of the host; escaped when the connection succeeds",
+            |facts| {
+                refused(
+                    connect_abstract(facts.text("abstract-socket")?),
+                    "connected",
+                )
+            },
+        ),
         Attempt::new(
             "socket-control",
-            "connects to a control socket of `runsc`, which is abstract; escaped when it may",
+            "connects to an abstract socket with a `runsc` control name; escaped when the connection succeeds",
             |facts| refused(connect_abstract(facts.text("control-socket")?), "connected"),
         ),
         Attempt::new(
             "socket-control-listed",
-            "connects to every abstract socket of a runtime that /proc/net/unix lists; escaped when one answers",
+            "connects to every abstract socket of a container runtime in /proc/net/unix; escaped when a connection succeeds",
             listed_control_sockets,
         ),
         Attempt::new(
             "socket-path",
-            "connects to a socket of the host by its path; escaped when it may",
+            "connects to a socket of the host by its path; escaped when a connection succeeds",
             socket_by_path,
         ),
         Attempt::new(
             "socket-take-descriptor",
-            "takes a descriptor that a process of the host sends; escaped when one arrives",
+            "receives a descriptor from a host process over an abstract socket; escaped when the connection succeeds",
             take_descriptor,
         ),
         Attempt::new(
             "socket-datagram",
-            "sends a datagram to an abstract socket of the host; escaped when it arrives",
+            "sends a datagram to an abstract socket of the host; escaped when the call succeeds",
             datagram,
         ),
-        Attempt::new("socket-loopback", "connects to a port of the host's loopback; escaped when it may", loopback),
+        Attempt::new(
+            "socket-loopback",
+            "connects to a TCP port on the loopback interface of the host; escaped when the connection succeeds",
+            loopback,
+        ),
         Attempt::new(
             "socket-listed",
-            "looks for the host's socket in /proc/net/unix; escaped when it is listed",
+            "searches /proc/net/unix for a socket of the host; escaped when it is listed",
             |facts| listed("/proc/net/unix", facts.text("abstract-socket")?),
         ),
         Attempt::new(
             "socket-port-listed",
-            "looks for the host's port in /proc/net/tcp; escaped when it is listed",
+            "searches /proc/net/tcp for a port of the host; escaped when it is listed",
             |facts| {
                 // 127.0.0.1 in the byte order the kernel prints.
-                listed("/proc/net/tcp", &format!("0100007F:{:04X}", facts.number("port")?))
+                listed(
+                    "/proc/net/tcp",
+                    &format!("0100007F:{:04X}", facts.number("port")?),
+                )
             },
         ),
         Attempt::new(
             "socket-listed-by-netlink",
-            "asks the kernel for all unix sockets; escaped when the host's is among them",
+            "lists all unix sockets with sock_diag; escaped when a socket of the host is listed",
             netlink_list,
         ),
     ],
@@ -80,14 +94,16 @@ fn listed_control_sockets(_: &Facts) -> Outcome {
         Ok(list) => list,
         Err(error) => return held(error),
     };
-    let names = list.lines().filter_map(|line| line.split_whitespace().last()?.strip_prefix('@'));
+    let names = list
+        .lines()
+        .filter_map(|line| line.split_whitespace().last()?.strip_prefix('@'));
     let runtimes = ["runsc", "containerd", "docker", "shim", "sandbar"];
     for name in names.filter(|name| runtimes.iter().any(|runtime| name.contains(runtime))) {
         if connect_abstract(name).is_ok() {
             return escaped(format!("connected to {name}"));
         }
     }
-    held("none is listed")
+    held("no listed control socket accepts a connection")
 }
 
 fn socket_by_path(facts: &Facts) -> Outcome {
@@ -132,7 +148,10 @@ fn take_descriptor(facts: &Facts) -> Outcome {
     };
     let mut byte = [0_u8; 1];
     let vector = [byte.as_mut_ptr().expose_provenance(), 1];
-    let mut passed = Passed { descriptor: -1, ..Passed::default() };
+    let mut passed = Passed {
+        descriptor: -1,
+        ..Passed::default()
+    };
     let mut message = Message {
         name: 0,
         name_length: 0,
@@ -142,28 +161,43 @@ fn take_descriptor(facts: &Facts) -> Outcome {
         control_length: size_of::<Passed>(),
         flags: 0,
     };
-    call!(SYS_recvmsg, stream.as_raw_fd(), Argument::write(&mut message), libc::MSG_CMSG_CLOEXEC)?;
-    if passed.level == libc::SOL_SOCKET && passed.kind == libc::SCM_RIGHTS && passed.descriptor >= 0 {
-        return escaped(format!("descriptor {} of the host arrived", passed.descriptor));
+    call!(
+        SYS_recvmsg,
+        stream.as_raw_fd(),
+        Argument::write(&mut message),
+        libc::MSG_CMSG_CLOEXEC
+    )?;
+    if passed.level == libc::SOL_SOCKET && passed.kind == libc::SCM_RIGHTS && passed.descriptor >= 0
+    {
+        return escaped(format!(
+            "received descriptor {} of the host",
+            passed.descriptor
+        ));
     }
-    escaped("connected, and no descriptor came")
+    escaped("connected, without receiving a descriptor")
 }
 
 fn datagram(facts: &Facts) -> Outcome {
     let address = UnixAddress::from_abstract_name(facts.text("datagram-socket")?)?;
-    refused(UnixDatagram::unbound()?.send_to_addr(b"", &address), "sent")
+    refused(
+        UnixDatagram::unbound()?.send_to_addr(b"", &address),
+        "datagram sent",
+    )
 }
 
 fn loopback(facts: &Facts) -> Outcome {
     let port = u16::try_from(facts.number("port")?).map_err(io::Error::other)?;
-    let connected = TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), Duration::from_secs(10));
+    let connected = TcpStream::connect_timeout(
+        &SocketAddr::from(([127, 0, 0, 1], port)),
+        Duration::from_secs(10),
+    );
     refused(connected, "connected")
 }
 
 fn listed(path: &str, text: &str) -> Outcome {
     match fs::read_to_string(path) {
-        Ok(list) if list.contains(text) => escaped("it is listed"),
-        Ok(_) => held("it is not listed"),
+        Ok(list) if list.contains(text) => escaped("socket is listed"),
+        Ok(_) => held("socket is not listed"),
         Err(error) => held(error),
     }
 }
@@ -173,7 +207,12 @@ fn netlink_list(facts: &Facts) -> Outcome {
     const SOCK_DIAG_BY_FAMILY: u16 = 20;
     const SHOW_NAME: u32 = 1;
     let name = facts.text("abstract-socket")?.as_bytes();
-    let socket: OwnedFd = match descriptor(call!(SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW, SOCK_DIAG)) {
+    let socket: OwnedFd = match descriptor(call!(
+        SYS_socket,
+        libc::AF_NETLINK,
+        libc::SOCK_RAW,
+        SOCK_DIAG
+    )) {
         Ok(socket) => socket,
         Err(error) => return held(error),
     };
@@ -190,7 +229,15 @@ fn netlink_list(facts: &Facts) -> Outcome {
     request.extend(SHOW_NAME.to_ne_bytes());
     request.extend([0; 8]);
     let length = request.len();
-    if let Err(error) = call!(SYS_sendto, &socket, Argument::read(request.as_slice()), length, 0, Argument::NULL, 0) {
+    if let Err(error) = call!(
+        SYS_sendto,
+        &socket,
+        Argument::read(request.as_slice()),
+        length,
+        0,
+        Argument::NULL,
+        0
+    ) {
         return held(error);
     }
     let mut answer = vec![0_u8; 1 << 20];
@@ -206,11 +253,15 @@ fn netlink_list(facts: &Facts) -> Outcome {
             Argument::NULL
         );
         match received {
-            Ok(length) if answer[..length].windows(name.len()).any(|window| window == name) => {
-                return escaped("it is listed");
+            Ok(length)
+                if answer[..length]
+                    .windows(name.len())
+                    .any(|window| window == name) =>
+            {
+                return escaped("socket is listed");
             }
             Ok(_) => {}
-            Err(_) => return held("it is not listed"),
+            Err(_) => return held("socket is not listed"),
         }
     }
 }

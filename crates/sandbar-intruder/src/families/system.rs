@@ -1,4 +1,5 @@
-//! Calls that act on the whole machine. Each is given arguments it refuses after it has asked for permission.
+//! Calls that act on the whole machine, most with arguments that the kernel rejects after its
+//! permission check.
 
 use crate::{
     attempt::{Attempt, Family},
@@ -13,74 +14,147 @@ pub(crate) const FAMILY: Family = Family {
     attempts: &[
         Attempt::new(
             "clock-set",
-            "sets the clock to 1970, which no machine that runs can be; escaped when it may",
+            "sets the clock to a time before boot with `clock_settime`; escaped when the permission check passes",
             |_| {
                 not_permitted(
-                    call!(SYS_clock_settime, libc::CLOCK_REALTIME, Argument::read(&EPOCH)),
-                    "may set the clock",
+                    call!(
+                        SYS_clock_settime,
+                        libc::CLOCK_REALTIME,
+                        Argument::read(&EPOCH)
+                    ),
+                    "clock change permitted",
                 )
             },
         ),
-        Attempt::new("clock-set-old", "the same by `settimeofday`; escaped when it may", |_| {
-            not_permitted(call!(SYS_settimeofday, Argument::read(&EPOCH), Argument::NULL), "may set the clock")
-        }),
-        Attempt::new("clock-adjust", "adjusts the tick to nothing, which is refused; escaped when it may", |_| {
-            let mut adjustment = no_tick();
-            not_permitted(call!(SYS_adjtimex, Argument::write(&mut adjustment)), "may adjust the clock")
-        }),
-        Attempt::new("clock-adjust-new", "the same by `clock_adjtime`; escaped when it may", |_| {
-            let mut adjustment = no_tick();
-            not_permitted(
-                call!(SYS_clock_adjtime, libc::CLOCK_REALTIME, Argument::write(&mut adjustment)),
-                "may adjust the clock",
-            )
-        }),
-        Attempt::new("clock-wake", "makes a timer that wakes the machine; escaped when it gets one", |_| {
-            refused(descriptor(call!(SYS_timerfd_create, libc::CLOCK_REALTIME_ALARM, libc::O_CLOEXEC)), "got one")
-        }),
-        Attempt::new("host-name", "sets the host name to what it is; escaped when it may", host_name),
-        Attempt::new("domain-name", "sets the domain name to what it is; escaped when it may", domain_name),
-        Attempt::new("reboot", "reboots with numbers that are not the right ones; escaped when it may", |_| {
-            not_permitted(call!(SYS_reboot, 0, 0, 0, Argument::NULL), "may reboot")
-        }),
-        Attempt::new("swap-on", "swaps to a file of its own that is no swap space; escaped when it may", |_| {
-            let scratch = Scratch::new()?;
-            let file = text(scratch.file("file", &[0; 8192])?)?;
-            not_permitted(call!(SYS_swapon, &file, 0), "may add swap space")
-        }),
-        Attempt::new("swap-off", "stops swapping to a file that is not there; escaped when it may", |_| {
-            not_permitted(call!(SYS_swapoff, c"/sandbar-no-such-file"), "may remove swap space")
-        }),
-        Attempt::new("accounting", "writes accounts to a file that is not there; escaped when it may", |_| {
-            not_permitted(call!(SYS_acct, c"/sandbar-no-such-file"), "may account")
-        }),
+        Attempt::new(
+            "clock-set-old",
+            "sets the clock to a time before boot with `settimeofday`; escaped when the permission check passes",
+            |_| {
+                not_permitted(
+                    call!(SYS_settimeofday, Argument::read(&EPOCH), Argument::NULL),
+                    "clock change permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "clock-adjust",
+            "sets an invalid tick length with `adjtimex`; escaped when the permission check passes",
+            |_| {
+                let mut adjustment = no_tick();
+                not_permitted(
+                    call!(SYS_adjtimex, Argument::write(&mut adjustment)),
+                    "clock adjustment permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "clock-adjust-new",
+            "sets an invalid tick length with `clock_adjtime`; escaped when the permission check passes",
+            |_| {
+                let mut adjustment = no_tick();
+                not_permitted(
+                    call!(
+                        SYS_clock_adjtime,
+                        libc::CLOCK_REALTIME,
+                        Argument::write(&mut adjustment)
+                    ),
+                    "clock adjustment permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "clock-wake",
+            "creates a timer that wakes the machine from suspend; escaped when the call succeeds",
+            |_| {
+                refused(
+                    descriptor(call!(
+                        SYS_timerfd_create,
+                        libc::CLOCK_REALTIME_ALARM,
+                        libc::O_CLOEXEC
+                    )),
+                    "created a wake-up timer",
+                )
+            },
+        ),
+        Attempt::new(
+            "host-name",
+            "sets the host name to its current value; escaped when the call succeeds",
+            host_name,
+        ),
+        Attempt::new(
+            "domain-name",
+            "sets the domain name to its current value; escaped when the call succeeds",
+            domain_name,
+        ),
+        Attempt::new(
+            "reboot",
+            "calls `reboot` with invalid magic numbers; escaped when the permission check passes",
+            |_| {
+                not_permitted(
+                    call!(SYS_reboot, 0, 0, 0, Argument::NULL),
+                    "reboot permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "swap-on",
+            "adds a file without a swap header as swap space; escaped when the permission check passes",
+            |_| {
+                let scratch = Scratch::new()?;
+                let file = text(scratch.file("file", &[0; 8192])?)?;
+                not_permitted(call!(SYS_swapon, &file, 0), "swapon permitted")
+            },
+        ),
+        Attempt::new(
+            "swap-off",
+            "removes a nonexistent file from swap space; escaped when the permission check passes",
+            |_| {
+                not_permitted(
+                    call!(SYS_swapoff, c"/sandbar-no-such-file"),
+                    "swapoff permitted",
+                )
+            },
+        ),
+        Attempt::new(
+            "accounting",
+            "enables process accounting to a nonexistent file; escaped when the permission check passes",
+            |_| not_permitted(call!(SYS_acct, c"/sandbar-no-such-file"), "acct permitted"),
+        ),
         Attempt::new(
             "quotas",
-            "reads the quotas of everybody on the root file system; escaped when it gets them",
+            "reads the quotas of all users on the root file system; escaped when the call succeeds",
             quotas,
         ),
-        Attempt::new("kernel-log", "reads the kernel log; escaped when it gets a byte", |_| {
-            const READ_ALL: i32 = 3;
-            let mut log = [0_u8; 4096];
-            let length = log.len();
-            match call!(SYS_syslog, READ_ALL, Argument::write(&mut log), length) {
-                Ok(0) => held("empty"),
-                // The first line is enough to know whose it is.
-                Ok(length) => escaped(String::from_utf8_lossy(&log[..length.min(100)])),
-                Err(error) => held(error),
-            }
-        }),
-        Attempt::new("hang-up", "hangs up its terminal, after it has left it; escaped when it may", |_| {
-            call!(SYS_setsid)?;
-            refused(call!(SYS_vhangup), "may hang up")
-        }),
+        Attempt::new(
+            "kernel-log",
+            "reads the kernel log with `syslog`; escaped when it is not empty",
+            |_| {
+                const READ_ALL: i32 = 3;
+                let mut log = [0_u8; 4096];
+                let length = log.len();
+                match call!(SYS_syslog, READ_ALL, Argument::write(&mut log), length) {
+                    Ok(0) => held("empty"),
+                    // The first line shows which kernel wrote the log.
+                    Ok(length) => escaped(String::from_utf8_lossy(&log[..length.min(100)])),
+                    Err(error) => held(error),
+                }
+            },
+        ),
+        Attempt::new(
+            "hang-up",
+            "hangs up the current terminal from a new session; escaped when the call succeeds",
+            |_| {
+                call!(SYS_setsid)?;
+                refused(call!(SYS_vhangup), "vhangup succeeded")
+            },
+        ),
     ],
 };
 
-/// Before the machine was started, so that the kernel refuses it after it has looked at who asks.
+/// Time before boot, which the kernel rejects after its permission check.
 const EPOCH: [i64; 2] = [0, 0];
 
-/// `struct timex` that asks for a tick of no length.
+/// Returns a `struct timex` that sets a tick of length zero, which is invalid.
 fn no_tick() -> [u64; 26] {
     const TICK: u64 = 0x4000;
     let mut adjustment = [0; 26];
@@ -88,7 +162,7 @@ fn no_tick() -> [u64; 26] {
     adjustment
 }
 
-/// The two names of this machine.
+/// Returns the host name and the domain name.
 fn names() -> std::io::Result<[Vec<u8>; 2]> {
     const LENGTH: usize = 65;
     let mut names = [0_u8; 6 * LENGTH];
@@ -102,12 +176,22 @@ fn names() -> std::io::Result<[Vec<u8>; 2]> {
 
 fn host_name(_: &Facts) -> Outcome {
     let [host, _] = names()?;
-    refused(call!(SYS_sethostname, Argument::read(host.as_slice()), host.len()), "may set it")
+    refused(
+        call!(SYS_sethostname, Argument::read(host.as_slice()), host.len()),
+        "host name set",
+    )
 }
 
 fn domain_name(_: &Facts) -> Outcome {
     let [_, domain] = names()?;
-    refused(call!(SYS_setdomainname, Argument::read(domain.as_slice()), domain.len()), "may set it")
+    refused(
+        call!(
+            SYS_setdomainname,
+            Argument::read(domain.as_slice()),
+            domain.len()
+        ),
+        "domain name set",
+    )
 }
 
 fn quotas(_: &Facts) -> Outcome {
@@ -115,9 +199,15 @@ fn quotas(_: &Facts) -> Outcome {
     const GET_NEXT: u32 = 0x0080_0009 << 8;
     let root = std::fs::File::open("/")?;
     let mut quota = [0_u64; 16];
-    let read = call!(SYS_quotactl_fd, std::os::fd::AsRawFd::as_raw_fd(&root), GET_NEXT, 0, Argument::write(&mut quota));
+    let read = call!(
+        SYS_quotactl_fd,
+        std::os::fd::AsRawFd::as_raw_fd(&root),
+        GET_NEXT,
+        0,
+        Argument::write(&mut quota)
+    );
     match read {
-        Ok(_) => escaped("read them"),
+        Ok(_) => escaped("read a quota"),
         Err(error) => held(error),
     }
 }

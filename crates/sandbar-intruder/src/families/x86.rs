@@ -1,5 +1,9 @@
-//! Ways into the kernel that only x86 has: old calls, and other tables of calls that a filter may have forgotten.
-#![expect(unsafe_code, reason = "other ways into the kernel are single instructions")]
+//! Kernel entry points of x86 only: old calls, and other system call tables that a filter may
+//! miss.
+#![expect(
+    unsafe_code,
+    reason = "other ways into the kernel are single instructions"
+)]
 
 use std::{arch::asm, io};
 
@@ -13,66 +17,91 @@ use crate::{
 pub(crate) const FAMILY: Family = Family {
     name: "x86",
     attempts: &[
-        Attempt::new("ports-all", "takes all I/O ports; escaped when it gets them", |_| {
-            refused(call!(SYS_iopl, 3), "got them")
-        }),
-        Attempt::new("ports-one", "takes one I/O port; escaped when it gets it", |_| {
-            refused(call!(SYS_ioperm, 0x80, 1, 1), "got it")
-        }),
+        Attempt::new(
+            "ports-all",
+            "requests access to all I/O ports with `iopl`; escaped when the call succeeds",
+            |_| refused(call!(SYS_iopl, 3), "got access to all I/O ports"),
+        ),
+        Attempt::new(
+            "ports-one",
+            "requests access to one I/O port with `ioperm`; escaped when the call succeeds",
+            |_| refused(call!(SYS_ioperm, 0x80, 1, 1), "got access to an I/O port"),
+        ),
         Attempt::new(
             "segment-table",
-            "reads its table of segments, which it could then write; escaped when it may",
+            "reads its local descriptor table with `modify_ldt`; escaped when the permission check passes",
             |_| {
                 let mut table = [0_u8; 16];
-                not_permitted(call!(SYS_modify_ldt, 0, Argument::write(&mut table), 16), "may change segments")
+                not_permitted(
+                    call!(SYS_modify_ldt, 0, Argument::write(&mut table), 16),
+                    "modify_ldt permitted",
+                )
             },
         ),
         Attempt::new(
             "calls-of-32-bit",
-            "unshares a user namespace by the 32-bit table of calls; escaped when it may",
+            "unshares a user namespace through the 32-bit system call table; escaped when the call succeeds",
             |_| other_table(|| interrupt(310, libc::CLONE_NEWUSER)),
         ),
         Attempt::new(
             "calls-of-32-bit-keys",
-            "makes a keyring by the 32-bit table of calls; escaped when it may",
+            "joins a new session keyring through the 32-bit system call table; escaped when the call succeeds",
             // `keyctl(KEYCTL_JOIN_SESSION_KEYRING, NULL)`.
             |_| other_table(|| interrupt(288, libc::KEYCTL_JOIN_SESSION_KEYRING.cast_signed())),
         ),
         Attempt::new(
             "calls-of-x32",
-            "unshares a user namespace by the x32 table of calls; escaped when it may",
+            "unshares a user namespace through the x32 system call table; escaped when the call succeeds",
             |_| other_table(|| plain(0x4000_0000 + libc::SYS_unshare, libc::CLONE_NEWUSER)),
         ),
         Attempt::new(
             "calls-with-high-bits",
-            "unshares a user namespace by a number that is only the same to the kernel; escaped when it may",
-            |_| other_table(|| plain(0x7fff_ffff_0000_0000 + libc::SYS_unshare, libc::CLONE_NEWUSER)),
+            "unshares a user namespace by a call number with ignored high bits set; escaped when the call succeeds",
+            |_| {
+                other_table(|| {
+                    plain(
+                        0x7fff_ffff_0000_0000 + libc::SYS_unshare,
+                        libc::CLONE_NEWUSER,
+                    )
+                })
+            },
         ),
     ],
 };
 
-/// Kernels without the table answer with a signal.
+/// Makes a call through another system call table. Kernels without that table send a signal.
 fn other_table(work: impl FnOnce() -> i64) -> Outcome {
     use std::io::Write;
     let ended = in_child(|mut report| {
         let _ = write!(report, "{}", work());
     })?;
     let result = match ended {
-        Ended::Said(result) => result.parse::<i32>().map_err(io::Error::other)?,
+        Ended::Reported(result) => result.parse::<i32>().map_err(io::Error::other)?,
         Ended::Killed(libc::SIGSYS) => return held(killed_by_filter()),
-        Ended::Killed(libc::SIGSEGV | libc::SIGILL) => return held("there is no such table"),
-        Ended::Killed(signal) => return Err(Inconclusive(format!("died of signal {signal}"))),
+        Ended::Killed(libc::SIGSEGV | libc::SIGILL) => {
+            return held("the kernel lacks this system call table");
+        }
+        Ended::Killed(signal) => {
+            return Err(Inconclusive(format!(
+                "child process was killed by signal {signal}"
+            )));
+        }
     };
     refused(
-        if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) },
-        "the other table of calls does what this one refuses",
+        if result < 0 {
+            Err(io::Error::from_raw_os_error(-result))
+        } else {
+            Ok(())
+        },
+        "call succeeded through another entry than the filtered one",
     )
 }
 
-/// A call with one argument, a second that is zero, and a number of any width.
+/// Makes a 64-bit system call with one argument, a zero second one, and a number of any width.
 fn plain(number: i64, argument: i32) -> i64 {
     let result: i64;
-    // SAFETY: both calls made here take numbers, and change only what the kernel keeps about this process.
+    // SAFETY: both calls made here take numbers, and change only what the kernel keeps about this
+    // process.
     unsafe {
         asm!(
             "syscall",
@@ -87,7 +116,7 @@ fn plain(number: i64, argument: i32) -> i64 {
     result
 }
 
-/// The same by the interrupt of 32-bit programs.
+/// Makes a system call by `int 0x80`, the entry of 32-bit programs.
 fn interrupt(number: i32, argument: i32) -> i64 {
     let result: i32;
     // SAFETY: as in `plain`. The compiler keeps `rbx` for itself, so it is put back.

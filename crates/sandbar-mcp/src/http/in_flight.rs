@@ -1,38 +1,50 @@
-//! Requests that are being answered, so that a notification in a POST of its own can cancel them.
+//! Registry of running requests, so that a cancel notification in another POST finds them.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak},
 };
 
 use http::{HeaderMap, header};
+use sandbar_core::MutexExt as _;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call_id::Conversation;
+use crate::call_id::McpSession;
 
-/// What tells a request from all others: its caller, its conversation and its id there.
+/// Identity of a request: caller, MCP session and request id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    /// A hash of the caller's token: nothing that opens the host is kept here.
+    /// Hash of the caller's `authorization`, so that the token itself is not kept.
     caller: Option<blake3::Hash>,
-    conversation: Conversation,
+    mcp_session: McpSession,
     id: String,
 }
 
 impl Key {
-    /// `None` for a message without an id, or outside of a conversation: only its sender ends it, by hanging up.
-    pub(super) fn new(headers: &HeaderMap, conversation: Option<&Conversation>, id: Option<&Value>) -> Option<Self> {
-        let caller = headers.get(header::AUTHORIZATION).map(|field| blake3::hash(field.as_bytes()));
-        Some(Self { caller, conversation: conversation?.clone(), id: id?.to_string() })
+    /// Returns `None` for a message without an id or session, which ends only when its sender
+    /// disconnects.
+    pub(super) fn new(
+        headers: &HeaderMap,
+        mcp_session: Option<&McpSession>,
+        id: Option<&Value>,
+    ) -> Option<Self> {
+        let caller = headers
+            .get(header::AUTHORIZATION)
+            .map(|field| blake3::hash(field.as_bytes()));
+        Some(Self {
+            caller,
+            mcp_session: mcp_session?.clone(),
+            id: id?.to_string(),
+        })
     }
 }
 
-/// Requests under way.
+/// Running requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct InFlight(Arc<Mutex<HashMap<Key, Weak<Request>>>>);
 
-/// One request under way, or the same one sent several times. Dropping it gives up its place.
+/// Running request, shared by its retries. Dropping the last one removes it from the registry.
 #[derive(Debug)]
 pub(super) struct Request {
     key: Key,
@@ -41,19 +53,23 @@ pub(super) struct Request {
 }
 
 impl InFlight {
-    pub(super) fn enter(&self, key: Key) -> Arc<Request> {
-        let mut under_way = self.lock();
-        if let Some(same) = under_way.get(&key).and_then(Weak::upgrade) {
+    pub(super) fn register(&self, key: Key) -> Arc<Request> {
+        let mut running = self.lock();
+        if let Some(same) = running.get(&key).and_then(Weak::upgrade) {
             return same;
         }
-        let request = Arc::new(Request { key: key.clone(), cancelled: CancellationToken::new(), all: self.clone() });
-        under_way.insert(key, Arc::downgrade(&request));
+        let request = Arc::new(Request {
+            key: key.clone(),
+            cancelled: CancellationToken::new(),
+            all: self.clone(),
+        });
+        running.insert(key, Arc::downgrade(&request));
         request
     }
 
-    /// Cancels a request, if it is under way.
+    /// Cancels a request if it is running.
     pub(super) fn cancel(&self, key: &Key) {
-        // Upgraded and dropped outside of the lock, which dropping takes.
+        // Dropped after the lock is released: `drop` takes the lock again.
         let found = self.lock().get(key).and_then(Weak::upgrade);
         if let Some(request) = found {
             request.cancelled.cancel();
@@ -61,7 +77,7 @@ impl InFlight {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Weak<Request>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 
@@ -73,10 +89,13 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let mut under_way = self.all.lock();
-        // The same request may have entered again in between.
-        if under_way.get(&self.key).is_some_and(|entry| entry.strong_count() == 0) {
-            under_way.remove(&self.key);
+        let mut running = self.all.lock();
+        // A retry may have registered the key again in between.
+        if running
+            .get(&self.key)
+            .is_some_and(|entry| entry.strong_count() == 0)
+        {
+            running.remove(&self.key);
         }
     }
 }
@@ -88,19 +107,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_flight_cancel_ends_the_request_of_its_key_only() {
+    fn cancel_ends_only_the_request_with_its_key() {
         let in_flight = InFlight::default();
-        let (here, there) = (Conversation::new(), Conversation::new());
-        let key = |conversation, id: Value| Key::new(&HeaderMap::new(), Some(conversation), Some(&id)).unwrap();
-        let first = in_flight.enter(key(&here, json!(1)));
-        let again = in_flight.enter(key(&here, json!(1)));
-        let others = [in_flight.enter(key(&here, json!("1"))), in_flight.enter(key(&there, json!(1)))];
+        let (here, there) = (McpSession::new(), McpSession::new());
+        let key = |mcp_session, id: Value| {
+            Key::new(&HeaderMap::new(), Some(mcp_session), Some(&id)).unwrap()
+        };
+        let first = in_flight.register(key(&here, json!(1)));
+        let again = in_flight.register(key(&here, json!(1)));
+        let others = [
+            in_flight.register(key(&here, json!("1"))),
+            in_flight.register(key(&there, json!(1))),
+        ];
         in_flight.cancel(&key(&here, json!(1)));
         in_flight.cancel(&key(&here, json!(7)));
         assert!(first.cancelled().is_cancelled() && again.cancelled().is_cancelled());
         assert!(others.iter().all(|other| !other.cancelled().is_cancelled()));
         drop((first, again));
-        assert!(!in_flight.enter(key(&here, json!(1))).cancelled().is_cancelled());
+        assert!(
+            !in_flight
+                .register(key(&here, json!(1)))
+                .cancelled()
+                .is_cancelled()
+        );
         drop(others);
         assert!(in_flight.lock().is_empty());
         assert_eq!(Key::new(&HeaderMap::new(), None, Some(&json!(1))), None);

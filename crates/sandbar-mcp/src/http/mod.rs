@@ -1,7 +1,7 @@
-//! MCP on a path of a web server: streamable HTTP.
+//! MCP over streamable HTTP.
 //!
-//! Every POST stands for itself. The session id that a handshake hands out is the name of a conversation: it tells the
-//! request numbers of clients apart, and nothing is kept under it.
+//! Every POST is handled independently. The session id from the handshake only tells the request
+//! ids of different clients apart; the server keeps no state for it.
 
 mod accept;
 mod endpoint;

@@ -1,4 +1,4 @@
-//! One call, and what it may use.
+//! Context of one tool call.
 
 use rmcp::model::JsonObject;
 use sandbar_client::Client;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::definition::SANDBOX;
 use crate::{ports::PortNames, progress::Progress, sandboxes::DefaultSandbox};
 
-/// A tool call.
+/// Tool call.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) client: &'a Client,
@@ -17,31 +17,35 @@ pub(crate) struct Call<'a> {
     pub(crate) ports: &'a PortNames,
     pub(crate) id: ToolCallId,
     pub(crate) arguments: JsonObject,
-    /// Where what the tool says meanwhile goes, when its caller wants to hear it.
+    /// Set when the caller asked for progress.
     pub(crate) progress: Option<Progress>,
 }
 
 impl Call<'_> {
-    /// The sandbox the call is for.
+    /// Returns the sandbox of the call, by name or by default.
     pub(crate) async fn sandbox(&mut self) -> Result<SessionId> {
         let asked = self.asked_sandbox()?;
         self.default.resolve(self.client, asked).await
     }
 
-    /// The sandbox the call names itself.
+    /// Returns the sandbox that the call names.
     pub(crate) fn asked_sandbox(&mut self) -> Result<Option<SessionId>> {
         match self.arguments.remove(SANDBOX) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(id)) => SessionId::new(id).map(Some),
-            Some(_) => Err(Error::invalid(SANDBOX, "`sandbox` is not a string").with_hint("pass the id of a sandbox")),
+            Some(_) => Err(Error::invalid(SANDBOX, "`sandbox` is not a string")
+                .with_hint("pass the id of a sandbox")),
         }
     }
 
-    /// What is left of the arguments, as a tool wants them.
+    /// Parses the remaining arguments.
     pub(crate) fn read<T: DeserializeOwned>(&mut self) -> Result<T> {
         serde_json::from_value(std::mem::take(&mut self.arguments).into()).map_err(|error| {
-            Error::invalid("arguments", format!("the arguments are not as the tool wants them: {error}"))
-                .with_hint("look at the tool's input schema")
+            Error::invalid(
+                "arguments",
+                format!("arguments do not match the input schema: {error}"),
+            )
+            .with_hint("check the input schema of the tool")
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Every tool there is: listed, and found by its name.
+//! List and lookup of all tools.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use tokio::sync::OnceCell;
 use super::{answer::Answer, call::Call, definition::Definition, host_tool, own::OwnTool};
 use crate::sandboxes::DefaultSandbox;
 
-/// All tools. Clones share what they know of the host's.
+/// All tools. Clones share the cached tools of the host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalogue {
     of_host: Arc<OnceCell<Vec<ToolInfo>>>,
 }
 
 impl Catalogue {
-    /// As clients see them, always in the same order.
+    /// Returns the tools as clients see them, in a stable order.
     pub(crate) async fn list(
         &self,
         client: &Client,
@@ -25,24 +25,35 @@ impl Catalogue {
         default: &DefaultSandbox,
     ) -> Result<Vec<Tool>> {
         let of_host = self.of_host(client).await?.iter().map(host_tool::define);
-        let own = OwnTool::ALL.into_iter().filter(|own| default.only_one().is_none() || !own.makes_sandboxes());
+        let own = OwnTool::ALL
+            .into_iter()
+            .filter(|own| default.only_one().is_none() || !own.creates_sandboxes());
         let all = of_host.chain(own.map(OwnTool::define));
-        Ok(all.map(|tool: Definition| tool.to_tool(version, default)).collect())
+        Ok(all
+            .map(|tool: Definition| tool.to_tool(version, default))
+            .collect())
     }
 
-    /// Calls a tool. One that fails answers; only a tool that is not there is a fault.
+    /// Calls a tool. A failure of the tool is a result; only an unknown tool is a protocol error.
     pub(crate) async fn call(&self, tool: &str, call: Call<'_>) -> Result<Answer, ErrorData> {
-        let own = OwnTool::ALL.into_iter().find(|own| own.define().name == tool);
+        let own = OwnTool::ALL
+            .into_iter()
+            .find(|own| own.define().name == tool);
         let outcome = match own {
-            Some(own) if own.makes_sandboxes() && call.default.only_one().is_some() => {
+            Some(own) if own.creates_sandboxes() && call.default.only_one().is_some() => {
                 Err(confined(tool, call.default))
             }
-            // Boxed: what a call keeps would otherwise be part of everything that waits for one.
+            // Boxed, to keep the large future of a call out of the futures that await it.
             Some(own) => Box::pin(own.run(call)).await,
             None => match self.of_host(call.client).await {
-                Ok(tools) if tools.iter().any(|known| known.name == tool) => Box::pin(host_tool::run(tool, call)).await,
+                Ok(tools) if tools.iter().any(|known| known.name == tool) => {
+                    Box::pin(host_tool::run(tool, call)).await
+                }
                 Ok(_) => {
-                    return Err(ErrorData::invalid_params(format!("there is no tool `{}`", tool.escape_debug()), None));
+                    return Err(ErrorData::invalid_params(
+                        format!("tool `{}` not found", tool.escape_debug()),
+                        None,
+                    ));
                 }
                 Err(error) => Err(error),
             },
@@ -50,15 +61,18 @@ impl Catalogue {
         Ok(outcome.unwrap_or_else(|error| Answer::from(&error)))
     }
 
-    /// The host's tools do not change while it runs.
+    /// Returns the tools of the host, which do not change while it runs.
     async fn of_host(&self, client: &Client) -> Result<&Vec<ToolInfo>> {
         self.of_host.get_or_try_init(|| client.list_tools()).await
     }
 }
 
-/// The refusal of a tool that reaches beyond the one sandbox of a connection.
+/// Returns the error for a tool that would create sandboxes on a confined connection.
 fn confined(tool: &str, default: &DefaultSandbox) -> Error {
     let only = default.only_one().map_or("one", SessionId::as_str);
-    Error::new(ErrorCode::PermissionDenied, format!("`{tool}` is not offered: this connection is confined to `{only}`"))
-        .with_hint("use snapshot and rollback to try something and undo it")
+    Error::new(
+        ErrorCode::PermissionDenied,
+        format!("tool `{tool}` is not available: this connection is confined to sandbox `{only}`"),
+    )
+    .with_hint("use snapshot and rollback to try something and undo it")
 }

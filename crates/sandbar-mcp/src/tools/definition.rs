@@ -1,4 +1,4 @@
-//! What clients are told about a tool.
+//! Definitions of tools.
 
 use rmcp::model::{JsonObject, ProtocolVersion, Tool};
 use serde_json::{Map, Value, json};
@@ -9,36 +9,40 @@ use crate::{
     version::{has_annotations, has_structured_content},
 };
 
-/// The parameter every tool has that works in a sandbox.
+/// Parameter of every tool that works in a sandbox.
 pub(crate) const SANDBOX: &str = "sandbox";
 
-/// Whether a tool works in a sandbox.
+/// Use of parameter `sandbox` by a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorksIn {
-    /// It is about all of them, or about one that is not there yet.
+    /// The tool has no such parameter.
     NoSandbox,
-    /// The one it names, or the default one.
+    /// The named sandbox, or the default.
     Sandbox,
-    /// One it has to name: nothing is destroyed because a name was forgotten.
+    /// The parameter is required even with a default, so that nothing is destroyed by omission.
     NamedSandbox,
 }
 
-/// A tool as it is listed.
+/// Tool definition.
 #[derive(Clone, Debug)]
 pub(crate) struct Definition {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) hints: Option<Hints>,
-    /// JSON Schema of its parameters, without the sandbox.
+    /// JSON Schema of its parameters, without `sandbox`.
     pub(crate) input: Value,
-    /// JSON Schema of what it answers, when that is for programs.
+    /// JSON Schema of its structured content.
     pub(crate) output: Option<Value>,
     pub(crate) works_in: WorksIn,
 }
 
 impl Definition {
     pub(crate) fn to_tool(&self, version: &ProtocolVersion, default: &DefaultSandbox) -> Tool {
-        let mut tool = Tool::new(self.name.clone(), self.description.clone(), fields(self.input_schema(default)));
+        let mut tool = Tool::new(
+            self.name.clone(),
+            self.description.clone(),
+            fields(self.input_schema(default)),
+        );
         if let Some(hints) = self.hints.filter(|_| has_annotations(version)) {
             tool.annotations = Some(hints.to_annotations());
         }
@@ -49,21 +53,32 @@ impl Definition {
         tool
     }
 
-    /// The schema of the parameters, with the sandbox before all others.
+    /// Returns the schema of the parameters, with `sandbox` first.
     fn input_schema(&self, default: &DefaultSandbox) -> Value {
         let mut schema = self.input.clone();
         if self.works_in == WorksIn::NoSandbox {
             return schema;
         }
         let must_name = default.is_nothing() || self.works_in == WorksIn::NamedSandbox;
-        let about = if must_name { DefaultSandbox::nothing().explain() } else { default.explain() };
-        let mut properties = Map::from_iter([(SANDBOX.into(), json!({"type": "string", "description": about}))]);
+        let about = if must_name {
+            DefaultSandbox::nothing().explain()
+        } else {
+            default.explain()
+        };
+        let mut properties = Map::from_iter([(
+            SANDBOX.into(),
+            json!({"type": "string", "description": about}),
+        )]);
         if let Some(Value::Object(others)) = schema.get_mut("properties").map(Value::take) {
             properties.extend(others);
         }
         schema["properties"] = properties.into();
         if must_name {
-            let others = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+            let others = schema
+                .get("required")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default();
             schema["required"] = std::iter::once(SANDBOX.into()).chain(others).collect();
         }
         schema
@@ -77,8 +92,8 @@ fn fields(schema: Value) -> JsonObject {
     }
 }
 
-/// An object with these properties and no others.
-#[expect(clippy::needless_pass_by_value, reason = "it is called with what `json!` just made")]
+/// Returns the schema of an object with these properties and no others.
+#[expect(clippy::needless_pass_by_value, reason = "called with `json!` values")]
 pub(crate) fn object(properties: Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
@@ -101,22 +116,46 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_is_required_unless_there_is_a_default_one() {
+    fn sandbox_is_required_unless_there_is_a_default() {
         let version = ProtocolVersion::V_2025_06_18;
         let given = DefaultSandbox::given(SessionId::new("box").unwrap());
         let schema = |works_in, default: &DefaultSandbox| {
-            Value::Object(definition(works_in).to_tool(&version, default).input_schema.as_ref().clone())
+            Value::Object(
+                definition(works_in)
+                    .to_tool(&version, default)
+                    .input_schema
+                    .as_ref()
+                    .clone(),
+            )
         };
-        assert_eq!(schema(WorksIn::Sandbox, &DefaultSandbox::nothing())["required"], json!(["sandbox", "path"]));
-        assert_eq!(schema(WorksIn::Sandbox, &given)["required"], json!(["path"]));
-        assert!(schema(WorksIn::Sandbox, &given)["properties"]["sandbox"]["description"].to_string().contains("box"));
-        assert_eq!(schema(WorksIn::NamedSandbox, &given)["required"], json!(["sandbox", "path"]));
-        assert!(schema(WorksIn::NoSandbox, &given)["properties"].get("sandbox").is_none());
+        assert_eq!(
+            schema(WorksIn::Sandbox, &DefaultSandbox::nothing())["required"],
+            json!(["sandbox", "path"])
+        );
+        assert_eq!(
+            schema(WorksIn::Sandbox, &given)["required"],
+            json!(["path"])
+        );
+        assert!(
+            schema(WorksIn::Sandbox, &given)["properties"]["sandbox"]["description"]
+                .to_string()
+                .contains("box")
+        );
+        assert_eq!(
+            schema(WorksIn::NamedSandbox, &given)["required"],
+            json!(["sandbox", "path"])
+        );
+        assert!(
+            schema(WorksIn::NoSandbox, &given)["properties"]
+                .get("sandbox")
+                .is_none()
+        );
     }
 
     #[test]
-    fn older_versions_are_told_what_they_know() {
-        let shown = |version| definition(WorksIn::Sandbox).to_tool(&version, &DefaultSandbox::nothing());
+    fn older_versions_get_only_the_fields_they_know() {
+        let shown =
+            |version| definition(WorksIn::Sandbox).to_tool(&version, &DefaultSandbox::nothing());
         let oldest = shown(ProtocolVersion::V_2024_11_05);
         assert!(oldest.annotations.is_none() && oldest.title.is_none());
         let old = shown(ProtocolVersion::V_2025_03_26);

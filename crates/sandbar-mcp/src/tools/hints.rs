@@ -1,15 +1,15 @@
-//! What a tool does to the world, for clients that ask their users first.
+//! Annotations of tools, for clients that ask the user for confirmation.
 
 use rmcp::model::ToolAnnotations;
 
-/// How dangerous a tool is.
+/// Title and effects of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hints {
     pub(crate) title: &'static str,
     effect: Effect,
-    /// Doing it twice is doing it once.
+    /// A second call with the same arguments has no further effect.
     idempotent: bool,
-    /// It reaches beyond the sandbox, as far as the sandbox's network does.
+    /// The tool can reach the network, as far as the policy of the sandbox allows.
     open_world: bool,
 }
 
@@ -22,23 +22,44 @@ enum Effect {
 
 impl Hints {
     pub(crate) const fn reads(title: &'static str) -> Self {
-        Self { title, effect: Effect::Reads, idempotent: true, open_world: false }
+        Self {
+            title,
+            effect: Effect::Reads,
+            idempotent: true,
+            open_world: false,
+        }
     }
 
     pub(crate) const fn adds(title: &'static str) -> Self {
-        Self { title, effect: Effect::Adds, idempotent: false, open_world: false }
+        Self {
+            title,
+            effect: Effect::Adds,
+            idempotent: false,
+            open_world: false,
+        }
     }
 
     pub(crate) const fn may_destroy(title: &'static str) -> Self {
-        Self { title, effect: Effect::MayDestroy, idempotent: false, open_world: false }
+        Self {
+            title,
+            effect: Effect::MayDestroy,
+            idempotent: false,
+            open_world: false,
+        }
     }
 
     pub(crate) const fn repeatable(self) -> Self {
-        Self { idempotent: true, ..self }
+        Self {
+            idempotent: true,
+            ..self
+        }
     }
 
     pub(crate) const fn reaching_out(self) -> Self {
-        Self { open_world: true, ..self }
+        Self {
+            open_world: true,
+            ..self
+        }
     }
 
     pub(crate) fn to_annotations(self) -> ToolAnnotations {
@@ -53,7 +74,8 @@ impl Hints {
         self.effect == Effect::Reads
     }
 
-    /// Of a tool of the host. One we do not know may do anything.
+    /// Returns the hints of a tool of the host. `None` for an unknown tool, for which clients
+    /// assume the worst.
     pub(crate) fn of_host_tool(name: &str) -> Option<Self> {
         Some(match name {
             "read_file" => Self::reads("Read a file"),
@@ -84,12 +106,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_of_the_host_has_hints_and_those_that_write_do_not_claim_to_read() {
+    fn every_host_tool_has_hints_and_only_readers_are_read_only() {
         for tool in sandbar_tools::list_tools() {
-            let hints = Hints::of_host_tool(&tool.name).unwrap_or_else(|| panic!("{} has none", tool.name));
-            let reads = ["read_file", "grep", "glob", "list_dir", "git_status", "git_diff", "git_log", "git_show"];
+            let hints =
+                Hints::of_host_tool(&tool.name).unwrap_or_else(|| panic!("{} has none", tool.name));
+            let reads = [
+                "read_file",
+                "grep",
+                "glob",
+                "list_dir",
+                "git_status",
+                "git_diff",
+                "git_log",
+                "git_show",
+            ];
             let read_only = hints.to_annotations().read_only_hint;
-            assert_eq!(read_only, Some(reads.contains(&tool.name.as_str())), "{}", tool.name);
+            assert_eq!(
+                read_only,
+                Some(reads.contains(&tool.name.as_str())),
+                "{}",
+                tool.name
+            );
         }
         assert_eq!(Hints::of_host_tool("format_disk"), None);
     }

@@ -1,6 +1,8 @@
 //! `snapshot`, `rollback`, `fork` and `diff`.
 
-use sandbar_core::{Error, ForkRequest, Labels, LaterSnapshots, Quiesce, Result, SessionId, SnapshotName};
+use sandbar_core::{
+    Error, ForkRequest, Labels, LaterSnapshots, Quiesce, Result, SessionId, SnapshotName,
+};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -12,28 +14,28 @@ use super::{
     sandbox::{sandbox_schema, show},
 };
 
-/// Changes that are told; a model can do nothing with more, and how many there were is told anyway.
-const MOST_CHANGES: usize = 1000;
+/// Limit on listed changes. The result has the total count as well.
+const MAX_CHANGES: usize = 1000;
 
 pub(crate) fn define_snapshot() -> Definition {
     Definition {
         name: "snapshot".into(),
         description:
-            "Takes a snapshot of the sandbox's files, in milliseconds, while everything in it goes on. Go back to \
-                      it with rollback, branch off with fork, compare with diff."
+            "Creates a snapshot of all files of the sandbox in milliseconds, without stopping its processes. Restore \
+                      it with rollback, copy it with fork, compare with diff."
                 .into(),
         hints: Some(Hints::adds("Take a snapshot")),
         input: object(
             json!({
-                "name": {"type": "string", "description": "Its name; one is made up when left out."},
-                "quiesce": {"type": "boolean", "default": false, "description": "Freeze what runs for the moment it takes."},
+                "name": {"type": "string", "description": "Name of the snapshot. Default: a generated name."},
+                "quiesce": {"type": "boolean", "default": false, "description": "Freeze all processes while the snapshot is created, for a consistent state of files that are being written."},
             }),
             &[],
         ),
         output: Some(object(
             json!({
                 "sandbox": {"type": "string"},
-                "snapshot": {"type": "string", "description": "Its name."},
+                "snapshot": {"type": "string", "description": "Name of the snapshot."},
                 "created": {"type": "string"},
             }),
             &["sandbox", "snapshot", "created"],
@@ -54,23 +56,32 @@ pub(crate) async fn snapshot(mut call: Call<'_>) -> Result<Answer> {
     let asked = call.asked_sandbox()?;
     let Snapshot { name, quiesce } = call.read()?;
     let id = call.default.resolve(call.client, asked).await?;
-    let quiesce = if quiesce { Quiesce::Always } else { Quiesce::WhereNeeded };
-    let taken = call.client.create_snapshot(&id, name.as_ref(), quiesce).await?;
-    Ok(Answer::structured(json!({"sandbox": id, "snapshot": taken.name, "created": taken.created.to_string()})))
+    let quiesce = if quiesce {
+        Quiesce::Always
+    } else {
+        Quiesce::WhereNeeded
+    };
+    let taken = call
+        .client
+        .create_snapshot(&id, name.as_ref(), quiesce)
+        .await?;
+    Ok(Answer::structured(
+        json!({"sandbox": id, "snapshot": taken.name, "created": taken.created.to_string()}),
+    ))
 }
 
 pub(crate) fn define_rollback() -> Definition {
     Definition {
         name: "rollback".into(),
         description:
-            "Puts the sandbox's files back to a snapshot, in milliseconds. What runs in it is stopped. Snapshots \
-                      taken after that one are dropped unless keep_later is set."
+            "Restores all files of the sandbox from a snapshot in milliseconds. Stops all its processes. Deletes \
+                      snapshots newer than this one unless keep_later is set."
                 .into(),
         hints: Some(Hints::may_destroy("Roll back to a snapshot").repeatable()),
         input: object(
             json!({
-                "snapshot": {"type": "string", "description": "The name of the snapshot."},
-                "keep_later": {"type": "boolean", "default": false, "description": "Keep the snapshots taken after it, so that you can go forward again."},
+                "snapshot": {"type": "string", "description": "Name of the snapshot."},
+                "keep_later": {"type": "boolean", "default": false, "description": "Keep newer snapshots, so that you can roll forward to them again."},
             }),
             &["snapshot"],
         ),
@@ -89,9 +100,16 @@ struct Rollback {
 
 pub(crate) async fn rollback(mut call: Call<'_>) -> Result<Answer> {
     let asked = call.asked_sandbox()?;
-    let Rollback { snapshot, keep_later } = call.read()?;
+    let Rollback {
+        snapshot,
+        keep_later,
+    } = call.read()?;
     let id = call.default.resolve(call.client, asked).await?;
-    let later = if keep_later { LaterSnapshots::Keep } else { LaterSnapshots::Drop };
+    let later = if keep_later {
+        LaterSnapshots::Keep
+    } else {
+        LaterSnapshots::Drop
+    };
     let session = call.client.rollback_session(&id, &snapshot, later).await?;
     Ok(Answer::structured(show(&session)))
 }
@@ -100,16 +118,16 @@ pub(crate) fn define_fork() -> Definition {
     Definition {
         name: "fork".into(),
         description:
-            "Makes copies of the sandbox, from now or from a snapshot, in milliseconds. They have its files and \
-                      none of its processes, and go their own ways."
+            "Creates copies of the sandbox in milliseconds, from its present state or from a snapshot. The copies have \
+                      its files but none of its processes, and are independent of it."
                 .into(),
         hints: Some(Hints::adds("Fork a sandbox")),
         input: object(
             json!({
-                "from": {"type": "string", "description": "The snapshot to start from; now when left out."},
-                "count": {"type": "integer", "minimum": 1, "maximum": ForkRequest::MOST, "default": 1, "description": "How many copies."},
-                "ids": {"type": "array", "items": {"type": "string"}, "description": "Their ids: one for each copy, or none at all."},
-                "labels": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Labels of the copies, beside those of the sandbox."},
+                "from": {"type": "string", "description": "Snapshot to copy. Default: the present state."},
+                "count": {"type": "integer", "minimum": 1, "maximum": ForkRequest::MAX_COUNT, "default": 1, "description": "Number of copies."},
+                "ids": {"type": "array", "items": {"type": "string"}, "description": "Ids of the copies: one for each copy. Default: random ids."},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Labels of the copies, in addition to those of the sandbox."},
             }),
             &[],
         ),
@@ -131,29 +149,47 @@ struct Fork {
 
 pub(crate) async fn fork(mut call: Call<'_>) -> Result<Answer> {
     let asked = call.asked_sandbox()?;
-    let Fork { from, count, ids, labels } = call.read()?;
-    // On the wire, 0 is one that was not said.
+    let Fork {
+        from,
+        count,
+        ids,
+        labels,
+    } = call.read()?;
+    // On the wire 0 means the default, so it has to be rejected here.
     if count == Some(0) {
-        return Err(Error::invalid("count", "0 copies are none").with_hint("ask for at least 1"));
+        return Err(Error::invalid("count", "count is 0").with_hint("use at least 1"));
     }
     let id = call.default.resolve(call.client, asked).await?;
     let count = count.unwrap_or_else(|| ids.len().max(1));
-    let copies = call.client.fork_session(&id, ForkRequest { from, count, ids, labels }).await?;
-    Ok(Answer::structured(json!({"sandboxes": copies.iter().map(show).collect::<Vec<_>>()})))
+    let copies = call
+        .client
+        .fork_session(
+            &id,
+            ForkRequest {
+                from,
+                count,
+                ids,
+                labels,
+            },
+        )
+        .await?;
+    Ok(Answer::structured(
+        json!({"sandboxes": copies.iter().map(show).collect::<Vec<_>>()}),
+    ))
 }
 
 pub(crate) fn define_diff() -> Definition {
     Definition {
         name: "diff".into(),
         description:
-            "Lists the files that were added, modified or deleted between a snapshot and a later one, or now. \
-                      It names them and does not show their content."
+            "Lists the files that were added, modified or deleted from one snapshot to a later one, or to the present \
+                      state. Lists paths only, not the content of the changes."
                 .into(),
         hints: Some(Hints::reads("List changed files")),
         input: object(
             json!({
-                "from": {"type": "string", "description": "The older snapshot."},
-                "to": {"type": "string", "description": "The newer snapshot; now when left out."},
+                "from": {"type": "string", "description": "Name of the older snapshot."},
+                "to": {"type": "string", "description": "Name of the newer snapshot. Default: the present state."},
             }),
             &["from"],
         ),
@@ -164,15 +200,15 @@ pub(crate) fn define_diff() -> Definition {
                     "items": object(
                         json!({
                             "kind": {"type": "string", "enum": ["added", "modified", "deleted"]},
-                            "path": {"type": "string", "description": "Absolute; what is not UTF-8 in it is replaced."},
+                            "path": {"type": "string", "description": "Absolute path; bytes that are not UTF-8 are replaced."},
                             "entry": {"type": "string", "description": "file, directory, symlink, …"},
-                            "size": {"type": "integer", "description": "Bytes of a file after the change."},
+                            "size": {"type": "integer", "description": "Size of the file in bytes after the change."},
                         }),
                         &["kind", "path", "entry", "size"],
                     ),
                 },
-                "total": {"type": "integer", "description": "How many changes there are."},
-                "truncated": {"type": "boolean", "description": "Whether there are more than are listed."},
+                "total": {"type": "integer", "description": "Number of all changes."},
+                "truncated": {"type": "boolean", "description": "Whether the list is incomplete."},
             }),
             &["changes", "total", "truncated"],
         )),
@@ -194,7 +230,7 @@ pub(crate) async fn diff(mut call: Call<'_>) -> Result<Answer> {
     let changes = call.client.diff(&id, &from, to.as_ref()).await?;
     let listed: Vec<_> = changes
         .iter()
-        .take(MOST_CHANGES)
+        .take(MAX_CHANGES)
         .map(|change| {
             json!({
                 "kind": change.kind.as_str(),
@@ -205,6 +241,6 @@ pub(crate) async fn diff(mut call: Call<'_>) -> Result<Answer> {
         })
         .collect();
     Ok(Answer::structured(
-        json!({"changes": listed, "total": changes.len(), "truncated": changes.len() > MOST_CHANGES}),
+        json!({"changes": listed, "total": changes.len(), "truncated": changes.len() > MAX_CHANGES}),
     ))
 }

@@ -1,4 +1,4 @@
-//! The tools of the host, in a sandbox.
+//! Tools of the host, run in a sandbox.
 
 use sandbar_core::{Error, Resources, Result, ToolEvent, ToolInfo, ToolRequest};
 
@@ -16,13 +16,14 @@ pub(crate) fn define(tool: &ToolInfo) -> Definition {
         description: tool.description.clone(),
         hints: Hints::of_host_tool(&tool.name),
         input: tool.schema.clone(),
-        // Its answer is text for a model: clients that get both forms tend to show the model the other one.
+        // The result is text for a model. Clients that get structured content as well tend to show
+        // the model only that.
         output: None,
         works_in: WorksIn::Sandbox,
     }
 }
 
-/// Dropping this ends the tool, unless somebody else waits for the same call.
+/// Runs a tool. Dropping the future cancels it, unless another caller waits for the same call.
 pub(crate) async fn run(tool: &str, mut call: Call<'_>) -> Result<Answer> {
     let sandbox = call.sandbox().await?;
     let request = ToolRequest {
@@ -37,12 +38,16 @@ pub(crate) async fn run(tool: &str, mut call: Call<'_>) -> Result<Answer> {
             let mut running = call.client.execute_tool_stream(&sandbox, &request).await?;
             loop {
                 match running.next_event().await? {
-                    Some(ToolEvent::Progress(said)) => progress.tell(&said.content).await,
+                    Some(ToolEvent::Progress(update)) => progress.send(&update.content).await,
                     Some(ToolEvent::Finished(response)) => break response,
-                    None => return Err(Error::internal("the tool ended without an answer")),
+                    None => return Err(Error::internal("tool ended without a result")),
                 }
             }
         }
     };
-    Ok(output::bound(&call, &sandbox, tool, &request.call, response).await.into())
+    Ok(
+        output::truncate(&call, &sandbox, tool, &request.call, response)
+            .await
+            .into(),
+    )
 }

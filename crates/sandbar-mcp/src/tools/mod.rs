@@ -1,4 +1,5 @@
-//! The tools: those of the host, each with a `sandbox` to work in, and those that are about sandboxes themselves.
+//! Tools: those of the host with an additional parameter `sandbox`, and our own, which manage
+//! sandboxes.
 
 mod advice;
 mod answer;

@@ -1,10 +1,10 @@
-//! The tools that are about sandboxes themselves.
+//! Our own tools, which manage sandboxes.
 
 use sandbar_core::Result;
 
 use super::{answer::Answer, call::Call, definition::Definition, history, process, sandbox};
 
-/// A tool of ours.
+/// Tool of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnTool {
     SandboxCreate,
@@ -48,8 +48,8 @@ impl OwnTool {
         }
     }
 
-    /// Whether it makes sandboxes, which a token of one sandbox may not.
-    pub(crate) fn makes_sandboxes(self) -> bool {
+    /// Reports whether the tool creates sandboxes, which a token of one sandbox may not.
+    pub(crate) fn creates_sandboxes(self) -> bool {
         matches!(self, Self::SandboxCreate | Self::Fork)
     }
 

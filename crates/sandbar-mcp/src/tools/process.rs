@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use sandbar_core::{
-    Error, LogQuery, LogStream, ProcessId, ProcessInfo, ProcessSpec, Readiness, RestartPolicy, Result, SessionId,
-    WaitFor,
+    Error, LogQuery, LogStream, ProcessId, ProcessInfo, ProcessSpec, Readiness, RestartPolicy,
+    Result, SessionId, WaitFor,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,34 +16,34 @@ use super::{
     hints::Hints,
 };
 
-/// Lines of each stream that are shown when nothing else is asked for.
-const LINES: u64 = 200;
+/// Default number of log lines of each stream.
+const DEFAULT_LINES: u64 = 200;
 
-/// What is shown of the logs at most: the end.
-const MOST_LOGS: usize = 30_000;
+/// Limit on bytes of logs in a result. The beginning is cut off.
+const MAX_LOG_BYTES: usize = 30_000;
 
-/// How often a process that fails is started again.
-const RESTARTS: u32 = 10;
+/// Limit on restarts with `on-failure`.
+const MAX_RESTARTS: u32 = 10;
 
 pub(crate) fn define_launch() -> Definition {
     Definition {
         name: "launch".into(),
-        description: "Starts a program that stays: a server, a watcher, a database. It goes on after this call. With \
-                      `port` it is reached from outside; the answer says where. With `ready` the call waits until the \
-                      program is ready, and fails with its last words when it does not get there."
+        description: "Starts a long-running process in the background: a server, a watcher, a database. It keeps running after \
+                      this call. With `port` it is reachable from outside at the URL in the result. With `ready` the call \
+                      waits until the process is ready, and fails with its last output if it does not become ready in time."
             .into(),
         hints: Some(Hints::may_destroy("Launch a process").reaching_out()),
         input: object(
             json!({
-                "argv": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "Program and arguments; no shell is involved."},
-                "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Environment, over the sandbox's own."},
-                "cwd": {"type": "string", "description": "The directory it starts in; /workspace when left out."},
-                "port": {"type": "integer", "minimum": 1, "maximum": 65535, "description": "The TCP port it listens on, to be reached from outside."},
-                "ready": {"type": "string", "enum": ["none", "tcp", "http", "log"], "default": "none", "description": "When it counts as ready: at once, when it accepts connections on `port`, when it answers a GET of `ready_path` there, or when it has written `ready_text`."},
-                "ready_path": {"type": "string", "default": "/", "description": "For ready = http."},
-                "ready_text": {"type": "string", "description": "For ready = log: part of a line."},
-                "ready_timeout_seconds": {"type": "integer", "minimum": 1, "default": 30, "description": "How long it may take until then."},
-                "restart": {"type": "string", "enum": ["no", "on-failure", "always"], "default": "no", "description": "Whether it is started again when it ended by itself."},
+                "argv": {"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "Program and arguments, run without a shell."},
+                "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Environment variables, in addition to those of the sandbox."},
+                "cwd": {"type": "string", "description": "Working directory. Default: /workspace."},
+                "port": {"type": "integer", "minimum": 1, "maximum": 65535, "description": "TCP port that the process listens on, to be reachable from outside."},
+                "ready": {"type": "string", "enum": ["none", "tcp", "http", "log"], "default": "none", "description": "Condition for readiness: none (ready at once), tcp (accepts connections on `port`), http (answers GET `ready_path` on `port`), log (has written `ready_text`)."},
+                "ready_path": {"type": "string", "default": "/", "description": "URL path for ready = http."},
+                "ready_text": {"type": "string", "description": "Text in a line of output, for ready = log."},
+                "ready_timeout_seconds": {"type": "integer", "minimum": 1, "default": 30, "description": "Time limit for becoming ready."},
+                "restart": {"type": "string", "enum": ["no", "on-failure", "always"], "default": "no", "description": "When to restart the process after it has exited."},
             }),
             &["argv"],
         ),
@@ -98,13 +98,22 @@ impl Launch {
             ready: match self.ready {
                 Ready::None => Readiness::None,
                 Ready::Tcp => Readiness::Tcp { port: None },
-                Ready::Http => Readiness::Http { port: None, path: self.ready_path.unwrap_or_else(|| "/".into()) },
-                Ready::Log => Readiness::Log { text: self.ready_text.unwrap_or_default() },
+                Ready::Http => Readiness::Http {
+                    port: None,
+                    path: self.ready_path.unwrap_or_else(|| "/".into()),
+                },
+                Ready::Log => Readiness::Log {
+                    text: self.ready_text.unwrap_or_default(),
+                },
             },
-            ready_timeout: self.ready_timeout_seconds.map_or(defaults.ready_timeout, Duration::from_secs),
+            ready_timeout: self
+                .ready_timeout_seconds
+                .map_or(defaults.ready_timeout, Duration::from_secs),
             restart: match self.restart {
                 Restart::No => RestartPolicy::Never,
-                Restart::OnFailure => RestartPolicy::OnFailure { at_most: RESTARTS },
+                Restart::OnFailure => RestartPolicy::OnFailure {
+                    at_most: MAX_RESTARTS,
+                },
                 Restart::Always => RestartPolicy::Always,
             },
             ..defaults
@@ -119,7 +128,10 @@ pub(crate) async fn launch(mut call: Call<'_>) -> Result<Answer> {
     let id = call.default.resolve(call.client, asked).await?;
     let mut process = call.client.launch_process(&id, launch.into_spec()).await?;
     if waits {
-        process = call.client.wait_process(&id, &process.id, WaitFor::Ready).await?;
+        process = call
+            .client
+            .wait_process(&id, &process.id, WaitFor::Ready)
+            .await?;
     }
     let mut shown = show(&process);
     if let Some(port) = process.port {
@@ -132,15 +144,15 @@ pub(crate) fn define_logs() -> Definition {
     Definition {
         name: "logs".into(),
         description:
-            "Shows the last lines a launched process has written, also after it has exited. Without `process`, \
-                      lists the processes of the sandbox and how they are."
+            "Shows the last lines of output of a launched process, also after it has exited. Without `process`, lists \
+                      the processes of the sandbox and their status."
                 .into(),
         hints: Some(Hints::reads("Show the logs of a process")),
         input: object(
             json!({
-                "process": {"type": "string", "description": "Its id, from launch."},
-                "tail": {"type": "integer", "minimum": 1, "default": LINES, "description": "How many of the last lines of each stream."},
-                "stream": {"type": "string", "enum": ["stdout", "stderr"], "description": "Only this one; both when left out."},
+                "process": {"type": "string", "description": "Id of the process, from launch."},
+                "tail": {"type": "integer", "minimum": 1, "default": DEFAULT_LINES, "description": "Number of lines from the end of each stream."},
+                "stream": {"type": "string", "enum": ["stdout", "stderr"], "description": "Stream to show. Default: both."},
             }),
             &[],
         ),
@@ -159,33 +171,41 @@ struct Logs {
 
 pub(crate) async fn logs(mut call: Call<'_>) -> Result<Answer> {
     let asked = call.asked_sandbox()?;
-    let Logs { process, tail, stream } = call.read()?;
+    let Logs {
+        process,
+        tail,
+        stream,
+    } = call.read()?;
     let id = call.default.resolve(call.client, asked).await?;
     let Some(process) = process else {
         let processes = call.client.list_processes(&id).await?;
         let listed: Vec<Value> = processes.iter().map(show).collect();
         return Ok(Answer::text(json!({"processes": listed}).to_string()));
     };
-    let query = LogQuery { stream, follow: false, tail: Some(tail.unwrap_or(LINES)) };
+    let query = LogQuery {
+        stream,
+        follow: false,
+        tail: Some(tail.unwrap_or(DEFAULT_LINES)),
+    };
     let mut chunks = call.client.process_logs(&id, &process, query).await?;
     let mut bytes = Vec::new();
     let mut cut = false;
     while let Some(chunk) = chunks.next().await? {
         cut |= chunk.missed > 0;
         bytes.extend_from_slice(&chunk.bytes);
-        if bytes.len() > 2 * MOST_LOGS {
-            bytes.drain(..bytes.len() - MOST_LOGS);
+        if bytes.len() > 2 * MAX_LOG_BYTES {
+            bytes.drain(..bytes.len() - MAX_LOG_BYTES);
             cut = true;
         }
     }
-    if bytes.len() > MOST_LOGS {
-        bytes.drain(..bytes.len() - MOST_LOGS);
+    if bytes.len() > MAX_LOG_BYTES {
+        bytes.drain(..bytes.len() - MAX_LOG_BYTES);
         cut = true;
     }
     let text = String::from_utf8_lossy(&bytes);
     Ok(Answer::text(match (text.is_empty(), cut) {
-        (true, _) => "[it has written nothing]".to_owned(),
-        (false, true) => format!("[what came before is left out]\n{text}"),
+        (true, _) => "[no output]".to_owned(),
+        (false, true) => format!("[earlier output omitted]\n{text}"),
         (false, false) => text.into_owned(),
     }))
 }
@@ -193,14 +213,14 @@ pub(crate) async fn logs(mut call: Call<'_>) -> Result<Answer> {
 pub(crate) fn define_expose_port() -> Definition {
     Definition {
         name: "expose_port".into(),
-        description: "Says at which URL a TCP port of the sandbox is reached from outside, and which headers open it. \
-                      Ports are private: without the token in the headers nobody gets in, unless the sandbox's network \
-                      policy makes them public."
+        description: "Returns the URL at which a TCP port of the sandbox is reachable from outside, and the headers that \
+                      requests need. Ports are private: requests without the token in the headers are rejected, unless the \
+                      network policy of the sandbox makes its ports public."
             .into(),
         hints: Some(Hints::reads("Reach a port of a sandbox")),
         input: object(
             json!({
-                "port": {"type": "integer", "minimum": 1, "maximum": 65535, "description": "The port something in the sandbox listens on."},
+                "port": {"type": "integer", "minimum": 1, "maximum": 65535, "description": "TCP port that a process in the sandbox listens on."},
             }),
             &["port"],
         ),
@@ -226,20 +246,22 @@ pub(crate) async fn expose_port(mut call: Call<'_>) -> Result<Answer> {
     let asked = call.asked_sandbox()?;
     let ExposePort { port } = call.read()?;
     if port == 0 {
-        return Err(Error::invalid("port", "there is no port 0").with_hint("use a port between 1 and 65535"));
+        return Err(Error::invalid("port", "port is 0").with_hint("use a port between 1 and 65535"));
     }
     let id = call.default.resolve(call.client, asked).await?;
     let reached_at = reached_at(&call, &id, port).await?;
-    Ok(Answer::structured(json!({"sandbox": id, "port": port, "reached_at": reached_at})))
+    Ok(Answer::structured(
+        json!({"sandbox": id, "port": port, "reached_at": reached_at}),
+    ))
 }
 
-/// Where a port is reached, and what opens it.
+/// Returns URL and headers of a port.
 async fn reached_at(call: &Call<'_>, id: &SessionId, port: u16) -> Result<Value> {
     let network = call.client.get_network(id).await?;
     let address = call.ports.address(id, port);
     let mut headers: BTreeMap<&str, String> = address.headers.into_iter().collect();
     let public = network.policy.allow_public_ingress;
-    // A caller who may only look is not told what opens it.
+    // The host returns no traffic token to callers with read access only.
     if let Some(token) = network.traffic_token.filter(|_| !public) {
         headers.insert("x-sandbar-traffic-token", token.expose().to_owned());
     }
@@ -250,14 +272,14 @@ fn reached_schema() -> Value {
     object(
         json!({
             "url": {"type": "string"},
-            "headers": {"type": "object", "additionalProperties": {"type": "string"}, "description": "To be sent with every request."},
-            "public": {"type": "boolean", "description": "Whether nobody is asked for a token."},
+            "headers": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Headers to send with every request."},
+            "public": {"type": "boolean", "description": "Whether requests need no token."},
         }),
         &["url", "headers", "public"],
     )
 }
 
-/// What is told about a process.
+/// Returns a process in the form of the schema.
 fn show(process: &ProcessInfo) -> Value {
     let mut shown = json!({
         "process": process.id,
@@ -281,14 +303,14 @@ fn show(process: &ProcessInfo) -> Value {
 fn process_schema() -> Value {
     object(
         json!({
-            "process": {"type": "string", "description": "Its id."},
+            "process": {"type": "string", "description": "Id of the process."},
             "sandbox": {"type": "string"},
             "argv": {"type": "array", "items": {"type": "string"}},
             "status": {"type": "string", "enum": ["starting", "running", "exited"]},
             "restarts": {"type": "integer"},
             "port": {"type": "integer"},
-            "address": {"type": "string", "description": "Where the host itself reaches the port."},
-            "ended": {"type": "string", "description": "How it ended, or its last run."},
+            "address": {"type": "string", "description": "Address of the port on the host machine."},
+            "ended": {"type": "string", "description": "Exit status of the last run."},
             "reached_at": reached_schema(),
         }),
         &["process", "sandbox", "argv", "status", "restarts"],

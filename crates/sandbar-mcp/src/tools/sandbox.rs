@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use sandbar_core::{
-    BaseName, ByteCount, Error, Labels, NetworkPolicy, Resources, Result, SessionFilter, SessionId, SessionInfo,
-    SessionSpec, SessionState,
+    BaseName, ByteCount, Error, Labels, NetworkPolicy, Resources, Result, SessionFilter, SessionId,
+    SessionInfo, SessionSpec, SessionState,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,22 +19,22 @@ use super::{
 pub(crate) fn define_create() -> Definition {
     Definition {
         name: "sandbox_create".into(),
-        description: "Makes a sandbox: a machine of its own with a writable file system, reached by every other tool \
-                      through the returned id. It stays until sandbox_destroy, or until its time to live is over. Its \
-                      network is closed unless `network` opens it."
+        description: "Creates a sandbox: an isolated Linux environment with its own writable file system. Pass the returned id \
+                      to the other tools. It exists until sandbox_destroy or the end of ttl_seconds. It has no network \
+                      access unless `network` is set."
             .into(),
         hints: Some(Hints::adds("Create a sandbox")),
         input: object(
             json!({
-                "id": {"type": "string", "description": "Its id; a random one when left out."},
-                "base": {"type": "string", "description": "The base it starts from; the host's own programs when left out."},
-                "labels": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Tags to find it by."},
-                "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Environment of everything that runs in it."},
-                "network": {"type": "string", "description": "What it may reach: none, full, allow=HOST,… or deny=HOST,…"},
-                "quota": {"type": "string", "description": "What it may hold beyond its base: 512M, 2G."},
-                "memory": {"type": "string", "description": "Memory it may use: 512M."},
-                "cpus": {"type": "number", "description": "CPUs it may use: 0.5, 2."},
-                "ttl_seconds": {"type": "integer", "minimum": 1, "description": "It is destroyed by itself after so many seconds."},
+                "id": {"type": "string", "description": "Id of the sandbox. Default: a random id."},
+                "base": {"type": "string", "description": "Base file system. Default: the programs of the host."},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Labels, to find the sandbox by."},
+                "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Environment variables of all its processes."},
+                "network": {"type": "string", "description": "Network access: none, full, allow=HOST,… or deny=HOST,…"},
+                "quota": {"type": "string", "description": "Disk quota in addition to the base: 512M, 2G."},
+                "memory": {"type": "string", "description": "Memory limit: 512M."},
+                "cpus": {"type": "number", "description": "CPU limit: 0.5, 2."},
+                "ttl_seconds": {"type": "integer", "minimum": 1, "description": "Destroy the sandbox automatically after this number of seconds."},
             }),
             &[],
         ),
@@ -66,8 +66,16 @@ pub(crate) async fn create(mut call: Call<'_>) -> Result<Answer> {
         id: asked.id,
         quota: asked.quota,
         labels: asked.labels,
-        resources: Resources { cpus: asked.cpus, memory: asked.memory, ..Resources::default() },
-        network: asked.network.as_deref().map(str::parse::<NetworkPolicy>).transpose()?,
+        resources: Resources {
+            cpus: asked.cpus,
+            memory: asked.memory,
+            ..Resources::default()
+        },
+        network: asked
+            .network
+            .as_deref()
+            .map(str::parse::<NetworkPolicy>)
+            .transpose()?,
         env: asked.env,
         time_to_live: asked.ttl_seconds.map(Duration::from_secs),
         ..SessionSpec::new(base)
@@ -83,12 +91,15 @@ pub(crate) fn define_list() -> Definition {
         hints: Some(Hints::reads("List sandboxes")),
         input: object(
             json!({
-                "labels": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Only those with all of these labels."},
-                "state": {"type": "string", "enum": SessionState::ALL.map(SessionState::as_str), "description": "Only those in this state."},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}, "description": "List only sandboxes with all of these labels."},
+                "state": {"type": "string", "enum": SessionState::ALL.map(SessionState::as_str), "description": "List only sandboxes in this state."},
             }),
             &[],
         ),
-        output: Some(object(json!({"sandboxes": {"type": "array", "items": sandbox_schema()}}), &["sandboxes"])),
+        output: Some(object(
+            json!({"sandboxes": {"type": "array", "items": sandbox_schema()}}),
+            &["sandboxes"],
+        )),
         works_in: WorksIn::NoSandbox,
     }
 }
@@ -103,18 +114,32 @@ struct List {
 
 pub(crate) async fn list(mut call: Call<'_>) -> Result<Answer> {
     let List { labels, state } = call.read()?;
-    let mut sessions = call.client.all_sessions(&SessionFilter { labels, state, ..SessionFilter::default() }).await?;
+    let mut sessions = call
+        .client
+        .all_sessions(&SessionFilter {
+            labels,
+            state,
+            ..SessionFilter::default()
+        })
+        .await?;
     sessions.retain(|session| call.default.permit(&session.id).is_ok());
-    Ok(Answer::structured(json!({"sandboxes": sessions.iter().map(show).collect::<Vec<_>>()})))
+    Ok(Answer::structured(
+        json!({"sandboxes": sessions.iter().map(show).collect::<Vec<_>>()}),
+    ))
 }
 
 pub(crate) fn define_destroy() -> Definition {
     Definition {
         name: "sandbox_destroy".into(),
-        description: "Destroys a sandbox with everything in it, its snapshots included. Forks of it stay.".into(),
+        description:
+            "Destroys a sandbox with its files, processes and snapshots. Forks of it are not affected."
+                .into(),
         hints: Some(Hints::may_destroy("Destroy a sandbox").repeatable()),
         input: object(json!({}), &[]),
-        output: Some(object(json!({"destroyed": {"type": "string"}}), &["destroyed"])),
+        output: Some(object(
+            json!({"destroyed": {"type": "string"}}),
+            &["destroyed"],
+        )),
         works_in: WorksIn::NamedSandbox,
     }
 }
@@ -125,16 +150,17 @@ struct Nothing {}
 
 pub(crate) async fn destroy(mut call: Call<'_>) -> Result<Answer> {
     let id = call.asked_sandbox()?.ok_or_else(|| {
-        Error::invalid("sandbox", "which sandbox is to be destroyed is not said").with_hint("pass its id as `sandbox`")
+        Error::invalid("sandbox", "parameter `sandbox` is missing")
+            .with_hint("pass the id of the sandbox to destroy")
     })?;
     call.default.permit(&id)?;
     let Nothing {} = call.read()?;
     call.client.destroy_session(&id).await?;
-    call.default.forget(&id).await;
+    call.default.clear(&id).await;
     Ok(Answer::structured(json!({"destroyed": id})))
 }
 
-/// What is told about a sandbox.
+/// Returns a sandbox in the form of the schema.
 pub(crate) fn show(session: &SessionInfo) -> Value {
     let mut shown = json!({
         "sandbox": session.id,
@@ -161,18 +187,27 @@ pub(crate) fn show(session: &SessionInfo) -> Value {
 pub(crate) fn sandbox_schema() -> Value {
     object(
         json!({
-            "sandbox": {"type": "string", "description": "Its id."},
+            "sandbox": {"type": "string", "description": "Id of the sandbox."},
             "state": {"type": "string", "enum": SessionState::ALL.map(SessionState::as_str)},
             "base": {"type": "string"},
-            "runtime": {"type": "string", "description": "The boundary around it: gvisor, native or none."},
+            "runtime": {"type": "string", "description": "Isolation: gvisor, native or none."},
             "labels": {"type": "object", "additionalProperties": {"type": "string"}},
             "created": {"type": "string"},
             "expires": {"type": "string"},
-            "space_used": {"type": "integer", "description": "Bytes it holds beyond its base."},
-            "snapshots": {"type": "integer", "description": "How many there are."},
+            "space_used": {"type": "integer", "description": "Bytes used in addition to the base."},
+            "snapshots": {"type": "integer", "description": "Number of snapshots."},
             "forked_from": {"type": "string"},
             "forked_at": {"type": "string"},
         }),
-        &["sandbox", "state", "base", "runtime", "labels", "created", "space_used", "snapshots"],
+        &[
+            "sandbox",
+            "state",
+            "base",
+            "runtime",
+            "labels",
+            "created",
+            "space_used",
+            "snapshots",
+        ],
     )
 }

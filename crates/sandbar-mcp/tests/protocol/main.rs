@@ -1,8 +1,12 @@
-//! The protocol over streams, with a real host behind it.
+//! Tests of MCP over streams, with a real host.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod conversations;
+mod connections;
 mod malformed;
 mod schema;
 mod tools;

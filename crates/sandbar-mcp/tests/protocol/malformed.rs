@@ -1,74 +1,118 @@
-//! What a broken client may send.
+//! Malformed messages.
 
 use sandbar_mcp::Ended;
 use serde_json::json;
 
 use crate::world::World;
 
-/// What becomes of a message.
+/// Expected outcome of a message.
 #[derive(Clone, Copy)]
 enum Outcome {
     Skipped,
-    /// Refused without an id, or skipped: `rmcp` loses the refusal when an answer is written at the same moment.
+    /// Rejected without an id, or skipped: `rmcp` loses the error when a response is written at the
+    /// same time.
     NoMessage,
     Refused(i64),
 }
 
 #[test]
-fn malformed_message_is_refused_and_the_connection_goes_on() {
+fn malformed_message_is_rejected_and_connection_continues() {
     World::run(async |world| {
         let mut connection = world.greet("2025-06-18").await;
         let deep = format!("{}1{}", "[".repeat(500), "]".repeat(500));
-        let call =
-            |params: &str| format!(r#"{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {params}}}"#);
+        let call = |params: &str| {
+            format!(r#"{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {params}}}"#)
+        };
         let cases = [
-            // What is not JSON may be anything, and has no id to answer to.
+            // Input that is not JSON has no id to respond to.
             ("{", Outcome::Skipped),
             ("nonsense", Outcome::Skipped),
-            (r#"{"jsonrpc": "2.0", "id": 1, "method": "ping""#, Outcome::Skipped),
+            (
+                r#"{"jsonrpc": "2.0", "id": 1, "method": "ping""#,
+                Outcome::Skipped,
+            ),
             (deep.as_str(), Outcome::Skipped),
             ("", Outcome::Skipped),
             ("  \r", Outcome::Skipped),
-            // JSON that is no message.
+            // JSON that is not a message.
             (r#""text""#, Outcome::NoMessage),
             ("[]", Outcome::NoMessage),
             ("[1]", Outcome::NoMessage),
             (r#"{"jsonrpc": "2.0"}"#, Outcome::NoMessage),
             (r#"{"jsonrpc": "2.0", "id": 1}"#, Outcome::NoMessage),
-            (r#"{"jsonrpc": "1.0", "id": 1, "method": "ping"}"#, Outcome::NoMessage),
+            (
+                r#"{"jsonrpc": "1.0", "id": 1, "method": "ping"}"#,
+                Outcome::NoMessage,
+            ),
             (r#"{"id": "a", "method": "ping"}"#, Outcome::NoMessage),
-            (r#"{"jsonrpc": "2.0", "id": 1, "method": null}"#, Outcome::NoMessage),
-            // Requests that cannot be answered.
-            (r#"{"jsonrpc": "2.0", "id": 1, "method": ""}"#, Outcome::Refused(-32601)),
-            (r#"{"jsonrpc": "2.0", "id": 1, "method": "resources/list"}"#, Outcome::Refused(-32601)),
-            (r#"{"jsonrpc": "2.0", "id": 1, "method": "prompts/list"}"#, Outcome::Refused(-32601)),
-            (r#"{"jsonrpc": "2.0", "id": 1, "method": "server/discover"}"#, Outcome::Refused(-32601)),
-            (r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}"#, Outcome::Refused(-32602)),
+            (
+                r#"{"jsonrpc": "2.0", "id": 1, "method": null}"#,
+                Outcome::NoMessage,
+            ),
+            // Invalid requests.
+            (
+                r#"{"jsonrpc": "2.0", "id": 1, "method": ""}"#,
+                Outcome::Refused(-32601),
+            ),
+            (
+                r#"{"jsonrpc": "2.0", "id": 1, "method": "resources/list"}"#,
+                Outcome::Refused(-32601),
+            ),
+            (
+                r#"{"jsonrpc": "2.0", "id": 1, "method": "prompts/list"}"#,
+                Outcome::Refused(-32601),
+            ),
+            (
+                r#"{"jsonrpc": "2.0", "id": 1, "method": "server/discover"}"#,
+                Outcome::Refused(-32601),
+            ),
+            (
+                r#"{"jsonrpc": "2.0", "id": 1, "method": "tools/call"}"#,
+                Outcome::Refused(-32602),
+            ),
             (&call(r#"{"name": 7}"#), Outcome::Refused(-32602)),
             (&call(r#"{"name": "no"}"#), Outcome::Refused(-32602)),
-            (&call(r#"{"name": "glob", "arguments": []}"#), Outcome::Refused(-32602)),
-            (&call(r#"{"name": "glob", "_meta": {"sandbar/toolCallId": 7}}"#), Outcome::Refused(-32602)),
-            // Notifications that are not known, and answers to nothing.
-            (r#"{"jsonrpc": "2.0", "method": "notifications/nonsense", "params": {"a": 1}}"#, Outcome::Skipped),
+            (
+                &call(r#"{"name": "glob", "arguments": []}"#),
+                Outcome::Refused(-32602),
+            ),
+            (
+                &call(r#"{"name": "glob", "_meta": {"sandbar/toolCallId": 7}}"#),
+                Outcome::Refused(-32602),
+            ),
+            // Unknown notifications, and responses to no request.
+            (
+                r#"{"jsonrpc": "2.0", "method": "notifications/nonsense", "params": {"a": 1}}"#,
+                Outcome::Skipped,
+            ),
             (
                 r#"{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}}"#,
                 Outcome::Skipped,
             ),
-            (r#"{"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "bash"}}"#, Outcome::Skipped),
-            (r#"{"jsonrpc": "2.0", "id": 5, "result": {}}"#, Outcome::Skipped),
+            (
+                r#"{"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "bash"}}"#,
+                Outcome::Skipped,
+            ),
+            (
+                r#"{"jsonrpc": "2.0", "id": 5, "result": {}}"#,
+                Outcome::Skipped,
+            ),
         ];
         let mut wrong = Vec::new();
         for (number, (text, expected)) in (100..).zip(cases) {
             connection.say_bytes(format!("{text}\n").as_bytes()).await;
             connection.request(json!(number), "ping", json!({})).await;
             let (mut answers, mut pinged) = (Vec::new(), false);
-            // A refusal and the answer to the ping may come in either order.
+            // The error and the response to the ping may arrive in either order.
             while !pinged || (answers.is_empty() && matches!(expected, Outcome::Refused(_))) {
-                let answer = connection.hear().await;
+                let answer = connection.receive().await;
                 if answer["id"] == number {
                     pinged = true;
                 } else {
-                    answers.push((answer["error"]["code"].as_i64().unwrap_or_default(), answer["id"].clone()));
+                    answers.push((
+                        answer["error"]["code"].as_i64().unwrap_or_default(),
+                        answer["id"].clone(),
+                    ));
                 }
             }
             let right = match (expected, answers.as_slice()) {
@@ -83,7 +127,10 @@ fn malformed_message_is_refused_and_the_connection_goes_on() {
         }
         assert!(wrong.is_empty(), "{wrong:#?}");
         assert_eq!(connection.close().await, Ended::InputClosed);
-        assert!(world.sandboxes().await.is_empty(), "none of this has made a sandbox");
+        assert!(
+            world.sandboxes().await.is_empty(),
+            "none of this has made a sandbox"
+        );
     });
 }
 
@@ -96,13 +143,16 @@ fn line_beyond_the_limit_is_skipped() {
             connection.say_bytes(&piece).await;
         }
         connection.say_bytes(b"\n").await;
-        assert_eq!(connection.ask(1, "ping", json!({})).await["result"], json!({}));
+        assert_eq!(
+            connection.ask(1, "ping", json!({})).await["result"],
+            json!({})
+        );
         connection.close().await;
     });
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_an_answer_a_model_can_act_on() {
+fn invalid_arguments_are_a_tool_error_with_a_hint() {
     World::run(async |world| {
         let mut connection = world.greet("2025-06-18").await;
         let cases = [
@@ -114,7 +164,11 @@ fn arguments_that_make_no_sense_are_an_answer_a_model_can_act_on() {
             ("read_file", json!({"path": "a", "sandbox": "gone"}), "gone"),
             ("rollback", json!({}), "snapshot"),
             ("rollback", json!({"snapshot": "gone"}), "gone"),
-            ("rollback", json!({"snapshot": "a", "colour": "red"}), "colour"),
+            (
+                "rollback",
+                json!({"snapshot": "a", "colour": "red"}),
+                "colour",
+            ),
             ("diff", json!({"from": "gone"}), "gone"),
             ("fork", json!({"count": 0}), "0"),
             ("fork", json!({"count": -1}), "-1"),

@@ -1,4 +1,4 @@
-//! JSON Schema, as far as the schemas of tools and of the protocol need it here; and what a message has to look like.
+//! Validator for the subset of JSON Schema that tools use, and checks of messages.
 
 use serde_json::{Value, json};
 
@@ -12,38 +12,67 @@ pub(crate) fn check(schema: &Value, value: &Value) {
 
 fn fits(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
-        let reasons: Vec<String> = choices.iter().map_while(|choice| fits(choice, value, at).err()).collect();
-        return if reasons.len() < choices.len() { Ok(()) } else { Err(reasons.join("; ")) };
+        let reasons: Vec<String> = choices
+            .iter()
+            .map_while(|choice| fits(choice, value, at).err())
+            .collect();
+        return if reasons.len() < choices.len() {
+            Ok(())
+        } else {
+            Err(reasons.join("; "))
+        };
     }
     if let Some(kind) = schema.get("type") {
-        let kinds: Vec<&Value> = kind.as_array().map_or_else(|| vec![kind], |kinds| kinds.iter().collect());
+        let kinds: Vec<&Value> = kind
+            .as_array()
+            .map_or_else(|| vec![kind], |kinds| kinds.iter().collect());
         if !kinds.iter().any(|kind| is_a(kind.as_str().unwrap(), value)) {
             return Err(format!("`{at}` is no {kind}"));
         }
     }
-    if schema.get("const").is_some_and(|expected| expected != value) {
+    if schema
+        .get("const")
+        .is_some_and(|expected| expected != value)
+    {
         return Err(format!("`{at}` is not {}", schema["const"]));
     }
-    if schema.get("enum").and_then(Value::as_array).is_some_and(|words| !words.contains(value)) {
-        return Err(format!("`{at}` is none of {}", schema["enum"]));
+    if schema
+        .get("enum")
+        .and_then(Value::as_array)
+        .is_some_and(|words| !words.contains(value))
+    {
+        return Err(format!("`{at}` is not one of {}", schema["enum"]));
     }
     if let Some(object) = value.as_object() {
-        for name in schema.get("required").and_then(Value::as_array).into_iter().flatten() {
+        for name in schema
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             if !object.contains_key(name.as_str().unwrap()) {
                 return Err(format!("`{at}` has no {name}"));
             }
         }
         for (name, value) in object {
             let below = format!("{at}/{name}");
-            match (schema["properties"].get(name), schema.get("additionalProperties")) {
+            match (
+                schema["properties"].get(name),
+                schema.get("additionalProperties"),
+            ) {
                 (None, Some(Value::Bool(false))) => return Err(format!("`{below}` is unknown")),
-                (Some(schema), _) | (None, Some(schema @ Value::Object(_))) => fits(schema, value, &below)?,
+                (Some(schema), _) | (None, Some(schema @ Value::Object(_))) => {
+                    fits(schema, value, &below)?;
+                }
                 _ => {}
             }
         }
     }
     if let (Some(items), Some(values)) = (schema.get("items"), value.as_array()) {
-        values.iter().enumerate().try_for_each(|(index, value)| fits(items, value, &format!("{at}/{index}")))?;
+        values
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, value)| fits(items, value, &format!("{at}/{index}")))?;
     }
     Ok(())
 }
@@ -61,7 +90,7 @@ fn is_a(kind: &str, value: &Value) -> bool {
     }
 }
 
-/// Checks that something we said is an answer, an error or progress, in the form the protocol has for each.
+/// Checks that a message is a valid response, error or progress notification.
 #[track_caller]
 pub(crate) fn check_message(message: &Value) {
     let id = json!({"type": ["string", "integer"]});
@@ -110,7 +139,7 @@ pub(crate) fn check_message(message: &Value) {
     check(&json!({"anyOf": [answer, error, progress]}), message);
 }
 
-/// What a tool has to look like.
+/// Checks the definition of a tool.
 pub(crate) fn tool() -> Value {
     let schema = json!({"type": "object", "required": ["type"], "properties": {"type": {"const": "object"}}});
     let hint = json!({"type": "boolean"});
@@ -139,7 +168,7 @@ pub(crate) fn tool() -> Value {
     })
 }
 
-/// What the answer of a tool has to look like.
+/// Checks the result of a tool.
 pub(crate) fn tool_result() -> Value {
     let text = json!({
         "type": "object",

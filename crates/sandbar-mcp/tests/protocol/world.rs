@@ -1,4 +1,4 @@
-//! A host in this process, and MCP connections to it.
+//! Fixture: a host in this process, and MCP connections to it.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,14 +10,17 @@ use sandbar_server::{RunningServer, ServerConfig, serve};
 use sandbar_testing::{ScratchDirectory, make_small_root, private_mounts};
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split},
+    io::{
+        AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadHalf, WriteHalf,
+        duplex, split,
+    },
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::schema::check_message;
 
-/// What fits into the pipe between client and server.
+/// Capacity of the pipe between client and server.
 const PIPE: usize = 1 << 16;
 
 pub(crate) struct World {
@@ -28,11 +31,15 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Runs a test against a host of its own, and takes the host down when the test is over.
+    /// Runs a test against a new host, and stops it afterwards.
     pub(crate) fn run(test: impl AsyncFnOnce(&World)) {
         private_mounts();
         let directory = ScratchDirectory::new();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let world = World::start(directory.path()).await;
             test(&world).await;
@@ -55,13 +62,28 @@ impl World {
         let token = AccessToken::random().unwrap();
         let stop = CancellationToken::new();
         let config = ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token.clone()));
-        let server = serve(Arc::clone(&host), config, stop.clone()).await.unwrap();
-        let client = Client::connect(&format!("http://{}", server.address()), Some(token.reveal())).await.unwrap();
-        client.import_base(&small(), source.to_str().unwrap(), |_| {}).await.unwrap();
-        Self { client, host, server, stop }
+        let server = serve(Arc::clone(&host), config, stop.clone())
+            .await
+            .unwrap();
+        let client = Client::connect(
+            &format!("http://{}", server.address()),
+            Some(token.reveal()),
+        )
+        .await
+        .unwrap();
+        client
+            .import_base(&small(), source.to_str().unwrap(), |_| {})
+            .await
+            .unwrap();
+        Self {
+            client,
+            host,
+            server,
+            stop,
+        }
     }
 
-    /// A connection that has not said anything yet, with a sandbox of its own.
+    /// Opens a connection with a scratch sandbox, before any message.
     pub(crate) fn connect(&self) -> Connection {
         self.connect_with(DefaultSandbox::scratch(small(), false))
     }
@@ -71,35 +93,58 @@ impl World {
         let (client, stop) = (self.client.clone(), CancellationToken::new());
         let asked = stop.clone();
         let serving = tokio::spawn(async move {
-            let server = McpServer::new(client.clone(), default.clone(), PortNames::of_host(client.url()));
+            let server = McpServer::new(
+                client.clone(),
+                default.clone(),
+                PortNames::of_host(client.url()),
+            );
             let (input, output) = split(far);
             let ended = serve_stdio(server, input, output, asked.cancelled_owned()).await;
             default.close(&client).await.unwrap();
             ended.unwrap()
         });
         let (output, input) = split(near);
-        Connection { input: Some(input), output: BufReader::new(output), serving, stop }
+        Connection {
+            input: Some(input),
+            output: BufReader::new(output),
+            serving,
+            stop,
+        }
     }
 
-    /// One that has shaken hands on a version.
+    /// Opens a connection and completes the handshake with a version.
     pub(crate) async fn greet(&self, version: &str) -> Connection {
-        self.greet_with(version, DefaultSandbox::scratch(small(), false)).await
+        self.greet_with(version, DefaultSandbox::scratch(small(), false))
+            .await
     }
 
     pub(crate) async fn greet_with(&self, version: &str, default: DefaultSandbox) -> Connection {
         let mut connection = self.connect_with(default);
-        let greeting =
-            json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-        connection.request(json!("hello"), "initialize", greeting).await;
-        assert_eq!(connection.hear().await["result"]["protocolVersion"], version);
-        connection.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        let greeting = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        connection
+            .request(json!("hello"), "initialize", greeting)
+            .await;
+        assert_eq!(
+            connection.receive().await["result"]["protocolVersion"],
+            version
+        );
+        connection
+            .say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+            .await;
         connection
     }
 
-    /// The ids of all sandboxes.
+    /// Returns the ids of all sandboxes.
     pub(crate) async fn sandboxes(&self) -> Vec<String> {
-        let sessions = self.client.all_sessions(&sandbar_core::SessionFilter::default()).await.unwrap();
-        sessions.into_iter().map(|session| session.id.to_string()).collect()
+        let sessions = self
+            .client
+            .all_sessions(&sandbar_core::SessionFilter::default())
+            .await
+            .unwrap();
+        sessions
+            .into_iter()
+            .map(|session| session.id.to_string())
+            .collect()
     }
 }
 
@@ -107,7 +152,7 @@ fn small() -> BaseName {
     BaseName::new("small").unwrap()
 }
 
-/// The client's end.
+/// Client side of a connection.
 pub(crate) struct Connection {
     input: Option<WriteHalf<DuplexStream>>,
     output: BufReader<ReadHalf<DuplexStream>>,
@@ -125,50 +170,58 @@ impl Connection {
     }
 
     pub(crate) async fn request(&mut self, id: Value, method: &str, params: Value) {
-        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .await;
     }
 
-    /// The next thing the server says, checked to be a message.
-    pub(crate) async fn hear(&mut self) -> Value {
+    /// Receives and checks the next message.
+    pub(crate) async fn receive(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).await.unwrap();
-        let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        let message: Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
         check_message(&message);
         message
     }
 
-    /// Asks and waits for the answer, which has to be the next thing said.
+    /// Sends a request and returns the response, which must be the next message.
     pub(crate) async fn ask(&mut self, id: u64, method: &str, params: Value) -> Value {
         self.request(id.into(), method, params).await;
-        let answer = self.hear().await;
+        let answer = self.receive().await;
         assert_eq!(answer["id"], id, "{answer}");
         answer
     }
 
     pub(crate) async fn tool(&mut self, id: u64, name: &str, arguments: Value) -> Value {
-        self.ask(id, "tools/call", json!({"name": name, "arguments": arguments})).await["result"].clone()
+        self.ask(
+            id,
+            "tools/call",
+            json!({"name": name, "arguments": arguments}),
+        )
+        .await["result"]
+            .clone()
     }
 
-    /// Says that nothing more will be said.
+    /// Closes the input of the server.
     pub(crate) async fn close_input(&mut self) {
         if let Some(mut input) = self.input.take() {
             input.shutdown().await.unwrap();
         }
     }
 
-    /// Closes our end; how the server ended.
+    /// Closes the input, and returns how the server ended.
     pub(crate) async fn close(mut self) -> Ended {
         self.close_input().await;
         self.serving.await.unwrap()
     }
 
-    /// Goes away with both ends.
+    /// Drops both directions.
     pub(crate) async fn vanish(self) -> Ended {
         drop((self.input, self.output));
         self.serving.await.unwrap()
     }
 
-    /// Waits for the server to end by itself.
+    /// Waits until the server has ended.
     pub(crate) async fn ended(self) -> Ended {
         self.serving.await.unwrap()
     }

@@ -1,4 +1,4 @@
-//! Talking with a process.
+//! `AttachProcess` messages.
 
 use sandbar_core::{AttachEvent, ProcessId, Replay, Result, SessionId};
 
@@ -23,14 +23,18 @@ impl v1::AttachStart {
         }
     }
 
-    /// The process, and what of its past is told.
+    /// Returns the process, and the output to replay.
     pub fn unpack(self) -> Result<(SessionId, ProcessId, Replay)> {
         let replay = match known("replay", self.replay)? {
             v1::Replay::REPLAY_UNSPECIFIED | v1::Replay::REPLAY_NONE => Replay::None,
             v1::Replay::REPLAY_TAIL => Replay::Tail,
             v1::Replay::REPLAY_ALL => Replay::All,
         };
-        Ok((SessionId::new(self.session_id)?, ProcessId::new(self.process_id)?, replay))
+        Ok((
+            SessionId::new(self.session_id)?,
+            ProcessId::new(self.process_id)?,
+            replay,
+        ))
     }
 }
 
@@ -39,21 +43,25 @@ impl From<AttachEvent> for Event {
         match event {
             AttachEvent::Stdout(bytes) => Self::Stdout(bytes),
             AttachEvent::Stderr(bytes) => Self::Stderr(bytes),
-            AttachEvent::Missed { stream, bytes } => {
-                v1::OutputMissed { stream: v1::LogStream::from(stream).into(), bytes, ..Default::default() }.into()
+            AttachEvent::Missed { stream, bytes } => v1::OutputMissed {
+                stream: v1::LogStream::from(stream).into(),
+                bytes,
+                ..Default::default()
             }
+            .into(),
             AttachEvent::Exited(exit) => v1::ProcessExit::from(exit).into(),
         }
     }
 }
 
-/// What a process did; `None` for what is said about the call itself.
+/// Returns the process event of a message; `None` for messages about the call itself.
 pub fn unpack_attach_event(event: Event) -> Result<Option<AttachEvent>> {
     Ok(Some(match event {
         Event::Stdout(bytes) => AttachEvent::Stdout(bytes),
         Event::Stderr(bytes) => AttachEvent::Stderr(bytes),
         Event::Missed(missed) => AttachEvent::Missed {
-            stream: unpack_stream(known("stream", missed.stream)?).ok_or_else(|| missing("stream"))?,
+            stream: unpack_stream(known("stream", missed.stream)?)
+                .ok_or_else(|| missing("stream"))?,
             bytes: missed.bytes,
         },
         Event::Exited(exit) => AttachEvent::Exited((*exit).try_into()?),
@@ -69,10 +77,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_and_what_is_told_are_the_same_after_the_wire() {
-        let (session, process) = (SessionId::new("box").unwrap(), ProcessId::new("p1").unwrap());
+    fn attach_request_and_event_survive_the_wire() {
+        let (session, process) = (
+            SessionId::new("box").unwrap(),
+            ProcessId::new("p1").unwrap(),
+        );
         for replay in [Replay::None, Replay::Tail, Replay::All] {
-            let received = v1::AttachStart::new(&session, &process, replay).unpack().unwrap();
+            let received = v1::AttachStart::new(&session, &process, replay)
+                .unpack()
+                .unwrap();
             assert_eq!(received, (session.clone(), process.clone(), replay));
         }
         let exit = ProcessExit {
@@ -86,10 +99,16 @@ mod tests {
         for event in [
             AttachEvent::Stdout("a".into()),
             AttachEvent::Stderr("b".into()),
-            AttachEvent::Missed { stream: LogStream::Stderr, bytes: 7 },
+            AttachEvent::Missed {
+                stream: LogStream::Stderr,
+                bytes: 7,
+            },
             AttachEvent::Exited(exit),
         ] {
-            assert_eq!(unpack_attach_event(event.clone().into()).unwrap(), Some(event));
+            assert_eq!(
+                unpack_attach_event(event.clone().into()).unwrap(),
+                Some(event)
+            );
         }
     }
 }

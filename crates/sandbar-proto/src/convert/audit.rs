@@ -1,6 +1,8 @@
-//! The audit log.
+//! Audit log messages.
 
-use sandbar_core::{Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict, Error, Result, SessionId};
+use sandbar_core::{
+    Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict, Error, Result, SessionId,
+};
 
 use super::{
     json::{pack_object, unpack_object},
@@ -26,7 +28,7 @@ impl v1::AuditRequest {
         }
     }
 
-    /// Whose log, and which part of it.
+    /// Returns the session and the query.
     pub fn unpack(self) -> Result<(SessionId, AuditQuery)> {
         let session = SessionId::new(self.session_id)?;
         let order = match known("order", self.order)? {
@@ -35,7 +37,14 @@ impl v1::AuditRequest {
             }
             v1::AuditOrder::AUDIT_ORDER_NEWEST_FIRST => AuditOrder::NewestFirst,
         };
-        Ok((session, AuditQuery { order, after: self.after, page: unpack_page(self.page_size, self.page_token)? }))
+        Ok((
+            session,
+            AuditQuery {
+                order,
+                after: self.after,
+                page: unpack_page(self.page_size, self.page_token)?,
+            },
+        ))
     }
 }
 
@@ -75,10 +84,15 @@ impl TryFrom<v1::AuditEntry> for AuditEntry {
 impl From<AuditVerdict> for v1::VerifyAuditResponse {
     fn from(verdict: AuditVerdict) -> Self {
         match verdict {
-            AuditVerdict::Intact { entries, head } => {
-                Self { entries, head: head.unwrap_or_default(), ..Default::default() }
-            }
-            AuditVerdict::Broken { number } => Self { broken_at: Some(number), ..Default::default() },
+            AuditVerdict::Intact { entries, head } => Self {
+                entries,
+                head: head.unwrap_or_default(),
+                ..Default::default()
+            },
+            AuditVerdict::Broken { number } => Self {
+                broken_at: Some(number),
+                ..Default::default()
+            },
         }
     }
 }
@@ -87,9 +101,14 @@ impl From<v1::VerifyAuditResponse> for AuditVerdict {
     fn from(wire: v1::VerifyAuditResponse) -> Self {
         match wire.broken_at {
             Some(number) => Self::Broken { number },
-            None => {
-                Self::Intact { entries: wire.entries, head: if wire.head.is_empty() { None } else { Some(wire.head) } }
-            }
+            None => Self::Intact {
+                entries: wire.entries,
+                head: if wire.head.is_empty() {
+                    None
+                } else {
+                    Some(wire.head)
+                },
+            },
         }
     }
 }
@@ -103,8 +122,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_the_same_after_the_wire() {
-        let Value::Object(detail) = json!({"argv": ["ls", "-l"], "exit_code": 3, "nested": {"a": null}}) else {
+    fn audit_entry_survives_the_wire() {
+        let Value::Object(detail) =
+            json!({"argv": ["ls", "-l"], "exit_code": 3, "nested": {"a": null}})
+        else {
             panic!("not an object")
         };
         let entry = AuditEntry {
@@ -117,28 +138,46 @@ mod tests {
             detail,
             chain: "00ff".into(),
         };
-        assert_eq!(AuditEntry::try_from(v1::AuditEntry::from(entry.clone())).unwrap(), entry);
+        assert_eq!(
+            AuditEntry::try_from(v1::AuditEntry::from(entry.clone())).unwrap(),
+            entry
+        );
     }
 
     #[test]
-    fn a_question_and_a_verdict_are_the_same_after_the_wire() {
+    fn audit_query_and_verdict_survive_the_wire() {
         let session = SessionId::new("box").unwrap();
         for query in [
             AuditQuery::default(),
             AuditQuery {
                 order: AuditOrder::NewestFirst,
                 after: Some(0),
-                page: PageRequest { size: 1000, token: Some("t".into()) },
+                page: PageRequest {
+                    size: 1000,
+                    token: Some("t".into()),
+                },
             },
         ] {
-            assert_eq!(v1::AuditRequest::new(&session, &query).unpack().unwrap(), (session.clone(), query));
+            assert_eq!(
+                v1::AuditRequest::new(&session, &query).unpack().unwrap(),
+                (session.clone(), query)
+            );
         }
         for verdict in [
-            AuditVerdict::Intact { entries: 0, head: None },
-            AuditVerdict::Intact { entries: 7, head: Some("00ff".into()) },
+            AuditVerdict::Intact {
+                entries: 0,
+                head: None,
+            },
+            AuditVerdict::Intact {
+                entries: 7,
+                head: Some("00ff".into()),
+            },
             AuditVerdict::Broken { number: 0 },
         ] {
-            assert_eq!(AuditVerdict::from(v1::VerifyAuditResponse::from(verdict.clone())), verdict);
+            assert_eq!(
+                AuditVerdict::from(v1::VerifyAuditResponse::from(verdict.clone())),
+                verdict
+            );
         }
     }
 }

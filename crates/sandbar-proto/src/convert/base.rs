@@ -1,4 +1,4 @@
-//! Bases.
+//! Base messages.
 
 use sandbar_core::{BaseInfo, BaseName, ByteCount, Error, Result, SaveBase, SessionId};
 
@@ -36,7 +36,7 @@ impl TryFrom<v1::Base> for BaseInfo {
 }
 
 impl v1::SaveBaseRequest {
-    /// The wire has no place for a note: that is for doors of the host.
+    /// The wire has no field for a note, which only in-process surfaces of the host use.
     pub fn new(session: &SessionId, request: SaveBase) -> Self {
         Self {
             session_id: session.as_str().to_owned(),
@@ -47,7 +47,7 @@ impl v1::SaveBaseRequest {
         }
     }
 
-    /// The session, and what to make of it.
+    /// Returns the session and the request.
     pub fn unpack(self) -> Result<(SessionId, SaveBase)> {
         let session = SessionId::new(self.session_id)?;
         let request = SaveBase {
@@ -66,22 +66,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_for_a_base_is_the_same_after_the_wire() {
+    fn save_base_request_survives_the_wire() {
         let session = SessionId::new("box").unwrap();
         let mut request = SaveBase::new(BaseName::new("warm").unwrap());
         assert_eq!(
-            v1::SaveBaseRequest::new(&session, request.clone()).unpack().unwrap(),
+            v1::SaveBaseRequest::new(&session, request.clone())
+                .unpack()
+                .unwrap(),
             (session.clone(), request.clone())
         );
         request.from = Some("clean".parse().unwrap());
         request.env.insert("A".into(), "1".into());
         assert_eq!(
-            v1::SaveBaseRequest::new(&session, request.clone()).unpack().unwrap(),
+            v1::SaveBaseRequest::new(&session, request.clone())
+                .unpack()
+                .unwrap(),
             (session.clone(), request.clone())
         );
         request.env.insert("A=B".into(), "1".into());
-        assert_eq!(v1::SaveBaseRequest::new(&session, request).unpack().unwrap_err().field(), Some("env"));
-        let nameless = v1::SaveBaseRequest { session_id: "box".into(), ..Default::default() };
+        assert_eq!(
+            v1::SaveBaseRequest::new(&session, request)
+                .unpack()
+                .unwrap_err()
+                .field(),
+            Some("env")
+        );
+        let nameless = v1::SaveBaseRequest {
+            session_id: "box".into(),
+            ..Default::default()
+        };
         assert_eq!(nameless.unpack().unwrap_err().field(), Some("name"));
     }
 }

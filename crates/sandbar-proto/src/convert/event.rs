@@ -1,7 +1,9 @@
-//! What happens to sessions.
+//! Session events.
 
 use buffa::EnumValue;
-use sandbar_core::{Actor, Error, EventKind, EventNews, EventQuery, Result, SessionEvent, SessionId};
+use sandbar_core::{
+    Actor, Error, EventKind, EventNews, EventQuery, Result, SessionEvent, SessionId,
+};
 
 use super::{
     json::{pack_object, unpack_object},
@@ -56,20 +58,32 @@ impl v1::WatchEventsRequest {
         Self {
             session_id: query.session.map(String::from).unwrap_or_default(),
             labels: query.labels,
-            kinds: query.kinds.into_iter().map(|kind| v1::EventKind::from(kind).into()).collect(),
+            kinds: query
+                .kinds
+                .into_iter()
+                .map(|kind| v1::EventKind::from(kind).into())
+                .collect(),
             since: query.since,
             ..Default::default()
         }
     }
 
-    /// Which events are wanted.
+    /// Returns the query.
     pub fn unpack(self) -> Result<EventQuery> {
-        let session = Some(self.session_id).filter(|id| !id.is_empty()).map(SessionId::new).transpose()?;
+        let session = Some(self.session_id)
+            .filter(|id| !id.is_empty())
+            .map(SessionId::new)
+            .transpose()?;
         let kind = |kind: EnumValue<v1::EventKind>| {
             EventKind::try_from(known("kinds", kind)?).map_err(|error| error.with_field("kinds"))
         };
         let kinds = self.kinds.into_iter().map(kind).collect::<Result<_>>()?;
-        Ok(EventQuery { session, labels: self.labels, kinds, since: self.since })
+        Ok(EventQuery {
+            session,
+            labels: self.labels,
+            kinds,
+            since: self.since,
+        })
     }
 }
 
@@ -81,7 +95,10 @@ impl From<SessionEvent> for v1::SessionEvent {
             session_id: event.session.into(),
             actor: event.actor.as_str().to_owned(),
             kind: v1::EventKind::from(event.kind).into(),
-            state: event.state.map_or(v1::SessionState::Unspecified, Into::into).into(),
+            state: event
+                .state
+                .map_or(v1::SessionState::Unspecified, Into::into)
+                .into(),
             outcome: event.outcome,
             detail: pack_object(&event.detail).into(),
             ..Default::default()
@@ -110,13 +127,20 @@ impl From<EventNews> for v1::WatchEventsResponse {
     fn from(news: EventNews) -> Self {
         let event = match news {
             EventNews::Happened(event) => v1::SessionEvent::from(event).into(),
-            EventNews::Missed(count) => v1::EventsMissed { count, ..Default::default() }.into(),
+            EventNews::Missed(count) => v1::EventsMissed {
+                count,
+                ..Default::default()
+            }
+            .into(),
         };
-        Self { event: Some(event), ..Default::default() }
+        Self {
+            event: Some(event),
+            ..Default::default()
+        }
     }
 }
 
-/// What a watcher is told; `None` for what is said about the call itself.
+/// Returns the event of a message; `None` for messages about the call itself.
 pub fn unpack_event_news(event: Event) -> Result<Option<EventNews>> {
     Ok(match event {
         Event::Happened(event) => Some(EventNews::Happened((*event).try_into()?)),
@@ -133,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_and_what_is_told_are_the_same_after_the_wire() {
+    fn event_query_and_event_survive_the_wire() {
         for query in [
             EventQuery::default(),
             EventQuery {
@@ -143,7 +167,10 @@ mod tests {
                 since: Some(0),
             },
         ] {
-            assert_eq!(v1::WatchEventsRequest::new(query.clone()).unpack().unwrap(), query);
+            assert_eq!(
+                v1::WatchEventsRequest::new(query.clone()).unpack().unwrap(),
+                query
+            );
         }
         for kind in EventKind::ALL {
             let event = SessionEvent {
@@ -156,7 +183,11 @@ mod tests {
                 outcome: "ok".into(),
                 detail: serde_json::Map::from_iter([("snapshot".to_owned(), "a".into())]),
             };
-            for news in [EventNews::Happened(event), EventNews::Missed(None), EventNews::Missed(Some(3))] {
+            for news in [
+                EventNews::Happened(event),
+                EventNews::Missed(None),
+                EventNews::Missed(Some(3)),
+            ] {
                 let wire = v1::WatchEventsResponse::from(news.clone());
                 assert_eq!(unpack_event_news(wire.event.unwrap()).unwrap(), Some(news));
             }

@@ -1,6 +1,8 @@
-//! Commands.
+//! `Exec` messages.
 
-use sandbar_core::{CommandEnd, Error, ExecSpec, ExitStatus, Result, SessionId, StdinMode, TerminalSize};
+use sandbar_core::{
+    CommandEnd, Error, ExecSpec, ExitStatus, Result, SessionId, StdinMode, TerminalSize,
+};
 
 use super::scalar::{pack_duration, unpack_duration};
 use crate::v1;
@@ -20,17 +22,37 @@ impl v1::ExecStart {
         }
     }
 
-    /// The session, and what to run in it.
+    /// Returns the session and the command.
     pub fn unpack(self) -> Result<(SessionId, ExecSpec)> {
         let session = SessionId::new(self.session_id)?;
         let spec = ExecSpec {
             argv: self.argv,
             env: self.env,
-            cwd: if self.cwd.is_empty() { None } else { Some(self.cwd) },
-            user: if self.user.is_empty() { None } else { Some(self.user) },
-            stdin: if self.stdin { StdinMode::Piped } else { StdinMode::Null },
-            terminal: self.terminal.into_option().map(TerminalSize::try_from).transpose()?,
-            resources: self.resources.into_option().unwrap_or_default().try_into()?,
+            cwd: if self.cwd.is_empty() {
+                None
+            } else {
+                Some(self.cwd)
+            },
+            user: if self.user.is_empty() {
+                None
+            } else {
+                Some(self.user)
+            },
+            stdin: if self.stdin {
+                StdinMode::Piped
+            } else {
+                StdinMode::Null
+            },
+            terminal: self
+                .terminal
+                .into_option()
+                .map(TerminalSize::try_from)
+                .transpose()?,
+            resources: self
+                .resources
+                .into_option()
+                .unwrap_or_default()
+                .try_into()?,
             end: CommandEnd::default(),
         };
         spec.validate()?;
@@ -40,7 +62,11 @@ impl v1::ExecStart {
 
 impl From<TerminalSize> for v1::TerminalSize {
     fn from(size: TerminalSize) -> Self {
-        Self { rows: size.rows.into(), columns: size.columns.into(), ..Default::default() }
+        Self {
+            rows: size.rows.into(),
+            columns: size.columns.into(),
+            ..Default::default()
+        }
     }
 }
 
@@ -49,12 +75,18 @@ impl TryFrom<v1::TerminalSize> for TerminalSize {
 
     fn try_from(wire: v1::TerminalSize) -> Result<Self> {
         let side = |field, value: u32| {
-            u16::try_from(value).ok().filter(|&side| side > 0).ok_or_else(|| {
-                Error::invalid(field, format!("a terminal cannot have {value} of these"))
-                    .with_hint("use a number between 1 and 65535")
-            })
+            u16::try_from(value)
+                .ok()
+                .filter(|&side| side > 0)
+                .ok_or_else(|| {
+                    Error::invalid(field, format!("terminal size {value} is out of range"))
+                        .with_hint("use a number between 1 and 65535")
+                })
         };
-        Ok(Self { rows: side("terminal.rows", wire.rows)?, columns: side("terminal.columns", wire.columns)? })
+        Ok(Self {
+            rows: side("terminal.rows", wire.rows)?,
+            columns: side("terminal.columns", wire.columns)?,
+        })
     }
 }
 
@@ -96,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_and_its_end_are_the_same_after_the_wire() {
+    fn command_and_exit_survive_the_wire() {
         let session = SessionId::new("box").unwrap();
         let spec = ExecSpec {
             argv: vec!["sh".into(), "-c".into(), "exit 3".into()],
@@ -104,22 +136,46 @@ mod tests {
             cwd: Some("/tmp".into()),
             user: Some("user".into()),
             stdin: StdinMode::Piped,
-            terminal: Some(TerminalSize { rows: 24, columns: 80 }),
-            resources: Resources { wall_time: Some(Duration::from_secs(3)), ..Resources::default() },
+            terminal: Some(TerminalSize {
+                rows: 24,
+                columns: 80,
+            }),
+            resources: Resources {
+                wall_time: Some(Duration::from_secs(3)),
+                ..Resources::default()
+            },
             end: CommandEnd::default(),
         };
-        assert_eq!(v1::ExecStart::new(&session, spec.clone()).unpack().unwrap(), (session, spec));
+        assert_eq!(
+            v1::ExecStart::new(&session, spec.clone()).unpack().unwrap(),
+            (session, spec)
+        );
         for status in [
-            ExitStatus { code: Some(0), duration: Duration::from_nanos(1), ..ExitStatus::default() },
-            ExitStatus { signal: Some(9), timed_out: true, truncated: true, ..ExitStatus::default() },
+            ExitStatus {
+                code: Some(0),
+                duration: Duration::from_nanos(1),
+                ..ExitStatus::default()
+            },
+            ExitStatus {
+                signal: Some(9),
+                timed_out: true,
+                truncated: true,
+                ..ExitStatus::default()
+            },
         ] {
-            assert_eq!(ExitStatus::try_from(v1::ExecExited::from(status)).unwrap(), status);
+            assert_eq!(
+                ExitStatus::try_from(v1::ExecExited::from(status)).unwrap(),
+                status
+            );
         }
     }
 
     #[test]
-    fn a_command_without_a_program_is_refused() {
-        let wire = v1::ExecStart { session_id: "box".into(), ..Default::default() };
+    fn command_without_a_program_is_rejected() {
+        let wire = v1::ExecStart {
+            session_id: "box".into(),
+            ..Default::default()
+        };
         assert_eq!(wire.unpack().unwrap_err().field(), Some("argv"));
     }
 }

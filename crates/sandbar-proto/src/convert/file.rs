@@ -1,4 +1,4 @@
-//! Files and paths.
+//! File messages and paths.
 
 use std::{
     ffi::OsString,
@@ -12,23 +12,31 @@ use sandbar_core::{ByteCount, EntryType, Error, FileStat, Result};
 use super::scalar::{known, missing, pack_time, unpack_time};
 use crate::v1;
 
-/// A path for people and the same path exactly.
+/// Returns a path as text, and as bytes when it is not UTF-8.
 pub fn pack_path(path: &Path) -> (String, Bytes) {
-    (path.to_string_lossy().into_owned(), Bytes::copy_from_slice(path.as_os_str().as_bytes()))
+    (
+        path.to_string_lossy().into_owned(),
+        Bytes::copy_from_slice(path.as_os_str().as_bytes()),
+    )
 }
 
-/// The path of a request or an answer. When both forms are given they must agree.
+/// Returns the path of a message. When both forms are set they must agree.
 pub fn unpack_path(path: String, path_bytes: Bytes) -> Result<PathBuf> {
     if !path.is_empty() && !path_bytes.is_empty() && String::from_utf8_lossy(&path_bytes) != path {
-        return Err(Error::invalid("path", "`path` and `path_bytes` name different files")
-            .with_hint("give one of them: `path_bytes` only for names that are not UTF-8"));
+        return Err(Error::invalid("path", "`path` and `path_bytes` differ")
+            .with_hint("set one of them: `path_bytes` only for paths that are not UTF-8"));
     }
-    let bytes = if path_bytes.is_empty() { path.into_bytes() } else { path_bytes.into() };
+    let bytes = if path_bytes.is_empty() {
+        path.into_bytes()
+    } else {
+        path_bytes.into()
+    };
     if bytes.is_empty() {
-        return Err(Error::invalid("path", "the path is empty").with_hint("give a path, for example `/workspace`"));
+        return Err(Error::invalid("path", "path is empty")
+            .with_hint("set a path, for example `/workspace`"));
     }
     if bytes.contains(&0) {
-        return Err(Error::invalid("path", "the path contains NUL").with_hint("no file name can hold NUL"));
+        return Err(Error::invalid("path", "path contains NUL").with_hint("remove the NUL byte"));
     }
     Ok(PathBuf::from(OsString::from_vec(bytes)))
 }
@@ -67,7 +75,11 @@ impl TryFrom<v1::EntryType> for EntryType {
 impl From<FileStat> for v1::FileStat {
     fn from(stat: FileStat) -> Self {
         let (path, path_bytes) = pack_path(&stat.path);
-        let (symlink_target, symlink_target_bytes) = stat.symlink_target.as_deref().map(pack_path).unwrap_or_default();
+        let (symlink_target, symlink_target_bytes) = stat
+            .symlink_target
+            .as_deref()
+            .map(pack_path)
+            .unwrap_or_default();
         Self {
             path,
             path_bytes,
@@ -97,7 +109,11 @@ impl TryFrom<v1::FileStat> for FileStat {
             uid: wire.uid,
             gid: wire.gid,
             modified: unpack_time("modified", wire.modified)?,
-            symlink_target: if target.is_empty() { None } else { Some(OsString::from_vec(target.into()).into()) },
+            symlink_target: if target.is_empty() {
+                None
+            } else {
+                Some(OsString::from_vec(target.into()).into())
+            },
         })
     }
 }
@@ -109,9 +125,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stat_is_the_same_after_the_wire() {
-        for entry in [EntryType::File, EntryType::Directory, EntryType::Fifo, EntryType::Socket, EntryType::CharDevice]
-        {
+    fn file_stat_survives_the_wire() {
+        for entry in [
+            EntryType::File,
+            EntryType::Directory,
+            EntryType::Fifo,
+            EntryType::Socket,
+            EntryType::CharDevice,
+        ] {
             let sent = FileStat {
                 path: OsString::from_vec(b"/a/\xfe".to_vec()).into(),
                 entry,
@@ -122,17 +143,35 @@ mod tests {
                 modified: Timestamp::new(-5, 0).unwrap(),
                 symlink_target: None,
             };
-            assert_eq!(FileStat::try_from(v1::FileStat::from(sent.clone())).unwrap(), sent);
-            let link = FileStat { symlink_target: Some(OsString::from_vec(b"\xff".to_vec()).into()), ..sent };
-            assert_eq!(FileStat::try_from(v1::FileStat::from(link.clone())).unwrap(), link);
+            assert_eq!(
+                FileStat::try_from(v1::FileStat::from(sent.clone())).unwrap(),
+                sent
+            );
+            let link = FileStat {
+                symlink_target: Some(OsString::from_vec(b"\xff".to_vec()).into()),
+                ..sent
+            };
+            assert_eq!(
+                FileStat::try_from(v1::FileStat::from(link.clone())).unwrap(),
+                link
+            );
         }
     }
 
     #[test]
-    fn a_path_comes_in_either_form_but_not_in_two_that_differ() {
-        assert_eq!(unpack_path("/a".into(), Bytes::new()).unwrap(), Path::new("/a"));
-        assert_eq!(unpack_path(String::new(), Bytes::from_static(b"/a")).unwrap(), Path::new("/a"));
-        assert_eq!(unpack_path("/a".into(), Bytes::from_static(b"/a")).unwrap(), Path::new("/a"));
+    fn path_is_text_or_bytes_and_must_not_differ() {
+        assert_eq!(
+            unpack_path("/a".into(), Bytes::new()).unwrap(),
+            Path::new("/a")
+        );
+        assert_eq!(
+            unpack_path(String::new(), Bytes::from_static(b"/a")).unwrap(),
+            Path::new("/a")
+        );
+        assert_eq!(
+            unpack_path("/a".into(), Bytes::from_static(b"/a")).unwrap(),
+            Path::new("/a")
+        );
         for (path, bytes) in [("/a", &b"/b"[..]), ("", b""), ("a\0b", b"")] {
             let error = unpack_path(path.into(), Bytes::from_static(bytes)).unwrap_err();
             assert_eq!(error.field(), Some("path"));

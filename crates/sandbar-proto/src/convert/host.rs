@@ -1,4 +1,4 @@
-//! Health and capabilities.
+//! Health and capability messages.
 
 use sandbar_core::{ByteCount, Capabilities, Capability, Error, Health, HealthStatus, Result};
 
@@ -54,12 +54,14 @@ impl TryFrom<v1::HealthCheckResponse> for Health {
 
 impl From<Capabilities> for v1::CapabilitiesResponse {
     fn from(capabilities: Capabilities) -> Self {
-        let entries = capabilities.entries().map(|(name, capability)| v1::Capability {
-            name: name.to_owned(),
-            available: capability.is_yes(),
-            reason: capability.reason().unwrap_or_default().to_owned(),
-            ..Default::default()
-        });
+        let entries = capabilities
+            .entries()
+            .map(|(name, capability)| v1::Capability {
+                name: name.to_owned(),
+                available: capability.is_yes(),
+                reason: capability.reason().unwrap_or_default().to_owned(),
+                ..Default::default()
+            });
         Self {
             storage_backend: capabilities.storage.as_str().to_owned(),
             container_runtime: capabilities.runtime.as_str().to_owned(),
@@ -75,7 +77,7 @@ impl TryFrom<v1::CapabilitiesResponse> for Capabilities {
     type Error = Error;
 
     fn try_from(wire: v1::CapabilitiesResponse) -> Result<Self> {
-        // A capability an older server has not heard of is one it does not have.
+        // An older server does not have a capability that it does not list.
         let take = |name: &str| match wire.capabilities.iter().find(|entry| entry.name == name) {
             Some(entry) if entry.available => Capability::Yes,
             Some(entry) => Capability::no(entry.reason.clone()),
@@ -111,8 +113,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn health_is_the_same_after_the_wire() {
-        for status in [HealthStatus::Healthy, HealthStatus::Degraded, HealthStatus::Unhealthy] {
+    fn health_survives_the_wire() {
+        for status in [
+            HealthStatus::Healthy,
+            HealthStatus::Degraded,
+            HealthStatus::Unhealthy,
+        ] {
             let sent = Health {
                 status,
                 reasons: vec!["full".into()],
@@ -122,15 +128,18 @@ mod tests {
                 sessions: 2,
                 active_commands: 1,
                 active_tools: 4,
-                recent_errors: vec!["a while ago".into()],
+                recent_errors: vec!["an hour ago".into()],
                 uptime: Duration::from_secs(9),
             };
-            assert_eq!(Health::try_from(v1::HealthCheckResponse::from(sent.clone())).unwrap(), sent);
+            assert_eq!(
+                Health::try_from(v1::HealthCheckResponse::from(sent.clone())).unwrap(),
+                sent
+            );
         }
     }
 
     #[test]
-    fn every_capability_is_the_same_after_the_wire() {
+    fn every_capability_survives_the_wire() {
         let no = Capability::no("not here");
         let sent = Capabilities {
             storage: StorageKind::Btrfs,
@@ -150,6 +159,9 @@ mod tests {
             users: Capability::Yes,
             root_rights: Capability::no("not here"),
         };
-        assert_eq!(Capabilities::try_from(v1::CapabilitiesResponse::from(sent.clone())).unwrap(), sent);
+        assert_eq!(
+            Capabilities::try_from(v1::CapabilitiesResponse::from(sent.clone())).unwrap(),
+            sent
+        );
     }
 }

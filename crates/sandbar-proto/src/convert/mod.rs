@@ -1,10 +1,11 @@
-//! Messages and core values, in both directions.
+//! Conversions between messages and core values.
 
 mod attach;
 mod audit;
 mod base;
 mod event;
 mod exec;
+mod expiry;
 mod file;
 mod host;
 mod json;
@@ -12,6 +13,7 @@ mod log;
 mod network;
 mod page;
 mod process;
+mod resources;
 mod scalar;
 mod session;
 mod snapshot;

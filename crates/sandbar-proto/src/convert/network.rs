@@ -1,10 +1,10 @@
-//! Network policies, how they are kept, and secrets.
+//! Network policy, network status and secret messages.
 
 use std::str::FromStr;
 
 use sandbar_core::{
-    ByteCount, Capability, Error, HeaderRule, NetworkLimits, NetworkPolicy, NetworkStatus, NetworkTraffic, Result,
-    SecretInfo, SecretName, SecretValue, SessionId,
+    ByteCount, Capability, Error, HeaderRule, NetworkLimits, NetworkPolicy, NetworkStatus,
+    NetworkTraffic, Result, SecretInfo, SecretName, SecretValue, SessionId,
 };
 
 use super::scalar::{missing, pack_time, unpack_port, unpack_time};
@@ -39,8 +39,16 @@ impl TryFrom<v1::NetworkPolicy> for NetworkPolicy {
             private_ranges: parsed("network.private_ranges", &wire.private_ranges)?,
             required: wire.required.unwrap_or(true),
             inspect_tls: wire.inspect_tls,
-            secrets: wire.secrets.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
-            limits: wire.limits.into_option().map(Into::into).unwrap_or_default(),
+            secrets: wire
+                .secrets
+                .into_iter()
+                .map(TryInto::try_into)
+                .collect::<Result<_>>()?,
+            limits: wire
+                .limits
+                .into_option()
+                .map(Into::into)
+                .unwrap_or_default(),
         };
         policy.validate()?;
         Ok(policy)
@@ -52,7 +60,10 @@ fn texts<T: ToString>(items: &[T]) -> Vec<String> {
 }
 
 fn parsed<T: FromStr<Err = Error>>(field: &'static str, texts: &[String]) -> Result<Vec<T>> {
-    texts.iter().map(|text| text.parse().map_err(|error: Error| error.with_field(field))).collect()
+    texts
+        .iter()
+        .map(|text| text.parse().map_err(|error: Error| error.with_field(field)))
+        .collect()
 }
 
 impl From<HeaderRule> for v1::HeaderRule {
@@ -73,10 +84,14 @@ impl TryFrom<v1::HeaderRule> for HeaderRule {
 
     fn try_from(wire: v1::HeaderRule) -> Result<Self> {
         Ok(Self {
-            host: wire.host.parse().map_err(|error: Error| error.with_field("network.secrets.host"))?,
+            host: wire
+                .host
+                .parse()
+                .map_err(|error: Error| error.with_field("network.secrets.host"))?,
             port: unpack_port("network.secrets.port", wire.port)?,
             header: wire.header,
-            secret: SecretName::new(wire.secret).map_err(|error| error.with_field("network.secrets.secret"))?,
+            secret: SecretName::new(wire.secret)
+                .map_err(|error| error.with_field("network.secrets.secret"))?,
             format: wire.format,
         })
     }
@@ -135,7 +150,10 @@ impl From<NetworkStatus> for v1::NetworkStatus {
             enforced: status.enforced.is_yes(),
             reason: status.enforced.reason().unwrap_or_default().to_owned(),
             traffic: v1::NetworkTraffic::from(status.traffic).into(),
-            traffic_token: status.traffic_token.map(|token| token.expose().to_owned()).unwrap_or_default(),
+            traffic_token: status
+                .traffic_token
+                .map(|token| token.expose().to_owned())
+                .unwrap_or_default(),
             ..Default::default()
         }
     }
@@ -146,9 +164,21 @@ impl TryFrom<v1::NetworkStatus> for NetworkStatus {
 
     fn try_from(wire: v1::NetworkStatus) -> Result<Self> {
         Ok(Self {
-            policy: wire.network.into_option().ok_or_else(|| missing("network"))?.try_into()?,
-            enforced: if wire.enforced { Capability::Yes } else { Capability::no(wire.reason) },
-            traffic: wire.traffic.into_option().map(Into::into).unwrap_or_default(),
+            policy: wire
+                .network
+                .into_option()
+                .ok_or_else(|| missing("network"))?
+                .try_into()?,
+            enforced: if wire.enforced {
+                Capability::Yes
+            } else {
+                Capability::no(wire.reason)
+            },
+            traffic: wire
+                .traffic
+                .into_option()
+                .map(Into::into)
+                .unwrap_or_default(),
             traffic_token: Some(wire.traffic_token)
                 .filter(|token| !token.is_empty())
                 .map(SecretValue::new)
@@ -167,11 +197,12 @@ impl v1::SetNetworkRequest {
         }
     }
 
-    /// The session, and what counts for it from now on.
+    /// Returns the session and its new policy.
     pub fn unpack(self) -> Result<(SessionId, NetworkPolicy)> {
         let session = SessionId::new(self.session_id)?;
         let policy = self.network.into_option().ok_or_else(|| {
-            missing("network").with_hint("send the whole policy; an empty one, `{}`, closes the network")
+            missing("network")
+                .with_hint("send the whole policy; an empty one, `{}`, closes the network")
         })?;
         Ok((session, policy.try_into()?))
     }
@@ -179,7 +210,11 @@ impl v1::SetNetworkRequest {
 
 impl From<SecretInfo> for v1::Secret {
     fn from(secret: SecretInfo) -> Self {
-        Self { name: secret.name.into(), changed: pack_time(secret.changed), ..Default::default() }
+        Self {
+            name: secret.name.into(),
+            changed: pack_time(secret.changed),
+            ..Default::default()
+        }
     }
 }
 
@@ -187,16 +222,23 @@ impl TryFrom<v1::Secret> for SecretInfo {
     type Error = Error;
 
     fn try_from(wire: v1::Secret) -> Result<Self> {
-        Ok(Self { name: SecretName::new(wire.name)?, changed: unpack_time("changed", wire.changed)? })
+        Ok(Self {
+            name: SecretName::new(wire.name)?,
+            changed: unpack_time("changed", wire.changed)?,
+        })
     }
 }
 
 impl v1::PutSecretRequest {
     pub fn new(name: &SecretName, value: &SecretValue) -> Self {
-        Self { name: name.as_str().to_owned(), value: value.expose().to_owned(), ..Default::default() }
+        Self {
+            name: name.as_str().to_owned(),
+            value: value.expose().to_owned(),
+            ..Default::default()
+        }
     }
 
-    /// The name, and what is to be kept under it.
+    /// Returns name and value of the secret.
     pub fn unpack(self) -> Result<(SecretName, SecretValue)> {
         let name = SecretName::new(self.name).map_err(|error| error.with_field("name"))?;
         Ok((name, SecretValue::new(self.value)?))
@@ -211,9 +253,14 @@ mod tests {
         NetworkPolicy {
             allow_public_ingress: true,
             allow_outbound: false,
-            allow_list: ["api.example", "*.example.org:443", "10.0.0.0/8", "udp://192.0.2.1:123"]
-                .map(|text| text.parse().unwrap())
-                .into(),
+            allow_list: [
+                "api.example",
+                "*.example.org:443",
+                "10.0.0.0/8",
+                "udp://192.0.2.1:123",
+            ]
+            .map(|text| text.parse().unwrap())
+            .into(),
             deny_list: vec!["[2001:db8::/32]:443".parse().unwrap()],
             private_ranges: vec!["10.20.0.0/16".parse().unwrap()],
             required: false,
@@ -234,74 +281,190 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_the_same_after_the_wire() {
+    fn network_policy_survives_the_wire() {
         for sent in [policy(), NetworkPolicy::none(), NetworkPolicy::full()] {
-            assert_eq!(NetworkPolicy::try_from(v1::NetworkPolicy::from(sent.clone())).unwrap(), sent);
+            assert_eq!(
+                NetworkPolicy::try_from(v1::NetworkPolicy::from(sent.clone())).unwrap(),
+                sent
+            );
             let enforced = Capability::no("no gate here");
-            let traffic =
-                NetworkTraffic { bytes_sent: 1, bytes_received: 2, connections: 3, allowed: 4, denied: u64::MAX };
-            let status =
-                NetworkStatus { policy: sent, enforced, traffic, traffic_token: SecretValue::new("sbt_1").ok() };
-            assert_eq!(NetworkStatus::try_from(v1::NetworkStatus::from(status.clone())).unwrap(), status);
+            let traffic = NetworkTraffic {
+                bytes_sent: 1,
+                bytes_received: 2,
+                connections: 3,
+                allowed: 4,
+                denied: u64::MAX,
+            };
+            let status = NetworkStatus {
+                policy: sent,
+                enforced,
+                traffic,
+                traffic_token: SecretValue::new("sbt_1").ok(),
+            };
+            assert_eq!(
+                NetworkStatus::try_from(v1::NetworkStatus::from(status.clone())).unwrap(),
+                status
+            );
         }
     }
 
     #[test]
-    fn a_policy_nobody_said_anything_in_is_closed_and_required() {
+    fn empty_network_policy_is_closed_and_required() {
         let policy = NetworkPolicy::try_from(v1::NetworkPolicy::default()).unwrap();
         assert_eq!(policy, NetworkPolicy::none());
         assert!(policy.required && policy.is_closed());
     }
 
     #[test]
-    fn every_field_that_is_wrong_is_named_with_the_way_out() {
-        let entries = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    fn invalid_policy_field_is_named_with_a_hint() {
+        let entries = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|text| (*text).to_owned())
+                .collect::<Vec<_>>()
+        };
         let rule = v1::HeaderRule::from(policy().secrets.remove(0));
         let with_rule = |rule: v1::HeaderRule| v1::NetworkPolicy {
             allow_list: entries(&["api.example"]),
             secrets: vec![rule],
             ..Default::default()
         };
-        let limited = |limits: v1::NetworkLimits| v1::NetworkPolicy { limits: limits.into(), ..Default::default() };
+        let limited = |limits: v1::NetworkLimits| v1::NetworkPolicy {
+            limits: limits.into(),
+            ..Default::default()
+        };
         let cases = [
-            (v1::NetworkPolicy { allow_list: entries(&["http://x"]), ..Default::default() }, "network.allow_list"),
-            (v1::NetworkPolicy { deny_list: entries(&["a", ""]), ..Default::default() }, "network.deny_list"),
             (
-                v1::NetworkPolicy { private_ranges: entries(&["10.0.0.1/8"]), ..Default::default() },
+                v1::NetworkPolicy {
+                    allow_list: entries(&["http://x"]),
+                    ..Default::default()
+                },
+                "network.allow_list",
+            ),
+            (
+                v1::NetworkPolicy {
+                    deny_list: entries(&["a", ""]),
+                    ..Default::default()
+                },
+                "network.deny_list",
+            ),
+            (
+                v1::NetworkPolicy {
+                    private_ranges: entries(&["10.0.0.1/8"]),
+                    ..Default::default()
+                },
                 "network.private_ranges",
             ),
-            (with_rule(v1::HeaderRule { host: "a/b".into(), ..rule.clone() }), "network.secrets.host"),
-            (with_rule(v1::HeaderRule { host: "other.example".into(), ..rule.clone() }), "network.secrets"),
-            (with_rule(v1::HeaderRule { port: Some(70000), ..rule.clone() }), "network.secrets.port"),
-            (with_rule(v1::HeaderRule { port: Some(0), ..rule.clone() }), "network.secrets.port"),
-            (with_rule(v1::HeaderRule { header: "Host".into(), ..rule.clone() }), "network.secrets.header"),
-            (with_rule(v1::HeaderRule { secret: "a/b".into(), ..rule.clone() }), "network.secrets.secret"),
-            (with_rule(v1::HeaderRule { format: Some("x".into()), ..rule }), "network.secrets.format"),
             (
-                limited(v1::NetworkLimits { bytes_per_second: Some(0), ..Default::default() }),
+                with_rule(v1::HeaderRule {
+                    host: "a/b".into(),
+                    ..rule.clone()
+                }),
+                "network.secrets.host",
+            ),
+            (
+                with_rule(v1::HeaderRule {
+                    host: "other.example".into(),
+                    ..rule.clone()
+                }),
+                "network.secrets",
+            ),
+            (
+                with_rule(v1::HeaderRule {
+                    port: Some(70000),
+                    ..rule.clone()
+                }),
+                "network.secrets.port",
+            ),
+            (
+                with_rule(v1::HeaderRule {
+                    port: Some(0),
+                    ..rule.clone()
+                }),
+                "network.secrets.port",
+            ),
+            (
+                with_rule(v1::HeaderRule {
+                    header: "Host".into(),
+                    ..rule.clone()
+                }),
+                "network.secrets.header",
+            ),
+            (
+                with_rule(v1::HeaderRule {
+                    secret: "a/b".into(),
+                    ..rule.clone()
+                }),
+                "network.secrets.secret",
+            ),
+            (
+                with_rule(v1::HeaderRule {
+                    format: Some("x".into()),
+                    ..rule
+                }),
+                "network.secrets.format",
+            ),
+            (
+                limited(v1::NetworkLimits {
+                    bytes_per_second: Some(0),
+                    ..Default::default()
+                }),
                 "network.limits.bytes_per_second",
             ),
-            (limited(v1::NetworkLimits { connections: Some(0), ..Default::default() }), "network.limits.connections"),
+            (
+                limited(v1::NetworkLimits {
+                    connections: Some(0),
+                    ..Default::default()
+                }),
+                "network.limits.connections",
+            ),
         ];
         for (wire, field) in cases {
             let error = NetworkPolicy::try_from(wire).unwrap_err();
             assert_eq!(error.field(), Some(field), "{error}");
             assert!(error.hint().is_some(), "{error}");
         }
-        let empty = v1::SetNetworkRequest { session_id: "box".into(), ..Default::default() };
+        let empty = v1::SetNetworkRequest {
+            session_id: "box".into(),
+            ..Default::default()
+        };
         assert_eq!(empty.unpack().unwrap_err().field(), Some("network"));
     }
 
     #[test]
-    fn a_secret_is_the_same_after_the_wire_and_a_bad_one_is_named() {
-        let (name, value) = (SecretName::new("key").unwrap(), SecretValue::new("hunter2").unwrap());
-        assert_eq!(v1::PutSecretRequest::new(&name, &value).unpack().unwrap(), (name.clone(), value.clone()));
-        let info = SecretInfo { name, changed: "2026-11-15T12:00:00Z".parse().unwrap() };
-        assert_eq!(SecretInfo::try_from(v1::Secret::from(info.clone())).unwrap(), info);
-        for (name, value, field) in [("", "x", "name"), ("a/b", "x", "name"), ("a", "", "value"), ("a", "x\n", "value")]
-        {
-            let wire = v1::PutSecretRequest { name: name.into(), value: value.into(), ..Default::default() };
-            assert_eq!(wire.unpack().unwrap_err().field(), Some(field), "{name:?} {value:?}");
+    fn secret_survives_the_wire_and_invalid_one_is_named() {
+        let (name, value) = (
+            SecretName::new("key").unwrap(),
+            SecretValue::new("hunter2").unwrap(),
+        );
+        assert_eq!(
+            v1::PutSecretRequest::new(&name, &value).unpack().unwrap(),
+            (name.clone(), value.clone())
+        );
+        let info = SecretInfo {
+            name,
+            changed: "2026-11-15T12:00:00Z".parse().unwrap(),
+        };
+        assert_eq!(
+            SecretInfo::try_from(v1::Secret::from(info.clone())).unwrap(),
+            info
+        );
+        for (name, value, field) in [
+            ("", "x", "name"),
+            ("a/b", "x", "name"),
+            ("a", "", "value"),
+            ("a", "x\n", "value"),
+        ] {
+            let wire = v1::PutSecretRequest {
+                name: name.into(),
+                value: value.into(),
+                ..Default::default()
+            };
+            assert_eq!(
+                wire.unpack().unwrap_err().field(),
+                Some(field),
+                "{name:?} {value:?}"
+            );
         }
     }
 }

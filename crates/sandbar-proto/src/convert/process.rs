@@ -1,12 +1,13 @@
-//! Processes.
+//! Process messages.
 
 use sandbar_core::{
-    Error, ProcessExit, ProcessId, ProcessInfo, ProcessSpec, ProcessStatus, Readiness, RestartPolicy, Result,
-    SessionId, StdinMode, TerminalSize, WaitFor,
+    Error, ProcessExit, ProcessId, ProcessInfo, ProcessSpec, ProcessStatus, Readiness,
+    RestartPolicy, Result, SessionId, StdinMode, TerminalSize, WaitFor,
 };
 
 use super::scalar::{
-    known, missing, pack_duration, pack_time, unpack_duration, unpack_optional_time, unpack_port, unpack_time,
+    known, missing, pack_duration, pack_time, unpack_duration, unpack_optional_time, unpack_port,
+    unpack_time,
 };
 use crate::v1::{self, readiness::Probe, restart_policy::Policy};
 
@@ -29,20 +30,41 @@ impl v1::LaunchProcessRequest {
         }
     }
 
-    /// The session, and what to launch in it.
+    /// Returns the session and the process to launch.
     pub fn unpack(self) -> Result<(SessionId, ProcessSpec)> {
         let session = SessionId::new(self.session_id)?;
         let defaults = ProcessSpec::new(self.argv);
         let spec = ProcessSpec {
             env: self.env,
-            cwd: if self.cwd.is_empty() { None } else { Some(self.cwd) },
-            stdin: if self.stdin { StdinMode::Piped } else { StdinMode::Null },
-            terminal: self.terminal.into_option().map(TerminalSize::try_from).transpose()?,
-            user: if self.user.is_empty() { None } else { Some(self.user) },
-            resources: self.resources.into_option().unwrap_or_default().try_into()?,
+            cwd: if self.cwd.is_empty() {
+                None
+            } else {
+                Some(self.cwd)
+            },
+            stdin: if self.stdin {
+                StdinMode::Piped
+            } else {
+                StdinMode::Null
+            },
+            terminal: self
+                .terminal
+                .into_option()
+                .map(TerminalSize::try_from)
+                .transpose()?,
+            user: if self.user.is_empty() {
+                None
+            } else {
+                Some(self.user)
+            },
+            resources: self
+                .resources
+                .into_option()
+                .unwrap_or_default()
+                .try_into()?,
             expose_port: unpack_port("expose_port", self.expose_port)?,
             ready: self.ready.into_option().unwrap_or_default().try_into()?,
-            ready_timeout: unpack_duration("ready_timeout", self.ready_timeout)?.unwrap_or(defaults.ready_timeout),
+            ready_timeout: unpack_duration("ready_timeout", self.ready_timeout)?
+                .unwrap_or(defaults.ready_timeout),
             restart: self.restart.into_option().unwrap_or_default().into(),
             ..defaults
         };
@@ -55,13 +77,33 @@ impl From<Readiness> for v1::Readiness {
     fn from(ready: Readiness) -> Self {
         let probe = match ready {
             Readiness::None => None,
-            Readiness::Tcp { port } => Some(v1::TcpProbe { port: port.map(Into::into), ..Default::default() }.into()),
-            Readiness::Http { port, path } => {
-                Some(v1::HttpProbe { port: port.map(Into::into), path, ..Default::default() }.into())
-            }
-            Readiness::Log { text } => Some(v1::LogProbe { text, ..Default::default() }.into()),
+            Readiness::Tcp { port } => Some(
+                v1::TcpProbe {
+                    port: port.map(Into::into),
+                    ..Default::default()
+                }
+                .into(),
+            ),
+            Readiness::Http { port, path } => Some(
+                v1::HttpProbe {
+                    port: port.map(Into::into),
+                    path,
+                    ..Default::default()
+                }
+                .into(),
+            ),
+            Readiness::Log { text } => Some(
+                v1::LogProbe {
+                    text,
+                    ..Default::default()
+                }
+                .into(),
+            ),
         };
-        Self { probe, ..Default::default() }
+        Self {
+            probe,
+            ..Default::default()
+        }
     }
 }
 
@@ -71,10 +113,15 @@ impl TryFrom<v1::Readiness> for Readiness {
     fn try_from(wire: v1::Readiness) -> Result<Self> {
         Ok(match wire.probe {
             None => Self::None,
-            Some(Probe::Tcp(probe)) => Self::Tcp { port: unpack_port("ready.port", probe.port)? },
+            Some(Probe::Tcp(probe)) => Self::Tcp {
+                port: unpack_port("ready.port", probe.port)?,
+            },
             Some(Probe::Http(probe)) => {
                 let probe = *probe;
-                Self::Http { port: unpack_port("ready.port", probe.port)?, path: probe.path }
+                Self::Http {
+                    port: unpack_port("ready.port", probe.port)?,
+                    path: probe.path,
+                }
             }
             Some(Probe::Log(probe)) => Self::Log { text: probe.text },
         })
@@ -87,11 +134,20 @@ impl From<RestartPolicy> for v1::RestartPolicy {
             RestartPolicy::Never => None,
             RestartPolicy::OnFailure { at_most } => {
                 let at_most = Some(at_most).filter(|&times| times < u32::MAX);
-                Some(v1::RestartOnFailure { at_most, ..Default::default() }.into())
+                Some(
+                    v1::RestartOnFailure {
+                        at_most,
+                        ..Default::default()
+                    }
+                    .into(),
+                )
             }
             RestartPolicy::Always => Some(v1::RestartAlways::default().into()),
         };
-        Self { policy, ..Default::default() }
+        Self {
+            policy,
+            ..Default::default()
+        }
     }
 }
 
@@ -99,7 +155,9 @@ impl From<v1::RestartPolicy> for RestartPolicy {
     fn from(wire: v1::RestartPolicy) -> Self {
         match wire.policy {
             None => Self::Never,
-            Some(Policy::OnFailure(policy)) => Self::OnFailure { at_most: policy.at_most.unwrap_or(u32::MAX) },
+            Some(Policy::OnFailure(policy)) => Self::OnFailure {
+                at_most: policy.at_most.unwrap_or(u32::MAX),
+            },
             Some(Policy::Always(_)) => Self::Always,
         }
     }
@@ -145,10 +203,18 @@ impl TryFrom<v1::Process> for ProcessInfo {
             },
             pid: wire.pid,
             port: unpack_port("port", wire.port)?,
-            address: if wire.address.is_empty() { None } else { Some(wire.address) },
+            address: if wire.address.is_empty() {
+                None
+            } else {
+                Some(wire.address)
+            },
             started: unpack_time("started", wire.started)?,
             ready_at: unpack_optional_time("ready_at", wire.ready_at)?,
-            exit: wire.exit.into_option().map(ProcessExit::try_from).transpose()?,
+            exit: wire
+                .exit
+                .into_option()
+                .map(ProcessExit::try_from)
+                .transpose()?,
             restarts: wire.restarts,
         })
     }
@@ -177,7 +243,11 @@ impl TryFrom<v1::ProcessExit> for ProcessExit {
             signal: wire.signal,
             oom_killed: wire.oom_killed,
             not_ready: wire.not_ready,
-            reason: if wire.reason.is_empty() { None } else { Some(wire.reason) },
+            reason: if wire.reason.is_empty() {
+                None
+            } else {
+                Some(wire.reason)
+            },
             at: unpack_time("exit.at", wire.at)?,
         })
     }
@@ -197,13 +267,17 @@ impl v1::WaitProcessRequest {
         }
     }
 
-    /// Whom to wait for, and what for.
+    /// Returns session, process and condition.
     pub fn unpack(self) -> Result<(SessionId, ProcessId, WaitFor)> {
         let wait_for = match known("wait_for", self.wait_for)? {
             v1::WaitFor::WAIT_FOR_UNSPECIFIED | v1::WaitFor::WAIT_FOR_READY => WaitFor::Ready,
             v1::WaitFor::WAIT_FOR_EXITED => WaitFor::Exited,
         };
-        Ok((SessionId::new(self.session_id)?, ProcessId::new(self.process_id)?, wait_for))
+        Ok((
+            SessionId::new(self.session_id)?,
+            ProcessId::new(self.process_id)?,
+            wait_for,
+        ))
     }
 }
 
@@ -217,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_to_launch_is_the_same_after_the_wire() {
+    fn process_spec_survives_the_wire() {
         let session = SessionId::new("box").unwrap();
         let plain = ProcessSpec::new(["server"]);
         let full = ProcessSpec {
@@ -225,43 +299,68 @@ mod tests {
             env: [("A".to_owned(), "b".to_owned())].into(),
             cwd: Some("/tmp".into()),
             stdin: StdinMode::Piped,
-            terminal: Some(TerminalSize { rows: 24, columns: 80 }),
+            terminal: Some(TerminalSize {
+                rows: 24,
+                columns: 80,
+            }),
             user: Some("www-data".into()),
-            resources: Resources { wall_time: Some(Duration::from_secs(3)), ..Resources::default() },
+            resources: Resources {
+                wall_time: Some(Duration::from_secs(3)),
+                ..Resources::default()
+            },
             expose_port: Some(80),
             ready: Readiness::None,
             ready_timeout: Duration::from_millis(1500),
             restart: RestartPolicy::Always,
             ..plain.clone()
         };
-        let ready = |ready| ProcessSpec { ready, ..full.clone() };
-        let restart = |restart| ProcessSpec { restart, ..plain.clone() };
+        let ready = |ready| ProcessSpec {
+            ready,
+            ..full.clone()
+        };
+        let restart = |restart| ProcessSpec {
+            restart,
+            ..plain.clone()
+        };
         for spec in [
             plain.clone(),
             full.clone(),
             ready(Readiness::Tcp { port: None }),
             ready(Readiness::Tcp { port: Some(65535) }),
-            ready(Readiness::Http { port: None, path: "/health?full=1".into() }),
-            ready(Readiness::Http { port: Some(1), path: "/".into() }),
-            ready(Readiness::Log { text: "listening on".into() }),
+            ready(Readiness::Http {
+                port: None,
+                path: "/health?full=1".into(),
+            }),
+            ready(Readiness::Http {
+                port: Some(1),
+                path: "/".into(),
+            }),
+            ready(Readiness::Log {
+                text: "listening on".into(),
+            }),
             restart(RestartPolicy::OnFailure { at_most: 0 }),
             restart(RestartPolicy::OnFailure { at_most: 3 }),
             restart(RestartPolicy::OnFailure { at_most: u32::MAX }),
         ] {
-            let received = v1::LaunchProcessRequest::new(&session, spec.clone()).unpack().unwrap();
+            let received = v1::LaunchProcessRequest::new(&session, spec.clone())
+                .unpack()
+                .unwrap();
             assert_eq!(received, (session.clone(), spec));
         }
     }
 
     #[test]
-    fn a_request_without_the_rest_is_the_plainest_process() {
-        let wire =
-            v1::LaunchProcessRequest { session_id: "box".into(), argv: vec!["server".into()], ..Default::default() };
+    fn launch_request_has_defaults() {
+        let wire = v1::LaunchProcessRequest {
+            session_id: "box".into(),
+            argv: vec!["server".into()],
+            ..Default::default()
+        };
         assert_eq!(wire.unpack().unwrap().1, ProcessSpec::new(["server"]));
     }
 
     #[test]
-    fn a_process_is_the_same_after_the_wire() {
+    fn process_survives_the_wire() {
         let plain = ProcessInfo {
             id: ProcessId::new("p1").unwrap(),
             session: SessionId::new("box").unwrap(),
@@ -303,24 +402,39 @@ mod tests {
         for sent in [
             plain.clone(),
             full.clone(),
-            ProcessInfo { status: ProcessStatus::Running, ..full.clone() },
-            ProcessInfo { status: ProcessStatus::Exited, exit: Some(by_itself), ..full },
+            ProcessInfo {
+                status: ProcessStatus::Running,
+                ..full.clone()
+            },
+            ProcessInfo {
+                status: ProcessStatus::Exited,
+                exit: Some(by_itself),
+                ..full
+            },
         ] {
-            assert_eq!(ProcessInfo::try_from(v1::Process::from(sent.clone())).unwrap(), sent);
+            assert_eq!(
+                ProcessInfo::try_from(v1::Process::from(sent.clone())).unwrap(),
+                sent
+            );
         }
     }
 
     #[test]
-    fn what_to_wait_for_is_the_same_after_the_wire() {
-        let (session, process) = (SessionId::new("box").unwrap(), ProcessId::new("p1").unwrap());
+    fn wait_condition_survives_the_wire() {
+        let (session, process) = (
+            SessionId::new("box").unwrap(),
+            ProcessId::new("p1").unwrap(),
+        );
         for wait_for in [WaitFor::Ready, WaitFor::Exited] {
-            let received = v1::WaitProcessRequest::new(&session, &process, wait_for).unpack().unwrap();
+            let received = v1::WaitProcessRequest::new(&session, &process, wait_for)
+                .unpack()
+                .unwrap();
             assert_eq!(received, (session.clone(), process.clone(), wait_for));
         }
     }
 
     #[test]
-    fn a_bad_launch_is_refused_and_the_field_is_named() {
+    fn invalid_launch_names_the_field() {
         let good = || v1::LaunchProcessRequest {
             session_id: "box".into(),
             argv: vec!["server".into()],
@@ -328,20 +442,78 @@ mod tests {
             ..Default::default()
         };
         let ready = |probe: Probe| v1::LaunchProcessRequest {
-            ready: v1::Readiness { probe: Some(probe), ..Default::default() }.into(),
+            ready: v1::Readiness {
+                probe: Some(probe),
+                ..Default::default()
+            }
+            .into(),
             ..good()
         };
         good().unpack().unwrap();
         for (wire, field) in [
-            (v1::LaunchProcessRequest { session_id: "a/b".into(), ..good() }, "session_id"),
-            (v1::LaunchProcessRequest { argv: vec![], ..good() }, "argv"),
-            (v1::LaunchProcessRequest { expose_port: Some(0), ..good() }, "expose_port"),
-            (v1::LaunchProcessRequest { expose_port: Some(65536), ..good() }, "expose_port"),
-            (v1::LaunchProcessRequest { user: "a:b".into(), ..good() }, "user"),
-            (ready(v1::TcpProbe { port: Some(70_000), ..Default::default() }.into()), "ready.port"),
-            (ready(v1::HttpProbe { path: "health".into(), ..Default::default() }.into()), "ready.path"),
+            (
+                v1::LaunchProcessRequest {
+                    session_id: "a/b".into(),
+                    ..good()
+                },
+                "session_id",
+            ),
+            (
+                v1::LaunchProcessRequest {
+                    argv: vec![],
+                    ..good()
+                },
+                "argv",
+            ),
+            (
+                v1::LaunchProcessRequest {
+                    expose_port: Some(0),
+                    ..good()
+                },
+                "expose_port",
+            ),
+            (
+                v1::LaunchProcessRequest {
+                    expose_port: Some(65536),
+                    ..good()
+                },
+                "expose_port",
+            ),
+            (
+                v1::LaunchProcessRequest {
+                    user: "a:b".into(),
+                    ..good()
+                },
+                "user",
+            ),
+            (
+                ready(
+                    v1::TcpProbe {
+                        port: Some(70_000),
+                        ..Default::default()
+                    }
+                    .into(),
+                ),
+                "ready.port",
+            ),
+            (
+                ready(
+                    v1::HttpProbe {
+                        path: "health".into(),
+                        ..Default::default()
+                    }
+                    .into(),
+                ),
+                "ready.path",
+            ),
             (ready(v1::LogProbe::default().into()), "ready.text"),
-            (v1::LaunchProcessRequest { ready_timeout: pack_duration(Duration::ZERO), ..good() }, "ready_timeout"),
+            (
+                v1::LaunchProcessRequest {
+                    ready_timeout: pack_duration(Duration::ZERO),
+                    ..good()
+                },
+                "ready_timeout",
+            ),
         ] {
             let error = wire.unpack().unwrap_err();
             assert_eq!(error.field(), Some(field), "{error}");

@@ -1,15 +1,20 @@
-//! Sessions.
+//! Session messages.
 
 use std::time::Duration;
 
 use sandbar_core::{
-    BaseName, ByteCount, Error, ForkRequest, Keep, NetworkPolicy, OnExpiry, PageRequest, Resources, Result, RootRights,
-    SessionFilter, SessionId, SessionInfo, SessionSpec, SessionState, SessionUsage, SnapshotName,
+    BaseName, ByteCount, Error, ForkRequest, Keep, NetworkPolicy, OnExpiry, PageRequest, Resources,
+    Result, RootRights, SessionFilter, SessionId, SessionInfo, SessionSpec, SessionState,
+    SessionUsage, SnapshotName,
 };
 
 use super::{
+    expiry::unpack_on_expiry,
     page::{pack_page, unpack_page},
-    scalar::{known, missing, pack_duration, pack_time, unpack_duration, unpack_optional_time, unpack_time},
+    scalar::{
+        known, missing, pack_duration, pack_time, unpack_duration, unpack_optional_time,
+        unpack_time,
+    },
 };
 use crate::v1;
 
@@ -26,7 +31,7 @@ impl From<SessionState> for v1::SessionState {
     }
 }
 
-/// `None` is the unspecified state.
+/// Maps `None` to the unspecified state.
 pub(super) fn unpack_state(state: v1::SessionState) -> Option<SessionState> {
     match state {
         v1::SessionState::SESSION_STATE_UNSPECIFIED => None,
@@ -36,93 +41,6 @@ pub(super) fn unpack_state(state: v1::SessionState) -> Option<SessionState> {
         v1::SessionState::SESSION_STATE_HIBERNATED => Some(SessionState::Hibernated),
         v1::SessionState::SESSION_STATE_DESTROYING => Some(SessionState::Destroying),
         v1::SessionState::SESSION_STATE_FAILED => Some(SessionState::Failed),
-    }
-}
-
-impl From<OnExpiry> for v1::OnExpiry {
-    fn from(then: OnExpiry) -> Self {
-        match then {
-            OnExpiry::Destroy => Self::Destroy,
-            OnExpiry::Pause => Self::Pause,
-            OnExpiry::PauseFiles => Self::PauseFiles,
-        }
-    }
-}
-
-/// `None` is unspecified.
-fn unpack_on_expiry(then: buffa::EnumValue<v1::OnExpiry>) -> Result<Option<OnExpiry>> {
-    Ok(match known("on_expiry", then)? {
-        v1::OnExpiry::ON_EXPIRY_UNSPECIFIED => None,
-        v1::OnExpiry::ON_EXPIRY_DESTROY => Some(OnExpiry::Destroy),
-        v1::OnExpiry::ON_EXPIRY_PAUSE => Some(OnExpiry::Pause),
-        v1::OnExpiry::ON_EXPIRY_PAUSE_FILES => Some(OnExpiry::PauseFiles),
-    })
-}
-
-impl v1::SetExpiryRequest {
-    pub fn new(id: &SessionId, timeout: Option<Duration>, then: Option<OnExpiry>) -> Self {
-        Self {
-            session_id: id.as_str().to_owned(),
-            timeout: timeout.map_or_else(Default::default, pack_duration),
-            on_expiry: then.map_or(v1::OnExpiry::Unspecified, Into::into).into(),
-            ..Default::default()
-        }
-    }
-
-    /// The session, how long it has, and what becomes of it then.
-    pub fn unpack(self) -> Result<(SessionId, Option<Duration>, Option<OnExpiry>)> {
-        let timeout = unpack_duration("timeout", self.timeout)?;
-        Ok((SessionId::new(self.session_id)?, timeout, unpack_on_expiry(self.on_expiry)?))
-    }
-}
-
-impl v1::PauseSessionRequest {
-    pub fn new(id: &SessionId, keep: Keep) -> Self {
-        let keep = match keep {
-            Keep::Memory => v1::Keep::Memory,
-            Keep::Files => v1::Keep::Files,
-        };
-        Self { session_id: id.as_str().to_owned(), keep: keep.into(), ..Default::default() }
-    }
-
-    /// The session, and what it keeps.
-    pub fn unpack(self) -> Result<(SessionId, Keep)> {
-        let keep = match known("keep", self.keep)? {
-            v1::Keep::KEEP_UNSPECIFIED | v1::Keep::KEEP_MEMORY => Keep::Memory,
-            v1::Keep::KEEP_FILES => Keep::Files,
-        };
-        Ok((SessionId::new(self.session_id)?, keep))
-    }
-}
-
-impl From<&Resources> for v1::Resources {
-    fn from(resources: &Resources) -> Self {
-        Self {
-            cpus: resources.cpus,
-            memory: resources.memory.map(ByteCount::get),
-            pids: resources.pids,
-            open_files: resources.open_files,
-            output: resources.output.map(ByteCount::get),
-            wall_time: resources.wall_time.map_or_else(Default::default, pack_duration),
-            ..Default::default()
-        }
-    }
-}
-
-impl TryFrom<v1::Resources> for Resources {
-    type Error = Error;
-
-    fn try_from(wire: v1::Resources) -> Result<Self> {
-        let resources = Self {
-            cpus: wire.cpus,
-            memory: wire.memory.map(ByteCount),
-            pids: wire.pids,
-            open_files: wire.open_files,
-            output: wire.output.map(ByteCount),
-            wall_time: unpack_duration("resources.wall_time", wire.wall_time)?,
-        };
-        resources.validate()?;
-        Ok(resources)
     }
 }
 
@@ -138,7 +56,9 @@ impl From<SessionInfo> for v1::Session {
             created: pack_time(session.created),
             expires: session.expires.map_or_else(Default::default, pack_time),
             on_expiry: v1::OnExpiry::from(session.on_expiry).into(),
-            idle_timeout: session.idle_timeout.map_or_else(Default::default, pack_duration),
+            idle_timeout: session
+                .idle_timeout
+                .map_or_else(Default::default, pack_duration),
             quota: session.quota.map(ByteCount::get),
             space_used: session.space_used.get(),
             turn_count: session.turn_count,
@@ -171,7 +91,9 @@ impl From<RootRights> for v1::RootRights {
 impl From<v1::RootRights> for RootRights {
     fn from(rights: v1::RootRights) -> Self {
         match rights {
-            v1::RootRights::ROOT_RIGHTS_UNSPECIFIED | v1::RootRights::ROOT_RIGHTS_BARE => Self::Bare,
+            v1::RootRights::ROOT_RIGHTS_UNSPECIFIED | v1::RootRights::ROOT_RIGHTS_BARE => {
+                Self::Bare
+            }
             v1::RootRights::ROOT_RIGHTS_OWN => Self::Own,
         }
     }
@@ -216,17 +138,26 @@ impl TryFrom<v1::Session> for SessionInfo {
             on_expiry: unpack_on_expiry(wire.on_expiry)?.unwrap_or_default(),
             idle_timeout: unpack_duration("idle_timeout", wire.idle_timeout)?,
             quota: wire.quota.map(ByteCount),
-            network: wire.network.into_option().map(NetworkPolicy::try_from).transpose()?,
+            network: wire
+                .network
+                .into_option()
+                .map(NetworkPolicy::try_from)
+                .transpose()?,
             space_used: ByteCount(wire.space_used),
             turn_count: wire.turn_count,
             snapshot_count: wire.snap_count,
             parent: match wire.parent.into_option() {
                 None => None,
-                Some(parent) => {
-                    Some((SessionId::new(parent.session_id)?, optional_snapshot("snapshot", parent.snapshot)?))
-                }
+                Some(parent) => Some((
+                    SessionId::new(parent.session_id)?,
+                    optional_snapshot("snapshot", parent.snapshot)?,
+                )),
             },
-            usage: wire.usage.into_option().map(SessionUsage::try_from).transpose()?,
+            usage: wire
+                .usage
+                .into_option()
+                .map(SessionUsage::try_from)
+                .transpose()?,
             root_rights: known("root_rights", wire.root_rights)?.into(),
         })
     }
@@ -242,9 +173,13 @@ impl From<SessionSpec> for v1::CreateSessionRequest {
             resources: v1::Resources::from(&spec.resources).into(),
             network: spec.network.map(v1::NetworkPolicy::from).into(),
             env: spec.env,
-            timeout: spec.time_to_live.map_or_else(Default::default, pack_duration),
+            timeout: spec
+                .time_to_live
+                .map_or_else(Default::default, pack_duration),
             on_expiry: v1::OnExpiry::from(spec.on_expiry).into(),
-            idle_timeout: spec.idle_timeout.map_or_else(Default::default, pack_duration),
+            idle_timeout: spec
+                .idle_timeout
+                .map_or_else(Default::default, pack_duration),
             root_rights: v1::RootRights::from(spec.root_rights).into(),
             ..Default::default()
         }
@@ -257,11 +192,23 @@ impl TryFrom<v1::CreateSessionRequest> for SessionSpec {
     fn try_from(wire: v1::CreateSessionRequest) -> Result<Self> {
         let spec = Self {
             base: BaseName::new(wire.base_snapshot)?,
-            id: if wire.session_id.is_empty() { None } else { Some(SessionId::new(wire.session_id)?) },
+            id: if wire.session_id.is_empty() {
+                None
+            } else {
+                Some(SessionId::new(wire.session_id)?)
+            },
             quota: wire.quota.map(ByteCount),
             labels: wire.labels,
-            resources: wire.resources.into_option().unwrap_or_default().try_into()?,
-            network: wire.network.into_option().map(NetworkPolicy::try_from).transpose()?,
+            resources: wire
+                .resources
+                .into_option()
+                .unwrap_or_default()
+                .try_into()?,
+            network: wire
+                .network
+                .into_option()
+                .map(NetworkPolicy::try_from)
+                .transpose()?,
             env: wire.env,
             time_to_live: unpack_duration("timeout", wire.timeout)?,
             on_expiry: unpack_on_expiry(wire.on_expiry)?.unwrap_or_default(),
@@ -279,7 +226,10 @@ impl v1::ListSessionsRequest {
         let (page_size, page_token) = pack_page(page);
         Self {
             labels: filter.labels.clone(),
-            state: filter.state.map_or(v1::SessionState::Unspecified, Into::into).into(),
+            state: filter
+                .state
+                .map_or(v1::SessionState::Unspecified, Into::into)
+                .into(),
             page_size,
             page_token,
             include_usage: filter.with_usage,
@@ -287,7 +237,7 @@ impl v1::ListSessionsRequest {
         }
     }
 
-    /// What to list, and which part of it.
+    /// Returns filter and page.
     pub fn unpack(self) -> Result<(SessionFilter, PageRequest)> {
         let filter = SessionFilter {
             labels: self.labels,
@@ -311,7 +261,7 @@ impl v1::ForkSessionRequest {
         }
     }
 
-    /// The source, and what to make of it.
+    /// Returns the source session and the request.
     pub fn unpack(self) -> Result<(SessionId, ForkRequest)> {
         let source = SessionId::new(self.session_id)?;
         let ids = self
@@ -323,27 +273,39 @@ impl v1::ForkSessionRequest {
             0 => ids.len().max(1),
             count => usize::try_from(count).unwrap_or(usize::MAX),
         };
-        if count > ForkRequest::MOST {
-            return Err(Error::invalid("count", format!("{count} copies are too many"))
-                .with_hint(format!("ask for at most {} at once", ForkRequest::MOST)));
+        if count > ForkRequest::MAX_COUNT {
+            return Err(
+                Error::invalid("count", format!("count {count} is too large"))
+                    .with_hint(format!("use at most {}", ForkRequest::MAX_COUNT)),
+            );
         }
         if !ids.is_empty() && ids.len() != count {
-            return Err(Error::invalid("session_ids", format!("{} names for {count} copies", ids.len()))
-                .with_hint("give one name for each copy, or none"));
+            return Err(Error::invalid(
+                "session_ids",
+                format!("{} ids are set for {count} copies", ids.len()),
+            )
+            .with_hint("set one id for each copy, or none"));
         }
         Ok((
             source,
-            ForkRequest { from: optional_snapshot("snapshot", self.snapshot)?, count, ids, labels: self.labels },
+            ForkRequest {
+                from: optional_snapshot("snapshot", self.snapshot)?,
+                count,
+                ids,
+                labels: self.labels,
+            },
         ))
     }
 }
 
-/// A snapshot name that may be left out.
+/// Parses an optional snapshot name.
 pub(super) fn optional_snapshot(field: &'static str, name: String) -> Result<Option<SnapshotName>> {
     if name.is_empty() {
         return Ok(None);
     }
-    SnapshotName::new(name).map(Some).map_err(|error| error.with_field(field))
+    SnapshotName::new(name)
+        .map(Some)
+        .map_err(|error| error.with_field(field))
 }
 
 #[cfg(test)]
@@ -354,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_the_same_after_the_wire() {
+    fn session_survives_the_wire() {
         let session = SessionInfo {
             id: SessionId::new("box").unwrap(),
             state: SessionState::Active,
@@ -371,24 +333,55 @@ mod tests {
             space_used: ByteCount(17),
             turn_count: 4,
             snapshot_count: 5,
-            parent: Some((SessionId::new("mother").unwrap(), Some(SnapshotName::new("clean").unwrap()))),
-            usage: Some(SessionUsage { cpu_time: Some(Duration::from_micros(7)), memory: None, processes: Some(3) }),
+            parent: Some((
+                SessionId::new("mother").unwrap(),
+                Some(SnapshotName::new("clean").unwrap()),
+            )),
+            usage: Some(SessionUsage {
+                cpu_time: Some(Duration::from_micros(7)),
+                memory: None,
+                processes: Some(3),
+            }),
             root_rights: RootRights::Own,
         };
         for state in SessionState::ALL {
-            let sent = SessionInfo { state, ..session.clone() };
-            assert_eq!(SessionInfo::try_from(v1::Session::from(sent.clone())).unwrap(), sent);
+            let sent = SessionInfo {
+                state,
+                ..session.clone()
+            };
+            assert_eq!(
+                SessionInfo::try_from(v1::Session::from(sent.clone())).unwrap(),
+                sent
+            );
         }
-        let idle = SessionInfo { usage: Some(SessionUsage::NOTHING), ..session.clone() };
-        assert_eq!(SessionInfo::try_from(v1::Session::from(idle.clone())).unwrap(), idle);
-        let plain = SessionInfo { expires: None, quota: None, parent: None, usage: None, ..session };
-        assert_eq!(SessionInfo::try_from(v1::Session::from(plain.clone())).unwrap(), plain);
+        let idle = SessionInfo {
+            usage: Some(SessionUsage::NOTHING),
+            ..session.clone()
+        };
+        assert_eq!(
+            SessionInfo::try_from(v1::Session::from(idle.clone())).unwrap(),
+            idle
+        );
+        let plain = SessionInfo {
+            expires: None,
+            quota: None,
+            parent: None,
+            usage: None,
+            ..session
+        };
+        assert_eq!(
+            SessionInfo::try_from(v1::Session::from(plain.clone())).unwrap(),
+            plain
+        );
     }
 
     #[test]
-    fn a_spec_is_the_same_after_the_wire() {
+    fn session_spec_survives_the_wire() {
         let mut spec = SessionSpec::new(BaseName::new("host").unwrap());
-        assert_eq!(SessionSpec::try_from(v1::CreateSessionRequest::from(spec.clone())).unwrap(), spec);
+        assert_eq!(
+            SessionSpec::try_from(v1::CreateSessionRequest::from(spec.clone())).unwrap(),
+            spec
+        );
         spec.id = Some(SessionId::new("box").unwrap());
         spec.quota = Some(ByteCount::mib(5));
         spec.labels.insert("k".into(), "v".into());
@@ -406,47 +399,93 @@ mod tests {
         spec.on_expiry = OnExpiry::Pause;
         spec.idle_timeout = Some(Duration::from_secs(7));
         spec.root_rights = RootRights::Own;
-        assert_eq!(SessionSpec::try_from(v1::CreateSessionRequest::from(spec.clone())).unwrap(), spec);
+        assert_eq!(
+            SessionSpec::try_from(v1::CreateSessionRequest::from(spec.clone())).unwrap(),
+            spec
+        );
     }
 
     #[test]
-    fn what_is_asked_of_a_session_is_the_same_after_the_wire() {
+    fn session_requests_survive_the_wire() {
         let id = SessionId::new("box").unwrap();
         for keep in [Keep::Memory, Keep::Files] {
-            assert_eq!(v1::PauseSessionRequest::new(&id, keep).unpack().unwrap(), (id.clone(), keep));
+            assert_eq!(
+                v1::PauseSessionRequest::new(&id, keep).unpack().unwrap(),
+                (id.clone(), keep)
+            );
         }
-        for (timeout, then) in
-            [(None, None), (Some(Duration::ZERO), Some(OnExpiry::Destroy)), (None, Some(OnExpiry::Pause))]
-        {
-            assert_eq!(v1::SetExpiryRequest::new(&id, timeout, then).unpack().unwrap(), (id.clone(), timeout, then));
+        for (timeout, then) in [
+            (None, None),
+            (Some(Duration::ZERO), Some(OnExpiry::Destroy)),
+            (None, Some(OnExpiry::Pause)),
+        ] {
+            assert_eq!(
+                v1::SetExpiryRequest::new(&id, timeout, then)
+                    .unpack()
+                    .unwrap(),
+                (id.clone(), timeout, then)
+            );
         }
     }
 
     #[test]
-    fn a_bad_request_is_refused_and_the_field_is_named() {
-        let good = || v1::CreateSessionRequest { base_snapshot: "host".into(), ..Default::default() };
+    fn invalid_session_request_names_the_field() {
+        let good = || v1::CreateSessionRequest {
+            base_snapshot: "host".into(),
+            ..Default::default()
+        };
         let seconds = |seconds| v1::CreateSessionRequest {
-            timeout: buffa_types::google::protobuf::Duration { seconds, ..Default::default() }.into(),
+            timeout: buffa_types::google::protobuf::Duration {
+                seconds,
+                ..Default::default()
+            }
+            .into(),
             ..good()
         };
         let cases = [
             (v1::CreateSessionRequest::default(), "base_snapshot"),
-            (v1::CreateSessionRequest { base_snapshot: "../etc".into(), ..good() }, "base_snapshot"),
-            (v1::CreateSessionRequest { session_id: "a/b".into(), ..good() }, "session_id"),
-            (v1::CreateSessionRequest { quota: Some(0), ..good() }, "quota"),
+            (
+                v1::CreateSessionRequest {
+                    base_snapshot: "../etc".into(),
+                    ..good()
+                },
+                "base_snapshot",
+            ),
+            (
+                v1::CreateSessionRequest {
+                    session_id: "a/b".into(),
+                    ..good()
+                },
+                "session_id",
+            ),
+            (
+                v1::CreateSessionRequest {
+                    quota: Some(0),
+                    ..good()
+                },
+                "quota",
+            ),
             (seconds(-1), "timeout"),
             (seconds(0), "timeout"),
             (seconds(i64::MAX), "timeout"),
             (
                 v1::CreateSessionRequest {
-                    network: v1::NetworkPolicy { allow_list: vec!["http://x".into()], ..Default::default() }.into(),
+                    network: v1::NetworkPolicy {
+                        allow_list: vec!["http://x".into()],
+                        ..Default::default()
+                    }
+                    .into(),
                     ..good()
                 },
                 "network.allow_list",
             ),
             (
                 v1::CreateSessionRequest {
-                    resources: v1::Resources { cpus: Some(f64::NAN), ..Default::default() }.into(),
+                    resources: v1::Resources {
+                        cpus: Some(f64::NAN),
+                        ..Default::default()
+                    }
+                    .into(),
                     ..good()
                 },
                 "resources.cpus",
@@ -460,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_copies_follows_their_names() {
+    fn fork_count_follows_the_ids() {
         let request = |count, ids: &[&str]| v1::ForkSessionRequest {
             session_id: "box".into(),
             count,
@@ -470,8 +509,17 @@ mod tests {
         assert_eq!(request(0, &[]).unpack().unwrap().1.count, 1);
         assert_eq!(request(0, &["a", "b"]).unpack().unwrap().1.count, 2);
         assert_eq!(request(1000, &[]).unpack().unwrap().1.count, 1000);
-        assert_eq!(request(1001, &[]).unpack().unwrap_err().field(), Some("count"));
-        assert_eq!(request(3, &["a", "b"]).unpack().unwrap_err().field(), Some("session_ids"));
-        assert_eq!(request(0, &["a", ".."]).unpack().unwrap_err().field(), Some("session_ids"));
+        assert_eq!(
+            request(1001, &[]).unpack().unwrap_err().field(),
+            Some("count")
+        );
+        assert_eq!(
+            request(3, &["a", "b"]).unpack().unwrap_err().field(),
+            Some("session_ids")
+        );
+        assert_eq!(
+            request(0, &["a", ".."]).unpack().unwrap_err().field(),
+            Some("session_ids")
+        );
     }
 }

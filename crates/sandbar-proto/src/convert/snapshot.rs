@@ -1,7 +1,8 @@
-//! Snapshots and differences.
+//! Snapshot and diff messages.
 
 use sandbar_core::{
-    Aspect, Aspects, ByteCount, Change, ChangeKind, Error, Result, SnapshotInfo, SnapshotKind, SnapshotName,
+    Aspect, Aspects, ByteCount, Change, ChangeKind, Error, Result, SnapshotInfo, SnapshotKind,
+    SnapshotName,
 };
 
 use super::{
@@ -74,7 +75,11 @@ impl From<Change> for v1::Change {
             }
             .into(),
             entry: v1::EntryType::from(change.entry).into(),
-            aspects: change.aspects.iter().map(|aspect| v1::Aspect::from(aspect).into()).collect(),
+            aspects: change
+                .aspects
+                .iter()
+                .map(|aspect| v1::Aspect::from(aspect).into())
+                .collect(),
             size: change.size,
             ..Default::default()
         }
@@ -122,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_is_the_same_after_the_wire() {
+    fn snapshot_survives_the_wire() {
         for kind in [SnapshotKind::Named, SnapshotKind::Turn, SnapshotKind::Tool] {
             let sent = SnapshotInfo {
                 name: SnapshotName::new("turn-0001").unwrap(),
@@ -131,7 +136,10 @@ mod tests {
                 parent: Some(SnapshotName::new("clean").unwrap()),
                 space_used: Some(ByteCount(7)),
             };
-            assert_eq!(SnapshotInfo::try_from(v1::Snapshot::from(sent.clone())).unwrap(), sent);
+            assert_eq!(
+                SnapshotInfo::try_from(v1::Snapshot::from(sent.clone())).unwrap(),
+                sent
+            );
         }
     }
 

@@ -1,10 +1,12 @@
-//! Access tokens.
+//! Access token messages.
 
 use std::time::Duration;
 
 use sandbar_core::{AccessToken, Error, NewToken, Result, TokenInfo, TokenName, TokenScope};
 
-use super::scalar::{missing, pack_duration, pack_time, unpack_duration, unpack_optional_time, unpack_time};
+use super::scalar::{
+    missing, pack_duration, pack_time, unpack_duration, unpack_optional_time, unpack_time,
+};
 use crate::v1;
 
 impl From<TokenInfo> for v1::Token {
@@ -44,10 +46,14 @@ impl v1::CreateTokenRequest {
         }
     }
 
-    /// The name, what the token allows, and how long it is good for.
+    /// Returns name, scopes and lifetime of the token.
     pub fn unpack(self) -> Result<(TokenName, Vec<TokenScope>, Option<Duration>)> {
         let expires_in = unpack_duration("expires_in", self.expires_in)?;
-        Ok((TokenName::new(self.name)?, unpack_scopes(&self.scopes)?, expires_in))
+        Ok((
+            TokenName::new(self.name)?,
+            unpack_scopes(&self.scopes)?,
+            expires_in,
+        ))
     }
 }
 
@@ -65,8 +71,15 @@ impl TryFrom<v1::CreateTokenResponse> for NewToken {
     type Error = Error;
 
     fn try_from(wire: v1::CreateTokenResponse) -> Result<Self> {
-        let info = wire.token.into_option().ok_or_else(|| missing("token"))?.try_into()?;
-        Ok(Self { info, secret: AccessToken::new(wire.secret)? })
+        let info = wire
+            .token
+            .into_option()
+            .ok_or_else(|| missing("token"))?
+            .try_into()?;
+        Ok(Self {
+            info,
+            secret: AccessToken::new(wire.secret)?,
+        })
     }
 }
 
@@ -79,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_survives_the_wire() {
+    fn token_survives_the_wire() {
         let info = TokenInfo {
             name: "ci".parse().unwrap(),
             scopes: vec![TokenScope::Read, "session:box".parse().unwrap()],
@@ -87,19 +100,32 @@ mod tests {
             expires: jiff::Timestamp::from_second(6).ok(),
             last_used: None,
         };
-        assert_eq!(TokenInfo::try_from(v1::Token::from(info.clone())).unwrap(), info);
-        let request = v1::CreateTokenRequest::new(&info.name, &info.scopes, Some(Duration::from_hours(1)));
-        assert_eq!(request.unpack().unwrap(), (info.name, info.scopes, Some(Duration::from_hours(1))));
+        assert_eq!(
+            TokenInfo::try_from(v1::Token::from(info.clone())).unwrap(),
+            info
+        );
+        let request =
+            v1::CreateTokenRequest::new(&info.name, &info.scopes, Some(Duration::from_hours(1)));
+        assert_eq!(
+            request.unpack().unwrap(),
+            (info.name, info.scopes, Some(Duration::from_hours(1)))
+        );
     }
 
     #[test]
-    fn what_is_wrong_with_a_token_is_named() {
+    fn invalid_token_request_names_the_field() {
         let request = |name: &str, scope: &str| v1::CreateTokenRequest {
             name: name.into(),
             scopes: vec![scope.into()],
             ..Default::default()
         };
-        assert_eq!(request("a/b", "read").unpack().unwrap_err().field(), Some("name"));
-        assert_eq!(request("a", "write").unpack().unwrap_err().field(), Some("scopes"));
+        assert_eq!(
+            request("a/b", "read").unpack().unwrap_err().field(),
+            Some("name")
+        );
+        assert_eq!(
+            request("a", "write").unpack().unwrap_err().field(),
+            Some("scopes")
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! Tools.
+//! Tool messages.
 
 use sandbar_core::{
-    ContentBlock, Error, Result, SessionId, SnapshotName, ToolCallId, ToolEvent, ToolInfo, ToolProgress, ToolRequest,
-    ToolResponse, ToolTier,
+    ContentBlock, Error, Result, SessionId, SnapshotName, ToolCallId, ToolEvent, ToolInfo,
+    ToolProgress, ToolRequest, ToolResponse, ToolTier,
 };
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ impl v1::ExecuteToolRequest {
         }
     }
 
-    /// The session, and what to call in it.
+    /// Returns the session and the tool call.
     pub fn unpack(self) -> Result<(SessionId, ToolRequest)> {
         let session = SessionId::new(self.session_id)?;
         if self.tool_name.is_empty() {
@@ -35,7 +35,11 @@ impl v1::ExecuteToolRequest {
             tool: self.tool_name,
             call: ToolCallId::new(self.tool_call_id)?,
             params: unpack_object("params", self.params)?,
-            resources: self.resources.into_option().unwrap_or_default().try_into()?,
+            resources: self
+                .resources
+                .into_option()
+                .unwrap_or_default()
+                .try_into()?,
         };
         Ok((session, request))
     }
@@ -47,7 +51,12 @@ impl From<&ToolInfo> for v1::Tool {
             name: tool.name.clone(),
             description: tool.description.clone(),
             tier: tool.tier.number(),
-            input_schema: tool.schema.as_object().map(pack_object).unwrap_or_default().into(),
+            input_schema: tool
+                .schema
+                .as_object()
+                .map(pack_object)
+                .unwrap_or_default()
+                .into(),
             ..Default::default()
         }
     }
@@ -70,7 +79,11 @@ impl From<ToolResponse> for v1::ToolResult {
     fn from(response: ToolResponse) -> Self {
         Self {
             content: response.content,
-            content_blocks: response.content_blocks.into_iter().map(v1::ContentBlock::from).collect(),
+            content_blocks: response
+                .content_blocks
+                .into_iter()
+                .map(v1::ContentBlock::from)
+                .collect(),
             exit_code: response.exit_code,
             snapshot_id: response.snapshot_id.map(String::from).unwrap_or_default(),
             duration: pack_duration(response.duration),
@@ -91,8 +104,12 @@ impl TryFrom<v1::ToolResult> for ToolResponse {
         let snapshot_id: Option<SnapshotName> = optional_snapshot("snapshot_id", wire.snapshot_id)?;
         Ok(Self {
             content: wire.content,
-            // A block this program does not know comes from a newer server; the text says what matters.
-            content_blocks: wire.content_blocks.into_iter().filter_map(|block| block.block.map(unpack_block)).collect(),
+            // Unknown blocks of a newer server are skipped; the text has the essential content.
+            content_blocks: wire
+                .content_blocks
+                .into_iter()
+                .filter_map(|block| block.block.map(unpack_block))
+                .collect(),
             exit_code: wire.exit_code,
             snapshot_id,
             duration: unpack_duration("duration", wire.duration)?.unwrap_or_default(),
@@ -109,41 +126,59 @@ impl From<ContentBlock> for v1::ContentBlock {
     fn from(block: ContentBlock) -> Self {
         let block = match block {
             ContentBlock::Text(text) => Block::Text(text),
-            ContentBlock::Image { media_type, data } => {
-                v1::ImageBlock { media_type, data, ..Default::default() }.into()
+            ContentBlock::Image { media_type, data } => v1::ImageBlock {
+                media_type,
+                data,
+                ..Default::default()
             }
+            .into(),
         };
-        Self { block: Some(block), ..Default::default() }
+        Self {
+            block: Some(block),
+            ..Default::default()
+        }
     }
 }
 
 fn unpack_block(block: Block) -> ContentBlock {
     match block {
         Block::Text(text) => ContentBlock::Text(text),
-        Block::Image(image) => ContentBlock::Image { media_type: image.media_type, data: image.data },
+        Block::Image(image) => ContentBlock::Image {
+            media_type: image.media_type,
+            data: image.data,
+        },
     }
 }
 
 impl From<ToolEvent> for v1::ExecuteToolStreamResponse {
     fn from(event: ToolEvent) -> Self {
         let event = match event {
-            ToolEvent::Progress(ToolProgress { content, is_error }) => {
-                v1::ToolProgress { content, is_error, ..Default::default() }.into()
+            ToolEvent::Progress(ToolProgress { content, is_error }) => v1::ToolProgress {
+                content,
+                is_error,
+                ..Default::default()
             }
+            .into(),
             ToolEvent::Finished(response) => v1::ToolResult::from(response).into(),
         };
-        Self { event: Some(event), ..Default::default() }
+        Self {
+            event: Some(event),
+            ..Default::default()
+        }
     }
 }
 
 impl v1::ExecuteToolStreamResponse {
-    /// The event; `None` when it is one this program does not know.
+    /// Returns the event; `None` for an unknown event of a newer server.
     pub fn unpack(self) -> Result<Option<ToolEvent>> {
         Ok(match self.event {
             None => None,
             Some(Event::Progress(progress)) => {
                 let progress = *progress;
-                Some(ToolEvent::Progress(ToolProgress { content: progress.content, is_error: progress.is_error }))
+                Some(ToolEvent::Progress(ToolProgress {
+                    content: progress.content,
+                    is_error: progress.is_error,
+                }))
             }
             Some(Event::Result(result)) => Some(ToolEvent::Finished((*result).try_into()?)),
         })
@@ -151,7 +186,8 @@ impl v1::ExecuteToolStreamResponse {
 }
 
 fn tier(number: u32) -> Result<ToolTier> {
-    ToolTier::from_number(number).ok_or_else(|| Error::invalid("tier", format!("there is no tier {number}")))
+    ToolTier::from_number(number)
+        .ok_or_else(|| Error::invalid("tier", format!("tier {number} does not exist")))
 }
 
 #[cfg(test)]
@@ -164,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_and_its_answer_are_the_same_after_the_wire() {
+    fn tool_call_and_result_survive_the_wire() {
         let session = SessionId::new("box").unwrap();
         let Value::Object(params) = json!({"path": "a", "limit": 3, "env": {"A": "b"}}) else {
             panic!("not an object")
@@ -173,14 +209,25 @@ mod tests {
             tool: "read_file".into(),
             call: ToolCallId::new("call 1").unwrap(),
             params,
-            resources: Resources { pids: Some(3), ..Resources::default() },
+            resources: Resources {
+                pids: Some(3),
+                ..Resources::default()
+            },
         };
-        assert_eq!(v1::ExecuteToolRequest::new(&session, &request).unpack().unwrap(), (session, request));
+        assert_eq!(
+            v1::ExecuteToolRequest::new(&session, &request)
+                .unpack()
+                .unwrap(),
+            (session, request)
+        );
         let answer = ToolResponse {
             content: "text".into(),
             content_blocks: vec![
                 ContentBlock::Text("t".into()),
-                ContentBlock::Image { media_type: "image/png".into(), data: vec![0, 1, 255].into() },
+                ContentBlock::Image {
+                    media_type: "image/png".into(),
+                    data: vec![0, 1, 255].into(),
+                },
             ],
             exit_code: Some(-1),
             snapshot_id: Some(SnapshotName::new("tool-1").unwrap()),
@@ -191,14 +238,22 @@ mod tests {
             oom_killed: true,
             truncated: true,
         };
-        let progress = ToolProgress { content: "half".into(), is_error: true };
+        let progress = ToolProgress {
+            content: "half".into(),
+            is_error: true,
+        };
         for event in [ToolEvent::Progress(progress), ToolEvent::Finished(answer)] {
-            assert_eq!(v1::ExecuteToolStreamResponse::from(event.clone()).unpack().unwrap(), Some(event));
+            assert_eq!(
+                v1::ExecuteToolStreamResponse::from(event.clone())
+                    .unpack()
+                    .unwrap(),
+                Some(event)
+            );
         }
     }
 
     #[test]
-    fn a_tool_is_the_same_after_the_wire() {
+    fn tool_survives_the_wire() {
         let tool = ToolInfo {
             name: "bash".into(),
             description: "runs".into(),
@@ -209,14 +264,20 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_its_names_is_refused() {
+    fn tool_call_without_ids_is_rejected() {
         let call = |tool: &str, id: &str| v1::ExecuteToolRequest {
             session_id: "box".into(),
             tool_name: tool.into(),
             tool_call_id: id.into(),
             ..Default::default()
         };
-        assert_eq!(call("bash", "").unpack().unwrap_err().field(), Some("tool_call_id"));
-        assert_eq!(call("", "1").unpack().unwrap_err().field(), Some("tool_name"));
+        assert_eq!(
+            call("bash", "").unpack().unwrap_err().field(),
+            Some("tool_call_id")
+        );
+        assert_eq!(
+            call("", "1").unpack().unwrap_err().field(),
+            Some("tool_name")
+        );
     }
 }

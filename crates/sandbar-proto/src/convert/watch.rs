@@ -1,4 +1,4 @@
-//! Changes below a directory.
+//! Directory watch messages.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,15 @@ impl From<DirChange> for v1::DirChange {
             DirChangeKind::Attributes => (v1::DirChangeKind::Attributes, None),
         };
         let (from, from_bytes) = before.as_deref().map(pack_path).unwrap_or_default();
-        Self { kind: kind.into(), path, path_bytes, from, from_bytes, is_dir: change.is_dir, ..Default::default() }
+        Self {
+            kind: kind.into(),
+            path,
+            path_bytes,
+            from,
+            from_bytes,
+            is_dir: change.is_dir,
+            ..Default::default()
+        }
     }
 }
 
@@ -29,16 +37,23 @@ impl TryFrom<v1::DirChange> for DirChange {
     type Error = Error;
 
     fn try_from(wire: v1::DirChange) -> Result<Self> {
-        let before = || -> Result<PathBuf> { unpack_path(wire.from.clone(), wire.from_bytes.clone()) };
+        let before =
+            || -> Result<PathBuf> { unpack_path(wire.from.clone(), wire.from_bytes.clone()) };
         let kind = match known("kind", wire.kind)? {
             v1::DirChangeKind::DIR_CHANGE_KIND_UNSPECIFIED => return Err(missing("kind")),
             v1::DirChangeKind::DIR_CHANGE_KIND_CREATED => DirChangeKind::Created,
             v1::DirChangeKind::DIR_CHANGE_KIND_WRITTEN => DirChangeKind::Written,
             v1::DirChangeKind::DIR_CHANGE_KIND_REMOVED => DirChangeKind::Removed,
-            v1::DirChangeKind::DIR_CHANGE_KIND_RENAMED => DirChangeKind::Renamed { from: before()? },
+            v1::DirChangeKind::DIR_CHANGE_KIND_RENAMED => {
+                DirChangeKind::Renamed { from: before()? }
+            }
             v1::DirChangeKind::DIR_CHANGE_KIND_ATTRIBUTES => DirChangeKind::Attributes,
         };
-        Ok(Self { kind, path: unpack_path(wire.path, wire.path_bytes)?, is_dir: wire.is_dir })
+        Ok(Self {
+            kind,
+            path: unpack_path(wire.path, wire.path_bytes)?,
+            is_dir: wire.is_dir,
+        })
     }
 }
 
@@ -48,11 +63,14 @@ impl From<DirNews> for v1::WatchDirResponse {
             DirNews::Changed(change) => v1::DirChange::from(change).into(),
             DirNews::Overflow => v1::WatchDirOverflow::default().into(),
         };
-        Self { event: Some(event), ..Default::default() }
+        Self {
+            event: Some(event),
+            ..Default::default()
+        }
     }
 }
 
-/// What a watcher is told; `None` for what is said about the call itself.
+/// Returns the change of a message; `None` for messages about the call itself.
 pub fn unpack_dir_news(event: Event) -> Result<Option<DirNews>> {
     Ok(match event {
         Event::Change(change) => Some(DirNews::Changed((*change).try_into()?)),
@@ -68,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_the_same_after_the_wire_whatever_the_names() {
+    fn change_with_any_file_name_survives_the_wire() {
         let odd = PathBuf::from(OsStr::from_bytes(b"/workspace/\xff"));
         let kinds = [
             DirChangeKind::Created,
@@ -78,9 +96,14 @@ mod tests {
             DirChangeKind::Attributes,
         ];
         for (kind, is_dir) in kinds.into_iter().zip([true, false].into_iter().cycle()) {
-            for news in
-                [DirNews::Changed(DirChange { kind: kind.clone(), path: odd.clone(), is_dir }), DirNews::Overflow]
-            {
+            for news in [
+                DirNews::Changed(DirChange {
+                    kind: kind.clone(),
+                    path: odd.clone(),
+                    is_dir,
+                }),
+                DirNews::Overflow,
+            ] {
                 let wire = v1::WatchDirResponse::from(news.clone());
                 assert_eq!(unpack_dir_news(wire.event.unwrap()).unwrap(), Some(news));
             }

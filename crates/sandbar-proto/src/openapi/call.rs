@@ -1,11 +1,11 @@
-//! A call as operations on its path.
+//! Operations of a call.
 
 use buffa_descriptor::generated::descriptor::method_options::IdempotencyLevel;
 use serde_json::{Map, Value, json};
 
 use super::{catalog::Call, comments::first_sentence, schema::reference};
 
-/// How messages follow each other in a stream.
+/// Description of the message framing of streams.
 const ENVELOPES: &str = "\
 Messages are in envelopes: one byte of flags (0), four bytes with the length of what follows, the highest first, and the \
 message as JSON. The last envelope of an answer has flags 2 and holds `{}`, or `{\"error\": …}` as described by \
@@ -17,11 +17,19 @@ impl Call<'_> {
     }
 
     pub(super) fn request(&self) -> &str {
-        self.method.input_type.as_deref().unwrap_or_default().trim_start_matches('.')
+        self.method
+            .input_type
+            .as_deref()
+            .unwrap_or_default()
+            .trim_start_matches('.')
     }
 
     pub(super) fn response(&self) -> &str {
-        self.method.output_type.as_deref().unwrap_or_default().trim_start_matches('.')
+        self.method
+            .output_type
+            .as_deref()
+            .unwrap_or_default()
+            .trim_start_matches('.')
     }
 
     fn name(&self) -> &str {
@@ -29,14 +37,24 @@ impl Call<'_> {
     }
 
     fn streams(&self) -> (bool, bool) {
-        (self.method.client_streaming.unwrap_or_default(), self.method.server_streaming.unwrap_or_default())
+        (
+            self.method.client_streaming.unwrap_or_default(),
+            self.method.server_streaming.unwrap_or_default(),
+        )
     }
 
-    /// What can be done with the path.
+    /// Returns the operations of the path.
     pub(super) fn operations(&self) -> Value {
         let is_stream = self.streams() != (false, false);
         let mut operations = Map::new();
-        operations.insert("post".to_owned(), if is_stream { self.stream() } else { self.post() });
+        operations.insert(
+            "post".to_owned(),
+            if is_stream {
+                self.stream()
+            } else {
+                self.post()
+            },
+        );
         let level = self.method.options.idempotency_level.unwrap_or_default();
         if !is_stream && level == IdempotencyLevel::NO_SIDE_EFFECTS {
             operations.insert("get".to_owned(), self.get());
@@ -59,7 +77,7 @@ impl Call<'_> {
         })
     }
 
-    /// The same without a body, for what changes nothing.
+    /// Returns the `GET` operation of a call without side effects.
     fn get(&self) -> Value {
         let mut all = vec![
             json!({
@@ -105,12 +123,23 @@ impl Call<'_> {
         })
     }
 
-    /// A call with a stream on one side or both. What is inside the envelopes is told as OpenAPI 3.2 will have it.
+    /// Returns the operation of a streaming call. The messages in the envelopes are described as in
+    /// OpenAPI 3.2.
     fn stream(&self) -> Value {
         let (requests, responses) = self.streams();
         let content = |message: &str| json!({"application/connect+json": {"x-itemSchema": reference(message)}});
-        let many = |is_many: bool| if is_many { "any number of messages" } else { "one message" };
-        let shape = format!("Takes {} and answers with {}. {ENVELOPES}", many(requests), many(responses));
+        let many = |is_many: bool| {
+            if is_many {
+                "any number of messages"
+            } else {
+                "one message"
+            }
+        };
+        let shape = format!(
+            "Takes {} and answers with {}. {ENVELOPES}",
+            many(requests),
+            many(responses)
+        );
         json!({
             "operationId": self.name(),
             "summary": first_sentence(&self.comment),
@@ -120,7 +149,7 @@ impl Call<'_> {
             "requestBody": {"required": true, "content": content(self.request())},
             "responses": {
                 "200": {
-                    "description": "The stream. How the call went stands in its last envelope.",
+                    "description": "The stream. The result of the call is in its last envelope.",
                     "headers": {"x-api-version": {"$ref": "#/components/headers/ApiVersion"}},
                     "content": content(self.response()),
                 },
@@ -130,5 +159,7 @@ impl Call<'_> {
 }
 
 fn parameters() -> Vec<Value> {
-    ["ApiVersion", "ConnectTimeout"].map(|name| json!({"$ref": format!("#/components/parameters/{name}")})).to_vec()
+    ["ApiVersion", "ConnectTimeout"]
+        .map(|name| json!({"$ref": format!("#/components/parameters/{name}")}))
+        .to_vec()
 }

@@ -1,21 +1,22 @@
-//! Every message, enum and call there is, with what is said about it.
+//! All messages, enums and calls of the descriptors, with their comments.
 
 use std::collections::BTreeMap;
 
 use buffa_descriptor::generated::descriptor::{
-    DescriptorProto, EnumDescriptorProto, FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto,
+    DescriptorProto, EnumDescriptorProto, FileDescriptorProto, FileDescriptorSet,
+    MethodDescriptorProto,
 };
 
 use super::comments::{Comments, step};
 
-/// What all files hold together.
+/// Content of all files.
 #[derive(Debug, Default)]
 pub(super) struct Catalog<'a> {
-    /// By full name, without the dot at the beginning.
+    /// Keyed by full name without the leading dot.
     pub(super) messages: BTreeMap<String, Message<'a>>,
     pub(super) enums: BTreeMap<String, Enum<'a>>,
     pub(super) calls: Vec<Call<'a>>,
-    /// What the file of the calls says about itself, and what is said about their service.
+    /// Comments of the service and of its file.
     pub(super) introduction: String,
     pub(super) service: String,
 }
@@ -24,7 +25,7 @@ pub(super) struct Catalog<'a> {
 pub(super) struct Message<'a> {
     pub(super) descriptor: &'a DescriptorProto,
     pub(super) comment: String,
-    /// In the order of the fields.
+    /// Comments in the order of the fields.
     pub(super) field_comments: Vec<String>,
     pub(super) oneof_comments: Vec<String>,
 }
@@ -33,13 +34,13 @@ pub(super) struct Message<'a> {
 pub(super) struct Enum<'a> {
     pub(super) descriptor: &'a EnumDescriptorProto,
     pub(super) comment: String,
-    /// In the order of the values.
+    /// Comments in the order of the values.
     pub(super) value_comments: Vec<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct Call<'a> {
-    /// Of its service, in full.
+    /// Full name of its service.
     pub(super) service: String,
     pub(super) method: &'a MethodDescriptorProto,
     pub(super) comment: String,
@@ -64,19 +65,37 @@ impl<'a> Catalog<'a> {
             self.add_enum(&comments, package, kind, &[step::ENUM, index]);
         }
         for (index, service) in counted(&file.service) {
-            comments.at(&[step::SYNTAX]).clone_into(&mut self.introduction);
-            comments.at(&[step::SERVICE, index]).clone_into(&mut self.service);
+            comments
+                .at(&[step::SYNTAX])
+                .clone_into(&mut self.introduction);
+            comments
+                .at(&[step::SERVICE, index])
+                .clone_into(&mut self.service);
             let name = format!("{package}.{}", service.name.as_deref().unwrap_or_default());
-            self.calls.extend(counted(&service.method).map(|(position, method)| Call {
-                service: name.clone(),
-                method,
-                comment: comments.at(&[step::SERVICE, index, step::METHOD, position]).to_owned(),
-            }));
+            self.calls
+                .extend(counted(&service.method).map(|(position, method)| {
+                    Call {
+                        service: name.clone(),
+                        method,
+                        comment: comments
+                            .at(&[step::SERVICE, index, step::METHOD, position])
+                            .to_owned(),
+                    }
+                }));
         }
     }
 
-    fn add_message(&mut self, comments: &Comments, parent: &str, descriptor: &'a DescriptorProto, path: &[i32]) {
-        let name = format!("{parent}.{}", descriptor.name.as_deref().unwrap_or_default());
+    fn add_message(
+        &mut self,
+        comments: &Comments,
+        parent: &str,
+        descriptor: &'a DescriptorProto,
+        path: &[i32],
+    ) {
+        let name = format!(
+            "{parent}.{}",
+            descriptor.name.as_deref().unwrap_or_default()
+        );
         let below = |kind, index| [path, &[kind, index]].concat();
         for (index, nested) in counted(&descriptor.nested_type) {
             self.add_message(comments, &name, nested, &below(step::NESTED, index));
@@ -84,7 +103,11 @@ impl<'a> Catalog<'a> {
         for (index, nested) in counted(&descriptor.enum_type) {
             self.add_enum(comments, &name, nested, &below(step::NESTED_ENUM, index));
         }
-        let all = |kind, count| numbers(count).map(|index| comments.at(&below(kind, index)).to_owned()).collect();
+        let all = |kind, count| {
+            numbers(count)
+                .map(|index| comments.at(&below(kind, index)).to_owned())
+                .collect()
+        };
         let message = Message {
             descriptor,
             comment: comments.at(path).to_owned(),
@@ -94,11 +117,31 @@ impl<'a> Catalog<'a> {
         self.messages.insert(name, message);
     }
 
-    fn add_enum(&mut self, comments: &Comments, parent: &str, descriptor: &'a EnumDescriptorProto, path: &[i32]) {
-        let name = format!("{parent}.{}", descriptor.name.as_deref().unwrap_or_default());
-        let comment = |index| comments.at(&[path, &[step::VALUE, index]].concat()).to_owned();
+    fn add_enum(
+        &mut self,
+        comments: &Comments,
+        parent: &str,
+        descriptor: &'a EnumDescriptorProto,
+        path: &[i32],
+    ) {
+        let name = format!(
+            "{parent}.{}",
+            descriptor.name.as_deref().unwrap_or_default()
+        );
+        let comment = |index| {
+            comments
+                .at(&[path, &[step::VALUE, index]].concat())
+                .to_owned()
+        };
         let value_comments = numbers(descriptor.value.len()).map(comment).collect();
-        self.enums.insert(name, Enum { descriptor, comment: comments.at(path).to_owned(), value_comments });
+        self.enums.insert(
+            name,
+            Enum {
+                descriptor,
+                comment: comments.at(path).to_owned(),
+                value_comments,
+            },
+        );
     }
 }
 

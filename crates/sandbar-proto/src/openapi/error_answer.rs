@@ -1,16 +1,16 @@
-//! What every call may answer in place of what was asked for.
+//! Error responses.
 
 use serde_json::{Value, json};
 
 use super::schema::reference;
 
-/// The message every error of the host carries.
+/// Error detail message.
 pub(super) const DETAIL: &str = "sandbar.v1.ErrorDetail";
 
-/// The name of the schema of errors.
+/// Name of the error schema.
 pub(super) const ERROR: &str = "connect.Error";
 
-/// The codes of Connect, each with the status its answer has.
+/// Connect error codes with their HTTP status.
 const CODES: [(&str, u16); 16] = [
     ("canceled", 499),
     ("unknown", 500),
@@ -30,10 +30,13 @@ const CODES: [(&str, u16); 16] = [
     ("unauthenticated", 401),
 ];
 
-/// The error object.
+/// Returns the schema of the error object.
 pub(super) fn schema() -> Value {
     let names: Vec<&str> = CODES.iter().map(|(name, _)| *name).collect();
-    let statuses: Vec<String> = CODES.iter().map(|(name, status)| format!("- `{name}`: {status}")).collect();
+    let statuses: Vec<String> = CODES
+        .iter()
+        .map(|(name, status)| format!("- `{name}`: {status}"))
+        .collect();
     json!({
         "type": "object",
         "description": "Why a call failed. `code` is a coarse class; programs match on `code` of the detail.",
@@ -42,7 +45,7 @@ pub(super) fn schema() -> Value {
             "code": {
                 "type": "string",
                 "enum": names,
-                "description": format!("The class of the error, and the status of its answer:\n\n{}", statuses.join("\n")),
+                "description": format!("Error code, with the HTTP status of the response:\n\n{}", statuses.join("\n")),
             },
             "message": {"type": "string", "description": "What happened and why, for people."},
             "details": {
@@ -66,7 +69,7 @@ pub(super) fn schema() -> Value {
     })
 }
 
-/// The answer of a call that failed.
+/// Returns the error response of a call.
 pub(super) fn response() -> Value {
     json!({
         "description": "The call failed.",

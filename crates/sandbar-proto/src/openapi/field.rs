@@ -1,4 +1,4 @@
-//! The value of a field, by the JSON mapping of proto3.
+//! Schemas of fields by the JSON mapping of proto3.
 
 use buffa_descriptor::generated::descriptor::{
     FieldDescriptorProto,
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{catalog::Catalog, schema::reference, well_known};
 
-/// What a field is called in JSON.
+/// Returns the JSON name of a field.
 pub(super) fn json_name(field: &FieldDescriptorProto) -> String {
     if let Some(name) = field.json_name.as_ref().filter(|name| !name.is_empty()) {
         return name.clone();
@@ -21,7 +21,7 @@ pub(super) fn json_name(field: &FieldDescriptorProto) -> String {
     })
 }
 
-/// The schema of a field, with what is said about it.
+/// Returns the schema of a field with its comment.
 pub(super) fn schema(catalog: &Catalog<'_>, field: &FieldDescriptorProto, comment: &str) -> Value {
     let mut schema = match entry(catalog, field) {
         Some(value) => json!({"type": "object", "additionalProperties": one(value)}),
@@ -34,14 +34,24 @@ pub(super) fn schema(catalog: &Catalog<'_>, field: &FieldDescriptorProto, commen
     schema
 }
 
-/// The field with the values, when this one is a map. Keys of any kind are names in JSON.
-fn entry<'a>(catalog: &Catalog<'a>, field: &FieldDescriptorProto) -> Option<&'a FieldDescriptorProto> {
-    let message = catalog.messages.get(type_name(field)).filter(|_| is_repeated(field))?;
+/// Returns the value field of a map. JSON has keys of all types as strings.
+fn entry<'a>(
+    catalog: &Catalog<'a>,
+    field: &FieldDescriptorProto,
+) -> Option<&'a FieldDescriptorProto> {
+    let message = catalog
+        .messages
+        .get(type_name(field))
+        .filter(|_| is_repeated(field))?;
     let is_entry = message.descriptor.options.map_entry.unwrap_or_default();
-    message.descriptor.field.iter().find(|field| is_entry && field.number == Some(2))
+    message
+        .descriptor
+        .field
+        .iter()
+        .find(|field| is_entry && field.number == Some(2))
 }
 
-/// One value, whether or not there may be several.
+/// Returns the schema of one value of a field, repeated or not.
 fn one(field: &FieldDescriptorProto) -> Value {
     match field.r#type.unwrap_or_default() {
         Type::TYPE_BOOL => json!({"type": "boolean"}),
@@ -55,7 +65,7 @@ fn one(field: &FieldDescriptorProto) -> Value {
         Type::TYPE_UINT32 | Type::TYPE_FIXED32 => {
             json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": u32::MAX})
         }
-        // Numbers of JavaScript do not hold them.
+        // 64-bit integers are strings: JavaScript numbers cannot represent them.
         Type::TYPE_INT64 | Type::TYPE_SINT64 | Type::TYPE_SFIXED64 => {
             json!({"type": "string", "format": "int64", "pattern": "^-?[0-9]+$"})
         }
@@ -69,9 +79,13 @@ fn one(field: &FieldDescriptorProto) -> Value {
     }
 }
 
-/// The full name of a field's message or enum.
+/// Returns the full name of a field's message or enum.
 pub(super) fn type_name(field: &FieldDescriptorProto) -> &str {
-    field.type_name.as_deref().unwrap_or_default().trim_start_matches('.')
+    field
+        .type_name
+        .as_deref()
+        .unwrap_or_default()
+        .trim_start_matches('.')
 }
 
 fn is_repeated(field: &FieldDescriptorProto) -> bool {

@@ -1,7 +1,8 @@
-//! The API as OpenAPI 3.1: its Connect form in JSON, made from the compiled `.proto` files and their comments.
+//! OpenAPI 3.1 document of the API in its Connect JSON form, generated from the compiled `.proto`
+//! files and their comments.
 //!
-//! Invariant: nothing is described by hand that the descriptors know. A call, a field or a comment that changes in the
-//! `.proto` changes here.
+//! Invariant: everything that the descriptors contain is generated, so that a change of a call,
+//! field or comment in the `.proto` changes the document.
 
 mod call;
 mod catalog;
@@ -12,22 +13,7 @@ mod field;
 mod schema;
 mod well_known;
 
-use std::sync::LazyLock;
-
-use buffa::Message as _;
-use buffa_descriptor::generated::descriptor::FileDescriptorSet;
-use sandbar_core::{Error, Result};
-
-use crate::FILE_DESCRIPTOR_SET;
-
-/// The description as JSON text. It is made once, when it is first asked for.
-pub fn openapi_json() -> Result<&'static [u8]> {
-    static MADE: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
-        let files = FileDescriptorSet::decode_from_slice(FILE_DESCRIPTOR_SET).ok()?;
-        serde_json::to_vec_pretty(&document::document(&files)).ok()
-    });
-    MADE.as_deref().ok_or_else(|| Error::internal("the compiled API description is broken"))
-}
+pub use document::openapi_json;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
-//! Google's messages that are something else in JSON.
+//! Well-known types, which have a JSON form of their own.
 
 use serde_json::{Value, json};
 
-/// What stands in JSON in place of such a message; `None` when it is an ordinary one.
+/// Returns the schema of a well-known type; `None` for other messages.
 pub(super) fn schema(message: &str) -> Option<Value> {
     Some(match message {
         "google.protobuf.Timestamp" => json!({"type": "string", "format": "date-time"}),

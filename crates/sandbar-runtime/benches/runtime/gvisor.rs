@@ -28,8 +28,16 @@ for _ in range(20):
 print(sorted(taken)[len(taken) // 2])
 ";
 
-pub(crate) fn measure(tokio: &tokio::runtime::Runtime, root: &Path, scratch: &Path, report: &mut Report) {
-    let settings = GvisorSettings::new(format!("sandbar-bench-gvisor-{}", std::process::id()), scratch.join("boxes"));
+pub(crate) fn measure(
+    tokio: &tokio::runtime::Runtime,
+    root: &Path,
+    scratch: &Path,
+    report: &mut Report,
+) {
+    let settings = GvisorSettings::new(
+        format!("sandbar-bench-gvisor-{}", std::process::id()),
+        scratch.join("boxes"),
+    );
     let inside_tokio = tokio.enter();
     let runtime = GvisorRuntime::open(&settings).unwrap();
     let session = SessionId::new("live").unwrap();
@@ -48,12 +56,31 @@ pub(crate) fn measure(tokio: &tokio::runtime::Runtime, root: &Path, scratch: &Pa
     drop(inside_tokio);
     let rival = Runsc::start(root, scratch);
 
-    let (floor, ours) = alternate(5, |_| tokio.block_on(inside(&live)), |_| middle_exec(tokio, &live));
-    report.ratio("gvisor: exec in a live box ÷ fork+exec inside it".into(), middle(&ours), middle(&floor), Some(1.2));
+    let (floor, ours) = alternate(
+        5,
+        |_| tokio.block_on(inside(&live)),
+        |_| middle_exec(tokio, &live),
+    );
+    report.ratio(
+        "gvisor: exec in a live box ÷ fork+exec inside it".into(),
+        middle(&ours),
+        middle(&floor),
+        Some(1.2),
+    );
     let (theirs, ours) = alternate(ROUNDS, |_| rival.exec(), |_| exec(tokio, &live));
-    report.ratio("gvisor: exec in a live box ÷ runsc exec".into(), middle(&ours), middle(&theirs), Some(0.4));
+    report.ratio(
+        "gvisor: exec in a live box ÷ runsc exec".into(),
+        middle(&ours),
+        middle(&theirs),
+        Some(0.4),
+    );
     let (theirs, ours) = alternate(ROUNDS / 3, |_| rival.run(), |_| exec(tokio, &live));
-    report.ratio("gvisor: exec in a live box ÷ runsc run".into(), middle(&ours), middle(&theirs), Some(0.1));
+    report.ratio(
+        "gvisor: exec in a live box ÷ runsc run".into(),
+        middle(&ours),
+        middle(&theirs),
+        Some(0.1),
+    );
 
     let _inside_tokio = tokio.enter();
     live.stop().unwrap();
@@ -86,31 +113,57 @@ struct Runsc {
 
 impl Runsc {
     fn start(root: &Path, scratch: &Path) -> Self {
-        let rival = Self { state: scratch.join("runsc"), fresh: scratch.join("fresh") };
+        let rival = Self {
+            state: scratch.join("runsc"),
+            fresh: scratch.join("fresh"),
+        };
         let live = scratch.join("sleeping");
         write_bundle(&live, root, &["/usr/bin/sleep", "600"]);
         write_bundle(&rival.fresh, root, &["/usr/bin/true"]);
-        let status = rival.command().args(["run", "--detach", "--bundle"]).arg(live).arg("live").status().unwrap();
+        let status = rival
+            .command()
+            .args(["run", "--detach", "--bundle"])
+            .arg(live)
+            .arg("live")
+            .status()
+            .unwrap();
         assert!(status.success());
         rival
     }
 
     fn command(&self) -> Command {
         let mut command = Command::new("runsc");
-        command.arg("--root").arg(&self.state).args(["--network=none", "--ignore-cgroups"]);
+        command
+            .arg("--root")
+            .arg(&self.state)
+            .args(["--network=none", "--ignore-cgroups"]);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
 
     fn exec(&self) -> f64 {
         let started = Instant::now();
-        assert!(self.command().args(["exec", "live", "/usr/bin/true"]).status().unwrap().success());
+        assert!(
+            self.command()
+                .args(["exec", "live", "/usr/bin/true"])
+                .status()
+                .unwrap()
+                .success()
+        );
         milliseconds(started)
     }
 
     fn run(&self) -> f64 {
         let started = Instant::now();
-        assert!(self.command().args(["run", "--bundle"]).arg(&self.fresh).arg("fresh").status().unwrap().success());
+        assert!(
+            self.command()
+                .args(["run", "--bundle"])
+                .arg(&self.fresh)
+                .arg("fresh")
+                .status()
+                .unwrap()
+                .success()
+        );
         milliseconds(started)
     }
 }

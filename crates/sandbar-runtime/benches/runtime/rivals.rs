@@ -1,5 +1,7 @@
 //! Programs people use for the same today.
 
+#![expect(unsafe_code, reason = "`pre_exec` runs code between fork and exec")]
+
 use std::{
     fs::{self, File},
     os::{fd::AsRawFd, unix::process::CommandExt},
@@ -21,7 +23,11 @@ impl Rival {
     /// Milliseconds from start to end.
     pub(crate) fn run(&self) -> f64 {
         let started = Instant::now();
-        let output = (self.command)().stdin(Stdio::null()).stderr(Stdio::inherit()).output().unwrap();
+        let output = (self.command)()
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
         let took = milliseconds(started);
         assert_eq!(output.stdout, b"hello\n");
         took
@@ -37,17 +43,23 @@ fn bubblewrap(root: &Path) -> Rival {
     let root = root.to_owned();
     let command = move || {
         let mut command = Command::new("bwrap");
-        command.args(["--unshare-all", "--die-with-parent", "--bind"]).arg(&root).arg("/");
+        command
+            .args(["--unshare-all", "--die-with-parent", "--bind"])
+            .arg(&root)
+            .arg("/");
         command.args(["--proc", "/proc", "--dev", "/dev", "/usr/bin/echo", "hello"]);
         command
     };
-    Rival { command: Box::new(command) }
+    Rival {
+        command: Box::new(command),
+    }
 }
 
 /// Its defaults, less what it cannot do on a machine with both kinds of cgroups.
 fn crun(root: &Path, scratch: &Path) -> Rival {
-    let namespaces: Vec<_> =
-        ["pid", "network", "ipc", "uts", "mount", "cgroup"].map(|kind| json!({"type": kind})).into();
+    let namespaces: Vec<_> = ["pid", "network", "ipc", "uts", "mount", "cgroup"]
+        .map(|kind| json!({"type": kind}))
+        .into();
     let configuration = json!({
         "ociVersion": "1.0.2",
         "process": {
@@ -71,25 +83,43 @@ fn crun(root: &Path, scratch: &Path) -> Rival {
     let view = plain_cgroups();
     let command = move || {
         let mut command = Command::new("crun");
-        command.arg("--root").arg(&state).args(["--cgroup-manager=disabled", "run", "--bundle"]);
-        command.arg(&bundle).arg(format!("bench-{}", std::process::id()));
+        command
+            .arg("--root")
+            .arg(&state)
+            .args(["--cgroup-manager=disabled", "run", "--bundle"]);
+        command
+            .arg(&bundle)
+            .arg(format!("bench-{}", std::process::id()));
         let view = view.as_raw_fd();
         // SAFETY: one system call on a descriptor that lives as long as the rival.
         unsafe {
             command.pre_exec(move || {
-                if libc::setns(view, libc::CLONE_NEWNS) == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+                if libc::setns(view, libc::CLONE_NEWNS) == 0 {
+                    Ok(())
+                } else {
+                    Err(std::io::Error::last_os_error())
+                }
             });
         }
         command
     };
-    Rival { command: Box::new(command) }
+    Rival {
+        command: Box::new(command),
+    }
 }
 
 /// A mount namespace in which this machine has one kind of cgroups.
 fn plain_cgroups() -> File {
     let made = std::thread::spawn(|| {
         private_mounts();
-        mount("cgroup2", "/sys/fs/cgroup", "cgroup2", MountFlags::empty(), None).unwrap();
+        mount(
+            "cgroup2",
+            "/sys/fs/cgroup",
+            "cgroup2",
+            MountFlags::empty(),
+            None,
+        )
+        .unwrap();
         File::open("/proc/thread-self/ns/mnt").unwrap()
     });
     made.join().unwrap()

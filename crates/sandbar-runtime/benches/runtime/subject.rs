@@ -1,10 +1,12 @@
-//! What is measured: native boxes over a tree with this machine's programs.
+//! Subject of the benchmarks: native boxes over a tree with this machine's programs.
 
 use std::{path::Path, sync::Arc, time::Instant};
 
 use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
 use sandbar_core::{ByteCount, Resources, SessionId};
-use sandbar_runtime::{BoxNetwork, ExecEvent, ExecSpec, NativeRuntime, Runtime, Sandbox, SandboxSpec};
+use sandbar_runtime::{
+    BoxNetwork, ExecEvent, ExecSpec, NativeRuntime, Runtime, Sandbox, SandboxSpec,
+};
 use sandbar_testing::{measure::milliseconds, private_mounts};
 
 pub(crate) struct Subject {
@@ -14,7 +16,8 @@ pub(crate) struct Subject {
     root: Root,
 }
 
-/// A tmpfs with this machine's programs lent to it read-only, in a mount namespace that ends with the benchmark.
+/// A tmpfs with this machine's programs lent to it read-only, in a mount namespace that ends with
+/// the benchmark.
 struct Root {
     directory: tempfile::TempDir,
 }
@@ -48,11 +51,20 @@ impl Drop for Root {
 impl Subject {
     pub(crate) fn open() -> Self {
         let root = Root::new();
-        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let name = format!("sandbar-bench-{}", std::process::id());
         let runtime = Arc::new(NativeRuntime::open(&name).unwrap());
         let live = tokio.block_on(open_box(&runtime, root.directory.path(), "live"));
-        Self { tokio, runtime, live, root }
+        Self {
+            tokio,
+            runtime,
+            live,
+            root,
+        }
     }
 
     pub(crate) fn tokio(&self) -> &tokio::runtime::Runtime {
@@ -81,20 +93,20 @@ impl Subject {
             let took = milliseconds(started);
             assert_eq!(output, b"hello\n");
             stop(sandbox).await;
-            // Whoever is measured next has the machine to itself.
+            // Refills the pool, so that it does not run during the next measurement.
             self.runtime.warm_up();
             took
         })
     }
 
-    /// Kibibytes each of so many idle boxes has for itself.
+    /// Returns the private memory, in KiB, of each of `count` idle boxes on average.
     #[expect(clippy::cast_precision_loss, reason = "kibibytes are few")]
     pub(crate) fn memory_of_boxes(&self, count: usize) -> f64 {
         self.tokio.block_on(async {
             let mut boxes = Vec::new();
             for number in 0..count {
                 let sandbox = open_box(&self.runtime, self.root(), &format!("idle-{number}")).await;
-                // A box stands when its first command has run.
+                // A box is fully started when its first command has run.
                 run(&sandbox, ExecSpec::new(["/usr/bin/true"])).await;
                 boxes.push(sandbox);
             }
@@ -110,8 +122,16 @@ impl Subject {
 }
 
 async fn open_box(runtime: &Arc<NativeRuntime>, root: &Path, name: &str) -> Arc<dyn Sandbox> {
-    let (runtime, root, session) = (Arc::clone(runtime), root.to_owned(), SessionId::new(name).unwrap());
-    let resources = Resources { pids: Some(1024), memory: Some(ByteCount::gib(1)), ..Resources::default() };
+    let (runtime, root, session) = (
+        Arc::clone(runtime),
+        root.to_owned(),
+        SessionId::new(name).unwrap(),
+    );
+    let resources = Resources {
+        pids: Some(1024),
+        memory: Some(ByteCount::gib(1)),
+        ..Resources::default()
+    };
     tokio::task::spawn_blocking(move || {
         runtime.open_sandbox(&SandboxSpec {
             skip_pids: 0,
@@ -132,7 +152,10 @@ async fn open_box(runtime: &Arc<NativeRuntime>, root: &Path, name: &str) -> Arc<
 /// Runs a command to its end and returns what it wrote.
 pub(crate) async fn run(sandbox: &Arc<dyn Sandbox>, spec: ExecSpec) -> Vec<u8> {
     let sandbox = Arc::clone(sandbox);
-    let mut command = tokio::task::spawn_blocking(move || sandbox.exec(spec)).await.unwrap().unwrap();
+    let mut command = tokio::task::spawn_blocking(move || sandbox.exec(spec))
+        .await
+        .unwrap()
+        .unwrap();
     let mut output = Vec::new();
     loop {
         match command.next_event().await {
@@ -145,14 +168,21 @@ pub(crate) async fn run(sandbox: &Arc<dyn Sandbox>, spec: ExecSpec) -> Vec<u8> {
 }
 
 async fn stop(sandbox: Arc<dyn Sandbox>) {
-    tokio::task::spawn_blocking(move || sandbox.stop()).await.unwrap().unwrap();
+    tokio::task::spawn_blocking(move || sandbox.stop())
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 /// The init of a box: it is where commands have groups below.
 fn init_of(sandbox: &Arc<dyn Sandbox>) -> Option<u32> {
     let group = sandbox.cgroup()?;
-    let listed = ["cgroup.procs", "init/cgroup.procs"].map(|list| std::fs::read_to_string(group.join(list)));
-    listed.into_iter().flatten().find_map(|pids| pids.lines().next()?.parse().ok())
+    let listed =
+        ["cgroup.procs", "init/cgroup.procs"].map(|list| std::fs::read_to_string(group.join(list)));
+    listed
+        .into_iter()
+        .flatten()
+        .find_map(|pids| pids.lines().next()?.parse().ok())
 }
 
 /// Kibibytes no other process shares.

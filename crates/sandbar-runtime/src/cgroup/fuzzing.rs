@@ -1,15 +1,15 @@
-//! A way to the files of the kernel for the fuzzer.
+//! Fuzzing entry point for the parsers of kernel files.
 
 use super::{
-    controllers::{Controller, hierarchy_of},
+    controllers::{Controller, v1_hierarchy_in},
     group::keyed_number,
 };
 
-/// The mount table, and a file of keys and numbers.
+/// Parses the input as a mount table and as a flat-keyed cgroup file.
 pub fn cgroup_files(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for controller in Controller::ALL {
-        let _ = hierarchy_of(controller, &text);
+        let _ = v1_hierarchy_in(controller, &text);
     }
     let _ = keyed_number(&text, "populated");
 }

@@ -1,152 +1,174 @@
-//! The groups all sessions of one host lie in.
+//! The cgroups of one host, which contain those of all its sessions.
 
 use std::{
     io,
     ops::{Deref, DerefMut},
     path::Path,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-use sandbar_core::Capability;
+use sandbar_core::{Capability, MutexExt as _};
 
 use super::{
-    controllers::{Controller, separate_parent, unified_parents},
+    controllers::{Controller, v1_hierarchy, v2_parents},
     group::Group,
     session_groups::SessionGroups,
 };
 
-/// How many groups are kept for sessions to come.
-const READY: usize = 16;
+/// Limits how many empty session groups are kept for reuse.
+const MAX_IDLE_SESSIONS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct HostGroups {
-    unified: Group,
-    /// Controllers the unified hierarchy has.
-    inside: Vec<Controller>,
-    /// Controllers that live in a v1 hierarchy.
-    beside: Vec<(Controller, Arc<Group>)>,
+    v2: Group,
+    /// Controllers used from the v2 hierarchy.
+    v2_controllers: Vec<Controller>,
+    /// Controllers used from v1 hierarchies, with this host's group there.
+    v1: Vec<(Controller, Arc<Group>)>,
     next: AtomicU64,
-    /// Groups for sessions to come.
-    ready: Mutex<Vec<SessionGroups>>,
+    /// Empty session groups for reuse.
+    idle: Mutex<Vec<SessionGroups>>,
     is_closed: AtomicBool,
 }
 
 impl HostGroups {
-    /// Ends what an earlier host of this name left, then makes the groups anew. The error is the reason why cgroups cannot
-    /// be used here.
+    /// Kills what an earlier host of this name left running and creates the groups again. The error
+    /// is the reason why cgroups cannot be used here.
     pub(crate) fn open(name: &str) -> Result<Self, String> {
-        let parents = unified_parents();
-        let separate: Vec<_> = Controller::ALL
+        let parents = v2_parents();
+        let v1_parents: Vec<_> = Controller::ALL
             .into_iter()
-            .filter_map(|controller| Some((controller, separate_parent(controller)?)))
+            .filter_map(|controller| Some((controller, v1_hierarchy(controller)?)))
             .collect();
-        for parent in parents.iter().chain(separate.iter().map(|(_, parent)| parent)) {
-            end_leftover(&parent.join(name));
+        for parent in parents
+            .iter()
+            .chain(v1_parents.iter().map(|(_, parent)| parent))
+        {
+            kill_leftover(&parent.join(name));
         }
-        let mut reason = "there is no cgroup v2 file system".to_owned();
+        let mut reason = "no cgroup v2 file system is mounted".to_owned();
         for parent in parents {
             match Group::create(parent.join(name)) {
-                Ok(unified) => {
-                    let inside = hand_down(&parent, &unified);
-                    let beside = separate
+                Ok(v2) => {
+                    let v2_controllers = delegate_controllers(&parent, &v2);
+                    let v1 = v1_parents
                         .iter()
-                        .filter(|(controller, _)| !inside.contains(controller))
+                        .filter(|(controller, _)| !v2_controllers.contains(controller))
                         .filter_map(|(controller, parent)| {
-                            Some((*controller, Arc::new(Group::create(parent.join(name)).ok()?)))
+                            Some((
+                                *controller,
+                                Arc::new(Group::create(parent.join(name)).ok()?),
+                            ))
                         })
                         .collect();
                     return Ok(Self {
-                        unified,
-                        inside,
-                        beside,
+                        v2,
+                        v2_controllers,
+                        v1,
                         next: AtomicU64::new(1),
-                        ready: Mutex::default(),
+                        idle: Mutex::default(),
                         is_closed: AtomicBool::new(false),
                     });
                 }
-                Err(error) => reason = format!("`{}` is not usable: {error}", parent.display()),
+                Err(error) => {
+                    reason = format!("cgroup `{}` is not writable: {error}", parent.display());
+                }
             }
         }
         Err(reason)
     }
 
-    /// Puts a process of the host's into a group of its own here, which also shows that it can be done. The error is the
-    /// reason why cgroups cannot be used.
-    pub(crate) fn adopting(self, pid: u32) -> Result<Self, String> {
-        let adopted = self.unified.child("spawner").and_then(|group| group.write("cgroup.procs", pid.to_string()));
-        match adopted {
+    /// Moves the spawner into a group of its own, which also proves that processes can be moved.
+    /// The error is the reason why cgroups cannot be used.
+    pub(crate) fn with_spawner(self, pid: u32) -> Result<Self, String> {
+        let moved = self
+            .v2
+            .child("spawner")
+            .and_then(|group| group.write("cgroup.procs", pid.to_string()));
+        match moved {
             Ok(()) => Ok(self),
             Err(error) => {
-                let _ = self.end();
-                Err(format!("processes cannot be put into cgroups: {error}"))
+                let _ = self.kill_and_remove();
+                Err(format!("processes cannot be moved into cgroups: {error}"))
             }
         }
     }
 
-    /// Whether CPU, memory and process counts can all be limited.
+    /// Returns whether CPU, memory and process counts can all be limited.
     pub(crate) fn limits(&self) -> Capability {
-        let missing: Vec<&str> =
-            Controller::ALL.into_iter().filter(|wanted| !self.has(*wanted)).map(Controller::name).collect();
+        let missing: Vec<&str> = Controller::ALL
+            .into_iter()
+            .filter(|wanted| !self.has(*wanted))
+            .map(Controller::name)
+            .collect();
         if missing.is_empty() {
             Capability::Yes
         } else {
-            Capability::no(format!("the cgroup controllers {} are not available", missing.join(", ")))
+            Capability::no(format!(
+                "the cgroup controllers {} are not available",
+                missing.join(", ")
+            ))
         }
     }
 
     fn has(&self, wanted: Controller) -> bool {
-        self.inside.contains(&wanted) || self.beside.iter().any(|(controller, _)| *controller == wanted)
+        self.v2_controllers.contains(&wanted)
+            || self.v1.iter().any(|(controller, _)| *controller == wanted)
     }
 
-    /// Groups for a session: those of one that has ended, or new ones. Making and removing groups costs a good part of what
-    /// a new box costs. Their names are numbers, since sessions come and go.
+    /// Leases groups for a session: idle ones if there are any, because creating and removing
+    /// groups is a large part of the cost of a box. They are reused, so they are named by number
+    /// and not by session.
     pub(crate) fn session(self: &Arc<Self>) -> io::Result<SessionLease> {
-        let ready = self.ready().pop();
-        let groups = ready.map_or_else(|| self.make_session(), Ok)?;
-        Ok(SessionLease { groups: Some(groups), host: Arc::clone(self) })
+        let idle = self.idle().pop();
+        let groups = idle.map_or_else(|| self.create_session(), Ok)?;
+        Ok(SessionLease {
+            groups: Some(groups),
+            host: Arc::clone(self),
+        })
     }
 
-    /// Keeps the groups of a session that has ended for another one.
-    fn take_back(&self, mut groups: SessionGroups) {
-        if let Err(error) = groups.empty() {
-            tracing::warn!(%error, "could not end the processes of a session");
+    /// Keeps the groups of a session that has ended for reuse.
+    fn recycle(&self, mut groups: SessionGroups) {
+        if let Err(error) = groups.wait_until_empty() {
+            tracing::warn!(%error, "could not kill the processes of a session");
             return;
         }
         if self.is_closed.load(Ordering::SeqCst) || groups.reset().is_err() {
             return;
         }
-        let mut ready = self.ready();
-        if ready.len() < READY {
-            ready.push(groups);
+        let mut idle = self.idle();
+        if idle.len() < MAX_IDLE_SESSIONS {
+            idle.push(groups);
         }
     }
 
-    fn ready(&self) -> MutexGuard<'_, Vec<SessionGroups>> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> MutexGuard<'_, Vec<SessionGroups>> {
+        self.idle.lock_unpoisoned()
     }
 
-    fn make_session(&self) -> io::Result<SessionGroups> {
+    fn create_session(&self) -> io::Result<SessionGroups> {
         let name = format!("box-{}", self.next.fetch_add(1, Ordering::Relaxed));
-        let unified = self.unified.child(&name)?;
-        SessionGroups::make(&name, unified, self.inside.clone(), &self.beside)
+        let v2 = self.v2.child(&name)?;
+        SessionGroups::create(&name, v2, self.v2_controllers.clone(), &self.v1)
     }
 
-    /// Ends everything, the adopted process too.
-    pub(crate) fn end(&self) -> io::Result<()> {
+    /// Kills all processes in the groups, the spawner included, and removes the groups.
+    pub(crate) fn kill_and_remove(&self) -> io::Result<()> {
         self.is_closed.store(true, Ordering::SeqCst);
-        self.ready().clear();
-        self.unified.end()?;
-        for (_, group) in &self.beside {
+        self.idle().clear();
+        self.v2.kill_and_remove()?;
+        for (_, group) in &self.v1 {
             group.remove()?;
         }
         Ok(())
     }
 }
 
-/// The groups of a session as long as it needs them; whatever runs in them ends with the lease.
+/// Groups leased to a session. Dropping the lease kills all processes in them.
 #[derive(Debug)]
 pub(crate) struct SessionLease {
     groups: Option<SessionGroups>,
@@ -157,53 +179,68 @@ impl Deref for SessionLease {
     type Target = SessionGroups;
 
     fn deref(&self) -> &SessionGroups {
-        // Taken only when the lease is dropped.
-        self.groups.as_ref().unwrap_or_else(|| unreachable!("a lease without groups"))
+        // `None` only after drop.
+        self.groups
+            .as_ref()
+            .unwrap_or_else(|| unreachable!("session lease without groups"))
     }
 }
 
 impl DerefMut for SessionLease {
     fn deref_mut(&mut self) -> &mut SessionGroups {
-        self.groups.as_mut().unwrap_or_else(|| unreachable!("a lease without groups"))
+        self.groups
+            .as_mut()
+            .unwrap_or_else(|| unreachable!("session lease without groups"))
     }
 }
 
 impl Drop for SessionLease {
     fn drop(&mut self) {
         if let Some(groups) = self.groups.take() {
-            self.host.take_back(groups);
+            self.host.recycle(groups);
         }
     }
 }
 
-fn end_leftover(directory: &Path) {
+fn kill_leftover(directory: &Path) {
     if !directory.is_dir() {
         return;
     }
-    tracing::info!(cgroup = %directory.display(), "ending what an earlier host left running");
-    let ended = Group::at(directory.to_owned()).and_then(|group| {
-        // A v1 group has no events to wait for; its processes are in the v2 group, which was ended before.
-        if directory.join("cgroup.events").exists() { group.end() } else { group.remove() }
+    tracing::info!(cgroup = %directory.display(), "killing processes an earlier host left running");
+    let removed = Group::at(directory.to_owned()).and_then(|group| {
+        // A v1 group has no `cgroup.events`. Its processes are also in the v2 group, which was
+        // killed before.
+        if directory.join("cgroup.events").exists() {
+            group.kill_and_remove()
+        } else {
+            group.remove()
+        }
     });
-    if let Err(error) = ended {
-        tracing::warn!(cgroup = %directory.display(), %error, "could not end everything an earlier host left");
+    if let Err(error) = removed {
+        tracing::warn!(cgroup = %directory.display(), %error, "could not remove a cgroup an earlier host left");
     }
 }
 
-/// Makes the controllers of the unified hierarchy usable below our group; returns those that are.
-fn hand_down(parent: &Path, unified: &Group) -> Vec<Controller> {
-    let Ok(parent) = Group::at(parent.to_owned()) else { return Vec::new() };
+/// Enables the v2 controllers below our group and returns those that could be enabled.
+fn delegate_controllers(parent: &Path, v2: &Group) -> Vec<Controller> {
+    let Ok(parent) = Group::at(parent.to_owned()) else {
+        return Vec::new();
+    };
     let _ = enable(&parent, &Controller::ALL);
-    let _ = enable(unified, &Controller::ALL);
-    let enabled = unified.read("cgroup.subtree_control").unwrap_or_default();
+    let _ = enable(v2, &Controller::ALL);
+    let enabled = v2.read("cgroup.subtree_control").unwrap_or_default();
     Controller::ALL
         .into_iter()
-        .filter(|controller| enabled.split_whitespace().any(|name| name == controller.name()))
+        .filter(|controller| {
+            enabled
+                .split_whitespace()
+                .any(|name| name == controller.name())
+        })
         .collect()
 }
 
 fn enable(group: &Group, controllers: &[Controller]) -> io::Result<()> {
-    controllers
-        .iter()
-        .try_for_each(|controller| group.write("cgroup.subtree_control", format!("+{}", controller.name())))
+    controllers.iter().try_for_each(|controller| {
+        group.write("cgroup.subtree_control", format!("+{}", controller.name()))
+    })
 }

@@ -1,15 +1,21 @@
-//! Cgroups: what is in one can be frozen, limited and ended as a whole, whatever it did with sessions and parents.
+//! Cgroups: freeze, limit and kill all processes of a session or a command at once, even if they
+//! changed their process session or parent.
 //!
-//! Every session has a group in the v2 hierarchy, with one below it for init and one for each command. Limits are kept
-//! where the machine has the controllers: in the same groups, or in v1 hierarchies beside them. What can be used is found
-//! out by trying.
+//! Every session has a group in the v2 hierarchy, with one leaf group for init and one per command
+//! below it. Controllers that are not available in v2 are used from their v1 hierarchies. Which of
+//! them work is probed, not assumed.
 
+mod command_group;
 mod controllers;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod group;
 mod host_groups;
+mod limits;
 mod session_groups;
+mod stats;
+mod v1_group;
 
+pub(crate) use command_group::CommandGroup;
 pub(crate) use host_groups::{HostGroups, SessionLease};
-pub(crate) use session_groups::{CommandGroup, SessionGroups};
+pub(crate) use session_groups::SessionGroups;

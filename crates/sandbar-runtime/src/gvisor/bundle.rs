@@ -1,4 +1,4 @@
-//! The directory of one container: the OCI bundle it is started from, and what host and container share.
+//! Directory of one container: its OCI bundle, and the files shared between host and container.
 
 use std::{
     fs, io,
@@ -14,29 +14,30 @@ use serde_json::json;
 use super::host_process::ProcessRecord;
 use crate::{
     Trust, role,
-    runtime::{TRUST_AUTHORITY, TRUST_BUNDLE},
+    trust::{AUTHORITY_FILE, BUNDLE_FILE},
 };
 
-/// Where the tree of the session appears in the container.
+/// Mount point of the session's tree in the container.
 pub(super) const SESSION: &str = "session";
-/// A file in the place of the tree: whoever sees it does not see the tree.
+/// File below that mount point. Visible only as long as the tree is not mounted.
 pub(super) const NO_TREE: &str = "session/no-tree";
-/// The directory of ours in the container, which commands do not see.
+/// Directory with Sandbar's own files in the container, which commands cannot reach.
 const OWN: &str = ".sandbar";
-/// Where the container finds the named pipes of its commands, from its root.
+/// Directory of the named pipes, relative to the container's root.
 pub(super) const PIPES: &str = ".sandbar/io";
 
-/// Where it finds the certificates it is to show, from its root.
+/// Directory of the CA certificates, relative to the container's root.
 pub(super) const TRUST: &str = ".sandbar/trust";
 
-/// Whose the certificates are: nobody's in the container, since nothing there is read-only to its owner.
+/// Owner of the CA certificates: a uid no command runs as, because the owner of a file could make
+/// it writable.
 const TRUST_OWNER: u32 = 65_534;
 
 /// Mount points and directories in the container's root, parents first.
 const DIRECTORIES: [&str; 8] = ["proc", "dev", "sys", "tmp", SESSION, OWN, PIPES, TRUST];
 
-/// What init may do inside: mount, enter the tree, put processes into groups, end them, be another user than they, give
-/// terminals to their users, and give all of it up.
+/// Capabilities of init inside the container: to mount, enter the tree, create cgroups, kill
+/// processes, run as a user of its own, give terminals to users, and drop all of them.
 const CAPABILITIES: [&str; 9] = [
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
@@ -55,16 +56,18 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Makes everything a container needs to start. `network` is the namespace it is to be in, where it does not get one of
-    /// its own.
+    /// Creates all files a container needs to start. `network` is its network namespace; without
+    /// one, `runsc` creates a new one.
     pub(super) fn create(directory: PathBuf, network: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         fs::create_dir(&directory)?;
         let bundle = Self { directory };
-        bundle.fill(network).inspect_err(|_| drop(bundle.remove()))?;
+        bundle
+            .fill(network)
+            .inspect_err(|_| drop(bundle.remove()))?;
         Ok(bundle)
     }
 
-    /// One that another host made.
+    /// Returns the bundle that another host has created.
     pub(super) const fn left_at(directory: PathBuf) -> Self {
         Self { directory }
     }
@@ -78,12 +81,17 @@ impl Bundle {
         }
         fs::write(self.root().join(NO_TREE), "")?;
         fs::write(self.root().join(OWN).join(role::INIT), "")?;
-        fs::write(self.directory.join("config.json"), serde_json::to_vec(&self.configuration(network)?)?)
+        fs::write(
+            self.directory.join("config.json"),
+            serde_json::to_vec(&self.configuration(network)?)?,
+        )
     }
 
     fn configuration(&self, network: Option<BorrowedFd<'_>>) -> io::Result<serde_json::Value> {
         let init = format!("/{OWN}/{}", role::INIT);
-        let mut namespaces: Vec<_> = ["pid", "ipc", "uts", "mount"].map(|kind| json!({ "type": kind })).into();
+        let mut namespaces: Vec<_> = ["pid", "ipc", "uts", "mount"]
+            .map(|kind| json!({ "type": kind }))
+            .into();
         namespaces.push(match network {
             Some(network) => {
                 let path = format!("/proc/{}/fd/{}", std::process::id(), network.as_raw_fd());
@@ -119,7 +127,7 @@ impl Bundle {
         &self.directory
     }
 
-    /// Where `runsc` keeps what it knows of the container.
+    /// Directory of `runsc`'s own state.
     pub(super) fn state(&self) -> PathBuf {
         self.directory.join("state")
     }
@@ -132,7 +140,7 @@ impl Bundle {
         self.directory.join("root")
     }
 
-    /// The directory that shows the tree of the session.
+    /// Mount point of the session's tree.
     pub(super) fn session(&self) -> PathBuf {
         self.root().join(SESSION)
     }
@@ -145,19 +153,22 @@ impl Bundle {
         self.directory.join("processes.json")
     }
 
-    /// Has the container show certificates once it is told so.
+    /// Writes the CA certificates, which init mounts when it gets its order.
     pub(super) fn write_trust(&self, trust: &Trust) -> io::Result<()> {
-        let place = self.root().join(TRUST);
-        for (name, text) in [(TRUST_AUTHORITY, &trust.authority), (TRUST_BUNDLE, &trust.bundle)] {
-            let file = place.join(name);
+        let directory = self.root().join(TRUST);
+        for (name, text) in [
+            (AUTHORITY_FILE, &trust.authority),
+            (BUNDLE_FILE, &trust.bundle),
+        ] {
+            let file = directory.join(name);
             fs::write(&file, text)?;
             fs::set_permissions(&file, fs::Permissions::from_mode(0o444))?;
-            give_away(&file)?;
+            chown_trust(&file)?;
         }
-        give_away(&place)
+        chown_trust(&directory)
     }
 
-    /// Writes down which processes are the container's, for a host that comes after us.
+    /// Records the container's processes, so that a later host can kill them.
     pub(super) fn write_processes(&self, processes: &[ProcessRecord]) -> io::Result<()> {
         fs::write(self.record(), serde_json::to_vec(processes)?)
     }
@@ -167,43 +178,56 @@ impl Bundle {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    /// Forgets the container, which has ended, so that another can be started in its place.
+    /// Clears the state of the container, which has ended, so that another can be started with this
+    /// bundle.
     pub(super) fn clear_state(&self) -> io::Result<()> {
         remove_files(&self.state(), 1)?;
         unless_missing(fs::remove_file(self.pid_file()))?;
         fs::create_dir(self.state())
     }
 
-    /// Removes the directory. Each name is one we know: nothing is removed that somebody else put here, and nothing
-    /// through a mount.
+    /// Removes the directory. Removes known names only, so never a foreign file, nor files below a
+    /// mount.
     pub(super) fn remove(&self) -> io::Result<()> {
         for (directory, depth) in [(self.state(), 1), (self.pipes(), 2)] {
             remove_files(&directory, depth)?;
         }
         let own = self.root().join(OWN);
         let trust = self.root().join(TRUST);
-        for file in
-            [self.root().join(NO_TREE), own.join(role::INIT), trust.join(TRUST_AUTHORITY), trust.join(TRUST_BUNDLE)]
-        {
+        for file in [
+            self.root().join(NO_TREE),
+            own.join(role::INIT),
+            trust.join(AUTHORITY_FILE),
+            trust.join(BUNDLE_FILE),
+        ] {
             unless_missing(fs::remove_file(file))?;
         }
         for name in DIRECTORIES.iter().rev() {
             unless_missing(fs::remove_dir(self.root().join(name)))?;
         }
         unless_missing(fs::remove_dir(self.root()))?;
-        for file in [self.directory.join("config.json"), self.pid_file(), self.record()] {
+        for file in [
+            self.directory.join("config.json"),
+            self.pid_file(),
+            self.record(),
+        ] {
             unless_missing(fs::remove_file(file))?;
         }
         unless_missing(fs::remove_dir(&self.directory))
     }
 }
 
-/// Makes it nobody's in the container. An ordinary user cannot, and has no network whose certificates would matter.
-fn give_away(path: &Path) -> io::Result<()> {
-    if rustix::process::geteuid().is_root() { chown(path, Some(TRUST_OWNER), Some(TRUST_OWNER)) } else { Ok(()) }
+/// Gives the file to [`TRUST_OWNER`]. An unprivileged host cannot, but its containers have no
+/// network for which the certificates would matter.
+fn chown_trust(path: &Path) -> io::Result<()> {
+    if rustix::process::geteuid().is_root() {
+        chown(path, Some(TRUST_OWNER), Some(TRUST_OWNER))
+    } else {
+        Ok(())
+    }
 }
 
-/// Removes a directory whose files lie at most so many levels deep.
+/// Removes a directory with files at most `depth` levels deep.
 fn remove_files(directory: &Path, depth: usize) -> io::Result<()> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -1,8 +1,10 @@
-//! Inside a container: from its start to the init of a session.
+//! First process of a container, until it serves the host as init.
 //!
-//! The process waits in the almost empty root the container began with until the host has put a tree there and tells it
-//! to enter. Afterwards the tree is its root, with a `/proc` and a `/dev`; only its working directory stays outside, where
-//! the named pipes of commands are.
+//! It waits in the almost empty root of the container until the host has mounted a tree and orders
+//! it to enter. Then the tree becomes its root, with `/proc` and `/dev`. Only its working directory
+//! stays outside, where the named pipes of commands are.
+
+#![expect(unsafe_code, reason = "`_exit` and `dup2` have no safe wrapper")]
 
 use std::{
     ffi::{CStr, CString},
@@ -18,30 +20,30 @@ use rustix::{
 
 use super::{
     bundle::{NO_TREE, SESSION, TRUST},
-    name_relay,
+    dns_relay,
 };
 use crate::{
     TRUST_DIRECTORY,
     init::{InitSettings, InitSockets, serve},
     native::capabilities,
     protocol::{Event, Incoming, InitMode, Reader, Writer, send_frame},
-    runtime::{TREE_BUNDLES, TRUST_BUNDLE},
+    trust::{BUNDLE_FILE, CA_BUNDLE_PATHS},
 };
 
-/// Who init is, so that commands, which are root without its rights, can neither signal it nor look at its descriptors:
-/// what protects the first process elsewhere, gVisor does not have.
+/// Uid of init. Commands run as root without capabilities, so they can neither signal init nor open
+/// its `/proc` entries. gVisor lacks the protection that Linux gives pid 1.
 pub(crate) const INIT_USER: u32 = 65_533;
 
-/// What the host tells when the tree is there.
+/// Order to enter the session's tree.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EnterOrder {
     pub(super) hostname: CString,
-    /// How many processes the session may have at once.
+    /// Process limit of the session.
     pub(super) pids: Option<u64>,
-    /// Whether the host has left certificates to show.
-    pub(super) shows_trust: bool,
-    /// Whether there is a gate that answers questions for names.
-    pub(super) asks_the_gate: bool,
+    /// The host has written CA certificates to mount.
+    pub(super) mounts_trust: bool,
+    /// DNS queries to loopback are relayed to the host's egress gateway.
+    pub(super) relays_dns: bool,
 }
 
 impl EnterOrder {
@@ -49,8 +51,8 @@ impl EnterOrder {
         let mut writer = Writer::default();
         writer.text(&self.hostname);
         writer.optional(self.pids, Writer::number);
-        writer.byte(u8::from(self.shows_trust));
-        writer.byte(u8::from(self.asks_the_gate));
+        writer.byte(u8::from(self.mounts_trust));
+        writer.byte(u8::from(self.relays_dns));
         writer.finish()
     }
 
@@ -59,38 +61,51 @@ impl EnterOrder {
         Ok(Self {
             hostname: reader.text()?,
             pids: reader.optional(Reader::number)?,
-            shows_trust: reader.byte()? != 0,
-            asks_the_gate: reader.byte()? != 0,
+            mounts_trust: reader.byte()? != 0,
+            relays_dns: reader.byte()? != 0,
         })
     }
 }
 
-/// The life of the first process of a container.
+/// Runs as the first process of a container.
 pub(crate) fn run(sockets: InitSockets) -> ! {
     match wait_for_order(&sockets.orders) {
         Ok(Some(order)) => match enter(&order) {
             Ok(()) => serve(
                 sockets,
-                InitSettings { mode: InitMode::Guest, below: None, kill_switch: None, arrived: Incoming::default() },
+                InitSettings {
+                    mode: InitMode::Guest,
+                    path_root: None,
+                    cgroup_kill: None,
+                    received: Incoming::default(),
+                },
             ),
             Err((step, error)) => {
                 let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                let _ = send_frame(sockets.events.as_fd(), &Event::Broken { step: step.into(), errno }.encode(), &[]);
-                leave(1)
+                let _ = send_frame(
+                    sockets.events.as_fd(),
+                    &Event::SetupFailed {
+                        step: step.into(),
+                        errno,
+                    }
+                    .encode(),
+                    &[],
+                );
+                exit(1)
             }
         },
-        // The host needs us no more.
-        Ok(None) => leave(0),
-        Err(_) => leave(1),
+        // The host does not need the container any more.
+        Ok(None) => exit(0),
+        Err(_) => exit(1),
     }
 }
 
-fn leave(code: i32) -> ! {
-    // SAFETY: leaves without unwinding; there is nothing to clean up in here.
+fn exit(code: i32) -> ! {
+    // SAFETY: exits without unwinding; there is nothing to clean up.
     unsafe { libc::_exit(code) }
 }
 
-/// `None` when the host is gone.
+/// Returns `None` if the host has closed the socket.
 fn wait_for_order(socket: &OwnedFd) -> io::Result<Option<EnterOrder>> {
     let mut incoming = Incoming::default();
     loop {
@@ -105,61 +120,92 @@ fn wait_for_order(socket: &OwnedFd) -> io::Result<Option<EnterOrder>> {
     }
 }
 
-type Step = (&'static CStr, io::Error);
+type FailedStep = (&'static CStr, io::Error);
 
-fn enter(order: &EnterOrder) -> Result<(), Step> {
+fn enter(order: &EnterOrder) -> Result<(), FailedStep> {
     let at = |step: &'static CStr| move |error: io::Error| (step, error);
-    if order.asks_the_gate {
-        // First, so that it is none of those that are limited.
-        name_relay::start(INIT_USER).map_err(at(c"pass names on"))?;
+    if order.relays_dns {
+        // First, so that the relay does not count towards the process limit.
+        dns_relay::start(INIT_USER).map_err(at(c"start the DNS relay"))?;
     }
-    // What was said while the container started went to the host.
-    redirect_errors().map_err(at(c"let go of the host's log"))?;
+    // During the start of the container, stderr goes to the host.
+    redirect_stderr().map_err(at(c"redirect stderr"))?;
     if let Some(pids) = order.pids {
         limit_processes(pids).map_err(at(c"limit the number of processes"))?;
     }
-    rustix::system::sethostname(order.hostname.as_bytes()).map_err(|errno| (c"set the host name", errno.into()))?;
-    see_the_tree().map_err(at(c"see the tree of the session"))?;
-    assemble().map_err(at(c"put the file system together"))?;
-    if order.shows_trust {
-        show_trust().map_err(at(c"show the certificates"))?;
+    rustix::system::sethostname(order.hostname.as_bytes())
+        .map_err(|errno| (c"set the host name", errno.into()))?;
+    check_tree().map_err(at(c"find the session's tree"))?;
+    assemble().map_err(at(c"assemble the root"))?;
+    if order.mounts_trust {
+        mount_trust().map_err(at(c"mount the CA certificates"))?;
     }
-    // Once for all commands: init keeps what it needs, and nothing it executes gets any of it.
-    capabilities::drop_for_programs().map_err(at(c"give up capabilities"))?;
-    capabilities::keep_as(INIT_USER).map_err(at(c"become the user of init"))
+    // Init keeps its capabilities, but no program that it executes can have any.
+    capabilities::drop_for_programs().map_err(at(c"drop capabilities"))?;
+    capabilities::switch_user_keeping(INIT_USER).map_err(at(c"become the user of init"))
 }
 
-/// A cgroup of the container's own kernel around everything in it, in which init is one process more than was asked for;
-/// and a limit of each user, since the group lets a few too many through when they come at once. The host's cgroups cannot
-/// do it: there, threads of the kernel in user space count, and it dies when it cannot have one.
-fn limit_processes(most: u64) -> io::Result<()> {
-    let limit = rustix::process::Rlimit { current: Some(most), maximum: Some(most) };
+/// Limits the processes of the session by a cgroup of the gVisor kernel, raised by one for init.
+/// Also sets RLIMIT_NPROC, because concurrent forks can exceed the cgroup limit by a few. A cgroup
+/// of the host cannot be used: it would count the threads of the gVisor kernel, which dies if it
+/// cannot start one.
+fn limit_processes(max: u64) -> io::Result<()> {
+    let limit = rustix::process::Rlimit {
+        current: Some(max),
+        maximum: Some(max),
+    };
     rustix::process::setrlimit(rustix::process::Resource::Nproc, limit)?;
-    let place = "tmp";
-    mount("none", place, "cgroup", MountFlags::empty(), Some(c"pids"))?;
-    let directory = openat(CWD, place, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    unmount(place, UnmountFlags::DETACH)?;
+    let mount_point = "tmp";
+    mount(
+        "none",
+        mount_point,
+        "cgroup",
+        MountFlags::empty(),
+        Some(c"pids"),
+    )?;
+    let directory = openat(
+        CWD,
+        mount_point,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    unmount(mount_point, UnmountFlags::DETACH)?;
     mkdirat(&directory, "session", Mode::from_raw_mode(0o755))?;
     let write = |file: &str, text: &str| -> io::Result<()> {
-        let file = openat(&directory, file, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let file = openat(
+            &directory,
+            file,
+            OFlags::WRONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         rustix::io::write(file, text.as_bytes())?;
         Ok(())
     };
-    write("session/pids.max", &most.saturating_add(1).to_string())?;
+    write("session/pids.max", &max.saturating_add(1).to_string())?;
     write("session/cgroup.procs", "0")?;
-    // The hierarchy lives as long as somebody holds it.
+    // Leaked on purpose: the hierarchy exists as long as a descriptor is open.
     let _ = directory.into_raw_fd();
     Ok(())
 }
 
-/// Commands could write to it without end.
-fn redirect_errors() -> io::Result<()> {
-    let null = openat(CWD, "dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-    // SAFETY: replaces a descriptor nothing in here owns.
-    if unsafe { libc::dup2(null.as_raw_fd(), 2) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// Points stderr to `/dev/null`, because commands could fill the host's memory through it.
+fn redirect_stderr() -> io::Result<()> {
+    let null = openat(
+        CWD,
+        "dev/null",
+        OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    // SAFETY: replaces a descriptor that no Rust object owns.
+    if unsafe { libc::dup2(null.as_raw_fd(), 2) } < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
-fn see_the_tree() -> io::Result<()> {
+/// Fails with `ENOENT` if the tree is not mounted.
+fn check_tree() -> io::Result<()> {
     match openat(CWD, NO_TREE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
         Err(Errno::NOENT) => Ok(()),
         Ok(_) => Err(Errno::NOENT.into()),
@@ -167,10 +213,10 @@ fn see_the_tree() -> io::Result<()> {
     }
 }
 
-/// Makes the tree the root. Whatever is mounted comes from the working directory, which stays outside, so that links in the
-/// tree lead nowhere but into the tree.
+/// Makes the tree the root. Mount sources are relative to the working directory, which stays
+/// outside the tree: symbolic links in the tree cannot redirect them.
 fn assemble() -> io::Result<()> {
-    // A mount of its own, so that programs find it in `/proc/mounts`.
+    // A mount of its own, so that `/proc/mounts` lists a root.
     mount_bind(SESSION, SESSION)?;
     rustix::process::chroot(SESSION)?;
     mount_point("/proc")?;
@@ -182,31 +228,40 @@ fn assemble() -> io::Result<()> {
     directory("/tmp", 0o1777)
 }
 
-/// Shows the certificates the host has left, also in the place of what the tree trusts.
-fn show_trust() -> io::Result<()> {
+/// Mounts the CA certificates, and the bundle over each CA bundle of the tree.
+fn mount_trust() -> io::Result<()> {
     directory(TRUST_DIRECTORY, 0o755)?;
     mount_bind(TRUST, TRUST_DIRECTORY)?;
-    let bundle = format!("{TRUST}/{TRUST_BUNDLE}");
-    for path in TREE_BUNDLES.iter().filter(|path| is_regular_file(path)) {
+    let bundle = format!("{TRUST}/{BUNDLE_FILE}");
+    for path in CA_BUNDLE_PATHS.iter().filter(|path| is_regular_file(path)) {
         mount_bind(&bundle, format!("/{path}"))?;
     }
     Ok(())
 }
 
-/// Whether there is a file at this path of the tree that is reached without links. Nobody else is there yet who could
-/// change it meanwhile.
+/// Returns whether the tree has a regular file at this path, without symbolic links. Not racy: no
+/// other process runs in the container yet.
 fn is_regular_file(path: &str) -> bool {
-    let ancestors = std::path::Path::new(path).ancestors().skip(1).filter(|place| !place.as_os_str().is_empty());
+    let ancestors = std::path::Path::new(path)
+        .ancestors()
+        .skip(1)
+        .filter(|place| !place.as_os_str().is_empty());
     let kind_of = |place: &std::path::Path| {
-        let about = rustix::fs::statat(CWD, std::path::Path::new("/").join(place), AtFlags::SYMLINK_NOFOLLOW);
+        let about = rustix::fs::statat(
+            CWD,
+            std::path::Path::new("/").join(place),
+            AtFlags::SYMLINK_NOFOLLOW,
+        );
         about.map(|about| FileType::from_raw_mode(about.st_mode))
     };
     kind_of(path.as_ref()).is_ok_and(FileType::is_file)
-        && ancestors.into_iter().all(|place| kind_of(place).is_ok_and(FileType::is_dir))
+        && ancestors
+            .into_iter()
+            .all(|place| kind_of(place).is_ok_and(FileType::is_dir))
 }
 
-/// Makes a directory to mount on unless it is there. A link in its place is an error: a session must not choose where we
-/// mount.
+/// Creates a directory to mount on, if needed. A symbolic link in its place is an error: a session
+/// must not choose where init mounts.
 fn mount_point(path: &str) -> io::Result<()> {
     directory(path, 0o755)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -216,7 +271,7 @@ fn mount_point(path: &str) -> io::Result<()> {
 
 fn directory(path: &str, mode: u32) -> io::Result<()> {
     match mkdirat(CWD, path, Mode::from_raw_mode(mode)) {
-        // The mask of the process may have taken bits away.
+        // The umask may have cleared bits.
         Ok(()) => Ok(rustix::fs::chmod(path, Mode::from_raw_mode(mode))?),
         Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno.into()),
@@ -228,13 +283,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_arrives_as_it_was_sent() {
+    fn enter_order_is_decoded_as_encoded() {
         for pids in [None, Some(7)] {
             let order = EnterOrder {
                 hostname: c"a-session".to_owned(),
                 pids,
-                shows_trust: pids.is_some(),
-                asks_the_gate: pids.is_none(),
+                mounts_trust: pids.is_some(),
+                relays_dns: pids.is_none(),
             };
             assert_eq!(EnterOrder::decode(&order.encode()).unwrap(), order);
         }

@@ -1,22 +1,22 @@
-//! Commands of one session in a container.
+//! The sandbox of one session in a container.
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use sandbar_core::{Error, ErrorCode, Resources, Result, UserAccount};
-use sandbar_netns::{GateSockets, UdpGate};
+use sandbar_core::{Error, ErrorCode, MutexExt as _, Resources, Result, UserAccount};
+use sandbar_netns::{NetnsListeners, UdpListener};
 
 use super::{
     checkpoint::CheckpointRecord,
-    container::{Container, Workshop},
+    container::{Container, ContainerFactory},
 };
 use crate::{
-    BoxNetwork, Dialed, ExecSpec, RunningCommand, Sandbox, SandboxSpec, SandboxStats, boxed::BoxSandbox,
-    cgroup::SessionLease,
+    BoxNetwork, Dialed, ExecSpec, RunningCommand, Sandbox, SandboxSpec, SandboxStats,
+    cgroup::SessionLease, sandbox::BoxSandbox,
 };
 
 #[derive(Debug)]
@@ -24,8 +24,8 @@ pub(super) struct GvisorSandbox {
     commands: BoxSandbox,
     groups: Option<Arc<SessionLease>>,
     inner: Mutex<Inner>,
-    workshop: Arc<Workshop>,
-    /// The mounted tree of the session.
+    factory: Arc<ContainerFactory>,
+    /// Path of the session's mounted tree.
     root: PathBuf,
     limits: Resources,
     network: BoxNetwork,
@@ -41,14 +41,17 @@ impl GvisorSandbox {
     pub(super) fn new(
         commands: BoxSandbox,
         container: Container,
-        workshop: Arc<Workshop>,
+        factory: Arc<ContainerFactory>,
         spec: &SandboxSpec<'_>,
     ) -> Self {
         Self {
             commands,
             groups: container.groups().cloned(),
-            inner: Mutex::new(Inner { container, is_frozen: false }),
-            workshop,
+            inner: Mutex::new(Inner {
+                container,
+                is_frozen: false,
+            }),
+            factory,
             root: spec.root.to_owned(),
             limits: spec.resources.clone(),
             network: spec.network,
@@ -56,38 +59,49 @@ impl GvisorSandbox {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock_unpoisoned()
     }
 
-    /// The host sees one thing, the container, and cannot limit a command in it.
-    fn refuse_own_limits(&self, wishes: &Resources) -> Result<()> {
+    /// Rejects limits of a single command: the host's cgroups contain the container as a whole.
+    fn reject_command_limits(&self, requested: &Resources) -> Result<()> {
         let differing = [
-            ("resources.cpus", wishes.cpus.is_some() && wishes.cpus != self.limits.cpus),
-            ("resources.memory", wishes.memory.is_some() && wishes.memory != self.limits.memory),
-            ("resources.pids", wishes.pids.is_some() && wishes.pids != self.limits.pids),
+            (
+                "resources.cpus",
+                requested.cpus.is_some() && requested.cpus != self.limits.cpus,
+            ),
+            (
+                "resources.memory",
+                requested.memory.is_some() && requested.memory != self.limits.memory,
+            ),
+            (
+                "resources.pids",
+                requested.pids.is_some() && requested.pids != self.limits.pids,
+            ),
         ];
         match differing.into_iter().find(|(_, differs)| *differs) {
-            Some((field, _)) => {
-                Err(Error::invalid(field, "runtime `gvisor` limits sessions as a whole, not single commands")
-                    .with_hint("set it for the session, or use runtime `native`"))
-            }
+            Some((field, _)) => Err(Error::invalid(
+                field,
+                "runtime `gvisor` limits sessions as a whole, not single commands",
+            )
+            .with_hint("set it for the session, or use runtime `native`")),
             None => Ok(()),
         }
     }
 
-    /// A container keeps the network it was started with.
-    fn refuse_if_closed(&self) -> Result<()> {
+    /// Fails if the container was started without egress. Its network cannot be changed later.
+    fn require_egress(&self) -> Result<()> {
         match self.network {
-            BoxNetwork::Gated => Ok(()),
+            BoxNetwork::Egress => Ok(()),
             BoxNetwork::Closed => Err(Error::new(
                 ErrorCode::InvalidState,
-                "its box was started without a network, and runtime `gvisor` cannot give it one while it runs",
+                "session was started without a network, and runtime `gvisor` cannot add one while it runs",
             )
             .with_hint("stop the session and start it again, or give it a network from the start")),
         }
     }
 
-    /// The cgroups stop the kernel in user space too, in a hundredth of the time `runsc` takes.
+    /// Freezes or thaws through the cgroups if possible, which stops the gVisor kernel in a
+    /// hundredth of the time of `runsc pause`.
     fn set_frozen(&self, inner: &mut Inner, frozen: bool) -> Result<()> {
         if inner.is_frozen == frozen {
             return Ok(());
@@ -95,27 +109,31 @@ impl GvisorSandbox {
         match (&self.groups, frozen) {
             (Some(_), true) => self.commands.freeze()?,
             (Some(_), false) => self.commands.thaw()?,
-            (None, true) => inner.container.call(&self.workshop.runsc, "pause")?,
-            (None, false) => inner.container.call(&self.workshop.runsc, "resume")?,
+            (None, true) => inner.container.call(&self.factory.runsc, "pause")?,
+            (None, false) => inner.container.call(&self.factory.runsc, "resume")?,
         }
         inner.is_frozen = frozen;
         Ok(())
     }
 
-    /// This `runsc` ends what it has written, and its own way to go on afterwards loses the sockets and pipes of the
-    /// container; so the box is started from its image here, while its commands and who talks to them notice nothing.
+    /// Writes the container to `directory` and restarts it from there. `runsc checkpoint` ends the
+    /// container, and its option to leave it running loses sockets and pipes. Commands and their
+    /// callers notice only a pause.
     fn save(
         &self,
         container: &mut Container,
         directory: &Path,
         meanwhile: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
-        let runsc = &self.workshop.runsc;
-        fs::create_dir_all(directory).map_err(|error| Error::io(format!("make `{}`", directory.display()), error))?;
+        let runsc = &self.factory.runsc;
+        fs::create_dir_all(directory)
+            .map_err(|error| Error::io(format!("create `{}`", directory.display()), error))?;
         let mut copied = Ok(());
         self.commands.relocate(|numbers| {
             let record = CheckpointRecord::new(&runsc.version, numbers);
-            record.write(directory).map_err(|error| Error::io("describe a checkpoint", error))?;
+            record
+                .write(directory)
+                .map_err(|error| Error::io("write the record of a checkpoint", error))?;
             container.save(runsc, directory)?;
             copied = meanwhile();
             container.restore(runsc, directory, &self.root)
@@ -124,29 +142,32 @@ impl GvisorSandbox {
     }
 }
 
-/// Connections are the host kernel's, and so in no image.
-pub(super) fn gated_boxes_stay() -> Error {
-    Error::new(ErrorCode::InvalidState, "runtime `gvisor` cannot write a session to disk while it has a network")
-        .with_hint("keep its files only, or close its network and start it again")
+/// Error for a checkpoint of a session with a network: its connections are not part of the image.
+pub(super) fn no_checkpoint_with_network() -> Error {
+    Error::new(
+        ErrorCode::InvalidState,
+        "runtime `gvisor` cannot write a session to disk while it has a network",
+    )
+    .with_hint("keep its files only, or close its network and start it again")
 }
 
 impl Sandbox for GvisorSandbox {
     fn exec_as(&self, spec: ExecSpec, user: Option<&UserAccount>) -> Result<RunningCommand> {
-        self.refuse_own_limits(&spec.resources)?;
+        self.reject_command_limits(&spec.resources)?;
         self.commands.exec_as(spec, user)
     }
 
-    fn dial(&self, port: u16, patience: Duration) -> Result<Dialed> {
-        self.commands.dial(port, patience)
+    fn dial(&self, port: u16, timeout: Duration) -> Result<Dialed> {
+        self.commands.dial(port, timeout)
     }
 
-    fn open_gate(&self, udp_ports: &[u16]) -> Result<GateSockets> {
-        self.refuse_if_closed()?;
-        self.commands.open_gate(udp_ports)
+    fn open_listeners(&self, udp_ports: &[u16]) -> Result<NetnsListeners> {
+        self.require_egress()?;
+        self.commands.open_listeners(udp_ports)
     }
 
-    fn reopen_udp(&self, udp_ports: &[u16]) -> Result<Vec<UdpGate>> {
-        self.refuse_if_closed()?;
+    fn reopen_udp(&self, udp_ports: &[u16]) -> Result<Vec<UdpListener>> {
+        self.require_egress()?;
         self.commands.reopen_udp(udp_ports)
     }
 
@@ -155,7 +176,7 @@ impl Sandbox for GvisorSandbox {
     }
 
     fn is_alive(&self) -> bool {
-        // Without its gofer a container runs on and reaches no file.
+        // Without its gofer, a container keeps running but cannot open files.
         self.commands.is_alive() && self.inner().container.is_alive()
     }
 
@@ -168,16 +189,28 @@ impl Sandbox for GvisorSandbox {
     }
 
     fn stats(&self) -> Result<SandboxStats> {
-        // What the host counts as processes are threads of the kernel in user space. Inside, refusals are not counted, and
-        // nobody answers who is frozen.
+        // The host's cgroups count threads of the gVisor kernel, so init counts the processes. It
+        // cannot while frozen. gVisor does not count refused forks.
         let is_frozen = self.inner().is_frozen;
-        let processes = if is_frozen { None } else { self.commands.count_processes().ok() };
-        Ok(SandboxStats { processes, refused_forks: None, ..self.commands.stats()? })
+        let processes = if is_frozen {
+            None
+        } else {
+            self.commands.count_processes().ok()
+        };
+        Ok(SandboxStats {
+            processes,
+            refused_forks: None,
+            ..self.commands.stats()?
+        })
     }
 
-    fn checkpoint(&self, directory: &Path, meanwhile: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        if self.network == BoxNetwork::Gated {
-            return Err(gated_boxes_stay());
+    fn checkpoint(
+        &self,
+        directory: &Path,
+        meanwhile: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        if self.network == BoxNetwork::Egress {
+            return Err(no_checkpoint_with_network());
         }
         let mut inner = self.inner();
         let was_frozen = inner.is_frozen;
@@ -189,6 +222,9 @@ impl Sandbox for GvisorSandbox {
 
     fn stop(&self) -> Result<()> {
         self.commands.stop()?;
-        self.inner().container.end().map_err(|error| Error::io("end a container", error))
+        self.inner()
+            .container
+            .destroy()
+            .map_err(|error| Error::io("destroy a container", error))
     }
 }

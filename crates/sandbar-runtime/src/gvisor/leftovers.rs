@@ -1,29 +1,37 @@
-//! Containers an earlier host left.
+//! Removal of containers that an earlier host left.
 //!
-//! A container ends by itself when its host does, since its init reads the end of its socket, and whatever does not is
-//! ended with the cgroups of the host. What remains are directories, and processes on machines without cgroups.
+//! A container ends with its host, because its init reads end of file on its socket. Otherwise it
+//! is killed with the cgroups of the host. What remains are directories, and processes on machines
+//! without cgroups.
 
 use std::{fs, io, path::Path};
 
 use super::{bundle::Bundle, host_process::HostProcess, probe};
 
-/// Ends and removes everything below `directory`, which holds a directory for each container. What cannot be removed is
-/// named, and in nobody's way.
+/// Destroys all containers below `directory`. Logs those that cannot be removed, and continues: new
+/// containers have other names.
 pub(super) fn clear(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        let outcome = if probe::is_ours(&path) { probe::remove(&path) } else { end(&Bundle::left_at(path.clone())) };
+        let outcome = if probe::is_probe_directory(&path) {
+            probe::remove(&path)
+        } else {
+            destroy(&Bundle::left_at(path.clone()))
+        };
         if let Err(error) = outcome {
-            tracing::warn!(directory = %path.display(), %error, "could not remove what an earlier host left");
+            tracing::warn!(directory = %path.display(), %error, "could not remove a container of an earlier host");
         }
     }
     Ok(())
 }
 
-fn end(bundle: &Bundle) -> io::Result<()> {
+fn destroy(bundle: &Bundle) -> io::Result<()> {
     for process in bundle.processes().into_iter().filter_map(HostProcess::find) {
-        tracing::info!(pid = process.pid(), "ending a container an earlier host left running");
-        process.end()?;
+        tracing::info!(
+            pid = process.pid(),
+            "killing a container of an earlier host"
+        );
+        process.kill()?;
     }
     bundle.remove()
 }

@@ -1,25 +1,27 @@
-//! gVisor: boxes with a kernel of their own, which runs in user space.
+//! gVisor back end: boxes with a kernel of their own, which runs in user space.
 //!
-//! The program `runsc` starts a *container*: a sandbox process that is the kernel, and a gofer that opens files for it. Our
-//! own binary is its first process. A container begins over an almost empty tree and gets the tree of a session later, so
-//! that a few can wait in a [`warm_pool`]: [`guest`] is what happens inside from then until the first command.
+//! The program `runsc` starts a *container*: a sandbox process, which is the kernel, and a gofer,
+//! which opens files for it. Its first process is our own binary. A container starts over an almost
+//! empty root and gets the tree of a session later, so that a few can wait in a [`warm_pool`].
+//! [`guest`] is the code inside the container, from its start to the first command.
 //!
-//! Everything about one container lies in one directory ([`bundle`]) and one set of cgroups; ending it means killing what
-//! is in the cgroups and removing the directory. `runsc delete` does the same in a hundred times the time.
+//! Each container has one directory ([`bundle`]) and one set of cgroups. It is destroyed by killing
+//! the cgroups and removing the directory, which takes a hundredth of the time of `runsc delete`.
 
+mod box_network;
 mod bundle;
 mod checkpoint;
 mod container;
+mod dns_relay;
 mod guest;
 mod gvisor_runtime;
 mod gvisor_sandbox;
 mod host_process;
 mod leftovers;
-mod name_relay;
 mod probe;
 mod runsc;
 mod tree;
 mod warm_pool;
 
-pub(crate) use guest::{INIT_USER, run as run_guest};
+pub(crate) use guest::run as run_guest;
 pub use gvisor_runtime::{GvisorRuntime, GvisorSettings};

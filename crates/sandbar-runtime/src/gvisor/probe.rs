@@ -1,4 +1,4 @@
-//! Finding out, by trying, what the `runsc` of this machine can do.
+//! Probes of what the `runsc` of this machine can do.
 
 use std::{
     ffi::OsStr,
@@ -10,129 +10,160 @@ use std::{
 
 use sandbar_core::{Capability, Error, ErrorCode, Resources, Result, SessionId};
 
-use super::container::{Container, Workshop};
+use super::container::{Container, ContainerFactory};
 use crate::{
     BoxNetwork,
-    boxed::wait_until_ready,
     protocol::{Connection, Event, Request, send_frame},
+    sandbox::wait_until_ready,
 };
 
-/// What the names of directories begin with that are made to try something.
+/// Name prefix of the directories of probes.
 const PREFIX: &str = "probe-";
 
-/// How long a box that was started from an image may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Limits how long a restored container may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Starts a container, since nothing else shows that it can be done, and finds out whether it can have its tree late.
-pub(super) fn late_trees(workshop: &Workshop) -> Result<bool> {
+/// Starts a container, and returns whether its tree can be mounted after the start. Fails if no
+/// container can be started.
+pub(super) fn late_trees(factory: &ContainerFactory) -> Result<bool> {
     let unavailable = |error: Error| {
-        Error::new(ErrorCode::Unavailable, "gVisor containers cannot be started here")
-            .with_field("container_runtime")
-            .with_hint("see the message, or choose another runtime")
-            .with_source(error)
+        Error::new(
+            ErrorCode::Unavailable,
+            "gVisor containers cannot be started",
+        )
+        .with_field("container_runtime")
+        .with_hint("see the cause, or choose another runtime")
+        .with_source(error)
     };
-    let tree = ProbeTree::make(workshop).map_err(|error| Error::io("make a tree to try", error))?;
-    let mut container = workshop.start(None, BoxNetwork::Closed).map_err(unavailable)?;
-    let late = container.attach(&tree.path).map_err(|error| Error::io("attach a tree", error));
-    match late.and_then(|()| stand(&mut container)) {
+    let tree = ProbeDirectory::create(factory)
+        .map_err(|error| Error::io("create a tree for a probe", error))?;
+    let mut container = factory
+        .start(None, BoxNetwork::Closed)
+        .map_err(unavailable)?;
+    let late = container
+        .attach(&tree.path)
+        .map_err(|error| Error::io("attach a tree", error));
+    match late.and_then(|()| enter(&mut container)) {
         Ok(_) => Ok(true),
         Err(error) => {
-            tracing::info!(error = error.chain(), "containers cannot get their tree late");
-            let mut container = workshop.start(Some(&tree.path), BoxNetwork::Closed).map_err(unavailable)?;
-            stand(&mut container).map_err(unavailable)?;
+            tracing::info!(
+                error = error.chain(),
+                "trees cannot be mounted in running containers"
+            );
+            let mut container = factory
+                .start(Some(&tree.path), BoxNetwork::Closed)
+                .map_err(unavailable)?;
+            enter(&mut container).map_err(unavailable)?;
             Ok(false)
         }
     }
 }
 
-/// Writes a container to disk and starts it from there.
-pub(super) fn checkpoints(workshop: &Workshop) -> Capability {
-    match try_checkpoint(workshop) {
+/// Returns whether checkpoints work, by writing a container to disk and restoring it.
+pub(super) fn checkpoints(factory: &ContainerFactory) -> Capability {
+    match try_checkpoint(factory) {
         Ok(()) => Capability::Yes,
         Err(error) => Capability::no(format!(
-            "runsc {} could not do it when it was tried: {}",
-            workshop.runsc.version,
+            "a checkpoint with runsc {} failed: {}",
+            factory.runsc.version,
             error.chain()
         )),
     }
 }
 
-fn try_checkpoint(workshop: &Workshop) -> Result<()> {
-    let failed = |error: io::Error| Error::io("try a checkpoint", error);
-    let tree = ProbeTree::make(workshop).map_err(failed)?;
-    let image = ProbeTree::make(workshop).map_err(failed)?;
-    let mut container = workshop.start(Some(&tree.path), BoxNetwork::Closed)?;
-    let before = stand(&mut container)?;
-    container.save(&workshop.runsc, &image.path)?;
+fn try_checkpoint(factory: &ContainerFactory) -> Result<()> {
+    let failed = |error: io::Error| Error::io("probe a checkpoint", error);
+    let tree = ProbeDirectory::create(factory).map_err(failed)?;
+    let image = ProbeDirectory::create(factory).map_err(failed)?;
+    let mut container = factory.start(Some(&tree.path), BoxNetwork::Closed)?;
+    let before = enter(&mut container)?;
+    container.save(&factory.runsc, &image.path)?;
     drop(before);
-    let sockets = container.restore(&workshop.runsc, &image.path, &tree.path)?;
+    let sockets = container.restore(&factory.runsc, &image.path, &tree.path)?;
     is_answered(&sockets).map_err(failed)
 }
 
-/// Opens the gate of a container.
-pub(super) fn networks(workshop: &Workshop) -> Capability {
+/// Returns whether containers can have egress, by opening the netns listeners of one.
+pub(super) fn networks(factory: &ContainerFactory) -> Capability {
     if !rustix::process::geteuid().is_root() {
-        return Capability::no("containers of an ordinary user cannot be put into a network of their own");
+        return Capability::no(
+            "containers of an unprivileged host cannot have a network namespace of their own",
+        );
     }
-    match try_gate(workshop) {
+    match probe_listeners(factory) {
         Ok(()) => Capability::Yes,
-        Err(error) => Capability::no(format!("a container with a gate could not be started: {}", error.chain())),
+        Err(error) => Capability::no(format!(
+            "a container with egress could not be started: {}",
+            error.chain()
+        )),
     }
 }
 
-fn try_gate(workshop: &Workshop) -> Result<()> {
-    let failed = |error: io::Error| Error::io("try a gate", error);
-    let tree = ProbeTree::make(workshop).map_err(failed)?;
-    let mut container = workshop.start(Some(&tree.path), BoxNetwork::Gated)?;
-    stand(&mut container)?;
-    let network = container.take_network().ok_or_else(|| Error::internal("a gated container has no network"))?;
-    sandbar_netns::in_namespace(&network.gate, || sandbar_netns::open_linked_gate(&[])).map(drop).map_err(failed)
+fn probe_listeners(factory: &ContainerFactory) -> Result<()> {
+    let failed = |error: io::Error| Error::io("probe netns listeners", error);
+    let tree = ProbeDirectory::create(factory).map_err(failed)?;
+    let mut container = factory.start(Some(&tree.path), BoxNetwork::Egress)?;
+    enter(&mut container)?;
+    let network = container
+        .take_network()
+        .ok_or_else(|| Error::internal("container with egress has no network"))?;
+    sandbar_netns::in_namespace(&network.host_side, || {
+        sandbar_netns::open_linked_listeners(&[])
+    })
+    .map(drop)
+    .map_err(failed)
 }
 
-/// Has a container enter its tree.
-fn stand(container: &mut Container) -> Result<[UnixStream; 2]> {
+/// Orders init to enter its tree and waits until it is ready.
+fn enter(container: &mut Container) -> Result<[UnixStream; 2]> {
     let sockets = container.enter(&Resources::default(), "probe", None)?;
     wait_until_ready(&sockets)?;
     Ok(sockets)
 }
 
 fn is_answered([_, events]: &[UnixStream; 2]) -> io::Result<()> {
-    events.set_read_timeout(Some(PATIENCE))?;
+    events.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     send_frame(events.as_fd(), &Request::Report.encode(), &[])?;
-    let answer = Connection::new(events.try_clone()?.into()).wait()?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let answer = Connection::new(events.try_clone()?.into())
+        .wait()?
+        .ok_or(io::ErrorKind::UnexpectedEof)?;
     match Event::decode(&answer)? {
         Event::Report { .. } => Ok(()),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
-/// An empty directory for a moment. A container makes its mount points in it, `runsc` an image.
-struct ProbeTree {
+/// Temporary directory, used as tree of a container or for an image.
+struct ProbeDirectory {
     path: PathBuf,
 }
 
-impl ProbeTree {
-    fn make(workshop: &Workshop) -> io::Result<Self> {
-        let path = workshop.directory.join(format!("{PREFIX}{}", SessionId::random()));
+impl ProbeDirectory {
+    fn create(factory: &ContainerFactory) -> io::Result<Self> {
+        let path = factory
+            .directory
+            .join(format!("{PREFIX}{}", SessionId::random()));
         fs::create_dir(&path)?;
         Ok(Self { path })
     }
 }
 
-impl Drop for ProbeTree {
+impl Drop for ProbeDirectory {
     fn drop(&mut self) {
         if let Err(error) = remove(&self.path) {
-            tracing::warn!(directory = %self.path.display(), %error, "could not remove what was made to try something");
+            tracing::warn!(directory = %self.path.display(), %error, "could not remove the directory of a probe");
         }
     }
 }
 
-/// Whether a directory was made here, perhaps by an earlier host.
-pub(super) fn is_ours(path: &Path) -> bool {
-    path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(PREFIX))
+/// Returns whether a directory belongs to a probe, perhaps of an earlier host.
+pub(super) fn is_probe_directory(path: &Path) -> bool {
+    path.file_name()
+        .and_then(OsStr::to_str)
+        .is_some_and(|name| name.starts_with(PREFIX))
 }
 
-/// Removes the names we know, and nothing through a mount.
+/// Removes known names only, so never files below a mount.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     for name in ["proc", "dev", "tmp"] {
         let _ = fs::remove_dir(path.join(name));

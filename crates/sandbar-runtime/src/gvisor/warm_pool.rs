@@ -1,4 +1,4 @@
-//! Containers that were started before anybody asked for one.
+//! Pool of containers that are started before a session needs them.
 
 use std::{
     collections::VecDeque,
@@ -6,12 +6,12 @@ use std::{
     thread::JoinHandle,
 };
 
-use sandbar_core::Result;
+use sandbar_core::{MutexExt as _, Result};
 
-use super::container::{Container, Workshop};
+use super::container::{Container, ContainerFactory};
 use crate::BoxNetwork;
 
-/// Keeps a few containers waiting for their trees. A thread of its own starts the next one whenever one was taken.
+/// Pool of containers that wait for their trees. A thread refills it.
 #[derive(Debug)]
 pub(super) struct WarmPool {
     shared: Arc<Shared>,
@@ -20,7 +20,7 @@ pub(super) struct WarmPool {
 
 #[derive(Debug)]
 struct Shared {
-    workshop: Arc<Workshop>,
+    factory: Arc<ContainerFactory>,
     network: BoxNetwork,
     size: usize,
     state: Mutex<State>,
@@ -30,24 +30,42 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     ready: VecDeque<Container>,
-    /// Starting one has failed. It is tried again after somebody has asked, and been told why.
+    /// Starting a container has failed. Retried after the next [`take`](WarmPool::take), whose
+    /// caller starts its own container and gets the error.
     is_broken: bool,
     is_closed: bool,
 }
 
 impl WarmPool {
-    pub(super) fn open(workshop: Arc<Workshop>, network: BoxNetwork, size: usize) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { workshop, network, size, state: Mutex::default(), changed: Condvar::new() });
+    pub(super) fn open(
+        factory: Arc<ContainerFactory>,
+        network: BoxNetwork,
+        size: usize,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            factory,
+            network,
+            size,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let filler = if size > 0 {
             let shared = Arc::clone(&shared);
-            Some(std::thread::Builder::new().name("warm-pool".into()).spawn(move || shared.fill())?)
+            Some(
+                std::thread::Builder::new()
+                    .name("warm-pool".into())
+                    .spawn(move || shared.fill())?,
+            )
         } else {
             None
         };
-        Ok(Self { shared, filler: Mutex::new(filler) })
+        Ok(Self {
+            shared,
+            filler: Mutex::new(filler),
+        })
     }
 
-    /// A container that waits for its tree; one that was started before, if there is one.
+    /// Takes a container from the pool, or starts one.
     pub(super) fn take(&self) -> Result<Container> {
         loop {
             let next = {
@@ -58,22 +76,22 @@ impl WarmPool {
             self.shared.changed.notify_all();
             match next {
                 Some(container) if container.is_alive() => return Ok(container),
-                // It has ended while it waited.
+                // The container has ended meanwhile.
                 Some(_) => {}
-                None => return self.shared.workshop.start(None, self.shared.network),
+                None => return self.shared.factory.start(None, self.shared.network),
             }
         }
     }
 
-    /// Ends the containers nobody took, and lets no new ones be made.
+    /// Destroys the containers in the pool and stops the refill thread.
     pub(super) fn close(&self) {
         self.shared.lock().is_closed = true;
         self.shared.changed.notify_all();
-        let filler = self.filler.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let filler = self.filler.lock_unpoisoned().take();
         if filler.is_some_and(|filler| filler.join().is_err()) {
-            tracing::warn!("the thread that fills the pool of containers panicked");
+            tracing::warn!("thread that fills the pool of containers panicked");
         }
-        // Out of the lock: ending a container takes a while.
+        // Without the lock, since destroying a container takes time.
         let ready = std::mem::take(&mut self.shared.lock().ready);
         drop(ready);
     }
@@ -87,7 +105,7 @@ impl Drop for WarmPool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock_unpoisoned()
     }
 
     fn fill(&self) {
@@ -98,10 +116,13 @@ impl Shared {
             if state.unwrap_or_else(PoisonError::into_inner).is_closed {
                 return;
             }
-            match self.workshop.start(None, self.network) {
+            match self.factory.start(None, self.network) {
                 Ok(container) => self.lock().ready.push_back(container),
                 Err(error) => {
-                    tracing::warn!(error = error.chain(), "could not start a container ahead");
+                    tracing::warn!(
+                        error = error.chain(),
+                        "could not start a container for the pool"
+                    );
                     self.lock().is_broken = true;
                 }
             }

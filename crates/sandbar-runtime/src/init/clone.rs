@@ -1,36 +1,45 @@
-//! `vfork` with a stack of its own, and straight into a cgroup.
+//! `vfork` on a separate stack, directly into a cgroup.
 //!
-//! The child borrows the memory of the parent, which sleeps until the child has executed a program or exited: nothing is
-//! copied, so that starting a command costs what the kernel must do and no more. `libc::vfork` cannot be used from Rust,
-//! since it returns twice on one stack; here the child calls `entry` on another stack and never returns.
+//! The child shares the memory of the parent, which is suspended until the child has executed a
+//! program or exited. So no page tables are copied. `libc::vfork` cannot be used from Rust, because
+//! it returns twice on one stack; here the child calls `entry` on another stack and never returns.
+
+#![expect(
+    unsafe_code,
+    reason = "a child on its own stack needs `clone3` in assembly"
+)]
 
 use std::{arch::asm, ffi::c_long, io, os::fd::RawFd, ptr};
 
-/// `libc` has it in a type too small for it.
+/// `libc` declares it with a type that is too small.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-const STACK: usize = 64 * 1024;
+const STACK_BYTES: usize = 64 * 1024;
 
-/// The stack the child runs on. One is enough: the parent sleeps while it is in use.
+/// Stack of the child. One suffices, because the parent is suspended while it is in use.
 #[derive(Debug)]
 pub(super) struct ChildStack {
     memory: Box<[u128]>,
-    /// This kernel has no `clone3`, and need not be asked again.
-    is_old: bool,
+    /// This kernel has no `clone3`.
+    no_clone3: bool,
 }
 
 impl ChildStack {
     pub(super) fn new() -> Self {
-        Self { memory: vec![0; STACK / size_of::<u128>()].into_boxed_slice(), is_old: false }
+        Self {
+            memory: vec![0; STACK_BYTES / size_of::<u128>()].into_boxed_slice(),
+            no_clone3: false,
+        }
     }
 }
 
-/// Runs `entry(argument)` in a child and returns its pid once the child has called `exec` or `_exit`. Kernels without
-/// `clone3` start the child in the caller's cgroup; `cgroup` is refused there.
+/// Runs `entry(argument)` in a child and returns its pid once the child has called `exec` or
+/// `_exit`. On kernels without `clone3`, `cgroup` must be `None`: it fails with `ENOSYS` otherwise.
 ///
 /// # Safety
-/// `entry` must end in `exec` or `_exit`, and do nothing the sleeping parent could trip over: its writes to memory stay.
-/// Signals must be blocked, so that no handler runs in the child.
+/// `entry` must end in `exec` or `_exit`. Its writes to memory are visible to the parent, so it
+/// must not leave data of the parent in an inconsistent state. Signals must be blocked, so that no
+/// handler runs in the child.
 pub(super) unsafe fn run_child<T>(
     stack: &mut ChildStack,
     cgroup: Option<RawFd>,
@@ -52,22 +61,25 @@ pub(super) unsafe fn run_child<T>(
     }
     let (entry, argument) = (entry as usize, argument as usize);
     let mut outcome = -c_long::from(libc::ENOSYS);
-    if !stack.is_old {
-        let call = [ptr::from_mut(&mut arguments) as usize, size_of::<libc::clone_args>()];
-        // SAFETY: the arguments are valid, the stack is large and unused, and the rest is the caller's promise.
+    if !stack.no_clone3 {
+        let call = [
+            ptr::from_mut(&mut arguments) as usize,
+            size_of::<libc::clone_args>(),
+        ];
+        // SAFETY: the arguments are valid, the stack is unused, and the caller upholds the rest.
         outcome = unsafe { raw(libc::SYS_clone3, call, entry, argument) };
-        stack.is_old = outcome == -c_long::from(libc::ENOSYS);
+        stack.no_clone3 = outcome == -c_long::from(libc::ENOSYS);
     }
-    if stack.is_old && cgroup.is_none() {
+    if stack.no_clone3 && cgroup.is_none() {
         let top = base as usize + size;
         let flags = usize::try_from(flags).unwrap_or_default() | libc::SIGCHLD as usize;
-        // SAFETY: as above; this older call takes the top of the stack.
+        // SAFETY: as above. `clone` takes the top of the stack.
         outcome = unsafe { raw(libc::SYS_clone, [flags, top], entry, argument) };
     }
     match i32::try_from(outcome) {
         Ok(pid) if pid > 0 => Ok(pid),
         Ok(errno) => Err(io::Error::from_raw_os_error(-errno)),
-        Err(_) => Err(io::Error::other("the kernel returned an impossible pid")),
+        Err(_) => Err(io::Error::other("clone returned a pid out of range")),
     }
 }
 
@@ -78,7 +90,7 @@ pub(super) unsafe fn run_child<T>(
 #[cfg(target_arch = "x86_64")]
 unsafe fn raw(call: c_long, arguments: [usize; 2], entry: usize, argument: usize) -> c_long {
     let result: c_long;
-    // SAFETY: the parent's registers and stack are as the kernel left them; the child never comes back here.
+    // SAFETY: the parent continues with its own stack and registers; the child never returns here.
     unsafe {
         asm!(
             "syscall",
@@ -110,7 +122,7 @@ unsafe fn raw(call: c_long, arguments: [usize; 2], entry: usize, argument: usize
 #[cfg(target_arch = "aarch64")]
 unsafe fn raw(call: c_long, arguments: [usize; 2], entry: usize, argument: usize) -> c_long {
     let result: c_long;
-    // SAFETY: the parent's registers and stack are as the kernel left them; the child never comes back here.
+    // SAFETY: the parent continues with its own stack and registers; the child never returns here.
     unsafe {
         asm!(
             "svc 0",
@@ -137,7 +149,7 @@ mod tests {
     use super::*;
 
     unsafe extern "C" fn leave(seen: *mut u32) -> ! {
-        // SAFETY: the parent sleeps and its variable lives.
+        // SAFETY: the parent is suspended, and its variable outlives the child.
         unsafe {
             *seen += 1;
             libc::_exit(7)
@@ -145,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn the_child_runs_on_the_parents_memory_and_the_parent_goes_on() {
+    fn child_shares_memory_and_parent_continues_after_exit() {
         let mut stack = ChildStack::new();
         let mut seen = 0;
         for round in 1..=3 {
-            // SAFETY: `leave` exits at once and touches one variable.
+            // SAFETY: `leave` exits at once and writes one variable.
             let pid = unsafe { run_child(&mut stack, None, leave, &raw mut seen) }.unwrap();
             let mut status = 0;
-            // SAFETY: waits for our own child.
+            // SAFETY: waits for a child of this process.
             assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
             assert_eq!((libc::WEXITSTATUS(status), seen), (7, round));
         }

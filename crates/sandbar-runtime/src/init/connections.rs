@@ -1,8 +1,8 @@
-//! Connections of the host's to ports in the box: those that are being made, and those that stand.
+//! Connections from the host to ports in the box.
 //!
-//! The host gets no socket, and init needs no further process: two pipes lead to the host, and init moves bytes between
-//! them and the socket. So nothing of the box ever comes to the host but bytes, and it is the same where descriptors cannot
-//! be passed. A connection ends by itself when the host lets go of its pipes.
+//! Init relays bytes between the socket and two pipes to the host. The host gets no descriptor from
+//! the box, only bytes, and the same scheme works for gVisor, where descriptors cannot be passed. A
+//! connection ends when the host closes its pipes.
 
 use std::{io, ops::Range};
 
@@ -16,90 +16,103 @@ use super::{
     relay::{Ends, Relay},
 };
 
-/// More at once are refused, however many descriptors init may have.
-const MOST: u64 = 4096;
+/// Limits the connections, regardless of the descriptor limit.
+const MAX_CONNECTIONS: u64 = 4096;
 
-/// Told to the host: the number of a connection, and why it does not stand; 0 when it does.
+/// Number of a connection and its errno for the host, 0 on success.
 type Answer = (u64, i32);
 
 #[derive(Debug)]
 pub(super) struct Connections {
     list: Vec<Connection>,
-    /// Of those that could not be begun.
+    /// Answers that are not sent yet.
     answers: Vec<Answer>,
-    most: usize,
-    /// Bytes on their way through.
+    max: usize,
+    /// Buffer for one read.
     scratch: Vec<u8>,
 }
 
 #[derive(Debug)]
 enum Connection {
-    Beginning { number: u64, attempt: Attempt, ends: Ends },
-    Standing(Relay),
+    Connecting {
+        number: u64,
+        attempt: Attempt,
+        ends: Ends,
+    },
+    Connected(Relay),
 }
 
 impl Connections {
     pub(super) fn new() -> Self {
-        // Each takes up to five descriptors, and commands need some too.
-        let most = getrlimit(Resource::Nofile).current.map_or(MOST, |limit| (limit / 6).min(MOST));
+        // Each takes up to five descriptors; the rest is for commands.
+        let max = getrlimit(Resource::Nofile)
+            .current
+            .map_or(MAX_CONNECTIONS, |limit| (limit / 6).min(MAX_CONNECTIONS));
         Self {
             list: Vec::new(),
             answers: Vec::new(),
-            most: usize::try_from(most).unwrap_or(usize::MAX),
+            max: usize::try_from(max).unwrap_or(usize::MAX),
             scratch: Vec::new(),
         }
     }
 
-    /// Begins to connect. The answer comes with a later [`step`](Self::step).
+    /// Starts to connect. A later [`step`](Self::step) returns the answer.
     pub(super) fn begin(&mut self, number: u64, port: u16, ends: io::Result<Ends>) {
         match ends.and_then(|ends| self.try_begin(number, port, ends)) {
             Ok(connection) => self.list.push(connection),
-            Err(error) => self.answers.push((number, error.raw_os_error().unwrap_or(libc::EIO))),
+            Err(error) => self
+                .answers
+                .push((number, error.raw_os_error().unwrap_or(libc::EIO))),
         }
     }
 
     fn try_begin(&mut self, number: u64, port: u16, ends: Ends) -> io::Result<Connection> {
-        if self.list.len() >= self.most {
+        if self.list.len() >= self.max {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
-        if ends.is_forsaken() {
-            // The host has given up while we were frozen: whoever listens need not be bothered.
+        if ends.is_abandoned() {
+            // The host gave up while the box was frozen, so the server must not see a connection.
             return Err(io::Error::from_raw_os_error(libc::ECANCELED));
         }
         match Attempt::new(port).proceed()? {
             Progress::Connected(socket) => {
                 self.answers.push((number, 0));
-                Ok(Connection::Standing(Relay::new(socket, ends)))
+                Ok(Connection::Connected(Relay::new(socket, ends)))
             }
-            Progress::Waiting(attempt) => Ok(Connection::Beginning { number, attempt, ends }),
+            Progress::Waiting(attempt) => Ok(Connection::Connecting {
+                number,
+                attempt,
+                ends,
+            }),
         }
     }
 
-    /// Adds what the connections wait for, and returns where that is, connection by connection.
-    pub(super) fn join<'a>(&'a self, waiting: &mut Vec<PollFd<'a>>) -> Vec<Range<usize>> {
+    /// Appends what the connections poll for. Returns the index range of each connection.
+    pub(super) fn add_interests<'a>(&'a self, waiting: &mut Vec<PollFd<'a>>) -> Vec<Range<usize>> {
         self.list
             .iter()
             .map(|connection| {
-                let from = waiting.len();
+                let start = waiting.len();
                 match connection {
-                    Connection::Beginning { attempt, ends, .. } => {
+                    Connection::Connecting { attempt, ends, .. } => {
                         waiting.extend(attempt.interest());
-                        waiting.extend(ends.end_of_reader());
+                        waiting.extend(ends.host_stopped_reading());
                     }
-                    Connection::Standing(relay) => waiting.extend(relay.interests()),
+                    Connection::Connected(relay) => waiting.extend(relay.interests()),
                 }
-                from..waiting.len()
+                start..waiting.len()
             })
             .collect()
     }
 
-    /// Moves on those that are ready, and forgets those that have ended. Returns the answers there are meanwhile.
+    /// Advances the connections that are ready and removes those that have ended. Returns the
+    /// answers to send.
     pub(super) fn step(&mut self, ready: &[bool]) -> Vec<Answer> {
         let mut answers = std::mem::take(&mut self.answers);
         if !ready.contains(&true) {
             return answers;
         }
-        // Those that have begun since are at the end, and not ready.
+        // Connections added since the poll are at the end and not ready.
         let mut ready = ready.iter().copied().chain(std::iter::repeat(false));
         let connections = std::mem::take(&mut self.list);
         for connection in connections {
@@ -115,19 +128,27 @@ impl Connections {
 }
 
 impl Connection {
-    /// `None` when it has ended.
+    /// Returns `None` if the connection has ended.
     fn step(self, scratch: &mut Vec<u8>, answers: &mut Vec<Answer>) -> Option<Self> {
         match self {
-            Self::Standing(mut relay) => relay.step(scratch).then_some(Self::Standing(relay)),
-            Self::Beginning { number, ends, .. } if ends.is_forsaken() => {
+            Self::Connected(mut relay) => relay.step(scratch).then_some(Self::Connected(relay)),
+            Self::Connecting { number, ends, .. } if ends.is_abandoned() => {
                 answers.push((number, libc::ECANCELED));
                 None
             }
-            Self::Beginning { number, attempt, ends } => match attempt.proceed() {
-                Ok(Progress::Waiting(attempt)) => Some(Self::Beginning { number, attempt, ends }),
+            Self::Connecting {
+                number,
+                attempt,
+                ends,
+            } => match attempt.proceed() {
+                Ok(Progress::Waiting(attempt)) => Some(Self::Connecting {
+                    number,
+                    attempt,
+                    ends,
+                }),
                 Ok(Progress::Connected(socket)) => {
                     answers.push((number, 0));
-                    Some(Self::Standing(Relay::new(socket, ends)))
+                    Some(Self::Connected(Relay::new(socket, ends)))
                 }
                 Err(error) => {
                     answers.push((number, error.raw_os_error().unwrap_or(libc::EIO)));

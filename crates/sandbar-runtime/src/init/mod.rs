@@ -1,12 +1,16 @@
-//! The resident init: starts commands inside a box, reaps, and tells the host.
+//! Init: the resident first process of a box. Starts commands, reaps processes, reports to the
+//! host.
 //!
-//! It is single-threaded, holds nothing the host would miss, and dies with the host's socket; where it is pid 1 of a pid
-//! namespace, everything in the box dies with it.
+//! It is single-threaded and exits when the host closes its socket. If it is pid 1 of a pid
+//! namespace, the kernel then kills everything in the box.
 
+mod child_signals;
 mod clone;
 mod connect;
 mod connections;
-mod groups;
+mod guest_groups;
+mod launch;
+mod pipes;
 mod relay;
 mod serve;
 mod start;

@@ -1,4 +1,4 @@
-//! Moving bytes between a socket in the box and the pipes to the host.
+//! Relay between a socket in the box and the pipes to the host.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -8,59 +8,76 @@ use rustix::{
     net::{Shutdown, shutdown},
 };
 
-const CHUNK: usize = 64 * 1024;
-/// So many at a time, so that one connection does not hold up the others and the commands.
-const CHUNKS_A_TURN: usize = 4;
+const CHUNK_BYTES: usize = 64 * 1024;
+/// Limits the chunks moved in one step, so that one connection does not delay others and commands.
+const MAX_CHUNKS_PER_STEP: usize = 4;
 
-/// Init's ends of the pipes of a connection. None of them ever makes us wait.
+/// Init's ends of the pipes of a connection. All are non-blocking.
 #[derive(Debug)]
 pub(super) struct Ends {
     pub(super) input: OwnedFd,
     pub(super) output: OwnedFd,
-    /// Held as long as we read `input`, where the host cannot tell otherwise.
-    pub(super) taking: Option<OwnedFd>,
-    /// At its end when the host does not read `output` any more, where we cannot tell otherwise.
-    pub(super) live: Option<OwnedFd>,
+    /// Named pipes only: held open as long as init reads `input`.
+    pub(super) we_read: Option<OwnedFd>,
+    /// Named pipes only: at end of file once the host does not read `output` any more.
+    pub(super) host_reads: Option<OwnedFd>,
 }
 
 impl Ends {
     pub(super) const fn passed(input: OwnedFd, output: OwnedFd) -> Self {
-        Self { input, output, taking: None, live: None }
+        Self {
+            input,
+            output,
+            we_read: None,
+            host_reads: None,
+        }
     }
 
-    /// Reported when the host does not read any more.
-    pub(super) fn end_of_reader(&self) -> impl Iterator<Item = PollFd<'_>> {
-        end_of_reader(&self.output, self.live.as_ref())
+    /// Returns what to poll for to notice that the host has stopped reading.
+    pub(super) fn host_stopped_reading(&self) -> impl Iterator<Item = PollFd<'_>> {
+        host_stopped_reading(&self.output, self.host_reads.as_ref())
     }
 
-    /// Whether the host does not read any more.
-    pub(super) fn is_forsaken(&self) -> bool {
-        is_reported(self.end_of_reader())
+    /// Returns whether the host has stopped reading.
+    pub(super) fn is_abandoned(&self) -> bool {
+        is_reported(self.host_stopped_reading())
     }
 }
 
-/// A connection that stands.
+/// An established connection.
 #[derive(Debug)]
 pub(super) struct Relay {
     socket: OwnedFd,
-    /// From the host, and what is held as long as we read it; `None` when that direction has ended.
+    /// [`Ends::input`] and [`Ends::we_read`]. `None` when this direction has ended.
     input: Option<(OwnedFd, Option<OwnedFd>)>,
-    /// To the host, and what tells that it reads; `None` when that direction has ended.
+    /// [`Ends::output`] and [`Ends::host_reads`]. `None` when this direction has ended.
     output: Option<(OwnedFd, Option<OwnedFd>)>,
-    /// Read and not written yet.
+    /// Bytes read from the host and not written yet.
     inward: Vec<u8>,
+    /// Bytes read from the socket and not written yet.
     outward: Vec<u8>,
 }
 
 impl Relay {
     pub(super) fn new(socket: OwnedFd, ends: Ends) -> Self {
-        let Ends { input, output, taking, live } = ends;
-        let (input, output) = (Some((input, taking)), Some((output, live)));
-        Self { socket, input, output, inward: Vec::new(), outward: Vec::new() }
+        let Ends {
+            input,
+            output,
+            we_read,
+            host_reads,
+        } = ends;
+        let (input, output) = (Some((input, we_read)), Some((output, host_reads)));
+        Self {
+            socket,
+            input,
+            output,
+            inward: Vec::new(),
+            outward: Vec::new(),
+        }
     }
 
-    /// What to wait for before [`step`](Self::step) can do something. Nothing is reported in vain: it either moves bytes or
-    /// ends a direction.
+    /// Returns what to poll for before the next [`step`](Self::step). Each readiness lets the step
+    /// move bytes or end a direction, so the loop never spins.
     pub(super) fn interests(&self) -> Vec<PollFd<'_>> {
         let mut found = Vec::with_capacity(4);
         let mut socket = PollFlags::empty();
@@ -71,8 +88,8 @@ impl Relay {
                 socket |= PollFlags::OUT;
             }
         }
-        if let Some((output, live)) = &self.output {
-            found.extend(end_of_reader(output, live.as_ref()));
+        if let Some((output, host_reads)) = &self.output {
+            found.extend(host_stopped_reading(output, host_reads.as_ref()));
             if self.outward.is_empty() {
                 socket |= PollFlags::IN;
             } else {
@@ -85,17 +102,27 @@ impl Relay {
         found
     }
 
-    /// Moves what can be moved now. `false` when both directions have ended.
+    /// Moves bytes without blocking. Returns `false` when both directions have ended.
     pub(super) fn step(&mut self, scratch: &mut Vec<u8>) -> bool {
         if let Some((input, _)) = &self.input
-            && pump(input.as_fd(), self.socket.as_fd(), &mut self.inward, scratch) == Flow::Ended
+            && pump(
+                input.as_fd(),
+                self.socket.as_fd(),
+                &mut self.inward,
+                scratch,
+            ) == Flow::Ended
         {
             let _ = shutdown(&self.socket, Shutdown::Write);
             self.input = None;
         }
-        if let Some((output, live)) = &self.output
-            && (is_reported(end_of_reader(output, live.as_ref()))
-                || pump(self.socket.as_fd(), output.as_fd(), &mut self.outward, scratch) == Flow::Ended)
+        if let Some((output, host_reads)) = &self.output
+            && (is_reported(host_stopped_reading(output, host_reads.as_ref()))
+                || pump(
+                    self.socket.as_fd(),
+                    output.as_fd(),
+                    &mut self.outward,
+                    scratch,
+                ) == Flow::Ended)
         {
             self.output = None;
         }
@@ -103,33 +130,51 @@ impl Relay {
     }
 }
 
-fn end_of_reader<'a>(output: &'a OwnedFd, live: Option<&'a OwnedFd>) -> impl Iterator<Item = PollFd<'a>> {
-    // Without a flag, a pipe reports that its other end is gone. Nothing is ever written to the other one.
-    let live = live.map(|live| PollFd::new(live, PollFlags::IN));
-    [PollFd::new(output, PollFlags::empty())].into_iter().chain(live)
+fn host_stopped_reading<'a>(
+    output: &'a OwnedFd,
+    host_reads: Option<&'a OwnedFd>,
+) -> impl Iterator<Item = PollFd<'a>> {
+    // Polled without flags, a pipe reports only the loss of its reader. `host_reads` never carries
+    // data, so it becomes readable only at end of file.
+    let host_reads = host_reads.map(|pipe| PollFd::new(pipe, PollFlags::IN));
+    [PollFd::new(output, PollFlags::empty())]
+        .into_iter()
+        .chain(host_reads)
 }
 
 fn is_reported<'a>(interests: impl Iterator<Item = PollFd<'a>>) -> bool {
     let mut waiting: Vec<PollFd<'_>> = interests.collect();
-    poll(&mut waiting, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
+    poll(
+        &mut waiting,
+        Some(&Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        }),
+    )
+    .is_ok_and(|count| count > 0)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
-    GoesOn,
-    /// There is no more, or nobody who takes it.
+    Continues,
+    /// End of file, or the receiver is closed.
     Ended,
 }
 
-fn pump(from: BorrowedFd<'_>, to: BorrowedFd<'_>, kept: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Flow {
+fn pump(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    kept: &mut Vec<u8>,
+    scratch: &mut Vec<u8>,
+) -> Flow {
     if !kept.is_empty() {
         match drain(to, kept) {
             Ok(written) => drop(kept.drain(..written)),
             Err(_) => return Flow::Ended,
         }
     }
-    scratch.resize(CHUNK, 0);
-    for _ in 0..CHUNKS_A_TURN {
+    scratch.resize(CHUNK_BYTES, 0);
+    for _ in 0..MAX_CHUNKS_PER_STEP {
         if !kept.is_empty() {
             break;
         }
@@ -144,10 +189,10 @@ fn pump(from: BorrowedFd<'_>, to: BorrowedFd<'_>, kept: &mut Vec<u8>, scratch: &
             Err(_) => return Flow::Ended,
         }
     }
-    Flow::GoesOn
+    Flow::Continues
 }
 
-/// Writes as much as is taken now.
+/// Writes as much as possible without blocking.
 fn drain(to: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
     let mut written = 0;
     while written < bytes.len() {

@@ -1,4 +1,4 @@
-//! A command's terminal: init keeps the master and moves bytes between it and the host's pipes.
+//! Terminal of a command: init holds the master and relays between it and the host's pipes.
 
 use std::{
     io,
@@ -16,63 +16,72 @@ use sandbar_core::TerminalSize;
 
 use super::terminal_signals::TerminalSignals;
 
-const CHUNK: usize = 8 * 1024;
-/// What a terminal takes for the end of input.
+const CHUNK_BYTES: usize = 8 * 1024;
+/// Control character (`VEOF`) that a terminal takes as end of input.
 const END_OF_INPUT: u8 = 4;
-/// More than a terminal holds. What comes later is from jobs in the background, whose end is not waited for.
-const TAIL: usize = 64 * 1024;
-/// Terminals of another kernel may hold as much as they like.
-const GUEST_TAIL: usize = 64 * 1024 * 1024;
+/// Limits the output that is read after the end of the command. More than a terminal buffers; what
+/// follows comes from background jobs, which are not waited for.
+const MAX_TAIL_BYTES: usize = 64 * 1024;
+/// The same for gVisor, whose terminals buffer without limit.
+const MAX_GUEST_TAIL_BYTES: usize = 64 * 1024 * 1024;
 
-/// Who sees to what a terminal does beside moving bytes.
+/// Source of the terminal's signals: SIGINT, SIGQUIT, SIGTSTP and SIGWINCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TerminalKeeper {
+pub(super) enum SignalSource {
     Linux,
-    /// Another kernel that knows how.
-    Guest,
-    /// Init, since the kernel does not.
+    /// A gVisor kernel that sends them.
+    GuestKernel,
+    /// Init, because the gVisor kernel does not send them.
     Init,
 }
 
-/// The master side of a terminal, and what is on its way.
+/// Master side of a terminal, with buffers in both directions.
 #[derive(Debug)]
 pub(super) struct Terminal {
     master: OwnedFd,
-    /// Held, so that the terminal has no end as long as the command runs, which may close it and open it again by name.
+    /// Held open so that the master does not report a hang-up while the command runs: it may close
+    /// the terminal and reopen it by name.
     _slave: OwnedFd,
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
+    /// Input that is not written to the terminal yet.
     typed: Vec<u8>,
-    /// The line being typed has not ended.
+    /// The last byte of input did not end a line.
     in_line: bool,
+    /// Output that is not written to the host yet.
     shown: Vec<u8>,
-    /// Bytes the command may still show after its end.
+    /// Bytes of output that may still be read after the end of the command.
     tail: usize,
-    /// Where the kernel does not send them.
+    /// Only for [`SignalSource::Init`].
     signals: Option<TerminalSignals>,
 }
 
-/// A terminal that has been made.
+/// An opened terminal.
 pub(super) struct NewTerminal {
     pub(super) terminal: Terminal,
-    /// The side the command gets.
+    /// Side of the command.
     pub(super) slave: OwnedFd,
-    /// What the process in the session listens to that passes signals on.
-    pub(super) listener: Option<OwnedFd>,
+    /// Read end for the signal forwarder.
+    pub(super) signal_pipe: Option<OwnedFd>,
 }
 
 impl Terminal {
-    /// `keeper` says who has to see to what a terminal does.
+    /// Opens a terminal that is relayed to the host's pipes.
     pub(super) fn open(
         size: TerminalSize,
         stdin: OwnedFd,
         stdout: OwnedFd,
-        keeper: TerminalKeeper,
+        source: SignalSource,
     ) -> io::Result<NewTerminal> {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
         unlockpt(&master)?;
         let name = ptsname(&master, Vec::new())?;
-        let slave = openat(CWD, name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+        let slave = openat(
+            CWD,
+            name,
+            OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         for end in [&master, &stdin, &stdout] {
             fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
         }
@@ -84,20 +93,33 @@ impl Terminal {
             typed: vec![],
             in_line: false,
             shown: vec![],
-            tail: if keeper == TerminalKeeper::Linux { TAIL } else { GUEST_TAIL },
+            tail: if source == SignalSource::Linux {
+                MAX_TAIL_BYTES
+            } else {
+                MAX_GUEST_TAIL_BYTES
+            },
             signals: None,
         };
         terminal.resize(size)?;
-        let mut listener = None;
-        if keeper == TerminalKeeper::Init {
-            let (signals, other_end) = TerminalSignals::open()?;
-            (terminal.signals, listener) = (Some(signals), Some(other_end));
+        let mut signal_pipe = None;
+        if source == SignalSource::Init {
+            let (signals, read_end) = TerminalSignals::open()?;
+            (terminal.signals, signal_pipe) = (Some(signals), Some(read_end));
         }
-        Ok(NewTerminal { terminal, slave, listener })
+        Ok(NewTerminal {
+            terminal,
+            slave,
+            signal_pipe,
+        })
     }
 
     pub(super) fn resize(&self, size: TerminalSize) -> io::Result<()> {
-        let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize {
+            ws_row: size.rows,
+            ws_col: size.columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         tcsetwinsize(&self.master, size)?;
         if let Some(signals) = &self.signals {
             signals.send(libc::SIGWINCH);
@@ -105,7 +127,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// What to wait for before [`step`](Self::step) can do something.
+    /// Returns what to poll for before the next [`step`](Self::step).
     pub(super) fn interests(&self) -> Vec<PollFd<'_>> {
         let mut master = PollFlags::empty();
         if self.shown.is_empty() {
@@ -127,35 +149,45 @@ impl Terminal {
         found
     }
 
-    /// Reads what was typed, unless something still waits for the command to take it. Returns whether there was anything.
-    pub(super) fn take_input(&mut self) -> bool {
-        let Some(stdin) = self.stdin.as_ref().filter(|_| self.typed.is_empty()) else { return false };
+    /// Reads input from the host, unless earlier input is still buffered. Returns whether there was
+    /// any.
+    pub(super) fn read_input(&mut self) -> bool {
+        let Some(stdin) = self.stdin.as_ref().filter(|_| self.typed.is_empty()) else {
+            return false;
+        };
         match fill(stdin.as_fd(), &mut self.typed) {
             Moved::Some => {
-                self.in_line = self.typed.last().is_some_and(|byte| !b"\n\r\x04".contains(byte));
+                self.in_line = self
+                    .typed
+                    .last()
+                    .is_some_and(|byte| !b"\n\r\x04".contains(byte));
                 if let Some(signals) = &self.signals {
-                    signals.take_keys(&self.master, &mut self.typed, &mut self.shown);
+                    signals.handle_keys(&self.master, &mut self.typed, &mut self.shown);
                 }
             }
-            Moved::NotNow => return false,
+            Moved::WouldBlock => return false,
             Moved::End => {
                 self.stdin = None;
-                // Within a line, the first one only ends the line.
-                self.typed.extend_from_slice(if self.in_line { &[END_OF_INPUT; 2] } else { &[END_OF_INPUT] });
+                // Within a line, the first one only flushes the line.
+                self.typed.extend_from_slice(if self.in_line {
+                    &[END_OF_INPUT; 2]
+                } else {
+                    &[END_OF_INPUT]
+                });
             }
         }
         true
     }
 
-    /// Moves what can be moved now.
+    /// Moves bytes in both directions without blocking.
     pub(super) fn step(&mut self) {
         if matches!(drain(self.master.as_fd(), &mut self.typed), Moved::End) {
             self.typed.clear();
         }
-        self.take_shown();
+        self.relay_output();
     }
 
-    fn take_shown(&mut self) {
+    fn relay_output(&mut self) {
         loop {
             if let Some(stdout) = &self.stdout
                 && matches!(drain(stdout.as_fd(), &mut self.shown), Moved::End)
@@ -163,38 +195,43 @@ impl Terminal {
                 self.stdout = None;
             }
             if self.stdout.is_none() {
-                // Nobody looks: the command may go on writing.
+                // The host does not read: discard, so that the command does not block.
                 self.shown.clear();
             }
-            if !self.shown.is_empty() || !matches!(fill(self.master.as_fd(), &mut self.shown), Moved::Some) {
+            if !self.shown.is_empty()
+                || !matches!(fill(self.master.as_fd(), &mut self.shown), Moved::Some)
+            {
                 return;
             }
         }
     }
 
-    /// Everything the command has shown so far was handed over. To be asked after it has ended.
+    /// Returns whether all output has been written to the host. To be called after the command has
+    /// ended.
     pub(super) fn is_drained(&mut self) -> bool {
         let before = self.shown.len();
-        self.take_shown();
-        self.tail = self.tail.saturating_sub(before.saturating_sub(self.shown.len()));
+        self.relay_output();
+        self.tail = self
+            .tail
+            .saturating_sub(before.saturating_sub(self.shown.len()));
         self.shown.is_empty() || self.tail == 0
     }
 }
 
 enum Moved {
     Some,
-    NotNow,
+    WouldBlock,
     End,
 }
 
 fn fill(from: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Moved {
-    buffer.resize(CHUNK, 0);
+    buffer.resize(CHUNK_BYTES, 0);
     let outcome = read(from, &mut buffer[..]);
     buffer.truncate(outcome.unwrap_or(0));
     match outcome {
         Ok(0) => Moved::End,
         Ok(_) => Moved::Some,
-        Err(Errno::AGAIN | Errno::INTR) => Moved::NotNow,
+        Err(Errno::AGAIN | Errno::INTR) => Moved::WouldBlock,
         Err(_) => Moved::End,
     }
 }
@@ -203,7 +240,7 @@ fn drain(to: BorrowedFd<'_>, buffer: &mut Vec<u8>) -> Moved {
     while !buffer.is_empty() {
         match write(to, buffer) {
             Ok(count) => drop(buffer.drain(..count)),
-            Err(Errno::AGAIN | Errno::INTR) => return Moved::NotNow,
+            Err(Errno::AGAIN | Errno::INTR) => return Moved::WouldBlock,
             Err(_) => return Moved::End,
         }
     }

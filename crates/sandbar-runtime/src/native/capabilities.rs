@@ -1,9 +1,11 @@
-//! Giving up capabilities, for good.
+//! Irrevocable dropping of capabilities.
+
+#![expect(unsafe_code, reason = "`capset` and `prctl` have no safe wrapper")]
 
 use std::io;
 
-/// The highest number the kernel's sets have room for.
-const MOST: u32 = 63;
+/// Highest capability number that the kernel's 64-bit sets can hold.
+const MAX_CAPABILITY: u32 = 63;
 
 #[repr(C)]
 struct Header {
@@ -28,23 +30,31 @@ const FSETID: u32 = 1 << 4;
 const KILL: u32 = 1 << 5;
 const SETGID: u32 = 1 << 6;
 const SETUID: u32 = 1 << 7;
-/// Good for nothing in a user namespace. Whoever wants to look into a process must have all that it has.
+/// `CAP_SYS_PACCT` grants nothing inside a user namespace. Init keeps it so that its capability set
+/// is never a subset of a command's; the kernel's ptrace access check then denies commands access
+/// to init.
 const SYS_PACCT: u32 = 1 << 20;
 
-/// What init needs to start and signal commands of other users, and to give them their terminals; and what no command ever
-/// has.
-const OF_INIT: u32 = CHOWN | KILL | SETGID | SETUID | SYS_PACCT;
+/// Capabilities of init: to start commands as other users, signal them and give them their
+/// terminals; and [`SYS_PACCT`], which no command ever has.
+const INIT_SET: u32 = CHOWN | KILL | SETGID | SETUID | SYS_PACCT;
 
-/// What a root with rights of its own has: over files and users of its own user namespace. Nothing about mounts, networks,
-/// devices, tracing or the kernel, and nothing that could be given to a file.
-const OF_ROOT: u32 = CHOWN | DAC_OVERRIDE | FOWNER | FSETID | KILL | SETGID | SETUID;
+/// Capabilities of a root with [`RootRights::Own`](sandbar_core::RootRights): over files and users
+/// of its own user namespace. None for mounts, networks, devices, tracing or the kernel, and not
+/// `CAP_SETFCAP`, which could attach capabilities to files.
+const ROOT_SET: u32 = CHOWN | DAC_OVERRIDE | FOWNER | FSETID | KILL | SETGID | SETUID;
 
-const NOTHING: [Sets; 2] = [Sets { effective: 0, permitted: 0, inheritable: 0 }; 2];
+const EMPTY_SETS: [Sets; 2] = [Sets {
+    effective: 0,
+    permitted: 0,
+    inheritable: 0,
+}; 2];
 
-/// Lets no program this process or its children execute have any capability, while the process keeps its own.
+/// Empties the bounding and ambient sets and sets no_new_privs: no program that this process or its
+/// descendants execute can have a capability. The process keeps its own permitted set.
 pub(crate) fn drop_for_programs() -> io::Result<()> {
-    bound_programs(0);
-    // SAFETY: a system call with numbers only.
+    limit_bounding_set(0);
+    // SAFETY: the call takes numbers only.
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } == 0 {
         Ok(())
     } else {
@@ -52,12 +62,14 @@ pub(crate) fn drop_for_programs() -> io::Result<()> {
     }
 }
 
-/// As [`drop_for_programs`], but programs of root, and those that make root of their user, have the rights of an
-/// [own root](OF_ROOT). An error when more than these would be left.
+/// Limits the bounding set to [`ROOT_SET`] and empties the ambient set: programs run as the box's
+/// root, or set-user-id to it, get at most these capabilities. `EPERM` if the bounding set still
+/// has others.
 pub(crate) fn keep_for_root() -> io::Result<()> {
-    bound_programs(OF_ROOT);
-    for capability in (0..=MOST).filter(|capability| !is_in(*capability, OF_ROOT)) {
-        // SAFETY: a system call with numbers only. It answers -1 beyond the last one this kernel knows.
+    limit_bounding_set(ROOT_SET);
+    for capability in (0..=MAX_CAPABILITY).filter(|capability| !is_in(*capability, ROOT_SET)) {
+        // SAFETY: the call takes numbers only. It returns -1 for a capability this kernel does not
+        // have.
         if unsafe { libc::prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0) } == 1 {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
@@ -65,17 +77,23 @@ pub(crate) fn keep_for_root() -> io::Result<()> {
     Ok(())
 }
 
-/// Takes all but these capabilities from what programs can ever have.
-fn bound_programs(kept: u32) {
-    // SAFETY: system calls with numbers only.
+/// Drops all capabilities except `kept` from the bounding set, and empties the ambient set.
+fn limit_bounding_set(kept: u32) {
+    // SAFETY: the calls take numbers only.
     unsafe {
-        for capability in (0..=MOST).filter(|capability| !is_in(*capability, kept)) {
+        for capability in (0..=MAX_CAPABILITY).filter(|capability| !is_in(*capability, kept)) {
             if libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) != 0 {
-                // Beyond the last one this kernel knows, or already without the right to drop.
+                // The kernel has no further capabilities, or CAP_SETPCAP is already dropped.
                 break;
             }
         }
-        libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+        libc::prctl(
+            libc::PR_CAP_AMBIENT,
+            libc::PR_CAP_AMBIENT_CLEAR_ALL,
+            0,
+            0,
+            0,
+        );
     }
 }
 
@@ -83,29 +101,40 @@ const fn is_in(capability: u32, set: u32) -> bool {
     capability < u32::BITS && set & (1 << capability) != 0
 }
 
-/// Empties every set and forbids gaining anything by `exec`.
+/// Empties every capability set and sets no_new_privs.
 pub(crate) fn drop_all() -> io::Result<()> {
     drop_for_programs()?;
     clear()
 }
 
-/// Empties every set of this process but for what init itself needs, in its own user namespace.
-pub(crate) fn clear_all_but_inits() -> io::Result<()> {
-    let [_, high] = NOTHING;
-    set([Sets { effective: OF_INIT, permitted: OF_INIT, inheritable: 0 }, high])
+/// Reduces the permitted and effective sets of this process to [`INIT_SET`].
+pub(crate) fn clear_except_init() -> io::Result<()> {
+    let [_, high] = EMPTY_SETS;
+    set([
+        Sets {
+            effective: INIT_SET,
+            permitted: INIT_SET,
+            inheritable: 0,
+        },
+        high,
+    ])
 }
 
-/// Empties every set of this process. Makes system calls on local memory only.
+/// Empties the permitted, effective and inheritable sets of this process. Safe between clone and
+/// exec: it allocates nothing.
 pub(crate) fn clear() -> io::Result<()> {
-    set(NOTHING)
+    set(EMPTY_SETS)
 }
 
-/// Becomes another user and group with the capabilities there are.
-pub(crate) fn keep_as(user: u32) -> io::Result<()> {
-    let header = Header { version: VERSION_3, pid: 0 };
-    let mut sets = NOTHING;
-    // SAFETY: system calls with numbers, and with local memory of the size the kernel expects. The caller has one thread,
-    // which is all the raw calls change.
+/// Switches uid and gid to `user` and keeps the capabilities the process has.
+pub(crate) fn switch_user_keeping(user: u32) -> io::Result<()> {
+    let header = Header {
+        version: VERSION_3,
+        pid: 0,
+    };
+    let mut sets = EMPTY_SETS;
+    // SAFETY: the calls take numbers, and local memory of the size the kernel expects. The raw
+    // calls change the calling thread only, and the caller has one thread.
     let outcomes = unsafe {
         [
             libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()),
@@ -121,8 +150,15 @@ pub(crate) fn keep_as(user: u32) -> io::Result<()> {
 }
 
 fn set(sets: [Sets; 2]) -> io::Result<()> {
-    let header = Header { version: VERSION_3, pid: 0 };
-    // SAFETY: a system call with local memory of the size the kernel expects.
+    let header = Header {
+        version: VERSION_3,
+        pid: 0,
+    };
+    // SAFETY: the call reads local memory of the size the kernel expects.
     let outcome = unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

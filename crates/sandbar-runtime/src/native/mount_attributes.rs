@@ -1,12 +1,13 @@
 //! `mount_setattr`, which neither `libc` nor `rustix` wraps.
 
+#![expect(unsafe_code, reason = "rustix has no `mount_setattr`")]
+
 use std::{
     io,
-    ops::BitOr,
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
 };
 
-/// What a mount forbids.
+/// Restrictions of a mount.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attributes(u64);
 
@@ -15,19 +16,24 @@ impl Attributes {
     pub(super) const NO_SUID: Self = Self(libc::MOUNT_ATTR_NOSUID);
     pub(super) const NO_DEVICES: Self = Self(libc::MOUNT_ATTR_NODEV);
     pub(super) const NO_EXEC: Self = Self(libc::MOUNT_ATTR_NOEXEC);
-}
 
-impl BitOr for Attributes {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
+    pub(super) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
 
-/// Changes a detached mount; with a user namespace, owners are translated through it.
-pub(super) fn set_attributes(mount: &OwnedFd, set: Attributes, owners: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    let mut attributes = libc::mount_attr { attr_set: set.0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+/// Restricts a detached mount. With a user namespace, also makes it an idmapped mount.
+pub(super) fn set_attributes(
+    mount: &OwnedFd,
+    set: Attributes,
+    owners: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let mut attributes = libc::mount_attr {
+        attr_set: set.0,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
     if let Some(owners) = owners {
         attributes.attr_set |= libc::MOUNT_ATTR_IDMAP;
         attributes.userns_fd = u64::try_from(owners.as_raw_fd()).unwrap_or_default();
@@ -35,14 +41,19 @@ pub(super) fn set_attributes(mount: &OwnedFd, set: Attributes, owners: Option<Bo
     apply(mount, &attributes, 0)
 }
 
-/// Lets programs of a detached mount, and of those mounted in it, set the user id.
+/// Honours set-user-id bits in a detached mount and all mounts below it.
 pub(super) fn allow_set_user_id(mount: &OwnedFd) -> io::Result<()> {
-    let attributes = libc::mount_attr { attr_set: 0, attr_clr: libc::MOUNT_ATTR_NOSUID, propagation: 0, userns_fd: 0 };
+    let attributes = libc::mount_attr {
+        attr_set: 0,
+        attr_clr: libc::MOUNT_ATTR_NOSUID,
+        propagation: 0,
+        userns_fd: 0,
+    };
     apply(mount, &attributes, libc::AT_RECURSIVE)
 }
 
 fn apply(mount: &OwnedFd, attributes: &libc::mount_attr, extent: i32) -> io::Result<()> {
-    // SAFETY: an empty path with the flag for it, and a structure of the size given.
+    // SAFETY: the path is empty with `AT_EMPTY_PATH`, and the structure has the given size.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -53,5 +64,9 @@ fn apply(mount: &OwnedFd, attributes: &libc::mount_attr, extent: i32) -> io::Res
             size_of::<libc::mount_attr>(),
         )
     };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

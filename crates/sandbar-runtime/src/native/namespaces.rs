@@ -1,4 +1,9 @@
-//! The namespaces of a box, and who it is in them.
+//! Creation of namespaces and switching of credentials.
+
+#![expect(
+    unsafe_code,
+    reason = "`clone3`, `unshare` and `setns` have no safe wrapper"
+)]
 
 use std::{
     ffi::c_int,
@@ -13,23 +18,23 @@ use rustix::{
 };
 use sandbar_core::OwnerMap;
 
-/// `libc` has it in a type too small for it.
+/// `libc` declares it with a type that is too small.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const CLONE_NEWTIME: u64 = 0x80;
 
-/// What every walled box has for itself beside its mounts. Networks are made ahead, cgroup namespaces are entered after
-/// the cgroups, and the user namespace last.
-pub(super) const WALLED: u64 = libc::CLONE_NEWNS as u64
+/// Namespaces that every native box is forked into. The network namespace is created before, the
+/// cgroup namespace after the cgroups are entered, and the user namespace is entered last.
+pub(super) const NATIVE_BOX: u64 = libc::CLONE_NEWNS as u64
     | libc::CLONE_NEWPID as u64
     | libc::CLONE_NEWIPC as u64
     | libc::CLONE_NEWUTS as u64
     | CLONE_NEWTIME;
 
-/// Kinds of namespaces a box must not make more of, as `/proc/sys/user` names their limits.
+/// Kinds of namespaces that a box must not create, as named in `/proc/sys/user`.
 const LIMITED: [&str; 8] = ["user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time"];
 
-/// Forks into new namespaces and, if given, a cgroup. `None` in the child. The caller has one thread, so that the child
-/// may do anything.
+/// Forks into new namespaces and, if given, into a cgroup. Returns `None` in the child. The caller
+/// must be single-threaded, so that the child need not be async-signal-safe.
 pub(super) fn fork(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Option<u32>> {
     // SAFETY: all-zero is a valid `clone_args`.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
@@ -39,26 +44,44 @@ pub(super) fn fork(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Opt
         arguments.flags |= CLONE_INTO_CGROUP;
         arguments.cgroup = u64::try_from(cgroup.as_raw_fd()).unwrap_or_default();
     }
-    // SAFETY: the arguments are valid for their size; without CLONE_VM the child has memory of its own.
-    let pid = unsafe { libc::syscall(libc::SYS_clone3, ptr::from_mut(&mut arguments), size_of::<libc::clone_args>()) };
+    // SAFETY: the arguments are valid for their size; without CLONE_VM the child has its own copy
+    // of the memory.
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            ptr::from_mut(&mut arguments),
+            size_of::<libc::clone_args>(),
+        )
+    };
     match pid {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
-        pid => u32::try_from(pid).map(Some).map_err(|_| io::Error::other("the kernel returned an impossible pid")),
+        pid => u32::try_from(pid)
+            .map(Some)
+            .map_err(|_| io::Error::other("clone3 returned a pid out of range")),
     }
 }
 
 pub(super) fn unshare(flags: c_int) -> io::Result<()> {
-    // SAFETY: this process has one thread, and no descriptor table or memory is unshared.
-    if unsafe { libc::unshare(flags) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: this process is single-threaded, and neither memory nor descriptors are unshared.
+    if unsafe { libc::unshare(flags) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 pub(super) fn enter(namespace: BorrowedFd<'_>, kind: c_int) -> io::Result<()> {
-    // SAFETY: a descriptor and a number.
-    if unsafe { libc::setns(namespace.as_raw_fd(), kind) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: the call takes a descriptor and a number.
+    if unsafe { libc::setns(namespace.as_raw_fd(), kind) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
-/// Makes a user namespace that maps owners `0..COUNT` to those from `first`, and allows no further namespaces in it.
+/// Creates a user namespace that maps uids and gids `0..COUNT` to those from `first`, and in which
+/// no namespaces can be created.
 pub(super) fn make_owners(first: u32) -> io::Result<OwnedFd> {
     let (wait_reader, wait_writer) = pipe()?;
     let (done_reader, done_writer) = pipe()?;
@@ -72,11 +95,13 @@ pub(super) fn make_owners(first: u32) -> io::Result<OwnedFd> {
         } else {
             Err(io::ErrorKind::BrokenPipe.into())
         };
-        let errno = outcome.err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
+        let errno = outcome
+            .err()
+            .map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
         let _ = rustix::io::write(&done_writer, &errno.to_le_bytes());
-        // The parent opens our namespace and then ends us.
+        // The parent opens this namespace and then closes the pipe.
         let _ = rustix::io::read(&wait_reader, &mut byte);
-        // SAFETY: leaves the forked copy without unwinding.
+        // SAFETY: ends the forked copy without unwinding.
         unsafe { libc::_exit(0) }
     };
     drop(wait_reader);
@@ -91,7 +116,9 @@ pub(super) fn make_owners(first: u32) -> io::Result<OwnedFd> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match i32::from_le_bytes(errno) {
-            0 => Ok(OwnedFd::from(fs::File::open(format!("/proc/{pid}/ns/user"))?)),
+            0 => Ok(OwnedFd::from(fs::File::open(format!(
+                "/proc/{pid}/ns/user"
+            ))?)),
             errno => Err(io::Error::from_raw_os_error(errno)),
         }
     })();
@@ -100,17 +127,28 @@ pub(super) fn make_owners(first: u32) -> io::Result<OwnedFd> {
     made
 }
 
-/// Where the limits of user namespaces are set. Each sees its own.
+/// Opens `/proc/sys/user`, the namespace limits of the caller's user namespace.
 pub(super) fn namespace_limits() -> io::Result<OwnedFd> {
-    Ok(openat(CWD, "/proc/sys/user", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+    Ok(openat(
+        CWD,
+        "/proc/sys/user",
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
 }
 
-/// No namespaces in this user namespace, whatever flags a system call carries.
+/// Sets all namespace limits to zero. Unlike seccomp this also covers clone3, whose flags a filter
+/// cannot read.
 pub(super) fn forbid_namespaces(limits: &OwnedFd) -> io::Result<()> {
     for kind in LIMITED {
         let name = format!("max_{kind}_namespaces");
-        match openat(limits, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
-            // A kernel without this kind.
+        match openat(
+            limits,
+            name,
+            OFlags::WRONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        ) {
+            // This kernel does not have this kind.
             Err(Errno::NOENT) => {}
             limit => drop(rustix::io::write(limit?, b"0")?),
         }
@@ -118,31 +156,34 @@ pub(super) fn forbid_namespaces(limits: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Maps the caller to root in the user namespace it has just made: all an ordinary user may do.
+/// Maps root of the user namespace the caller has just created to the caller. An unprivileged
+/// process may map no other user.
 pub(super) fn map_caller(uid: u32, gid: u32) -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/gid_map", format!("0 {gid} 1"))?;
     fs::write("/proc/self/uid_map", format!("0 {uid} 1"))
 }
 
-/// A network namespace with nothing but its loopback, which is up. The calling process goes there and comes back `home`.
+/// Creates a network namespace that has only a loopback interface, which is up. The calling process
+/// enters it and returns to `home`.
 pub(super) fn make_network(home: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     unshare(libc::CLONE_NEWNET)?;
-    open_low_ports();
+    allow_low_ports();
     let made = sandbar_netns::raise_loopback().and_then(|()| sandbar_netns::current());
     enter(home, libc::CLONE_NEWNET)?;
     made
 }
 
-/// Everybody in the calling process's network, which must be a box's own, may listen on every port: there is nobody else to
-/// keep the low ones for. Where it cannot be, they are for nobody.
-pub(super) fn open_low_ports() {
+/// Lets every user of the caller's network namespace, which must belong to a box, bind ports below
+/// 1024. If the kernel refuses, these ports stay unusable in the box.
+pub(super) fn allow_low_ports() {
     let _ = fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
 }
 
-/// Becomes root of the user namespace. An ordinary user's namespace has no say in supplementary groups.
+/// Becomes root of the user namespace. `drop_groups` must be `false` in a namespace created without
+/// privileges, where the kernel denies `setgroups`.
 pub(super) fn become_root(drop_groups: bool) -> io::Result<()> {
-    // SAFETY: changes this process's own credentials; it has one thread.
+    // SAFETY: changes the credentials of this single-threaded process.
     unsafe {
         if drop_groups && libc::setgroups(0, ptr::null()) != 0 {
             return Err(io::Error::last_os_error());
@@ -160,7 +201,7 @@ pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 
 pub(super) fn wait_for(pid: u32) {
     let Ok(pid) = i32::try_from(pid) else { return };
-    // SAFETY: waits for our own child.
+    // SAFETY: waits for a child of this process.
     while unsafe { libc::waitpid(pid, ptr::null_mut(), 0) } < 0
         && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     {}

@@ -1,53 +1,63 @@
-//! Ranges of owners for boxes, each used by one box at a time.
+//! Pool of uid and gid ranges, each leased to one box at a time.
 
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use sandbar_core::OwnerMap;
+use sandbar_core::{MutexExt as _, OwnerMap};
 
 use super::spawner::Spawner;
 
-/// Above what distributions give to users and container programs take, below what signed numbers hold.
-const FIRST: u32 = 0x7000_0000;
-const RANGES: u32 = 4095;
+/// First host uid of the ranges. Above the uids that distributions and container engines assign,
+/// and all ranges fit in a signed 32-bit number.
+const FIRST_UID: u32 = 0x7000_0000;
+const MAX_RANGES: u32 = 4095;
 
 #[derive(Debug)]
 pub(super) struct OwnerPool {
     spawner: Arc<Spawner>,
-    /// Where this host starts, so that two hosts on one machine seldom meet.
+    /// First range of this host, derived from its name so that two hosts on one machine rarely use
+    /// the same ranges.
     offset: u32,
-    made: Mutex<Vec<Arc<OwnerMap>>>,
-    /// Owners as they are on disk, in a user namespace all the same.
+    created: Mutex<Vec<Arc<OwnerMap>>>,
+    /// Identity map, in a user namespace of its own.
     unchanged: Mutex<Option<Arc<OwnerMap>>>,
 }
 
 impl OwnerPool {
     pub(super) fn new(spawner: Arc<Spawner>, host: &str) -> Self {
-        let hash = host.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
-        Self { spawner, offset: hash % RANGES, made: Mutex::default(), unchanged: Mutex::default() }
+        let hash = host.bytes().fold(0u32, |hash, byte| {
+            hash.wrapping_mul(31).wrapping_add(byte.into())
+        });
+        Self {
+            spawner,
+            offset: hash % MAX_RANGES,
+            created: Mutex::default(),
+            unchanged: Mutex::default(),
+        }
     }
 
-    /// A range nobody holds.
+    /// Returns a range that is not in use.
     pub(super) fn lease(&self) -> io::Result<Arc<OwnerMap>> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(free) = made.iter().find(|map| Arc::strong_count(map) == 1) {
+        let mut created = self.created.lock_unpoisoned();
+        if let Some(free) = created.iter().find(|map| Arc::strong_count(map) == 1) {
             return Ok(Arc::clone(free));
         }
-        let number = u32::try_from(made.len())
+        let number = u32::try_from(created.len())
             .ok()
-            .filter(|number| *number < RANGES)
-            .ok_or_else(|| io::Error::other(format!("all {RANGES} ranges of owners are in use")))?;
-        let first = FIRST + (self.offset + number) % RANGES * OwnerMap::COUNT;
+            .filter(|number| *number < MAX_RANGES)
+            .ok_or_else(|| io::Error::other(format!("all {MAX_RANGES} uid ranges are in use")))?;
+        let first = FIRST_UID + (self.offset + number) % MAX_RANGES * OwnerMap::COUNT;
         let map = Arc::new(OwnerMap::new(first, self.spawner.make_owners(first)?));
-        made.push(Arc::clone(&map));
+        created.push(Arc::clone(&map));
         Ok(map)
     }
 
-    /// For trees that cannot be translated: root in the box is root on disk, without any of its rights.
+    /// Returns the identity map, for trees on file systems without idmapped mounts: root in the box
+    /// is uid 0 on disk, without capabilities on the host.
     pub(super) fn unchanged(&self) -> io::Result<Arc<OwnerMap>> {
-        let mut unchanged = self.unchanged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unchanged = self.unchanged.lock_unpoisoned();
         if let Some(map) = &*unchanged {
             return Ok(Arc::clone(map));
         }

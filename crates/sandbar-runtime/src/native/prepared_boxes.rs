@@ -1,7 +1,7 @@
-//! Boxes that were made before anybody asked for one.
+//! Pool of native boxes that are created before a session needs them.
 //!
-//! Most of what making a box takes does not depend on the session that gets it: see
-//! [`box_setup`](super::box_setup). A few boxes wait there, each in groups of its own, and end when their sockets close.
+//! Most of the setup of a box does not depend on its session: see [`box_setup`](super::box_setup).
+//! A few boxes wait after that part, each in cgroups of its own, and exit when their sockets close.
 
 use std::{
     collections::VecDeque,
@@ -15,20 +15,20 @@ use std::{
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sandbar_core::{Error, Result};
+use sandbar_core::{Error, MutexExt as _, Result};
 
 use super::{launch::prepare, spawner::Spawner};
 use crate::cgroup::{HostGroups, SessionLease};
 
-/// How many wait.
-const READY: usize = 2;
+/// Number of boxes in the pool.
+const POOL_SIZE: usize = 2;
 
-/// So long after a box was taken the next one is made: whoever took it and starts a command in it is through by then, and
-/// does not compete with it for processors and the kernel's locks.
-const BREATH: Duration = Duration::from_millis(3);
+/// Delay between taking a box and creating the next one, so that the first command of the taken box
+/// does not compete with it for processors and kernel locks.
+const REFILL_DELAY: Duration = Duration::from_millis(3);
 
-/// A box that waits for its order. Fields are dropped in order: it ends when its sockets close, and its groups wait for
-/// its end.
+/// A box that waits for its order. The order of the fields matters: dropping the sockets ends the
+/// box, and dropping the cgroups waits for its end.
 #[derive(Debug)]
 pub(super) struct PreparedBox {
     pub(super) sockets: [UnixStream; 2],
@@ -37,16 +37,19 @@ pub(super) struct PreparedBox {
 }
 
 impl PreparedBox {
-    /// One that waits has nothing to say.
+    /// Returns whether the box still waits. Otherwise its event socket is readable: it has failed
+    /// or exited.
     fn is_waiting(&self) -> bool {
         let [_, events] = &self.sockets;
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         poll(&mut [PollFd::new(events, PollFlags::IN)], Some(&now)).is_ok_and(|count| count == 0)
     }
 }
 
-/// Keeps a few boxes waiting. A thread of its own, which begins when the first session comes, has the next one made
-/// whenever one was taken.
+/// Pool of prepared boxes. A thread, which starts with the first session, refills it.
 #[derive(Debug)]
 pub(super) struct PreparedBoxes {
     shared: Arc<Shared>,
@@ -64,17 +67,25 @@ struct Shared {
 struct State {
     ready: VecDeque<PreparedBox>,
     filler: Option<JoinHandle<()>>,
-    /// Making one has failed. It is tried again after somebody has asked, and been told why.
+    /// Creating a box has failed. Retried after the next [`take`](PreparedBoxes::take), whose
+    /// caller creates its own box and reports the error.
     is_broken: bool,
     is_closed: bool,
 }
 
 impl PreparedBoxes {
     pub(super) fn new(spawner: Arc<Spawner>, groups: Option<Arc<HostGroups>>) -> Self {
-        Self { shared: Arc::new(Shared { spawner, groups, state: Mutex::default(), changed: Condvar::new() }) }
+        Self {
+            shared: Arc::new(Shared {
+                spawner,
+                groups,
+                state: Mutex::default(),
+                changed: Condvar::new(),
+            }),
+        }
     }
 
-    /// A box that waits, if there is one. Never waits itself.
+    /// Takes a prepared box, if there is one. Does not block.
     pub(super) fn take(&self) -> Option<PreparedBox> {
         loop {
             let next = {
@@ -85,23 +96,30 @@ impl PreparedBoxes {
             if next.is_waiting() {
                 return Some(next);
             }
-            // It has ended while it waited.
+            // The box has exited meanwhile.
         }
     }
 
-    /// Returns when as many wait as should, or no more can be made.
+    /// Blocks until the pool is full or a box could not be created.
     pub(super) fn warm_up(&self) {
         let mut state = self.shared.lock();
         self.wake(&mut state);
-        drop(self.shared.changed.wait_while(state, |state| state.is_wanting()));
+        drop(
+            self.shared
+                .changed
+                .wait_while(state, |state| state.needs_boxes()),
+        );
     }
 
-    /// Lets the filler look, and begins it when there is none yet.
+    /// Wakes the refill thread, and starts it if needed.
     fn wake(&self, state: &mut State) {
         state.is_broken = false;
         if state.filler.is_none() && !state.is_closed {
             let shared = Arc::clone(&self.shared);
-            match std::thread::Builder::new().name("prepared-boxes".into()).spawn(move || shared.fill()) {
+            match std::thread::Builder::new()
+                .name("prepared-boxes".into())
+                .spawn(move || shared.fill())
+            {
                 Ok(filler) => state.filler = Some(filler),
                 Err(error) => {
                     tracing::warn!(%error, "could not start the thread that prepares boxes");
@@ -112,7 +130,7 @@ impl PreparedBoxes {
         self.shared.changed.notify_all();
     }
 
-    /// Ends the boxes nobody took, and lets no new ones be made.
+    /// Ends the boxes in the pool and stops the refill thread.
     pub(super) fn close(&self) {
         let filler = {
             let mut state = self.shared.lock();
@@ -121,9 +139,9 @@ impl PreparedBoxes {
         };
         self.shared.changed.notify_all();
         if filler.is_some_and(|filler| filler.join().is_err()) {
-            tracing::warn!("the thread that prepares boxes panicked");
+            tracing::warn!("thread that prepares boxes panicked");
         }
-        // Out of the lock: their end is waited for.
+        // Without the lock, since dropping a box waits for its end.
         let ready = std::mem::take(&mut self.shared.lock().ready);
         drop(ready);
     }
@@ -136,21 +154,25 @@ impl Drop for PreparedBoxes {
 }
 
 impl State {
-    fn is_wanting(&self) -> bool {
-        !self.is_closed && !self.is_broken && self.ready.len() < READY
+    fn needs_boxes(&self) -> bool {
+        !self.is_closed && !self.is_broken && self.ready.len() < POOL_SIZE
     }
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock_unpoisoned()
     }
 
     fn fill(&self) {
         loop {
-            let state = self.changed.wait_while(self.lock(), |state| !state.is_closed && !state.is_wanting());
+            let state = self.changed.wait_while(self.lock(), |state| {
+                !state.is_closed && !state.needs_boxes()
+            });
             let state = state.unwrap_or_else(PoisonError::into_inner);
-            let waited = self.changed.wait_timeout_while(state, BREATH, |state| !state.is_closed);
+            let waited = self
+                .changed
+                .wait_timeout_while(state, REFILL_DELAY, |state| !state.is_closed);
             let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if state.is_closed {
                 return;
@@ -171,10 +193,17 @@ impl Shared {
 
     fn make(&self) -> Result<PreparedBox> {
         let groups = self.groups.as_ref().map(HostGroups::session).transpose();
-        let groups = groups.map_err(|error| Error::io("make the cgroups of a session to come", error))?;
-        let network =
-            self.spawner.network().map_err(|error| Error::io("make a network for a session to come", error))?;
+        let groups =
+            groups.map_err(|error| Error::io("create the cgroups of a prepared box", error))?;
+        let network = self
+            .spawner
+            .network()
+            .map_err(|error| Error::io("create the network of a prepared box", error))?;
         let sockets = prepare(&self.spawner, groups.as_deref(), network.as_fd())?;
-        Ok(PreparedBox { sockets, groups, network })
+        Ok(PreparedBox {
+            sockets,
+            groups,
+            network,
+        })
     }
 }

@@ -1,14 +1,17 @@
-//! The system calls a box may make.
+//! Seccomp filter of a box.
 //!
-//! An allow-list. What is not on it fails with `EPERM`, or with `ENOSYS` where the kernel is newer than this list, so
-//! that programs fall back as they would on an older kernel. The filter is a binary search: the kernel runs it once for
-//! every system call there is when it is installed, and a linear one would cost as much as starting a program.
+//! The filter is an allow-list. Other system calls fail with `EPERM`, and those newer than the list
+//! with `ENOSYS`, so that programs fall back as on an older kernel. It searches the list binarily:
+//! on installation the kernel evaluates the filter once for every system call number, and a linear
+//! search would take as long as starting a program.
+
+#![expect(unsafe_code, reason = "`seccomp` has no safe wrapper")]
 
 use std::{io, sync::LazyLock};
 
 use super::syscalls::{ALLOWED, NEWEST};
 
-/// Makes namespaces.
+/// Flags of clone and unshare that create namespaces.
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
@@ -28,7 +31,7 @@ const fn errno(number: i32) -> u32 {
     0x0005_0000 | number.cast_unsigned()
 }
 
-/// Offsets in what the kernel shows a filter.
+/// Offsets in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const fn low_argument(index: u32) -> u32 {
@@ -42,36 +45,35 @@ const JUMP_IF_ANY_BIT: u16 = 0x45;
 const RETURN: u16 = 0x06;
 const JUMP: u16 = 0x05;
 
-/// What happens to a system call.
+/// Result for a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Return(u32),
-    /// Looked at more closely by the check with this index.
+    /// Depends on an argument: index into [`CHECKS`].
     Check(usize),
 }
 
-/// A closer look: load an argument, compare, decide.
+/// Rule for a system call that depends on an argument.
 struct Check {
     call: libc::c_long,
     argument: u32,
-    /// Values (or a bit mask) that match.
+    /// Matching values, or a bit mask if `by_bits`.
     values: &'static [u32],
     by_bits: bool,
     matching: u32,
     otherwise: u32,
 }
 
-/// `TIOCSTI` and `TIOCLINUX`, in the width a filter compares.
-const TYPE_INTO: u32 = 0x5412;
-const CONSOLE: u32 = 0x541C;
-
-/// `F_SETLEASE` and `F_SETDELEG`.
-const LEASE: u32 = 1024;
-const DELEGATION: u32 = 1040;
+/// As `u32`, the width that a filter compares.
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541C;
+const F_SETLEASE: u32 = 1024;
+const F_SETDELEG: u32 = 1040;
 
 /// System calls that depend on an argument.
 const CHECKS: [Check; 7] = [
-    // Flags of clone3 lie in memory no filter can read: there the user namespace's own limit of zero namespaces holds.
+    // clone3 is not checked: its flags are in memory, which a filter cannot read. The limit of zero
+    // namespaces in the box's user namespace covers it.
     Check {
         call: libc::SYS_clone,
         argument: 0,
@@ -91,7 +93,12 @@ const CHECKS: [Check; 7] = [
     Check {
         call: libc::SYS_socket,
         argument: 0,
-        values: &[libc::AF_UNIX as u32, libc::AF_INET as u32, libc::AF_INET6 as u32, libc::AF_NETLINK as u32],
+        values: &[
+            libc::AF_UNIX as u32,
+            libc::AF_INET as u32,
+            libc::AF_INET6 as u32,
+            libc::AF_NETLINK as u32,
+        ],
         by_bits: false,
         matching: ALLOW,
         otherwise: errno(libc::EAFNOSUPPORT),
@@ -104,25 +111,27 @@ const CHECKS: [Check; 7] = [
         matching: ALLOW,
         otherwise: errno(libc::EAFNOSUPPORT),
     },
-    // Typing into a terminal that is not one's own.
+    // Injecting input into a terminal.
     Check {
         call: libc::SYS_ioctl,
         argument: 1,
-        values: &[TYPE_INTO, CONSOLE],
+        values: &[TIOCSTI, TIOCLINUX],
         by_bits: false,
         matching: errno(libc::EPERM),
         otherwise: ALLOW,
     },
-    // Whatever opens a leased file waits for its holder, by default 45 seconds: a thread of the host, or init.
+    // Opening a leased file blocks until the lease holder responds, by default for 45 seconds. A
+    // box could block threads of the host, or init.
     Check {
         call: libc::SYS_fcntl,
         argument: 1,
-        values: &[LEASE, DELEGATION],
+        values: &[F_SETLEASE, F_SETDELEG],
         by_bits: false,
         matching: errno(libc::EPERM),
         otherwise: ALLOW,
     },
-    // Plain Linux, 32-bit reports, an old version number, no randomised addresses (debuggers), and the question.
+    // PER_LINUX, PER_LINUX32, UNAME26, ADDR_NO_RANDOMIZE (for debuggers), and the value that only
+    // queries.
     Check {
         call: libc::SYS_personality,
         argument: 0,
@@ -133,31 +142,42 @@ const CHECKS: [Check; 7] = [
     },
 ];
 
-/// Built once, by the spawner, and shared by every box forked from it.
+/// The filter. Built once, by the spawner, and inherited by every box.
 static FILTER: LazyLock<Vec<libc::sock_filter>> = LazyLock::new(build);
 
-/// Builds the filter now rather than in the first box.
+/// Builds the filter, so that boxes need not.
 pub(crate) fn prepare() {
     LazyLock::force(&FILTER);
 }
 
-/// Installs the filter for this thread and everything it starts. `no_new_privs` must be set, or the caller
-/// have rights over its user namespace.
+/// Installs the filter for this thread and all its descendants. Requires no_new_privs, or
+/// CAP_SYS_ADMIN in the caller's user namespace.
 pub(crate) fn restrict() -> io::Result<()> {
     let filter = &*FILTER;
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
         filter: filter.as_ptr().cast_mut(),
     };
-    // SAFETY: the program lives through the call, which copies it.
-    let outcome = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    // SAFETY: the program outlives the call, which copies it.
+    let outcome = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            0,
+            &raw const program,
+        )
+    };
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 fn build() -> Vec<libc::sock_filter> {
     let mut filter = vec![
         step(LOAD, 0, 0, ARCH),
-        // The 32-bit calls have other numbers.
+        // Other architectures, such as 32-bit x86, have other system call numbers.
         step(JUMP_IF_EQUAL, 1, 0, ARCHITECTURE),
         step(RETURN, 0, 0, errno(libc::ENOSYS)),
         step(LOAD, 0, 0, NUMBER),
@@ -166,7 +186,7 @@ fn build() -> Vec<libc::sock_filter> {
     filter
 }
 
-/// First numbers of runs of system calls that are treated alike.
+/// Returns runs of consecutive system calls with the same verdict, each by its first number.
 fn ranges() -> Vec<(u32, Verdict)> {
     let verdict = |number: u32| {
         let call = libc::c_long::from(number);
@@ -186,12 +206,12 @@ fn ranges() -> Vec<(u32, Verdict)> {
             found.push((number, verdict));
         }
     }
-    // Newer calls, and those of the x32 interface, which have a high bit set.
+    // Newer system calls, and those of the x32 ABI, whose numbers have bit 30 set.
     found.push((newest + 1, Verdict::Return(errno(libc::ENOSYS))));
     found
 }
 
-/// Appends the search for the run a number lies in.
+/// Appends a binary search for the run that contains the system call number.
 fn search(ranges: &[(u32, Verdict)], filter: &mut Vec<libc::sock_filter>) {
     if let [(_, verdict)] = ranges {
         decide(*verdict, filter);
@@ -203,9 +223,14 @@ fn search(ranges: &[(u32, Verdict)], filter: &mut Vec<libc::sock_filter>) {
     if let Ok(over) = u8::try_from(below.len()) {
         filter.push(step(JUMP_IF_GREATER_OR_EQUAL, over, 0, high[0].0));
     } else {
-        // Conditional jumps reach 255 steps; further ones take a plain jump.
+        // Conditional jumps skip at most 255 instructions; use an unconditional one.
         filter.push(step(JUMP_IF_GREATER_OR_EQUAL, 0, 1, high[0].0));
-        filter.push(step(JUMP, 0, 0, u32::try_from(below.len()).unwrap_or_default()));
+        filter.push(step(
+            JUMP,
+            0,
+            0,
+            u32::try_from(below.len()).unwrap_or_default(),
+        ));
     }
     filter.append(&mut below);
     search(high, filter);
@@ -217,10 +242,14 @@ fn decide(verdict: Verdict, filter: &mut Vec<libc::sock_filter>) {
         Verdict::Check(index) => {
             let check = &CHECKS[index];
             filter.push(step(LOAD, 0, 0, low_argument(check.argument)));
-            let compare = if check.by_bits { JUMP_IF_ANY_BIT } else { JUMP_IF_EQUAL };
+            let compare = if check.by_bits {
+                JUMP_IF_ANY_BIT
+            } else {
+                JUMP_IF_EQUAL
+            };
             let mut left = u8::try_from(check.values.len()).unwrap_or_default();
             for value in check.values {
-                // To the last step of this check, over the comparisons still to come and the return after them.
+                // On a match, jump over the remaining comparisons and the first return.
                 filter.push(step(compare, left, 0, *value));
                 left -= 1;
             }
@@ -231,14 +260,19 @@ fn decide(verdict: Verdict, filter: &mut Vec<libc::sock_filter>) {
 }
 
 const fn step(code: u16, jump_true: u8, jump_false: u8, value: u32) -> libc::sock_filter {
-    libc::sock_filter { code, jt: jump_true, jf: jump_false, k: value }
+    libc::sock_filter {
+        code,
+        jt: jump_true,
+        jf: jump_false,
+        k: value,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Runs the filter as the kernel would.
+    /// Evaluates the filter as the kernel does.
     fn run(filter: &[libc::sock_filter], arch: u32, number: u32, arguments: [u32; 2]) -> u32 {
         let (mut at, mut value) = (0usize, 0u32);
         loop {
@@ -270,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_gets_the_verdict_of_the_list() {
+    fn filter_for_every_number_returns_the_listed_verdict() {
         let filter = build();
         let checked: Vec<libc::c_long> = CHECKS.iter().map(|check| check.call).collect();
         for number in 0..=u32::try_from(NEWEST).unwrap() {
@@ -278,48 +312,96 @@ mod tests {
             if checked.contains(&call) {
                 continue;
             }
-            let expected = if ALLOWED.contains(&call) { ALLOW } else { errno(libc::EPERM) };
-            assert_eq!(run(&filter, ARCHITECTURE, number, [0, 0]), expected, "system call {number}");
+            let expected = if ALLOWED.contains(&call) {
+                ALLOW
+            } else {
+                errno(libc::EPERM)
+            };
+            assert_eq!(
+                run(&filter, ARCHITECTURE, number, [0, 0]),
+                expected,
+                "system call {number}"
+            );
         }
     }
 
     #[test]
-    fn arguments_decide_where_they_should() {
+    fn filter_with_checked_argument_returns_its_verdict() {
         let filter = build();
-        let call =
-            |number: libc::c_long, arguments| run(&filter, ARCHITECTURE, u32::try_from(number).unwrap(), arguments);
+        let call = |number: libc::c_long, arguments| {
+            run(
+                &filter,
+                ARCHITECTURE,
+                u32::try_from(number).unwrap(),
+                arguments,
+            )
+        };
         let no = errno(libc::EPERM);
         assert_eq!(call(libc::SYS_clone, [libc::SIGCHLD as u32, 0]), ALLOW);
-        for flag in [libc::CLONE_NEWUSER, libc::CLONE_NEWNS, libc::CLONE_NEWNET, libc::CLONE_NEWPID] {
-            assert_eq!(call(libc::SYS_clone, [(flag | libc::SIGCHLD).cast_unsigned(), 0]), no);
+        for flag in [
+            libc::CLONE_NEWUSER,
+            libc::CLONE_NEWNS,
+            libc::CLONE_NEWNET,
+            libc::CLONE_NEWPID,
+        ] {
+            assert_eq!(
+                call(libc::SYS_clone, [(flag | libc::SIGCHLD).cast_unsigned(), 0]),
+                no
+            );
             assert_eq!(call(libc::SYS_unshare, [flag.cast_unsigned(), 0]), no);
         }
-        assert_eq!(call(libc::SYS_unshare, [libc::CLONE_FILES as u32, 0]), ALLOW);
+        assert_eq!(
+            call(libc::SYS_unshare, [libc::CLONE_FILES as u32, 0]),
+            ALLOW
+        );
         assert_eq!(call(libc::SYS_socket, [libc::AF_INET6 as u32, 0]), ALLOW);
         for family in [libc::AF_PACKET, libc::AF_VSOCK, libc::AF_ALG] {
-            assert_eq!(call(libc::SYS_socket, [family.cast_unsigned(), 0]), errno(libc::EAFNOSUPPORT));
+            assert_eq!(
+                call(libc::SYS_socket, [family.cast_unsigned(), 0]),
+                errno(libc::EAFNOSUPPORT)
+            );
         }
-        assert_eq!(call(libc::SYS_ioctl, [0, TYPE_INTO]), no);
+        assert_eq!(call(libc::SYS_ioctl, [0, TIOCSTI]), no);
         assert_eq!(call(libc::SYS_ioctl, [0, 0x5413]), ALLOW);
         assert_eq!(call(libc::SYS_personality, [0x0040_0000, 0]), no);
-        assert_eq!(call(libc::SYS_fcntl, [0, libc::F_SETLEASE.cast_unsigned()]), no);
-        for command in [libc::F_GETFL, libc::F_SETLKW, libc::F_OFD_SETLKW, libc::F_GETLEASE, libc::F_SETPIPE_SZ] {
+        assert_eq!(
+            call(libc::SYS_fcntl, [0, libc::F_SETLEASE.cast_unsigned()]),
+            no
+        );
+        for command in [
+            libc::F_GETFL,
+            libc::F_SETLKW,
+            libc::F_OFD_SETLKW,
+            libc::F_GETLEASE,
+            libc::F_SETPIPE_SZ,
+        ] {
             assert_eq!(call(libc::SYS_fcntl, [0, command.cast_unsigned()]), ALLOW);
         }
     }
 
     #[test]
-    fn other_interfaces_of_the_kernel_are_not_there() {
+    fn filter_for_foreign_abi_returns_enosys() {
         let filter = build();
         assert_eq!(run(&filter, 0x4000_0003, 1, [0, 0]), errno(libc::ENOSYS));
-        assert_eq!(run(&filter, ARCHITECTURE, 0x4000_0001, [0, 0]), errno(libc::ENOSYS));
-        assert_eq!(run(&filter, ARCHITECTURE, u32::try_from(NEWEST).unwrap() + 1, [0, 0]), errno(libc::ENOSYS));
+        assert_eq!(
+            run(&filter, ARCHITECTURE, 0x4000_0001, [0, 0]),
+            errno(libc::ENOSYS)
+        );
+        assert_eq!(
+            run(
+                &filter,
+                ARCHITECTURE,
+                u32::try_from(NEWEST).unwrap() + 1,
+                [0, 0]
+            ),
+            errno(libc::ENOSYS)
+        );
     }
 
     #[test]
-    fn a_number_is_found_in_few_steps() {
+    fn filter_stays_short() {
         let ranges = ranges().len();
-        assert!(ranges < 200, "{ranges} runs: order the list differently, or the search gets long");
+        assert!(ranges < 200, "{ranges} runs make the search too long");
         assert!(build().len() < 400);
     }
 }

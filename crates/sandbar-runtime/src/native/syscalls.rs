@@ -1,23 +1,30 @@
-//! The allow-list of the native box.
+//! System call allow-list of native boxes.
 //!
-//! What programs need to work with files, memory, processes, signals, time and sockets of their own. Left out: everything
-//! about mounts, namespaces, modules, clocks, keys, devices and tracing of the kernel itself, and interfaces with a
-//! history of holes that programs do without (io_uring, userfaultfd, bpf, perf).
+//! It has the calls that programs need for files, memory, processes, signals, time and sockets.
+//! Left out are mounts, namespaces, kernel modules, setting clocks, keyrings, devices and kernel
+//! tracing, and interfaces with a history of vulnerabilities that programs work without (io_uring,
+//! userfaultfd, bpf, perf).
 
-/// The newest system call this list was written for.
+/// Number of the newest system call that was considered for this list.
 pub(super) const NEWEST: libc::c_long = 467;
 
-/// Allowed whatever their arguments. Those that depend on an argument are in [`seccomp`](super::seccomp).
+/// System calls allowed with any arguments. Those that depend on an argument are in
+/// [`seccomp`](super::seccomp).
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const ALLOWED: &[libc::c_long] = EVERYWHERE;
 
-/// Allowed whatever their arguments. Those that depend on an argument are in [`seccomp`](super::seccomp).
+/// System calls allowed with any arguments. Those that depend on an argument are in
+/// [`seccomp`](super::seccomp).
 #[cfg(target_arch = "x86_64")]
 pub(super) const ALLOWED: &[libc::c_long] = &{
     let mut all = [0; EVERYWHERE.len() + OLDER.len()];
     let mut at = 0;
     while at < all.len() {
-        all[at] = if at < EVERYWHERE.len() { EVERYWHERE[at] } else { OLDER[at - EVERYWHERE.len()] };
+        all[at] = if at < EVERYWHERE.len() {
+            EVERYWHERE[at]
+        } else {
+            OLDER[at - EVERYWHERE.len()]
+        };
         at += 1;
     }
     all
@@ -76,12 +83,13 @@ const EVERYWHERE: &[libc::c_long] = &[
     libc::SYS_landlock_create_ruleset, libc::SYS_landlock_add_rule, libc::SYS_landlock_restrict_self,
     libc::SYS_process_mrelease, libc::SYS_futex_waitv, libc::SYS_fchmodat2, libc::SYS_mseal, libc::SYS_getrlimit,
     libc::SYS_setrlimit,
-    // cachestat, map_shadow_stack, futex_wake, futex_wait, futex_requeue, setxattrat, getxattrat, listxattrat,
-    // removexattrat: not named by `libc` yet, and numbered alike everywhere.
+    // cachestat, map_shadow_stack, futex_wake, futex_wait, futex_requeue, setxattrat, getxattrat,
+    // listxattrat, removexattrat: `libc` does not name them yet. Their numbers are the same on all
+    // architectures.
     451, 453, 454, 455, 456, 463, 464, 465, 466,
 ];
 
-/// Older forms of calls, which newer architectures never had.
+/// Legacy system calls that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const OLDER: &[libc::c_long] = &[

@@ -1,8 +1,8 @@
-//! The runtime without isolation: for trusted use.
+//! Back end without isolation, for trusted code.
 //!
-//! As root a command sees the session's tree as `/` in a mount namespace of its own; everything else is the host's:
-//! processes, network, users. Without root it runs on the host's own tree, and only its working directory lies in the
-//! session.
+//! If the host is root, a command has the session's tree as `/` in a mount namespace; processes,
+//! network and users are the host's. Otherwise it runs on the host's own files, with a working
+//! directory in the session.
 
 mod none_runtime;
 

@@ -1,5 +1,5 @@
-//! Frames over a unix stream socket. Each begins with its length; the descriptors sent with it arrive before its last
-//! byte, in order.
+//! Length-prefixed frames over a unix stream socket. Descriptors sent with a frame arrive before
+//! its last byte, in order.
 
 use std::{
     collections::VecDeque,
@@ -12,32 +12,44 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
     net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-        recvmsg, sendmsg,
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
     },
 };
 
-use super::wire::garbled;
+use super::wire::malformed;
 
-/// More than an argument list and an environment can be.
-const LARGEST: usize = 16 * 1024 * 1024;
+/// Limits the body of a frame. Larger than any argument list plus environment.
+const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
 const CHUNK: usize = 16 * 1024;
-/// In one frame.
-pub(crate) const MOST_DESCRIPTORS: usize = 16;
+/// Limits the descriptors sent with one frame.
+pub(crate) const MAX_DESCRIPTORS: usize = 16;
 
-/// Sends one frame, waiting while the socket is full. `E2BIG` when it is more than the other side takes.
-pub(crate) fn send_frame(socket: BorrowedFd<'_>, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-    if body.len() > LARGEST {
+/// Sends one frame. Blocks while the socket is full. `E2BIG` if it exceeds [`MAX_FRAME_BYTES`].
+pub(crate) fn send_frame(
+    socket: BorrowedFd<'_>,
+    body: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    if body.len() > MAX_FRAME_BYTES {
         return Err(Errno::TOOBIG.into());
     }
-    let length = u32::try_from(body.len()).map_err(|_| garbled())?.to_le_bytes();
+    let length = u32::try_from(body.len())
+        .map_err(|_| malformed())?
+        .to_le_bytes();
     let total = length.len() + body.len();
     let mut sent = 0;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     while sent < total {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if sent == 0 && !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors for one frame"));
+        if sent == 0
+            && !descriptors.is_empty()
+            && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors))
+        {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "too many descriptors for one frame",
+            ));
         }
         let head = IoSlice::new(length.get(sent..).unwrap_or_default());
         let rest = IoSlice::new(&body[sent.saturating_sub(length.len())..]);
@@ -53,36 +65,48 @@ pub(crate) fn send_frame(socket: BorrowedFd<'_>, body: &[u8], descriptors: &[Bor
     Ok(())
 }
 
-/// What has arrived and was not taken yet.
+/// Buffer of received bytes and descriptors.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     bytes: Vec<u8>,
     descriptors: VecDeque<OwnedFd>,
-    /// Descriptors are closed as they come.
+    /// Received descriptors are closed at once.
     refuses_descriptors: bool,
 }
 
 impl Incoming {
-    /// For what comes out of a box: nobody there has descriptors to send, and whoever tries must not fill our table.
+    /// Creates a buffer for data from a box. It closes descriptors on arrival, because init sends
+    /// none and a box must not be able to fill the host's descriptor table.
     pub(crate) fn from_box() -> Self {
-        Self { refuses_descriptors: true, ..Self::default() }
+        Self {
+            refuses_descriptors: true,
+            ..Self::default()
+        }
     }
 
-    /// For what has arrived some other way.
+    /// Creates a buffer that already holds `bytes`.
     #[cfg(fuzzing)]
     pub(crate) fn of(bytes: &[u8]) -> Self {
-        Self { bytes: bytes.to_vec(), ..Self::from_box() }
+        Self {
+            bytes: bytes.to_vec(),
+            ..Self::from_box()
+        }
     }
 
-    /// Reads what is there. `false` at the end of the stream.
+    /// Receives once from the socket. Returns `false` at the end of the stream.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>) -> rustix::io::Result<bool> {
         let filled = self.bytes.len();
         self.bytes.resize(filled + CHUNK, 0);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let outcome =
-            recvmsg(socket, &mut [IoSliceMut::new(&mut self.bytes[filled..])], &mut ancillary, RecvFlags::CMSG_CLOEXEC);
-        self.bytes.truncate(filled + outcome.as_ref().map_or(0, |message| message.bytes));
+        let outcome = recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut self.bytes[filled..])],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        );
+        self.bytes
+            .truncate(filled + outcome.as_ref().map_or(0, |message| message.bytes));
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message
                 && !self.refuses_descriptors
@@ -93,12 +117,14 @@ impl Incoming {
         outcome.map(|message| message.bytes > 0)
     }
 
-    /// The body of the next whole frame.
+    /// Takes the body of the next complete frame.
     pub(crate) fn next_frame(&mut self) -> io::Result<Option<Vec<u8>>> {
-        let Some((length, rest)) = self.bytes.split_first_chunk::<4>() else { return Ok(None) };
-        let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| garbled())?;
-        if length > LARGEST {
-            return Err(garbled());
+        let Some((length, rest)) = self.bytes.split_first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = usize::try_from(u32::from_le_bytes(*length)).map_err(|_| malformed())?;
+        if length > MAX_FRAME_BYTES {
+            return Err(malformed());
         }
         if rest.len() < length {
             return Ok(None);
@@ -108,13 +134,13 @@ impl Incoming {
         Ok(Some(body))
     }
 
-    /// The next descriptor that came along.
+    /// Takes the next received descriptor.
     pub(crate) fn descriptor(&mut self) -> io::Result<OwnedFd> {
-        self.descriptors.pop_front().ok_or_else(garbled)
+        self.descriptors.pop_front().ok_or_else(malformed)
     }
 }
 
-/// One end of a conversation that waits for what it asks.
+/// Blocking connection that exchanges frames.
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: OwnedFd,
@@ -123,19 +149,25 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self { socket, incoming: Incoming::default() }
+        Self {
+            socket,
+            incoming: Incoming::default(),
+        }
     }
 
-    /// With the init of a box at the other end.
+    /// Creates a connection to the init of a box. Descriptors it sends are closed.
     pub(crate) fn to_box(socket: OwnedFd) -> Self {
-        Self { socket, incoming: Incoming::from_box() }
+        Self {
+            socket,
+            incoming: Incoming::from_box(),
+        }
     }
 
     pub(crate) fn send(&self, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         send_frame(self.socket.as_fd(), body, descriptors)
     }
 
-    /// Waits for a frame; `None` when the other end is gone.
+    /// Waits for a frame. `None` if the peer has closed the connection.
     pub(crate) fn wait(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             if let Some(body) = self.incoming.next_frame()? {
@@ -153,7 +185,7 @@ impl Connection {
         self.incoming.descriptor()
     }
 
-    /// For one who goes on listening another way, with what has arrived already.
+    /// Returns the socket and what was received but not taken yet.
     pub(crate) fn into_parts(self) -> (OwnedFd, Incoming) {
         (self.socket, self.incoming)
     }
@@ -172,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_larger_than_the_socket_arrive_whole_with_their_descriptors() {
+    fn frame_larger_than_socket_buffer_arrives_with_descriptors() {
         let (one, other) = UnixStream::pair().unwrap();
         let (reader, mut writer) = std::io::pipe().unwrap();
         std::io::Write::write_all(&mut writer, b"through").unwrap();
@@ -188,7 +220,9 @@ mod tests {
         assert_eq!(connection.wait().unwrap().unwrap(), b"first");
         assert!(connection.wait().unwrap().unwrap() == expected);
         let mut text = String::new();
-        File::from(connection.descriptor().unwrap()).read_to_string(&mut text).unwrap();
+        File::from(connection.descriptor().unwrap())
+            .read_to_string(&mut text)
+            .unwrap();
         assert_eq!(text, "through");
         assert!(connection.descriptor().is_err());
         sender.join().unwrap();
@@ -196,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_a_box_sends_are_closed_at_once() {
+    fn descriptors_from_box_are_closed_on_arrival() {
         let (one, other) = UnixStream::pair().unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
         send_frame(one.as_fd(), b"here", &[writer.as_fd(), writer.as_fd()]).unwrap();
@@ -204,7 +238,7 @@ mod tests {
         let mut connection = Connection::to_box(other.into());
         assert_eq!(connection.wait().unwrap().unwrap(), b"here");
         assert!(connection.descriptor().is_err());
-        // Nobody has the other end any more.
+        // The write end is closed everywhere.
         assert_eq!(std::io::read_to_string(reader).unwrap(), "");
     }
 }

@@ -1,20 +1,21 @@
-//! What host and init say to each other: commands, signals, connections, and what became of them.
+//! Messages between host and init: commands, signals, connections and their results.
 
 use std::{ffi::CString, io};
 
 use sandbar_core::TerminalSize;
 
-use super::wire::{Reader, Writer, garbled};
+use super::wire::{Reader, Writer, malformed};
 
-/// The host to init, beside [`ExecOrder`]s, which have a socket of their own so that they can wait for their answer.
+/// Message from host to init on the event socket. [`Order`]s use a socket of their own, on which
+/// the host blocks for the answer.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// A signal for the command's process group.
+    /// Send a signal to the command's process group.
     Signal {
         number: u64,
         signal: i32,
     },
-    /// An end for everything the command started. Only where init keeps the groups.
+    /// Kill the command with all its descendants. Sent only if the host has no cgroup for it.
     Kill {
         number: u64,
     },
@@ -22,39 +23,40 @@ pub(crate) enum Request {
         number: u64,
         size: TerminalSize,
     },
-    /// Answered by an event of the same name when everything before it has been done.
+    /// Answered by [`Event::Report`] once all earlier requests are done.
     Report,
-    /// A connection to a port of the box. Answered by [`Event::Dialed`], once; until then and afterwards it is wanted as
-    /// long as somebody reads what comes out.
+    /// Connect to a port in the box. Answered by exactly one [`Event::Dialed`]. Init cancels it
+    /// once the read end of the output pipe is closed.
     Dial {
         number: u64,
         port: u16,
-        /// The directory of its pipes. `in` and `out` carry bytes. That the other side is gone does not show on pipes with
-        /// names, since the gofer of the container may hold an end for reading; so `live` is held by the host as long as it
-        /// reads, and `err` by init as long as it takes what comes in. `None`: `in` and `out` come along as descriptors.
+        /// Directory of its named pipes. `in` and `out` carry the data. Neither shows when the
+        /// peer is gone, because the gofer of the container may hold a read end. So the host holds
+        /// `live` open for writing as long as it reads `out`, and init holds `err` as long as it
+        /// reads `in`. `None`: `in` and `out` are passed as descriptors.
         pipes: Option<CString>,
     },
 }
 
-/// The host to init, about commands to start.
+/// Message from host to init about a command to start.
 #[derive(Debug)]
 pub(crate) enum Order {
     Exec(ExecOrder),
     Prepare(PrepareOrder),
 }
 
-/// A command that will come. What can be done for it now is done now; there is no answer.
+/// Announces the next command, so that init can open its pipes in advance. Has no answer.
 #[derive(Debug)]
 pub(crate) struct PrepareOrder {
     pub(crate) number: u64,
-    /// The directory of its pipes.
+    /// Directory of its named pipes.
     pub(crate) pipes: CString,
 }
 
-/// A command to start. The answer is an [`ExecAnswer`].
+/// Starts a command. Answered by [`ExecAnswer`].
 #[derive(Debug)]
 pub(crate) struct ExecOrder {
-    /// The host's name for it.
+    /// Number the host assigned to the command.
     pub(crate) number: u64,
     pub(crate) argv: Vec<CString>,
     pub(crate) envp: Vec<CString>,
@@ -64,14 +66,14 @@ pub(crate) struct ExecOrder {
     pub(crate) open_files: Option<u64>,
     pub(crate) terminal: Option<TerminalSize>,
     pub(crate) streams: Streams,
-    pub(crate) group: GroupPlace,
-    /// So many `cgroup.procs` descriptors come along; the command writes itself into each.
-    pub(crate) attach: u8,
-    /// Root of the box when absent.
+    pub(crate) group: CommandCgroup,
+    /// Number of `cgroup.procs` descriptors passed. The command writes itself into each.
+    pub(crate) procs_count: u8,
+    /// `None`: root of the box.
     pub(crate) user: Option<UserOrder>,
 }
 
-/// Who a command runs as.
+/// User and groups a command runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UserOrder {
     pub(crate) uid: u32,
@@ -79,33 +81,34 @@ pub(crate) struct UserOrder {
     pub(crate) groups: Vec<u32>,
 }
 
-/// Where stdin, stdout and stderr of a command come from.
+/// Source of a command's stdin, stdout and stderr.
 #[derive(Debug)]
 pub(crate) enum Streams {
-    /// Three descriptors come along.
+    /// Three descriptors are passed.
     Passed,
-    /// Pipes `in`, `out` and `err` in this directory; without `reads` there is nothing to read.
+    /// Named pipes `in`, `out` and `err` in this directory. Without `reads`, stdin is `/dev/null`.
     Named { pipes: CString, reads: bool },
 }
 
-/// How the processes of a command are kept together.
+/// Cgroup of a command, by which all its descendants can be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GroupPlace {
-    /// Not at all: what `/proc` shows has to do.
-    Nowhere,
-    /// In a cgroup whose directory comes along, after the streams.
+pub(crate) enum CommandCgroup {
+    /// No cgroup. Descendants are found through `/proc`.
+    None,
+    /// The cgroup whose directory is passed as a descriptor, after the streams.
     Passed,
-    /// In a cgroup init makes.
+    /// A cgroup init creates.
     Own,
 }
 
-/// Init to the host.
+/// Message from init to the host.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The box stands; commands may come. One that was made ahead says it also when its order may come.
+    /// The box is set up and accepts commands. A prepared box sends it also when it is ready for
+    /// its [`BoxOrder`](super::BoxOrder).
     Ready,
-    /// The box could not be set up.
-    Broken {
+    /// A step of the set-up failed.
+    SetupFailed {
         step: CString,
         errno: i32,
     },
@@ -114,38 +117,38 @@ pub(crate) enum Event {
         ended: Ended,
     },
     Report {
-        /// How many there are in the box beside init.
+        /// Number of processes in the box without init.
         processes: u64,
     },
-    /// The connection of this number stands, or why not; `errno` is 0 when it stands.
+    /// Result of a [`Request::Dial`]. `errno` is 0 on success.
     Dialed {
         number: u64,
         errno: i32,
     },
 }
 
-/// Init to the host, to an order.
+/// Answer of init to an [`ExecOrder`].
 #[derive(Debug)]
 pub(crate) enum ExecAnswer {
     Started { pid: u32 },
     NotStarted { stage: Stage, errno: i32 },
 }
 
-/// How a command ended.
+/// Exit code or fatal signal of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Code(i32),
     Signal(i32),
 }
 
-/// What a command was doing when it could not start.
+/// Step at which the start of a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Prepare,
     Fork,
     Directory,
     Exec,
-    /// Becoming the user it runs as.
+    /// Switching to the user it runs as.
     User,
 }
 
@@ -168,7 +171,11 @@ impl Request {
                 write_size(&mut writer, *size);
             }
             Self::Report => writer.byte(4),
-            Self::Dial { number, port, pipes } => {
+            Self::Dial {
+                number,
+                port,
+                pipes,
+            } => {
                 writer.byte(5);
                 writer.number(*number);
                 writer.number((*port).into());
@@ -181,22 +188,30 @@ impl Request {
     pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
         let mut reader = Reader::new(body);
         Ok(match reader.byte()? {
-            1 => Self::Signal { number: reader.number()?, signal: reader.signed()? },
-            2 => Self::Kill { number: reader.number()? },
-            3 => Self::Resize { number: reader.number()?, size: read_size(&mut reader)? },
+            1 => Self::Signal {
+                number: reader.number()?,
+                signal: reader.signed()?,
+            },
+            2 => Self::Kill {
+                number: reader.number()?,
+            },
+            3 => Self::Resize {
+                number: reader.number()?,
+                size: read_size(&mut reader)?,
+            },
             4 => Self::Report,
             5 => Self::Dial {
                 number: reader.number()?,
-                port: u16::try_from(reader.number()?).map_err(|_| garbled())?,
+                port: u16::try_from(reader.number()?).map_err(|_| malformed())?,
                 pipes: reader.optional(Reader::text)?,
             },
-            _ => return Err(garbled()),
+            _ => return Err(malformed()),
         })
     }
 }
 
-/// Kinds of orders. An init from before there were users, as checkpoints have it, knows the first only, and so does not run
-/// as root what was meant for somebody else.
+/// Message kinds of an [`ExecOrder`]. An init restored from an old checkpoint knows only `EXEC`, so
+/// it rejects a command for another user instead of running it as root.
 const EXEC: u8 = 0;
 const EXEC_AS_USER: u8 = 2;
 
@@ -211,8 +226,11 @@ impl Order {
                 }
                 Self::Exec(order)
             }
-            1 => Self::Prepare(PrepareOrder { number: reader.number()?, pipes: reader.text()? }),
-            _ => return Err(garbled()),
+            1 => Self::Prepare(PrepareOrder {
+                number: reader.number()?,
+                pipes: reader.text()?,
+            }),
+            _ => return Err(malformed()),
         })
     }
 }
@@ -228,14 +246,18 @@ impl PrepareOrder {
 }
 
 impl ExecOrder {
-    /// Whether there may be something to read.
+    /// Returns whether the command has a stdin to read from.
     pub(crate) const fn reads(&self) -> bool {
         !matches!(self.streams, Streams::Named { reads: false, .. })
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.byte(if self.user.is_some() { EXEC_AS_USER } else { EXEC });
+        writer.byte(if self.user.is_some() {
+            EXEC_AS_USER
+        } else {
+            EXEC
+        });
         writer.number(self.number);
         writer.texts(&self.argv);
         writer.texts(&self.envp);
@@ -252,18 +274,18 @@ impl ExecOrder {
             }
         }
         writer.byte(match self.group {
-            GroupPlace::Nowhere => 0,
-            GroupPlace::Passed => 1,
-            GroupPlace::Own => 2,
+            CommandCgroup::None => 0,
+            CommandCgroup::Passed => 1,
+            CommandCgroup::Own => 2,
         });
-        writer.byte(self.attach);
+        writer.byte(self.procs_count);
         if let Some(user) = &self.user {
             user.write(&mut writer);
         }
         writer.finish()
     }
 
-    /// All but who it runs as.
+    /// Reads all fields but `user`.
     fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
         Ok(Self {
             number: reader.number()?,
@@ -275,16 +297,19 @@ impl ExecOrder {
             terminal: reader.optional(read_size)?,
             streams: match reader.byte()? {
                 0 => Streams::Passed,
-                1 => Streams::Named { pipes: reader.text()?, reads: reader.byte()? != 0 },
-                _ => return Err(garbled()),
+                1 => Streams::Named {
+                    pipes: reader.text()?,
+                    reads: reader.byte()? != 0,
+                },
+                _ => return Err(malformed()),
             },
             group: match reader.byte()? {
-                0 => GroupPlace::Nowhere,
-                1 => GroupPlace::Passed,
-                2 => GroupPlace::Own,
-                _ => return Err(garbled()),
+                0 => CommandCgroup::None,
+                1 => CommandCgroup::Passed,
+                2 => CommandCgroup::Own,
+                _ => return Err(malformed()),
             },
-            attach: reader.byte()?,
+            procs_count: reader.byte()?,
             user: None,
         })
     }
@@ -301,9 +326,13 @@ impl UserOrder {
     }
 
     fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
-        let mut id = || u32::try_from(reader.number()?).map_err(|_| garbled());
+        let mut id = || u32::try_from(reader.number()?).map_err(|_| malformed());
         let (uid, gid, count) = (id()?, id()?, id()?);
-        Ok(Self { uid, gid, groups: (0..count).map(|_| id()).collect::<io::Result<_>>()? })
+        Ok(Self {
+            uid,
+            gid,
+            groups: (0..count).map(|_| id()).collect::<io::Result<_>>()?,
+        })
     }
 }
 
@@ -313,8 +342,11 @@ fn write_size(writer: &mut Writer, size: TerminalSize) {
 }
 
 fn read_size(reader: &mut Reader<'_>) -> io::Result<TerminalSize> {
-    let side = |number: u64| u16::try_from(number).map_err(|_| garbled());
-    Ok(TerminalSize { rows: side(reader.number()?)?, columns: side(reader.number()?)? })
+    let side = |number: u64| u16::try_from(number).map_err(|_| malformed());
+    Ok(TerminalSize {
+        rows: side(reader.number()?)?,
+        columns: side(reader.number()?)?,
+    })
 }
 
 impl Event {
@@ -322,7 +354,7 @@ impl Event {
         let mut writer = Writer::default();
         match self {
             Self::Ready => writer.byte(0),
-            Self::Broken { step, errno } => {
+            Self::SetupFailed { step, errno } => {
                 writer.byte(1);
                 writer.text(step);
                 writer.signed(*errno);
@@ -354,18 +386,26 @@ impl Event {
         let mut reader = Reader::new(body);
         Ok(match reader.byte()? {
             0 => Self::Ready,
-            1 => Self::Broken { step: reader.text()?, errno: reader.signed()? },
+            1 => Self::SetupFailed {
+                step: reader.text()?,
+                errno: reader.signed()?,
+            },
             4 => Self::Exited {
                 number: reader.number()?,
                 ended: match (reader.byte()?, reader.signed()?) {
                     (0, code) => Ended::Code(code),
                     (1, signal) => Ended::Signal(signal),
-                    _ => return Err(garbled()),
+                    _ => return Err(malformed()),
                 },
             },
-            5 => Self::Report { processes: reader.number()? },
-            6 => Self::Dialed { number: reader.number()?, errno: reader.signed()? },
-            _ => return Err(garbled()),
+            5 => Self::Report {
+                processes: reader.number()?,
+            },
+            6 => Self::Dialed {
+                number: reader.number()?,
+                errno: reader.signed()?,
+            },
+            _ => return Err(malformed()),
         })
     }
 }
@@ -390,12 +430,14 @@ impl ExecAnswer {
     pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
         let mut reader = Reader::new(body);
         Ok(match reader.byte()? {
-            0 => Self::Started { pid: u32::try_from(reader.number()?).map_err(|_| garbled())? },
+            0 => Self::Started {
+                pid: u32::try_from(reader.number()?).map_err(|_| malformed())?,
+            },
             1 => Self::NotStarted {
-                stage: Stage::from_code(reader.byte()?).ok_or_else(garbled)?,
+                stage: Stage::from_code(reader.byte()?).ok_or_else(malformed)?,
                 errno: reader.signed()?,
             },
-            _ => return Err(garbled()),
+            _ => return Err(malformed()),
         })
     }
 }

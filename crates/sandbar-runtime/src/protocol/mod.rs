@@ -1,19 +1,21 @@
-//! What host, spawner and init say to each other: frames over a unix stream socket, descriptors beside them.
+//! Protocol between host, spawner and init: frames over a unix stream socket, with descriptors as
+//! ancillary data.
 //!
-//! One protocol serves every runtime. Where descriptors can be passed (native, none) a command's streams are passed; where
-//! they cannot (gVisor) they are named and init opens them.
+//! All back ends share it. A command's streams are passed as descriptors where that is possible
+//! (native, none). Otherwise (gVisor) they are named pipes that init opens.
 
 mod connection;
 mod init_messages;
 mod spawner_messages;
 mod wire;
 
-pub(crate) use connection::{Connection, Incoming, MOST_DESCRIPTORS, send_frame};
+pub(crate) use connection::{Connection, Incoming, MAX_DESCRIPTORS, send_frame};
 pub(crate) use init_messages::{
-    Ended, Event, ExecAnswer, ExecOrder, GroupPlace, Order, PrepareOrder, Request, Stage, Streams, UserOrder,
+    CommandCgroup, Ended, Event, ExecAnswer, ExecOrder, Order, PrepareOrder, Request, Stage,
+    Streams, UserOrder,
 };
 pub(crate) use spawner_messages::{
-    BoxOrder, GateOrder, GateParts, InitMode, RootPlace, SpawnerAnswer, SpawnerRequest, StartOrder, TrustOrder,
-    UserPlace,
+    BoxOrder, BoxRoot, BoxUsers, InitMode, ListenersOrder, ListenersParts, SpawnerAnswer,
+    SpawnerRequest, StartOrder, TrustOrder,
 };
 pub(crate) use wire::{Reader, Writer};

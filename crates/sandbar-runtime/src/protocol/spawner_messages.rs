@@ -1,135 +1,141 @@
-//! What host and spawner say to each other: boxes, networks and gates to make, and what a box is to become.
+//! Messages between host and spawner: boxes, network namespaces and netns listeners to create.
 
 use std::{ffi::CString, io};
 
 use sandbar_core::RootRights;
 
-use super::wire::{Reader, Writer, garbled};
+use super::wire::{Reader, Writer, malformed};
 
-/// The host to the spawner.
+/// Message from host to spawner.
 #[derive(Debug)]
 pub(crate) enum SpawnerRequest {
-    /// A user namespace that maps owners `0..65536` to those from `first`.
+    /// Create a user namespace that maps uids and gids `0..65536` to those from `first`.
     Owners { first: u32 },
-    /// A box for a session. Init tells whether the box stands, and when there is no init, the spawner tells in its place.
-    /// There is an answer only where the box has the caller as its only user, since its network is made with it.
-    /// Descriptors come along: those of the start, then those of the order.
+    /// Create a box for a session. Init reports success or failure on its event socket; if init
+    /// could not be forked, the spawner does. The spawner itself answers only for
+    /// [`BoxUsers::Caller`], whose namespaces are created with the box. Descriptors: those of the
+    /// start, then those of the order.
     Box(StartOrder, BoxOrder),
-    /// A network namespace with nothing but its loopback.
+    /// Create a network namespace that has only a loopback interface.
     Network,
-    /// Whether gates can be opened in networks of the caller's own user namespaces.
-    TryGate,
-    /// The gate of a box whose user namespace has the caller as its only user. That and the network come along.
-    OpenGate(GateOrder),
-    /// A walled box for a session to come. It tells when it has done what it can, and waits for its order, which comes
-    /// over its own socket.
+    /// Check whether netns listeners can be opened in a user namespace of the caller.
+    ProbeListeners,
+    /// Open the netns listeners of a [`BoxUsers::Caller`] box. Descriptors: its user namespace and
+    /// its network namespace.
+    OpenListeners(ListenersOrder),
+    /// Create a native box before a session needs it. It sends [`Event::Ready`](super::Event) and
+    /// waits for its [`BoxOrder`] on its own socket.
     Prepare(StartOrder),
 }
 
-/// How a box begins. Descriptors come along in this order: init's two sockets, for orders and for the rest; the session's
-/// cgroup, if any; `attach` times `cgroup.procs`; the network, if one was made ahead.
+/// Session-independent part of a box. Descriptors, in this order: init's two sockets, for orders
+/// and for events; the directory of the session's v2 cgroup, if `group`; `procs_count` times
+/// `cgroup.procs` of v1 groups; the network namespace, if `network`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StartOrder {
     pub(crate) group: bool,
-    pub(crate) attach: u8,
+    pub(crate) procs_count: u8,
     pub(crate) network: bool,
 }
 
-/// Which sockets of a gate are wanted.
+/// Netns listeners to open.
 #[derive(Debug)]
-pub(crate) struct GateOrder {
+pub(crate) struct ListenersOrder {
     pub(crate) udp_ports: Vec<u16>,
-    /// Those for UDP ports and no others.
+    /// Open listeners for `udp_ports` only, without TCP and DNS.
     pub(crate) only_udp: bool,
 }
 
-/// Which sockets of a gate there are, in this order.
+/// Netns listeners that were opened. Their descriptors follow in the order of the fields.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct GateParts {
+pub(crate) struct ListenersParts {
     pub(crate) tcp: u8,
-    /// The port of each.
+    /// Port of each listener.
     pub(crate) dns: Vec<u16>,
     pub(crate) udp: Vec<u16>,
 }
 
-/// What a box is to become. Descriptors come along in this order: the root, unless it is a path; the user namespace, if
-/// one is passed; the `cgroup.procs` of init's own group below the session's, if any; `attach` times `cgroup.procs`; the
-/// devices, a detached mount, for a tree without walls.
+/// Session-specific part of a box. Descriptors, in this order: the root, unless it is
+/// [`BoxRoot::Directory`]; the user namespace, for [`BoxUsers::Namespace`]; `cgroup.procs` of
+/// init's leaf group, if `init_leaf`; `procs_count` times `cgroup.procs` of v1 groups; a detached
+/// mount of `/dev`, for an unisolated box over a mount.
 #[derive(Debug)]
 pub(crate) struct BoxOrder {
     pub(crate) mode: InitMode,
-    pub(crate) root: RootPlace,
-    pub(crate) user: UserPlace,
-    pub(crate) room: bool,
-    pub(crate) attach: u8,
+    pub(crate) root: BoxRoot,
+    pub(crate) user: BoxUsers,
+    pub(crate) init_leaf: bool,
+    pub(crate) procs_count: u8,
     pub(crate) hostname: CString,
-    /// The owner on the host that is root in the box.
+    /// Host uid of the box's root.
     pub(crate) first_owner: u32,
-    /// Where the root lies, when it is a directory.
+    /// Path of a [`BoxRoot::Directory`].
     pub(crate) path: CString,
     pub(crate) trust: Option<TrustOrder>,
     pub(crate) rights: RootRights,
-    /// Process ids up to here are not given out.
+    /// Process ids up to this one are not assigned.
     pub(crate) skip_pids: u64,
 }
 
-/// Certificates a box shows beside its tree.
+/// CA certificates to mount into a box.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TrustOrder {
     pub(crate) authority: CString,
     pub(crate) bundle: CString,
 }
 
-/// How init treats commands.
+/// Isolation that init sets up and relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InitMode {
-    /// Every line of defence of a native box.
-    Walled,
-    /// Another kernel is the wall; commands lose the capabilities init has there.
+    /// Namespaces, capabilities, Landlock and seccomp of a native box.
+    Native,
+    /// The gVisor kernel isolates the box. Commands lose the capabilities init has in it.
     Guest,
-    /// No wall.
-    Open,
+    /// No isolation.
+    Unisolated,
 }
 
-/// What a box has as `/`.
+/// Root file system of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RootPlace {
-    /// A detached mount.
-    Tree,
+pub(crate) enum BoxRoot {
+    /// A detached mount, passed as a descriptor.
+    Mount,
     /// The directory at `path`, with everything mounted in it.
     Directory,
-    /// The host's own root; the descriptor is the directory paths of the session start at.
+    /// The host's own root. The passed descriptor is the directory that the session's paths are
+    /// resolved in.
     Host,
 }
 
-/// Who a box runs as.
+/// Users that exist in a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UserPlace {
-    /// The host's own users.
+pub(crate) enum BoxUsers {
+    /// The host's users, without a user namespace.
     Host,
-    /// The user namespace that comes along.
-    Passed,
-    /// A user namespace with the caller as its only user: all an ordinary user can have.
+    /// Those of the user namespace that is passed.
+    Namespace,
+    /// A new user namespace that maps root to the caller, and nothing else. An unprivileged host
+    /// cannot create any other.
     Caller,
 }
 
-/// The spawner to the host.
+/// Answer of the spawner to the host.
 #[derive(Debug)]
 pub(crate) enum SpawnerAnswer {
-    /// It stands, and can make boxes with mounts of their own; or why it cannot.
+    /// First message. `errno` is 0 if the spawner can create mount namespaces.
     Hello {
         errno: i32,
     },
-    /// A descriptor comes along.
+    /// Descriptor: the user namespace.
     Owners,
-    /// A descriptor comes along.
+    /// Descriptor: the network namespace.
     Network,
-    /// The user namespace and the network of a box come along.
+    /// Descriptors: the user namespace and the network namespace of a box.
     Namespaces,
-    /// Gates can be opened.
-    GateWorks,
-    /// Its sockets come along, as many as fit, and the rest with frames that have nothing else.
-    Gate(GateParts),
+    /// Netns listeners can be opened.
+    ListenersWork,
+    /// Descriptors: the listeners, as many as fit; the rest follows with empty frames.
+    Listeners(ListenersParts),
     Failed {
         step: CString,
         errno: i32,
@@ -154,8 +160,8 @@ impl SpawnerRequest {
                 start.write(&mut writer);
             }
             Self::Network => writer.byte(3),
-            Self::TryGate => writer.byte(4),
-            Self::OpenGate(order) => {
+            Self::ProbeListeners => writer.byte(4),
+            Self::OpenListeners(order) => {
                 writer.byte(5);
                 write_ports(&mut writer, &order.udp_ports);
                 writer.byte(u8::from(order.only_udp));
@@ -167,13 +173,18 @@ impl SpawnerRequest {
     pub(crate) fn decode(body: &[u8]) -> io::Result<Self> {
         let mut reader = Reader::new(body);
         Ok(match reader.byte()? {
-            0 => Self::Owners { first: u32::try_from(reader.number()?).map_err(|_| garbled())? },
+            0 => Self::Owners {
+                first: u32::try_from(reader.number()?).map_err(|_| malformed())?,
+            },
             1 => Self::Box(StartOrder::read(&mut reader)?, BoxOrder::read(&mut reader)?),
             2 => Self::Prepare(StartOrder::read(&mut reader)?),
             3 => Self::Network,
-            4 => Self::TryGate,
-            5 => Self::OpenGate(GateOrder { udp_ports: read_ports(&mut reader)?, only_udp: reader.byte()? != 0 }),
-            _ => return Err(garbled()),
+            4 => Self::ProbeListeners,
+            5 => Self::OpenListeners(ListenersOrder {
+                udp_ports: read_ports(&mut reader)?,
+                only_udp: reader.byte()? != 0,
+            }),
+            _ => return Err(malformed()),
         })
     }
 }
@@ -181,12 +192,16 @@ impl SpawnerRequest {
 impl StartOrder {
     fn write(self, writer: &mut Writer) {
         writer.byte(u8::from(self.group));
-        writer.byte(self.attach);
+        writer.byte(self.procs_count);
         writer.byte(u8::from(self.network));
     }
 
     fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
-        Ok(Self { group: reader.byte()? != 0, attach: reader.byte()?, network: reader.byte()? != 0 })
+        Ok(Self {
+            group: reader.byte()? != 0,
+            procs_count: reader.byte()?,
+            network: reader.byte()? != 0,
+        })
     }
 }
 
@@ -199,11 +214,13 @@ fn write_ports(writer: &mut Writer, ports: &[u16]) {
 
 fn read_ports(reader: &mut Reader<'_>) -> io::Result<Vec<u16>> {
     let count = reader.number()?;
-    (0..count).map(|_| u16::try_from(reader.number()?).map_err(|_| garbled())).collect()
+    (0..count)
+        .map(|_| u16::try_from(reader.number()?).map_err(|_| malformed()))
+        .collect()
 }
 
 impl BoxOrder {
-    /// For a box that was prepared.
+    /// Encodes the order for a prepared box.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         self.write(&mut writer);
@@ -216,22 +233,22 @@ impl BoxOrder {
 
     fn write(&self, writer: &mut Writer) {
         writer.byte(match self.mode {
-            InitMode::Walled => 0,
+            InitMode::Native => 0,
             InitMode::Guest => 1,
-            InitMode::Open => 2,
+            InitMode::Unisolated => 2,
         });
         writer.byte(match self.root {
-            RootPlace::Tree => 0,
-            RootPlace::Directory => 1,
-            RootPlace::Host => 2,
+            BoxRoot::Mount => 0,
+            BoxRoot::Directory => 1,
+            BoxRoot::Host => 2,
         });
         writer.byte(match self.user {
-            UserPlace::Host => 0,
-            UserPlace::Passed => 1,
-            UserPlace::Caller => 2,
+            BoxUsers::Host => 0,
+            BoxUsers::Namespace => 1,
+            BoxUsers::Caller => 2,
         });
-        writer.byte(u8::from(self.room));
-        writer.byte(self.attach);
+        writer.byte(u8::from(self.init_leaf));
+        writer.byte(self.procs_count);
         writer.text(&self.hostname);
         writer.number(self.first_owner.into());
         writer.text(&self.path);
@@ -249,33 +266,38 @@ impl BoxOrder {
     fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
         Ok(Self {
             mode: match reader.byte()? {
-                0 => InitMode::Walled,
+                0 => InitMode::Native,
                 1 => InitMode::Guest,
-                2 => InitMode::Open,
-                _ => return Err(garbled()),
+                2 => InitMode::Unisolated,
+                _ => return Err(malformed()),
             },
             root: match reader.byte()? {
-                0 => RootPlace::Tree,
-                1 => RootPlace::Directory,
-                2 => RootPlace::Host,
-                _ => return Err(garbled()),
+                0 => BoxRoot::Mount,
+                1 => BoxRoot::Directory,
+                2 => BoxRoot::Host,
+                _ => return Err(malformed()),
             },
             user: match reader.byte()? {
-                0 => UserPlace::Host,
-                1 => UserPlace::Passed,
-                2 => UserPlace::Caller,
-                _ => return Err(garbled()),
+                0 => BoxUsers::Host,
+                1 => BoxUsers::Namespace,
+                2 => BoxUsers::Caller,
+                _ => return Err(malformed()),
             },
-            room: reader.byte()? != 0,
-            attach: reader.byte()?,
+            init_leaf: reader.byte()? != 0,
+            procs_count: reader.byte()?,
             hostname: reader.text()?,
-            first_owner: u32::try_from(reader.number()?).map_err(|_| garbled())?,
+            first_owner: u32::try_from(reader.number()?).map_err(|_| malformed())?,
             path: reader.text()?,
-            trust: reader.optional(|reader| Ok(TrustOrder { authority: reader.text()?, bundle: reader.text()? }))?,
+            trust: reader.optional(|reader| {
+                Ok(TrustOrder {
+                    authority: reader.text()?,
+                    bundle: reader.text()?,
+                })
+            })?,
             rights: match reader.byte()? {
                 0 => RootRights::Bare,
                 1 => RootRights::Own,
-                _ => return Err(garbled()),
+                _ => return Err(malformed()),
             },
             skip_pids: reader.number()?,
         })
@@ -289,8 +311,8 @@ impl SpawnerAnswer {
             Self::Owners => writer.byte(0),
             Self::Network => writer.byte(1),
             Self::Namespaces => writer.byte(4),
-            Self::GateWorks => writer.byte(5),
-            Self::Gate(parts) => {
+            Self::ListenersWork => writer.byte(5),
+            Self::Listeners(parts) => {
                 writer.byte(6);
                 writer.byte(parts.tcp);
                 write_ports(&mut writer, &parts.dns);
@@ -315,15 +337,20 @@ impl SpawnerAnswer {
             0 => Self::Owners,
             1 => Self::Network,
             4 => Self::Namespaces,
-            5 => Self::GateWorks,
-            6 => Self::Gate(GateParts {
+            5 => Self::ListenersWork,
+            6 => Self::Listeners(ListenersParts {
                 tcp: reader.byte()?,
                 dns: read_ports(&mut reader)?,
                 udp: read_ports(&mut reader)?,
             }),
-            2 => Self::Failed { step: reader.text()?, errno: reader.signed()? },
-            3 => Self::Hello { errno: reader.signed()? },
-            _ => return Err(garbled()),
+            2 => Self::Failed {
+                step: reader.text()?,
+                errno: reader.signed()?,
+            },
+            3 => Self::Hello {
+                errno: reader.signed()?,
+            },
+            _ => return Err(malformed()),
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Numbers and byte strings in a frame. Both ends are the same binary, so that nothing here needs to be understood by
-//! another version.
+//! Encoding of numbers and byte strings in a frame. Both ends are the same binary, so the format
+//! has no version.
 
 use std::{
     ffi::{CStr, CString},
@@ -37,7 +37,7 @@ impl Writer {
         }
     }
 
-    /// A value that may be absent.
+    /// Writes a value that may be absent.
     pub(crate) fn optional<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
         self.byte(u8::from(value.is_some()));
         if let Some(value) = value {
@@ -50,7 +50,7 @@ impl Writer {
     }
 }
 
-/// Takes a frame apart.
+/// Parses the body of a frame.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, length: usize) -> io::Result<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or_else(garbled)?;
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or_else(malformed)?;
         self.rest = rest;
         Ok(taken)
     }
@@ -72,16 +72,22 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn number(&mut self) -> io::Result<u64> {
-        self.take(8)?.try_into().map(u64::from_le_bytes).map_err(|_| garbled())
+        self.take(8)?
+            .try_into()
+            .map(u64::from_le_bytes)
+            .map_err(|_| malformed())
     }
 
     pub(crate) fn signed(&mut self) -> io::Result<i32> {
-        self.take(4)?.try_into().map(i32::from_le_bytes).map_err(|_| garbled())
+        self.take(4)?
+            .try_into()
+            .map(i32::from_le_bytes)
+            .map_err(|_| malformed())
     }
 
     pub(crate) fn text(&mut self) -> io::Result<CString> {
-        let length = usize::try_from(self.number()?).map_err(|_| garbled())?;
-        CString::new(self.take(length)?).map_err(|_| garbled())
+        let length = usize::try_from(self.number()?).map_err(|_| malformed())?;
+        CString::new(self.take(length)?).map_err(|_| malformed())
     }
 
     pub(crate) fn texts(&mut self) -> io::Result<Vec<CString>> {
@@ -89,13 +95,20 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.text()).collect()
     }
 
-    pub(crate) fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<Option<T>> {
-        if self.byte()? == 0 { Ok(None) } else { read(self).map(Some) }
+    pub(crate) fn optional<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> io::Result<T>,
+    ) -> io::Result<Option<T>> {
+        if self.byte()? == 0 {
+            Ok(None)
+        } else {
+            read(self).map(Some)
+        }
     }
 }
 
-pub(crate) fn garbled() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a garbled frame")
+pub(crate) fn malformed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "malformed frame")
 }
 
 #[cfg(test)]
@@ -103,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_and_a_torn_frame_is_an_error() {
+    fn written_values_are_read_back_and_truncated_frame_fails() {
         let mut writer = Writer::default();
         writer.byte(7);
         writer.number(u64::MAX);
@@ -113,7 +126,14 @@ mod tests {
         writer.optional(None, Writer::number);
         let bytes = writer.finish();
         let mut reader = Reader::new(&bytes);
-        assert_eq!((reader.byte().unwrap(), reader.number().unwrap(), reader.signed().unwrap()), (7, u64::MAX, -3));
+        assert_eq!(
+            (
+                reader.byte().unwrap(),
+                reader.number().unwrap(),
+                reader.signed().unwrap()
+            ),
+            (7, u64::MAX, -3)
+        );
         assert_eq!(reader.texts().unwrap(), [c"".to_owned(), c"b c".to_owned()]);
         assert_eq!(reader.optional(Reader::number).unwrap(), Some(5));
         assert_eq!(reader.optional(Reader::number).unwrap(), None);

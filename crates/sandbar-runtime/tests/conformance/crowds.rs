@@ -1,4 +1,4 @@
-//! Many at once.
+//! Many concurrent commands and boxes.
 
 use bytes::Bytes;
 use sandbar_core::{Resources, RuntimeKind};
@@ -9,7 +9,7 @@ use crate::{
     world::World,
 };
 
-/// How many boxes a machine as small as a test's stands at once.
+/// Number of concurrent boxes that a small test machine can run.
 fn many_boxes(kind: RuntimeKind) -> usize {
     match kind {
         RuntimeKind::Gvisor => 8,
@@ -19,7 +19,10 @@ fn many_boxes(kind: RuntimeKind) -> usize {
 
 /// Starts `cat` and talks to it once.
 async fn conversation(test_box: &TestBox, number: usize) -> RunningCommand {
-    let spec = ExecSpec { stdin: StdinMode::Piped, ..ExecSpec::new(["cat"]) };
+    let spec = ExecSpec {
+        stdin: StdinMode::Piped,
+        ..ExecSpec::new(["cat"])
+    };
     let mut command = test_box.start(spec).await.unwrap();
     let word = Bytes::from(format!("word {number}\n"));
     command.stdin().unwrap().write(word.clone()).await.unwrap();
@@ -33,7 +36,7 @@ async fn farewell(command: RunningCommand) {
     assert_eq!((ended.status.code, ended.stdout.as_str()), (Some(0), ""));
 }
 
-pub(crate) fn two_hundred_commands_run_at_once_in_one_box(kind: RuntimeKind) {
+pub(crate) fn two_hundred_commands_in_one_box_run_concurrently(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let starting: Vec<_> = (0..200)
             .map(|number| {
@@ -49,11 +52,14 @@ pub(crate) fn two_hundred_commands_run_at_once_in_one_box(kind: RuntimeKind) {
         for command in running {
             farewell(command).await;
         }
-        assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        assert_eq!(
+            world.finish(ExecSpec::new(["true"])).await.status.code,
+            Some(0)
+        );
     });
 }
 
-pub(crate) fn two_hundred_boxes_stand_at_once(kind: RuntimeKind) {
+pub(crate) fn two_hundred_boxes_run_concurrently(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let mut boxes = Vec::new();
         for number in 0..many_boxes(kind) {
@@ -64,7 +70,10 @@ pub(crate) fn two_hundred_boxes_stand_at_once(kind: RuntimeKind) {
         }
         for (number, (one, command)) in boxes.into_iter().enumerate() {
             assert!(one.is_alive());
-            assert_eq!(one.finish(ExecSpec::new(["cat", "mine"])).await.stdout, number.to_string());
+            assert_eq!(
+                one.finish(ExecSpec::new(["cat", "mine"])).await.stdout,
+                number.to_string()
+            );
             farewell(command).await;
             one.stop().await;
             assert!(one.on_host().is_empty());
@@ -72,7 +81,7 @@ pub(crate) fn two_hundred_boxes_stand_at_once(kind: RuntimeKind) {
     });
 }
 
-pub(crate) fn commands_of_many_callers_do_not_mix(kind: RuntimeKind) {
+pub(crate) fn concurrent_commands_keep_their_output_apart(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let callers: Vec<_> = (0..8)
             .map(|caller| {
@@ -80,7 +89,13 @@ pub(crate) fn commands_of_many_callers_do_not_mix(kind: RuntimeKind) {
                 tokio::spawn(async move {
                     for round in 0..10 {
                         let word = format!("caller {caller} round {round}");
-                        assert_eq!(test_box.finish(ExecSpec::new(["printf", "%s", &word])).await.stdout, word);
+                        assert_eq!(
+                            test_box
+                                .finish(ExecSpec::new(["printf", "%s", &word]))
+                                .await
+                                .stdout,
+                            word
+                        );
                     }
                 })
             })

@@ -1,4 +1,4 @@
-//! What is left when a box or its host dies.
+//! Death of a box or its host.
 
 use std::{
     io::Read,
@@ -14,19 +14,29 @@ use crate::{
     world::{World, fresh_name, open_runtime, shell},
 };
 
-pub(crate) fn a_box_whose_init_was_killed_is_not_alive_and_says_so(kind: RuntimeKind) {
+pub(crate) fn box_with_killed_init_is_not_alive(kind: RuntimeKind) {
     World::run(kind, async |world| {
         assert!(world.is_alive());
-        let command = world.start(ExecSpec::new(["sleep", "4747.1"])).await.unwrap();
+        let command = world
+            .start(ExecSpec::new(["sleep", "4747.1"]))
+            .await
+            .unwrap();
         // A box may still be set up when it can be used already.
         world.finish(ExecSpec::new(["true"])).await;
         let init = world.init_on_host();
         assert!(!init.is_empty());
         for pid in init {
-            kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+            kill_process(
+                Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
+                Signal::KILL,
+            )
+            .unwrap();
         }
         let ended = Ended::of(command).await;
-        assert_eq!((ended.status.signal, ended.status.timed_out), (Some(9), false));
+        assert_eq!(
+            (ended.status.signal, ended.status.timed_out),
+            (Some(9), false)
+        );
         World::wait_for("the box to be gone", async || !world.is_alive()).await;
         let error = world.start(ExecSpec::new(["true"])).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unavailable);
@@ -36,34 +46,52 @@ pub(crate) fn a_box_whose_init_was_killed_is_not_alive_and_says_so(kind: Runtime
     });
 }
 
-/// What boxes leave is used again, and not always by one with the same owners.
-pub(crate) fn new_boxes_work_in_the_place_of_several_old_ones(kind: RuntimeKind) {
+/// Cgroups of ended boxes are reused, also by boxes with other uid ranges.
+pub(crate) fn new_boxes_replace_several_dead_ones(kind: RuntimeKind) {
     World::run(kind, async |world| {
         for round in 0..2 {
-            let boxes: Vec<_> =
-                (0..3).map(|number| world.open_box(&format!("box-{round}-{number}"), &Resources::default())).collect();
+            let boxes: Vec<_> = (0..3)
+                .map(|number| {
+                    world.open_box(&format!("box-{round}-{number}"), &Resources::default())
+                })
+                .collect();
             for test_box in &boxes {
-                assert_eq!(test_box.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+                assert_eq!(
+                    test_box
+                        .finish(ExecSpec::new(["echo", "here"]))
+                        .await
+                        .stdout,
+                    "here\n"
+                );
             }
             for test_box in boxes {
                 test_box.stop().await;
-                tokio::task::spawn_blocking(move || drop(test_box)).await.unwrap();
+                tokio::task::spawn_blocking(move || drop(test_box))
+                    .await
+                    .unwrap();
             }
         }
     });
 }
 
-pub(crate) fn a_box_that_died_is_replaced_by_a_new_one(kind: RuntimeKind) {
+pub(crate) fn dead_box_is_replaced_by_a_new_one(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let first = world.open_box("two", &Resources::default());
         first.finish(ExecSpec::new(["true"])).await;
         for pid in first.init_on_host() {
-            kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+            kill_process(
+                Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
+                Signal::KILL,
+            )
+            .unwrap();
         }
         World::wait_for("the box to be gone", async || !first.is_alive()).await;
         first.stop().await;
         let second = world.open_box("two", &Resources::default());
-        assert_eq!(second.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+        assert_eq!(
+            second.finish(ExecSpec::new(["echo", "here"])).await.stdout,
+            "here\n"
+        );
         second.stop().await;
     });
 }
@@ -89,7 +117,11 @@ impl HostProcess {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        Self { process, kind, name }
+        Self {
+            process,
+            kind,
+            name,
+        }
     }
 
     fn processes(&self) -> Vec<u32> {
@@ -107,39 +139,65 @@ impl Drop for HostProcess {
     }
 }
 
-pub(crate) fn nothing_goes_on_running_when_the_host_is_killed(kind: RuntimeKind) {
+pub(crate) fn killed_host_leaves_no_process_running(kind: RuntimeKind) {
     if let Ok(name) = std::env::var(HOST) {
         return World::run_named(kind, &name, &Resources::default(), async |world| {
-            world.finish(shell("setsid -f sleep 4747.2; nohup sleep 4747.3 >/dev/null 2>&1 &")).await;
+            world
+                .finish(shell(
+                    "setsid -f sleep 4747.2; nohup sleep 4747.3 >/dev/null 2>&1 &",
+                ))
+                .await;
             let other = world.open_box("two", &Resources::default());
             let frozen = world.open_box("three", &Resources::default());
             let _running = [
-                frozen.start(ExecSpec::new(["sleep", "4747.7"])).await.unwrap(),
-                world.start(shell("trap '' TERM HUP; sleep 4747.4; sleep 4747.5")).await.unwrap(),
-                other.start(ExecSpec::new(["sleep", "4747.6"])).await.unwrap(),
+                frozen
+                    .start(ExecSpec::new(["sleep", "4747.7"]))
+                    .await
+                    .unwrap(),
+                world
+                    .start(shell("trap '' TERM HUP; sleep 4747.4; sleep 4747.5"))
+                    .await
+                    .unwrap(),
+                other
+                    .start(ExecSpec::new(["sleep", "4747.6"]))
+                    .await
+                    .unwrap(),
             ];
             // Elsewhere the next host ends what was frozen.
             if kind == RuntimeKind::Native {
                 frozen.freeze().await;
             }
-            let _last = world.start(ExecSpec::new(["sleep", "4747.8"])).await.unwrap();
-            tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0])).await.unwrap().unwrap();
+            let _last = world
+                .start(ExecSpec::new(["sleep", "4747.8"]))
+                .await
+                .unwrap();
+            tokio::task::spawn_blocking(|| std::io::stdin().read(&mut [0]))
+                .await
+                .unwrap()
+                .unwrap();
         });
     }
-    let mut host = HostProcess::start(kind, "nothing_goes_on_running_when_the_host_is_killed");
+    let mut host = HostProcess::start(kind, "killed_host_leaves_no_process_running");
     let seen = |host: &HostProcess| match kind {
-        // Another kernel's processes: all boxes stand, and have had time to begin when this one is last.
+        // Another kernel's processes: all boxes stand, and have had time to begin when this one is
+        // last.
         RuntimeKind::Gvisor => !processes_in(&format!("/{}/box-3/", host.name)).is_empty(),
         RuntimeKind::Native | RuntimeKind::None => {
-            ["4747.2", "4747.3", "4747.4", "4747.6", "4747.7", "4747.8"].iter().all(|number| {
-                let sleeper = format!("sleep\0{number}");
-                host.processes().iter().any(|pid| {
-                    std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(&sleeper))
+            ["4747.2", "4747.3", "4747.4", "4747.6", "4747.7", "4747.8"]
+                .iter()
+                .all(|number| {
+                    let sleeper = format!("sleep\0{number}");
+                    host.processes().iter().any(|pid| {
+                        std::fs::read_to_string(format!("/proc/{pid}/cmdline"))
+                            .is_ok_and(|line| line.contains(&sleeper))
+                    })
                 })
-            })
         }
     };
-    let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     tokio.block_on(async {
         World::wait_for("the host's commands to run", async || seen(&host)).await;
         host.process.kill().unwrap();

@@ -12,10 +12,10 @@ use crate::{
     world::World,
 };
 
-/// Longer than any answer takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout of a dial that must succeed.
+const DIAL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Listens on the loopback at the port it is given, or at a free one, and tells which.
+/// Listens on loopback at the given port, or at a free one, and prints the port.
 const LISTEN: &str = r#"
     use Socket; $| = 1; $SIG{CHLD} = "IGNORE"; my ($family, $port) = @ARGV;
     my $domain = $family == 4 ? PF_INET : PF_INET6;
@@ -27,7 +27,7 @@ const LISTEN: &str = r#"
     print +($family == 4 ? (sockaddr_in(getsockname($server)))[0] : (unpack_sockaddr_in6(getsockname($server)))[0]), "\n";
 "#;
 
-/// Sends back what it gets, to everybody at once, after a word of greeting.
+/// Echo server for concurrent clients, which begins with a greeting.
 const ECHO: &str = r"
     for (;;) {
         # One kernel interrupts it when it is written to disk.
@@ -46,17 +46,19 @@ const ECHO: &str = r"
 
 pub(crate) struct Server {
     pub(crate) port: u16,
-    /// Ends when it is dropped.
+    /// Server process; drop ends it.
     command: RunningCommand,
 }
 
 impl Server {
-    /// Port 0 is any that is free. `None` when it cannot listen there.
+    /// Starts a server; port 0 selects a free one. Returns `None` if the port cannot be bound.
     async fn start(test_box: &TestBox, script: &str, arguments: [&str; 3]) -> Option<Self> {
         let script = format!("{LISTEN}{script}");
         let argv = ["perl", "-e", &script].into_iter().chain(arguments);
         let mut command = test_box.start(ExecSpec::new(argv)).await.unwrap();
-        let Some(ExecEvent::Stdout(told)) = command.next_event().await else { panic!("the server tells its port") };
+        let Some(ExecEvent::Stdout(told)) = command.next_event().await else {
+            panic!("the server tells its port")
+        };
         let port = std::str::from_utf8(&told).unwrap().trim().parse().unwrap();
         (port > 0).then_some(Self { port, command })
     }
@@ -67,85 +69,115 @@ impl Server {
 }
 
 pub(crate) async fn connect(test_box: &TestBox, port: u16) -> DialedStream {
-    test_box.dial(port, PATIENCE).await.unwrap().into_stream().unwrap()
+    test_box
+        .dial(port, DIAL_TIMEOUT)
+        .await
+        .unwrap()
+        .into_stream()
+        .unwrap()
 }
 
-/// Says something and hears it.
+/// Writes `word` and expects the server to echo it.
 pub(crate) async fn talk(stream: &mut DialedStream, word: &str) {
     stream.write_all(word.as_bytes()).await.unwrap();
-    let mut heard = vec![0; word.len()];
-    stream.read_exact(&mut heard).await.unwrap();
-    assert_eq!(heard, word.as_bytes());
+    let mut received = vec![0; word.len()];
+    stream.read_exact(&mut received).await.unwrap();
+    assert_eq!(received, word.as_bytes());
 }
 
 pub(crate) async fn read_all(stream: &mut DialedStream) -> Vec<u8> {
-    let mut heard = Vec::new();
-    stream.read_to_end(&mut heard).await.unwrap();
-    heard
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).await.unwrap();
+    received
 }
 
-async fn refusal(test_box: &TestBox, port: u16, patience: Duration) -> ErrorCode {
-    test_box.dial(port, patience).await.unwrap_err().code()
+async fn refusal(test_box: &TestBox, port: u16, timeout: Duration) -> ErrorCode {
+    test_box.dial(port, timeout).await.unwrap_err().code()
 }
 
-pub(crate) fn a_server_in_the_box_is_reached_and_every_byte_passes_both_ways(kind: RuntimeKind) {
+pub(crate) fn dial_to_server_relays_every_byte_both_ways(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let server = Server::echo(world).await;
         let mut stream = connect(world, server.port).await;
         talk(&mut stream, "hello").await;
-        let sent: Vec<u8> = (0..10_000_000_u32).map(|number| (number % 251).to_le_bytes()[0]).collect();
+        let sent: Vec<u8> = (0..10_000_000_u32)
+            .map(|number| (number % 251).to_le_bytes()[0])
+            .collect();
         let (mut reader, mut writer) = tokio::io::split(stream);
         let expected = sent.clone();
         let writing = tokio::spawn(async move {
             writer.write_all(&sent).await.unwrap();
-            // The server hears the end, and what it still has to say arrives.
+            // The server reads end of file, and the rest of its answer still arrives.
             writer.shutdown().await.unwrap();
             assert!(writer.write_all(b"more").await.is_err());
         });
-        let mut heard = Vec::new();
-        reader.read_to_end(&mut heard).await.unwrap();
+        let mut received = Vec::new();
+        reader.read_to_end(&mut received).await.unwrap();
         writing.await.unwrap();
-        assert!(heard == expected);
+        assert!(received == expected);
     });
 }
 
-pub(crate) fn nobody_listening_is_told(kind: RuntimeKind) {
+pub(crate) fn dial_to_port_without_listener_is_unavailable(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let server = Server::echo(world).await;
         let port = server.port;
         drop(server);
-        World::wait_for("the server to end", async || world.dial(port, PATIENCE).await.is_err()).await;
-        let error = world.dial(port, PATIENCE).await.unwrap_err();
-        assert_eq!((error.code(), error.field()), (ErrorCode::Unavailable, Some("port")));
+        World::wait_for("the server to end", async || {
+            world.dial(port, DIAL_TIMEOUT).await.is_err()
+        })
+        .await;
+        let error = world.dial(port, DIAL_TIMEOUT).await.unwrap_err();
+        assert_eq!(
+            (error.code(), error.field()),
+            (ErrorCode::Unavailable, Some("port"))
+        );
         assert!(error.message().contains(&port.to_string()) && error.hint().is_some());
-        assert_eq!(refusal(world, 0, PATIENCE).await, ErrorCode::InvalidArgument);
-        // A port the kernel gives to those who connect, asked for often: nobody is connected with himself.
+        assert_eq!(
+            refusal(world, 0, DIAL_TIMEOUT).await,
+            ErrorCode::InvalidArgument
+        );
+        // A port in the range of local ports, dialed often: the socket must not be connected to
+        // itself.
         for _ in 0..200 {
-            assert_eq!(refusal(world, port, PATIENCE).await, ErrorCode::Unavailable);
+            assert_eq!(
+                refusal(world, port, DIAL_TIMEOUT).await,
+                ErrorCode::Unavailable
+            );
         }
     });
 }
 
-pub(crate) fn two_boxes_listen_on_the_same_port_and_are_told_apart(kind: RuntimeKind) {
+pub(crate) fn same_port_in_two_boxes_reaches_each_server(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let other = world.open_box("two", &Resources::default());
-        let one = Server::start(world, ECHO, ["4", "8081", "this is one"]).await.unwrap();
-        let two = Server::start(&other, ECHO, ["4", "8081", "this is two"]).await.unwrap();
+        let one = Server::start(world, ECHO, ["4", "8081", "this is one"])
+            .await
+            .unwrap();
+        let two = Server::start(&other, ECHO, ["4", "8081", "this is two"])
+            .await
+            .unwrap();
         for _ in 0..3 {
-            for (test_box, server, greeting) in [(&**world, &one, "this is one"), (&other, &two, "this is two")] {
+            for (test_box, server, greeting) in [
+                (&**world, &one, "this is one"),
+                (&other, &two, "this is two"),
+            ] {
                 let mut stream = connect(test_box, server.port).await;
                 stream.shutdown().await.unwrap();
                 assert_eq!(read_all(&mut stream).await, greeting.as_bytes());
             }
         }
         drop(one);
-        World::wait_for("the first to end", async || world.dial(8081, PATIENCE).await.is_err()).await;
+        World::wait_for("the first to end", async || {
+            world.dial(8081, DIAL_TIMEOUT).await.is_err()
+        })
+        .await;
         connect(&other, 8081).await;
         other.stop().await;
     });
 }
 
-pub(crate) fn fifty_connections_stand_at_once_and_do_not_mix(kind: RuntimeKind) {
+pub(crate) fn fifty_connections_stay_open_and_apart(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let server = Server::echo(world).await;
         let dialing: Vec<_> = (0..50)
@@ -181,17 +213,20 @@ pub(crate) fn fifty_connections_stand_at_once_and_do_not_mix(kind: RuntimeKind) 
     });
 }
 
-pub(crate) fn a_server_on_the_newer_loopback_is_reached(kind: RuntimeKind) {
+pub(crate) fn dial_reaches_server_on_ipv6_loopback(kind: RuntimeKind) {
     World::run(kind, async |world| {
         // Where the kernel has no IPv6 there is nothing to reach.
-        let Some(server) = Server::start(world, ECHO, ["6", "0", ""]).await else { return };
+        let Some(server) = Server::start(world, ECHO, ["6", "0", ""]).await else {
+            return;
+        };
         talk(&mut connect(world, server.port).await, "hello").await;
     });
 }
 
-pub(crate) fn what_the_server_ends_is_at_its_end(kind: RuntimeKind) {
+pub(crate) fn connection_closed_by_server_reads_end_of_file(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        let script = r#"accept(my $peer, $server); syswrite($peer, "farewell"); close $peer; sleep 5656"#;
+        let script =
+            r#"accept(my $peer, $server); syswrite($peer, "farewell"); close $peer; sleep 5656"#;
         let server = Server::start(world, script, ["4", "0", ""]).await.unwrap();
         let mut stream = connect(world, server.port).await;
         assert_eq!(read_all(&mut stream).await, b"farewell");
@@ -205,9 +240,15 @@ pub(crate) fn what_the_server_ends_is_at_its_end(kind: RuntimeKind) {
     });
 }
 
-pub(crate) fn a_server_that_does_not_read_holds_nobody_up(kind: RuntimeKind) {
+pub(crate) fn server_that_does_not_read_blocks_no_other(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        let deaf = Server::start(world, "accept(my $peer, $server); sleep 5656", ["4", "0", ""]).await.unwrap();
+        let deaf = Server::start(
+            world,
+            "accept(my $peer, $server); sleep 5656",
+            ["4", "0", ""],
+        )
+        .await
+        .unwrap();
         let mut stream = connect(world, deaf.port).await;
         let (echo, filler) = (Server::echo(world).await, vec![0; 1 << 20]);
         let mut other = connect(world, echo.port).await;
@@ -223,7 +264,7 @@ pub(crate) fn a_server_that_does_not_read_holds_nobody_up(kind: RuntimeKind) {
     });
 }
 
-pub(crate) fn a_frozen_box_is_given_up_and_works_again_once_it_is_thawed(kind: RuntimeKind) {
+pub(crate) fn dial_to_frozen_box_times_out_and_works_after_thaw(kind: RuntimeKind) {
     World::run(kind, async |world| {
         // Tells how many have come.
         let script = "while (accept(my $peer, $server)) { syswrite($peer, ++$count); close $peer }";
@@ -232,35 +273,48 @@ pub(crate) fn a_frozen_box_is_given_up_and_works_again_once_it_is_thawed(kind: R
         assert_eq!(read_all(&mut before).await, b"1");
         world.freeze().await;
         for _ in 0..3 {
-            assert_eq!(refusal(world, server.port, Duration::from_millis(50)).await, ErrorCode::Timeout);
+            assert_eq!(
+                refusal(world, server.port, Duration::from_millis(50)).await,
+                ErrorCode::Timeout
+            );
         }
-        // Who has the patience is answered.
+        // A dial with a longer timeout is answered.
         let (test_box, port) = (TestBox::clone(world), server.port);
-        let waiting = tokio::spawn(async move { read_all(&mut connect(&test_box, port).await).await });
+        let waiting =
+            tokio::spawn(async move { read_all(&mut connect(&test_box, port).await).await });
         world.thaw().await;
         assert_eq!(waiting.await.unwrap(), b"2", "those who gave up never came");
         assert_eq!(read_all(&mut connect(world, server.port).await).await, b"3");
-        assert_eq!(world.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+        assert_eq!(
+            world.finish(ExecSpec::new(["echo", "here"])).await.stdout,
+            "here\n"
+        );
     });
 }
 
-pub(crate) fn a_frozen_box_is_asked_no_more_often_than_it_can_hear(kind: RuntimeKind) {
+pub(crate) fn dials_to_frozen_box_are_bounded(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let server = Server::echo(world).await;
         world.freeze().await;
         for _ in 0..100 {
-            assert_eq!(refusal(world, server.port, Duration::from_millis(1)).await, ErrorCode::Timeout);
+            assert_eq!(
+                refusal(world, server.port, Duration::from_millis(1)).await,
+                ErrorCode::Timeout
+            );
         }
         world.thaw().await;
         talk(&mut connect(world, server.port).await, "hello").await;
     });
 }
 
-pub(crate) fn stopping_the_box_ends_its_connections(kind: RuntimeKind) {
+pub(crate) fn stopped_box_closes_its_connections(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let test_box = world.open_box("two", &Resources::default());
         let server = Server::echo(&test_box).await;
-        let mut streams = [connect(&test_box, server.port).await, connect(&test_box, server.port).await];
+        let mut streams = [
+            connect(&test_box, server.port).await,
+            connect(&test_box, server.port).await,
+        ];
         for stream in &mut streams {
             talk(stream, "hello").await;
         }
@@ -273,50 +327,78 @@ pub(crate) fn stopping_the_box_ends_its_connections(kind: RuntimeKind) {
     });
 }
 
-pub(crate) fn a_box_that_died_or_was_stopped_is_told(kind: RuntimeKind) {
+pub(crate) fn dial_to_dead_or_stopped_box_fails(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let test_box = world.open_box("two", &Resources::default());
         let server = Server::echo(&test_box).await;
         let mut stream = connect(&test_box, server.port).await;
         for pid in test_box.init_on_host() {
-            kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+            kill_process(
+                Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
+                Signal::KILL,
+            )
+            .unwrap();
         }
         assert!(read_all(&mut stream).await.is_empty());
         World::wait_for("the box to be gone", async || !test_box.is_alive()).await;
-        let error = test_box.dial(server.port, PATIENCE).await.unwrap_err();
+        let error = test_box.dial(server.port, DIAL_TIMEOUT).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unavailable);
         test_box.stop().await;
-        assert_eq!(refusal(&test_box, server.port, PATIENCE).await, ErrorCode::InvalidState);
+        assert_eq!(
+            refusal(&test_box, server.port, DIAL_TIMEOUT).await,
+            ErrorCode::InvalidState
+        );
     });
 }
 
-/// How many descriptors of a process lead to something that contains one of these.
+/// Counts the descriptors of a process whose link target contains one of `wanted`.
 fn descriptors(process: &str, wanted: &[&str]) -> usize {
-    // It may end while we look.
-    let entries = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    // The process may end during the scan.
+    let entries = std::fs::read_dir(format!("/proc/{process}/fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let targets = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    targets.filter(|target| wanted.iter().any(|part| target.to_string_lossy().contains(part))).count()
+    targets
+        .filter(|target| {
+            wanted
+                .iter()
+                .any(|part| target.to_string_lossy().contains(part))
+        })
+        .count()
 }
 
-/// Whether this is the kernel of a container.
+/// Returns whether this process is a gVisor sentry.
 fn is_kernel(process: &str) -> bool {
-    std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| line.starts_with(b"runsc-sandbox"))
+    std::fs::read(format!("/proc/{process}/cmdline"))
+        .is_ok_and(|line| line.starts_with(b"runsc-sandbox"))
 }
 
-/// How many connections the box holds.
+/// Counts the open connections of the box.
 fn connections_of(kind: RuntimeKind, test_box: &TestBox) -> usize {
-    let init = test_box.init_on_host().into_iter().map(|pid| pid.to_string());
+    let init = test_box
+        .init_on_host()
+        .into_iter()
+        .map(|pid| pid.to_string());
     match kind {
-        // The kernel in user space holds a named pipe for each. Its gofer remembers names that are gone, up to a limit.
-        RuntimeKind::Gvisor => init.filter(|pid| is_kernel(pid)).map(|pid| descriptors(&pid, &["/live"])).sum(),
+        // The kernel in user space holds a named pipe for each. Its gofer remembers names that are
+        // gone, up to a limit.
+        RuntimeKind::Gvisor => init
+            .filter(|pid| is_kernel(pid))
+            .map(|pid| descriptors(&pid, &["/live"]))
+            .sum(),
         // Beside the two sockets to the host.
-        RuntimeKind::Native | RuntimeKind::None => init.map(|pid| descriptors(&pid, &["socket:"])).sum::<usize>() - 2,
+        RuntimeKind::Native | RuntimeKind::None => {
+            init.map(|pid| descriptors(&pid, &["socket:"]))
+                .sum::<usize>()
+                - 2
+        }
     }
 }
 
-pub(crate) fn connections_that_are_dropped_leave_nothing(kind: RuntimeKind) {
+pub(crate) fn dropped_connections_leave_nothing_in_the_box(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        // It neither reads nor says anything: only we can end it.
+        // The server neither reads nor writes: only the host can end a connection.
         let script = "while (accept(my $peer, $server)) { push @peers, $peer }";
         let server = Server::start(world, script, ["4", "0", ""]).await.unwrap();
         drop(connect(world, server.port).await);
@@ -327,7 +409,7 @@ pub(crate) fn connections_that_are_dropped_leave_nothing(kind: RuntimeKind) {
             for _ in 0..60 {
                 let mut stream = connect(world, server.port).await;
                 match round {
-                    0 => stream.write_all(b"something nobody reads").await.unwrap(),
+                    0 => stream.write_all(b"data that is never read").await.unwrap(),
                     1 => stream.shutdown().await.unwrap(),
                     _ => {}
                 }
@@ -337,33 +419,39 @@ pub(crate) fn connections_that_are_dropped_leave_nothing(kind: RuntimeKind) {
             assert_eq!(world.stats().await.processes, processes);
             drop(streams);
             assert_eq!(pipes(), before);
-            World::wait_for("the box to let go", async || connections_of(kind, world) == 0).await;
+            World::wait_for("the box to let go", async || {
+                connections_of(kind, world) == 0
+            })
+            .await;
         }
         assert_eq!(world.stats().await.processes, processes);
     });
 }
 
-pub(crate) fn a_server_that_talks_on_is_told_that_nobody_listens(kind: RuntimeKind) {
+pub(crate) fn server_writing_to_dropped_connection_gets_an_error(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let script = "accept(my $peer, $server); 1 while syswrite($peer, 'on and on')";
         let server = Server::start(world, script, ["4", "0", ""]).await.unwrap();
         let mut stream = connect(world, server.port).await;
         stream.shutdown().await.unwrap();
-        let mut heard = vec![0; 1 << 20];
-        stream.read_exact(&mut heard).await.unwrap();
+        let mut received = vec![0; 1 << 20];
+        stream.read_exact(&mut received).await.unwrap();
         drop(stream);
         // By a signal, or because it cannot write any more.
         let status = Ended::of(server.command).await.status;
-        assert!(status.signal == Some(Signal::PIPE.as_raw()) || status.code == Some(0), "{status:?}");
+        assert!(
+            status.signal == Some(Signal::PIPE.as_raw()) || status.code == Some(0),
+            "{status:?}"
+        );
     });
 }
 
 #[test]
-fn two_native_boxes_listen_on_the_same_port_and_are_told_apart() {
-    two_boxes_listen_on_the_same_port_and_are_told_apart(RuntimeKind::Native);
+fn same_port_in_two_native_boxes_reaches_each_server() {
+    same_port_in_two_boxes_reaches_each_server(RuntimeKind::Native);
 }
 
 #[test]
-fn two_gvisor_boxes_listen_on_the_same_port_and_are_told_apart() {
-    two_boxes_listen_on_the_same_port_and_are_told_apart(RuntimeKind::Gvisor);
+fn same_port_in_two_gvisor_boxes_reaches_each_server() {
+    same_port_in_two_boxes_reaches_each_server(RuntimeKind::Gvisor);
 }

@@ -1,4 +1,4 @@
-//! Stopping the clock of a box.
+//! Freezing and thawing a box.
 
 use std::{fs, time::Duration};
 
@@ -19,10 +19,13 @@ fn count(test_box: &TestBox) -> u64 {
 
 async fn wait_until_it_counts(test_box: &TestBox) {
     let before = count(test_box);
-    World::wait_for("the count to go on", async || count(test_box) > before + 100).await;
+    World::wait_for("the count to go on", async || {
+        count(test_box) > before + 100
+    })
+    .await;
 }
 
-pub(crate) fn a_frozen_box_makes_no_progress_and_goes_on_after(kind: RuntimeKind) {
+pub(crate) fn frozen_box_makes_no_progress_until_thaw(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let neighbour = world.open_box("two", &Resources::default());
         world.finish(shell(COUNTER)).await;
@@ -32,11 +35,19 @@ pub(crate) fn a_frozen_box_makes_no_progress_and_goes_on_after(kind: RuntimeKind
             let (frozen, used) = (count(world), world.stats().await.cpu_time);
             // Others have all the time they need meanwhile.
             for _ in 0..20 {
-                assert_eq!(neighbour.finish(shell("seq 1 2000 | wc -l")).await.stdout, "2000\n");
+                assert_eq!(
+                    neighbour.finish(shell("seq 1 2000 | wc -l")).await.stdout,
+                    "2000\n"
+                );
             }
             assert_eq!(count(world), frozen);
             // The kernel may still have been counting what it took to stand still.
-            let more = world.stats().await.cpu_time.unwrap().saturating_sub(used.unwrap());
+            let more = world
+                .stats()
+                .await
+                .cpu_time
+                .unwrap()
+                .saturating_sub(used.unwrap());
             assert!(more < Duration::from_millis(5), "{more:?}");
             world.thaw().await;
         }
@@ -45,7 +56,7 @@ pub(crate) fn a_frozen_box_makes_no_progress_and_goes_on_after(kind: RuntimeKind
     });
 }
 
-pub(crate) fn freezing_and_thawing_twice_is_fine(kind: RuntimeKind) {
+pub(crate) fn freeze_and_thaw_are_idempotent(kind: RuntimeKind) {
     World::run(kind, async |world| {
         world.thaw().await;
         world.finish(shell(COUNTER)).await;
@@ -54,17 +65,24 @@ pub(crate) fn freezing_and_thawing_twice_is_fine(kind: RuntimeKind) {
         world.thaw().await;
         wait_until_it_counts(world).await;
         world.thaw().await;
-        assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        assert_eq!(
+            world.finish(ExecSpec::new(["true"])).await.status.code,
+            Some(0)
+        );
     });
 }
 
-pub(crate) fn a_command_started_in_a_frozen_box_runs_once_it_is_thawed(kind: RuntimeKind) {
+pub(crate) fn command_started_in_frozen_box_runs_after_thaw(kind: RuntimeKind) {
     World::run(kind, async |world| {
         world.freeze().await;
         let test_box = TestBox::clone(world);
-        let finishing = tokio::spawn(async move { test_box.finish(shell("echo > ran; echo done")).await });
+        let finishing =
+            tokio::spawn(async move { test_box.finish(shell("echo > ran; echo done")).await });
         let neighbour = world.open_box("two", &Resources::default());
-        assert_eq!(neighbour.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        assert_eq!(
+            neighbour.finish(ExecSpec::new(["true"])).await.status.code,
+            Some(0)
+        );
         neighbour.stop().await;
         assert!(!world.path_inside("workspace/ran").exists());
         world.thaw().await;
@@ -72,9 +90,12 @@ pub(crate) fn a_command_started_in_a_frozen_box_runs_once_it_is_thawed(kind: Run
     });
 }
 
-pub(crate) fn a_frozen_box_can_be_stopped(kind: RuntimeKind) {
+pub(crate) fn frozen_box_can_be_stopped(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        let command = world.start(shell("trap '' TERM; while :; do :; done")).await.unwrap();
+        let command = world
+            .start(shell("trap '' TERM; while :; do :; done"))
+            .await
+            .unwrap();
         world.freeze().await;
         world.stop().await;
         assert_eq!(Ended::of(command).await.status.signal, Some(9));
@@ -82,27 +103,36 @@ pub(crate) fn a_frozen_box_can_be_stopped(kind: RuntimeKind) {
     });
 }
 
-pub(crate) fn stopping_a_frozen_box_lets_go_of_those_who_wait_for_a_start(kind: RuntimeKind) {
+pub(crate) fn stop_of_frozen_box_releases_pending_starts(kind: RuntimeKind) {
     World::run(kind, async |world| {
         world.freeze().await;
         let test_box = TestBox::clone(world);
         let starting = tokio::spawn(async move { test_box.start(ExecSpec::new(["true"])).await });
-        // It has time to begin meanwhile: then it waits for init, which stands still.
+        // Meanwhile the start begins, and waits for the frozen init.
         let neighbour = world.open_box("two", &Resources::default());
         for _ in 0..20 {
-            assert_eq!(neighbour.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+            assert_eq!(
+                neighbour.finish(ExecSpec::new(["true"])).await.status.code,
+                Some(0)
+            );
         }
         neighbour.stop().await;
         world.stop().await;
         let code = starting.await.unwrap().unwrap_err().code();
-        assert!(matches!(code, ErrorCode::Unavailable | ErrorCode::InvalidState), "{code:?}");
+        assert!(
+            matches!(code, ErrorCode::Unavailable | ErrorCode::InvalidState),
+            "{code:?}"
+        );
         assert!(world.on_host().is_empty());
     });
 }
 
-pub(crate) fn a_command_in_a_frozen_box_can_be_killed(kind: RuntimeKind) {
+pub(crate) fn command_in_frozen_box_can_be_killed(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        let command = world.start(ExecSpec::new(["sleep", "4949.1"])).await.unwrap();
+        let command = world
+            .start(ExecSpec::new(["sleep", "4949.1"]))
+            .await
+            .unwrap();
         world.freeze().await;
         command.kill();
         world.thaw().await;
@@ -110,14 +140,19 @@ pub(crate) fn a_command_in_a_frozen_box_can_be_killed(kind: RuntimeKind) {
     });
 }
 
-pub(crate) fn a_box_after_a_frozen_one_is_not_frozen(kind: RuntimeKind) {
+pub(crate) fn box_after_a_frozen_one_is_not_frozen(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let first = world.open_box("two", &Resources::default());
         first.freeze().await;
         first.stop().await;
-        tokio::task::spawn_blocking(move || drop(first)).await.unwrap();
+        tokio::task::spawn_blocking(move || drop(first))
+            .await
+            .unwrap();
         let second = world.open_box("three", &Resources::default());
-        assert_eq!(second.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+        assert_eq!(
+            second.finish(ExecSpec::new(["echo", "here"])).await.stdout,
+            "here\n"
+        );
         second.stop().await;
     });
 }

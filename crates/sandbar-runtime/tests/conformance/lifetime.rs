@@ -1,4 +1,4 @@
-//! How long things live: with their command, with their sandbox, and not longer.
+//! Lifetime of processes: until the end of their command or sandbox, and no longer.
 
 use std::{fs, time::Duration};
 
@@ -10,18 +10,18 @@ use crate::{
     world::{World, open_runtime, shell},
 };
 
-/// Leaves daemons of every kind, and stays.
+/// Starts daemons of every kind, and keeps running.
 const DAEMONS: &str = "setsid sh -c 'sh -c \"exec sleep 4242.1\" & ' & setsid -f sleep 4242.2; nohup sleep 4242.3 >/dev/null 2>&1 & \
      (trap '' HUP TERM INT; sleep 4242.4 & ) & perl -e 'fork and exit; setpgrp; fork and exit; exec qw(sleep 4242.5)'; \
      sleep 4242.6";
 const NUMBERS: [&str; 6] = ["4242.1", "4242.2", "4242.3", "4242.4", "4242.5", "4242.6"];
 
-/// Nobody minds it.
+/// Has no effect on a running process.
 const SIGCONT: i32 = 18;
 
 async fn wait_for_daemons(test_box: &TestBox) {
     for number in NUMBERS {
-        // The shell's own command line holds the numbers, so daemons are told by their program.
+        // The shell's own command line holds the numbers, so match the program as well.
         test_box.wait_until_runs(&format!("sleep\0{number}")).await;
     }
 }
@@ -32,7 +32,7 @@ async fn assert_no_daemons(test_box: &TestBox) {
     }
 }
 
-pub(crate) fn a_timeout_ends_the_command_with_its_daemons_and_keeps_its_output(kind: RuntimeKind) {
+pub(crate) fn timeout_kills_command_with_daemons_and_keeps_output(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let mut spec = shell(&format!("echo begun; {DAEMONS}"));
         // Longer than the daemons take to start on a busy machine.
@@ -43,20 +43,25 @@ pub(crate) fn a_timeout_ends_the_command_with_its_daemons_and_keeps_its_output(k
         assert_eq!((ended.status.code, ended.status.signal), (None, Some(9)));
         assert_eq!(ended.stdout, "begun\n");
         assert_no_daemons(world).await;
-        assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        assert_eq!(
+            world.finish(ExecSpec::new(["true"])).await.status.code,
+            Some(0)
+        );
     });
 }
 
-pub(crate) fn a_command_that_is_in_time_is_not_timed_out(kind: RuntimeKind) {
+pub(crate) fn command_within_its_timeout_is_not_timed_out(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let mut spec = ExecSpec::new(["true"]);
         spec.resources.wall_time = Some(Duration::from_mins(1));
         let status = world.finish(spec).await.status;
-        assert!(!status.timed_out && status.code == Some(0) && status.duration < Duration::from_mins(1));
+        assert!(
+            !status.timed_out && status.code == Some(0) && status.duration < Duration::from_mins(1)
+        );
     });
 }
 
-pub(crate) fn a_timeout_of_one_call_spares_the_background_jobs_of_another(kind: RuntimeKind) {
+pub(crate) fn timeout_spares_background_jobs_of_other_commands(kind: RuntimeKind) {
     World::run(kind, async |world| {
         world.finish(shell("sleep 4343.1 &")).await;
         let mut spec = ExecSpec::new(["sleep", "4343.2"]);
@@ -68,7 +73,7 @@ pub(crate) fn a_timeout_of_one_call_spares_the_background_jobs_of_another(kind: 
     });
 }
 
-pub(crate) fn dropping_a_command_ends_all_of_it(kind: RuntimeKind) {
+pub(crate) fn dropped_command_is_killed_with_descendants(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let command = world.start(shell(DAEMONS)).await.unwrap();
         wait_for_daemons(world).await;
@@ -77,32 +82,44 @@ pub(crate) fn dropping_a_command_ends_all_of_it(kind: RuntimeKind) {
     });
 }
 
-pub(crate) fn killing_a_command_ends_all_of_it_and_its_end_is_told(kind: RuntimeKind) {
+pub(crate) fn killed_command_ends_with_descendants_and_reports_exit(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        let command = world.start(shell(&format!("echo begun; {DAEMONS}"))).await.unwrap();
+        let command = world
+            .start(shell(&format!("echo begun; {DAEMONS}")))
+            .await
+            .unwrap();
         wait_for_daemons(world).await;
         command.kill();
         let ended = Ended::of(command).await;
-        assert_eq!((ended.stdout.as_str(), ended.status.signal), ("begun\n", Some(9)));
+        assert_eq!(
+            (ended.stdout.as_str(), ended.status.signal),
+            ("begun\n", Some(9))
+        );
         assert!(!ended.status.timed_out);
         assert_no_daemons(world).await;
     });
 }
 
-pub(crate) fn killing_a_command_that_has_ended_harms_no_other(kind: RuntimeKind) {
+pub(crate) fn kill_of_ended_command_harms_no_other(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let mut ended = world.start(ExecSpec::new(["true"])).await.unwrap();
         while ended.next_event().await.is_some() {}
-        let running = world.start(ExecSpec::new(["sleep", "4343.3"])).await.unwrap();
+        let running = world
+            .start(ExecSpec::new(["sleep", "4343.3"]))
+            .await
+            .unwrap();
         ended.kill();
         drop(ended);
-        assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        assert_eq!(
+            world.finish(ExecSpec::new(["true"])).await.status.code,
+            Some(0)
+        );
         assert_eq!(world.count("sleep\x004343.3").await, 1);
         drop(running);
     });
 }
 
-pub(crate) fn background_jobs_survive_their_command_and_die_with_the_sandbox(kind: RuntimeKind) {
+pub(crate) fn background_jobs_live_until_the_sandbox_stops(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let script = "setsid sh -c 'while :; do echo tick; date >> /workspace/log; sleep 0.01; done' & echo started";
         let ended = world.finish(shell(script)).await;
@@ -110,8 +127,11 @@ pub(crate) fn background_jobs_survive_their_command_and_die_with_the_sandbox(kin
         assert_eq!(ended.status.code, Some(0));
         let log = world.path_inside("workspace/log");
         let size = || fs::metadata(&log).map_or(0, |log| log.len());
-        // Nobody reads what it writes, and still it goes on, also beside other commands.
-        assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        // Its output is not read, and still it continues, also beside other commands.
+        assert_eq!(
+            world.finish(ExecSpec::new(["true"])).await.status.code,
+            Some(0)
+        );
         let before = size();
         World::wait_for("the job to go on", async || size() > before + 100).await;
         world.stop().await;
@@ -121,7 +141,7 @@ pub(crate) fn background_jobs_survive_their_command_and_die_with_the_sandbox(kin
     });
 }
 
-pub(crate) fn a_background_job_may_write_more_than_a_pipe_holds(kind: RuntimeKind) {
+pub(crate) fn background_job_can_write_more_than_a_pipe_holds(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let script = "setsid sh -c 'head -c 1000000 /dev/zero; echo through > /workspace/flag' & echo started";
         assert_eq!(world.finish(shell(script)).await.status.code, Some(0));
@@ -130,15 +150,29 @@ pub(crate) fn a_background_job_may_write_more_than_a_pipe_holds(kind: RuntimeKin
     });
 }
 
-pub(crate) fn a_command_that_ends_with_its_output_tells_what_it_left_running_wrote(kind: RuntimeKind) {
+pub(crate) fn command_ending_with_output_includes_background_output(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        let with_output = |script: &str| ExecSpec { end: CommandEnd::Output, ..shell(script) };
-        let ended = world.finish(with_output("(sleep 0.3; echo late) & echo first; exit 3")).await;
-        assert_eq!((ended.stdout.as_str(), ended.status.code), ("first\nlate\n", Some(3)));
-        // Who is not waited for any more is let go, whatever was left running.
-        let mut command = world.start(with_output("sleep 4343.4 & echo first; exit 3")).await.unwrap();
+        let with_output = |script: &str| ExecSpec {
+            end: CommandEnd::Output,
+            ..shell(script)
+        };
+        let ended = world
+            .finish(with_output("(sleep 0.3; echo late) & echo first; exit 3"))
+            .await;
+        assert_eq!(
+            (ended.stdout.as_str(), ended.status.code),
+            ("first\nlate\n", Some(3))
+        );
+        // A command that is not waited for any more is released, whatever it left running.
+        let mut command = world
+            .start(with_output("sleep 4343.4 & echo first; exit 3"))
+            .await
+            .unwrap();
         assert!(command.next_event().await.is_some());
-        World::wait_for("the program to exit", async || command.signal(SIGCONT).is_err()).await;
+        World::wait_for("the program to exit", async || {
+            command.signal(SIGCONT).is_err()
+        })
+        .await;
         command.kill();
         assert_eq!(Ended::of(command).await.status.code, Some(3));
         let mut late = with_output("sleep 4343.5 & exit 3");
@@ -147,59 +181,94 @@ pub(crate) fn a_command_that_ends_with_its_output_tells_what_it_left_running_wro
     });
 }
 
-pub(crate) fn files_and_tmp_survive_between_calls(kind: RuntimeKind) {
+pub(crate) fn files_and_tmp_persist_between_commands(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        world.finish(shell("echo one > /tmp/kept; echo two > /workspace/kept")).await;
-        assert_eq!(world.finish(ExecSpec::new(["cat", "/tmp/kept", "/workspace/kept"])).await.stdout, "one\ntwo\n");
+        world
+            .finish(shell("echo one > /tmp/kept; echo two > /workspace/kept"))
+            .await;
+        assert_eq!(
+            world
+                .finish(ExecSpec::new(["cat", "/tmp/kept", "/workspace/kept"]))
+                .await
+                .stdout,
+            "one\ntwo\n"
+        );
     });
 }
 
-pub(crate) fn stopping_ends_everything_and_refuses_new_commands(kind: RuntimeKind) {
+pub(crate) fn stopped_sandbox_has_no_processes_and_rejects_commands(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let command = world.start(shell(DAEMONS)).await.unwrap();
         wait_for_daemons(world).await;
         world.stop().await;
         assert_eq!(Ended::of(command).await.status.signal, Some(9));
         assert!(world.on_host().is_empty());
-        assert_eq!(world.start(ExecSpec::new(["true"])).await.unwrap_err().code(), ErrorCode::InvalidState);
+        assert_eq!(
+            world
+                .start(ExecSpec::new(["true"]))
+                .await
+                .unwrap_err()
+                .code(),
+            ErrorCode::InvalidState
+        );
         world.stop().await;
     });
 }
 
-pub(crate) fn a_sandbox_that_is_dropped_is_stopped(kind: RuntimeKind) {
+pub(crate) fn dropped_sandbox_is_stopped(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let other = world.open_box("two", &Resources::default());
-        other.finish(shell("setsid -f sleep 4444.1 >/dev/null 2>&1")).await;
+        other
+            .finish(shell("setsid -f sleep 4444.1 >/dev/null 2>&1"))
+            .await;
         other.wait_until_runs("sleep\x004444.1").await;
         let (group, its_own) = (other.group().to_owned(), other.on_host());
-        tokio::task::spawn_blocking(move || drop(other)).await.unwrap();
-        // Its place is free, and a box that is prepared may have it already.
-        assert!(processes_in(&group).iter().all(|pid| !its_own.contains(pid)));
-        assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        tokio::task::spawn_blocking(move || drop(other))
+            .await
+            .unwrap();
+        // Its cgroup is free, and a prepared box may already use it.
+        assert!(
+            processes_in(&group)
+                .iter()
+                .all(|pid| !its_own.contains(pid))
+        );
+        assert_eq!(
+            world.finish(ExecSpec::new(["true"])).await.status.code,
+            Some(0)
+        );
     });
 }
 
-pub(crate) fn a_session_can_have_a_new_sandbox_after_its_old_one(kind: RuntimeKind) {
+pub(crate) fn session_can_reopen_a_sandbox_after_stop(kind: RuntimeKind) {
     World::run(kind, async |world| {
         for _ in 0..3 {
             let again = world.open_box("two", &Resources::default());
-            assert_eq!(again.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+            assert_eq!(
+                again.finish(ExecSpec::new(["echo", "here"])).await.stdout,
+                "here\n"
+            );
             again.stop().await;
         }
     });
 }
 
-pub(crate) fn a_new_host_ends_what_an_earlier_one_of_its_name_left_running(kind: RuntimeKind) {
+pub(crate) fn new_host_kills_leftovers_of_its_predecessor(kind: RuntimeKind) {
     World::run(kind, async |world| {
         world.finish(shell("setsid -f sleep 4646.1")).await;
         world.wait_until_runs("sleep\x004646.1").await;
         let left = world.on_host();
         assert!(!left.is_empty());
-        // As after a crash: the first runtime has not been told to stop.
+        // As after a crash: the first runtime was not stopped.
         let name = world.name().to_owned();
-        let again = tokio::task::spawn_blocking(move || open_runtime(kind, &name)).await.unwrap();
+        let again = tokio::task::spawn_blocking(move || open_runtime(kind, &name))
+            .await
+            .unwrap();
         // What the new one has started ahead may be in groups of the same names.
-        let still_there: Vec<_> = world.on_host().into_iter().filter(|pid| left.contains(pid)).collect();
+        let still_there: Vec<_> = world
+            .on_host()
+            .into_iter()
+            .filter(|pid| left.contains(pid))
+            .collect();
         assert!(still_there.is_empty(), "{still_there:?} of {left:?}");
         drop(again);
     });

@@ -1,5 +1,14 @@
-//! What every runtime keeps, checked on every runtime.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up has failed")]
+//! Conformance suite: the contract of runtimes, checked on every runtime.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 mod admission;
 mod containers;
@@ -11,9 +20,9 @@ mod ended;
 mod environment;
 mod exit;
 mod freeze;
-mod gates;
 mod lifetime;
 mod limits;
+mod listeners;
 mod ordinary_user;
 mod own_root;
 mod prepared;
@@ -25,7 +34,7 @@ mod users;
 mod walls;
 mod world;
 
-/// Makes a test of each function for each runtime.
+/// Generates a test of each function for each runtime.
 macro_rules! on_every_runtime {
     ($($module:ident: $($name:ident),* $(,)?;)*) => {
         on_every_runtime!(@runtime gvisor, Gvisor, $($module: $($name),*;)*);
@@ -46,148 +55,148 @@ macro_rules! on_every_runtime {
 
 on_every_runtime! {
     admission:
-        what_cannot_be_kept_is_refused_and_named,
-        limits_are_taken_where_they_can_be_kept;
+        unsupported_request_is_rejected_by_field,
+        limits_are_admitted_if_enforceable;
     crowds:
-        two_hundred_commands_run_at_once_in_one_box,
-        two_hundred_boxes_stand_at_once,
-        commands_of_many_callers_do_not_mix;
+        two_hundred_commands_in_one_box_run_concurrently,
+        two_hundred_boxes_run_concurrently,
+        concurrent_commands_keep_their_output_apart;
     death:
-        a_box_whose_init_was_killed_is_not_alive_and_says_so,
-        new_boxes_work_in_the_place_of_several_old_ones,
-        a_box_that_died_is_replaced_by_a_new_one,
-        nothing_goes_on_running_when_the_host_is_killed;
+        box_with_killed_init_is_not_alive,
+        new_boxes_replace_several_dead_ones,
+        dead_box_is_replaced_by_a_new_one,
+        killed_host_leaves_no_process_running;
     dial:
-        a_server_in_the_box_is_reached_and_every_byte_passes_both_ways,
-        nobody_listening_is_told,
-        fifty_connections_stand_at_once_and_do_not_mix,
-        a_server_on_the_newer_loopback_is_reached,
-        what_the_server_ends_is_at_its_end,
-        a_server_that_talks_on_is_told_that_nobody_listens,
-        a_server_that_does_not_read_holds_nobody_up,
-        a_frozen_box_is_given_up_and_works_again_once_it_is_thawed,
-        a_frozen_box_is_asked_no_more_often_than_it_can_hear,
-        stopping_the_box_ends_its_connections,
-        a_box_that_died_or_was_stopped_is_told,
-        connections_that_are_dropped_leave_nothing;
+        dial_to_server_relays_every_byte_both_ways,
+        dial_to_port_without_listener_is_unavailable,
+        fifty_connections_stay_open_and_apart,
+        dial_reaches_server_on_ipv6_loopback,
+        connection_closed_by_server_reads_end_of_file,
+        server_writing_to_dropped_connection_gets_an_error,
+        server_that_does_not_read_blocks_no_other,
+        dial_to_frozen_box_times_out_and_works_after_thaw,
+        dials_to_frozen_box_are_bounded,
+        stopped_box_closes_its_connections,
+        dial_to_dead_or_stopped_box_fails,
+        dropped_connections_leave_nothing_in_the_box;
     environment:
-        the_environment_is_exactly_the_defaults_and_what_was_given,
-        arguments_arrive_as_they_were_given,
-        a_command_starts_in_the_workspace_or_where_it_is_told,
-        the_session_s_tree_is_the_root_and_the_rest_of_the_host_is_not_mounted,
-        what_a_command_writes_belongs_to_root_on_disk,
-        only_three_descriptors_reach_a_command,
-        no_signal_is_blocked_or_ignored_and_the_mask_of_new_files_is_the_usual_one,
-        a_command_leads_a_session_of_its_own,
-        the_usual_places_are_there,
-        unusable_variables_are_refused_and_named;
+        environment_is_exactly_defaults_and_given_variables,
+        arguments_arrive_unchanged,
+        command_starts_in_workspace_or_given_directory,
+        root_is_the_session_tree_without_host_mounts,
+        files_of_a_command_belong_to_root_on_disk,
+        command_inherits_only_three_descriptors,
+        command_starts_with_default_signals_and_umask,
+        command_leads_its_own_process_session,
+        box_has_the_usual_directories_and_devices,
+        invalid_variable_is_rejected_by_field;
     exit:
-        every_exit_code_is_told,
-        death_by_signal_is_told,
-        signals_reach_the_group_of_a_command,
-        a_command_that_has_ended_takes_no_signal,
-        what_is_not_there_is_not_found,
-        what_is_no_program_is_not_executable,
-        arguments_that_are_too_long_are_refused_and_harm_nothing,
-        a_program_is_searched_inside_the_session_and_a_script_needs_no_interpreter_line,
-        a_command_that_did_not_start_leaves_nothing;
+        every_exit_code_is_reported,
+        fatal_signal_is_reported,
+        signal_reaches_the_process_group,
+        signal_to_ended_command_is_not_found,
+        missing_program_is_not_found,
+        file_without_program_is_not_executable,
+        too_long_arguments_are_rejected_without_side_effect,
+        program_is_searched_in_session_and_script_runs_by_shell,
+        command_that_failed_to_start_leaves_nothing;
     freeze:
-        a_frozen_box_makes_no_progress_and_goes_on_after,
-        freezing_and_thawing_twice_is_fine,
-        a_command_started_in_a_frozen_box_runs_once_it_is_thawed,
-        a_frozen_box_can_be_stopped,
-        stopping_a_frozen_box_lets_go_of_those_who_wait_for_a_start,
-        a_command_in_a_frozen_box_can_be_killed,
-        a_box_after_a_frozen_one_is_not_frozen;
+        frozen_box_makes_no_progress_until_thaw,
+        freeze_and_thaw_are_idempotent,
+        command_started_in_frozen_box_runs_after_thaw,
+        frozen_box_can_be_stopped,
+        stop_of_frozen_box_releases_pending_starts,
+        command_in_frozen_box_can_be_killed,
+        box_after_a_frozen_one_is_not_frozen;
     lifetime:
-        a_timeout_ends_the_command_with_its_daemons_and_keeps_its_output,
-        a_command_that_is_in_time_is_not_timed_out,
-        a_timeout_of_one_call_spares_the_background_jobs_of_another,
-        dropping_a_command_ends_all_of_it,
-        killing_a_command_ends_all_of_it_and_its_end_is_told,
-        killing_a_command_that_has_ended_harms_no_other,
-        background_jobs_survive_their_command_and_die_with_the_sandbox,
-        a_background_job_may_write_more_than_a_pipe_holds,
-        a_command_that_ends_with_its_output_tells_what_it_left_running_wrote,
-        files_and_tmp_survive_between_calls,
-        stopping_ends_everything_and_refuses_new_commands,
-        a_sandbox_that_is_dropped_is_stopped,
-        a_session_can_have_a_new_sandbox_after_its_old_one,
-        a_new_host_ends_what_an_earlier_one_of_its_name_left_running;
+        timeout_kills_command_with_daemons_and_keeps_output,
+        command_within_its_timeout_is_not_timed_out,
+        timeout_spares_background_jobs_of_other_commands,
+        dropped_command_is_killed_with_descendants,
+        killed_command_ends_with_descendants_and_reports_exit,
+        kill_of_ended_command_harms_no_other,
+        background_jobs_live_until_the_sandbox_stops,
+        background_job_can_write_more_than_a_pipe_holds,
+        command_ending_with_output_includes_background_output,
+        files_and_tmp_persist_between_commands,
+        stopped_sandbox_has_no_processes_and_rejects_commands,
+        dropped_sandbox_is_stopped,
+        session_can_reopen_a_sandbox_after_stop,
+        new_host_kills_leftovers_of_its_predecessor;
     limits:
-        a_fork_bomb_is_held_inside_its_box,
-        a_memory_hog_is_killed_told_and_nobody_else_suffers,
-        a_limit_of_a_call_is_its_own,
-        forks_the_limit_of_a_call_refused_are_counted,
-        a_cpu_burner_gets_its_share_and_no_more,
-        a_call_may_have_less_cpu_than_its_session,
-        a_descriptor_leak_ends_at_its_own_limit,
-        the_figures_of_a_box_are_its_own,
-        a_limit_holds_where_a_box_without_one_was_before,
-        a_box_inherits_nothing_of_the_one_before_it;
+        fork_bomb_is_contained_in_its_box,
+        memory_hog_is_oom_killed_and_spares_others,
+        command_limit_applies_to_that_command_only,
+        forks_refused_by_command_limit_are_counted,
+        cpu_burner_is_held_to_its_limit,
+        command_can_have_less_cpu_than_its_session,
+        descriptor_leak_stops_at_its_own_limit,
+        stats_of_a_box_are_its_own,
+        limit_holds_in_groups_of_an_unlimited_predecessor,
+        box_inherits_nothing_from_its_predecessor;
     streams:
-        the_streams_of_a_command_come_separately_and_the_exit_comes_last,
-        both_streams_flow_at_once,
+        streams_are_separate_and_exit_is_the_last_event,
+        both_streams_flow_concurrently,
         every_byte_passes_unchanged_both_ways,
         stdin_is_read_to_its_end,
-        a_large_stdin_arrives_whole,
-        a_command_without_stdin_reads_end_of_file_at_once,
-        a_command_that_does_not_read_its_stdin_ends_all_the_same,
-        a_hundred_megabytes_pass_in_bounded_memory,
-        output_beyond_the_limit_is_dropped_and_told,
-        a_flood_beyond_the_limit_neither_blocks_the_command_nor_hides_its_end,
-        a_slow_reader_slows_the_command_down_and_loses_nothing;
+        large_stdin_arrives_complete,
+        command_without_stdin_reads_end_of_file,
+        command_that_ignores_stdin_can_end,
+        hundred_megabytes_pass_in_bounded_memory,
+        output_beyond_limit_is_truncated_and_reported,
+        flood_beyond_limit_does_not_block_the_exit,
+        slow_reader_applies_back_pressure_without_loss;
     terminal:
-        all_three_streams_are_a_terminal_of_the_size_asked_for,
-        a_new_size_is_told_to_the_command,
-        a_new_size_is_there_before_what_is_typed_next,
-        a_command_without_a_terminal_has_no_size,
-        control_c_interrupts_what_runs_in_the_foreground,
-        a_shell_can_be_talked_to,
-        nothing_of_what_was_shown_is_lost_at_the_end,
-        a_terminal_nobody_looks_at_waits_and_loses_nothing,
-        a_command_that_floods_its_terminal_holds_nobody_up,
-        without_stdin_a_terminal_is_at_its_end_at_once,
-        dropping_a_command_ends_everything_on_its_terminal,
-        a_daemon_on_the_terminal_does_not_hold_up_the_end;
+        streams_are_a_terminal_of_the_requested_size,
+        resize_sends_sigwinch_to_the_command,
+        resize_takes_effect_before_later_input,
+        resize_without_terminal_is_rejected,
+        control_c_interrupts_the_foreground_process,
+        interactive_shell_answers_input,
+        terminal_output_is_complete_at_exit,
+        unread_terminal_blocks_without_loss,
+        flooded_terminal_blocks_no_other_command,
+        terminal_without_stdin_reads_end_of_file,
+        dropped_command_kills_everything_on_its_terminal,
+        daemon_on_the_terminal_does_not_delay_exit;
     users:
-        a_command_is_who_it_runs_as_and_so_is_what_it_makes,
-        a_user_has_no_rights_beyond_its_own,
-        signals_and_the_end_reach_commands_of_every_user,
-        streams_and_terminals_belong_to_the_user,
-        a_directory_its_user_may_not_enter_is_refused,
-        a_user_nobody_has_looked_up_is_never_root;
+        command_and_its_files_belong_to_its_user,
+        user_has_no_rights_over_others,
+        signals_and_kill_reach_commands_of_every_user,
+        streams_and_terminal_belong_to_the_user,
+        working_directory_denied_to_user_is_rejected,
+        user_without_account_never_runs_as_root;
 }
 
-/// Makes a test of each function for each runtime with a network of its own to give.
-macro_rules! on_every_gated_runtime {
+/// Generates a test of each function for each runtime that supports egress.
+macro_rules! on_every_runtime_with_network {
     ($($name:ident),* $(,)?) => {
-        mod gvisor_gates {
+        mod gvisor_listeners {
             $(#[test]
             fn $name() {
-                crate::gates::$name(sandbar_core::RuntimeKind::Gvisor);
+                crate::listeners::$name(sandbar_core::RuntimeKind::Gvisor);
             })*
         }
-        mod native_gates {
+        mod native_listeners {
             $(#[test]
             fn $name() {
-                crate::gates::$name(sandbar_core::RuntimeKind::Native);
+                crate::listeners::$name(sandbar_core::RuntimeKind::Native);
             })*
         }
     };
 }
 
-on_every_gated_runtime! {
-    connections_to_anywhere_arrive_at_the_gate,
-    datagrams_and_questions_for_names_arrive_at_the_gate,
-    names_are_asked_for_over_connections_to_the_loopback_too,
-    a_closed_box_reaches_nothing,
-    the_loopback_of_a_gated_box_is_its_own_and_is_dialed,
-    two_boxes_have_two_gates,
-    who_has_lost_his_gate_is_told_at_once_and_it_can_be_opened_again,
-    udp_ports_change_while_the_gate_stays_open,
-    a_box_cannot_change_its_network,
-    nothing_of_a_network_is_left_when_its_box_was_stopped,
-    certificates_are_shown_beside_the_tree_and_in_the_place_of_its_own,
-    a_tree_cannot_choose_where_certificates_are_shown,
+on_every_runtime_with_network! {
+    connections_to_any_address_reach_the_listeners,
+    datagrams_and_dns_reach_the_listeners,
+    dns_over_tcp_to_loopback_reaches_the_listeners,
+    closed_box_reaches_nothing,
+    loopback_with_egress_stays_private_and_is_dialed,
+    two_boxes_have_separate_listeners,
+    box_without_listeners_is_refused_until_reopened,
+    udp_ports_change_while_listeners_stay_open,
+    box_cannot_change_its_network,
+    stopped_box_leaves_no_network,
+    certificates_are_mounted_in_dev_and_over_tree_bundles,
+    tree_with_symlinks_cannot_redirect_certificates,
 }

@@ -1,4 +1,4 @@
-//! What somebody who is not root gets.
+//! Runtimes on an unprivileged host.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use sandbar_runtime::{BoxNetwork, ExecSpec, Runtime, SandboxSpec, TerminalSize, 
 
 use crate::{
     dial::{Server, connect, talk},
-    gates::assert_gate_works,
+    listeners::assert_listeners_work,
     test_box::{Ended, TestBox},
     trees::{Tree, Trees},
     world::{World, fresh_name, open_runtime, shell},
@@ -21,12 +21,16 @@ use crate::{
 
 const USER: u32 = 12345;
 
-/// Runs this test again as an ordinary user, in a root of that user's. Copies of the programs are needed because an
-/// ordinary user cannot reach where they were built.
+/// Runs this test again as an ordinary user, in a root of that user's. Copies of the programs are
+/// needed because an ordinary user cannot reach where they were built.
 fn again_as_user(test: &str) {
     let trees = Trees::new(&fresh_name());
     let own = std::env::current_exe().unwrap();
-    let stand_in = own.ancestors().map(|place| place.join("sandbar-box")).find(|path| path.is_file()).unwrap();
+    let stand_in = own
+        .ancestors()
+        .map(|place| place.join("sandbar-box"))
+        .find(|path| path.is_file())
+        .unwrap();
     let programs = trees.path().join("programs");
     fs::create_dir(&programs).unwrap();
     for program in [&own, &stand_in] {
@@ -46,13 +50,24 @@ fn again_as_user(test: &str) {
         .gid(USER)
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "the test ran as the user");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("1 passed"),
+        "the test ran as the user"
+    );
 }
 
 /// Runs a test on a box over the working directory.
 fn in_a_box(kind: RuntimeKind, test: impl AsyncFnOnce(&dyn Runtime, &TestBox)) {
-    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
     tokio.block_on(async {
         let name = fresh_name();
         let runtime = open_runtime(kind, &name);
@@ -69,7 +84,10 @@ fn in_a_box(kind: RuntimeKind, test: impl AsyncFnOnce(&dyn Runtime, &TestBox)) {
             owners,
             resources: &limits,
             network: BoxNetwork::Closed,
-            trust: Some(&Trust { authority: "the authority\n".into(), bundle: "all\n".into() }),
+            trust: Some(&Trust {
+                authority: "the authority\n".into(),
+                bundle: "all\n".into(),
+            }),
         };
         let sandbox = runtime.open_sandbox(&spec).unwrap();
         let test_box = TestBox::new(kind, sandbox, tree);
@@ -81,47 +99,90 @@ fn in_a_box(kind: RuntimeKind, test: impl AsyncFnOnce(&dyn Runtime, &TestBox)) {
 
 /// Commands, streams, terminals, time-outs and connections work as for root.
 async fn assert_commands_work(test_box: &TestBox) {
-    let ended = test_box.finish(shell("pwd; echo to-err >&2; echo x > made; exit 7")).await;
-    assert_eq!((ended.stderr.as_str(), ended.status.code), ("to-err\n", Some(7)));
+    let ended = test_box
+        .finish(shell("pwd; echo to-err >&2; echo x > made; exit 7"))
+        .await;
+    assert_eq!(
+        (ended.stderr.as_str(), ended.status.code),
+        ("to-err\n", Some(7))
+    );
     assert!(test_box.path_inside("workspace/made").exists());
     let mut spec = shell("stty size <&1");
-    spec.terminal = Some(TerminalSize { rows: 12, columns: 34 });
+    spec.terminal = Some(TerminalSize {
+        rows: 12,
+        columns: 34,
+    });
     assert_eq!(test_box.finish(spec).await.stdout, "12 34\r\n");
     let mut spec = ExecSpec::new(["sleep", "1000"]);
     spec.resources.wall_time = Some(Duration::from_millis(50));
     assert!(test_box.finish(spec).await.status.timed_out);
-    let error = test_box.start(ExecSpec::new(["no-such-program"])).await.unwrap_err();
+    let error = test_box
+        .start(ExecSpec::new(["no-such-program"]))
+        .await
+        .unwrap_err();
     assert_eq!(error.field(), Some("argv"));
     let server = Server::echo(test_box).await;
     talk(&mut connect(test_box, server.port).await, "hello").await;
 }
 
-/// There is nobody but root, and root can be asked for by name.
+/// Root is the only user, and can be requested by name.
 async fn assert_only_root_is_there(runtime: &dyn Runtime, test_box: &TestBox) {
-    let as_user = async |user: &str| test_box.start_as(shell("id -u"), UserAccount::find(user, "", "").unwrap()).await;
-    let reason = runtime.facts().users.reason().expect("other users").to_owned();
+    let as_user = async |user: &str| {
+        test_box
+            .start_as(shell("id -u"), UserAccount::find(user, "", "").unwrap())
+            .await
+    };
+    let reason = runtime
+        .facts()
+        .users
+        .reason()
+        .expect("other users")
+        .to_owned();
     let error = as_user("1000").await.unwrap_err();
-    assert!(error.field() == Some("user") && error.message().contains(&reason), "{error}");
-    let expected = if runtime.kind() == RuntimeKind::None { format!("{USER}\n") } else { "0\n".to_owned() };
-    assert_eq!(Ended::of(as_user("root").await.unwrap()).await.stdout, expected);
+    assert!(
+        error.field() == Some("user") && error.message().contains(&reason),
+        "{error}"
+    );
+    let expected = if runtime.kind() == RuntimeKind::None {
+        format!("{USER}\n")
+    } else {
+        "0\n".to_owned()
+    };
+    assert_eq!(
+        Ended::of(as_user("root").await.unwrap()).await.stdout,
+        expected
+    );
 }
 
-/// Without groups, what cannot be kept is said and refused.
+/// Without cgroups, unsupported limits are reported and rejected.
 fn assert_says_what_is_missing(runtime: &dyn Runtime) {
     let isolation = runtime.isolation();
-    assert!(isolation.contains("not limited") && isolation.contains("nothing can be frozen"), "{isolation}");
+    assert!(
+        isolation.contains("not limited") && isolation.contains("nothing can be frozen"),
+        "{isolation}"
+    );
     assert!(runtime.facts().pause.reason().is_some() && runtime.facts().limits.reason().is_some());
-    let pids = Resources { pids: Some(5), ..Resources::default() };
-    assert_eq!(runtime.admit(&pids, None).unwrap_err().field(), Some("resources.pids"));
+    let pids = Resources {
+        pids: Some(5),
+        ..Resources::default()
+    };
+    assert_eq!(
+        runtime.admit(&pids, None).unwrap_err().field(),
+        Some("resources.pids")
+    );
 }
 
 #[test]
-fn native_boxes_have_the_caller_as_their_only_user_and_every_other_wall() {
+fn native_box_of_unprivileged_host_is_isolated() {
     if rustix::process::geteuid().is_root() {
-        return again_as_user("native_boxes_have_the_caller_as_their_only_user_and_every_other_wall");
+        return again_as_user("native_box_of_unprivileged_host_is_isolated");
     }
     in_a_box(RuntimeKind::Native, async |runtime, test_box| {
-        assert!(runtime.isolation().contains("the caller as the only user"), "{}", runtime.isolation());
+        assert!(
+            runtime.isolation().contains("the caller as the only user"),
+            "{}",
+            runtime.isolation()
+        );
         assert_says_what_is_missing(runtime);
         assert_commands_work(test_box).await;
         assert_only_root_is_there(runtime, test_box).await;
@@ -130,31 +191,65 @@ fn native_boxes_have_the_caller_as_their_only_user_and_every_other_wall() {
         let seen = test_box.finish(shell(script)).await.stdout;
         let words: Vec<&str> = seen.split_whitespace().collect();
         let zero = "0000000000000000";
-        let expected = ["0", "0", "12345", "1", "CapPrm:", zero, "CapEff:", zero, "CapBnd:", zero];
+        let expected = [
+            "0", "0", "12345", "1", "CapPrm:", zero, "CapEff:", zero, "CapBnd:", zero,
+        ];
         assert_eq!(words[..10], expected);
-        assert_eq!(words[10..15], ["NoNewPrivs:", "1", "Seccomp:", "2", "/proc/1"]);
-        let root =
-            ["one", "/workspace", "bin", "dev", "lib", "lib64", "proc", "sbin", "tmp", "usr", "var", "workspace"];
+        assert_eq!(
+            words[10..15],
+            ["NoNewPrivs:", "1", "Seccomp:", "2", "/proc/1"]
+        );
+        let root = [
+            "one",
+            "/workspace",
+            "bin",
+            "dev",
+            "lib",
+            "lib64",
+            "proc",
+            "sbin",
+            "tmp",
+            "usr",
+            "var",
+            "workspace",
+        ];
         assert_eq!(words[words.len() - root.len()..], root);
-        let ended = test_box.finish(shell("mount -t tmpfs none /tmp || unshare --user true || touch /dev/new")).await;
+        let ended = test_box
+            .finish(shell(
+                "mount -t tmpfs none /tmp || unshare --user true || touch /dev/new",
+            ))
+            .await;
         assert_ne!(ended.status.code, Some(0));
-        let shown = test_box.finish(shell("cat /dev/sandbar/*; touch /dev/sandbar/new")).await;
-        assert_eq!((shown.stdout.as_str(), shown.status.code), ("the authority\nall\n", Some(1)));
+        let shown = test_box
+            .finish(shell("cat /dev/sandbar/*; touch /dev/sandbar/new"))
+            .await;
+        assert_eq!(
+            (shown.stdout.as_str(), shown.status.code),
+            ("the authority\nall\n", Some(1))
+        );
         assert!(runtime.network().is_yes(), "{:?}", runtime.network());
-        runtime.admit(&Resources::default(), Some(&NetworkPolicy::full())).unwrap();
-        assert_gate_works(test_box).await;
+        runtime
+            .admit(&Resources::default(), Some(&NetworkPolicy::full()))
+            .unwrap();
+        assert_listeners_work(test_box).await;
     });
 }
 
 #[test]
-fn without_isolation_commands_run_on_the_host_s_files_in_the_session_s_directory() {
+fn unisolated_commands_of_unprivileged_host_use_host_files() {
     if rustix::process::geteuid().is_root() {
-        return again_as_user("without_isolation_commands_run_on_the_host_s_files_in_the_session_s_directory");
+        return again_as_user("unisolated_commands_of_unprivileged_host_use_host_files");
     }
     in_a_box(RuntimeKind::None, async |runtime, test_box| {
-        assert!(runtime.isolation().contains("on the host's own files"), "{}", runtime.isolation());
+        assert!(
+            runtime.isolation().contains("on the host's own files"),
+            "{}",
+            runtime.isolation()
+        );
         assert_says_what_is_missing(runtime);
-        runtime.admit(&Resources::default(), Some(&NetworkPolicy::full())).unwrap();
+        runtime
+            .admit(&Resources::default(), Some(&NetworkPolicy::full()))
+            .unwrap();
         assert_commands_work(test_box).await;
         assert_only_root_is_there(runtime, test_box).await;
         let here = std::env::current_dir().unwrap().join("workspace");
@@ -162,29 +257,48 @@ fn without_isolation_commands_run_on_the_host_s_files_in_the_session_s_directory
         assert_eq!(seen, format!("{}\n{USER}\n", here.display()));
         // A working directory cannot lead out of the session.
         std::os::unix::fs::symlink("/../../..", here.join("out")).unwrap();
-        let spec = ExecSpec { cwd: Some("out".into()), ..ExecSpec::new(["pwd", "-P"]) };
-        assert_eq!(Path::new(test_box.finish(spec).await.stdout.trim()), here.parent().unwrap());
+        let spec = ExecSpec {
+            cwd: Some("out".into()),
+            ..ExecSpec::new(["pwd", "-P"])
+        };
+        assert_eq!(
+            Path::new(test_box.finish(spec).await.stdout.trim()),
+            here.parent().unwrap()
+        );
     });
 }
 
 #[test]
-fn gvisor_boxes_have_a_kernel_of_their_own_also_for_an_ordinary_user() {
+fn gvisor_box_of_unprivileged_host_has_its_own_kernel() {
     if rustix::process::geteuid().is_root() {
-        return again_as_user("gvisor_boxes_have_a_kernel_of_their_own_also_for_an_ordinary_user");
+        return again_as_user("gvisor_box_of_unprivileged_host_has_its_own_kernel");
     }
     in_a_box(RuntimeKind::Gvisor, async |runtime, test_box| {
         assert_commands_work(test_box).await;
         assert_only_root_is_there(runtime, test_box).await;
-        assert!(runtime.isolation().contains("not limited"), "{}", runtime.isolation());
+        assert!(
+            runtime.isolation().contains("not limited"),
+            "{}",
+            runtime.isolation()
+        );
         assert!(runtime.facts().limits.reason().is_some());
         let reason = runtime.network().reason().expect("no network").to_owned();
-        let error = runtime.admit(&Resources::default(), Some(&NetworkPolicy::full())).unwrap_err();
-        assert!(error.field() == Some("network") && error.message().contains(&reason), "{error}");
+        let error = runtime
+            .admit(&Resources::default(), Some(&NetworkPolicy::full()))
+            .unwrap_err();
+        assert!(
+            error.field() == Some("network") && error.message().contains(&reason),
+            "{error}"
+        );
         let written = test_box.path_inside("workspace/count");
-        test_box.finish(shell("setsid sh -c 'while :; do echo >> count; done' >/dev/null 2>&1 &")).await;
+        test_box
+            .finish(shell(
+                "setsid sh -c 'while :; do echo >> count; done' >/dev/null 2>&1 &",
+            ))
+            .await;
         let size = || fs::metadata(&written).map_or(0, |count| count.len());
         World::wait_for("the count to begin", async || size() > 0).await;
-        // Without groups, gVisor itself stops the clock.
+        // Without cgroups, `runsc` freezes the container.
         test_box.freeze().await;
         let then = size();
         assert!(test_box.stats().await.processes.is_none());

@@ -1,4 +1,4 @@
-//! Native boxes that were made before anybody asked for one.
+//! Pool of prepared native boxes.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use crate::{
     world::{Owners, World, fresh_name, open_box, shell},
 };
 
-/// How many wait.
+/// Size of the pool.
 const WAITING: usize = 2;
 
 /// A runtime, and boxes in it that are asked for when the test says so.
@@ -31,10 +31,19 @@ impl Host {
     fn run(test: impl AsyncFnOnce(&Host)) {
         let name = fresh_name();
         let trees = Trees::new(&name);
-        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         tokio.block_on(async {
             let runtime = Arc::new(NativeRuntime::open(&name).unwrap());
-            test(&Host { runtime, name, trees }).await;
+            test(&Host {
+                runtime,
+                name,
+                trees,
+            })
+            .await;
         });
         tokio.shutdown_background();
     }
@@ -55,15 +64,24 @@ impl Host {
         self.runtime.warm_up();
         let before = self.inits();
         let taken = self.open_box(limits, owners);
-        assert_eq!(taken.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+        assert_eq!(
+            taken.finish(ExecSpec::new(["echo", "here"])).await.stdout,
+            "here\n"
+        );
         let init = taken.init_on_host();
-        assert!(init.len() == 1 && before.contains(&init[0]), "{init:?} was not there: {before:?}");
+        assert!(
+            init.len() == 1 && before.contains(&init[0]),
+            "{init:?} was not there: {before:?}"
+        );
         taken
     }
 
     async fn close(&self) {
         let runtime = Arc::clone(&self.runtime);
-        tokio::task::spawn_blocking(move || runtime.close()).await.unwrap().unwrap();
+        tokio::task::spawn_blocking(move || runtime.close())
+            .await
+            .unwrap()
+            .unwrap();
     }
 }
 
@@ -74,18 +92,26 @@ fn belongs_to_a_command(pid: u32) -> bool {
 /// Stops a box and gives back what it was made of.
 async fn give_back(test_box: TestBox) {
     test_box.stop().await;
-    tokio::task::spawn_blocking(move || drop(test_box)).await.unwrap();
+    tokio::task::spawn_blocking(move || drop(test_box))
+        .await
+        .unwrap();
 }
 
 #[test]
-fn nothing_is_prepared_before_the_first_session_and_the_second_one_finds_a_box() {
+fn pool_is_filled_after_the_first_session() {
     Host::run(async |host| {
         assert_eq!(host.inits(), Vec::<u32>::new());
-        let first = host.open_box(&Resources::default(), Owners::AsTheRuntimeWishes);
-        assert_eq!(first.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+        let first = host.open_box(&Resources::default(), Owners::Leased);
+        assert_eq!(
+            first.finish(ExecSpec::new(["echo", "here"])).await.stdout,
+            "here\n"
+        );
         World::wait_for("boxes to wait", async || host.inits().len() == 1 + WAITING).await;
-        let second = host.take_box(&Resources::default(), Owners::AsTheRuntimeWishes).await;
-        World::wait_for("another to wait", async || host.inits().len() == 2 + WAITING).await;
+        let second = host.take_box(&Resources::default(), Owners::Leased).await;
+        World::wait_for("another to wait", async || {
+            host.inits().len() == 2 + WAITING
+        })
+        .await;
         for test_box in [first, second] {
             give_back(test_box).await;
         }
@@ -94,32 +120,60 @@ fn nothing_is_prepared_before_the_first_session_and_the_second_one_finds_a_box()
     });
 }
 
-/// What a box of these limits must show: how many children a command can have, of forty, and whether one may hold 300 MiB.
+/// Asserts that the limits apply: the number of children a command can start, of forty, and whether
+/// one can allocate 300 MiB.
 async fn assert_limits(test_box: &TestBox, limits: &Resources) {
     let figures = test_box.stats().await;
-    assert_eq!((figures.oom_kills, figures.refused_forks), (Some(0), Some(0)));
+    assert_eq!(
+        (figures.oom_kills, figures.refused_forks),
+        (Some(0), Some(0))
+    );
     let children = limits.pids.map_or(40, |pids| pids - 1);
-    assert_eq!(test_box.finish(ExecSpec::new(["perl", "-e", PARENT])).await.stdout, children.to_string());
+    assert_eq!(
+        test_box
+            .finish(ExecSpec::new(["perl", "-e", PARENT]))
+            .await
+            .stdout,
+        children.to_string()
+    );
     let hog = shell("exec dd if=/dev/zero of=/dev/null bs=300M count=1 2>/dev/null");
-    assert_eq!(test_box.finish(hog).await.status.oom_killed, limits.memory.is_some());
+    assert_eq!(
+        test_box.finish(hog).await.status.oom_killed,
+        limits.memory.is_some()
+    );
 }
 
 #[test]
-fn a_waiting_box_fits_whatever_session_gets_it() {
+fn prepared_box_suits_any_session() {
     let none = Resources::default();
-    let tight = Resources { pids: Some(5), memory: Some(ByteCount::mib(64)), cpus: Some(0.9), ..none.clone() };
+    let tight = Resources {
+        pids: Some(5),
+        memory: Some(ByteCount::mib(64)),
+        cpus: Some(0.9),
+        ..none.clone()
+    };
     Host::run(async |host| {
         // More often than boxes wait, so that each kind comes after each.
         for limits in [&tight, &none, &none, &tight, &tight, &none] {
-            for owners in [Owners::AsTheRuntimeWishes, Owners::AsOnDisk] {
+            for owners in [Owners::Leased, Owners::AsOnDisk] {
                 let taken = host.take_box(limits, owners).await;
                 assert_limits(&taken, limits).await;
-                let told = taken.finish(shell("id -u; hostname; touch mine; cat /proc/keys /proc/kmsg")).await;
+                let told = taken
+                    .finish(shell(
+                        "id -u; hostname; touch mine; cat /proc/keys /proc/kmsg",
+                    ))
+                    .await;
                 assert_eq!(told.stdout, "0\none\n", "{}", told.stderr);
                 // What is root's alone is covered where root in the box is root on disk.
-                assert_eq!(told.stderr.contains("Permission denied"), owners == Owners::AsTheRuntimeWishes);
+                assert_eq!(
+                    told.stderr.contains("Permission denied"),
+                    owners == Owners::Leased
+                );
                 let file = taken.path_inside("workspace/mine");
-                assert_eq!(std::os::unix::fs::MetadataExt::uid(&fs::metadata(file).unwrap()), 0);
+                assert_eq!(
+                    std::os::unix::fs::MetadataExt::uid(&fs::metadata(file).unwrap()),
+                    0
+                );
                 give_back(taken).await;
             }
         }
@@ -128,27 +182,34 @@ fn a_waiting_box_fits_whatever_session_gets_it() {
 }
 
 #[test]
-fn a_waiting_box_that_was_killed_is_not_used() {
+fn killed_prepared_box_is_not_used() {
     Host::run(async |host| {
         host.runtime.warm_up();
         let killed = host.inits();
         assert_eq!(killed.len(), WAITING);
         for pid in &killed {
-            kill_process(Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+            kill_process(
+                Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap(),
+                Signal::KILL,
+            )
+            .unwrap();
         }
         let is_there = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
         World::wait_for("them to be gone", async || !killed.iter().any(is_there)).await;
-        let first = host.open_box(&Resources::default(), Owners::AsTheRuntimeWishes);
-        assert_eq!(first.finish(ExecSpec::new(["echo", "here"])).await.stdout, "here\n");
+        let first = host.open_box(&Resources::default(), Owners::Leased);
+        assert_eq!(
+            first.finish(ExecSpec::new(["echo", "here"])).await.stdout,
+            "here\n"
+        );
         give_back(first).await;
         // They have been replaced.
-        give_back(host.take_box(&Resources::default(), Owners::AsTheRuntimeWishes).await).await;
+        give_back(host.take_box(&Resources::default(), Owners::Leased).await).await;
         host.close().await;
     });
 }
 
 #[test]
-fn closing_the_runtime_leaves_neither_waiting_boxes_nor_their_groups() {
+fn closed_runtime_leaves_no_prepared_boxes_or_cgroups() {
     Host::run(async |host| {
         host.runtime.warm_up();
         assert_eq!(host.inits().len(), WAITING);
@@ -162,6 +223,13 @@ fn closing_the_runtime_leaves_neither_waiting_boxes_nor_their_groups() {
 /// In every hierarchy.
 fn groups_named(name: &str) -> Vec<PathBuf> {
     let top = Path::new("/sys/fs/cgroup");
-    let hierarchies = fs::read_dir(top).unwrap().flatten().map(|entry| entry.path());
-    hierarchies.chain([top.to_owned()]).map(|place| place.join(name)).filter(|place| place.exists()).collect()
+    let hierarchies = fs::read_dir(top)
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
+    hierarchies
+        .chain([top.to_owned()])
+        .map(|place| place.join(name))
+        .filter(|place| place.exists())
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! A box under test, and what came out of it.
+//! A box under test.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,18 +7,18 @@ use std::{
 };
 
 use sandbar_core::{Result, RuntimeKind, UserAccount};
-use sandbar_netns::{GateSockets, UdpGate};
+use sandbar_netns::{NetnsListeners, UdpListener};
 use sandbar_runtime::{Dialed, ExecSpec, RunningCommand, Sandbox, SandboxStats};
 
 pub(crate) use crate::ended::Ended;
 use crate::{trees::Tree, world::World};
 
-/// Clones stand for the same box.
+/// Handle on a box under test. Clones share the box.
 #[derive(Clone, Debug)]
 pub(crate) struct TestBox {
     sandbox: Arc<dyn Sandbox>,
     kind: RuntimeKind,
-    /// What the groups of its processes are called on the host.
+    /// Part of the path of its cgroups on the host: `/HOST/BOX/`.
     group: String,
     tree: Arc<Tree>,
 }
@@ -26,13 +26,20 @@ pub(crate) struct TestBox {
 impl TestBox {
     pub(crate) fn new(kind: RuntimeKind, sandbox: Arc<dyn Sandbox>, tree: Tree) -> Self {
         // An ordinary user's boxes have none; nothing is found there.
-        let place = sandbox.cgroup().unwrap_or_else(|| PathBuf::from("/no/such/group"));
+        let place = sandbox
+            .cgroup()
+            .unwrap_or_else(|| PathBuf::from("/no/such/group"));
         let mut names = place.iter().rev().map(|name| name.to_str().unwrap());
         let (own, host) = (names.next().unwrap(), names.next().unwrap());
-        Self { sandbox, kind, group: format!("/{host}/{own}/"), tree: Arc::new(tree) }
+        Self {
+            sandbox,
+            kind,
+            group: format!("/{host}/{own}/"),
+            tree: Arc::new(tree),
+        }
     }
 
-    /// What the groups of its processes are called on the host.
+    /// Part of the path of its cgroups on the host: `/HOST/BOX/`.
     pub(crate) fn group(&self) -> &str {
         &self.group
     }
@@ -42,7 +49,7 @@ impl TestBox {
         self.tree.on_disk()
     }
 
-    /// Where its tree is mounted.
+    /// Mount point of its tree.
     pub(crate) fn mounted(&self) -> &Path {
         &self.tree.path
     }
@@ -55,23 +62,28 @@ impl TestBox {
         self.ask(move |sandbox| sandbox.exec(spec)).await
     }
 
-    pub(crate) async fn start_as(&self, spec: ExecSpec, user: UserAccount) -> Result<RunningCommand> {
-        self.ask(move |sandbox| sandbox.exec_as(spec, Some(&user))).await
+    pub(crate) async fn start_as(
+        &self,
+        spec: ExecSpec,
+        user: UserAccount,
+    ) -> Result<RunningCommand> {
+        self.ask(move |sandbox| sandbox.exec_as(spec, Some(&user)))
+            .await
     }
 
     pub(crate) async fn finish(&self, spec: ExecSpec) -> Ended {
         Ended::of(self.start(spec).await.unwrap()).await
     }
 
-    pub(crate) async fn dial(&self, port: u16, patience: Duration) -> Result<Dialed> {
-        self.ask(move |sandbox| sandbox.dial(port, patience)).await
+    pub(crate) async fn dial(&self, port: u16, timeout: Duration) -> Result<Dialed> {
+        self.ask(move |sandbox| sandbox.dial(port, timeout)).await
     }
 
-    pub(crate) async fn open_gate(&self, udp_ports: &'static [u16]) -> Result<GateSockets> {
-        self.ask(|sandbox| sandbox.open_gate(udp_ports)).await
+    pub(crate) async fn open_listeners(&self, udp_ports: &'static [u16]) -> Result<NetnsListeners> {
+        self.ask(|sandbox| sandbox.open_listeners(udp_ports)).await
     }
 
-    pub(crate) async fn reopen_udp(&self, udp_ports: &'static [u16]) -> Result<Vec<UdpGate>> {
+    pub(crate) async fn reopen_udp(&self, udp_ports: &'static [u16]) -> Result<Vec<UdpListener>> {
         self.ask(|sandbox| sandbox.reopen_udp(udp_ports)).await
     }
 
@@ -97,29 +109,39 @@ impl TestBox {
         mut meanwhile: impl FnMut() -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let directory = directory.to_owned();
-        self.ask(move |sandbox| sandbox.checkpoint(&directory, &mut meanwhile)).await
+        self.ask(move |sandbox| sandbox.checkpoint(&directory, &mut meanwhile))
+            .await
     }
 
     pub(crate) fn is_alive(&self) -> bool {
         self.sandbox.is_alive()
     }
 
-    /// Calls of a sandbox block.
-    async fn ask<T: Send + 'static>(&self, question: impl FnOnce(&dyn Sandbox) -> T + Send + 'static) -> T {
+    /// Runs a blocking call of the sandbox.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&dyn Sandbox) -> T + Send + 'static,
+    ) -> T {
         let sandbox = Arc::clone(&self.sandbox);
-        tokio::task::spawn_blocking(move || question(&*sandbox)).await.unwrap()
+        tokio::task::spawn_blocking(move || question(&*sandbox))
+            .await
+            .unwrap()
     }
 
-    /// How many living processes of this box have `text` in their command line, whose words are parted by NUL.
+    /// Counts the live processes of this box with `text` in their command line, whose arguments are
+    /// separated by NUL.
     pub(crate) async fn count(&self, text: &str) -> usize {
         if self.kind == RuntimeKind::Gvisor && self.is_alive() {
-            // Another kernel's processes: only those inside can see them.
-            let ended = self.finish(ExecSpec::new(["sh", "-c", "cat /proc/[0-9]*/cmdline"])).await;
+            // Processes of the gVisor kernel are visible inside only.
+            let ended = self
+                .finish(ExecSpec::new(["sh", "-c", "cat /proc/[0-9]*/cmdline"]))
+                .await;
             return ended.stdout.matches(text).count();
         }
         let has_text = |pid: &u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.windows(text.len()).any(|window| window == text.as_bytes())
+            line.windows(text.len())
+                .any(|window| window == text.as_bytes())
         };
         self.on_host().into_iter().filter(has_text).count()
     }
@@ -137,35 +159,45 @@ impl TestBox {
         processes_in(&self.group)
     }
 
-    /// Its init, or what stands for it on the host.
+    /// Its init, or the sandbox process of its container on the host.
     pub(crate) fn init_on_host(&self) -> Vec<u32> {
         let is_init = |pid: &u32| {
             let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-            groups.lines().any(|line| line.starts_with("0::") && !line.contains("/exec-"))
+            groups
+                .lines()
+                .any(|line| line.starts_with("0::") && !line.contains("/exec-"))
         };
         self.on_host().into_iter().filter(is_init).collect()
     }
 }
 
-/// Living processes of this machine in the groups whose path contains `group`.
+/// Live processes of this machine in cgroups whose path contains `group`.
 pub(crate) fn processes_in(group: &str) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
         .filter(|pid| {
             let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-            groups.lines().any(|line| format!("{line}/").contains(group)) && !is_past_its_end(*pid)
+            groups
+                .lines()
+                .any(|line| format!("{line}/").contains(group))
+                && !is_gone_or_exiting(*pid)
         })
         .collect()
 }
 
-/// Whether it runs no more and the kernel only takes it apart. Until then it is listed in its groups, which may be empty
-/// already.
-fn is_past_its_end(pid: u32) -> bool {
+/// Returns whether a process is gone or exiting. `cgroup.procs` may list it until the kernel has
+/// released it.
+fn is_gone_or_exiting(pid: u32) -> bool {
     const EXITING: u32 = 4;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // State, parent, group, session, terminal, its foreground group, flags.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
     let flags = fields.get(6).and_then(|flags| flags.parse::<u32>().ok());
     flags.is_none_or(|flags| flags & EXITING != 0)
 }

@@ -1,7 +1,9 @@
 //! Session roots made of this machine's programs.
 //!
-//! Nothing here is ever deleted recursively: deleting through a bind mount would delete what it shows. Everything lies in a
-//! tmpfs, which is detached; only its empty mount point is removed.
+//! Nothing is deleted recursively, which would follow bind mounts into files of this machine. All
+//! trees are in a tmpfs, which is detached; only its empty mount point is removed.
+
+#![expect(unsafe_code, reason = "`unshare` affects the whole thread")]
 
 use std::{
     fs,
@@ -16,8 +18,8 @@ use std::{
 use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     mount::{
-        MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind,
-        mount_change, mount_remount, move_mount, open_tree, unmount,
+        MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
+        mount_bind, mount_change, mount_remount, move_mount, open_tree, unmount,
     },
     thread::{UnshareFlags, unshare_unsafe},
 };
@@ -31,29 +33,58 @@ pub(crate) struct Trees {
 }
 
 impl Trees {
-    /// `name` is what the directory is called while the test runs.
+    /// Creates the directory `name` for the duration of the test.
     pub(crate) fn new(name: &str) -> Self {
         // SAFETY: only this thread and those it starts leave the shared namespace.
         unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
-        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+        mount_change(
+            "/",
+            MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+        )
+        .unwrap();
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).unwrap();
-        let trees = Self { path, planted: AtomicU32::new(0) };
-        mount("tmpfs", &trees.path, "tmpfs", MountFlags::NOSUID, Some(c"mode=755")).unwrap();
+        let trees = Self {
+            path,
+            planted: AtomicU32::new(0),
+        };
+        mount(
+            "tmpfs",
+            &trees.path,
+            "tmpfs",
+            MountFlags::NOSUID,
+            Some(c"mode=755"),
+        )
+        .unwrap();
         trees
     }
 
-    /// Where tests may put things that belong to no session.
+    /// Directory for files of tests that belong to no session.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A root of its own; with an owner map, translated as a volume mounted for a box is.
+    /// Creates a root; with an owner map, it is idmapped like the volume of a box.
     pub(crate) fn plant(&self, owners: Option<&OwnerMap>) -> Tree {
-        let path = self.path.join(format!("tree-{}", self.planted.fetch_add(1, Ordering::Relaxed)));
+        let path = self.path.join(format!(
+            "tree-{}",
+            self.planted.fetch_add(1, Ordering::Relaxed)
+        ));
         fs::create_dir(&path).unwrap();
-        mount("tmpfs", &path, "tmpfs", MountFlags::NOSUID, Some(c"mode=755")).unwrap();
-        for (name, mode) in [("workspace", 0o755), ("tmp", 0o1777), ("var", 0o755), ("usr", 0o755)] {
+        mount(
+            "tmpfs",
+            &path,
+            "tmpfs",
+            MountFlags::NOSUID,
+            Some(c"mode=755"),
+        )
+        .unwrap();
+        for (name, mode) in [
+            ("workspace", 0o755),
+            ("tmp", 0o1777),
+            ("var", 0o755),
+            ("usr", 0o755),
+        ] {
             fs::create_dir(path.join(name)).unwrap();
             fs::set_permissions(path.join(name), fs::Permissions::from_mode(mode)).unwrap();
         }
@@ -80,7 +111,7 @@ impl Drop for Trees {
     }
 }
 
-/// A tmpfs with this machine's programs lent to it read-only.
+/// A tmpfs with read-only bind mounts of this machine's programs.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) path: PathBuf,
@@ -88,18 +119,18 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// One that stands already.
+    /// Opens an existing tree.
     pub(crate) fn at(path: PathBuf) -> Self {
         let plain = openat(CWD, &path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
         Self { path, plain }
     }
 
-    /// The tree with the owners it has on disk, for tests to put files into and to look at.
+    /// Path to the tree with the owners it has on disk, for tests to write and inspect files.
     pub(crate) fn on_disk(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.plain.as_raw_fd()).into()
     }
 
-    /// Makes everything that is not lent belong to an ordinary user.
+    /// Changes the owner of everything outside the bind mounts to an ordinary user.
     pub(crate) fn give_to(&self, user: u32) {
         for name in ["", "workspace", "tmp", "var"] {
             chown(self.path.join(name), Some(user), Some(user)).unwrap();
@@ -107,7 +138,9 @@ impl Tree {
     }
 
     fn translate(&self, owners: &OwnerMap) {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE;
         let tree = open_tree(CWD, &self.path, flags).unwrap();
         let attributes = libc::mount_attr {
             attr_set: libc::MOUNT_ATTR_IDMAP,
@@ -127,6 +160,13 @@ impl Tree {
             )
         };
         assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
-        move_mount(&tree, "", CWD, &self.path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).unwrap();
+        move_mount(
+            &tree,
+            "",
+            CWD,
+            &self.path,
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+        )
+        .unwrap();
     }
 }

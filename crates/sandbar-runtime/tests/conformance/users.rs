@@ -18,7 +18,13 @@ fn account(name: &str) -> UserAccount {
 }
 
 async fn finish_as(test_box: &TestBox, user: &str, script: &str) -> Ended {
-    Ended::of(test_box.start_as(shell(script), account(user)).await.unwrap()).await
+    Ended::of(
+        test_box
+            .start_as(shell(script), account(user))
+            .await
+            .unwrap(),
+    )
+    .await
 }
 
 async fn output(test_box: &TestBox, user: &str, script: &str) -> String {
@@ -27,27 +33,49 @@ async fn output(test_box: &TestBox, user: &str, script: &str) -> String {
     ended.stdout
 }
 
-pub(crate) fn a_command_is_who_it_runs_as_and_so_is_what_it_makes(kind: RuntimeKind) {
+pub(crate) fn command_and_its_files_belong_to_its_user(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        let told = output(world, "user", "id -u; id -g; id -G; echo $HOME $USER $LOGNAME; pwd; umask").await;
-        assert_eq!(told, "1000\n1001\n1001 50\n/home/user user user\n/workspace\n0022\n");
+        let told = output(
+            world,
+            "user",
+            "id -u; id -g; id -G; echo $HOME $USER $LOGNAME; pwd; umask",
+        )
+        .await;
+        assert_eq!(
+            told,
+            "1000\n1001\n1001 50\n/home/user user user\n/workspace\n0022\n"
+        );
         output(world, "user", "mkdir /tmp/made; echo x > /tmp/made/file").await;
         for name in ["tmp/made", "tmp/made/file"] {
             let found = fs::metadata(world.path_inside(name)).unwrap();
             assert_eq!((found.uid(), found.gid()), (1000, 1001), "{name}");
         }
-        assert_eq!(output(world, "root", "id -u; id -g; id -G; echo $HOME $USER").await, "0\n0\n0\n/root root\n");
-        assert_eq!(output(world, "4711", "id -u; id -g; id -G; echo $HOME $USER").await, "4711\n4711\n4711\n/ 4711\n");
-        // Whoever comes after is root again.
+        assert_eq!(
+            output(world, "root", "id -u; id -g; id -G; echo $HOME $USER").await,
+            "0\n0\n0\n/root root\n"
+        );
+        assert_eq!(
+            output(world, "4711", "id -u; id -g; id -G; echo $HOME $USER").await,
+            "4711\n4711\n4711\n/ 4711\n"
+        );
+        // The next command runs as root again.
         assert_eq!(world.finish(shell("id -u; id -G")).await.stdout, "0\n0\n");
     });
 }
 
-pub(crate) fn a_user_has_no_rights_beyond_its_own(kind: RuntimeKind) {
+pub(crate) fn user_has_no_rights_over_others(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        let root = world.start(ExecSpec::new(["sleep", "4646.1"])).await.unwrap();
-        let other = world.start_as(ExecSpec::new(["sleep", "4646.2"]), account("other")).await.unwrap();
-        world.finish(shell("echo secret > /tmp/secret; chmod 600 /tmp/secret")).await;
+        let root = world
+            .start(ExecSpec::new(["sleep", "4646.1"]))
+            .await
+            .unwrap();
+        let other = world
+            .start_as(ExecSpec::new(["sleep", "4646.2"]), account("other"))
+            .await
+            .unwrap();
+        world
+            .finish(shell("echo secret > /tmp/secret; chmod 600 /tmp/secret"))
+            .await;
         let attempts = [
             format!("kill -9 {}", root.pid),
             format!("kill -9 {}", other.pid),
@@ -60,29 +88,47 @@ pub(crate) fn a_user_has_no_rights_beyond_its_own(kind: RuntimeKind) {
             "ls /proc/1/fd/0".to_owned(),
         ];
         for attempt in attempts {
-            // On a host without walls these numbers are the host's, and root of the box is root.
+            // Without isolation these pids are the host's, and root of the box is root.
             if kind == RuntimeKind::None && attempt.contains("/proc/1/") {
                 continue;
             }
             let ended = finish_as(world, "user", &format!("touch /tmp/own; {attempt}")).await;
             assert_ne!(ended.status.code, Some(0), "{attempt}: {}", ended.stdout);
         }
-        let sets = output(world, "user", "grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status").await;
-        assert_eq!(sets.lines().count(), if sets.contains("CapAmb") { 4 } else { 3 }, "{sets}");
-        assert!(sets.lines().all(|line| line.ends_with("0000000000000000")), "{sets}");
+        let sets = output(
+            world,
+            "user",
+            "grep -E '^Cap(Inh|Prm|Eff|Amb)' /proc/self/status",
+        )
+        .await;
+        assert_eq!(
+            sets.lines().count(),
+            if sets.contains("CapAmb") { 4 } else { 3 },
+            "{sets}"
+        );
+        assert!(
+            sets.lines().all(|line| line.ends_with("0000000000000000")),
+            "{sets}"
+        );
         assert_eq!(world.count("sleep\x004646.").await, 2);
         drop((root, other));
     });
 }
 
-pub(crate) fn signals_and_the_end_reach_commands_of_every_user(kind: RuntimeKind) {
+pub(crate) fn signals_and_kill_reach_commands_of_every_user(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let script = "trap 'echo caught; exit 3' USR1; echo ready; while :; do sleep 0.01; done";
-        let mut command = world.start_as(shell(script), account("user")).await.unwrap();
+        let mut command = world
+            .start_as(shell(script), account("user"))
+            .await
+            .unwrap();
         assert!(command.next_event().await.is_some(), "it is ready");
         command.signal(10).unwrap();
         let ended = Ended::of(command).await;
-        assert_eq!((ended.stdout.as_str(), ended.status.code), ("caught\n", Some(3)));
+        assert_eq!(
+            (ended.stdout.as_str(), ended.status.code),
+            ("caught\n", Some(3))
+        );
 
         let mut late = shell("setsid sleep 4747.1 & sleep 4747.2");
         late.resources.wall_time = Some(std::time::Duration::from_millis(200));
@@ -92,12 +138,25 @@ pub(crate) fn signals_and_the_end_reach_commands_of_every_user(kind: RuntimeKind
     });
 }
 
-pub(crate) fn streams_and_terminals_belong_to_the_user(kind: RuntimeKind) {
+pub(crate) fn streams_and_terminal_belong_to_the_user(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        let ended = finish_as(world, "user", "echo here > /dev/stdout; echo there > /dev/stderr").await;
-        assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("here\n", "there\n"));
-        // Pipes with names have nobody who writes once they are closed; opened again then, they wait for somebody.
-        let program = if kind == RuntimeKind::Gvisor { "cat" } else { "cat /dev/stdin" };
+        let ended = finish_as(
+            world,
+            "user",
+            "echo here > /dev/stdout; echo there > /dev/stderr",
+        )
+        .await;
+        assert_eq!(
+            (ended.stdout.as_str(), ended.stderr.as_str()),
+            ("here\n", "there\n")
+        );
+        // A closed named pipe has no writer; opening it again
+        // blocks until there is one.
+        let program = if kind == RuntimeKind::Gvisor {
+            "cat"
+        } else {
+            "cat /dev/stdin"
+        };
         let mut spec = shell(program);
         spec.stdin = StdinMode::Piped;
         let command = world.start_as(spec, account("user")).await.unwrap();
@@ -105,7 +164,7 @@ pub(crate) fn streams_and_terminals_belong_to_the_user(kind: RuntimeKind) {
         stdin.write("read".into()).await.unwrap();
         stdin.close();
         assert_eq!(Ended::of(command).await.stdout, "read");
-        // Containers do not know their terminals by name, whoever asks.
+        // gVisor containers have no names for their terminals.
         let (script, expected) = if kind == RuntimeKind::Gvisor {
             ("stty size <&1; id -u", "12 34\r\n1000\r\n")
         } else {
@@ -115,33 +174,45 @@ pub(crate) fn streams_and_terminals_belong_to_the_user(kind: RuntimeKind) {
             )
         };
         let mut spec = shell(script);
-        spec.terminal = Some(TerminalSize { rows: 12, columns: 34 });
+        spec.terminal = Some(TerminalSize {
+            rows: 12,
+            columns: 34,
+        });
         let ended = Ended::of(world.start_as(spec, account("user")).await.unwrap()).await;
         assert_eq!(ended.stdout, expected);
     });
 }
 
-pub(crate) fn a_directory_its_user_may_not_enter_is_refused(kind: RuntimeKind) {
+pub(crate) fn working_directory_denied_to_user_is_rejected(kind: RuntimeKind) {
     World::run(kind, async |world| {
         world.finish(shell("mkdir -m 700 /workspace/roots")).await;
-        let inside = || ExecSpec { cwd: Some("roots".into()), ..shell("pwd") };
+        let inside = || ExecSpec {
+            cwd: Some("roots".into()),
+            ..shell("pwd")
+        };
         let error = world.start_as(inside(), account("user")).await.unwrap_err();
         assert_eq!(error.field(), Some("cwd"), "{error}");
         assert_eq!(world.finish(inside()).await.stdout, "/workspace/roots\n");
     });
 }
 
-pub(crate) fn a_user_nobody_has_looked_up_is_never_root(kind: RuntimeKind) {
+pub(crate) fn user_without_account_never_runs_as_root(kind: RuntimeKind) {
     World::run(kind, async |world| {
-        let spec = ExecSpec { user: Some("user".into()), ..shell("id -u") };
+        let spec = ExecSpec {
+            user: Some("user".into()),
+            ..shell("id -u")
+        };
         world.start(spec).await.unwrap_err();
     });
 }
 
 #[test]
-fn nobody_can_be_the_init_of_a_container() {
+fn uid_of_the_gvisor_init_is_rejected_for_commands() {
     World::run(RuntimeKind::Gvisor, async |world| {
-        let error = world.start_as(shell("kill -9 1"), account("65533")).await.unwrap_err();
+        let error = world
+            .start_as(shell("kill -9 1"), account("65533"))
+            .await
+            .unwrap_err();
         assert_eq!(error.field(), Some("user"), "{error}");
         assert!(world.is_alive());
     });

@@ -1,4 +1,4 @@
-//! Every line of defence of a native box, seen from inside.
+//! Every layer of isolation of a native box, verified from inside.
 
 use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt};
 
@@ -20,30 +20,39 @@ async fn output(test_box: &TestBox, script: &str) -> String {
     ended.stdout
 }
 
-/// The attempt must fail, with this in its complaint.
+/// Asserts that a command fails with this text in its stderr.
 async fn fails(test_box: &TestBox, attempt: &str, complaint: &str) {
     let ended = test_box.finish(shell(attempt)).await;
     assert_ne!(ended.status.code, Some(0), "{attempt}: {}", ended.stdout);
-    assert!(ended.stderr.contains(complaint), "{attempt}: {}", ended.stderr);
+    assert!(
+        ended.stderr.contains(complaint),
+        "{attempt}: {}",
+        ended.stderr
+    );
 }
 
-/// What the kernel says about a command, by name.
+/// Returns the fields of `/proc/self/status` in the box.
 async fn status(test_box: &TestBox) -> BTreeMap<String, String> {
     let text = output(test_box, "cat /proc/self/status").await;
     let lines = text.lines().filter_map(|line| line.split_once(':'));
-    lines.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+    lines
+        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+        .collect()
 }
 
 #[test]
-fn a_box_sees_its_own_processes_only_and_its_init_is_the_first() {
+fn box_sees_only_its_own_processes_and_init_is_pid_1() {
     in_a_box(async |world| {
         let seen = output(world, "echo $$ /proc/[0-9]*").await;
         let own = seen.split_whitespace().next().unwrap();
         assert_eq!(seen, format!("{own} /proc/1 /proc/{own}\n"));
         assert!(own.parse::<u32>().unwrap() < 100);
-        // A signal to everybody reaches nobody outside.
+        // A signal to all processes reaches none outside.
         let neighbour = world.open_box("two", &Resources::default());
-        let running = neighbour.start(ExecSpec::new(["sleep", "5252.1"])).await.unwrap();
+        let running = neighbour
+            .start(ExecSpec::new(["sleep", "5252.1"]))
+            .await
+            .unwrap();
         world.finish(shell("kill -9 -1")).await;
         assert_eq!(neighbour.count("sleep\x005252.1").await, 1);
         assert!(world.is_alive());
@@ -53,41 +62,58 @@ fn a_box_sees_its_own_processes_only_and_its_init_is_the_first() {
 }
 
 #[test]
-fn every_namespace_is_another_than_the_host_s() {
+fn every_namespace_differs_from_the_host() {
     in_a_box(async |world| {
         let list = "cd /proc/self/ns; for name in *; do echo $name $(readlink $name); done";
         let inside = output(world, list).await;
         for name in ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"] {
             let host = fs::read_link(format!("/proc/self/ns/{name}")).unwrap();
-            let own = inside.lines().find_map(|line| line.strip_prefix(&format!("{name} "))).unwrap();
+            let own = inside
+                .lines()
+                .find_map(|line| line.strip_prefix(&format!("{name} ")))
+                .unwrap();
             assert_ne!(own, host.to_str().unwrap());
         }
     });
 }
 
 #[test]
-fn the_host_name_is_the_session_s() {
+fn host_name_is_that_of_the_session() {
     in_a_box(async |world| {
-        assert_eq!(output(world, "uname -n; cat /proc/sys/kernel/hostname").await, "one\none\n");
-        assert_ne!(fs::read_to_string("/proc/sys/kernel/hostname").unwrap(), "one\n");
+        assert_eq!(
+            output(world, "uname -n; cat /proc/sys/kernel/hostname").await,
+            "one\none\n"
+        );
+        assert_ne!(
+            fs::read_to_string("/proc/sys/kernel/hostname").unwrap(),
+            "one\n"
+        );
     });
 }
 
 #[test]
-fn every_box_is_a_machine_that_has_just_started() {
+fn every_box_has_a_boot_id_of_its_own() {
     in_a_box(async |world| {
         let ask = "cat /proc/sys/kernel/random/boot_id";
         let own = output(world, ask).await;
         assert!(own.len() == 37 && own.matches('-').count() == 4, "{own}");
         assert_eq!(output(world, ask).await, own);
-        assert_ne!(own, fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap());
+        assert_ne!(
+            own,
+            fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap()
+        );
         // Prepared ones, and one that was not.
         for name in ["two", "three", "four"] {
             let other = world.open_box(name, &Resources::default());
             assert_ne!(output(&other, ask).await, own);
             other.stop().await;
         }
-        fails(world, "echo x > /proc/sys/kernel/random/boot_id", "Read-only file system").await;
+        fails(
+            world,
+            "echo x > /proc/sys/kernel/random/boot_id",
+            "Read-only file system",
+        )
+        .await;
         let mounts = output(world, "cat /proc/self/mountinfo").await;
         assert!(!mounts.contains(" /boot "), "{mounts}");
     });
@@ -103,33 +129,52 @@ const ECHO: &str = r#"
 "#;
 
 #[test]
-fn the_network_is_a_loopback_that_works_and_leads_nowhere() {
+fn network_is_a_working_loopback_only() {
     in_a_box(async |world| {
         let interfaces = output(world, "cat /proc/net/dev").await;
-        let names: Vec<&str> =
-            interfaces.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim()).collect();
+        let names: Vec<&str> = interfaces
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, _)| name.trim())
+            .collect();
         assert_eq!(names, ["lo"]);
-        assert_eq!(output(world, "cat /proc/net/route").await.lines().count(), 1, "only the headings");
+        assert_eq!(
+            output(world, "cat /proc/net/route").await.lines().count(),
+            1,
+            "only the headings"
+        );
         let ended = world.finish(ExecSpec::new(["perl", "-e", ECHO])).await;
         assert_eq!(ended.stdout, "through\n", "{}", ended.stderr);
     });
 }
 
 #[test]
-fn the_users_of_a_box_are_a_private_range_on_the_host() {
+fn users_of_a_box_are_a_private_range_on_the_host() {
     in_a_box(async |world| {
         let maps = output(world, "cat /proc/self/uid_map /proc/self/gid_map").await;
-        let fields: Vec<u32> = maps.split_whitespace().map(|field| field.parse().unwrap()).collect();
+        let fields: Vec<u32> = maps
+            .split_whitespace()
+            .map(|field| field.parse().unwrap())
+            .collect();
         let first = fields[1];
         assert_eq!(fields, [0, first, 65_536, 0, first, 65_536]);
         assert!(first >= 0x7000_0000);
         let neighbour = world.open_box("two", &Resources::default());
-        assert_ne!(output(&neighbour, "cat /proc/self/uid_map /proc/self/gid_map").await, maps);
+        assert_ne!(
+            output(&neighbour, "cat /proc/self/uid_map /proc/self/gid_map").await,
+            maps
+        );
         for pid in world.on_host() {
             let process = fs::metadata(format!("/proc/{pid}/task")).unwrap();
-            assert!(process.uid() == first || process.uid() == 0, "what cannot be looked into shows root");
+            assert!(
+                process.uid() == first || process.uid() == 0,
+                "/proc shows root for processes that are not dumpable"
+            );
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-            assert!(status.contains(&format!("Uid:\t{first}\t{first}\t{first}\t{first}\n")), "{status}");
+            assert!(
+                status.contains(&format!("Uid:\t{first}\t{first}\t{first}\t{first}\n")),
+                "{status}"
+            );
         }
         neighbour.stop().await;
     });
@@ -140,10 +185,18 @@ async fn assert_no_privileges(test_box: &TestBox) {
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         assert_eq!(status[set], "0000000000000000", "{set}");
     }
-    assert_eq!((status["NoNewPrivs"].as_str(), status["Seccomp"].as_str()), ("1", "2"));
+    assert_eq!(
+        (status["NoNewPrivs"].as_str(), status["Seccomp"].as_str()),
+        ("1", "2")
+    );
     assert_eq!(status["Groups"], "");
     assert_eq!(output(test_box, "ulimit -c; ulimit -Hc").await, "0\n0\n");
-    fails(test_box, "touch file; chown 1000 file", "Operation not permitted").await;
+    fails(
+        test_box,
+        "touch file; chown 1000 file",
+        "Operation not permitted",
+    )
+    .await;
     fails(test_box, "mknod device c 1 3", "mknod: device: ").await;
     fails(test_box, "mount -t tmpfs none /tmp", "").await;
     fails(test_box, "unshare --user true", "Operation not permitted").await;
@@ -151,22 +204,33 @@ async fn assert_no_privileges(test_box: &TestBox) {
 }
 
 #[test]
-fn a_command_has_no_privilege_and_can_get_none() {
+fn command_has_no_privileges_and_cannot_gain_any() {
     in_a_box(async |world| assert_no_privileges(world).await);
 }
 
 #[test]
-fn a_box_whose_owners_are_not_translated_has_no_privilege_either() {
+fn box_without_id_map_has_no_privileges() {
     in_a_box(async |world| {
         let plain = world.open_box_with("two", &Resources::default(), Owners::AsOnDisk);
         let maps = output(&plain, "cat /proc/self/uid_map").await;
-        assert_eq!(maps.split_whitespace().collect::<Vec<_>>(), ["0", "0", "65536"]);
+        assert_eq!(
+            maps.split_whitespace().collect::<Vec<_>>(),
+            ["0", "0", "65536"]
+        );
         assert_no_privileges(&plain).await;
         let host = fs::read_link("/proc/self/ns/user").unwrap();
-        assert_ne!(output(&plain, "readlink /proc/self/ns/user").await.trim(), host.to_str().unwrap());
+        assert_ne!(
+            output(&plain, "readlink /proc/self/ns/user").await.trim(),
+            host.to_str().unwrap()
+        );
         // Root on disk, and still it may not do what root may.
         output(&plain, "echo mine > file").await;
-        assert_eq!(fs::metadata(plain.path_inside("workspace/file")).unwrap().uid(), 0);
+        assert_eq!(
+            fs::metadata(plain.path_inside("workspace/file"))
+                .unwrap()
+                .uid(),
+            0
+        );
         fs::write(plain.path_inside("workspace/foreign"), "").unwrap();
         std::os::unix::fs::chown(plain.path_inside("workspace/foreign"), Some(1), Some(1)).unwrap();
         fails(&plain, "echo x > foreign", "Permission denied").await;
@@ -175,36 +239,66 @@ fn a_box_whose_owners_are_not_translated_has_no_privilege_either() {
 }
 
 #[test]
-fn what_proc_tells_about_the_machine_is_covered_and_its_switches_are_read_only() {
+fn proc_hides_the_machine_and_sysctls_are_read_only() {
     in_a_box(async |world| {
-        let files = ["kcore", "kallsyms", "keys", "key-users", "sysrq-trigger", "timer_list"];
-        for name in files.iter().filter(|name| fs::exists(format!("/proc/{name}")).unwrap()) {
-            let shown = output(world, &format!("stat -c '%F %t %T' /proc/{name}; cat /proc/{name}")).await;
+        let files = [
+            "kcore",
+            "kallsyms",
+            "keys",
+            "key-users",
+            "sysrq-trigger",
+            "timer_list",
+        ];
+        for name in files
+            .iter()
+            .filter(|name| fs::exists(format!("/proc/{name}")).unwrap())
+        {
+            let shown = output(
+                world,
+                &format!("stat -c '%F %t %T' /proc/{name}; cat /proc/{name}"),
+            )
+            .await;
             assert_eq!(shown, "character special file 1 3\n", "{name}");
         }
-        // Root's alone on the host, and root in the box is somebody else.
-        for name in
-            ["kmsg", "slabinfo", "vmallocinfo"].iter().filter(|name| fs::exists(format!("/proc/{name}")).unwrap())
+        // Reserved for root on the host, and root in the box is another uid.
+        for name in ["kmsg", "slabinfo", "vmallocinfo"]
+            .iter()
+            .filter(|name| fs::exists(format!("/proc/{name}")).unwrap())
         {
             fails(world, &format!("cat /proc/{name}"), "Permission denied").await;
         }
         for name in ["acpi", "bus", "driver", "fs", "irq", "scsi", "tty"] {
             assert_eq!(
-                output(world, &format!("ls -A /proc/{name} 2>&1 | grep -v 'No such file'; :")).await,
+                output(
+                    world,
+                    &format!("ls -A /proc/{name} 2>&1 | grep -v 'No such file'; :")
+                )
+                .await,
                 "",
                 "{name}"
             );
         }
-        fails(world, "echo 1 > /proc/sys/vm/overcommit_memory", "Read-only file system").await;
-        fails(world, "echo core > /proc/sys/kernel/core_pattern", "Read-only file system").await;
+        fails(
+            world,
+            "echo 1 > /proc/sys/vm/overcommit_memory",
+            "Read-only file system",
+        )
+        .await;
+        fails(
+            world,
+            "echo core > /proc/sys/kernel/core_pattern",
+            "Read-only file system",
+        )
+        .await;
         fails(world, "echo -1000 > /proc/self/oom_score_adj", "error").await;
     });
 }
 
 #[test]
-fn devices_are_the_few_every_program_expects() {
+fn devices_are_limited_to_the_standard_nodes() {
     in_a_box(async |world| {
-        let names = "core fd full null ptmx pts random sandbar shm stderr stdin stdout tty urandom zero";
+        let names =
+            "core fd full null ptmx pts random sandbar shm stderr stdin stdout tty urandom zero";
         assert_eq!(output(world, "echo $(ls /dev)").await, format!("{names}\n"));
         assert_eq!(output(world, "ls /dev/pts").await, "ptmx\n");
         fails(world, "touch /dev/new", "Read-only file system").await;
@@ -213,29 +307,38 @@ fn devices_are_the_few_every_program_expects() {
 }
 
 #[test]
-fn only_what_the_box_is_made_of_is_mounted() {
+fn only_mounts_of_the_box_are_visible() {
     in_a_box(async |world| {
         let mounts = output(world, "cat /proc/self/mountinfo").await;
         for line in mounts.lines() {
             let fields: Vec<&str> = line.split(' ').collect();
             let place = fields[4];
-            let expected =
-                ["/", "/usr", "/proc", "/dev", "/dev/pts", "/dev/shm"].contains(&place) || place.starts_with("/proc/");
+            let expected = ["/", "/usr", "/proc", "/dev", "/dev/pts", "/dev/shm"].contains(&place)
+                || place.starts_with("/proc/");
             assert!(expected, "{line}");
             if place != "/" && place != "/usr" {
-                assert!(fields[5].split(',').any(|option| option == "nosuid"), "{line}");
+                assert!(
+                    fields[5].split(',').any(|option| option == "nosuid"),
+                    "{line}"
+                );
             }
-            // Nothing comes in from the host, or goes out to it.
+            // Mounts propagate neither from the host nor to it.
             assert!(fields[6] == "-", "{line}");
         }
         assert!(!mounts.contains("sandbar-test-") && !mounts.contains("cgroup"));
-        assert_eq!(output(world, "ls -A /sys 2>/dev/null; test -e /sys || echo absent").await, "absent\n");
-        assert_eq!(output(world, "cd /; echo $(ls ..)").await, "bin dev lib lib64 proc sbin tmp usr var workspace\n");
+        assert_eq!(
+            output(world, "ls -A /sys 2>/dev/null; test -e /sys || echo absent").await,
+            "absent\n"
+        );
+        assert_eq!(
+            output(world, "cd /; echo $(ls ..)").await,
+            "bin dev lib lib64 proc sbin tmp usr var workspace\n"
+        );
     });
 }
 
 #[test]
-fn init_cannot_be_looked_into_or_killed_by_commands() {
+fn init_cannot_be_traced_or_killed_by_commands() {
     in_a_box(async |world| {
         for (attempt, complaint) in [
             ("cat /proc/1/environ", "Permission denied"),
@@ -248,26 +351,42 @@ fn init_cannot_be_looked_into_or_killed_by_commands() {
             fails(world, attempt, complaint).await;
         }
         // Signals to the first process of a namespace from inside are dropped.
-        world.finish(shell("kill -9 1; kill -TERM 1; kill -STOP 1")).await;
-        assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+        world
+            .finish(shell("kill -9 1; kill -TERM 1; kill -STOP 1"))
+            .await;
+        assert_eq!(
+            world.finish(ExecSpec::new(["true"])).await.status.code,
+            Some(0)
+        );
     });
 }
 
 #[test]
-fn a_command_cannot_tell_where_its_cgroup_lies() {
+fn command_does_not_see_the_path_of_its_cgroup() {
     in_a_box(async |world| {
         let groups = output(world, "cat /proc/self/cgroup /proc/1/cgroup").await;
-        assert!(!groups.contains("sandbar") && !groups.contains("box-") && !groups.contains(".."), "{groups}");
-        assert!(groups.lines().any(|line| line == "0::/" || line == "0::/init"), "{groups}");
+        assert!(
+            !groups.contains("sandbar") && !groups.contains("box-") && !groups.contains(".."),
+            "{groups}"
+        );
+        assert!(
+            groups
+                .lines()
+                .any(|line| line == "0::/" || line == "0::/init"),
+            "{groups}"
+        );
     });
 }
 
 #[test]
-fn nothing_of_the_host_s_shared_memory_is_seen() {
+fn shared_memory_of_the_host_is_not_visible() {
     in_a_box(async |world| {
         for kind in ["shm", "sem", "msg"] {
             assert_eq!(
-                output(world, &format!("cat /proc/sysvipc/{kind}")).await.lines().count(),
+                output(world, &format!("cat /proc/sysvipc/{kind}"))
+                    .await
+                    .lines()
+                    .count(),
                 1,
                 "only the headings"
             );
@@ -282,16 +401,27 @@ fn nothing_of_the_host_s_shared_memory_is_seen() {
 }
 
 #[test]
-fn what_fills_shared_memory_is_counted_as_memory() {
+fn files_in_dev_shm_count_towards_the_memory_limit() {
     in_a_box(async |world| {
-        let limits = Resources { memory: Some(ByteCount::mib(64)), ..Resources::default() };
+        let limits = Resources {
+            memory: Some(ByteCount::mib(64)),
+            ..Resources::default()
+        };
         for round in 0..5 {
             let full = world.open_box(&format!("full-{round}"), &limits);
-            let ended = full.finish(shell("exec head -c 300M /dev/zero > /dev/shm/filler")).await;
-            // The memory is no process's; init must not be the one that goes.
-            assert!(ended.status.oom_killed && ended.status.signal == Some(9), "{ended:?}");
+            let ended = full
+                .finish(shell("exec head -c 300M /dev/zero > /dev/shm/filler"))
+                .await;
+            // The memory belongs to no process; the OOM killer must not choose init.
+            assert!(
+                ended.status.oom_killed && ended.status.signal == Some(9),
+                "{ended:?}"
+            );
             assert!(full.is_alive());
-            assert_eq!(world.finish(ExecSpec::new(["true"])).await.status.code, Some(0));
+            assert_eq!(
+                world.finish(ExecSpec::new(["true"])).await.status.code,
+                Some(0)
+            );
             full.stop().await;
         }
     });

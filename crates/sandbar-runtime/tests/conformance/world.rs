@@ -1,10 +1,11 @@
-//! A runtime of the test's own, and a box in it.
+//! A runtime for one test, and a box in it.
 
 use std::{ops::Deref, path::Path, sync::Arc, time::Duration};
 
 use sandbar_core::{Resources, Result, RootRights, RuntimeKind, SessionId};
 use sandbar_runtime::{
-    BoxNetwork, ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, SandboxSpec, Trust,
+    BoxNetwork, ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime,
+    SandboxSpec, Trust,
 };
 
 use crate::{
@@ -12,8 +13,8 @@ use crate::{
     trees::{Tree, Trees},
 };
 
-/// Longer than any test takes; one that hangs fails here, and cleans up.
-const PATIENCE: Duration = Duration::from_mins(3);
+/// Timeout of a test. A test that hangs fails, and cleans up.
+const TEST_TIMEOUT: Duration = Duration::from_mins(3);
 
 pub(crate) fn shell(script: &str) -> ExecSpec {
     ExecSpec::new(["sh", "-c", script])
@@ -24,13 +25,17 @@ pub(crate) fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
         RuntimeKind::None => Arc::new(NoneRuntime::open(name).unwrap()),
         RuntimeKind::Native => Arc::new(NativeRuntime::open(name).unwrap()),
         RuntimeKind::Gvisor => {
-            let settings = GvisorSettings::new(name, std::env::temp_dir().join(format!("{name}-containers")));
+            let settings = GvisorSettings::new(
+                name,
+                std::env::temp_dir().join(format!("{name}-containers")),
+            );
             Arc::new(GvisorRuntime::open(&settings).unwrap())
         }
     }
 }
 
-/// One with prepared boxes, where there are such: the first boxes are these, later ones may be either.
+/// Opens a runtime with prepared boxes where the runtime supports them. The first boxes opened are
+/// prepared ones; later ones may not be.
 fn open_warm_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
     if kind != RuntimeKind::Native {
         return open_runtime(kind, name);
@@ -40,20 +45,20 @@ fn open_warm_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
     Arc::new(runtime)
 }
 
-/// The name of a host nobody else uses.
+/// Returns a unique host name.
 pub(crate) fn fresh_name() -> String {
     format!("sandbar-test-{}", SessionId::random())
 }
 
-/// Whether the files of a box have owners of its own.
+/// Owners of the files of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owners {
-    AsTheRuntimeWishes,
-    /// As on file systems that cannot translate.
+    Leased,
+    /// Owners of a file system without idmapped mounts.
     AsOnDisk,
 }
 
-/// Stands for its first box, which is all most tests need.
+/// A runtime and its first box. Dereferences to the box.
 #[derive(Debug)]
 pub(crate) struct World {
     first: TestBox,
@@ -76,19 +81,39 @@ impl World {
     }
 
     /// The limits are those of the first box.
-    pub(crate) fn run_limited(kind: RuntimeKind, limits: &Resources, test: impl AsyncFnOnce(&World)) {
+    pub(crate) fn run_limited(
+        kind: RuntimeKind,
+        limits: &Resources,
+        test: impl AsyncFnOnce(&World),
+    ) {
         Self::run_named(kind, &fresh_name(), limits, test);
     }
 
     /// Runs a test in a mount namespace of its own; every mount goes away with the test's threads.
-    pub(crate) fn run_named(kind: RuntimeKind, name: &str, limits: &Resources, test: impl AsyncFnOnce(&World)) {
+    pub(crate) fn run_named(
+        kind: RuntimeKind,
+        name: &str,
+        limits: &Resources,
+        test: impl AsyncFnOnce(&World),
+    ) {
         let trees = Trees::new(name);
-        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         tokio.block_on(async {
             let runtime = open_warm_runtime(kind, name);
-            let first = open_box(&*runtime, &trees, "one", limits, Owners::AsTheRuntimeWishes);
-            let world = World { first, runtime, name: name.to_owned(), trees };
-            tokio::time::timeout(PATIENCE, test(&world)).await.unwrap_or_else(|_| panic!("the test hangs"));
+            let first = open_box(&*runtime, &trees, "one", limits, Owners::Leased);
+            let world = World {
+                first,
+                runtime,
+                name: name.to_owned(),
+                trees,
+            };
+            tokio::time::timeout(TEST_TIMEOUT, test(&world))
+                .await
+                .unwrap_or_else(|_| panic!("the test hangs"));
             world.stop().await;
         });
         tokio.shutdown_background();
@@ -102,27 +127,44 @@ impl World {
         &self.name
     }
 
-    /// Another box, over a root of its own.
+    /// Opens another box with its own root.
     pub(crate) fn open_box(&self, session: &str, limits: &Resources) -> TestBox {
-        self.open_box_with(session, limits, Owners::AsTheRuntimeWishes)
+        self.open_box_with(session, limits, Owners::Leased)
     }
 
-    pub(crate) fn open_box_with(&self, session: &str, limits: &Resources, owners: Owners) -> TestBox {
+    pub(crate) fn open_box_with(
+        &self,
+        session: &str,
+        limits: &Resources,
+        owners: Owners,
+    ) -> TestBox {
         open_box(&*self.runtime, &self.trees, session, limits, owners)
     }
 
-    /// Another box, whose root may have rights of its own.
-    pub(crate) fn open_box_with_rights(&self, session: &str, owners: Owners, rights: RootRights) -> Result<TestBox> {
-        try_open_box(&*self.runtime, &self.trees, session, &Resources::default(), owners, rights)
+    /// Opens another box with the given `RootRights`.
+    pub(crate) fn open_box_with_rights(
+        &self,
+        session: &str,
+        owners: Owners,
+        rights: RootRights,
+    ) -> Result<TestBox> {
+        try_open_box(
+            &*self.runtime,
+            &self.trees,
+            session,
+            &Resources::default(),
+            owners,
+            rights,
+        )
     }
 
-    /// Another box, whose network can be opened.
-    pub(crate) fn open_gated_box(&self, session: &str) -> TestBox {
-        self.open_gated_box_with(session, None, |_| ())
+    /// Opens another box whose network can be opened.
+    pub(crate) fn open_egress_box(&self, session: &str) -> TestBox {
+        self.open_egress_box_with(session, None, |_| ())
     }
 
-    /// `plant` puts what it likes into its root.
-    pub(crate) fn open_gated_box_with(
+    /// Opens another box after `plant` has prepared its root.
+    pub(crate) fn open_egress_box_with(
         &self,
         session: &str,
         trust: Option<&Trust>,
@@ -137,7 +179,7 @@ impl World {
             root: &tree.path,
             owners,
             resources: &Resources::default(),
-            network: BoxNetwork::Gated,
+            network: BoxNetwork::Egress,
             trust,
             rights: RootRights::Bare,
         };
@@ -145,7 +187,7 @@ impl World {
         TestBox::new(self.runtime.kind(), sandbox, tree)
     }
 
-    /// A box over the root of the first one, started from a checkpoint.
+    /// Starts a box from a checkpoint over the root of the first one.
     pub(crate) async fn restore_box(&self, image: &Path) -> Result<TestBox> {
         let (runtime, image) = (Arc::clone(&self.runtime), image.to_owned());
         let tree = Tree::at(self.first.mounted().to_owned());
@@ -167,7 +209,7 @@ impl World {
         tokio::task::spawn_blocking(restoring).await.unwrap()
     }
 
-    /// A root nobody uses yet.
+    /// Returns an unused root.
     pub(crate) fn plant(&self) -> Tree {
         self.trees.plant(None)
     }
@@ -181,7 +223,7 @@ impl World {
         };
         tokio::time::timeout(Duration::from_mins(1), waiting)
             .await
-            .unwrap_or_else(|_| panic!("waited in vain: {what}"));
+            .unwrap_or_else(|_| panic!("timed out waiting for: {what}"));
     }
 }
 
@@ -204,7 +246,11 @@ fn try_open_box(
     rights: RootRights,
 ) -> Result<TestBox> {
     let session = SessionId::new(session).unwrap();
-    let owners = if owners == Owners::AsTheRuntimeWishes { runtime.owners().unwrap() } else { None };
+    let owners = if owners == Owners::Leased {
+        runtime.owners().unwrap()
+    } else {
+        None
+    };
     let tree = trees.plant(owners.as_deref());
     let spec = SandboxSpec {
         skip_pids: 0,

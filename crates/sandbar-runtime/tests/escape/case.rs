@@ -1,28 +1,30 @@
-//! What a table says about one attempt, and how it becomes a test in every kind of box.
+//! One entry of a table of attempts, and its tests in every kind of box.
 
 use sandbar_core::{RootRights, RuntimeKind, UserAccount};
 
 use crate::world::World;
 
-/// Who makes the attempts, and in which box.
+/// User that makes the attempts, and kind of its box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Native,
     /// An ordinary user of a native box.
     NativeUser,
-    /// The root of a native box that has rights of its own.
+    /// Root of a native box with `RootRights::Own`.
     NativeOwnRoot,
-    /// An ordinary user of such a box, in which programs may set the user id.
+    /// An ordinary user of such a box, in which set-user-id programs work.
     NativeOwnUser,
     Gvisor,
-    /// No wall.
+    /// No isolation.
     None,
 }
 
 impl Subject {
     pub(crate) const fn runtime(self) -> RuntimeKind {
         match self {
-            Self::Native | Self::NativeUser | Self::NativeOwnRoot | Self::NativeOwnUser => RuntimeKind::Native,
+            Self::Native | Self::NativeUser | Self::NativeOwnRoot | Self::NativeOwnUser => {
+                RuntimeKind::Native
+            }
             Self::Gvisor => RuntimeKind::Gvisor,
             Self::None => RuntimeKind::None,
         }
@@ -42,37 +44,52 @@ impl Subject {
     }
 }
 
-/// One attempt and what must come of it.
+/// One attempt and its expected result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) attempt: &'static str,
-    /// With gVisor the kernel that says yes is the sentry, inside the boundary. This is then in the answer.
+    /// Text in the verdict if gVisor may grant the attempt: the sentry grants it, inside the
+    /// boundary.
     gvisor_may_say: Option<&'static str>,
-    /// A root with rights of its own may do it, inside its box.
+    /// Text in the verdict if root with `RootRights::Own` may do it inside its box.
     own_root_may_say: Option<&'static str>,
-    /// Programs that set the user id work for a user of such a box.
+    /// Text in the verdict if set-user-id programs let a user of such a box do it.
     own_user_may_say: Option<&'static str>,
 }
 
 /// Refused in every box.
 pub(crate) const fn held(attempt: &'static str) -> Case {
-    Case { attempt, gvisor_may_say: None, own_root_may_say: None, own_user_may_say: None }
+    Case {
+        attempt,
+        gvisor_may_say: None,
+        own_root_may_say: None,
+        own_user_may_say: None,
+    }
 }
 
-/// Refused on native. With gVisor the sentry may grant it, of what is its own and not the host's.
+/// Refused on native. With gVisor the sentry may grant it for its own kernel objects.
 pub(crate) const fn contained(attempt: &'static str, gvisor_may_say: &'static str) -> Case {
-    Case { gvisor_may_say: Some(gvisor_may_say), ..held(attempt) }
+    Case {
+        gvisor_may_say: Some(gvisor_may_say),
+        ..held(attempt)
+    }
 }
 
 impl Case {
-    /// Granted to a root with rights of its own.
+    /// Grants it to root with `RootRights::Own`.
     pub(crate) const fn but_for_own_root(self, may_say: &'static str) -> Self {
-        Self { own_root_may_say: Some(may_say), ..self }
+        Self {
+            own_root_may_say: Some(may_say),
+            ..self
+        }
     }
 
-    /// Granted to users where root has rights of its own.
+    /// Grants it to users beside such a root.
     pub(crate) const fn but_for_own_user(self, may_say: &'static str) -> Self {
-        Self { own_user_may_say: Some(may_say), ..self }
+        Self {
+            own_user_may_say: Some(may_say),
+            ..self
+        }
     }
 
     /// Makes the attempt in a box of its own.
@@ -88,12 +105,17 @@ impl Case {
             Subject::NativeOwnUser => self.own_user_may_say,
             Subject::Native | Subject::NativeUser | Subject::None => None,
         };
-        let is_granted = may_say.is_some_and(|text| said.starts_with("ESCAPED: ") && said.contains(text));
-        // What a user cannot even prepare is held.
+        let is_granted =
+            may_say.is_some_and(|text| said.starts_with("ESCAPED: ") && said.contains(text));
+        // An attempt that a user cannot even prepare counts as held.
         let is_out_of_reach = subject.user().is_some()
             && said.starts_with("inconclusive: prepare: ")
             && (said.contains("Permission denied") || said.contains("Operation not permitted"));
-        assert!(said.starts_with("held: ") || is_granted || is_out_of_reach, "{}: {said}", self.attempt);
+        assert!(
+            said.starts_with("held: ") || is_granted || is_out_of_reach,
+            "{}: {said}",
+            self.attempt
+        );
     }
 }
 
@@ -106,10 +128,12 @@ pub(crate) fn check_family(cases: &[Case], subject: Subject) {
     }
 }
 
-/// `attempts! { a_name_for_the_test: held("an-attempt"), … }`: the table of a family, and its tests in every kind of box.
+/// `attempts! { a_name_for_the_test: held("an-attempt"), … }`: the table of a family, and its tests
+/// in every kind of box.
 ///
-/// Every family is one test for each subject. For root of a native box and of a gVisor box every attempt is a test of its own
-/// as well, on a host of its own: `make test-full` runs these in the place of the families.
+/// Every family is one test for each subject. For root of a native box and of a gVisor box every
+/// attempt is a test of its own as well, on a host of its own: `make test-full` runs these in the
+/// place of the families.
 macro_rules! attempts {
     ($($test:ident: $case:expr,)+) => {
         pub(crate) const CASES: &[$crate::case::Case] = &[$($case),+];
@@ -117,27 +141,27 @@ macro_rules! attempts {
         in_box! { gvisor, $crate::case::Subject::Gvisor, $($test: $case,)+ }
 
         #[test]
-        fn root_of_a_native_box_does_not_get_out() {
+        fn root_of_native_box_cannot_escape() {
             $crate::case::check_family(CASES, $crate::case::Subject::Native);
         }
 
         #[test]
-        fn root_of_a_gvisor_box_does_not_get_out() {
+        fn root_of_gvisor_box_cannot_escape() {
             $crate::case::check_family(CASES, $crate::case::Subject::Gvisor);
         }
 
         #[test]
-        fn an_ordinary_user_does_not_get_out() {
+        fn user_of_native_box_cannot_escape() {
             $crate::case::check_family(CASES, $crate::case::Subject::NativeUser);
         }
 
         #[test]
-        fn a_root_with_rights_of_its_own_does_not_get_out() {
+        fn own_root_of_native_box_cannot_escape() {
             $crate::case::check_family(CASES, $crate::case::Subject::NativeOwnRoot);
         }
 
         #[test]
-        fn a_user_beside_such_a_root_does_not_get_out() {
+        fn user_beside_own_root_cannot_escape() {
             $crate::case::check_family(CASES, $crate::case::Subject::NativeOwnUser);
         }
     };

@@ -1,10 +1,14 @@
-//! The escape suite: a program inside a box tries to get out, and each way is a test of its own.
+//! Escape suite: a program inside a box tries to break out; each attempt is a test.
 //!
-//! The program is `sandbar-intruder`; it says `held` or `ESCAPED`. What it could reach is laid out on the host by
-//! `sandbar_testing::Bait`. The tables, one a family, name a test for each attempt; a box of each runtime is opened for
-//! each attempt, and afterwards the host and the base must be as before. That the attempts can succeed is shown by the
-//! program's own tests, which run it without a box, and here by [`self_check`].
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot be set up has failed")]
+//! The program is `sandbar-intruder`; it reports `held` or `ESCAPED`. `sandbar_testing::Bait`
+//! creates the targets on the host. A table per family names a test for each attempt. Each attempt
+//! runs in a new box, and afterwards the host and the base must be unchanged. The intruder's own
+//! tests, which run it without a box, and [`self_check`] show that attempts can succeed.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot be set up has failed"
+)]
 
 #[macro_use]
 mod case;

@@ -1,4 +1,4 @@
-//! The suite itself: it leaves nothing out, and it sees an escape where there is one.
+//! Checks of the suite itself: it is complete, and it detects escapes.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe};
 
@@ -32,15 +32,20 @@ const TABLES: &[(&str, &[Case])] = &[
 ];
 
 #[test]
-fn every_attempt_of_the_program_is_in_the_table_of_its_family() {
-    let tables = TABLES
-        .iter()
-        .flat_map(|(family, cases)| cases.iter().map(|case| (case.attempt.to_owned(), (*family).to_owned())));
-    assert_eq!(tables.collect::<BTreeMap<_, _>>(), Intruder::find().attempts());
+fn every_attempt_is_in_the_table_of_its_family() {
+    let tables = TABLES.iter().flat_map(|(family, cases)| {
+        cases
+            .iter()
+            .map(|case| (case.attempt.to_owned(), (*family).to_owned()))
+    });
+    assert_eq!(
+        tables.collect::<BTreeMap<_, _>>(),
+        Intruder::find().attempts()
+    );
 }
 
-/// What the runtime without isolation does not hold. Only attempts at what the test itself has made: there is no wall
-/// between the intruder and this machine.
+/// Attempts that succeed with the runtime without isolation. Only those at objects of the test
+/// itself: nothing isolates the intruder from this machine.
 const OPEN_WITHOUT_ISOLATION: &[&str] = &[
     "path-proc-host-pid-root",
     "mount-tmpfs",
@@ -68,7 +73,7 @@ const OPEN_WITHOUT_ISOLATION: &[&str] = &[
 ];
 
 #[test]
-fn without_isolation_the_suite_sees_escapes() {
+fn suite_without_isolation_sees_escapes() {
     let mut world = World::open(Subject::None);
     let held: Vec<(&str, String)> = OPEN_WITHOUT_ISOLATION
         .iter()
@@ -79,7 +84,7 @@ fn without_isolation_the_suite_sees_escapes() {
 }
 
 #[test]
-fn without_isolation_an_attempt_that_is_not_held_fails_its_test() {
+fn attempt_that_escapes_fails_its_test() {
     let alone = || held("capabilities").check(Subject::None);
     // After one that is held.
     let in_its_family = || check_family(&[held("path-plain"), held("capabilities")], Subject::None);
@@ -90,27 +95,28 @@ fn without_isolation_an_attempt_that_is_not_held_fails_its_test() {
     }
 }
 
-// What even the runtime without isolation promises: an explicit environment, three descriptors, a base that stays.
+// What even the runtime without isolation promises: an explicit environment, three descriptors, a
+// base that stays.
 in_box! { none, Subject::None,
-    the_path_of_a_host_file_leads_nowhere: held("path-plain"),
+    path_of_a_host_file_leads_nowhere: held("path-plain"),
     nothing_is_above_the_root: held("path-dot-dot"),
-    the_environment_holds_no_secret_of_the_host: held("environment-secret"),
-    the_environment_holds_no_variable_of_the_host: held("environment-variables"),
+    environment_holds_no_secret_of_the_host: held("environment-secret"),
+    environment_holds_no_variable_of_the_host: held("environment-variables"),
     only_the_standard_streams_are_open: held("descriptors-inherited"),
     no_descriptor_is_a_socket: held("descriptors-sockets"),
     no_descriptor_is_a_directory: held("descriptors-directories"),
     no_inherited_directory_leads_out: held("path-inherited-directory"),
-    it_starts_below_its_root: held("working-directory-outside"),
-    a_write_does_not_reach_the_base: held("base-write"),
+    working_directory_is_below_the_root: held("working-directory-outside"),
+    write_does_not_reach_the_base: held("base-write"),
     emptying_a_file_does_not_reach_the_base: held("base-truncate"),
     appending_does_not_reach_the_base: held("base-append"),
-    a_write_through_a_hard_link_does_not_reach_the_base: held("base-hard-link"),
-    a_rename_over_a_file_does_not_reach_the_base: held("base-replace"),
-    a_deletion_does_not_reach_the_base: held("base-delete"),
-    a_write_through_shared_memory_does_not_reach_the_base: held("base-map"),
-    a_descriptor_opened_again_does_not_reach_the_base: held("base-reopen"),
-    a_change_of_mode_and_times_does_not_reach_the_base: held("base-metadata"),
-    an_attribute_does_not_reach_the_base: held("base-attribute"),
-    a_private_mapping_is_not_written_through: held("base-private-memory"),
-    a_pipe_does_not_write_the_page_cache: held("base-dirty-pipe"),
+    write_through_a_hard_link_does_not_reach_the_base: held("base-hard-link"),
+    rename_over_a_file_does_not_reach_the_base: held("base-replace"),
+    deletion_does_not_reach_the_base: held("base-delete"),
+    write_through_shared_memory_does_not_reach_the_base: held("base-map"),
+    descriptor_opened_again_does_not_reach_the_base: held("base-reopen"),
+    change_of_mode_and_times_does_not_reach_the_base: held("base-metadata"),
+    attribute_does_not_reach_the_base: held("base-attribute"),
+    private_mapping_is_not_written_through: held("base-private-memory"),
+    pipe_does_not_write_the_page_cache: held("base-dirty-pipe"),
 }

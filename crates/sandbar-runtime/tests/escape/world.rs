@@ -1,4 +1,4 @@
-//! A box with the intruder in it, over a base that others could share, on a host with bait.
+//! A box with the intruder, over a shared base, on a host with bait.
 
 use std::{
     collections::BTreeMap,
@@ -6,10 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use sandbar_core::{BaseName, Resources, RootRights, RuntimeKind, SessionId, StorageKind, UserAccount};
-use sandbar_netns::GateSockets;
+use sandbar_core::{
+    BaseName, Resources, RootRights, RuntimeKind, SessionId, StorageKind, UserAccount,
+};
+use sandbar_netns::NetnsListeners;
 use sandbar_runtime::{
-    BoxNetwork, ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime, Sandbox, SandboxSpec,
+    BoxNetwork, ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime,
+    Sandbox, SandboxSpec,
 };
 use sandbar_storage::{Storage, StorageConfig, VolumeSpec};
 use sandbar_testing::{Bait, FileSystem, Image, Intruder, commit_base, tree};
@@ -20,22 +23,25 @@ use crate::{case::Subject, ended::Ended};
 /// A directory of an ordinary user.
 const USER_DIRECTORY: &str = "/user";
 
-/// `name` is the host's, for cgroups and directories of the runtime. The calling thread is in a mount namespace of its own
-/// and inside a tokio runtime.
+/// Opens a runtime whose cgroups and directories are named after the host `name`. The calling
+/// thread must have its own mount namespace and be inside a tokio runtime.
 fn open_runtime(kind: RuntimeKind, name: &str) -> Arc<dyn Runtime> {
     match kind {
         RuntimeKind::None => Arc::new(NoneRuntime::open(name).unwrap()),
         RuntimeKind::Native => {
             let runtime = NativeRuntime::open(name).unwrap();
-            // The attempt is made in a box that was made ahead. Others go the same way without the wait.
+            // Attempts run in a prepared box; one opened on demand is set up the same way.
             runtime.warm_up();
             Arc::new(runtime)
         }
         RuntimeKind::Gvisor => {
-            // None in store: every attempt has one box.
+            // No pool: every attempt has one box.
             let settings = GvisorSettings {
                 warm: 0,
-                ..GvisorSettings::new(name, std::env::temp_dir().join(format!("{name}-containers")))
+                ..GvisorSettings::new(
+                    name,
+                    std::env::temp_dir().join(format!("{name}-containers")),
+                )
             };
             Arc::new(GvisorRuntime::open(&settings).unwrap())
         }
@@ -46,13 +52,13 @@ pub(crate) struct World {
     bait: Bait,
     /// The tree of the base on the host, which no box may change.
     base: PathBuf,
-    /// Who makes the attempts; root when absent.
+    /// User that makes the attempts. `None`: root.
     user: Option<UserAccount>,
     rights: RootRights,
     sandbox: Arc<dyn Sandbox>,
     runtime: Arc<dyn Runtime>,
     storage: Arc<dyn Storage>,
-    // Dropped in order: the storage lets go before the file system below it goes away.
+    // Fields drop in order: the storage closes before the file system below it is unmounted.
     tokio: tokio::runtime::Runtime,
     _image: Image,
     _scratch: tree::Scratch,
@@ -64,7 +70,7 @@ impl World {
     }
 
     pub(crate) fn open_with(subject: Subject, network: BoxNetwork) -> Self {
-        // First, so that the threads and processes of the runtime inherit what a careless host would let them.
+        // First, so that threads and processes of the runtime could inherit the bait.
         let bait = Bait::lay();
         let scratch = tree::scratch();
         let image = Image::new(scratch.path(), FileSystem::Tmpfs, 256);
@@ -76,61 +82,114 @@ impl World {
         };
         let storage = sandbar_storage::open(&config).unwrap().storage;
         commit_base(&*storage, &base_name(), fill_base);
-        let base = storage.base_view(&base_name()).unwrap().layers[0].lower.clone().unwrap();
-        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let base = storage.base_view(&base_name()).unwrap().layers[0]
+            .lower
+            .clone()
+            .unwrap();
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
         let name = scratch.path().file_name().unwrap().to_str().unwrap();
         let inside = tokio.enter();
         let runtime = open_runtime(subject.runtime(), name);
         let (user, rights) = (subject.user(), subject.rights());
         let sandbox = open_sandbox(&*runtime, &*storage, network, rights);
         drop(inside);
-        Self { bait, base, user, rights, sandbox, runtime, storage, tokio, _image: image, _scratch: scratch }
+        Self {
+            bait,
+            base,
+            user,
+            rights,
+            sandbox,
+            runtime,
+            storage,
+            tokio,
+            _image: image,
+            _scratch: scratch,
+        }
     }
 
-    /// Takes the box away with all that was done in it, and opens another over the same base.
+    /// Destroys the box with its volume and opens another over the same base.
     pub(crate) fn renew(&mut self) {
         let sandbox = Arc::clone(&self.sandbox);
-        self.tokio.block_on(async { Handle::current().spawn_blocking(move || sandbox.stop()).await }).unwrap().unwrap();
+        self.tokio
+            .block_on(async {
+                Handle::current()
+                    .spawn_blocking(move || sandbox.stop())
+                    .await
+            })
+            .unwrap()
+            .unwrap();
         self.storage.delete(&session()).unwrap();
         let inside = self.tokio.enter();
-        self.sandbox = open_sandbox(&*self.runtime, &*self.storage, BoxNetwork::Closed, self.rights);
+        self.sandbox = open_sandbox(
+            &*self.runtime,
+            &*self.storage,
+            BoxNetwork::Closed,
+            self.rights,
+        );
         drop(inside);
     }
 
-    pub(crate) fn open_gate(&self) -> GateSockets {
-        self.sandbox.open_gate(&[123]).unwrap()
+    pub(crate) fn open_listeners(&self) -> NetnsListeners {
+        self.sandbox.open_listeners(&[123]).unwrap()
     }
 
-    /// Makes one attempt, insists that nothing outside has changed, and returns what the intruder said.
+    /// Makes one attempt, asserts that nothing outside has changed, and returns the verdict line.
     pub(crate) fn attempt(&mut self, attempt: &str) -> String {
         let (host, base) = (self.bait.host_state(), self.base_tree());
-        let mut arguments = vec![Intruder::program(Path::new("/")).display().to_string(), attempt.to_owned()];
+        let mut arguments = vec![
+            Intruder::program(Path::new("/")).display().to_string(),
+            attempt.to_owned(),
+        ];
         arguments.extend(self.bait.facts());
         arguments.extend(Intruder::facts(Path::new("/")));
         let cwd = self.user.as_ref().map(|_| USER_DIRECTORY.to_owned());
-        let ended = self.finish(ExecSpec { cwd, ..ExecSpec::new(arguments) });
-        assert_eq!(self.base_tree(), base, "{attempt} changed the base: {}", ended.stdout);
-        assert_eq!(self.bait.host_state(), host, "{attempt} changed the host: {}", ended.stdout);
+        let ended = self.finish(ExecSpec {
+            cwd,
+            ..ExecSpec::new(arguments)
+        });
+        assert_eq!(
+            self.base_tree(),
+            base,
+            "{attempt} changed the base: {}",
+            ended.stdout
+        );
+        assert_eq!(
+            self.bait.host_state(),
+            host,
+            "{attempt} changed the host: {}",
+            ended.stdout
+        );
         let said = ended.stdout.trim_end();
         let expected = match said.split_once(':') {
             Some(("held", _)) => 0,
             Some(("ESCAPED", _)) => 1,
             _ => 2,
         };
-        assert_eq!(ended.status.code, Some(expected), "{attempt}: {said}{}", ended.stderr);
+        assert_eq!(
+            ended.status.code,
+            Some(expected),
+            "{attempt}: {said}{}",
+            ended.stderr
+        );
         said.to_owned()
     }
 
     fn finish(&self, spec: ExecSpec) -> Ended {
         let (sandbox, user) = (Arc::clone(&self.sandbox), self.user.clone());
         self.tokio.block_on(async move {
-            let command =
-                tokio::task::spawn_blocking(move || sandbox.exec_as(spec, user.as_ref())).await.unwrap().unwrap();
+            let command = tokio::task::spawn_blocking(move || sandbox.exec_as(spec, user.as_ref()))
+                .await
+                .unwrap()
+                .unwrap();
             Ended::of(command).await
         })
     }
 
-    /// The part of the base that attempts go for; the programs beside it are large.
+    /// Reads the part of the base that attempts target; the programs beside it are large.
     fn base_tree(&self) -> BTreeMap<PathBuf, tree::Entry> {
         tree::tree(Intruder::base_file(&self.base).parent().unwrap())
     }
@@ -140,7 +199,9 @@ impl Drop for World {
     fn drop(&mut self) {
         let (sandbox, runtime) = (Arc::clone(&self.sandbox), Arc::clone(&self.runtime));
         let stopping = move || sandbox.stop().and_then(|()| runtime.close());
-        let stopped = self.tokio.block_on(async { Handle::current().spawn_blocking(stopping).await });
+        let stopped = self
+            .tokio
+            .block_on(async { Handle::current().spawn_blocking(stopping).await });
         let closed = self.storage.close();
         // A second panic would hide the first.
         if !std::thread::panicking() {
@@ -168,7 +229,7 @@ fn fill_base(root: &Path) {
     Intruder::find().place(root);
 }
 
-/// A box over a volume of its own.
+/// Opens a box over a new volume.
 fn open_sandbox(
     runtime: &dyn Runtime,
     storage: &dyn Storage,
@@ -176,7 +237,15 @@ fn open_sandbox(
     rights: RootRights,
 ) -> Arc<dyn Sandbox> {
     let session = &session();
-    storage.create(session, &VolumeSpec { base: base_name(), quota: None }).unwrap();
+    storage
+        .create(
+            session,
+            &VolumeSpec {
+                base: base_name(),
+                quota: None,
+            },
+        )
+        .unwrap();
     let owners = runtime.owners().unwrap();
     let mounted = storage.mount_as(session, owners.as_deref()).unwrap();
     let owners = owners.filter(|_| mounted.translated);

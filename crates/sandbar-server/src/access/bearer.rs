@@ -2,7 +2,7 @@
 
 const SCHEME: &[u8] = b"Bearer ";
 
-/// The token in what callers send as `authorization`.
+/// Returns the token of an `authorization` header with scheme `Bearer`, untrimmed.
 pub(crate) fn token(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(SCHEME.len())?;
     SCHEME.eq_ignore_ascii_case(scheme).then_some(token)
@@ -13,7 +13,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_what_follows_the_scheme_and_nothing_is_trimmed() {
+    fn token_follows_the_scheme_and_is_not_trimmed() {
         for (value, expected) in [
             ("Bearer abc", Some("abc")),
             ("bearer abc", Some("abc")),
@@ -24,7 +24,11 @@ mod tests {
             ("abc", None),
             ("", None),
         ] {
-            assert_eq!(token(value.as_bytes()), expected.map(str::as_bytes), "{value:?}");
+            assert_eq!(
+                token(value.as_bytes()),
+                expected.map(str::as_bytes),
+                "{value:?}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who calls.
+//! Authenticated callers.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -9,38 +9,55 @@ use sandbar_core::{Actor, Error, ErrorCode, Grant, Need, Result};
 use sandbar_host::KnownToken;
 use tokio::time::sleep;
 
-use crate::failure::failed;
+use crate::rpc::errors::failed;
 
-/// Whoever makes a call, and what they may do.
+/// Authenticated sender of a request, with its scopes.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// Tells tokens apart and reveals nothing of them.
+    /// Identifies the token in logs without revealing it.
     name: Arc<str>,
     grant: Grant,
-    /// Absent for whoever may always do everything.
+    /// `None` for callers whose token neither expires nor can be revoked: the local token, and
+    /// every caller of a server without authentication.
     token: Option<KnownToken>,
 }
 
 impl Caller {
-    /// Somebody, where nobody is asked for a token.
+    /// Returns the caller of every request when authentication is off.
     pub(super) fn anonymous() -> Self {
-        Self { name: "anonymous".into(), grant: Grant::admin(), token: None }
+        Self {
+            name: "anonymous".into(),
+            grant: Grant::admin(),
+            token: None,
+        }
     }
 
-    /// Whoever has the token of the data directory.
+    /// Returns the caller with the token of the data directory.
     pub(super) fn local(hash: &blake3::Hash) -> Self {
-        Self { name: format!("token:{}", &hash.to_hex()[..8]).into(), grant: Grant::admin(), token: None }
+        Self {
+            name: format!("token:{}", &hash.to_hex()[..8]).into(),
+            grant: Grant::admin(),
+            token: None,
+        }
     }
 
-    /// Whoever has a token that was made for them.
-    pub(super) fn holder(token: KnownToken) -> Self {
-        Self { name: format!("token:{}", token.name).into(), grant: token.grant.clone(), token: Some(token) }
+    /// Returns the caller with a token from `CreateToken`.
+    pub(super) fn with_token(token: KnownToken) -> Self {
+        Self {
+            name: format!("token:{}", token.name).into(),
+            grant: token.grant.clone(),
+            token: Some(token),
+        }
     }
 
-    /// Who makes the call a handler works on.
+    /// Returns the caller of the request that a handler works on.
     pub(crate) fn of(context: &RequestContext) -> Result<&Self, ConnectError> {
         let caller = context.extensions().get::<Self>();
-        caller.ok_or_else(|| failed(Error::internal("a call came past the guard")))
+        caller.ok_or_else(|| {
+            failed(Error::internal(
+                "request reached its handler without authentication",
+            ))
+        })
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -51,7 +68,7 @@ impl Caller {
         &self.grant
     }
 
-    /// What the audit log calls them.
+    /// Returns the name of the caller in the audit log: token name and peer address.
     pub(super) fn actor(&self, extensions: &Extensions) -> Result<Actor> {
         match extensions.get::<Peer>() {
             Some(Peer(address)) => Actor::new(&format!("{}@{address}", self.name)),
@@ -59,21 +76,28 @@ impl Caller {
         }
     }
 
-    /// Refuses what the token is too narrow for. The answer is the same whether there is such a session or not.
+    /// Returns `PermissionDenied` unless the scopes cover `need`. The error does not depend on
+    /// whether the session exists, so it cannot be used to probe for session ids.
     pub(crate) fn require(&self, need: Need<'_>) -> Result<()> {
         if self.grant.may(need) {
             return Ok(());
         }
-        let scopes: Vec<String> = self.grant.scopes().iter().map(|scope| format!("`{scope}`")).collect();
+        let scopes: Vec<String> = self
+            .grant
+            .scopes()
+            .iter()
+            .map(|scope| format!("`{scope}`"))
+            .collect();
         Err(Error::new(
             ErrorCode::PermissionDenied,
-            format!("this call takes {need}, and the token has {}", scopes.join(", ")),
+            format!("access token has {}, but this call needs {need}", scopes.join(", ")),
         )
-        .with_hint(format!("use a token with {need}; an admin makes one with `sandbar token new NAME --scope SCOPE`")))
+        .with_hint(format!("use a token with {need}; an admin creates one with `sandbar token new NAME --scope SCOPE`")))
     }
 
-    /// Returns when the token is good for nothing any more, and says why. `None` when that cannot happen.
-    pub(super) fn end(&self) -> Option<impl Future<Output = Error> + Send + use<>> {
+    /// Returns a future that resolves when the token expires or is revoked, with the error for the
+    /// call. `None` for a caller without an expiring or revocable token.
+    pub(super) fn token_end(&self) -> Option<impl Future<Output = Error> + Send + use<>> {
         let token = self.token.clone()?;
         Some(async move {
             let expired = async {
@@ -82,12 +106,15 @@ impl Caller {
                     None => std::future::pending().await,
                 }
             };
-            let why = tokio::select! {
+            let reason = tokio::select! {
                 () = token.revoked.cancelled() => "was revoked",
                 () = expired => "has expired",
             };
-            Error::new(ErrorCode::Unauthenticated, format!("access token `{}` {why} while the call ran", token.name))
-                .with_hint("use another token")
+            Error::new(
+                ErrorCode::Unauthenticated,
+                format!("access token `{}` {reason} during the call", token.name),
+            )
+            .with_hint("use another token")
         })
     }
 }
@@ -96,6 +123,6 @@ fn until(moment: Timestamp) -> Duration {
     Duration::try_from(moment.duration_since(Timestamp::now())).unwrap_or_default()
 }
 
-/// The address of whoever is at the other end of a connection.
+/// IP address of the peer of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) IpAddr);

@@ -1,30 +1,32 @@
-//! Who may call, and what.
+//! Authentication and authorisation of API calls.
 //!
-//! A request passes two gates. [`guard`] stands before everything: it finds out whose token it carries, and gives it one
-//! of the places of that token. [`Guarded`] stands before the calls of the API: it looks up what a call takes
-//! ([`rules`]), reads from the request which session it is about, and compares that with what the token allows.
+//! [`authenticate()`] is middleware of the API: it maps the bearer token to a [`Caller`] and counts
+//! the request against that token's concurrency limit. Only health and OpenAPI are served without
+//! it; MCP checks the token and then calls the API with it.
+//! [`Authorizer`] wraps the RPC dispatcher: it looks up the scope that a call needs ([`rules`]),
+//! decodes the session id from the request, and compares it with the caller's scopes.
 //!
-//! Invariant: no handler checks anything by itself, and none can forget to: [`Guarded`] is what the server dispatches to,
-//! and a call without a rule is refused to everybody.
+//! Invariant: handlers do no access checks and cannot skip one. The server dispatches only through
+//! [`Authorizer`], and a call without a rule is denied to every caller.
 
+mod authenticate;
+mod authorize;
 mod bearer;
 mod caller;
-mod gatekeeper;
-mod guard;
-mod guarded;
-mod patience;
-mod places;
+mod concurrency;
+mod deadline;
 mod rules;
+mod tokens;
 mod version;
 
+pub(crate) use authenticate::authenticate;
+pub(crate) use authorize::Authorizer;
 #[cfg(fuzzing)]
 pub(crate) use bearer::token as bearer_token;
 pub(crate) use caller::{Caller, Peer};
-pub(crate) use gatekeeper::Gatekeeper;
-pub(crate) use guard::guard;
-pub(crate) use guarded::Guarded;
-pub(crate) use patience::{Patience, be_patient};
-pub(crate) use places::Places;
+pub(crate) use concurrency::ConcurrencyLimit;
+pub(crate) use deadline::{DefaultDeadline, enforce_deadline};
+pub(crate) use tokens::TokenVerifier;
+pub(crate) use version::add_version_header;
 #[cfg(fuzzing)]
 pub(crate) use version::check as check_version;
-pub(crate) use version::tell_version;

@@ -1,25 +1,29 @@
-//! What each call takes: the one table of it.
+//! Access rules: the scope that each call needs.
 
 use bytes::Bytes;
 use connectrpc::{CodecFormat, ConnectError, HasMessageView, JsonDeserialize, codec::decode_json};
 use sandbar_core::Need;
-use sandbar_proto::v1::{self, attach_process_request, exec_request, import_tree_request, write_file_request};
+use sandbar_proto::v1::{
+    self, attach_process_request, exec_request, import_tree_request, write_file_request,
+};
 
-/// What a call takes. The session is in its first message.
+/// Access rule of a call. The session id is in its first message.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Rule {
-    /// Any token. Handlers of such calls tell nothing about sessions, or only about those of the caller.
+    /// Any token. Handlers of such calls disclose nothing about sessions, or filter by the
+    /// caller's scopes.
     AnyToken,
-    /// Looking at a session.
+    /// Read access to the session.
     ReadSession(SessionOf),
-    /// Doing something with a session.
+    /// Write access to the session.
     UseSession(SessionOf),
-    /// The rest.
+    /// Scope `admin`.
     Admin,
 }
 
-/// Reads from a message which session it is about.
-pub(super) type SessionOf = fn(&Bytes, CodecFormat, &buffa::DecodeOptions) -> Result<String, ConnectError>;
+/// Decodes the session id from a message.
+pub(super) type SessionOf =
+    fn(&Bytes, CodecFormat, &buffa::DecodeOptions) -> Result<String, ConnectError>;
 
 const CALLS: &str = "sandbar.v1.SandboxService/";
 const REFLECTION: [&str; 2] = [
@@ -27,21 +31,24 @@ const REFLECTION: [&str; 2] = [
     "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ];
 
-/// The rule of a call, by its path without the first `/`. A call that is not here is refused to everybody; a test walks
-/// the compiled description of the API and finds it.
-#[expect(clippy::match_same_arms, reason = "a table is read by groups")]
-pub(super) fn of_call(path: &str) -> Option<Rule> {
+/// Returns the rule of a call by its path without the leading `/`. A call without a rule is denied
+/// to every caller; a test compares this table with the compiled descriptor of the API.
+#[expect(clippy::match_same_arms, reason = "the table is grouped by topic")]
+pub(super) fn for_call(path: &str) -> Option<Rule> {
     use Rule::{Admin, AnyToken, ReadSession, UseSession};
-    let Some(call) = path.strip_prefix(CALLS) else { return REFLECTION.contains(&path).then_some(AnyToken) };
+    let Some(call) = path.strip_prefix(CALLS) else {
+        return REFLECTION.contains(&path).then_some(AnyToken);
+    };
     Some(match call {
         "HealthCheck" | "Capabilities" | "ListTools" | "ListBases" => AnyToken,
-        // Answers with the sessions the caller may look at.
+        // The handler filters by the caller's scopes.
         "ListSessions" => AnyToken,
 
         "CreateSession" | "ForkSession" | "ImportBase" | "SaveBase" | "DeleteBase" => Admin,
-        // An agent that has the token of its own session must not let itself out.
+        // Egress policy and secrets are admin-only: an agent that holds the token of its own
+        // session must not be able to widen its network access.
         "SetNetwork" | "PutSecret" | "ListSecrets" | "DeleteSecret" => Admin,
-        // Who bounds the life of a session, is not who lives in it.
+        // Expiry is admin-only: a session must not be able to extend its own lifetime.
         "SetExpiry" => Admin,
         "CreateToken" | "ListTokens" | "RevokeToken" => Admin,
 
@@ -81,29 +88,33 @@ pub(super) fn of_call(path: &str) -> Option<Rule> {
         "RemovePath" => UseSession(session_of::<v1::RemovePathRequest>),
 
         "AttachProcess" => UseSession(session_of::<v1::AttachProcessRequest>),
-        // Of all sessions only to those who may look at all.
+        // An empty session id asks for the events of all sessions, which needs scope `read`.
         "WatchEvents" => ReadSession(session_of::<v1::WatchEventsRequest>),
         "WatchDir" => ReadSession(session_of::<v1::WatchDirRequest>),
         _ => return None,
     })
 }
 
-/// What a page that is no call takes. Calls are looked at again, one by one.
-pub(super) fn of_page(path: &str) -> Need<'static> {
+/// Returns the scope that a path needs before dispatch. [`for_call`] is applied to RPCs on top.
+pub(super) fn for_path(path: &str) -> Need<'static> {
     match path {
         "/metrics" => Need::Read,
         _ => Need::AnyToken,
     }
 }
 
-/// Calls that take as long as something in a session does, which is not for this server to say.
-pub(super) fn waits_for_a_session(path: &str) -> bool {
-    matches!(path.strip_prefix(CALLS), Some("WaitProcess" | "ExecuteTool" | "SendProcessInput"))
+/// Reports whether a unary call lasts as long as a process in the session. Such calls have no
+/// default deadline, and end with their token.
+pub(super) fn waits_for_session(path: &str) -> bool {
+    matches!(
+        path.strip_prefix(CALLS),
+        Some("WaitProcess" | "ExecuteTool" | "SendProcessInput")
+    )
 }
 
-/// A message that names a session.
+/// Message that names a session.
 trait AboutSession {
-    /// The session; empty when it names none.
+    /// Returns the session id; empty when the message names none.
     fn session(self) -> String;
 }
 
@@ -162,8 +173,13 @@ impl AboutSession for v1::ImportTreeRequest {
     }
 }
 
-/// Decodes a request as the way to its handler does: JSON into the message, the binary form into a view of it first.
-fn session_of<M>(request: &Bytes, format: CodecFormat, options: &buffa::DecodeOptions) -> Result<String, ConnectError>
+/// Decodes a request exactly as the RPC library does for the handler: JSON into the message, the
+/// binary form into a view first. Two decoders could disagree about the session id.
+fn session_of<M>(
+    request: &Bytes,
+    format: CodecFormat,
+    options: &buffa::DecodeOptions,
+) -> Result<String, ConnectError>
 where
     M: AboutSession + HasMessageView + JsonDeserialize,
 {
@@ -172,9 +188,17 @@ where
         CodecFormat::Proto => {
             let view = M::decode_view_with_options(request, options);
             view.and_then(|view| buffa::MessageView::to_owned_message(&view))
-                .map_err(|error| ConnectError::invalid_argument(format!("failed to decode proto request: {error}")))?
+                .map_err(|error| {
+                    ConnectError::invalid_argument(format!(
+                        "failed to decode proto request: {error}"
+                    ))
+                })?
         }
-        _ => return Err(ConnectError::unimplemented("requests in this form are not read here")),
+        _ => {
+            return Err(ConnectError::unimplemented(
+                "codec not supported: use JSON or binary protobuf",
+            ));
+        }
     };
     Ok(message.session())
 }

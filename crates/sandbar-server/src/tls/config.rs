@@ -1,22 +1,22 @@
-//! What the port is told about TLS.
+//! TLS configuration.
 
 use std::path::PathBuf;
 
 use crate::tls::LocalIdentity;
 
-/// How the port proves who it is, and what it asks of callers.
+/// TLS configuration of the port.
 #[derive(Debug)]
 pub struct TlsConfig {
     pub identity: TlsIdentity,
-    /// Authorities in PEM. When given, only who has a certificate of one of them is let in.
+    /// PEM file with CA certificates. When set, clients need a certificate of one of them (mTLS).
     pub client_ca: Option<PathBuf>,
 }
 
-/// Who the port says it is.
+/// Source of the server certificate.
 #[derive(Debug)]
 pub enum TlsIdentity {
-    /// What files in PEM say: the certificate with those it needs to be traced to an authority, and its key.
+    /// PEM files: the certificate with its intermediates, and the private key.
     Files { certificate: PathBuf, key: PathBuf },
-    /// What an authority of this machine's own vouches for.
+    /// Certificates issued by the local CA of this machine.
     Local(LocalIdentity),
 }

@@ -1,4 +1,4 @@
-//! From a connection to one nobody on the way can read.
+//! TLS handshake of accepted connections.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,31 +8,32 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::plain;
 
-/// What every record of a handshake begins with.
-const HANDSHAKE: u8 = 0x16;
+/// Content type of a TLS handshake record, the first byte of a client hello.
+const HANDSHAKE_RECORD: u8 = 0x16;
 
-/// Shakes hands; `None` when there is nobody to serve.
-pub(crate) async fn shake_hands(
+/// Performs the handshake. `None` when it fails, takes longer than `handshake_timeout`, or the
+/// client speaks plain HTTP, which is answered here.
+pub(crate) async fn accept_tls(
     stream: TcpStream,
     config: Arc<ServerConfig>,
-    patience: Duration,
+    handshake_timeout: Duration,
 ) -> Option<TlsStream<TcpStream>> {
-    let shaking = async {
+    let handshake = async {
         match first_byte(&stream).await? {
-            Some(HANDSHAKE) => TlsAcceptor::from(config).accept(stream).await.map(Some),
-            Some(_) => plain::explain(stream).await.map(|()| None),
-            // It only wanted to know whether somebody listens.
+            Some(HANDSHAKE_RECORD) => TlsAcceptor::from(config).accept(stream).await.map(Some),
+            Some(_) => plain::answer_plaintext(stream).await.map(|()| None),
+            // Closed without a byte: a port probe.
             None => Ok(None),
         }
     };
-    match timeout(patience, shaking).await {
+    match timeout(handshake_timeout, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
-            tracing::debug!(%error, "a handshake failed");
+            tracing::debug!(%error, "TLS handshake failed");
             None
         }
         Err(_) => {
-            tracing::debug!("a handshake took too long");
+            tracing::debug!("TLS handshake timed out");
             None
         }
     }

@@ -1,8 +1,8 @@
-//! Certificates for this machine's own names, by an authority of its own.
+//! Certificates for names of this machine, issued by a local CA.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -10,79 +10,109 @@ use rustls::{
     server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
 };
-use sandbar_core::Result;
+use sandbar_core::{MutexExt as _, Result};
 use sandbar_x509::{Authority, ServerKey, SubjectName};
 
-/// How long a certificate is valid. It is made again long before, and lives in memory only.
-const LIFE: SignedDuration = SignedDuration::from_hours(90 * 24);
-/// One with less time left is made again.
-const LEAST_LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
-/// Names of sessions that are remembered.
-const MOST_NAMES: usize = 1024;
+/// Validity of a certificate. Certificates are in memory only, and renewed long before they expire.
+const VALIDITY: SignedDuration = SignedDuration::from_hours(90 * 24);
+/// Remaining validity at which a certificate is renewed.
+const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// Limit on cached certificates for session names, which clients choose by SNI.
+const MAX_CACHED_NAMES: usize = 1024;
 
-/// Who this machine is, and who says so.
+/// Names of this machine, and the CA that certifies them.
 #[derive(Debug)]
 pub struct LocalIdentity {
-    /// Clients have to trust it.
+    /// Local CA, which clients have to trust.
     pub authority: Authority,
-    /// The names and addresses the port is reached by.
+    /// Names and addresses of the port.
     pub names: Vec<SubjectName>,
-    /// Names one label below this are those of sessions' ports.
+    /// Domain of session ports: their names are one label below it.
     pub ingress_domain: String,
 }
 
-/// The certificates of a local identity, made when they are needed.
+/// Certificates of a local identity, issued on demand and cached.
 #[derive(Debug)]
 pub(super) struct LocalCertificates {
     identity: LocalIdentity,
     key: ServerKey,
-    /// By the name a client asked for; the empty one is the port's own.
-    made: Mutex<HashMap<String, Made>>,
+    /// Keyed by SNI name; the empty name is the certificate of the port itself.
+    cache: Mutex<HashMap<String, Cached>>,
 }
 
 #[derive(Clone, Debug)]
-struct Made {
+struct Cached {
     certificate: Arc<CertifiedKey>,
-    until: Timestamp,
+    valid_until: Timestamp,
 }
 
 impl LocalCertificates {
     pub(super) fn new(identity: LocalIdentity) -> Result<Self> {
-        let certificates = Self { identity, key: ServerKey::new()?, made: Mutex::default() };
+        let certificates = Self {
+            identity,
+            key: ServerKey::new()?,
+            cache: Mutex::default(),
+        };
         certificates.of("", Timestamp::now())?;
         Ok(certificates)
     }
 
     fn of(&self, name: &str, now: Timestamp) -> Result<Arc<CertifiedKey>> {
-        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = made().get(name).filter(|known| known.until - LEAST_LIFE > now) {
-            return Ok(Arc::clone(&known.certificate));
+        let cache = || self.cache.lock_unpoisoned();
+        if let Some(cached) = cache()
+            .get(name)
+            .filter(|cached| cached.valid_until - RENEW_BEFORE > now)
+        {
+            return Ok(Arc::clone(&cached.certificate));
         }
         let own = [SubjectName::Dns(name.to_owned())];
-        let names = if name.is_empty() { &self.identity.names[..] } else { &own };
-        let (certificate, until) = self.identity.authority.certify(names, &self.key, LIFE)?;
+        let names = if name.is_empty() {
+            &self.identity.names[..]
+        } else {
+            &own
+        };
+        let (certificate, valid_until) = self
+            .identity
+            .authority
+            .certify(names, &self.key, VALIDITY)?;
         let certificate = Arc::new(certificate);
-        let mut made = made();
-        // They cost a signature each: forgetting all of them now and then is simpler than keeping an order.
-        if made.len() >= MOST_NAMES {
-            made.clear();
+        let mut cache = cache();
+        // A certificate costs one signature, so clearing the whole cache is good enough.
+        if cache.len() >= MAX_CACHED_NAMES {
+            cache.clear();
         }
-        made.insert(name.to_owned(), Made { certificate: Arc::clone(&certificate), until });
+        cache.insert(
+            name.to_owned(),
+            Cached {
+                certificate: Arc::clone(&certificate),
+                valid_until,
+            },
+        );
         Ok(certificate)
     }
 
-    /// Whether a name can be that of a session's port. Clients take no `*.localhost`, so each gets its own certificate.
-    fn is_of_a_session(&self, name: &str) -> bool {
-        let label = name.strip_suffix(&self.identity.ingress_domain).and_then(|rest| rest.strip_suffix('.'));
+    /// Reports whether a name can be that of a session port. Clients do not accept the wildcard
+    /// `*.localhost`, so each name gets its own certificate.
+    fn is_session_name(&self, name: &str) -> bool {
+        let label = name
+            .strip_suffix(&self.identity.ingress_domain)
+            .and_then(|rest| rest.strip_suffix('.'));
         label.is_some_and(|label| !label.is_empty() && !label.contains('.'))
     }
 }
 
 impl ResolvesServerCert for LocalCertificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let asked = hello.server_name().map(str::to_ascii_lowercase).filter(|name| self.is_of_a_session(name));
-        let certificate = self.of(&asked.unwrap_or_default(), Timestamp::now());
-        certificate.inspect_err(|error| tracing::error!("no certificate could be made: {}", error.chain())).ok()
+        let session_name = hello
+            .server_name()
+            .map(str::to_ascii_lowercase)
+            .filter(|name| self.is_session_name(name));
+        let certificate = self.of(&session_name.unwrap_or_default(), Timestamp::now());
+        certificate
+            .inspect_err(|error| {
+                tracing::error!("could not issue a certificate: {}", error.chain());
+            })
+            .ok()
     }
 }
 
@@ -100,30 +130,39 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_kept_until_it_is_about_to_run_out() {
+    fn certificate_is_cached_until_it_is_due_for_renewal() {
         let certificates = certificates();
         let now = Timestamp::now();
         let first = certificates.of("", now).unwrap();
         assert!(Arc::ptr_eq(&first, &certificates.of("", now).unwrap()));
-        let later = now + LIFE - LEAST_LIFE;
+        let later = now + VALIDITY - RENEW_BEFORE;
         assert!(!Arc::ptr_eq(&first, &certificates.of("", later).unwrap()));
     }
 
     #[test]
-    fn names_of_sessions_are_one_label_below_the_domain() {
+    fn session_names_are_one_label_below_the_domain() {
         let certificates = certificates();
-        assert!(certificates.is_of_a_session("8000-box.localhost"));
-        for other in ["localhost", ".localhost", "a.b.localhost", "xlocalhost", "localhost.example", ""] {
-            assert!(!certificates.is_of_a_session(other), "{other}");
+        assert!(certificates.is_session_name("8000-box.localhost"));
+        for other in [
+            "localhost",
+            ".localhost",
+            "a.b.localhost",
+            "xlocalhost",
+            "localhost.example",
+            "",
+        ] {
+            assert!(!certificates.is_session_name(other), "{other}");
         }
     }
 
     #[test]
-    fn however_many_names_are_asked_for_few_are_remembered() {
+    fn certificate_cache_is_bounded() {
         let certificates = certificates();
-        for number in 0..=MOST_NAMES {
-            certificates.of(&format!("{number}.localhost"), Timestamp::now()).unwrap();
+        for number in 0..=MAX_CACHED_NAMES {
+            certificates
+                .of(&format!("{number}.localhost"), Timestamp::now())
+                .unwrap();
         }
-        assert!(certificates.made.lock().unwrap().len() <= MOST_NAMES);
+        assert!(certificates.cache.lock().unwrap().len() <= MAX_CACHED_NAMES);
     }
 }

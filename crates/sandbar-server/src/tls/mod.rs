@@ -1,7 +1,8 @@
-//! TLS in front of everything on the port.
+//! TLS of the port.
 //!
-//! Invariant: where TLS is configured nothing is answered without it, except that it is needed; and with an authority for
-//! clients nobody gets as far as a request without a certificate of it. The token is asked for all the same.
+//! Invariant: where TLS is configured, a plaintext request gets only the response that TLS is
+//! needed. Where a client CA is configured, a connection without a certificate of it fails in the
+//! handshake, before any request. Requests need a token in addition.
 
 mod config;
 mod handshake;
@@ -11,6 +12,6 @@ mod plain;
 mod reload;
 
 pub use config::{TlsConfig, TlsIdentity};
-pub(crate) use handshake::shake_hands;
+pub(crate) use handshake::accept_tls;
 pub use local::LocalIdentity;
 pub(crate) use reload::Tls;

@@ -1,4 +1,4 @@
-//! Certificates and keys, from files that people wrote.
+//! Certificates and keys from PEM files.
 
 use std::{fs, io, path::Path, sync::Arc};
 
@@ -10,14 +10,14 @@ use rustls::{
 };
 use sandbar_core::{Error, ErrorCode, Result};
 
-/// The key of the configuration that names the certificate.
+/// Configuration key of the certificate file.
 const CERTIFICATE: &str = "tls_cert_file";
-/// The one that names its key.
+/// Configuration key of the private key file.
 const KEY: &str = "tls_key_file";
-/// The one that names the authorities of clients.
+/// Configuration key of the client CA file.
 const CLIENT_CA: &str = "tls_client_ca_file";
 
-/// A certificate with its key; the two belong together.
+/// Loads a certificate chain with its private key, and checks that they match.
 pub(super) fn certified_key(certificate: &Path, key: &Path) -> Result<CertifiedKey> {
     let chain = certificates(CERTIFICATE, certificate)?;
     let private = private_key(key)?;
@@ -27,32 +27,36 @@ pub(super) fn certified_key(certificate: &Path, key: &Path) -> Result<CertifiedK
             InconsistentKeys(_) => Error::invalid(
                 KEY,
                 format!(
-                    "the key in `{}` does not belong to the certificate in `{}`",
+                    "key in `{}` does not match the certificate in `{}`",
                     key.display(),
                     certificate.display()
                 ),
             )
-            .with_hint(
-                "give `tls_key_file` the key the certificate was made with; the first certificate of the file counts",
-            ),
-            InvalidCertificate(_) => refuse(CERTIFICATE, certificate, "holds a certificate that cannot be read")
-                .with_hint("give `tls_cert_file` the server's certificate in PEM")
-                .with_source(source),
-            _ => refuse(KEY, key, "holds a key that TLS has no use for")
+            .with_hint("set `tls_key_file` to the key of the first certificate in `tls_cert_file`"),
+            InvalidCertificate(_) => {
+                invalid_file(CERTIFICATE, certificate, "holds an invalid certificate")
+                    .with_hint("set `tls_cert_file` to the server's certificate in PEM")
+                    .with_source(source)
+            }
+            _ => invalid_file(KEY, key, "holds an unsupported key")
                 .with_hint("use an RSA key of at least 2048 bits, P-256, P-384 or Ed25519")
                 .with_source(source),
         }
     })
 }
 
-/// The authorities whose certificates let clients in.
+/// Loads the CA certificates that client certificates are verified against.
 pub(super) fn client_roots(path: &Path) -> Result<Arc<RootCertStore>> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(CLIENT_CA, path)? {
         roots.add(certificate).map_err(|source| {
-            refuse(CLIENT_CA, path, "holds a certificate that cannot be an authority")
-                .with_hint("give `tls_client_ca_file` the certificates of the authorities of clients, in PEM")
-                .with_source(source)
+            invalid_file(
+                CLIENT_CA,
+                path,
+                "holds a certificate that is not a valid CA",
+            )
+            .with_hint("set `tls_client_ca_file` to the CA certificates of clients in PEM")
+            .with_source(source)
         })?;
     }
     Ok(Arc::new(roots))
@@ -73,31 +77,42 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     use rustls::pki_types::pem::Error::NoItemsFound;
     let text = read(KEY, path)?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|source| {
-        let hint = "give `tls_key_file` an unencrypted private key in PEM, PKCS #8, PKCS #1 or SEC 1";
-        let error = refuse(KEY, path, "holds no private key that can be read").with_hint(hint);
-        if matches!(source, NoItemsFound) { error } else { error.with_source(source) }
+        let hint =
+            "set `tls_key_file` to an unencrypted private key in PEM: PKCS #8, PKCS #1 or SEC 1";
+        let error = invalid_file(KEY, path, "holds no readable private key").with_hint(hint);
+        if matches!(source, NoItemsFound) {
+            error
+        } else {
+            error.with_source(source)
+        }
     })
 }
 
 fn read(field: &'static str, path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|source| {
         let hint = match source.kind() {
-            io::ErrorKind::NotFound => format!("give `{field}` the path of a file that is there"),
-            io::ErrorKind::PermissionDenied => "let the user the host runs as read it".to_owned(),
-            _ => format!("give `{field}` the path of a file that can be read"),
+            io::ErrorKind::NotFound => format!("set `{field}` to the path of an existing file"),
+            io::ErrorKind::PermissionDenied => {
+                "make it readable for the user that the host runs as".to_owned()
+            }
+            _ => format!("set `{field}` to the path of a readable file"),
         };
-        Error::new(ErrorCode::InvalidArgument, format!("could not read `{}`", path.display()))
-            .with_field(field)
-            .with_hint(hint)
-            .with_source(source)
+        Error::new(
+            ErrorCode::InvalidArgument,
+            format!("could not read `{}`", path.display()),
+        )
+        .with_field(field)
+        .with_hint(hint)
+        .with_source(source)
     })
 }
 
 fn unreadable(field: &'static str, path: &Path) -> Error {
-    let hint = format!("give `{field}` a file in PEM: it has lines `-----BEGIN CERTIFICATE-----`");
-    refuse(field, path, "holds no certificate that can be read").with_hint(hint)
+    let hint =
+        format!("set `{field}` to a PEM file, which has lines `-----BEGIN CERTIFICATE-----`");
+    invalid_file(field, path, "holds no readable certificate").with_hint(hint)
 }
 
-fn refuse(field: &'static str, path: &Path, why: &str) -> Error {
-    Error::invalid(field, format!("`{}` {why}", path.display()))
+fn invalid_file(field: &'static str, path: &Path, problem: &str) -> Error {
+    Error::invalid(field, format!("`{}` {problem}", path.display()))
 }

@@ -1,4 +1,4 @@
-//! An answer for those who forgot the `s` of `https`.
+//! Response to plaintext HTTP on a TLS port.
 
 use std::io;
 
@@ -9,18 +9,18 @@ use tokio::{
 
 const TEXT: &str = "this port speaks TLS: use https:// in place of http://\n";
 
-/// How much of a request is read before the connection is closed.
-const MOST: u64 = 64 << 10;
+/// Bytes of the request that are read before the connection is closed.
+const MAX_DRAIN_BYTES: u64 = 64 << 10;
 
-/// Answers whatever was asked with the way in.
-pub(super) async fn explain(mut stream: TcpStream) -> io::Result<()> {
+/// Answers any plaintext request with 400 and the hint to use `https://`.
+pub(super) async fn answer_plaintext(mut stream: TcpStream) -> io::Result<()> {
     let answer = format!(
         "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{TEXT}",
         TEXT.len()
     );
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
-    // Closing with something unread would take the answer away from under its reader.
-    tokio::io::copy(&mut stream.take(MOST), &mut tokio::io::sink()).await?;
+    // Closing a socket with unread input sends a reset, and the client would lose the response.
+    tokio::io::copy(&mut stream.take(MAX_DRAIN_BYTES), &mut tokio::io::sink()).await?;
     Ok(())
 }

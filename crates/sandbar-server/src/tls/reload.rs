@@ -1,10 +1,10 @@
-//! The present certificates. A file that changes is read again, so that renewal needs no restart.
+//! Current TLS configuration. Changed files are reloaded, so that renewal needs no restart.
 
 use std::{
     fs,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use rustls::{
     server::{ResolvesServerCert, WebPkiClientVerifier},
     sign::SingleCertAndKey,
 };
-use sandbar_core::{Error, Result};
+use sandbar_core::{Error, MutexExt as _, Result};
 use sandbar_x509::valid_until;
 
 use super::{
@@ -24,11 +24,11 @@ use super::{
     pem::{certified_key, client_roots},
 };
 
-/// TLS as it is configured, and as its files are now.
+/// TLS configuration with the present content of its files.
 #[derive(Debug)]
 pub(crate) struct Tls {
     source: Source,
-    present: Mutex<Present>,
+    current: Mutex<Current>,
 }
 
 #[derive(Debug)]
@@ -44,13 +44,13 @@ enum Identity {
 }
 
 #[derive(Debug)]
-struct Present {
+struct Current {
     config: Arc<ServerConfig>,
-    /// What the files were when they were last looked into, whether that went well or not.
-    seen: Vec<Option<Stamp>>,
+    /// Stamps of the files at the last load, successful or not.
+    stamps: Vec<Option<Stamp>>,
 }
 
-/// What changes when a file does, also when another takes its place.
+/// Identity and version of a file. Differs also when the file was replaced.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     file: (u64, u64),
@@ -59,37 +59,44 @@ struct Stamp {
 }
 
 impl Tls {
-    /// Everything must be in order at the start.
+    /// Loads all files. At start any error is fatal.
     pub(crate) fn new(config: TlsConfig) -> Result<Self> {
         let identity = match config.identity {
             TlsIdentity::Files { certificate, key } => Identity::Files { certificate, key },
             TlsIdentity::Local(local) => Identity::Local(Arc::new(LocalCertificates::new(local)?)),
         };
-        let source = Source { identity, client_ca: config.client_ca };
-        // Before they are read: what changes meanwhile is read again.
-        let seen = source.stamps();
+        let source = Source {
+            identity,
+            client_ca: config.client_ca,
+        };
+        // Taken before the load, so that a change during the load triggers another one.
+        let stamps = source.stamps();
         let config = source.read()?;
-        Ok(Self { source, present: Mutex::new(Present { config, seen }) })
+        Ok(Self {
+            source,
+            current: Mutex::new(Current { config, stamps }),
+        })
     }
 
-    /// What the next handshake goes by. A few `stat` calls, unless a file has changed; files are small, and local.
+    /// Returns the configuration for the next handshake, reloaded if a file has changed. Costs a
+    /// few `stat` calls; the files are small and local.
     pub(crate) fn current(&self) -> Arc<ServerConfig> {
-        let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock_unpoisoned();
         let stamps = self.source.stamps();
-        if stamps != present.seen {
-            present.seen = stamps;
+        if stamps != current.stamps {
+            current.stamps = stamps;
             match self.source.read() {
                 Ok(config) => {
-                    tracing::info!("the certificates of the port have changed and were read again");
-                    present.config = config;
+                    tracing::info!("TLS certificates changed and were reloaded");
+                    current.config = config;
                 }
                 Err(error) => tracing::error!(
-                    "the certificates of the port have changed and cannot be used: {}; the old ones are kept",
+                    "TLS certificates changed and could not be loaded: {}; the previous ones stay in use",
                     error.chain()
                 ),
             }
         }
-        Arc::clone(&present.config)
+        Arc::clone(&current.config)
     }
 }
 
@@ -103,7 +110,9 @@ impl Source {
     }
 
     fn stamps(&self) -> Vec<Option<Stamp>> {
-        self.files().map(|path| fs::metadata(path).ok().map(|data| Stamp::of(&data))).collect()
+        self.files()
+            .map(|path| fs::metadata(path).ok().map(|data| Stamp::of(&data)))
+            .collect()
     }
 
     fn read(&self) -> Result<Arc<ServerConfig>> {
@@ -114,7 +123,7 @@ impl Source {
                     && until < Timestamp::now()
                 {
                     tracing::warn!(
-                        "the certificate in `{}` ran out on {until}: clients refuse it",
+                        "certificate in `{}` expired on {until}: clients will reject it",
                         certificate.display()
                     );
                 }
@@ -123,20 +132,22 @@ impl Source {
             Identity::Local(local) => Arc::clone(local) as _,
         };
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let failed = |source| Error::internal("could not set up TLS").with_source(source);
+        let failed = |source| Error::internal("could not configure TLS").with_source(source);
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(failed)?;
-        let builder =
-            match &self.client_ca {
-                None => builder.with_no_client_auth(),
-                Some(path) => {
-                    let verifier = WebPkiClientVerifier::builder_with_provider(client_roots(path)?, provider).build();
-                    builder.with_client_cert_verifier(verifier.map_err(|source| {
-                        Error::internal("could not set up the check of clients").with_source(source)
-                    })?)
-                }
-            };
+        let builder = match &self.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(client_roots(path)?, provider)
+                        .build();
+                builder.with_client_cert_verifier(verifier.map_err(|source| {
+                    Error::internal("could not configure client certificate verification")
+                        .with_source(source)
+                })?)
+            }
+        };
         let mut config = builder.with_cert_resolver(resolver);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Arc::new(config))
@@ -145,6 +156,10 @@ impl Source {
 
 impl Stamp {
     fn of(data: &fs::Metadata) -> Self {
-        Self { file: (data.dev(), data.ino()), length: data.len(), modified: (data.mtime(), data.mtime_nsec()) }
+        Self {
+            file: (data.dev(), data.ino()),
+            length: data.len(),
+            modified: (data.mtime(), data.mtime_nsec()),
+        }
     }
 }

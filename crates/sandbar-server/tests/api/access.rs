@@ -1,4 +1,4 @@
-//! Who gets in.
+//! Authentication.
 
 use http::StatusCode;
 use sandbar_client::Client;
@@ -13,13 +13,27 @@ use crate::{
 };
 
 #[test]
-fn nothing_but_health_and_the_description_is_answered_without_the_token() {
+fn only_health_and_openapi_are_served_without_a_token() {
     World::run(async |world| {
         for path in ["/healthz", "/readyz", "/openapi.json"] {
-            assert_eq!(get(world.address, path).await.status, StatusCode::OK, "{path}");
+            assert_eq!(
+                get(world.address, path).await.status,
+                StatusCode::OK,
+                "{path}"
+            );
         }
-        for path in ["/", "/metrics", "/mcp", "/sandbar.v1.SandboxService/ListBases", "/healthz/x"] {
-            assert_eq!(get(world.address, path).await.status, StatusCode::UNAUTHORIZED, "{path}");
+        for path in [
+            "/",
+            "/metrics",
+            "/mcp",
+            "/sandbar.v1.SandboxService/ListBases",
+            "/healthz/x",
+        ] {
+            assert_eq!(
+                get(world.address, path).await.status,
+                StatusCode::UNAUTHORIZED,
+                "{path}"
+            );
         }
         for wrong in [None, Some("Bearer wrong"), Some("Bearer "), Some("")] {
             for method in [
@@ -33,29 +47,45 @@ fn nothing_but_health_and_the_description_is_answered_without_the_token() {
                 let mut request = world.request(method, "application/json", "{}");
                 request.headers_mut().remove("authorization");
                 if let Some(wrong) = wrong {
-                    request.headers_mut().insert("authorization", wrong.parse().unwrap());
+                    request
+                        .headers_mut()
+                        .insert("authorization", wrong.parse().unwrap());
                 }
                 let answer = send(world.address, request).await;
-                assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{method} {wrong:?}");
+                assert_eq!(
+                    answer.status,
+                    StatusCode::UNAUTHORIZED,
+                    "{method} {wrong:?}"
+                );
                 assert_eq!(answer.json()["code"], "unauthenticated");
                 assert_eq!(answer.detail()["code"], "Unauthenticated");
-                assert!(answer.detail()["hint"].as_str().unwrap().contains("SANDBAR_TOKEN"));
+                assert!(
+                    answer.detail()["hint"]
+                        .as_str()
+                        .unwrap()
+                        .contains("SANDBAR_TOKEN")
+                );
             }
         }
     });
 }
 
 #[test]
-fn a_wrong_token_is_told_in_the_callers_own_protocol() {
+fn invalid_token_is_reported_in_the_callers_protocol() {
     World::run(async |world| {
         for protocol in PROTOCOLS {
             for token in [None, Some("not-the-token")] {
-                let client = Client::connect_with(&world.url(), token, protocol).await.unwrap();
+                let client = Client::connect_with(&world.url(), token, protocol)
+                    .await
+                    .unwrap();
                 let error = client.list_bases().await.unwrap_err();
                 assert_eq!(error.code(), ErrorCode::Unauthenticated, "{protocol:?}");
                 assert!(error.hint().is_some(), "{protocol:?}");
                 let id = sandbar_core::SessionId::new("box").unwrap();
-                let error = client.exec(&id, crate::world::shell("true")).await.unwrap_err();
+                let error = client
+                    .exec(&id, crate::world::shell("true"))
+                    .await
+                    .unwrap_err();
                 assert_eq!(error.code(), ErrorCode::Unauthenticated, "{protocol:?}");
                 assert!(error.hint().is_some(), "{protocol:?}");
             }
@@ -64,7 +94,7 @@ fn a_wrong_token_is_told_in_the_callers_own_protocol() {
 }
 
 #[test]
-fn the_api_version_is_told_and_old_callers_are_turned_away() {
+fn api_version_is_sent_and_old_versions_are_rejected() {
     World::run(async |world| {
         for (version, status) in [
             (None, StatusCode::OK),
@@ -75,7 +105,9 @@ fn the_api_version_is_told_and_old_callers_are_turned_away() {
         ] {
             let mut request = world.request("ListBases", "application/json", "{}");
             if let Some(version) = version {
-                request.headers_mut().insert("x-api-version", version.parse().unwrap());
+                request
+                    .headers_mut()
+                    .insert("x-api-version", version.parse().unwrap());
             }
             let answer = send(world.address, request).await;
             assert_eq!(answer.status, status, "{version:?}");
@@ -86,18 +118,33 @@ fn the_api_version_is_told_and_old_callers_are_turned_away() {
                 _ => assert!(answer.json()["bases"].is_array()),
             }
         }
-        assert_eq!(get(world.address, "/healthz").await.headers["x-api-version"], "v1");
-        // Refused callers are told as well.
-        assert_eq!(get(world.address, "/metrics").await.headers["x-api-version"], "v1");
+        assert_eq!(
+            get(world.address, "/healthz").await.headers["x-api-version"],
+            "v1"
+        );
+        // Rejected requests get the version header as well.
+        assert_eq!(
+            get(world.address, "/metrics").await.headers["x-api-version"],
+            "v1"
+        );
     });
 }
 
 #[test]
-fn without_a_token_only_loopback_is_served() {
+fn server_without_a_token_serves_only_loopback() {
     World::run(async |world| {
-        let open = |listen: &str| serve(world.host.clone(), ServerConfig::new(listen.parse().unwrap(), None), stop());
+        let open = |listen: &str| {
+            serve(
+                world.host.clone(),
+                ServerConfig::new(listen.parse().unwrap(), None),
+                stop(),
+            )
+        };
         let error = open("0.0.0.0:0").await.unwrap_err();
-        assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("listen")));
+        assert_eq!(
+            (error.code(), error.field()),
+            (ErrorCode::InvalidArgument, Some("listen"))
+        );
         let server = open("127.0.0.1:0").await.unwrap();
         let answer = send(server.address(), {
             let mut request = world.request("ListBases", "application/json", "{}");
@@ -106,7 +153,10 @@ fn without_a_token_only_loopback_is_served() {
         });
         assert_eq!(answer.await.json()["bases"][0]["name"], json!("small"));
         let error = open(&server.address().to_string()).await.unwrap_err();
-        assert_eq!((error.code(), error.field()), (ErrorCode::InvalidState, Some("listen")));
+        assert_eq!(
+            (error.code(), error.field()),
+            (ErrorCode::InvalidState, Some("listen"))
+        );
         assert!(error.hint().is_some());
     });
 }

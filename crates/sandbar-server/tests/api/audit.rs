@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{Ended, PROTOCOLS, World, shell};
 
 #[test]
-fn what_happened_to_a_session_is_told_in_pages_and_can_be_verified() {
+fn audit_log_is_paged_and_verifiable() {
     World::run(async |world| {
         for protocol in PROTOCOLS {
             let client = world.client(protocol).await;
@@ -15,7 +15,11 @@ fn what_happened_to_a_session_is_told_in_pages_and_can_be_verified() {
             client.turn_complete(id).await.unwrap();
             client.destroy_session(id).await.unwrap();
 
-            let page = |order, size, token| AuditQuery { order, after: None, page: PageRequest { size, token } };
+            let page = |order, size, token| AuditQuery {
+                order,
+                after: None,
+                page: PageRequest { size, token },
+            };
             let all = client.audit(id, &AuditQuery::default()).await.unwrap();
             assert_eq!(all.next_token, None);
             let what: Vec<&str> = all.items.iter().map(|entry| entry.what.as_str()).collect();
@@ -23,12 +27,18 @@ fn what_happened_to_a_session_is_told_in_pages_and_can_be_verified() {
                 assert!(what.contains(&expected), "{expected} is not in {what:?}");
             }
             let made = &all.items[0];
-            assert!(made.who.as_str().starts_with("token:") && made.outcome == "ok", "{made:?}");
+            assert!(
+                made.who.as_str().starts_with("token:") && made.outcome == "ok",
+                "{made:?}"
+            );
 
             let mut backwards = Vec::new();
             let mut token = None;
             loop {
-                let next = client.audit(id, &page(AuditOrder::NewestFirst, 1, token)).await.unwrap();
+                let next = client
+                    .audit(id, &page(AuditOrder::NewestFirst, 1, token))
+                    .await
+                    .unwrap();
                 assert_eq!(next.items.len(), 1);
                 backwards.extend(next.items);
                 token = next.next_token;
@@ -38,18 +48,34 @@ fn what_happened_to_a_session_is_told_in_pages_and_can_be_verified() {
             }
             backwards.reverse();
             assert_eq!(backwards, all.items);
-            let since = AuditQuery { after: Some(made.number), ..AuditQuery::default() };
-            assert_eq!(client.audit(id, &since).await.unwrap().items, all.items[1..]);
-
-            let AuditVerdict::Intact { entries, head } = client.verify_audit(id).await.unwrap() else {
-                panic!("nobody changed it")
+            let since = AuditQuery {
+                after: Some(made.number),
+                ..AuditQuery::default()
             };
-            assert_eq!((entries, head), (all.items.len() as u64, all.items.last().map(|last| last.chain.clone())));
+            assert_eq!(
+                client.audit(id, &since).await.unwrap().items,
+                all.items[1..]
+            );
+
+            let AuditVerdict::Intact { entries, head } = client.verify_audit(id).await.unwrap()
+            else {
+                panic!("audit entry of the change is missing")
+            };
+            assert_eq!(
+                (entries, head),
+                (
+                    all.items.len() as u64,
+                    all.items.last().map(|last| last.chain.clone())
+                )
+            );
         }
         let client = world.client(PROTOCOLS[0]).await;
-        let nobody = SessionId::new("nobody").unwrap();
-        assert_eq!(client.verify_audit(&nobody).await.unwrap_err().code(), ErrorCode::SessionNotFound);
-        let unknown = world.call("Audit", &json!({"sessionId": "nobody"})).await;
+        let missing = SessionId::new("missing").unwrap();
+        assert_eq!(
+            client.verify_audit(&missing).await.unwrap_err().code(),
+            ErrorCode::SessionNotFound
+        );
+        let unknown = world.call("Audit", &json!({"sessionId": "missing"})).await;
         assert_eq!(unknown.detail()["code"], "SessionNotFound");
     });
 }

@@ -1,9 +1,9 @@
-//! How long a connection may say nothing, or half of something.
+//! Connection timeouts.
 
 use std::{net::SocketAddr, time::Duration};
 
 use sandbar_client::WireProtocol;
-use sandbar_server::Patience;
+use sandbar_server::ConnectionTimeouts;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -11,14 +11,14 @@ use tokio::{
 
 use crate::{call_limits::Bounded, tls_files::Authority, world::World};
 
-/// Long enough for a request on a busy machine.
+/// Timeout long enough for a request on a busy machine.
 const SHORT: Duration = Duration::from_millis(300);
-/// No test goes on for so long.
+/// Timeout that no test reaches.
 const LONG: Duration = Duration::from_hours(1);
 
 const REQUEST: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
-/// A connection a test speaks over by hand.
+/// Raw connection.
 struct Line(TcpStream);
 
 impl Line {
@@ -30,7 +30,7 @@ impl Line {
         self.0.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// Asks for something and reads the answer.
+    /// Sends a request and reads the response.
     async fn ask(&mut self) {
         self.say(REQUEST).await;
         self.answer().await;
@@ -39,30 +39,48 @@ impl Line {
     async fn answer(&mut self) {
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\nok\n") {
-            assert_ne!(self.0.read_buf(&mut answer).await.unwrap(), 0, "{:?}", String::from_utf8_lossy(&answer));
+            assert_ne!(
+                self.0.read_buf(&mut answer).await.unwrap(),
+                0,
+                "{:?}",
+                String::from_utf8_lossy(&answer)
+            );
         }
     }
 
-    /// Returns when the other side has closed it.
+    /// Waits until the peer has closed the connection.
     async fn closed(mut self) {
-        // A connection that is closed with something unread in it is reset.
+        // Closing with unread input resets the connection.
         let _ = self.0.read_to_end(&mut Vec::new()).await;
     }
 }
 
 #[test]
-fn a_connection_that_says_nothing_or_half_a_head_is_closed() {
+fn connection_without_a_complete_head_is_closed() {
     World::run(async |world| {
-        let patience = Patience { head: SHORT, idle: LONG, ..Patience::default() };
-        let server = Bounded::start(world, |config| config.patience = patience).await;
-        // The last but one is also half of what HTTP/2 begins with.
-        for part in ["", "GET /heal", &REQUEST[..REQUEST.len() - 2], "PRI * HTTP/2.0\r\n", "P"] {
+        let connection_timeouts = ConnectionTimeouts {
+            head: SHORT,
+            idle: LONG,
+            ..ConnectionTimeouts::default()
+        };
+        let server = Bounded::start(world, |config| {
+            config.connection_timeouts = connection_timeouts;
+        })
+        .await;
+        // The last but one is also half of the HTTP/2 preface.
+        for part in [
+            "",
+            "GET /heal",
+            &REQUEST[..REQUEST.len() - 2],
+            "PRI * HTTP/2.0\r\n",
+            "P",
+        ] {
             let mut line = Line::open(server.address).await;
             line.say(part).await;
             line.closed().await;
             let mut line = Line::open(server.address).await;
             line.ask().await;
-            // Nothing at all is allowed between requests.
+            // A connection may be idle between requests.
             if !part.is_empty() {
                 line.say(part).await;
                 line.closed().await;
@@ -73,10 +91,17 @@ fn a_connection_that_says_nothing_or_half_a_head_is_closed() {
 }
 
 #[test]
-fn a_head_is_not_waited_for_longer_because_a_little_of_it_comes_now_and_then() {
+fn trickled_head_does_not_extend_the_head_timeout() {
     World::run(async |world| {
-        let patience = Patience { head: SHORT, idle: LONG, ..Patience::default() };
-        let server = Bounded::start(world, |config| config.patience = patience).await;
+        let connection_timeouts = ConnectionTimeouts {
+            head: SHORT,
+            idle: LONG,
+            ..ConnectionTimeouts::default()
+        };
+        let server = Bounded::start(world, |config| {
+            config.connection_timeouts = connection_timeouts;
+        })
+        .await;
         for asked_before in [false, true] {
             let mut line = Line::open(server.address).await;
             if asked_before {
@@ -96,20 +121,28 @@ fn a_head_is_not_waited_for_longer_because_a_little_of_it_comes_now_and_then() {
 }
 
 #[test]
-fn a_connection_rests_between_requests_for_much_longer_than_a_head_may_take() {
+fn idle_connection_outlives_the_head_timeout() {
     World::run(async |world| {
-        let patience = Patience { head: SHORT, idle: LONG, ..Patience::default() };
-        let server = Bounded::start(world, |config| config.patience = patience).await;
+        let connection_timeouts = ConnectionTimeouts {
+            head: SHORT,
+            idle: LONG,
+            ..ConnectionTimeouts::default()
+        };
+        let server = Bounded::start(world, |config| {
+            config.connection_timeouts = connection_timeouts;
+        })
+        .await;
         let mut resting = Line::open(server.address).await;
         let http2 = server.client(&world.token, WireProtocol::Grpc).await;
         for _ in 0..3 {
             resting.ask().await;
-            // It takes as long as a head may take, and begins later.
+            // It takes almost the head timeout, and begins later.
             Line::open(server.address).await.closed().await;
         }
-        // The shortest request there is: shorter than what HTTP/2 begins with.
+        // The shortest possible request, shorter than the HTTP/2 preface.
         let mut line = Line::open(server.address).await;
-        line.say("GET /healthz HTTP/1.0\nconnection:keep-alive\n\n").await;
+        line.say("GET /healthz HTTP/1.0\nconnection:keep-alive\n\n")
+            .await;
         line.answer().await;
         Line::open(server.address).await.closed().await;
         line.ask().await;
@@ -119,10 +152,17 @@ fn a_connection_rests_between_requests_for_much_longer_than_a_head_may_take() {
 }
 
 #[test]
-fn a_connection_that_rests_for_too_long_is_closed() {
+fn idle_connection_is_closed_at_the_idle_timeout() {
     World::run(async |world| {
-        let patience = Patience { head: LONG, idle: SHORT, ..Patience::default() };
-        let server = Bounded::start(world, |config| config.patience = patience).await;
+        let connection_timeouts = ConnectionTimeouts {
+            head: LONG,
+            idle: SHORT,
+            ..ConnectionTimeouts::default()
+        };
+        let server = Bounded::start(world, |config| {
+            config.connection_timeouts = connection_timeouts;
+        })
+        .await;
         let mut line = Line::open(server.address).await;
         line.ask().await;
         line.closed().await;
@@ -131,13 +171,20 @@ fn a_connection_that_rests_for_too_long_is_closed() {
 }
 
 #[test]
-fn half_a_handshake_is_not_waited_for() {
+fn incomplete_tls_handshake_times_out() {
     let authority = Authority::new();
     World::run(async |world| {
-        let patience = Patience { handshake: SHORT, head: LONG, idle: LONG };
+        let connection_timeouts = ConnectionTimeouts {
+            handshake: SHORT,
+            head: LONG,
+            idle: LONG,
+        };
         let tls = authority.server("server").tls();
-        let server = Bounded::start(world, |config| (config.patience, config.tls) = (patience, Some(tls))).await;
-        // A record of a handshake that says it is longer.
+        let server = Bounded::start(world, |config| {
+            (config.connection_timeouts, config.tls) = (connection_timeouts, Some(tls));
+        })
+        .await;
+        // A truncated TLS handshake record.
         for part in ["", "\x16\x03\x01\x01\x00\x01"] {
             let mut line = Line::open(server.address).await;
             line.say(part).await;

@@ -1,4 +1,4 @@
-//! Every call there is, as the compiled description of the API has it, tried with every kind of token.
+//! Every call of the compiled API descriptor, with every kind of token.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, Request, Version, header::HeaderValue};
@@ -6,8 +6,8 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost_reflect::{
-    DescriptorPool, DynamicMessage, FieldDescriptor, MethodDescriptor, Value as Field, prost::Message as _,
-    prost_types::method_options::IdempotencyLevel,
+    DescriptorPool, DynamicMessage, FieldDescriptor, MethodDescriptor, Value as Field,
+    prost::Message as _, prost_types::method_options::IdempotencyLevel,
 };
 use sandbar_core::{BaseName, SessionSpec};
 use sandbar_proto::FILE_DESCRIPTOR_SET;
@@ -19,7 +19,7 @@ use crate::{
     world::World,
 };
 
-/// What nobody but an admin may call.
+/// Calls that need scope `admin`.
 const ADMIN: [&str; 13] = [
     "CreateSession",
     "ForkSession",
@@ -36,14 +36,28 @@ const ADMIN: [&str; 13] = [
     "RevokeToken",
 ];
 
-/// What everybody with a token may call.
-const ANY_TOKEN: [&str; 5] = ["HealthCheck", "Capabilities", "ListTools", "ListBases", "ListSessions"];
+/// Calls that any token permits.
+const ANY_TOKEN: [&str; 5] = [
+    "HealthCheck",
+    "Capabilities",
+    "ListTools",
+    "ListBases",
+    "ListSessions",
+];
 
-/// What only looks at a session, and is not marked as such because it is a stream, or waits.
-const LOOKS: [&str; 8] =
-    ["Diff", "ProcessLogs", "WaitProcess", "ReadFile", "ListDir", "ExportTree", "WatchEvents", "WatchDir"];
+/// Calls with read access that are not marked as such, because they stream or wait.
+const LOOKS: [&str; 8] = [
+    "Diff",
+    "ProcessLogs",
+    "WaitProcess",
+    "ReadFile",
+    "ListDir",
+    "ExportTree",
+    "WatchEvents",
+    "WatchDir",
+];
 
-/// Who may make a call.
+/// Expected access rule of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     AnyToken,
@@ -52,13 +66,15 @@ enum Takes {
     Admin,
 }
 
-/// A call, with requests that are refused by its handler at the earliest, or do no harm.
+/// Call whose request is harmless, or rejected by its handler and not before.
 struct Call(MethodDescriptor);
 
 impl Call {
     fn all() -> Vec<Self> {
         let pool = DescriptorPool::decode(FILE_DESCRIPTOR_SET).unwrap();
-        let service = pool.get_service_by_name("sandbar.v1.SandboxService").unwrap();
+        let service = pool
+            .get_service_by_name("sandbar.v1.SandboxService")
+            .unwrap();
         let calls: Vec<Self> = service.methods().map(Self).collect();
         assert!(calls.len() >= 48, "only {} calls were found", calls.len());
         calls
@@ -68,8 +84,9 @@ impl Call {
         self.0.name()
     }
 
-    /// Everything that is not listed above is about one session, and everything that may change it needs more than
-    /// looking: a new call is held to that until somebody says otherwise here.
+    /// Returns the expected rule. A call that is not listed above is about one session, and needs
+    /// write access unless it is marked as free of side effects: a new call is held to that until
+    /// it is listed.
     fn takes(&self) -> Takes {
         if ADMIN.contains(&self.name()) {
             return Takes::Admin;
@@ -77,46 +94,73 @@ impl Call {
         if ANY_TOKEN.contains(&self.name()) {
             return Takes::AnyToken;
         }
-        let options = self.0.method_descriptor_proto().options.clone().unwrap_or_default();
-        let only_looks = options.idempotency_level() == IdempotencyLevel::NoSideEffects || LOOKS.contains(&self.name());
-        if only_looks { Takes::Looking } else { Takes::Using }
+        let options = self
+            .0
+            .method_descriptor_proto()
+            .options
+            .clone()
+            .unwrap_or_default();
+        let only_looks = options.idempotency_level() == IdempotencyLevel::NoSideEffects
+            || LOOKS.contains(&self.name());
+        if only_looks {
+            Takes::Looking
+        } else {
+            Takes::Using
+        }
     }
 
     fn is_stream(&self) -> bool {
         self.0.is_client_streaming() || self.0.is_server_streaming()
     }
 
-    /// What the first message of a stream of requests consists of.
+    /// Returns the name of the start part of a request stream.
     fn first_part(&self) -> Option<FieldDescriptor> {
-        ["start", "attach"].iter().find_map(|name| self.0.input().get_field_by_name(name))
+        ["start", "attach"]
+            .iter()
+            .find_map(|name| self.0.input().get_field_by_name(name))
     }
 
-    /// What keeps a call from going on for ever, where a session is all it takes.
+    /// Returns fields that make a call end, where a session id alone would start it.
     fn refused_by_its_handler(&self) -> Option<(&'static str, Value, Field)> {
         Some(match self.name() {
-            "WatchEvents" => ("kinds", json!([99]), Field::List(vec![Field::EnumNumber(99)])),
-            "WatchDir" => ("path", json!("/not/there"), Field::String("/not/there".into())),
+            "WatchEvents" => (
+                "kinds",
+                json!([99]),
+                Field::List(vec![Field::EnumNumber(99)]),
+            ),
+            "WatchDir" => (
+                "path",
+                json!("/not/there"),
+                Field::String("/not/there".into()),
+            ),
             _ => return None,
         })
     }
 
-    /// The first message, which names a session and nothing else.
+    /// Returns the first message, with a session id only.
     fn request(&self, session: &str) -> Value {
         let mut named = json!({"sessionId": session});
         if let Some((field, value, _)) = self.refused_by_its_handler() {
             named[field] = value;
         }
-        match (self.0.input().get_field_by_name("session_id"), self.first_part()) {
+        match (
+            self.0.input().get_field_by_name("session_id"),
+            self.first_part(),
+        ) {
             (Some(_), _) => named,
             (None, Some(first)) => json!({ first.json_name(): named }),
             (None, None) => {
-                assert!(matches!(self.takes(), Takes::Admin | Takes::AnyToken), "{} names no session", self.name());
+                assert!(
+                    matches!(self.takes(), Takes::Admin | Takes::AnyToken),
+                    "{} names no session",
+                    self.name()
+                );
                 json!({})
             }
         }
     }
 
-    /// The same in the binary form, in a frame.
+    /// Returns the first message in binary form, in a frame.
     fn frame(&self, session: &str) -> Bytes {
         let mut message = DynamicMessage::new(self.0.input());
         if let Some(first) = self.first_part() {
@@ -137,7 +181,7 @@ impl Call {
         frame.freeze()
     }
 
-    /// What comes of it over Connect: the error, or nothing.
+    /// Makes the call over Connect, and returns its error, if any.
     async fn connect(&self, world: &World, token: Option<&str>, session: &str) -> Option<Value> {
         let request = self.request(session);
         let mut http = if self.is_stream() {
@@ -150,13 +194,27 @@ impl Call {
         if !answer.status.is_success() {
             return Some(answer.json());
         }
-        let last = if self.is_stream() { unframe(&answer.body).pop().unwrap() } else { json!({}) };
+        let last = if self.is_stream() {
+            unframe(&answer.body).pop().unwrap()
+        } else {
+            json!({})
+        };
         last.get("error").cloned()
     }
 
-    /// Which status it ends with over gRPC or gRPC-Web, on a connection that others use as well.
-    async fn grpc(&self, connection: &Connection, kind: &str, token: Option<&str>, session: &str) -> u32 {
-        let path = format!("{}/sandbar.v1.SandboxService/{}", connection.url, self.name());
+    /// Makes the call over gRPC or gRPC-Web on a shared connection, and returns its status.
+    async fn grpc(
+        &self,
+        connection: &Connection,
+        kind: &str,
+        token: Option<&str>,
+        session: &str,
+    ) -> u32 {
+        let path = format!(
+            "{}/sandbar.v1.SandboxService/{}",
+            connection.url,
+            self.name()
+        );
         let mut request = Request::post(path)
             .version(Version::HTTP_2)
             .header("content-type", kind)
@@ -164,26 +222,43 @@ impl Call {
             .body(Full::new(self.frame(session)))
             .unwrap();
         authorize(request.headers_mut(), token);
-        let answer = connection.sender.clone().send_request(request).await.unwrap();
+        let answer = connection
+            .sender
+            .clone()
+            .send_request(request)
+            .await
+            .unwrap();
         let head = answer.headers().clone();
         let body = answer.into_body().collect().await.unwrap();
         let trailers = body.trailers().cloned().unwrap_or_default();
         let web = String::from_utf8_lossy(&body.to_bytes()).into_owned();
-        let in_web = web.split("grpc-status:").nth(1).map(|rest| rest.split_whitespace().next().unwrap().to_owned());
-        let status = head.get("grpc-status").or(trailers.get("grpc-status")).map(|status| status.to_str().unwrap());
+        let in_web = web
+            .split("grpc-status:")
+            .nth(1)
+            .map(|rest| rest.split_whitespace().next().unwrap().to_owned());
+        let status = head
+            .get("grpc-status")
+            .or(trailers.get("grpc-status"))
+            .map(|status| status.to_str().unwrap());
         let status = status.map(ToOwned::to_owned).or(in_web);
-        status.unwrap_or_else(|| panic!("{} ended without a status: {web:?}", self.name())).parse().unwrap()
+        status
+            .unwrap_or_else(|| panic!("{} ended without a status: {web:?}", self.name()))
+            .parse()
+            .unwrap()
     }
 }
 
 fn authorize(headers: &mut HeaderMap, token: Option<&str>) {
     headers.remove("authorization");
     if let Some(token) = token {
-        headers.insert("authorization", HeaderValue::from_str(&format!("Bearer {token}")).unwrap());
+        headers.insert(
+            "authorization",
+            HeaderValue::from_str(&format!("Bearer {token}")).unwrap(),
+        );
     }
 }
 
-/// One connection of HTTP/2.
+/// HTTP/2 connection.
 struct Connection {
     sender: SendRequest<Full<Bytes>>,
     url: String,
@@ -192,39 +267,59 @@ struct Connection {
 impl Connection {
     async fn open(world: &World) -> Self {
         let stream = TcpStream::connect(world.address).await.unwrap();
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
         tokio::spawn(connection);
-        Self { sender, url: world.url() }
+        Self {
+            sender,
+            url: world.url(),
+        }
     }
 }
 
 async fn session(world: &World, name: &str) {
-    let spec = SessionSpec { id: name.parse().ok(), ..SessionSpec::new(BaseName::new("small").unwrap()) };
+    let spec = SessionSpec {
+        id: name.parse().ok(),
+        ..SessionSpec::new(BaseName::new("small").unwrap())
+    };
     world.host.create_session(spec).await.unwrap();
 }
 
-/// Tokens that open nothing.
+/// Invalid tokens.
 struct Shut(Vec<(&'static str, Option<String>)>);
 
 impl Shut {
     async fn new(world: &World) -> Self {
         let expired = world.expired_token().await;
         let revoked = world.token("revoked", &["admin"]).await;
-        world.host.revoke_token(&"revoked".parse().unwrap()).await.unwrap();
+        world
+            .host
+            .revoke_token(&"revoked".parse().unwrap())
+            .await
+            .unwrap();
         let wrong = format!("{}0", world.token);
-        Self(vec![("none", None), ("wrong", Some(wrong)), ("expired", Some(expired)), ("revoked", Some(revoked))])
+        Self(vec![
+            ("none", None),
+            ("wrong", Some(wrong)),
+            ("expired", Some(expired)),
+            ("revoked", Some(revoked)),
+        ])
     }
 }
 
 #[test]
-fn every_call_is_open_to_the_scopes_that_are_enough_and_to_no_others() {
+fn every_call_is_open_to_sufficient_scopes_only() {
     World::run(async |world| {
         session(world, "other").await;
         let shut = Shut::new(world).await;
-        let (admin, reader) = (world.token("admin", &["admin"]).await, world.token("reader", &["read"]).await);
+        let (admin, reader) = (
+            world.token("admin", &["admin"]).await,
+            world.token("reader", &["read"]).await,
+        );
         let other = world.token("other", &["session:other"]).await;
         for (number, call) in Call::all().iter().enumerate() {
-            // Each its own: some calls are the end of a session, and of its token.
+            // A session for each call: some calls destroy their session, and its token with it.
             let name = format!("own-{number}");
             session(world, &name).await;
             let own = world.token(&name, &[&format!("session:{name}")]).await;
@@ -235,46 +330,80 @@ fn every_call_is_open_to_the_scopes_that_are_enough_and_to_no_others() {
             let takes = call.takes();
             for (kind, token, is_enough) in [
                 ("session:other", &other, takes == Takes::AnyToken),
-                ("read", &reader, matches!(takes, Takes::AnyToken | Takes::Looking)),
+                (
+                    "read",
+                    &reader,
+                    matches!(takes, Takes::AnyToken | Takes::Looking),
+                ),
                 ("session", &own, takes != Takes::Admin),
                 ("admin", &admin, true),
-                // It may be gone by now, and the guard does not mind.
+                // The session may be destroyed by now, which does not affect authorisation.
                 ("local", &world.token, true),
             ] {
                 let error = call.connect(world, Some(token), &name).await;
                 if is_enough {
                     let code = error.as_ref().map(|error| error["code"].as_str().unwrap());
-                    let refused = ["unauthenticated", "permission_denied", "internal", "unimplemented"];
-                    assert!(code.is_none_or(|code| !refused.contains(&code)), "{} as {kind}: {error:?}", call.name());
+                    let refused = [
+                        "unauthenticated",
+                        "permission_denied",
+                        "internal",
+                        "unimplemented",
+                    ];
+                    assert!(
+                        code.is_none_or(|code| !refused.contains(&code)),
+                        "{} as {kind}: {error:?}",
+                        call.name()
+                    );
                 } else {
-                    assert_refused(call, kind, &error.unwrap(), "permission_denied", "PermissionDenied");
+                    assert_refused(
+                        call,
+                        kind,
+                        &error.unwrap(),
+                        "permission_denied",
+                        "PermissionDenied",
+                    );
                 }
             }
         }
     });
 }
 
-/// Checks a refusal: its codes, a reason and a way out.
+/// Checks codes, message and hint of a denial.
 #[track_caller]
 fn assert_refused(call: &Call, kind: &str, error: &Value, code: &str, detail: &str) {
     let told = &error["details"][0]["debug"];
-    assert_eq!((&error["code"], &told["code"]), (&json!(code), &json!(detail)), "{} as {kind}: {error}", call.name());
-    assert!(told["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{} as {kind}: {error}", call.name());
+    assert_eq!(
+        (&error["code"], &told["code"]),
+        (&json!(code), &json!(detail)),
+        "{} as {kind}: {error}",
+        call.name()
+    );
+    assert!(
+        told["hint"].as_str().is_some_and(|hint| !hint.is_empty()),
+        "{} as {kind}: {error}",
+        call.name()
+    );
     if code == "permission_denied" {
         let message = error["message"].as_str().unwrap();
-        assert!(message.contains("`admin`") && told["hint"].as_str().unwrap().contains("`admin`"), "{message}");
+        assert!(
+            message.contains("`admin`") && told["hint"].as_str().unwrap().contains("`admin`"),
+            "{message}"
+        );
     }
 }
 
 #[test]
-fn refusals_are_the_same_over_grpc_and_grpc_web() {
+fn denials_are_the_same_over_grpc_and_grpc_web() {
     const UNAUTHENTICATED: u32 = 16;
     const PERMISSION_DENIED: u32 = 7;
     World::run(async |world| {
         session(world, "own").await;
         session(world, "other").await;
         let shut = Shut::new(world).await;
-        let (reader, other) = (world.token("reader", &["read"]).await, world.token("other", &["session:other"]).await);
+        let (reader, other) = (
+            world.token("reader", &["read"]).await,
+            world.token("other", &["session:other"]).await,
+        );
         let connection = Connection::open(world).await;
         for kind in ["application/grpc+proto", "application/grpc-web+proto"] {
             for call in Call::all() {
@@ -283,11 +412,17 @@ fn refusals_are_the_same_over_grpc_and_grpc_web() {
                     assert_eq!(status, UNAUTHENTICATED, "{kind} {} {why}", call.name());
                 }
                 let takes = call.takes();
-                for (token, is_enough) in
-                    [(&reader, matches!(takes, Takes::AnyToken | Takes::Looking)), (&other, takes == Takes::AnyToken)]
-                {
+                for (token, is_enough) in [
+                    (&reader, matches!(takes, Takes::AnyToken | Takes::Looking)),
+                    (&other, takes == Takes::AnyToken),
+                ] {
                     let status = call.grpc(&connection, kind, Some(token), "own").await;
-                    assert_eq!(status == PERMISSION_DENIED, !is_enough, "{kind} {} {status}", call.name());
+                    assert_eq!(
+                        status == PERMISSION_DENIED,
+                        !is_enough,
+                        "{kind} {} {status}",
+                        call.name()
+                    );
                     assert_ne!(status, UNAUTHENTICATED, "{kind} {}", call.name());
                 }
             }
@@ -296,12 +431,15 @@ fn refusals_are_the_same_over_grpc_and_grpc_web() {
 }
 
 #[test]
-fn a_session_of_others_looks_like_one_that_is_not_there() {
+fn foreign_session_looks_like_a_missing_one() {
     World::run(async |world| {
         session(world, "own").await;
         session(world, "other").await;
         let own = world.token("own", &["session:own"]).await;
-        for call in Call::all().iter().filter(|call| matches!(call.takes(), Takes::Looking | Takes::Using)) {
+        for call in Call::all()
+            .iter()
+            .filter(|call| matches!(call.takes(), Takes::Looking | Takes::Using))
+        {
             let mut said = Vec::new();
             for name in ["other", "nowhere"] {
                 let error = call.connect(world, Some(&own), name).await.unwrap();
@@ -309,7 +447,7 @@ fn a_session_of_others_looks_like_one_that_is_not_there() {
                 assert_eq!(error["code"], "permission_denied", "{}", call.name());
             }
             assert_eq!(said[0], said[1], "{}", call.name());
-            // What cannot be the name of a session is not one of the token's either.
+            // An invalid session id is denied as well.
             let error = call.connect(world, Some(&own), "").await.unwrap();
             assert_eq!(error["code"], "permission_denied", "{}", call.name());
         }
@@ -317,13 +455,14 @@ fn a_session_of_others_looks_like_one_that_is_not_there() {
 }
 
 #[test]
-fn a_request_in_the_address_is_looked_at_like_any_other() {
+fn get_request_is_authorized_like_any_other() {
     World::run(async |world| {
         session(world, "own").await;
         session(world, "other").await;
         let own = world.token("own", &["session:own"]).await;
         let get = async |id: &str| -> Answer {
-            let query = format!("connect=v1&encoding=json&message=%7B%22sessionId%22%3A%22{id}%22%7D");
+            let query =
+                format!("connect=v1&encoding=json&message=%7B%22sessionId%22%3A%22{id}%22%7D");
             let request = Request::get(format!("/sandbar.v1.SandboxService/GetSession?{query}"))
                 .header("host", "localhost")
                 .header("authorization", format!("Bearer {own}"));
@@ -335,39 +474,63 @@ fn a_request_in_the_address_is_looked_at_like_any_other() {
 }
 
 #[test]
-fn a_message_with_two_sessions_in_it_is_looked_at_as_its_handler_reads_it() {
+fn duplicate_session_field_is_authorized_as_handled() {
     World::run(async |world| {
         session(world, "own").await;
         session(world, "other").await;
         let own = world.token("own", &["session:own"]).await;
         let connection = Connection::open(world).await;
-        // A field that is sent twice counts as sent last; a part that is sent twice is read as one.
+        // Of a repeated scalar field the last value counts; repeated message parts are merged.
         let field = |id: &str| [&[0x0a, u8::try_from(id.len()).unwrap()], id.as_bytes()].concat();
         let unary = |ids: [&str; 2]| ids.map(field).concat();
         let start = |ids: [&str; 2]| {
-            ids.map(|id| [vec![0x0a, u8::try_from(id.len() + 2).unwrap()], field(id)].concat()).concat()
+            ids.map(|id| [vec![0x0a, u8::try_from(id.len() + 2).unwrap()], field(id)].concat())
+                .concat()
         };
         for ids in [["own", "other"], ["other", "own"]] {
-            for (call, message) in [("GetSession", unary(ids)), ("TurnComplete", unary(ids)), ("Exec", start(ids))] {
+            for (call, message) in [
+                ("GetSession", unary(ids)),
+                ("TurnComplete", unary(ids)),
+                ("Exec", start(ids)),
+            ] {
                 let mut frame = vec![0, 0, 0, 0, u8::try_from(message.len()).unwrap()];
                 frame.extend_from_slice(&message);
-                let request = Request::post(format!("{}/sandbar.v1.SandboxService/{call}", connection.url))
-                    .version(Version::HTTP_2)
-                    .header("content-type", "application/grpc+proto")
-                    .header("authorization", format!("Bearer {own}"));
+                let request = Request::post(format!(
+                    "{}/sandbar.v1.SandboxService/{call}",
+                    connection.url
+                ))
+                .version(Version::HTTP_2)
+                .header("content-type", "application/grpc+proto")
+                .header("authorization", format!("Bearer {own}"));
                 let request = request.body(Full::new(Bytes::from(frame))).unwrap();
-                let answer = connection.sender.clone().send_request(request).await.unwrap();
+                let answer = connection
+                    .sender
+                    .clone()
+                    .send_request(request)
+                    .await
+                    .unwrap();
                 let in_head = answer.headers().get("grpc-status").cloned();
                 let body = answer.into_body().collect().await.unwrap();
-                let in_trailers = body.trailers().and_then(|trailers| trailers.get("grpc-status").cloned());
+                let in_trailers = body
+                    .trailers()
+                    .and_then(|trailers| trailers.get("grpc-status").cloned());
                 let status = in_head.or(in_trailers).unwrap();
                 let is_refused = status == "7";
                 assert_eq!(is_refused, ids[1] == "other", "{call} {ids:?}: {status:?}");
             }
         }
-        // Only its own session took a turn.
+        // Only the token's own session has completed a turn.
         for (id, turns) in [("own", 1), ("other", 0)] {
-            assert_eq!(world.host.get_session(&id.parse().unwrap()).await.unwrap().turn_count, turns, "{id}");
+            assert_eq!(
+                world
+                    .host
+                    .get_session(&id.parse().unwrap())
+                    .await
+                    .unwrap()
+                    .turn_count,
+                turns,
+                "{id}"
+            );
         }
     });
 }

@@ -1,4 +1,4 @@
-//! Requests to ports of sessions: what arrives, and what comes back.
+//! Forwarding of requests to ports of sessions.
 
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _, channel::mpsc};
@@ -23,13 +23,19 @@ use crate::{
 
 const LARGE: usize = 64 << 20;
 
-/// A body that is sent piece by piece, and where to put the pieces.
-pub(crate) fn pieces() -> (mpsc::Sender<Bytes>, impl Body<Data = Bytes, Error = std::io::Error> + Send + 'static) {
+/// Request body with a sender for its chunks.
+pub(crate) fn pieces() -> (
+    mpsc::Sender<Bytes>,
+    impl Body<Data = Bytes, Error = std::io::Error> + Send + 'static,
+) {
     let (sender, receiver) = mpsc::channel(0);
-    (sender, StreamBody::new(receiver.map(|piece| Ok(Frame::data(piece)))))
+    (
+        sender,
+        StreamBody::new(receiver.map(|piece| Ok(Frame::data(piece)))),
+    )
 }
 
-/// Sends a request on a connection of its own.
+/// Sends a request on a new connection.
 async fn send<B>(world: &World, request: Request<B>) -> Response<Incoming>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
@@ -41,19 +47,25 @@ where
 }
 
 #[test]
-fn two_sessions_on_one_port_are_reached_apart_by_their_names() {
+fn host_names_tell_sessions_on_the_same_port_apart() {
     World::run_isolated(async |world| {
         let (one, _) = world.web_session("one", Ports::Public).await;
         let (two, _) = world.web_session("t-w_2", Ports::Public).await;
         for (session, name) in [(&one, "one"), (&two, "t-w_2"), (&one, "one")] {
             let answer = world.ask(world.to(session, "GET", "/x?y=1")).await;
-            assert_eq!((answer.status, answer.text()), (StatusCode::OK, &*format!("{name} got GET /x?y=1")));
+            assert_eq!(
+                (answer.status, answer.text()),
+                (StatusCode::OK, &*format!("{name} got GET /x?y=1"))
+            );
             assert_eq!(answer.headers["x-name"], name);
-            assert!(!answer.headers.contains_key("keep-alive") && !answer.headers.contains_key("x-api-version"));
+            assert!(
+                !answer.headers.contains_key("keep-alive")
+                    && !answer.headers.contains_key("x-api-version")
+            );
         }
         let upper = Request::get("/").header("host", format!("{PORT}-ONE.LocalHost"));
         assert_eq!(world.ask(upper).await.text(), "one got GET /");
-        // Ids that are in no host name are reached by headers.
+        // Ids that fit in no host name are reached by headers.
         let (odd, _) = world.web_session("Odd.One", Ports::Public).await;
         let by_headers = Request::put("/z")
             .header("host", world.address.to_string())
@@ -62,14 +74,20 @@ fn two_sessions_on_one_port_are_reached_apart_by_their_names() {
         assert_eq!(world.ask(by_headers).await.text(), "Odd.One got PUT /z");
 
         let head = world.ask(world.to(&one, "HEAD", "/x")).await;
-        assert_eq!((head.status, &head.headers["content-length"]), (StatusCode::OK, &"15".parse().unwrap()));
+        assert_eq!(
+            (head.status, &head.headers["content-length"]),
+            (StatusCode::OK, &"15".parse().unwrap())
+        );
         assert!(head.body.is_empty());
-        assert_eq!(world.ask(world.to(&one, "GET", "/early")).await.text(), "late");
+        assert_eq!(
+            world.ask(world.to(&one, "GET", "/early")).await.text(),
+            "late"
+        );
     });
 }
 
 #[test]
-fn one_connection_carries_many_requests() {
+fn ingress_connection_carries_many_requests() {
     World::run_isolated(async |world| {
         let (one, _) = world.web_session("one", Ports::Public).await;
         let stream = TcpStream::connect(world.address).await.unwrap();
@@ -77,15 +95,26 @@ fn one_connection_carries_many_requests() {
         tokio::spawn(connection);
         for number in 0..20 {
             sender.ready().await.unwrap();
-            let request = world.to(&one, "POST", &format!("/{number}")).body(Full::new(Bytes::from("body"))).unwrap();
-            let answer = sender.send_request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+            let request = world
+                .to(&one, "POST", &format!("/{number}"))
+                .body(Full::new(Bytes::from("body")))
+                .unwrap();
+            let answer = sender
+                .send_request(request)
+                .await
+                .unwrap()
+                .into_body()
+                .collect()
+                .await
+                .unwrap()
+                .to_bytes();
             assert_eq!(answer, format!("one got POST /{number}"));
         }
     });
 }
 
 #[test]
-fn a_session_sees_who_asked_and_nothing_that_opens_the_host() {
+fn session_sees_the_peer_and_no_host_credentials() {
     World::run_isolated(async |world| {
         let (one, _) = world.web_session("one", Ports::Private).await;
         let host = world.name_of(&one);
@@ -95,7 +124,10 @@ fn a_session_sees_who_asked_and_nothing_that_opens_the_host() {
             .header("x-sandbar-token", &world.token)
             .header("x-sandbar-traffic-token", traffic.reveal())
             .header("authorization", format!("Bearer {}", world.token))
-            .header("cookie", format!("a=1; sandbar_traffic_token={}", traffic.reveal()))
+            .header(
+                "cookie",
+                format!("a=1; sandbar_traffic_token={}", traffic.reveal()),
+            )
             .header("connection", "keep-alive, x-hop")
             .header("x-hop", "1")
             .header("x-mine", "yes");
@@ -111,24 +143,36 @@ fn a_session_sees_who_asked_and_nothing_that_opens_the_host() {
         ] {
             assert!(seen.contains(&format!("\r\n{line}\r\n")), "{line}: {seen}");
         }
-        for secret in [&*world.token, traffic.reveal(), "x-sandbar", "authorization", "x-hop"] {
+        for secret in [
+            &*world.token,
+            traffic.reveal(),
+            "x-sandbar",
+            "authorization",
+            "x-hop",
+        ] {
             assert!(!seen.contains(secret), "{secret}: {seen}");
         }
         let own = world
             .to(&one, "GET", "/head")
             .header("x-sandbar-token", &world.token)
             .header("authorization", "Bearer of the application");
-        assert!(world.ask(own).await.text().contains("Authorization: Bearer of the application\r\n"));
+        assert!(
+            world
+                .ask(own)
+                .await
+                .text()
+                .contains("Authorization: Bearer of the application\r\n")
+        );
     });
 }
 
 #[test]
-fn large_bodies_stream_both_ways() {
+fn ingress_streams_large_bodies_in_both_directions() {
     World::run_isolated(async |world| {
         let (one, _) = world.web_session("one", Ports::Public).await;
         let piece = Bytes::from((0..=255u8).cycle().take(1 << 20).collect::<Vec<u8>>());
         let sum = (LARGE / 256 * (255 * 256 / 2)) % (1 << 32);
-        // Once with a length and once in chunks.
+        // Once with `content-length`, once chunked.
         for sized in [true, false] {
             let (mut sender, body) = pieces();
             let mut request = world.to(&one, "POST", "/count");
@@ -145,11 +189,23 @@ fn large_bodies_stream_both_ways() {
             let answer = answer.into_body().collect().await.unwrap().to_bytes();
             assert_eq!(answer, format!("{LARGE} {sum}"), "sized: {sized}");
         }
-        let mut answer = send(world, world.to(&one, "GET", "/big").body(Full::<Bytes>::default()).unwrap()).await;
+        let mut answer = send(
+            world,
+            world
+                .to(&one, "GET", "/big")
+                .body(Full::<Bytes>::default())
+                .unwrap(),
+        )
+        .await;
         let mut length = 0;
         while let Some(frame) = answer.body_mut().frame().await {
             let bytes = frame.unwrap().into_data().unwrap();
-            assert!(bytes.iter().zip(length..).all(|(byte, place)| usize::from(*byte) == place % 256));
+            assert!(
+                bytes
+                    .iter()
+                    .zip(length..)
+                    .all(|(byte, place)| usize::from(*byte) == place % 256)
+            );
             length += bytes.len();
         }
         assert_eq!(length, LARGE);
@@ -157,27 +213,46 @@ fn large_bodies_stream_both_ways() {
 }
 
 #[test]
-fn an_answer_streams_while_its_request_does_and_ends_with_trailers() {
+fn response_streams_during_the_request_with_trailers() {
     World::run_isolated(async |world| {
         let (one, _) = world.web_session("one", Ports::Public).await;
         let (mut sender, body) = pieces();
-        let request = world.to(&one, "POST", "/echo").header("te", "trailers").body(body).unwrap();
+        let request = world
+            .to(&one, "POST", "/echo")
+            .header("te", "trailers")
+            .body(body)
+            .unwrap();
         let answer = send(world, request);
-        let (mut answer, ()) = tokio::join!(answer, async { sender.send("first".into()).await.unwrap() });
+        let (mut answer, ()) =
+            tokio::join!(answer, async { sender.send("first".into()).await.unwrap() });
         for piece in ["first", "second", "third"] {
             if piece != "first" {
                 sender.send(piece.into()).await.unwrap();
             }
-            let heard = answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+            let heard = answer
+                .body_mut()
+                .frame()
+                .await
+                .unwrap()
+                .unwrap()
+                .into_data()
+                .unwrap();
             assert_eq!(heard, piece);
         }
         sender.close_channel();
-        let trailers = answer.body_mut().frame().await.unwrap().unwrap().into_trailers().unwrap();
+        let trailers = answer
+            .body_mut()
+            .frame()
+            .await
+            .unwrap()
+            .unwrap()
+            .into_trailers()
+            .unwrap();
         assert_eq!(trailers["x-heard"], "16");
     });
 }
 
-/// Asks for a WebSocket, and returns the connection once the answer's head is read.
+/// Requests a WebSocket upgrade, and returns the connection after the response head.
 async fn open_socket(world: &World, session: &SessionId) -> (String, TcpStream) {
     let mut stream = TcpStream::connect(world.address).await.unwrap();
     let request = format!(
@@ -194,14 +269,15 @@ async fn open_socket(world: &World, session: &SessionId) -> (String, TcpStream) 
 }
 
 #[test]
-fn a_websocket_is_handed_over_and_both_sides_say_all_they_have_to_say() {
+fn websocket_upgrade_is_tunneled_until_both_sides_close() {
     World::run_isolated(async |world| {
         let (one, _) = world.web_session("one", Ports::Public).await;
         let (answer, mut socket) = open_socket(world, &one).await;
         let lower = answer.to_ascii_lowercase();
         assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
         assert!(
-            lower.contains("\r\nupgrade: websocket\r\n") && lower.contains("\r\nconnection: upgrade\r\n"),
+            lower.contains("\r\nupgrade: websocket\r\n")
+                && lower.contains("\r\nconnection: upgrade\r\n"),
             "{answer}"
         );
         assert!(!lower.contains("content-length"), "{answer}");
@@ -223,7 +299,7 @@ fn a_websocket_is_handed_over_and_both_sides_say_all_they_have_to_say() {
         said.unwrap();
         assert_eq!(heard.unwrap(), format!("{} bye", long.to_uppercase()));
 
-        // Whoever still talks is sent away by a server that stops.
+        // Server shutdown closes the tunnel.
         let (_, mut socket) = open_socket(world, &one).await;
         world.stop.cancel();
         let mut rest = Vec::new();
@@ -233,40 +309,66 @@ fn a_websocket_is_handed_over_and_both_sides_say_all_they_have_to_say() {
 }
 
 #[test]
-fn http_2_reaches_ordinary_servers_and_those_of_grpc() {
+fn http2_reaches_http1_and_grpc_servers() {
     World::run_isolated(async |world| {
         let (web, _) = world.web_session("web", Ports::Public).await;
         let stream = TcpStream::connect(world.address).await.unwrap();
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
         tokio::spawn(connection);
         let request = |session: &SessionId, path: &str| {
-            Request::post(format!("http://{}{path}", world.name_of(session))).version(Version::HTTP_2)
+            Request::post(format!("http://{}{path}", world.name_of(session)))
+                .version(Version::HTTP_2)
         };
         let many = (0..20).map(|number| {
-            let request = request(&web, &format!("/{number}")).body(Full::new(Bytes::from("body"))).unwrap();
+            let request = request(&web, &format!("/{number}"))
+                .body(Full::new(Bytes::from("body")))
+                .unwrap();
             let mut sender = sender.clone();
-            async move { sender.send_request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes() }
+            async move {
+                sender
+                    .send_request(request)
+                    .await
+                    .unwrap()
+                    .into_body()
+                    .collect()
+                    .await
+                    .unwrap()
+                    .to_bytes()
+            }
         });
-        for (number, answer) in futures::future::join_all(many).await.into_iter().enumerate() {
+        for (number, answer) in futures::future::join_all(many)
+            .await
+            .into_iter()
+            .enumerate()
+        {
             assert_eq!(answer, format!("web got POST /{number}"));
         }
-        let seen = sender.clone().send_request(request(&web, "/head").body(Full::default()).unwrap()).await.unwrap();
+        let seen = sender
+            .clone()
+            .send_request(request(&web, "/head").body(Full::default()).unwrap())
+            .await
+            .unwrap();
         let seen = seen.into_body().collect().await.unwrap().to_bytes();
         let host = format!("\r\nHost: {}\r\n", world.name_of(&web));
         assert!(String::from_utf8_lossy(&seen).contains(&host), "{seen:?}");
 
         if !std::path::Path::new("/usr/bin/node").exists() {
             report_skip(
-                "ingress::http_2_reaches_ordinary_servers_and_those_of_grpc",
+                "ingress::http2_reaches_http1_and_grpc_servers",
                 "there is no node to be a server",
             );
             return;
         }
         let grpc = world.isolated_session("grpc", Ports::Public).await;
         let argv = ["/usr/bin/node", "grpc.js", &PORT.to_string()];
-        world.serve_in(&grpc, "grpc.js", include_str!("servers/grpc.js"), &argv).await;
-        let request =
-            request(&grpc, "/a.Service/Call").header("content-type", "application/grpc").header("te", "trailers");
+        world
+            .serve_in(&grpc, "grpc.js", include_str!("servers/grpc.js"), &argv)
+            .await;
+        let request = request(&grpc, "/a.Service/Call")
+            .header("content-type", "application/grpc")
+            .header("te", "trailers");
         let request = request.body(Full::new(Bytes::from("message"))).unwrap();
         let answer = sender.clone().send_request(request).await.unwrap();
         assert_eq!(answer.headers()["content-type"], "application/grpc");

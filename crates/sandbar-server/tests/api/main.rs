@@ -1,6 +1,14 @@
-//! The API over real sockets, with a real host behind it; and the ports of real sessions, by their names.
+//! Tests of the API and of ingress over real sockets, with a real host.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on fails"
+)]
 
 mod access;
 mod attach;
@@ -11,11 +19,12 @@ mod errors;
 mod every_call;
 mod exec;
 mod files;
-mod health_protocol;
+mod grpc_health;
 mod ingress;
 mod ingress_access;
 mod ingress_failures;
 mod ingress_world;
+mod invalid_requests;
 mod lifecycle;
 mod malformed;
 mod malformed_bytes;
@@ -27,7 +36,6 @@ mod openapi;
 mod processes;
 mod raw;
 mod reflection;
-mod refusals;
 mod shutdown;
 mod streams;
 mod tls;
@@ -35,6 +43,6 @@ mod tls_client;
 mod tls_files;
 mod tokens;
 mod tools;
-mod watching;
+mod watches;
 mod wire_forms;
 mod world;

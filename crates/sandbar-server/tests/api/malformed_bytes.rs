@@ -1,9 +1,9 @@
-//! Bytes that begin like HTTP and are none.
+//! Bytes that begin like HTTP and are malformed.
 
 use crate::malformed_requests::Generator;
 
 impl Generator {
-    /// HTTP/1.1 that is none.
+    /// Malformed HTTP/1.1.
     pub(crate) fn http1(&mut self) -> Vec<u8> {
         let (method, content_type) = self.one_of(&[
             ("ListBases", "application/json"),
@@ -34,9 +34,15 @@ impl Generator {
             12 => "x\0: a\r\n\r\n",
             13 => ": empty\r\n\r\n",
             14 => "host: second\r\ncontent-length: 2\r\n\r\n{}",
-            15 => "upgrade: h2c\r\nconnection: upgrade\r\nhttp2-settings: !!\r\ncontent-length: 2\r\n\r\n{}",
-            // Three requests at once.
-            16 => return format!("{head}content-length: 2\r\n\r\n{{}}").repeat(3).into_bytes(),
+            15 => {
+                "upgrade: h2c\r\nconnection: upgrade\r\nhttp2-settings: !!\r\ncontent-length: 2\r\n\r\n{}"
+            }
+            // Three pipelined requests.
+            16 => {
+                return format!("{head}content-length: 2\r\n\r\n{{}}")
+                    .repeat(3)
+                    .into_bytes();
+            }
             17 => return format!("{head}x: {long}\r\n\r\n").into_bytes(),
             18 => return format!("GET /{long} HTTP/1.1\r\nhost: a\r\n\r\n").into_bytes(),
             19 => {
@@ -49,13 +55,16 @@ impl Generator {
                 ]);
                 return line.into();
             }
-            20 => return format!("CONNECT {} HTTP/1.1\r\nhost: x\r\n\r\n", self.authority).into_bytes(),
+            20 => {
+                return format!("CONNECT {} HTTP/1.1\r\nhost: x\r\n\r\n", self.authority)
+                    .into_bytes();
+            }
             _ => return self.garbage(300),
         };
         format!("{head}{tail}").into_bytes()
     }
 
-    /// HTTP/2 that is none.
+    /// Malformed HTTP/2.
     pub(crate) fn http2(&mut self) -> Vec<u8> {
         let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         if self.random.u8(..4) > 0 {

@@ -1,5 +1,5 @@
-//! Requests nobody should send: valid ones of every RPC, broken in one place or another. The same seed makes the same
-//! requests.
+//! Generator of malformed requests: valid requests of every RPC with faults. Deterministic for a
+//! seed.
 
 use std::{fmt, io::Write as _};
 
@@ -12,31 +12,36 @@ use serde_json::{Value, json};
 
 const SERVICE: &str = include_str!("../../../../proto/sandbar/v1/service.proto");
 
-/// How a request gets there.
+/// Transport of a request.
 pub(crate) enum Sent {
-    /// As HTTP that is well formed, over HTTP/1.1 or HTTP/2.
-    Request { request: Box<Request<Full<Bytes>>>, by_http2: bool },
-    /// As bytes. Afterwards the sender has no more to say.
+    /// Well-formed HTTP, over HTTP/1.1 or HTTP/2.
+    Request {
+        request: Box<Request<Full<Bytes>>>,
+        by_http2: bool,
+    },
+    /// Raw bytes, after which the client shuts down its write side.
     Bytes(Vec<u8>),
 }
 
 impl fmt::Debug for Sent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Request { request, by_http2 } => write!(f, "by HTTP/{}: {request:?}", if *by_http2 { 2 } else { 1 }),
+            Self::Request { request, by_http2 } => {
+                write!(f, "by HTTP/{}: {request:?}", if *by_http2 { 2 } else { 1 })
+            }
             Self::Bytes(bytes) => write!(f, "\"{}\"", bytes.escape_ascii()),
         }
     }
 }
 
-/// An RPC, as the description of the API has it.
+/// RPC of the API descriptor.
 #[derive(Clone, Debug)]
 struct Rpc {
     name: &'static str,
     is_stream: bool,
 }
 
-/// Makes requests.
+/// Generator of requests.
 #[derive(Debug)]
 pub(crate) struct Generator {
     pub(crate) random: Rng,
@@ -47,9 +52,19 @@ pub(crate) struct Generator {
 
 impl Generator {
     pub(crate) fn new(seed: u64, token: &str, authority: &str) -> Self {
-        let lines = SERVICE.lines().filter_map(|line| line.trim().strip_prefix("rpc "));
-        let rpcs = lines.map(|line| Rpc { name: line.split('(').next().unwrap(), is_stream: line.contains("stream ") });
-        Self { random: Rng::with_seed(seed), token: token.into(), authority: authority.into(), rpcs: rpcs.collect() }
+        let lines = SERVICE
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("rpc "));
+        let rpcs = lines.map(|line| Rpc {
+            name: line.split('(').next().unwrap(),
+            is_stream: line.contains("stream "),
+        });
+        Self {
+            random: Rng::with_seed(seed),
+            token: token.into(),
+            authority: authority.into(),
+            rpcs: rpcs.collect(),
+        }
     }
 
     pub(crate) fn next(&mut self) -> Sent {
@@ -58,7 +73,10 @@ impl Generator {
             3 => Sent::Bytes(self.http2()),
             _ => {
                 let request = Box::new(self.request());
-                Sent::Request { request, by_http2: self.random.u8(..3) == 0 }
+                Sent::Request {
+                    request,
+                    by_http2: self.random.u8(..3) == 0,
+                }
             }
         }
     }
@@ -68,15 +86,21 @@ impl Generator {
     }
 
     pub(crate) fn garbage(&mut self, most: usize) -> Vec<u8> {
-        (0..self.random.usize(..=most)).map(|_| self.random.u8(..)).collect()
+        (0..self.random.usize(..=most))
+            .map(|_| self.random.u8(..))
+            .collect()
     }
 
-    /// A request with one or two faults.
+    /// Returns a request with one or two faults.
     fn request(&mut self) -> Request<Full<Bytes>> {
         let which = self.random.usize(..self.rpcs.len());
         let rpc = self.rpcs[which].clone();
         let is_json = self.random.bool();
-        let mut message = if is_json { self.json(rpc.name) } else { self.protobuf() };
+        let mut message = if is_json {
+            self.json(rpc.name)
+        } else {
+            self.protobuf()
+        };
         let family = self.random.u8(..3);
         let content_type = match (family, is_json, rpc.is_stream) {
             (0, true, false) => "application/json",
@@ -93,8 +117,12 @@ impl Generator {
         }
         let mut request = Request::new(Full::new(message.into()));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() =
-            format!("http://{}/sandbar.v1.SandboxService/{}", self.authority, rpc.name).parse().unwrap();
+        *request.uri_mut() = format!(
+            "http://{}/sandbar.v1.SandboxService/{}",
+            self.authority, rpc.name
+        )
+        .parse()
+        .unwrap();
         set(&mut request, "content-type", content_type);
         let token = format!("Bearer {}", self.token);
         set(&mut request, "authorization", &token);
@@ -111,7 +139,7 @@ impl Generator {
         request
     }
 
-    /// The JSON of a call, broken.
+    /// Returns malformed JSON of a call.
     fn json(&mut self, method: &str) -> Vec<u8> {
         let valid = valid(method).to_string();
         let mut text = valid.clone().into_bytes();
@@ -123,7 +151,8 @@ impl Generator {
             3 => return self.with_values(&valid, wrong_value),
             4 => {
                 let depth = self.one_of(&[10, 64, 127, 129, 1000, 20_000]);
-                let (open, close) = self.one_of(&[("[", "]"), ("{\"a\":", "}"), ("{\"params\":{\"a\":", "}}")]);
+                let (open, close) =
+                    self.one_of(&[("[", "]"), ("{\"a\":", "}"), ("{\"params\":{\"a\":", "}}")]);
                 return format!("{}1{}", open.repeat(depth), close.repeat(depth)).into_bytes();
             }
             5 => {
@@ -146,44 +175,69 @@ impl Generator {
                 return self.with_values(&valid, |_| number.to_owned());
             }
             7 => {
-                text = format!("{}{}", &valid[..valid.len() - 1], ",\"sessionId\":\"a\",\"sessionId\":\"b\"}")
-                    .into_bytes();
+                text = format!(
+                    "{}{}",
+                    &valid[..valid.len() - 1],
+                    ",\"sessionId\":\"a\",\"sessionId\":\"b\"}"
+                )
+                .into_bytes();
             }
-            8 => text = format!("{}{}", &valid[..valid.len() - 1], ",\"nonsense\":{\"a\":[null]}}").into_bytes(),
+            8 => {
+                text = format!(
+                    "{}{}",
+                    &valid[..valid.len() - 1],
+                    ",\"nonsense\":{\"a\":[null]}}"
+                )
+                .into_bytes();
+            }
             9 => text = [b"\xef\xbb\xbf", valid.as_bytes()].concat(),
             10 => text = format!("{valid}{valid}").into_bytes(),
             11 => return self.with_values(&valid, |_| "\"\\ud800\\u0000\"".to_owned()),
             12 => {
-                text =
-                    self.one_of(&["", "null", "[]", "\"\"", "1", "true", "{", "}", "/*x*/{}", "{'a':1}", "\0"]).into();
+                text = self
+                    .one_of(&[
+                        "", "null", "[]", "\"\"", "1", "true", "{", "}", "/*x*/{}", "{'a':1}", "\0",
+                    ])
+                    .into();
             }
             13 => return self.garbage(64),
-            14 => return self.with_values(&valid, |random| format!("\"{}\"", "x".repeat(random.usize(..100_000)))),
+            14 => {
+                return self.with_values(&valid, |random| {
+                    format!("\"{}\"", "x".repeat(random.usize(..100_000)))
+                });
+            }
             _ => {}
         }
         text
     }
 
-    /// The JSON with one of its values replaced.
+    /// Returns the JSON with one value replaced.
     fn with_values(&mut self, text: &str, value: impl Fn(&mut Rng) -> String) -> Vec<u8> {
-        let Ok(Value::Object(object)) = serde_json::from_str(text) else { return text.into() };
+        let Ok(Value::Object(object)) = serde_json::from_str(text) else {
+            return text.into();
+        };
         let chosen = self.random.usize(..object.len().max(1));
         let pairs = object.iter().enumerate().map(|(number, (key, old))| {
-            let new = if number == chosen { value(&mut self.random) } else { old.to_string() };
+            let new = if number == chosen {
+                value(&mut self.random)
+            } else {
+                old.to_string()
+            };
             format!("{}:{new}", json!(key))
         });
         let pairs: Vec<String> = pairs.collect();
         format!("{{{}}}", pairs.join(",")).into_bytes()
     }
 
-    /// Fields that might be some message, broken.
+    /// Returns malformed protobuf fields.
     fn protobuf(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for _ in 0..self.random.usize(..6) {
             let field = self.random.u64(..20);
             match self.random.u32(..12) {
                 0..=3 => {
-                    let text = self.one_of(&["box", "small", "", "/", "\u{1f980}", "a\0b", "read_file"]);
+                    let text =
+                        self.one_of(&["box", "small", "", "/", "\u{1f980}", "a\0b", "read_file"]);
                     put_varint(&mut bytes, field << 3 | 2);
                     put_varint(&mut bytes, text.len() as u64);
                     bytes.extend_from_slice(text.as_bytes());
@@ -192,22 +246,29 @@ impl Generator {
                     put_varint(&mut bytes, field << 3);
                     put_varint(&mut bytes, self.random.u64(..));
                 }
-                // A number that does not end, or is longer than any.
+                // A varint without end, or too long.
                 5 => bytes.extend_from_slice(&[0xff; 12][..self.random.usize(1..12)]),
-                // A length that is not there.
+                // A length beyond the end.
                 6 => {
                     put_varint(&mut bytes, field << 3 | 2);
                     let length = self.one_of(&[5, 1 << 20, 1 << 31, u64::MAX >> 1, u64::MAX]);
                     put_varint(&mut bytes, length);
                 }
-                // Groups, kinds there are none of, and field zero.
+                // Groups, unknown wire types, and field number 0.
                 7 => put_varint(&mut bytes, self.random.u64(..256)),
                 8 => {
                     let depth = self.one_of(&[50, 99, 101, 5000]);
                     bytes.extend(nested(field.max(1), depth));
                 }
-                // Text that is none.
-                9 => bytes.extend_from_slice(&[u8::try_from(field).unwrap() << 3 | 2, 2, 0xff, 0xfe]),
+                // Invalid UTF-8.
+                9 => {
+                    bytes.extend_from_slice(&[
+                        u8::try_from(field).unwrap() << 3 | 2,
+                        2,
+                        0xff,
+                        0xfe,
+                    ]);
+                }
                 10 => bytes.extend(std::iter::repeat_n(0x0b, self.random.usize(..5000))),
                 _ => bytes.extend(self.garbage(32)),
             }
@@ -215,9 +276,13 @@ impl Generator {
         bytes
     }
 
-    /// A message in envelopes, or in something like them.
+    /// Returns a message in envelopes, valid or malformed.
     fn envelopes(&mut self, message: &[u8]) -> Vec<u8> {
-        let flags = if self.random.u8(..4) == 0 { self.one_of(&[1, 2, 3, 0x7f, 0x80, 0xff]) } else { 0 };
+        let flags = if self.random.u8(..4) == 0 {
+            self.one_of(&[1, 2, 3, 0x7f, 0x80, 0xff])
+        } else {
+            0
+        };
         let length = u32::try_from(message.len()).unwrap();
         let length = match self.random.u8(..10) {
             0 => length + 1,
@@ -260,13 +325,50 @@ impl Generator {
     fn odd_header(&mut self, request: &mut Request<Full<Bytes>>) {
         let long = "x".repeat(self.random.usize(..6000));
         let (name, values): (&str, &[&str]) = match self.random.u8(..12) {
-            0 => ("connect-protocol-version", &["0", "2", "x", "", "1.0", "-1"]),
-            1 => ("grpc-timeout", &["", "1", "1X", "99999999999S", "-1m", "1n", "S", "00000001H", "99999999H"]),
-            2 => ("connect-timeout-ms", &["", "-1", "abc", "99999999999", "99999999999999999999", "0", "1", "1.5"]),
+            0 => (
+                "connect-protocol-version",
+                &["0", "2", "x", "", "1.0", "-1"],
+            ),
+            1 => (
+                "grpc-timeout",
+                &[
+                    "",
+                    "1",
+                    "1X",
+                    "99999999999S",
+                    "-1m",
+                    "1n",
+                    "S",
+                    "00000001H",
+                    "99999999H",
+                ],
+            ),
+            2 => (
+                "connect-timeout-ms",
+                &[
+                    "",
+                    "-1",
+                    "abc",
+                    "99999999999",
+                    "99999999999999999999",
+                    "0",
+                    "1",
+                    "1.5",
+                ],
+            ),
             3 => ("te", &["", "gzip", "trailers, deflate"]),
-            4 => ("accept-encoding", &["", "*;q=0", "gzip;q=x", "identity;q=0"]),
-            5 => ("x-api-version", &["", "v", "v0", "-1", "99999999999", "v1 v2"]),
-            6 => ("authorization", &["", "Bearer", "Bearer ", "Basic eDp5", "bearer\tx"]),
+            4 => (
+                "accept-encoding",
+                &["", "*;q=0", "gzip;q=x", "identity;q=0"],
+            ),
+            5 => (
+                "x-api-version",
+                &["", "v", "v0", "-1", "99999999999", "v1 v2"],
+            ),
+            6 => (
+                "authorization",
+                &["", "Bearer", "Bearer ", "Basic eDp5", "bearer\tx"],
+            ),
             7 => ("grpc-accept-encoding", &["nonsense", ",,,", "gzip,"]),
             8 => ("x-sandbar-session", &["", "a/b", "box"]),
             9 => ("x-http-method-override", &["DELETE"]),
@@ -295,8 +397,12 @@ impl Generator {
             6 => "/sandbar.v1.SandboxService/getsession",
             7 => "/sandbar.v2.SandboxService/GetSession",
             8 => "/sandbar.v1.SandboxService/GetSession?connect=v1&encoding=json&message=%7B",
-            9 => "/sandbar.v1.SandboxService/GetSession?connect=v1&encoding=proto&base64=1&message=%%%",
-            10 => "/sandbar.v1.SandboxService/ListBases?connect=v9&encoding=xml&compression=br&message=x",
+            9 => {
+                "/sandbar.v1.SandboxService/GetSession?connect=v1&encoding=proto&base64=1&message=%%%"
+            }
+            10 => {
+                "/sandbar.v1.SandboxService/ListBases?connect=v9&encoding=xml&compression=br&message=x"
+            }
             11 => "/metrics/../x",
             12 => "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
             _ => &long,
@@ -304,13 +410,27 @@ impl Generator {
         if let Ok(uri) = format!("http://{}{path}", self.authority).parse::<Uri>() {
             *request.uri_mut() = uri;
         }
-        let method = self.one_of(&["GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "HEAD", "PATCH", "BREW"]);
+        let method = self.one_of(&[
+            "GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "HEAD", "PATCH", "BREW",
+        ]);
         *request.method_mut() = method.parse().unwrap();
     }
 
     fn odd_compression(&mut self, request: &mut Request<Full<Bytes>>) {
-        let header = self.one_of(&["content-encoding", "connect-content-encoding", "grpc-encoding"]);
-        let value = self.one_of(&["gzip", "zstd", "br", "nonsense", "identity", "gzip, gzip", ""]);
+        let header = self.one_of(&[
+            "content-encoding",
+            "connect-content-encoding",
+            "grpc-encoding",
+        ]);
+        let value = self.one_of(&[
+            "gzip",
+            "zstd",
+            "br",
+            "nonsense",
+            "identity",
+            "gzip, gzip",
+            "",
+        ]);
         set(request, header, value);
         let body = match self.random.u8(..6) {
             0 => gzip(b"{}"),
@@ -319,16 +439,21 @@ impl Generator {
                 torn.truncate(self.random.usize(..torn.len()));
                 torn
             }
-            // More than a message may be, in a few kilobytes.
+            // A compressed message that exceeds the limit when decompressed.
             2 if self.random.u8(..8) == 0 => gzip(&vec![b' '; 40 << 20]),
-            3 => [&[1, 0, 0, 0][..], &[u8::try_from(gzip(b"{}").len()).unwrap()], &gzip(b"{}")].concat(),
+            3 => [
+                &[1, 0, 0, 0][..],
+                &[u8::try_from(gzip(b"{}").len()).unwrap()],
+                &gzip(b"{}"),
+            ]
+            .concat(),
             _ => self.garbage(64),
         };
         *request.body_mut() = Full::new(body.into());
     }
 }
 
-/// A call that would be answered. Nothing in it runs a program, however it is changed.
+/// Returns a valid request. No mutation of it can run a program.
 fn valid(method: &str) -> Value {
     match method {
         "CreateSession" => json!({
@@ -338,19 +463,31 @@ fn valid(method: &str) -> Value {
         "ListSessions" => {
             json!({"pageSize": 10, "pageToken": "", "labels": {"a": "b"}, "state": "SESSION_STATE_ACTIVE"})
         }
-        "ForkSession" => json!({"sessionId": "nobody", "count": 1, "snapshot": "s"}),
-        "SetNetwork" => json!({"sessionId": "nobody", "network": {"allowOutbound": true, "denyList": ["10.0.0.0/8"]}}),
+        "ForkSession" => json!({"sessionId": "missing", "count": 1, "snapshot": "s"}),
+        "SetNetwork" => {
+            json!({"sessionId": "missing", "network": {"allowOutbound": true, "denyList": ["10.0.0.0/8"]}})
+        }
         "PutSecret" => json!({"name": "key", "value": "secret"}),
-        "CreateSnapshot" | "DeleteSnapshot" => json!({"sessionId": "nobody", "name": "s", "quiesce": true}),
-        "RollbackSession" => json!({"sessionId": "nobody", "snapshot": "s", "keepLater": true}),
+        "CreateSnapshot" | "DeleteSnapshot" => {
+            json!({"sessionId": "missing", "name": "s", "quiesce": true})
+        }
+        "RollbackSession" => json!({"sessionId": "missing", "snapshot": "s", "keepLater": true}),
         "Diff" => json!({"sessionId": "box", "from": "s", "to": "t"}),
         "ImportBase" => json!({"name": "new", "source": "/none"}),
         "DeleteBase" | "DeleteSecret" => json!({"name": "none"}),
-        "Exec" => json!({"start": {"sessionId": "nobody", "argv": ["/none"], "terminal": {"rows": 2, "columns": 3}}}),
-        "LaunchProcess" => json!({"sessionId": "nobody", "argv": ["/none"], "ready": {"tcp": {"port": 80}}}),
+        "Exec" => {
+            json!({"start": {"sessionId": "missing", "argv": ["/none"], "terminal": {"rows": 2, "columns": 3}}})
+        }
+        "LaunchProcess" => {
+            json!({"sessionId": "missing", "argv": ["/none"], "ready": {"tcp": {"port": 80}}})
+        }
         "KillProcess" => json!({"sessionId": "box", "processId": "p", "signal": 15}),
-        "WaitProcess" => json!({"sessionId": "box", "processId": "p", "waitFor": "WAIT_FOR_EXITED"}),
-        "ProcessLogs" => json!({"sessionId": "box", "processId": "p", "follow": true, "tailLines": 5}),
+        "WaitProcess" => {
+            json!({"sessionId": "box", "processId": "p", "waitFor": "WAIT_FOR_EXITED"})
+        }
+        "ProcessLogs" => {
+            json!({"sessionId": "box", "processId": "p", "follow": true, "tailLines": 5})
+        }
         "SendProcessInput" => json!({"sessionId": "box", "processId": "p", "data": "YQ=="}),
         "Audit" => json!({"sessionId": "box", "pageSize": 3, "order": "AUDIT_ORDER_NEWEST_FIRST"}),
         "ExecuteTool" | "ExecuteToolStream" => {
@@ -358,11 +495,19 @@ fn valid(method: &str) -> Value {
         }
         "WriteFile" => json!({"start": {"sessionId": "box", "path": "f", "mode": 420}}),
         "ImportTree" => json!({"start": {"sessionId": "box", "path": "/tmp"}}),
-        "MakeDir" | "RemovePath" => json!({"sessionId": "nobody", "path": "/tmp/d", "owner": {"uid": 1, "gid": 2}}),
-        "MovePath" => json!({"sessionId": "nobody", "path": "/tmp/d", "newPath": "/tmp/e", "createDirs": true}),
-        "ReadFile" | "Stat" | "ListDir" | "ExportTree" => json!({"sessionId": "box", "path": "/tmp"}),
-        "GetSession" | "ListProcesses" | "ListSnapshots" | "GetNetwork" | "VerifyAudit" => json!({"sessionId": "box"}),
-        _ => json!({"sessionId": "nobody"}),
+        "MakeDir" | "RemovePath" => {
+            json!({"sessionId": "missing", "path": "/tmp/d", "owner": {"uid": 1, "gid": 2}})
+        }
+        "MovePath" => {
+            json!({"sessionId": "missing", "path": "/tmp/d", "newPath": "/tmp/e", "createDirs": true})
+        }
+        "ReadFile" | "Stat" | "ListDir" | "ExportTree" => {
+            json!({"sessionId": "box", "path": "/tmp"})
+        }
+        "GetSession" | "ListProcesses" | "ListSnapshots" | "GetNetwork" | "VerifyAudit" => {
+            json!({"sessionId": "box"})
+        }
+        _ => json!({"sessionId": "missing"}),
     }
 }
 
@@ -393,7 +538,7 @@ fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
-/// A message in a message in a message.
+/// Returns deeply nested messages.
 fn nested(field: u64, depth: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..depth {

@@ -11,7 +11,7 @@ from referencing.jsonschema import DRAFT202012
 
 
 def strict(part):
-    """The same schemas, without room for properties nobody described."""
+    """The same schemas, without room for undescribed properties."""
     if isinstance(part, dict):
         if part.get("type") == "object" and "properties" in part:
             part.setdefault("additionalProperties", False)

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand, as `curl` would speak it.
+//! HTTP/1.1 client without the RPC library.
 
 use std::net::SocketAddr;
 
@@ -12,14 +12,29 @@ pub(crate) use sandbar_testing::plain_http::{Answer, Exchange, exchange, send};
 use crate::world::World;
 
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Answer {
-    send(address, Request::get(path).header("host", "localhost").body(Full::default()).unwrap()).await
+    send(
+        address,
+        Request::get(path)
+            .header("host", "localhost")
+            .body(Full::default())
+            .unwrap(),
+    )
+    .await
 }
 
 impl World {
-    /// A call with everything set but the body.
-    pub(crate) fn request(&self, method: &str, content_type: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
-        let path =
-            if method.contains('/') { format!("/{method}") } else { format!("/sandbar.v1.SandboxService/{method}") };
+    /// Returns a request with everything set but the body.
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        content_type: &str,
+        body: impl Into<Bytes>,
+    ) -> Request<Full<Bytes>> {
+        let path = if method.contains('/') {
+            format!("/{method}")
+        } else {
+            format!("/sandbar.v1.SandboxService/{method}")
+        };
         Request::post(path)
             .header("host", "localhost")
             .header("content-type", content_type)
@@ -28,15 +43,23 @@ impl World {
             .unwrap()
     }
 
-    /// A unary call in plain JSON.
+    /// Makes a unary call in plain JSON.
     pub(crate) async fn call(&self, method: &str, body: &Value) -> Answer {
-        send(self.address, self.request(method, "application/json", body.to_string())).await
+        send(
+            self.address,
+            self.request(method, "application/json", body.to_string()),
+        )
+        .await
     }
 
-    /// A streaming call in JSON over HTTP/1.1: all requests first, then all answers. The last value is the end of the
-    /// stream, `{}` or with an `error`.
+    /// Makes a streaming call in JSON over HTTP/1.1: all requests first, then all responses. The
+    /// last value is the end of the stream, `{}` or with an `error`.
     pub(crate) async fn stream(&self, method: &str, requests: &[Value]) -> Vec<Value> {
-        let answer = send(self.address, self.request(method, "application/connect+json", frames(requests))).await;
+        let answer = send(
+            self.address,
+            self.request(method, "application/connect+json", frames(requests)),
+        )
+        .await;
         assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
         unframe(&answer.body)
     }
@@ -60,7 +83,11 @@ pub(crate) fn unframe(mut body: &[u8]) -> Vec<Value> {
         let (message, rest) = rest.split_at(length);
         messages.push(serde_json::from_slice(message).unwrap());
         body = rest;
-        assert_eq!(head[0] == 2, body.is_empty(), "the end of the stream is its last frame");
+        assert_eq!(
+            head[0] == 2,
+            body.is_empty(),
+            "the end of the stream is its last frame"
+        );
     }
     messages
 }

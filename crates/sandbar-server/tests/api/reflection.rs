@@ -1,4 +1,4 @@
-//! What the server says about itself.
+//! gRPC reflection.
 
 use serde_json::json;
 
@@ -12,12 +12,25 @@ fn reflection_lists_the_service_and_its_calls() {
             let answers = world
                 .stream(
                     &method,
-                    &[json!({"listServices": ""}), json!({"fileContainingSymbol": "sandbar.v1.SandboxService"})],
+                    &[
+                        json!({"listServices": ""}),
+                        json!({"fileContainingSymbol": "sandbar.v1.SandboxService"}),
+                    ],
                 )
                 .await;
-            let services = answers[0]["listServicesResponse"]["service"].as_array().unwrap();
-            assert!(services.contains(&json!({"name": "sandbar.v1.SandboxService"})), "{services:?}");
-            assert!(!answers[1]["fileDescriptorResponse"]["fileDescriptorProto"].as_array().unwrap().is_empty());
+            let services = answers[0]["listServicesResponse"]["service"]
+                .as_array()
+                .unwrap();
+            assert!(
+                services.contains(&json!({"name": "sandbar.v1.SandboxService"})),
+                "{services:?}"
+            );
+            assert!(
+                !answers[1]["fileDescriptorResponse"]["fileDescriptorProto"]
+                    .as_array()
+                    .unwrap()
+                    .is_empty()
+            );
         }
     });
 }

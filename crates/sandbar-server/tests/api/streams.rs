@@ -1,4 +1,4 @@
-//! Long streams, slow readers, and calls that are made many times.
+//! Long streams, slow readers, and repeated calls.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use sandbar_client::{Client, WireProtocol};
 use sandbar_core::{
-    BaseName, ByteCount, ErrorCode, ExecEvent, ExecSpec, Resources, SessionId, SessionSpec, ToolCallId, ToolEvent,
-    ToolRequest, ToolResponse,
+    BaseName, ByteCount, ErrorCode, ExecEvent, ExecSpec, Resources, SessionId, SessionSpec,
+    ToolCallId, ToolEvent, ToolRequest, ToolResponse,
 };
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
@@ -18,15 +18,15 @@ use crate::{
     world::{PROTOCOLS, World, shell},
 };
 
-/// A gibibyte at full length; always more than the memory it may take on its way.
+/// 1 GiB in a full run; always more than the memory limit.
 fn length() -> u64 {
     sandbar_testing::scaled(1 << 30, 128 << 20)
 }
 
-/// What this process, server and client in one, may take more than before while a gibibyte goes through.
-const MOST_GROWTH: u64 = 64 << 20;
+/// Limit on memory growth of this process, server and client together, during a transfer.
+const MAX_MEMORY_GROWTH: u64 = 64 << 20;
 
-/// Shorter than anything a test does on purpose, longer than any pause it makes by accident.
+/// Slow-reader timeout: shorter than any deliberate pause of a test, longer than accidental ones.
 const IMPATIENT: Duration = Duration::from_millis(300);
 
 const UNLIMITED: Resources = Resources {
@@ -38,11 +38,11 @@ const UNLIMITED: Resources = Resources {
     output: Some(ByteCount(u64::MAX)),
 };
 
-/// How much memory this process has taken at most since the last time it was asked.
+/// Peak memory of this process since the last reset.
 struct PeakMemory(u64);
 
 impl PeakMemory {
-    /// From now on.
+    /// Resets the peak.
     fn watch() -> Self {
         fs::write("/proc/self/clear_refs", "5").unwrap();
         Self(Self::peak())
@@ -54,46 +54,72 @@ impl PeakMemory {
 
     fn peak() -> u64 {
         let status = fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .unwrap();
+        line.trim()
+            .strip_suffix(" kB")
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+            << 10
     }
 }
 
-/// A session whose commands are isolated and have this machine's programs.
+/// Creates an isolated session with the host's programs.
 async fn machine(client: &Client) -> SessionId {
-    client.create_session(SessionSpec::new(BaseName::new("host").unwrap())).await.unwrap().id
+    client
+        .create_session(SessionSpec::new(BaseName::new("host").unwrap()))
+        .await
+        .unwrap()
+        .id
 }
 
 #[test]
-fn large_output_takes_little_memory_however_slowly_it_is_read() {
+fn slow_reader_of_large_output_uses_bounded_memory() {
     World::run_isolated(async |world| {
         let client = world.client(WireProtocol::Connect).await;
         let id = machine(&client).await;
         let memory = PeakMemory::watch();
-        let spec =
-            ExecSpec { resources: UNLIMITED, ..ExecSpec::new(["head", "-c", &length().to_string(), "/dev/zero"]) };
+        let spec = ExecSpec {
+            resources: UNLIMITED,
+            ..ExecSpec::new(["head", "-c", &length().to_string(), "/dev/zero"])
+        };
         let mut command = client.exec(&id, spec).await.unwrap();
         let mut received = 0;
         while let Some(event) = command.next_event().await.unwrap() {
-            // Everybody else goes first.
+            // Yields, so that all other tasks run first.
             tokio::task::yield_now().await;
             match event {
                 ExecEvent::Stdout(bytes) => received += bytes.len() as u64,
-                ExecEvent::Exited(status) => assert!(!status.truncated && status.code == Some(0), "{status:?}"),
+                ExecEvent::Exited(status) => {
+                    assert!(!status.truncated && status.code == Some(0), "{status:?}");
+                }
                 ExecEvent::Stderr(bytes) => panic!("{bytes:?}"),
             }
         }
         assert_eq!(received, length());
-        assert!(memory.growth() < MOST_GROWTH, "{} bytes", memory.growth());
+        assert!(
+            memory.growth() < MAX_MEMORY_GROWTH,
+            "{} bytes",
+            memory.growth()
+        );
     });
 }
 
 #[test]
-fn a_large_file_takes_little_memory_however_slowly_it_is_read() {
+fn slow_reader_of_a_large_file_uses_bounded_memory() {
     World::run_isolated(async |world| {
         let client = world.client(WireProtocol::Grpc).await;
         let id = machine(&client).await;
-        let made = client.exec(&id, ExecSpec::new(["truncate", "-s", &length().to_string(), "big"])).await.unwrap();
+        let made = client
+            .exec(
+                &id,
+                ExecSpec::new(["truncate", "-s", &length().to_string(), "big"]),
+            )
+            .await
+            .unwrap();
         assert_eq!(crate::world::Ended::of(made).await.status.code, Some(0));
         let memory = PeakMemory::watch();
         let (mut target, mut reader) = tokio::io::duplex(64 << 10);
@@ -107,21 +133,34 @@ fn a_large_file_takes_little_memory_however_slowly_it_is_read() {
                 }
             }
         });
-        let stat = client.read_file(&id, Path::new("big"), &mut target).await.unwrap();
+        let stat = client
+            .read_file(&id, Path::new("big"), &mut target)
+            .await
+            .unwrap();
         drop(target);
-        assert_eq!((stat.size, reading.await.unwrap()), (ByteCount(length()), length()));
-        assert!(memory.growth() < MOST_GROWTH, "{} bytes", memory.growth());
+        assert_eq!(
+            (stat.size, reading.await.unwrap()),
+            (ByteCount(length()), length())
+        );
+        assert!(
+            memory.growth() < MAX_MEMORY_GROWTH,
+            "{} bytes",
+            memory.growth()
+        );
     });
 }
 
 #[test]
-fn a_command_whose_output_nobody_takes_is_ended_and_the_reader_is_told_why_over_every_protocol() {
-    World::run_impatient(IMPATIENT, async |world| {
+fn unread_output_ends_the_command_over_every_protocol() {
+    World::run_with_slow_reader_timeout(IMPATIENT, async |world| {
         let keeper = world.client(WireProtocol::Connect).await;
         let session = world.session(&keeper).await;
         for protocol in PROTOCOLS {
             let client = world.client(protocol).await;
-            let flood = ExecSpec { resources: UNLIMITED, ..shell("while :; do echo 0123456789; done") };
+            let flood = ExecSpec {
+                resources: UNLIMITED,
+                ..shell("while :; do echo 0123456789; done")
+            };
             let mut command = client.exec(&session.id, flood).await.unwrap();
             let process = Watched::new(command.pid);
             process.has_died().await;
@@ -133,27 +172,53 @@ fn a_command_whose_output_nobody_takes_is_ended_and_the_reader_is_told_why_over_
                 }
             };
             assert_eq!(error.code(), ErrorCode::SlowReader, "{error:?}");
-            assert!(error.hint().unwrap().contains("slow_reader_timeout"), "{error:?}");
-            // The connection itself is still good, and silence is no slowness.
+            assert!(
+                error.hint().unwrap().contains("slow_reader_timeout"),
+                "{error:?}"
+            );
+            // The connection is still usable, and a stream without items does not time out.
             client.health().await.unwrap();
         }
     });
 }
 
 #[test]
-fn a_plain_http_reader_that_stops_is_told_where_the_stream_broke_off() {
-    World::run_impatient(IMPATIENT, async |world| {
+fn slow_http1_reader_gets_the_error_at_the_end() {
+    World::run_with_slow_reader_timeout(IMPATIENT, async |world| {
         let client = world.client(WireProtocol::Connect).await;
         let session = world.session(&client).await;
-        let argv = ["/bin/sh", "-c", "while :; do echo 01234567890123456789012345678901234567890123456789; done"];
+        let argv = [
+            "/bin/sh",
+            "-c",
+            "while :; do echo 01234567890123456789012345678901234567890123456789; done",
+        ];
         let start = json!({"start": {"sessionId": session.id.as_str(), "argv": argv, "resources": {"output": u64::MAX.to_string()}}});
         let request = world.request("Exec", "application/connect+json", frames(&[start]));
         let mut exchange = exchange(world.address, request).await;
-        let frame = exchange.response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
+        let frame = exchange
+            .response
+            .body_mut()
+            .frame()
+            .await
+            .unwrap()
+            .unwrap()
+            .into_data()
+            .unwrap();
         let started: Value = serde_json::from_slice(&frame[5..5 + frame[4] as usize]).unwrap();
-        Watched::new(u32::try_from(started["started"]["pid"].as_u64().unwrap()).unwrap()).has_died().await;
-        let rest: Bytes = exchange.response.body_mut().collect().await.unwrap().to_bytes();
-        let end = &rest[rest.windows(5).rposition(|head| head[0] == 2 && head[1] == 0 && head[2] == 0).unwrap()..];
+        Watched::new(u32::try_from(started["started"]["pid"].as_u64().unwrap()).unwrap())
+            .has_died()
+            .await;
+        let rest: Bytes = exchange
+            .response
+            .body_mut()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes();
+        let end = &rest[rest
+            .windows(5)
+            .rposition(|head| head[0] == 2 && head[1] == 0 && head[2] == 0)
+            .unwrap()..];
         let end: Value = serde_json::from_slice(&end[5..]).unwrap();
         assert_eq!(end["error"]["code"], "resource_exhausted");
         assert_eq!(end["error"]["details"][0]["debug"]["code"], "SlowReader");
@@ -161,14 +226,22 @@ fn a_plain_http_reader_that_stops_is_told_where_the_stream_broke_off() {
 }
 
 #[test]
-fn a_tool_whose_progress_nobody_takes_is_ended() {
-    World::run_impatient(IMPATIENT, async |world| {
+fn unread_progress_ends_the_tool() {
+    World::run_with_slow_reader_timeout(IMPATIENT, async |world| {
         let client = world.client(WireProtocol::Grpc).await;
         let session = world.session(&client).await;
         let flood = "echo $$; while :; do echo 0123456789012345678901234567890123456789; done";
-        let call = ToolRequest { resources: UNLIMITED, ..bash("1", flood) };
-        let mut tool = client.execute_tool_stream(&session.id, &call).await.unwrap();
-        let Some(ToolEvent::Progress(first)) = tool.next_event().await.unwrap() else { panic!("no progress") };
+        let call = ToolRequest {
+            resources: UNLIMITED,
+            ..bash("1", flood)
+        };
+        let mut tool = client
+            .execute_tool_stream(&session.id, &call)
+            .await
+            .unwrap();
+        let Some(ToolEvent::Progress(first)) = tool.next_event().await.unwrap() else {
+            panic!("no progress")
+        };
         let process = Watched::new(first.content.lines().next().unwrap().parse().unwrap());
         process.has_died().await;
         let error = loop {
@@ -183,37 +256,60 @@ fn a_tool_whose_progress_nobody_takes_is_ended() {
 }
 
 #[test]
-fn a_file_nobody_reads_is_closed() {
-    World::run_impatient(IMPATIENT, async |world| {
+fn unread_file_stream_is_closed() {
+    World::run_with_slow_reader_timeout(IMPATIENT, async |world| {
         let client = world.client(WireProtocol::Connect).await;
         let session = world.session(&client).await;
         let options = sandbar_core::WriteOptions::default();
         let content = tokio::io::repeat(7).take(32 << 20);
-        client.write_file(&session.id, Path::new("unread-file"), options, content).await.unwrap();
+        client
+            .write_file(&session.id, Path::new("unread-file"), options, content)
+            .await
+            .unwrap();
         let (mut target, mut reader) = tokio::io::duplex(64 << 10);
         let (id, other) = (session.id.clone(), client.clone());
-        let reading = tokio::spawn(async move { other.read_file(&id, Path::new("unread-file"), &mut target).await });
+        let reading = tokio::spawn(async move {
+            other
+                .read_file(&id, Path::new("unread-file"), &mut target)
+                .await
+        });
         let is_open = || {
-            let links =
-                fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+            let links = fs::read_dir("/proc/self/fd")
+                .unwrap()
+                .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
             links.into_iter().any(|link| link.ends_with("unread-file"))
         };
         let mut rest = vec![reader.read_u8().await.unwrap()];
         let closed = move || sandbar_testing::eventually("the file is closed", || !is_open());
         tokio::task::spawn_blocking(closed).await.unwrap();
         reader.read_to_end(&mut rest).await.unwrap();
-        assert_eq!(reading.await.unwrap().unwrap_err().code(), ErrorCode::SlowReader);
+        assert_eq!(
+            reading.await.unwrap().unwrap_err().code(),
+            ErrorCode::SlowReader
+        );
         assert!(!rest.is_empty() && rest.len() < 32 << 20, "{}", rest.len());
     });
 }
 
 fn bash(call: &str, script: &str) -> ToolRequest {
-    let Value::Object(params) = json!({"cmd": script}) else { panic!("parameters are an object") };
-    ToolRequest { tool: "bash".into(), call: ToolCallId::new(call).unwrap(), params, resources: Resources::default() }
+    let Value::Object(params) = json!({"cmd": script}) else {
+        panic!("parameters are an object")
+    };
+    ToolRequest {
+        tool: "bash".into(),
+        call: ToolCallId::new(call).unwrap(),
+        params,
+        resources: Resources::default(),
+    }
 }
 
 /// Calls a tool, streamed or not.
-async fn call(client: &Client, id: &SessionId, request: &ToolRequest, streamed: bool) -> ToolResponse {
+async fn call(
+    client: &Client,
+    id: &SessionId,
+    request: &ToolRequest,
+    streamed: bool,
+) -> ToolResponse {
     if !streamed {
         return client.execute_tool(id, request).await.unwrap();
     }
@@ -225,7 +321,7 @@ async fn call(client: &Client, id: &SessionId, request: &ToolRequest, streamed: 
     }
 }
 
-/// Fifty callers over every protocol, half of them streaming; all get the same answer.
+/// Makes 50 calls over every protocol, half of them streaming; all get the same result.
 async fn fifty_calls(world: &World, id: &SessionId, request: &ToolRequest) -> ToolResponse {
     let mut clients = Vec::new();
     for protocol in PROTOCOLS {
@@ -240,13 +336,16 @@ async fn fifty_calls(world: &World, id: &SessionId, request: &ToolRequest) -> To
         answers.push(call.await.unwrap());
     }
     assert_eq!(answers.len(), 50);
-    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:#?}");
+    assert!(
+        answers.windows(2).all(|pair| pair[0] == pair[1]),
+        "{answers:#?}"
+    );
     answers.remove(0)
 }
 
 #[test]
-fn a_call_made_a_hundred_times_and_again_after_a_restart_is_done_once() {
-    // The answer differs from run to run, and every run leaves a line.
+fn repeated_tool_call_is_executed_once_across_restarts() {
+    // The result differs from run to run, and every run appends a line.
     let request = bash("the-one", "echo run >> runs; echo $$; cat runs; exit 3");
     let kept = std::sync::Mutex::new(None);
     World::run_and_start_again(

@@ -21,32 +21,51 @@ use crate::{
 };
 
 #[test]
-fn curl_is_answered_over_both_versions_of_http_when_it_trusts_the_authority() {
+fn curl_connects_over_http1_and_http2_with_the_ca() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     World::run_tls(authority.server("server").tls(), async |world| {
         let version = ["--write-out", " %{http_version} %{ssl_verify_result}"];
         for (flag, spoken) in [("--http1.1", "1.1"), ("--http2", "2")] {
             let answer = world.curl(&authority.certificate(), &[&version[..], &[flag]].concat());
             assert_eq!(answer.code, 0, "{answer:?}");
-            assert!(answer.stdout.ends_with(&format!(" {spoken} 0")), "{answer:?}");
+            assert!(
+                answer.stdout.ends_with(&format!(" {spoken} 0")),
+                "{answer:?}"
+            );
         }
-        assert_eq!(world.curl(&stranger.certificate(), &[]).code, 60, "an authority curl does not know");
+        assert_eq!(
+            world.curl(&stranger.certificate(), &[]).code,
+            60,
+            "an authority curl does not know"
+        );
         let bearer = format!("authorization: Bearer {}", world.token);
         let url = world.https("/sandbar.v1.SandboxService/Capabilities");
         let ca = authority.certificate();
         let call = |more: &[&str]| {
-            let plain =
-                ["--cacert", ca.to_str().unwrap(), "--data", "{}", "--header", "content-type: application/json"];
+            let plain = [
+                "--cacert",
+                ca.to_str().unwrap(),
+                "--data",
+                "{}",
+                "--header",
+                "content-type: application/json",
+            ];
             curl(plain.into_iter().chain(more.iter().copied()).chain([&*url]))
         };
         let answer: Value = serde_json::from_str(&call(&["--header", &bearer]).stdout).unwrap();
-        assert!(answer["storageBackend"].is_string() || answer["capabilities"].is_object(), "{answer}");
-        assert!(call(&[]).stdout.contains("unauthenticated"), "TLS is no token");
+        assert!(
+            answer["storageBackend"].is_string() || answer["capabilities"].is_object(),
+            "{answer}"
+        );
+        assert!(
+            call(&[]).stdout.contains("unauthenticated"),
+            "TLS is no token"
+        );
     });
 }
 
 #[test]
-fn a_certificate_that_ran_out_is_served_and_refused_by_clients() {
+fn expired_certificate_is_served_and_rejected_by_clients() {
     let authority = Authority::new();
     World::run_tls(authority.expired_server().tls(), async |world| {
         let answer = world.curl(&authority.certificate(), &[]);
@@ -56,25 +75,47 @@ fn a_certificate_that_ran_out_is_served_and_refused_by_clients() {
 }
 
 #[test]
-fn openssl_finds_http_2_first_and_nothing_older_than_tls_1_2() {
+fn tls_prefers_http2_and_rejects_versions_before_1_2() {
     let authority = Authority::new();
     World::run_tls(authority.server("server").tls(), async |world| {
         let ask = |arguments: &[&str]| {
             let mut command = Command::new("openssl");
-            command.args(["s_client", "-connect", &world.address.to_string(), "-verify_return_error", "-CAfile"]);
-            command.arg(authority.certificate()).args(arguments).stdin(Stdio::null());
+            command.args([
+                "s_client",
+                "-connect",
+                &world.address.to_string(),
+                "-verify_return_error",
+                "-CAfile",
+            ]);
+            command
+                .arg(authority.certificate())
+                .args(arguments)
+                .stdin(Stdio::null());
             let output = command.output().unwrap();
-            (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+            (
+                output.status.success(),
+                String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
+            )
         };
-        for (offered, agreed) in [("h2,http/1.1", "h2"), ("http/1.1,h2", "h2"), ("http/1.1", "http/1.1")] {
+        for (offered, agreed) in [
+            ("h2,http/1.1", "h2"),
+            ("http/1.1,h2", "h2"),
+            ("http/1.1", "http/1.1"),
+        ] {
             let (done, said) = ask(&["-alpn", offered]);
-            assert!(done && said.contains(&format!("ALPN protocol: {agreed}")), "{said}");
+            assert!(
+                done && said.contains(&format!("ALPN protocol: {agreed}")),
+                "{said}"
+            );
         }
         let (done, said) = ask(&[]);
-        assert!(done && said.contains("No ALPN negotiated") && said.contains("TLSv1.3"), "{said}");
+        assert!(
+            done && said.contains("No ALPN negotiated") && said.contains("TLSv1.3"),
+            "{said}"
+        );
         let (done, said) = ask(&["-tls1_2"]);
         assert!(done && said.contains("TLSv1.2"), "{said}");
-        // Lowering its own level is what lets openssl offer it at all.
+        // openssl offers old versions only at a lowered security level.
         for old in ["-tls1_1", "-tls1"] {
             let (done, said) = ask(&[old, "-cipher", "DEFAULT:@SECLEVEL=0"]);
             assert!(!done && said.contains("alert"), "{old}: {said}");
@@ -84,15 +125,25 @@ fn openssl_finds_http_2_first_and_nothing_older_than_tls_1_2() {
 }
 
 #[test]
-fn with_an_authority_for_clients_only_its_own_come_in_and_still_need_the_token() {
+fn client_ca_requires_a_certificate_and_the_token() {
     let (servers, clients, strangers) = (Authority::new(), Authority::new(), Authority::new());
-    let tls = TlsConfig { client_ca: Some(clients.certificate()), ..servers.server("server").tls() };
+    let tls = TlsConfig {
+        client_ca: Some(clients.certificate()),
+        ..servers.server("server").tls()
+    };
     World::run_tls(tls, async |world| {
         let ask = |pair: Option<Pair>, version: &[&str]| {
-            let shown: Vec<PathBuf> = pair.map(|pair| vec![pair.certificate, pair.key]).unwrap_or_default();
+            let shown: Vec<PathBuf> = pair
+                .map(|pair| vec![pair.certificate, pair.key])
+                .unwrap_or_default();
             let mut arguments = version.to_vec();
             if let [certificate, key] = &shown[..] {
-                arguments.extend(["--cert", certificate.to_str().unwrap(), "--key", key.to_str().unwrap()]);
+                arguments.extend([
+                    "--cert",
+                    certificate.to_str().unwrap(),
+                    "--key",
+                    key.to_str().unwrap(),
+                ]);
             }
             world.curl(&servers.certificate(), &arguments)
         };
@@ -103,7 +154,7 @@ fn with_an_authority_for_clients_only_its_own_come_in_and_still_need_the_token()
                 Some(strangers.client("foreign")),
                 Some(clients.expired_client()),
                 Some(servers.server("of-the-server-authority")),
-                // The right authority, and meant for a server.
+                // The right CA, but a server certificate.
                 Some(clients.server("wrong-use")),
             ] {
                 let answer = ask(refused.clone(), version);
@@ -113,42 +164,77 @@ fn with_an_authority_for_clients_only_its_own_come_in_and_still_need_the_token()
         }
         let known = clients.client("known");
         let url = world.https("/sandbar.v1.SandboxService/ListSessions");
-        let files = [servers.certificate(), known.certificate, known.key].map(|path| path.to_str().unwrap().to_owned());
+        let files = [servers.certificate(), known.certificate, known.key]
+            .map(|path| path.to_str().unwrap().to_owned());
         let [ca, certificate, key] = &files;
         let kind = "content-type: application/json";
-        let answer =
-            curl(["--cacert", ca, "--cert", certificate, "--key", key, "--header", kind, "--data", "{}", &*url]);
+        let answer = curl([
+            "--cacert",
+            ca,
+            "--cert",
+            certificate,
+            "--key",
+            key,
+            "--header",
+            kind,
+            "--data",
+            "{}",
+            &*url,
+        ]);
         assert!(answer.stdout.contains("unauthenticated"), "{answer:?}");
     });
 }
 
 #[test]
-fn certificates_are_renewed_on_disk_and_a_broken_one_changes_nothing() {
+fn changed_certificate_is_reloaded_unless_invalid() {
     let (authority, next) = (Authority::new(), Authority::new());
     let server = authority.server("server");
     World::run_tls(server.tls(), async |world| {
         assert_eq!(world.curl(&authority.certificate(), &[]).code, 0);
         next.server("renewed").put_in_place_of(&server);
-        assert_eq!(world.curl(&next.certificate(), &[]).code, 0, "the new certificate is served at once");
+        assert_eq!(
+            world.curl(&next.certificate(), &[]).code,
+            0,
+            "the new certificate is served at once"
+        );
         assert_eq!(world.curl(&authority.certificate(), &[]).code, 60);
         fs::write(&server.certificate, "not a certificate").unwrap();
-        assert_eq!(world.curl(&next.certificate(), &[]).code, 0, "the last good one is kept");
+        assert_eq!(
+            world.curl(&next.certificate(), &[]).code,
+            0,
+            "the last good one is kept"
+        );
         fs::remove_file(&server.key).unwrap();
         assert_eq!(world.curl(&next.certificate(), &[]).code, 0);
         authority.server("again").put_in_place_of(&server);
-        assert_eq!(world.curl(&authority.certificate(), &[]).code, 0, "a mended one counts");
+        assert_eq!(
+            world.curl(&authority.certificate(), &[]).code,
+            0,
+            "a mended one counts"
+        );
     });
 }
 
 #[test]
-fn the_authorities_of_clients_are_renewed_as_well() {
+fn changed_client_ca_is_reloaded() {
     let (servers, old, new) = (Authority::new(), Authority::new(), Authority::new());
-    let tls = TlsConfig { client_ca: Some(old.certificate()), ..servers.server("server").tls() };
+    let tls = TlsConfig {
+        client_ca: Some(old.certificate()),
+        ..servers.server("server").tls()
+    };
     World::run_tls(tls, async |world| {
         let (first, second) = (old.client("first"), new.client("second"));
         let ask = |pair: &Pair| {
-            let (certificate, key) = (pair.certificate.to_str().unwrap(), pair.key.to_str().unwrap());
-            world.curl(&servers.certificate(), &["--cert", certificate, "--key", key]).code
+            let (certificate, key) = (
+                pair.certificate.to_str().unwrap(),
+                pair.key.to_str().unwrap(),
+            );
+            world
+                .curl(
+                    &servers.certificate(),
+                    &["--cert", certificate, "--key", key],
+                )
+                .code
         };
         assert_eq!(ask(&first), 0);
         assert_ne!(ask(&second), 0);
@@ -159,16 +245,21 @@ fn the_authorities_of_clients_are_renewed_as_well() {
 }
 
 #[test]
-fn who_forgets_the_s_of_https_is_told() {
+fn plain_http_on_a_tls_port_gets_a_hint() {
     let authority = Authority::new();
     World::run_tls(authority.server("server").tls(), async |world| {
         let url = format!("http://localhost:{}/readyz", world.address.port());
         let answer = curl([&*url, "--write-out", " %{http_code}"]);
-        assert_eq!(answer.stdout, "this port speaks TLS: use https:// in place of http://\n 400", "{answer:?}");
-        // Neither a caller that says nothing nor one that talks nonsense keeps others out.
+        assert_eq!(
+            answer.stdout, "this port speaks TLS: use https:// in place of http://\n 400",
+            "{answer:?}"
+        );
+        // Neither a silent nor a malformed connection blocks others.
         let _silent = TcpStream::connect(world.address).unwrap();
         let mut nonsense = TcpStream::connect(world.address).unwrap();
-        nonsense.write_all(&[0x16, 3, 1, 0xff, 0xff, 1, 2, 3]).unwrap();
+        nonsense
+            .write_all(&[0x16, 3, 1, 0xff, 0xff, 1, 2, 3])
+            .unwrap();
         let mut answer = Vec::new();
         nonsense.shutdown(std::net::Shutdown::Write).unwrap();
         let _ = nonsense.read_to_end(&mut answer);
@@ -177,13 +268,17 @@ fn who_forgets_the_s_of_https_is_told() {
 }
 
 #[test]
-fn files_that_cannot_work_are_refused_at_the_start_by_their_key() {
+fn unusable_tls_file_is_rejected_at_start() {
     let (authority, other) = (Authority::new(), Authority::new());
     let (server, foreign) = (authority.server("server"), other.server("server"));
     let empty = authority.path("empty.pem");
     fs::write(&empty, "").unwrap();
     let broken = authority.path("broken.pem");
-    fs::write(&broken, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    fs::write(
+        &broken,
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    )
+    .unwrap();
     let missing = authority.path("missing.pem");
     let files = |certificate: &PathBuf, key: &PathBuf| TlsIdentity::Files {
         certificate: certificate.clone(),
@@ -197,8 +292,16 @@ fn files_that_cannot_work_are_refused_at_the_start_by_their_key() {
             (files(&broken, &server.key), None, "tls_cert_file"),
             (files(&server.key, &server.key), None, "tls_cert_file"),
             (files(&server.certificate, &missing), None, "tls_key_file"),
-            (files(&server.certificate, &server.certificate), None, "tls_key_file"),
-            (files(&server.certificate, &foreign.key), None, "tls_key_file"),
+            (
+                files(&server.certificate, &server.certificate),
+                None,
+                "tls_key_file",
+            ),
+            (
+                files(&server.certificate, &foreign.key),
+                None,
+                "tls_key_file",
+            ),
             (good(), Some(missing.clone()), "tls_client_ca_file"),
             (good(), Some(empty.clone()), "tls_client_ca_file"),
             (good(), Some(broken.clone()), "tls_client_ca_file"),
@@ -206,21 +309,32 @@ fn files_that_cannot_work_are_refused_at_the_start_by_their_key() {
             let token = AccessToken::new(world.token.clone()).unwrap();
             let said = format!("{identity:?} {client_ca:?}");
             let config = ServerConfig {
-                tls: Some(TlsConfig { identity, client_ca }),
+                tls: Some(TlsConfig {
+                    identity,
+                    client_ca,
+                }),
                 ..ServerConfig::new("127.0.0.1:0".parse().unwrap(), Some(token))
             };
-            let error = serve(world.host.clone(), config, CancellationToken::new()).await.unwrap_err();
+            let error = serve(world.host.clone(), config, CancellationToken::new())
+                .await
+                .unwrap_err();
             assert_eq!(error.field(), Some(field), "{said}: {error:?}");
-            assert!(error.hint().is_some_and(|hint| hint.contains(field) || hint.contains("first")), "{error:?}");
+            assert!(
+                error
+                    .hint()
+                    .is_some_and(|hint| hint.contains(field) || hint.contains("first")),
+                "{error:?}"
+            );
         }
     });
 }
 
-/// What `--tls auto` gives the port.
+/// TLS configuration as with `--tls auto`.
 fn local() -> (tempfile::TempDir, PathBuf, TlsConfig) {
     let directory = tempfile::tempdir().unwrap();
     let ca = directory.path().join("ca.pem");
-    let authority = sandbar_x509::Authority::new("local", SignedDuration::from_hours(3650 * 24)).unwrap();
+    let authority =
+        sandbar_x509::Authority::new("local", SignedDuration::from_hours(3650 * 24)).unwrap();
     fs::write(&ca, authority.certificate_pem()).unwrap();
     let names = vec![
         SubjectName::Dns("localhost".to_owned()),
@@ -228,28 +342,46 @@ fn local() -> (tempfile::TempDir, PathBuf, TlsConfig) {
         SubjectName::Address("127.0.0.1".parse().unwrap()),
         SubjectName::Address("::1".parse().unwrap()),
     ];
-    let identity = TlsIdentity::Local(LocalIdentity { authority, names, ingress_domain: "localhost".to_owned() });
-    (directory, ca, TlsConfig { identity, client_ca: None })
+    let identity = TlsIdentity::Local(LocalIdentity {
+        authority,
+        names,
+        ingress_domain: "localhost".to_owned(),
+    });
+    (
+        directory,
+        ca,
+        TlsConfig {
+            identity,
+            client_ca: None,
+        },
+    )
 }
 
 #[test]
-fn a_local_authority_vouches_for_every_name_of_the_machine() {
+fn local_ca_certifies_every_name_of_the_machine() {
     let (_directory, ca, tls) = local();
     World::run_tls(tls, async |world| {
         assert_eq!(world.curl(&ca, &[]).code, 0);
         let port = world.address.port();
         let ask = |url: String, more: &[&str]| {
-            curl(["--cacert", ca.to_str().unwrap(), &*url].into_iter().chain(more.iter().copied()))
+            curl(
+                ["--cacert", ca.to_str().unwrap(), &*url]
+                    .into_iter()
+                    .chain(more.iter().copied()),
+            )
         };
         assert_eq!(ask(format!("https://127.0.0.1:{port}/readyz"), &[]).code, 0);
         let resolve = format!("elsewhere.example:{port}:127.0.0.1");
-        let elsewhere = ask(format!("https://elsewhere.example:{port}/readyz"), &["--resolve", &resolve]);
+        let elsewhere = ask(
+            format!("https://elsewhere.example:{port}/readyz"),
+            &["--resolve", &resolve],
+        );
         assert_eq!(elsewhere.code, 60, "{elsewhere:?}");
     });
 }
 
 #[test]
-fn ports_of_sessions_are_reached_by_their_names_over_tls() {
+fn session_ports_are_reachable_by_name_over_tls() {
     let (_directory, ca, tls) = local();
     World::run_isolated_with(Some(tls), async |world| {
         let (id, _) = world.web_session("web", Ports::Public).await;
@@ -257,9 +389,22 @@ fn ports_of_sessions_are_reached_by_their_names_over_tls() {
         let resolve = format!("{name}:{port}:127.0.0.1");
         for version in ["--http1.1", "--http2"] {
             let url = format!("https://{name}:{port}/head");
-            let answer = curl(["--cacert", ca.to_str().unwrap(), "--resolve", &resolve, version, &*url]);
+            let answer = curl([
+                "--cacert",
+                ca.to_str().unwrap(),
+                "--resolve",
+                &resolve,
+                version,
+                &*url,
+            ]);
             assert_eq!(answer.code, 0, "{answer:?}");
-            assert!(answer.stdout.to_lowercase().contains("x-forwarded-proto: https"), "{answer:?}");
+            assert!(
+                answer
+                    .stdout
+                    .to_lowercase()
+                    .contains("x-forwarded-proto: https"),
+                "{answer:?}"
+            );
         }
     });
 }

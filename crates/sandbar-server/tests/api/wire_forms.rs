@@ -1,4 +1,4 @@
-//! One call in each of the forms the port takes, written and read by hand: what is told here is what is on the wire.
+//! One call in each wire form, encoded and decoded without the RPC library.
 
 use base64::{Engine as _, engine::general_purpose};
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -14,7 +14,7 @@ use crate::{
     world::World,
 };
 
-/// The forms of a call. A unary one has no envelope in Connect, a stream has.
+/// Wire forms of a call. In Connect only streams have envelopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     ConnectJson,
@@ -24,7 +24,12 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    pub(crate) const ALL: [Self; 4] = [Self::ConnectJson, Self::ConnectBinary, Self::Grpc, Self::GrpcWeb];
+    pub(crate) const ALL: [Self; 4] = [
+        Self::ConnectJson,
+        Self::ConnectBinary,
+        Self::Grpc,
+        Self::GrpcWeb,
+    ];
 
     const fn content_type(self, is_stream: bool) -> &'static str {
         match (self, is_stream) {
@@ -38,18 +43,18 @@ impl Form {
     }
 }
 
-/// An error as it was on the wire.
+/// Error as on the wire.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) status: StatusCode,
-    /// In Connect's spelling.
+    /// Code in Connect's spelling.
     pub(crate) rpc_code: String,
     pub(crate) message: String,
-    /// `code`, `field`, `hint` and `sessionId`, those that are set.
+    /// Fields `code`, `field`, `hint` and `sessionId`, if set.
     pub(crate) detail: Value,
 }
 
-/// Codes of gRPC by their number, in Connect's spelling.
+/// gRPC codes by number, in Connect's spelling.
 const CODES: [&str; 17] = [
     "ok",
     "canceled",
@@ -70,18 +75,18 @@ const CODES: [&str; 17] = [
     "unauthenticated",
 ];
 
-/// A call that is to fail.
+/// Call that is expected to fail.
 #[derive(Clone, Debug)]
 pub(crate) struct BadCall {
     pub(crate) method: &'static str,
     pub(crate) is_stream: bool,
     pub(crate) body: Value,
-    /// Replaced or added.
+    /// Headers to replace or add.
     pub(crate) header: Option<(&'static str, &'static str)>,
 }
 
 impl World {
-    /// Makes the call and reads the error it ends with.
+    /// Makes the call and returns its error.
     pub(crate) async fn told(&self, call: &BadCall, form: Form) -> Told {
         let message = match form {
             Form::ConnectJson => call.body.to_string().into(),
@@ -91,14 +96,18 @@ impl World {
         let body = if is_bare { message } else { envelope(&message) };
         let mut request = self.request(call.method, form.content_type(call.is_stream), body);
         if let Some((name, value)) = call.header {
-            request.headers_mut().insert(name, HeaderValue::from_static(value));
+            request
+                .headers_mut()
+                .insert(name, HeaderValue::from_static(value));
         }
         match form {
             Form::ConnectJson | Form::ConnectBinary => {
                 let answer = send(self.address, request).await;
                 let error = if call.is_stream {
                     let frames = split(&answer.body);
-                    let (flags, end) = frames.last().unwrap_or_else(|| panic!("{call:?}: an empty stream"));
+                    let (flags, end) = frames
+                        .last()
+                        .unwrap_or_else(|| panic!("{call:?}: an empty stream"));
                     assert_eq!(*flags, 2, "{call:?}: the end of a stream is marked");
                     serde_json::from_slice::<Value>(end).unwrap()["error"].clone()
                 } else {
@@ -111,7 +120,9 @@ impl World {
             Form::GrpcWeb => {
                 let answer = send(self.address, request).await;
                 // Trailers are the last frame of the body, or headers where there is no body.
-                let trailers = split(&answer.body).into_iter().find(|(flags, _)| *flags == 0x80);
+                let trailers = split(&answer.body)
+                    .into_iter()
+                    .find(|(flags, _)| *flags == 0x80);
                 let trailers = trailers.map_or(answer.headers, |(_, text)| parse_trailers(&text));
                 grpc_error(answer.status, &trailers)
             }
@@ -119,12 +130,18 @@ impl World {
     }
 
     async fn grpc(&self, mut request: Request<Full<Bytes>>) -> Told {
-        *request.uri_mut() = format!("{}{}", self.url(), request.uri().path()).parse().unwrap();
+        *request.uri_mut() = format!("{}{}", self.url(), request.uri().path())
+            .parse()
+            .unwrap();
         request.headers_mut().remove("host");
-        request.headers_mut().insert("te", HeaderValue::from_static("trailers"));
+        request
+            .headers_mut()
+            .insert("te", HeaderValue::from_static("trailers"));
         let stream = TcpStream::connect(self.address).await.unwrap();
         let (mut sender, connection) =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                .await
+                .unwrap();
         let connection = tokio::spawn(connection);
         let response = sender.send_request(request).await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
@@ -138,9 +155,13 @@ impl World {
 fn connect_error(status: StatusCode, error: &Value) -> Told {
     let detail = &error["details"][0];
     assert_eq!(detail["type"], "sandbar.v1.ErrorDetail", "{error}");
-    let value = general_purpose::STANDARD_NO_PAD.decode(detail["value"].as_str().unwrap().trim_end_matches('='));
+    let value = general_purpose::STANDARD_NO_PAD
+        .decode(detail["value"].as_str().unwrap().trim_end_matches('='));
     let encoded = detail_json(&value.unwrap());
-    assert_eq!(encoded, detail["debug"], "what people see is what programs read");
+    assert_eq!(
+        encoded, detail["debug"],
+        "what people see is what programs read"
+    );
     Told {
         status,
         rpc_code: error["code"].as_str().unwrap().to_owned(),
@@ -150,28 +171,51 @@ fn connect_error(status: StatusCode, error: &Value) -> Told {
 }
 
 fn grpc_error(status: StatusCode, trailers: &HeaderMap) -> Told {
-    let text = |name: &str| trailers.get(name).unwrap_or_else(|| panic!("no {name}: {trailers:?}")).to_str().unwrap();
+    let text = |name: &str| {
+        trailers
+            .get(name)
+            .unwrap_or_else(|| panic!("no {name}: {trailers:?}"))
+            .to_str()
+            .unwrap()
+    };
     let code: usize = text("grpc-status").parse().unwrap();
-    let details = general_purpose::STANDARD_NO_PAD.decode(text("grpc-status-details-bin").trim_end_matches('='));
+    let details = general_purpose::STANDARD_NO_PAD
+        .decode(text("grpc-status-details-bin").trim_end_matches('='));
     let status_message = fields(&details.unwrap());
     // google.rpc.Status: code, message, details; google.protobuf.Any: type_url, value.
-    let whole = |number: u64| status_message.iter().find(|(field, _)| *field == number).map(|(_, value)| value.clone());
+    let whole = |number: u64| {
+        status_message
+            .iter()
+            .find(|(field, _)| *field == number)
+            .map(|(_, value)| value.clone())
+    };
     let any = fields(&whole(3).expect("a detail"));
-    assert_eq!(any[0], (1, b"type.googleapis.com/sandbar.v1.ErrorDetail".to_vec()));
+    assert_eq!(
+        any[0],
+        (1, b"type.googleapis.com/sandbar.v1.ErrorDetail".to_vec())
+    );
     let message = String::from_utf8(whole(2).expect("a message")).unwrap();
-    Told { status, rpc_code: CODES[code].to_owned(), message, detail: detail_json(&any[1].1) }
+    Told {
+        status,
+        rpc_code: CODES[code].to_owned(),
+        message,
+        detail: detail_json(&any[1].1),
+    }
 }
 
-/// The detail as JSON, read by hand: `code`, `field`, `hint`, `session_id`.
+/// Decodes the detail to JSON: `code`, `field`, `hint`, `session_id`.
 fn detail_json(bytes: &[u8]) -> Value {
     let names = ["", "code", "field", "hint", "sessionId"];
     let pairs = fields(bytes).into_iter().map(|(field, value)| {
-        (names[usize::try_from(field).unwrap()].to_owned(), json!(String::from_utf8(value).unwrap()))
+        (
+            names[usize::try_from(field).unwrap()].to_owned(),
+            json!(String::from_utf8(value).unwrap()),
+        )
     });
     Value::Object(pairs.collect())
 }
 
-/// The fields of a message that are texts or messages themselves; numbers are passed over.
+/// Returns the length-delimited fields of a message; varints are skipped.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -214,7 +258,8 @@ fn envelope(message: &[u8]) -> Bytes {
 fn split(mut body: &[u8]) -> Vec<(u8, Vec<u8>)> {
     let mut frames = Vec::new();
     while let Some((head, rest)) = body.split_first_chunk::<5>() {
-        let (frame, rest) = rest.split_at(u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize);
+        let (frame, rest) =
+            rest.split_at(u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize);
         frames.push((head[0], frame.to_vec()));
         body = rest;
     }
@@ -229,10 +274,13 @@ fn parse_trailers(text: &[u8]) -> HeaderMap {
         .collect()
 }
 
-/// The binary form of a request, made from its JSON.
+/// Converts a request from JSON to binary form.
 fn binary(method: &str, body: &Value) -> Bytes {
     fn encode<M: buffa::Message + serde::de::DeserializeOwned>(body: &Value) -> Bytes {
-        serde_json::from_value::<M>(body.clone()).unwrap().encode_to_vec().into()
+        serde_json::from_value::<M>(body.clone())
+            .unwrap()
+            .encode_to_vec()
+            .into()
     }
     macro_rules! by_name {
         ($($name:literal => $message:ident),* $(,)?) => {

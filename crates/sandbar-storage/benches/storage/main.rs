@@ -1,9 +1,12 @@
 //! Storage against raw baselines, in one run: ratios, not times.
 //!
-//! Baseline and subject take turns, so that both see the same machine, and the middle of each is compared. Run it with
-//! `make bench`, as root.
+//! Baseline and subject take turns, so that both see the same machine, and the middle of each is
+//! compared. Run it with `make bench`, as root.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot run should stop")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot run should stop"
+)]
 
 use std::{fs, path::Path, time::Instant};
 
@@ -20,12 +23,18 @@ const MANY: usize = 50_000;
 const ROUNDS: usize = 40;
 
 fn main() {
-    // `cargo test --benches` and nextest's listing call a bench, too; there is nothing to measure then.
+    // `cargo test --benches` and nextest's listing call a bench, too; there is nothing to measure
+    // then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
     let mut report = Report::default();
-    for backend in [Backend::BtrfsImage, Backend::Zfs, Backend::LocalDiskXfs, Backend::LocalDiskExt4] {
+    for backend in [
+        Backend::BtrfsImage,
+        Backend::Zfs,
+        Backend::LocalDiskXfs,
+        Backend::LocalDiskExt4,
+    ] {
         let fixture = StorageFixture::with_size(backend, 6144);
         size_independence(&fixture, backend, &mut report);
         creation(&fixture, backend, &mut report);
@@ -47,7 +56,7 @@ fn id(name: impl Into<String>) -> SessionId {
     SessionId::new(name).unwrap()
 }
 
-/// A volume with so many small files of its own.
+/// Creates a volume with the given number of small files.
 fn volume_with_files(fixture: &StorageFixture, name: &str, files: usize) -> SessionId {
     let volume = fixture.volume(name);
     let root = fixture.storage.mount(&volume).unwrap();
@@ -71,12 +80,34 @@ fn size_independence(fixture: &StorageFixture, backend: Backend, report: &mut Re
     let storage = &*fixture.storage;
     let small = volume_with_files(fixture, "few", FEW);
     let large = volume_with_files(fixture, "many", MANY);
-    let rounds = if backend == Backend::LocalDiskXfs || backend == Backend::LocalDiskExt4 { 3 } else { ROUNDS };
+    let rounds = if backend == Backend::LocalDiskXfs || backend == Backend::LocalDiskExt4 {
+        3
+    } else {
+        ROUNDS
+    };
     let aim = matches!(backend, Backend::BtrfsImage | Backend::Zfs).then_some(1.5);
-    let (few, many) = alternate(rounds, |round| take(storage, &small, round), |round| take(storage, &large, round));
-    report.ratio(format!("{backend:?}: snapshot of {MANY} files ÷ of {FEW}"), middle(&many), middle(&few), aim);
-    let (few, many) = alternate(rounds, |round| copy(storage, &small, round), |round| copy(storage, &large, round));
-    report.ratio(format!("{backend:?}: fork of {MANY} files ÷ of {FEW}"), middle(&many), middle(&few), aim);
+    let (few, many) = alternate(
+        rounds,
+        |round| take(storage, &small, round),
+        |round| take(storage, &large, round),
+    );
+    report.ratio(
+        format!("{backend:?}: snapshot of {MANY} files ÷ of {FEW}"),
+        middle(&many),
+        middle(&few),
+        aim,
+    );
+    let (few, many) = alternate(
+        rounds,
+        |round| copy(storage, &small, round),
+        |round| copy(storage, &large, round),
+    );
+    report.ratio(
+        format!("{backend:?}: fork of {MANY} files ÷ of {FEW}"),
+        middle(&many),
+        middle(&few),
+        aim,
+    );
     storage.delete(&large).unwrap();
     storage.delete(&small).unwrap();
     storage.settle().unwrap();
@@ -103,7 +134,8 @@ fn copy(storage: &dyn Storage, volume: &SessionId, round: usize) -> f64 {
 /// A new volume, mounted, over the mount of an overlay alone.
 fn creation(fixture: &StorageFixture, backend: Backend, report: &mut Report) {
     let storage = &*fixture.storage;
-    // On the same file system as ours; zfs-fuse cannot carry an overlay, so there it is the machine's own disk.
+    // On the same file system as ours; zfs-fuse cannot carry an overlay, so there it is the
+    // machine's own disk.
     let scratch = match backend {
         Backend::BtrfsImage => fixture.config.directory.join("pool/raw-overlay"),
         Backend::Zfs => fixture.scratch().join("raw-overlay"),
@@ -115,7 +147,15 @@ fn creation(fixture: &StorageFixture, backend: Backend, report: &mut Report) {
         |round| {
             let volume = id(format!("new-{round}"));
             let started = Instant::now();
-            storage.create(&volume, &VolumeSpec { base: fixture.base.clone(), quota: None }).unwrap();
+            storage
+                .create(
+                    &volume,
+                    &VolumeSpec {
+                        base: fixture.base.clone(),
+                        quota: None,
+                    },
+                )
+                .unwrap();
             storage.mount(&volume).unwrap();
             let took = milliseconds(started);
             storage.delete(&volume).unwrap();
@@ -162,13 +202,24 @@ fn rollback(fixture: &StorageFixture, backend: Backend, report: &mut Report) {
         ROUNDS,
         |round| take(storage, &volume, round),
         |round| {
-            fs::write(storage.mount(&volume).unwrap().join("workspace/change"), round.to_string()).unwrap();
+            fs::write(
+                storage.mount(&volume).unwrap().join("workspace/change"),
+                round.to_string(),
+            )
+            .unwrap();
             let started = Instant::now();
-            storage.rollback(&volume, &snap("s"), LaterSnapshots::Keep).unwrap();
+            storage
+                .rollback(&volume, &snap("s"), LaterSnapshots::Keep)
+                .unwrap();
             milliseconds(started)
         },
     );
-    report.ratio(format!("{backend:?}: rollback ÷ snapshot"), middle(&rollbacks), middle(&snapshots), None);
+    report.ratio(
+        format!("{backend:?}: rollback ÷ snapshot"),
+        middle(&rollbacks),
+        middle(&snapshots),
+        None,
+    );
     storage.delete(&volume).unwrap();
 }
 
@@ -184,7 +235,12 @@ fn snapshot_against_ioctl(fixture: &StorageFixture, report: &mut Report) {
         |round| raw::snapshot(&pool, "raw", &format!("raw-{round}")),
         |round| take(storage, &volume, round),
     );
-    report.ratio("BtrfsImage: snapshot ÷ raw ioctl".into(), middle(&ours), middle(&bare), Some(1.3));
+    report.ratio(
+        "BtrfsImage: snapshot ÷ raw ioctl".into(),
+        middle(&ours),
+        middle(&bare),
+        Some(1.3),
+    );
     raw::destroy(&pool, "raw");
     storage.delete(&volume).unwrap();
 }
@@ -208,7 +264,9 @@ fn many_forks(fixture: &StorageFixture, backend: Backend, report: &mut Report) {
     }
     let volume = fixture.volume("gibibyte");
     let root = storage.mount(&volume).unwrap();
-    let block: Vec<u8> = (0..1u32 << 20).map(|byte| byte.wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
+    let block: Vec<u8> = (0..1u32 << 20)
+        .map(|byte| byte.wrapping_mul(2_654_435_761).to_be_bytes()[1])
+        .collect();
     for number in 0..1024 {
         fs::write(root.join(format!("workspace/{number}")), &block).unwrap();
     }
@@ -217,15 +275,32 @@ fn many_forks(fixture: &StorageFixture, backend: Backend, report: &mut Report) {
     let before = used_bytes(fixture, backend);
     let started = Instant::now();
     for number in 0..FORKS {
-        storage.fork(&volume, &ForkPoint::Now, &id(format!("fork-{number}")), None).unwrap();
+        storage
+            .fork(
+                &volume,
+                &ForkPoint::Now,
+                &id(format!("fork-{number}")),
+                None,
+            )
+            .unwrap();
     }
     let each = milliseconds(started) / f64::from(FORKS);
     storage.settle().unwrap();
     let extra = used_bytes(fixture, backend).saturating_sub(before) / u64::from(FORKS) / 1024;
     let aims = (backend == Backend::BtrfsImage).then_some((5.0, 64.0));
-    report.figure(format!("{backend:?}: fork of 1 GiB, each of {FORKS}"), each, "ms", aims.map(|aims| aims.0));
+    report.figure(
+        format!("{backend:?}: fork of 1 GiB, each of {FORKS}"),
+        each,
+        "ms",
+        aims.map(|aims| aims.0),
+    );
     #[expect(clippy::cast_precision_loss, reason = "kibibytes of a fork are few")]
-    report.figure(format!("{backend:?}: extra space of such a fork"), extra as f64, "KiB", aims.map(|aims| aims.1));
+    report.figure(
+        format!("{backend:?}: extra space of such a fork"),
+        extra as f64,
+        "KiB",
+        aims.map(|aims| aims.1),
+    );
     for number in 0..FORKS {
         storage.delete(&id(format!("fork-{number}"))).unwrap();
     }

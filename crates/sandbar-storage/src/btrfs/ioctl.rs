@@ -1,4 +1,4 @@
-//! The btrfs ioctls we use, and nothing else. The only unsafe code of this backend.
+//! Wrappers of the btrfs ioctls; the only unsafe code of this backend beside loop devices.
 
 #![expect(unsafe_code, reason = "btrfs has no other interface than ioctl")]
 
@@ -18,7 +18,8 @@ const QUOTA_TREE: u64 = 8;
 const QGROUP_INFO_KEY: u32 = 242;
 const LIMIT_MAX_REFERENCED: u64 = 1;
 
-/// Builds a request number the way `_IOC` does: direction 1 writes to the kernel, 2 reads from it, 3 does both.
+/// Builds a request number the way `_IOC` does: direction 1 writes to the kernel, 2 reads from it,
+/// 3 does both.
 const fn request(direction: u64, number: u64, size: usize) -> u64 {
     direction << 30 | (size as u64) << 16 | MAGIC << 8 | number
 }
@@ -126,22 +127,31 @@ struct SubvolumeWait {
     count: u32,
 }
 
-/// How a file system counts what each subvolume holds.
+/// Mode of quota accounting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuotaMode {
-    /// Who wrote an extent pays for it. No cost at snapshot or deletion; kernel 6.7.
+    /// Simple quotas (kernel 6.7): an extent is charged to the subvolume that wrote it. No cost at
+    /// snapshot or deletion.
     Simple,
-    /// Back-references are followed: exact, and slow with many snapshots.
+    /// Full quota groups: exact, and slow with many snapshots.
     Full,
 }
 
 /// Calls `ioctl` with a pointer to `argument`.
 ///
-/// Private on purpose: only the wrappers below pair a request with the argument type it was made for.
+/// Private on purpose: only the wrappers below pair a request with the argument type it was made
+/// for.
 fn call<T>(fd: BorrowedFd<'_>, request: u64, argument: &mut T) -> Result<()> {
-    // SAFETY: `fd` is open for the length of the call, and each request number above is built from the size of the
-    // `repr(C)` type it is called with, so the kernel reads and writes only inside `argument`.
-    let outcome = unsafe { libc::ioctl(fd.as_raw_fd(), request as libc::Ioctl, std::ptr::from_mut(argument)) };
+    // SAFETY: `fd` is open for the length of the call, and each request number above is built from
+    // the size of the `repr(C)` type it is called with, so the kernel reads and writes only inside
+    // `argument`.
+    let outcome = unsafe {
+        libc::ioctl(
+            fd.as_raw_fd(),
+            request as libc::Ioctl,
+            std::ptr::from_mut(argument),
+        )
+    };
     if outcome < 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
     }
@@ -149,7 +159,7 @@ fn call<T>(fd: BorrowedFd<'_>, request: u64, argument: &mut T) -> Result<()> {
 }
 
 fn name_field<const N: usize>(name: &[u8]) -> Result<[u8; N]> {
-    // The kernel wants the terminating NUL inside the field.
+    // The field includes the terminating NUL.
     if name.len() >= N {
         return Err(Errno::NAMETOOLONG);
     }
@@ -158,14 +168,22 @@ fn name_field<const N: usize>(name: &[u8]) -> Result<[u8; N]> {
     Ok(field)
 }
 
-/// Makes an empty subvolume `name` in the directory `parent`.
+/// Creates an empty subvolume `name` in the directory `parent`.
 pub(super) fn create_subvolume(parent: &File, name: &[u8]) -> Result<()> {
-    let mut arguments = VolumeArguments { fd: 0, name: name_field(name)? };
+    let mut arguments = VolumeArguments {
+        fd: 0,
+        name: name_field(name)?,
+    };
     call(parent.as_fd(), SUBVOLUME_CREATE, &mut arguments)
 }
 
-/// Makes `name` in the directory `parent` a snapshot of the subvolume `source` is open on.
-pub(super) fn create_snapshot(source: &File, parent: &File, name: &[u8], read_only: bool) -> Result<()> {
+/// Creates `name` in the directory `parent` as a snapshot of the subvolume `source` is open on.
+pub(super) fn create_snapshot(
+    source: &File,
+    parent: &File,
+    name: &[u8],
+    read_only: bool,
+) -> Result<()> {
     let mut arguments = VolumeArgumentsV2 {
         fd: i64::from(source.as_raw_fd()),
         transaction: 0,
@@ -176,28 +194,41 @@ pub(super) fn create_snapshot(source: &File, parent: &File, name: &[u8], read_on
     call(parent.as_fd(), SNAPSHOT_CREATE_V2, &mut arguments)
 }
 
-/// Removes the subvolume `name` from the directory `parent`. Its space comes back in the background.
+/// Removes the subvolume `name` from the directory `parent`. Its space is freed in the background.
 pub(super) fn destroy_subvolume(parent: &File, name: &[u8]) -> Result<()> {
-    let mut arguments = VolumeArguments { fd: 0, name: name_field(name)? };
+    let mut arguments = VolumeArguments {
+        fd: 0,
+        name: name_field(name)?,
+    };
     call(parent.as_fd(), SNAPSHOT_DESTROY, &mut arguments)
 }
 
 /// Grows the file system to all of its device.
 pub(super) fn resize_to_device(root: &File) -> Result<()> {
-    let mut arguments = VolumeArguments { fd: 0, name: name_field(b"max")? };
+    let mut arguments = VolumeArguments {
+        fd: 0,
+        name: name_field(b"max")?,
+    };
     call(root.as_fd(), RESIZE, &mut arguments)
 }
 
-/// The id of the subvolume a directory lies in.
+/// Returns the id of the subvolume of a directory.
 pub(super) fn subvolume_id(directory: &File) -> Result<u64> {
-    let mut arguments = InodeLookup { tree: 0, object: FIRST_FREE_OBJECT, name: [0; 4080] };
+    let mut arguments = InodeLookup {
+        tree: 0,
+        object: FIRST_FREE_OBJECT,
+        name: [0; 4080],
+    };
     call(directory.as_fd(), INODE_LOOKUP, &mut arguments)?;
     Ok(arguments.tree)
 }
 
-/// A subvolume's id, and when it was made: seconds and nanoseconds of the epoch.
+/// Returns a subvolume's id and creation time, in seconds and nanoseconds of the epoch.
 pub(super) fn subvolume_birth(subvolume: &File) -> Result<(u64, u64, u32)> {
-    let nothing = TimeSpec { seconds: 0, nanoseconds: 0 };
+    let nothing = TimeSpec {
+        seconds: 0,
+        nanoseconds: 0,
+    };
     let mut info = SubvolumeInfo {
         tree: 0,
         name: [0; 256],
@@ -217,21 +248,25 @@ pub(super) fn subvolume_birth(subvolume: &File) -> Result<(u64, u64, u32)> {
     Ok((info.tree, info.created.seconds, info.created.nanoseconds))
 }
 
-/// Turns quotas on. `Ok` also when they are on already in the same mode.
+/// Enables quotas. `Ok` also if they are enabled in the same mode.
 pub(super) fn enable_quota(root: &File, mode: QuotaMode) -> Result<()> {
     let command = match mode {
         QuotaMode::Full => 1,
         QuotaMode::Simple => 4,
     };
-    call(root.as_fd(), QUOTA_CONTROL, &mut QuotaControl { command, status: 0 })
+    call(
+        root.as_fd(),
+        QUOTA_CONTROL,
+        &mut QuotaControl { command, status: 0 },
+    )
 }
 
-/// Limits what the subvolume may hold; `None` lifts the limit.
+/// Limits the referenced space of the subvolume; `None` removes the limit.
 pub(super) fn limit_subvolume(root: &File, subvolume: u64, limit: Option<u64>) -> Result<()> {
     let mut arguments = QgroupLimit {
         qgroup: subvolume,
         flags: LIMIT_MAX_REFERENCED,
-        // All ones takes a limit away.
+        // All ones removes a limit.
         max_referenced: limit.unwrap_or(u64::MAX),
         max_exclusive: 0,
         reserved_referenced: 0,
@@ -240,10 +275,10 @@ pub(super) fn limit_subvolume(root: &File, subvolume: u64, limit: Option<u64>) -
     call(root.as_fd(), QGROUP_LIMIT, &mut arguments)
 }
 
-/// Bytes the quota tree charges to a subvolume; `None` when it does not know it.
+/// Returns the bytes charged to a subvolume; `None` when the quota tree has no entry.
 pub(super) fn referenced_bytes(root: &File, subvolume: u64) -> Result<Option<u64>> {
-    // A search header is object, offset (u64), type, length (u32) behind a u64 transaction: 32 bytes. The item
-    // behind it starts with generation and referenced.
+    // A search header is object, offset (u64), type, length (u32) behind a u64 transaction: 32
+    // bytes. The item behind it starts with generation and referenced.
     const HEADER: usize = 32;
     let mut search = TreeSearch {
         key: SearchKey {
@@ -271,13 +306,22 @@ pub(super) fn referenced_bytes(root: &File, subvolume: u64) -> Result<Option<u64
     Ok(Some(u64::from_le_bytes(referenced)))
 }
 
-/// Commits the running transaction and wakes the thread that gives back the space of deleted subvolumes.
+/// Commits the running transaction and wakes the cleaner thread, which frees the space of deleted
+/// subvolumes.
 pub(super) fn sync(root: &File) -> Result<()> {
     call(root.as_fd(), SYNC, &mut ())
 }
 
-/// Waits until every subvolume that is queued for deletion is gone.
+/// Waits until every subvolume queued for deletion is removed.
 pub(super) fn wait_for_deleted(root: &File) -> Result<()> {
     const FOR_QUEUED: u32 = 1;
-    call(root.as_fd(), SUBVOLUME_SYNC_WAIT, &mut SubvolumeWait { subvolume: 0, mode: FOR_QUEUED, count: 0 })
+    call(
+        root.as_fd(),
+        SUBVOLUME_SYNC_WAIT,
+        &mut SubvolumeWait {
+            subvolume: 0,
+            mode: FOR_QUEUED,
+            count: 0,
+        },
+    )
 }

@@ -1,6 +1,9 @@
 //! Loop devices: one per pool image, freed by the kernel when the last mount is gone.
 
-#![expect(unsafe_code, reason = "loop devices have no other interface than ioctl")]
+#![expect(
+    unsafe_code,
+    reason = "loop devices have no other interface than ioctl"
+)]
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -42,7 +45,7 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
-/// An attached loop device. Holding it keeps the device; the kernel frees it when neither this nor a mount is left.
+/// Attached loop device. The kernel frees it when neither this descriptor nor a mount is left.
 #[derive(Debug)]
 pub(super) struct LoopDevice {
     file: File,
@@ -50,13 +53,17 @@ pub(super) struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// The device `image` is attached to, attaching it when it is not. Two devices on one image would destroy it.
+    /// Returns the device of `image`, attaching one if needed. Two devices on one image would
+    /// corrupt it.
     pub(super) fn attach(image: &Path) -> io::Result<Self> {
         if let Some(device) = Self::find(image)? {
             return Ok(device);
         }
         let backing = OpenOptions::new().read(true).write(true).open(image)?;
-        let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
+        let control = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/loop-control")?;
         loop {
             // SAFETY: `LOOP_CTL_GET_FREE` takes no argument; `control` is open.
             let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CONTROL_GET_FREE) };
@@ -65,14 +72,14 @@ impl LoopDevice {
             }
             let path = PathBuf::from(format!("/dev/loop{number}"));
             let file = OpenOptions::new().read(true).write(true).open(&path)?;
-            // Direct I/O keeps the pool's pages out of the page cache of the file system below; not every one has it.
+            // Direct I/O avoids caching pages twice; not every file system supports it.
             let configured = [FLAG_AUTOCLEAR | FLAG_DIRECT_IO, FLAG_AUTOCLEAR]
                 .into_iter()
                 .map(|flags| configure(&file, &backing, flags))
                 .find(|outcome| !matches!(outcome, Err(error) if error.raw_os_error() == Some(libc::EINVAL)));
             match configured {
                 Some(Ok(())) => return Ok(Self { file, path }),
-                // Someone else took the free device between the two calls.
+                // Another process took the free device between the two calls.
                 Some(Err(error)) if error.raw_os_error() == Some(libc::EBUSY) => {}
                 Some(Err(error)) => return Err(error),
                 None => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
@@ -80,13 +87,19 @@ impl LoopDevice {
         }
     }
 
-    /// A device `image` is attached to already, for example by a host that was killed while a box still holds its mount.
+    /// Finds a device that `image` is already attached to, for example of a killed host whose mount
+    /// a box still holds.
     fn find(image: &Path) -> io::Result<Option<Self>> {
         let wanted = fs::metadata(image)?;
         for entry in fs::read_dir("/sys/block")? {
             let name = entry?.file_name();
-            let Some(name) = name.to_str().filter(|name| name.starts_with("loop")) else { continue };
-            let Ok(backing) = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")) else { continue };
+            let Some(name) = name.to_str().filter(|name| name.starts_with("loop")) else {
+                continue;
+            };
+            let Ok(backing) = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"))
+            else {
+                continue;
+            };
             let same = fs::metadata(backing.trim_end())
                 .is_ok_and(|found| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino()));
             if same {
@@ -102,7 +115,7 @@ impl LoopDevice {
         &self.path
     }
 
-    /// Takes over the present size of the image.
+    /// Updates the device to the current size of the image.
     pub(super) fn refresh_capacity(&self) -> io::Result<()> {
         // SAFETY: `LOOP_SET_CAPACITY` ignores its argument; the device is open.
         match unsafe { libc::ioctl(self.file.as_raw_fd(), LOOP_SET_CAPACITY, 0) } {
@@ -134,8 +147,15 @@ fn configure(device: &File, backing: &File, flags: u32) -> io::Result<()> {
         },
         reserved: [0; 8],
     };
-    // SAFETY: `config` is laid out as `struct loop_config` and outlives the call; both descriptors are open.
-    match unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, std::ptr::from_ref(&config)) } {
+    // SAFETY: `config` is laid out as `struct loop_config` and outlives the call; both descriptors
+    // are open.
+    match unsafe {
+        libc::ioctl(
+            device.as_raw_fd(),
+            LOOP_CONFIGURE,
+            std::ptr::from_ref(&config),
+        )
+    } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

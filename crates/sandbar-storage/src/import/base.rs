@@ -3,31 +3,32 @@
 use std::{collections::BTreeMap, fs::File, path::Path};
 
 use jiff::Timestamp;
-use rustix::process::geteuid;
 use sandbar_core::{BaseName, Error, Result};
+use sandbar_oci::{ImageSettings, UnpackedImage, unpack_docker_archive, unpack_layout};
+use sandbar_tree::{
+    CopyOptions, Fidelity, OverlayInternals, allocated,
+    archive::{
+        ArchiveReader, Directories, Links, UnpackOptions, Unpacker, decompress, unpack_owner,
+    },
+    copy_tree, remove_tree,
+};
 
 use super::{
-    docker, host, oci, skeleton,
+    host, skeleton,
     source::{at_source, helped},
 };
-use crate::{
-    BaseLayer, BaseRecord, BaseSource, CopyOptions, Fidelity, ImageSettings, ImportSource, LayerDirectory,
-    OverlayInternals, Storage,
-    archive::{ArchiveReader, Directories, Links, UnpackOptions, Unpacker, decompress},
-    copy_tree, remove_tree,
-    tree_usage::allocated,
-};
+use crate::{BaseLayer, BaseRecord, BaseSource, ImportSource, LayerDirectory, Storage};
 
-/// How far an import has come.
+/// Progress of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImportProgress {
     pub entries: u64,
     pub bytes: u64,
-    /// Bytes to fetch in all, while an image is fetched.
+    /// Total bytes to download, during the download of an image.
     pub total: Option<u64>,
 }
 
-/// What filling a root file system came to.
+/// Result of filling a root file system.
 pub(super) struct Filled {
     pub(super) layers: Vec<BaseLayer>,
     pub(super) env: BTreeMap<String, String>,
@@ -37,26 +38,45 @@ pub(super) struct Filled {
 }
 
 impl Filled {
-    /// A base whose files are all its own.
+    /// Base without lent directories.
     pub(super) fn own(notes: Vec<String>, omitted: u64) -> Self {
-        Self { layers: vec![own_layer()], env: BTreeMap::new(), image: None, notes, omitted }
+        Self {
+            layers: vec![own_layer()],
+            env: BTreeMap::new(),
+            image: None,
+            notes,
+            omitted,
+        }
+    }
+}
+
+impl From<UnpackedImage> for Filled {
+    fn from(image: UnpackedImage) -> Self {
+        Self {
+            env: image.env,
+            image: Some(image.settings),
+            ..Self::own(image.notes, image.omitted)
+        }
     }
 }
 
 pub(super) fn own_layer() -> BaseLayer {
-    BaseLayer { mount_point: "/".into(), directory: LayerDirectory::Own }
+    BaseLayer {
+        mount_point: "/".into(),
+        directory: LayerDirectory::Own,
+    }
 }
 
-/// Fills an empty directory with a root like that of a base from this machine, without a storage. The layers say which
-/// directories of the machine are to be shown where, read-only.
+/// Fills an empty directory with the root of a `host` base, without a storage. Returns the
+/// directories of the machine to mount read-only, and their mount points.
 pub fn fill_host_root(rootfs: &Path) -> Result<Vec<BaseLayer>> {
     let filled = host::fill(Path::new("/"), rootfs)?;
     skeleton::complete(rootfs)?;
     Ok(filled.layers)
 }
 
-/// Makes the base `name` from `source`. Whatever fails, nothing is left behind. As an ordinary user owners stay the
-/// caller's and devices are left out; what could not be kept is logged.
+/// Imports the base `name` from `source`. A failure leaves nothing behind. For an ordinary user,
+/// owners become the user's and devices are left out; omissions are logged.
 pub fn import_base(
     storage: &dyn Storage,
     name: &BaseName,
@@ -74,19 +94,32 @@ fn build(
 ) -> Result<BaseRecord> {
     let staged = storage.stage_base(name)?;
     let rootfs = staged.rootfs();
-    let report = |entries: u64, bytes: u64| progress(ImportProgress { entries, bytes, total: None });
+    let report = |entries: u64, bytes: u64| {
+        progress(ImportProgress {
+            entries,
+            bytes,
+            total: None,
+        });
+    };
     let work = staged.directory().join("image");
     let (kind, filled) = match source {
         ImportSource::Host => (BaseSource::Host, host::fill(Path::new("/"), &rootfs)),
         ImportSource::Directory(path) => (BaseSource::Directory, directory(path, &rootfs, &report)),
         ImportSource::Tar(path) => (BaseSource::Tar, tar(path, &rootfs, &report)),
-        ImportSource::OciLayout(path) => (BaseSource::OciLayout, oci::fill(path, &rootfs, &report)),
+        ImportSource::OciLayout(path) => {
+            let filled = unpack_layout(path, &rootfs, &report).map(Filled::from);
+            (BaseSource::OciLayout, filled)
+        }
         ImportSource::OciArchive(path) => {
-            let filled = unpack_image(path, &work).and_then(|()| oci::fill(&work, &rootfs, &report));
+            let filled = unpack_image(path, &work)
+                .and_then(|()| unpack_layout(&work, &rootfs, &report))
+                .map(Filled::from);
             (BaseSource::OciLayout, filled)
         }
         ImportSource::DockerArchive(path) => {
-            let filled = unpack_image(path, &work).and_then(|()| docker::fill(&work, &rootfs, &report));
+            let filled = unpack_image(path, &work)
+                .and_then(|()| unpack_docker_archive(&work, &rootfs, &report))
+                .map(Filled::from);
             (BaseSource::DockerArchive, filled)
         }
     };
@@ -97,7 +130,7 @@ fn build(
         tracing::warn!(base = %name, "{note}");
     }
     if filled.omitted > filled.notes.len() as u64 {
-        tracing::warn!(base = %name, count = filled.omitted, "more could not be kept");
+        tracing::warn!(base = %name, count = filled.omitted, "more entries could not be imported exactly");
     }
     let record = BaseRecord {
         version: BaseRecord::VERSION,
@@ -125,7 +158,11 @@ fn displayed(source: &ImportSource) -> String {
 }
 
 fn directory(source: &Path, rootfs: &Path, progress: &dyn Fn(u64, u64)) -> Result<Filled> {
-    let options = CopyOptions { fidelity: Fidelity::BestEffort, overlay_internals: OverlayInternals::Drop, progress };
+    let options = CopyOptions {
+        fidelity: Fidelity::BestEffort,
+        overlay_internals: OverlayInternals::Drop,
+        progress,
+    };
     let summary = copy_tree(source, rootfs, &options)?;
     Ok(Filled::own(summary.notes, summary.omitted))
 }
@@ -134,7 +171,7 @@ fn tar(source: &Path, rootfs: &Path, progress: &dyn Fn(u64, u64)) -> Result<Fill
     let options = UnpackOptions {
         links: Links::FollowInRoot,
         directories: Directories::Replace,
-        owner: owner(),
+        owner: unpack_owner(),
         progress,
         ..UnpackOptions::CAREFUL
     };
@@ -144,20 +181,20 @@ fn tar(source: &Path, rootfs: &Path, progress: &dyn Fn(u64, u64)) -> Result<Fill
     Ok(Filled::own(summary.notes.clone(), summary.omitted))
 }
 
-/// Unpacks the parts of an image, which come in no useful order, beside the root file system.
+/// Unpacks the archive of an image, whose members are in no useful order, next to the root file
+/// system.
 fn unpack_image(archive: &Path, work: &Path) -> Result<()> {
-    std::fs::create_dir(work).map_err(|error| Error::io(format!("make directory `{}`", work.display()), error))?;
-    let options = UnpackOptions { links: Links::Refuse, owner: owner(), ..UnpackOptions::CAREFUL };
+    std::fs::create_dir(work)
+        .map_err(|error| Error::io(format!("make directory `{}`", work.display()), error))?;
+    let options = UnpackOptions {
+        links: Links::Refuse,
+        owner: unpack_owner(),
+        ..UnpackOptions::CAREFUL
+    };
     let mut unpacker = Unpacker::new(open(work)?.into(), options);
     unpacker.unpack(&mut ArchiveReader::new(decompress(open(archive)?)?))
 }
 
-/// An ordinary user can give files to nobody else: asking for it only makes notes.
-pub(super) fn owner() -> Option<(u32, u32)> {
-    let user = geteuid();
-    (!user.is_root()).then(|| (user.as_raw(), rustix::process::getegid().as_raw()))
-}
-
-pub(super) fn open(path: &Path) -> Result<File> {
+fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(|error| Error::io(format!("open `{}`", path.display()), error))
 }

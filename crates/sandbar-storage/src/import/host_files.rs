@@ -1,4 +1,4 @@
-//! The `/etc` of a base made from this machine: what programs need to start.
+//! The `/etc` of the `host` base: files that programs need to start.
 
 use std::{
     ffi::OsStr,
@@ -9,7 +9,8 @@ use std::{
 
 use sandbar_core::{Error, Result};
 
-/// What is copied from `/etc`, by name; a `*` at the end stands for any rest. Whatever is not here stays on the machine.
+/// Allow list of entries below `/etc`; a trailing `*` matches any suffix. Everything else is left
+/// out.
 const ALLOWED: &[&str] = &[
     "ImageMagick-*",
     "R/Makeconf",
@@ -75,7 +76,7 @@ const ALLOWED: &[&str] = &[
     "xml",
 ];
 
-/// Words in a file name that mean it is nobody else's business, wherever it lies.
+/// Words in a file name that exclude the file, wherever it is.
 const FORBIDDEN: &[&str] = &[
     "shadow",
     "passwd",
@@ -101,14 +102,14 @@ const FORBIDDEN: &[&str] = &[
     ".p12",
 ];
 
-/// Lines of the `openssl.cnf` that OpenSSL ships, without spaces and comments. Their values are public. Without that file
-/// `openssl req` fails.
+/// Lines of the `openssl.cnf` that OpenSSL ships, without spaces and comments, that look like
+/// secrets but are public. Without that file `openssl req` fails.
 const PUBLISHED: &[&str] = &["secret=", "secret=pass:insta", "secret=$insta::secret"];
 
-/// Larger files are data, not configuration.
-const LARGEST: u64 = 4 << 20;
+/// Size limit: larger files are data, not configuration.
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Copies what is on the list, as far as it is readable for everybody and holds no key.
+/// Copies the allowed files that are world-readable and contain no key.
 pub(super) fn copy_allowed(from: &Path, to: &Path) -> Result<()> {
     for allowed in ALLOWED {
         if let Some(prefix) = allowed.strip_suffix('*') {
@@ -118,7 +119,10 @@ pub(super) fn copy_allowed(from: &Path, to: &Path) -> Result<()> {
                 }
             }
         } else if from.join(allowed).symlink_metadata().is_ok() {
-            if let Some(parent) = Path::new(allowed).parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            if let Some(parent) = Path::new(allowed)
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+            {
                 make_directory(&to.join(parent))?;
             }
             copy(&from.join(allowed), &to.join(allowed), 0)?;
@@ -127,10 +131,13 @@ pub(super) fn copy_allowed(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Files the machine has too, written for the sandbox.
+/// Files of `/etc` with content written for the sandbox.
 pub(super) fn write_own(etc: &Path) -> Result<()> {
     let files = [
-        ("hosts", "127.0.0.1\tlocalhost sandbar\n::1\tlocalhost ip6-localhost\n"),
+        (
+            "hosts",
+            "127.0.0.1\tlocalhost sandbar\n::1\tlocalhost ip6-localhost\n",
+        ),
         ("hostname", "sandbar\n"),
         (
             "nsswitch.conf",
@@ -146,13 +153,15 @@ pub(super) fn write_own(etc: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies one allowed entry and what is below it. Whatever does not pass is left out without a word: the list names
-/// more than one machine has.
+/// Copies one allowed entry and everything below it. Entries that fail a check are silently left
+/// out: the list covers many distributions.
 fn copy(from: &Path, to: &Path, depth: usize) -> Result<()> {
     if depth > 16 || from.file_name().is_none_or(is_forbidden) {
         return Ok(());
     }
-    let Ok(metadata) = from.symlink_metadata() else { return Ok(()) };
+    let Ok(metadata) = from.symlink_metadata() else {
+        return Ok(());
+    };
     let readable = metadata.mode() & 0o004 != 0;
     if metadata.is_symlink() {
         let target = fs::read_link(from).map_err(|error| failed("read link", from, error))?;
@@ -164,9 +173,11 @@ fn copy(from: &Path, to: &Path, depth: usize) -> Result<()> {
         for name in listing(from)? {
             copy(&from.join(&name), &to.join(&name), depth + 1)?;
         }
-    } else if metadata.is_file() && readable && metadata.len() <= LARGEST {
-        // Readable for everybody, but not for us: some policy forbids it.
-        let Ok(content) = fs::read(from) else { return Ok(()) };
+    } else if metadata.is_file() && readable && metadata.len() <= MAX_FILE_BYTES {
+        // World-readable, but not for this process: denied by a security policy.
+        let Ok(content) = fs::read(from) else {
+            return Ok(());
+        };
         if !holds_secret(&content, depth == 0) {
             fs::write(to, content).map_err(|error| failed("write", to, error))?;
             set_mode(to, metadata.mode() & 0o755)?;
@@ -180,13 +191,22 @@ fn is_forbidden(name: &OsStr) -> bool {
     FORBIDDEN.iter().any(|word| name.contains(word))
 }
 
-/// Keys anywhere; and in the files at the top of `/etc`, which administrators edit, values given to a telling name.
+/// Returns whether a file contains a private key. Files at the top of `/etc`, which administrators
+/// edit, are also searched for assignments to names like `password=`.
 fn holds_secret(content: &[u8], edited: bool) -> bool {
     let contains = |needle: &[u8]| content.windows(needle.len()).any(|window| window == needle);
     if contains(b"PRIVATE KEY") {
         return true;
     }
-    let telling = ["password=", "passwd=", "token=", "secret=", "api_key=", "apikey=", "access_key="];
+    let telling = [
+        "password=",
+        "passwd=",
+        "token=",
+        "secret=",
+        "api_key=",
+        "apikey=",
+        "access_key=",
+    ];
     edited
         && String::from_utf8_lossy(content)
             .lines()
@@ -197,27 +217,35 @@ fn holds_secret(content: &[u8], edited: bool) -> bool {
 }
 
 fn is_published(line: &str) -> bool {
-    let setting = line.split_once(" #").map_or(line, |(setting, _comment)| setting);
+    let setting = line
+        .split_once(" #")
+        .map_or(line, |(setting, _comment)| setting);
     PUBLISHED.contains(&setting.replace(' ', "").as_str())
 }
 
-/// Whether a link stays among the files a sandbox sees: programs, or the copied `/etc` itself.
+/// Returns whether a symbolic link leads to a file the sandbox has: a program, or the copied
+/// `/etc`.
 fn leads_to_programs(target: &Path) -> bool {
     let mut parts = target.components();
     if target.is_absolute() {
         parts.next();
         let first = parts.next().map(Component::as_os_str);
         return first.is_some_and(|first| {
-            ["usr", "etc", "opt", "bin", "sbin", "lib", "lib64"].iter().any(|known| first == *known)
+            ["usr", "etc", "opt", "bin", "sbin", "lib", "lib64"]
+                .iter()
+                .any(|known| first == *known)
         });
     }
-    // A relative link is resolved inside the sandbox, where the rest of the machine is not.
+    // A relative link is resolved inside the sandbox and cannot leave it.
     true
 }
 
 fn listing(directory: &Path) -> Result<Vec<std::ffi::OsString>> {
     let failed = |error| failed("list", directory, error);
-    fs::read_dir(directory).map_err(failed)?.map(|entry| entry.map(|entry| entry.file_name()).map_err(failed)).collect()
+    fs::read_dir(directory)
+        .map_err(failed)?
+        .map(|entry| entry.map(|entry| entry.file_name()).map_err(failed))
+        .collect()
 }
 
 fn make_directory(path: &Path) -> Result<()> {
@@ -226,7 +254,8 @@ fn make_directory(path: &Path) -> Result<()> {
 }
 
 pub(super) fn set_mode(path: &Path, mode: u32) -> Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|error| failed("set mode of", path, error))
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(|error| failed("set mode of", path, error))
 }
 
 fn failed(verb: &str, path: &Path, error: std::io::Error) -> Error {

@@ -1,7 +1,7 @@
-//! Programs that people call by another name than this machine does.
+//! Additional names of programs.
 //!
-//! Directories of programs are lent and stay as they are, so the other names have a directory of their own, where shells
-//! that somebody logs into look last.
+//! Program directories are lent read-only, so these names are in a directory of the base that login
+//! shells search last.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
@@ -9,26 +9,28 @@ use sandbar_core::{Error, Result};
 
 use super::{host_files::set_mode, skeleton::make};
 
-/// Names people use, and the program that is meant. Debian has no `python` but the one with the number.
+/// Common names, and the program they stand for. Debian has `python3`, but no `python`.
 const NAMES: [(&str, &str); 1] = [("python", "python3")];
 
-/// Where machines have programs.
+/// Program directories of a machine.
 const PROGRAMS: [&str; 2] = ["usr/local/bin", "usr/bin"];
 
-/// Where the other names are, below one another.
+/// Directories to create for the names.
 const OWN: [&str; 2] = ["var/lib/sandbar", "var/lib/sandbar/bin"];
 
 const PROFILES: &str = "etc/profile.d";
 const PROFILE: &str = "etc/profile.d/sandbar.sh";
 
-/// Gives the programs of the machine the names it does not have itself.
+/// Creates the names that the machine does not have.
 pub(super) fn write(machine: &Path, rootfs: &Path) -> Result<()> {
     let find = |name: &str| {
         let places = PROGRAMS.iter().map(|place| Path::new(place).join(name));
         places.into_iter().find(|path| machine.join(path).exists())
     };
     let missing = NAMES.into_iter().filter(|(name, _)| find(name).is_none());
-    let mut links = missing.filter_map(|(name, own)| Some((name, Path::new("/").join(find(own)?)))).peekable();
+    let mut links = missing
+        .filter_map(|(name, own)| Some((name, Path::new("/").join(find(own)?))))
+        .peekable();
     if links.peek().is_none() {
         return Ok(());
     }
@@ -38,8 +40,12 @@ pub(super) fn write(machine: &Path, rootfs: &Path) -> Result<()> {
     make(rootfs, PROFILES, 0o755, 0)?;
     let own = OWN[OWN.len() - 1];
     for (name, program) in links {
-        symlink(&program, rootfs.join(own).join(name))
-            .map_err(|error| Error::io(format!("give `{}` the name `{name}`", program.display()), error))?;
+        symlink(&program, rootfs.join(own).join(name)).map_err(|error| {
+            Error::io(
+                format!("give `{}` the name `{name}`", program.display()),
+                error,
+            )
+        })?;
     }
     let profile = rootfs.join(PROFILE);
     fs::write(&profile, format!("PATH=\"$PATH:/{own}\"\n"))

@@ -1,4 +1,5 @@
-//! The users of a base made from this machine: root, one ordinary user with a home, and how one becomes the other.
+//! Users of the `host` base: root, one ordinary user with a home, and the configuration of `su` and
+//! `sudo`.
 
 use std::{
     fs,
@@ -26,14 +27,14 @@ user:x:1000:
 nogroup:x:65534:
 ";
 
-/// Nobody has a password.
+/// No account has a password.
 const SHADOW: &str = "\
 root:*:19000:0:99999:7:::
 user:!:19000:0:99999:7:::
 nobody:*:19000:0:99999:7:::
 ";
 
-/// Programs that change users ask these; root is asked for nothing.
+/// PAM configuration of programs that change users; root needs no password.
 const PAM_OTHER: &str = "\
 auth required pam_unix.so
 account required pam_unix.so
@@ -85,7 +86,7 @@ alias grep='grep --color=auto'
 
 const BASH_LOGOUT: &str = "# Read when a login shell ends.\n";
 
-/// A file with its mode and its owner.
+/// Content, mode and owner of a file.
 type OwnFile = (&'static str, u32, u32, &'static str);
 
 const FILES: [OwnFile; 12] = [
@@ -103,15 +104,22 @@ const FILES: [OwnFile; 12] = [
     ("home/user/.bash_logout", 0o644, USER, BASH_LOGOUT),
 ];
 
-/// For machines that have `sudo`: the ordinary user needs no password.
-const SUDO_FILES: [OwnFile; 2] = [("etc/sudoers", 0o440, 0, SUDOERS), ("etc/pam.d/sudo", 0o644, 0, PAM_OTHER)];
+/// Files for machines with `sudo`: the ordinary user needs no password.
+const SUDO_FILES: [OwnFile; 2] = [
+    ("etc/sudoers", 0o440, 0, SUDOERS),
+    ("etc/pam.d/sudo", 0o644, 0, PAM_OTHER),
+];
 
-/// Writes them below the tree being built, whose directories are there.
+/// Writes the files below the tree under construction, whose directories exist.
 pub(super) fn write(machine: &Path, rootfs: &Path) -> Result<()> {
     let has_sudo = machine.join("usr/bin/sudo").exists();
     let pam = rootfs.join("etc/pam.d");
-    fs::create_dir_all(&pam).map_err(|error| Error::io(format!("make directory `{}`", pam.display()), error))?;
-    FILES.iter().chain(SUDO_FILES.iter().filter(|_| has_sudo)).try_for_each(|file| write_one(rootfs, file))
+    fs::create_dir_all(&pam)
+        .map_err(|error| Error::io(format!("make directory `{}`", pam.display()), error))?;
+    FILES
+        .iter()
+        .chain(SUDO_FILES.iter().filter(|_| has_sudo))
+        .try_for_each(|file| write_one(rootfs, file))
 }
 
 fn write_one(rootfs: &Path, &(name, mode, owner, content): &OwnFile) -> Result<()> {

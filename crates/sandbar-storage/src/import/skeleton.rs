@@ -1,4 +1,4 @@
-//! Directories every base has, because every sandbox needs them.
+//! Directories that every sandbox needs, added to every base.
 
 use std::path::Path;
 
@@ -8,10 +8,9 @@ use rustix::{
     process::geteuid,
 };
 use sandbar_core::{Error, Result};
+use sandbar_tree::descent::EntryStat;
 
-use crate::descent::EntryStat;
-
-/// The ordinary user of a sandbox.
+/// Uid of the ordinary user of a sandbox.
 pub(super) const USER: u32 = 1000;
 
 struct Needed {
@@ -20,22 +19,56 @@ struct Needed {
     owner: u32,
 }
 
-/// `/workspace` belongs to root, as whom commands run: without capabilities, root may write only to what is its own.
+/// `/workspace` belongs to root, the default user of commands: without capabilities, root may write
+/// only to its own files.
 const NEEDED: [Needed; 8] = [
-    Needed { path: "tmp", mode: 0o1777, owner: 0 },
-    Needed { path: "workspace", mode: 0o755, owner: 0 },
-    Needed { path: "proc", mode: 0o555, owner: 0 },
-    Needed { path: "sys", mode: 0o555, owner: 0 },
-    Needed { path: "dev", mode: 0o755, owner: 0 },
-    Needed { path: "etc", mode: 0o755, owner: 0 },
-    Needed { path: "run", mode: 0o755, owner: 0 },
-    Needed { path: "root", mode: 0o700, owner: 0 },
+    Needed {
+        path: "tmp",
+        mode: 0o1777,
+        owner: 0,
+    },
+    Needed {
+        path: "workspace",
+        mode: 0o755,
+        owner: 0,
+    },
+    Needed {
+        path: "proc",
+        mode: 0o555,
+        owner: 0,
+    },
+    Needed {
+        path: "sys",
+        mode: 0o555,
+        owner: 0,
+    },
+    Needed {
+        path: "dev",
+        mode: 0o755,
+        owner: 0,
+    },
+    Needed {
+        path: "etc",
+        mode: 0o755,
+        owner: 0,
+    },
+    Needed {
+        path: "run",
+        mode: 0o755,
+        owner: 0,
+    },
+    Needed {
+        path: "root",
+        mode: 0o700,
+        owner: 0,
+    },
 ];
 
-/// Makes what is missing and leaves alone what is there, whatever it is. Only the root itself is opened to everybody:
-/// a tree built in a private directory would be one where nobody but root can do anything.
+/// Creates missing directories and leaves existing entries alone. The root itself becomes
+/// world-accessible: the mode of the private directory it was built in would lock out ordinary
+/// users.
 ///
-/// The same source makes the same tree wherever it is imported, also in the times of what is made here.
+/// The same source gives the same tree, including the times of directories created here.
 pub(super) fn complete(rootfs: &Path) -> Result<()> {
     let failure = |errno: Errno| Error::io("complete the root of the base", errno.into());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -43,18 +76,30 @@ pub(super) fn complete(rootfs: &Path) -> Result<()> {
     let stat = EntryStat::of(&root).map_err(failure)?;
     for needed in &NEEDED {
         if make(rootfs, needed.path, needed.mode, needed.owner)? {
-            let long_ago = Timespec { tv_sec: 0, tv_nsec: 0 };
-            let times = Timestamps { last_access: long_ago, last_modification: long_ago };
-            fs::utimensat(&root, needed.path, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(failure)?;
+            let long_ago = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let times = Timestamps {
+                last_access: long_ago,
+                last_modification: long_ago,
+            };
+            fs::utimensat(&root, needed.path, &times, AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(failure)?;
         }
     }
     fs::fchmod(&root, Mode::from_raw_mode(stat.mode | 0o555)).map_err(failure)?;
     fs::futimens(&root, &stat.timestamps()).map_err(failure)
 }
 
-/// Makes one directory of the tree being built; `false` when something has its name already.
+/// Creates one directory of the tree under construction; `false` when the name exists.
 pub(super) fn make(rootfs: &Path, path: &str, mode: u32, owner: u32) -> Result<bool> {
-    let failure = |errno: Errno| Error::io(format!("make directory `/{path}` of the base"), errno.into());
+    let failure = |errno: Errno| {
+        Error::io(
+            format!("make directory `/{path}` of the base"),
+            errno.into(),
+        )
+    };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = fs::open(rootfs, flags, Mode::empty()).map_err(failure)?;
     match fs::mkdirat(&root, path, Mode::RWXU) {

@@ -1,4 +1,4 @@
-//! What a base is made from, found out by looking.
+//! Detection of the type of an import source.
 
 use std::{
     fs::File,
@@ -7,54 +7,60 @@ use std::{
 };
 
 use sandbar_core::{Error, ErrorCode, Result};
+use sandbar_tree::archive::{ArchiveReader, decompress};
 
-use crate::archive::{ArchiveReader, decompress};
+const SOURCES_HINT: &str = "give `host`, a directory, a tar archive (plain, gzip or zstd), an OCI layout, or a docker-archive (`docker save`)";
 
-const KINDS: &str =
-    "give `host`, a directory, a tar archive (plain, gzip or zstd), an OCI layout, or a docker-archive (`docker save`)";
+const FULL_HINT: &str = "remove bases with `sandbar base rm` or sandboxes with `sandbar rm`, or use a data directory on a larger disk";
+const PERMISSION_HINT: &str =
+    "make the source readable for the user of the host, or run the host as root";
 
-const ROOM: &str =
-    "remove bases with `sandbar base rm` or sandboxes with `sandbar rm`, or keep them on a disk with more room";
-const RIGHTS: &str = "let the user the host runs as read all of the source, or run the host as root";
-
-/// What a base is made from.
+/// Source of a base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportSource {
-    /// This machine's own programs and libraries.
+    /// Programs and libraries of this machine.
     Host,
     Directory(PathBuf),
-    /// A root file system in a tar archive.
+    /// Root file system in a tar archive.
     Tar(PathBuf),
-    /// A directory with `oci-layout` and `index.json`.
+    /// Directory with `oci-layout` and `index.json`.
     OciLayout(PathBuf),
-    /// The same in a tar archive.
+    /// OCI layout in a tar archive.
     OciArchive(PathBuf),
-    /// What `docker save` and `podman save` write.
+    /// Output of `docker save` or `podman save`.
     DockerArchive(PathBuf),
 }
 
 impl ImportSource {
-    /// Looks at `source` and says what it is. Names and extensions do not matter, except that `host` is this machine;
-    /// a directory of that name is `./host`.
+    /// Detects the type of `source` by its content. Names and extensions do not matter, except that
+    /// `host` is this machine; a directory of that name is `./host`.
     pub fn parse(source: &str) -> Result<Self> {
         if source == "host" {
             return Ok(Self::Host);
         }
         if source.is_empty() {
-            return Err(Error::invalid("source", "source is empty").with_hint(KINDS));
+            return Err(Error::invalid("source", "source is empty").with_hint(SOURCES_HINT));
         }
         let path = Path::new(source);
-        let metadata = std::fs::metadata(path).map_err(|error| unreachable_source(source, error))?;
+        let metadata =
+            std::fs::metadata(path).map_err(|error| unreachable_source(source, error))?;
         if metadata.is_dir() {
             let is_layout = path.join("oci-layout").is_file() && path.join("index.json").is_file();
-            return Ok(if is_layout { Self::OciLayout(path.into()) } else { Self::Directory(path.into()) });
+            return Ok(if is_layout {
+                Self::OciLayout(path.into())
+            } else {
+                Self::Directory(path.into())
+            });
         }
         if !metadata.is_file() {
             let message = format!("source `{source}` is neither a file nor a directory");
-            return Err(Error::invalid("source", message).with_hint(KINDS));
+            return Err(Error::invalid("source", message).with_hint(SOURCES_HINT));
         }
         if metadata.len() == 0 {
-            return Err(Error::invalid("source", format!("source `{source}` is an empty file")).with_hint(KINDS));
+            return Err(
+                Error::invalid("source", format!("source `{source}` is an empty file"))
+                    .with_hint(SOURCES_HINT),
+            );
         }
         let file = File::open(path).map_err(|error| unreachable_source(source, error))?;
         match contents(file).map_err(|error| helped(at_source(error, source)))? {
@@ -65,20 +71,24 @@ impl ImportSource {
     }
 }
 
-/// A fault in what the caller gave is reported for the field it came in.
+/// Reports invalid content for the field `source`.
 pub(super) fn at_source(error: Error, source: &str) -> Error {
     if error.code() != ErrorCode::InvalidArgument {
         return error;
     }
-    let hint = error.hint().map_or_else(|| KINDS.to_owned(), ToOwned::to_owned);
-    Error::invalid("source", format!("source `{source}` cannot be imported")).with_hint(hint).with_source(error)
+    let hint = error
+        .hint()
+        .map_or_else(|| SOURCES_HINT.to_owned(), ToOwned::to_owned);
+    Error::invalid("source", format!("source `{source}` cannot be imported"))
+        .with_hint(hint)
+        .with_source(error)
 }
 
-/// The same error, with what helps against a fault of the machine where nobody has said so yet.
+/// Adds a hint to errors of the machine that have none.
 pub(super) fn helped(error: Error) -> Error {
     match (error.hint(), error.code()) {
-        (None, ErrorCode::StorageFull) => error.with_hint(ROOM),
-        (None, ErrorCode::PermissionDenied) => error.with_hint(RIGHTS),
+        (None, ErrorCode::StorageFull) => error.with_hint(FULL_HINT),
+        (None, ErrorCode::PermissionDenied) => error.with_hint(PERMISSION_HINT),
         _ => error,
     }
 }
@@ -90,9 +100,11 @@ fn unreachable_source(source: &str, error: std::io::Error) -> Error {
     let looks_remote = source.contains("://") || (source.contains(':') && !source.contains('/'));
     let hint = if looks_remote {
         let reference = source.rsplit("://").next().unwrap_or(source);
-        format!("fetch the image first: `skopeo copy docker://{reference} oci:image`, then import `image`")
+        format!(
+            "fetch the image first: `skopeo copy docker://{reference} oci:image`, then import `image`"
+        )
     } else {
-        KINDS.to_owned()
+        SOURCES_HINT.to_owned()
     };
     Error::invalid("source", format!("source `{source}` does not exist")).with_hint(hint)
 }
@@ -103,8 +115,8 @@ pub(super) enum Contents {
     DockerArchive,
 }
 
-/// What an archive holds. Image archives have only a few kinds of names at the top; the first other name ends the
-/// search, so that a large root file system is not read twice.
+/// Detects the content of an archive. Image archives have only a few top-level names; the first
+/// other name ends the search, so that a large root file system is not read twice.
 pub(super) fn contents(file: impl Read) -> Result<Contents> {
     let mut archive = ArchiveReader::new(decompress(file)?);
     let (mut layout, mut index, mut manifest, mut any) = (false, false, false, false);
@@ -133,8 +145,12 @@ pub(super) fn contents(file: impl Read) -> Result<Contents> {
     Ok(Contents::Tree)
 }
 
-/// A layer or configuration in a docker-archive: 64 hexadecimal digits, perhaps with an extension.
+/// Returns whether a name is a layer or configuration in a docker-archive: 64 hexadecimal digits,
+/// optionally with an extension.
 fn is_docker_name(name: &[u8]) -> bool {
-    let stem = name.strip_suffix(b".json").or_else(|| name.strip_suffix(b".tar")).unwrap_or(name);
+    let stem = name
+        .strip_suffix(b".json")
+        .or_else(|| name.strip_suffix(b".tar"))
+        .unwrap_or(name);
     stem.len() == 64 && stem.iter().all(u8::is_ascii_hexdigit)
 }

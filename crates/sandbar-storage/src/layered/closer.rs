@@ -1,4 +1,4 @@
-//! Letting go of mounts off the request path.
+//! Closing mount clones off the request path.
 
 use std::{
     sync::{
@@ -12,11 +12,11 @@ use sandbar_core::{Error, Result};
 
 use crate::mount_clone::MountClone;
 
-/// How many copies wait at most; each is an open descriptor.
+/// Queue limit; each clone is an open descriptor.
 const WAITING: usize = 64;
 
-/// A thread that drops copies of mounts. The kernel waits until no processor looks at one any more, which takes twice as
-/// long as making it and using it. It is joined when the store closes.
+/// Thread that closes mount clones. Closing one waits for an RCU grace period, which takes twice as
+/// long as creating and using it. Joined when the store closes.
 #[derive(Debug)]
 pub(super) struct Closer {
     clones: Mutex<Option<SyncSender<MountClone>>>,
@@ -30,23 +30,38 @@ impl Closer {
             .name("sandbar-closer".into())
             .spawn(move || receiver.into_iter().for_each(drop::<MountClone>))
             .map_err(|error| Error::io("start the closer thread", error))?;
-        Ok(Self { clones: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
+        Ok(Self {
+            clones: Mutex::new(Some(sender)),
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
-    /// Drops a copy, later if possible.
+    /// Closes a clone, in the background if the queue has room.
     pub(super) fn close(&self, clone: MountClone) {
-        let sender = self.clones.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let sender = self
+            .clones
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if let Some(sender) = sender
-            && let Err(TrySendError::Full(clone) | TrySendError::Disconnected(clone)) = sender.try_send(clone)
+            && let Err(TrySendError::Full(clone) | TrySendError::Disconnected(clone)) =
+                sender.try_send(clone)
         {
             drop(clone);
         }
     }
 
-    /// Returns when every copy is gone.
+    /// Waits until every clone is closed.
     pub(super) fn stop(&self) {
-        self.clones.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.clones
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {

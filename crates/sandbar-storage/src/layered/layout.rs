@@ -1,13 +1,13 @@
-//! Where things lie below the root of a layered store.
+//! Paths below the root of a layered store.
 //!
 //! ```text
 //! layout                     format version of this directory
 //! bases/<name>/base.json     record          bases/<name>/rootfs/   files
-//! volumes/<id>/volume.json   record          volumes/<id>/live/     tree: one <n>/{upper,work} per mount point
+//! volumes/<id>/volume.json   record          volumes/<id>/live/     one <n>/{upper,work} a mount
 //!                                            volumes/<id>/snapshots/<name>/
 //! mnt/<id>                   mount point of a live volume
-//! .empty/                    nothing, for overlays of what the machine lends
-//! staging/  trash/           half-made things, given-up things
+//! .empty/                    empty, for overlays of lent directories
+//! staging/  trash/           objects under construction, discarded objects
 //! ```
 
 use std::{
@@ -20,7 +20,7 @@ use sandbar_core::{BaseName, ByteCount, Error, ErrorCode, Result, SessionId, Sna
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use crate::{closed::make_closed_directory, screen::empty_directory};
+use crate::{private_directory::make_private_directory, world_readable::empty_directory};
 
 /// Version of the directory layout; bumped when an older program could misread it.
 const VERSION: &str = "1";
@@ -33,10 +33,10 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Uses `root`, making what is missing. Refuses a directory that some other version wrote.
+    /// Opens `root`, creating missing directories. Refuses a directory written by another version.
     pub(crate) fn open(root: &Path) -> Result<Self> {
         if !root.exists() {
-            make_closed_directory(root)?;
+            make_private_directory(root)?;
         }
         let marker = root.join("layout");
         match fs::read_to_string(&marker) {
@@ -45,24 +45,31 @@ impl Layout {
                 return Err(Error::new(
                     ErrorCode::InvalidState,
                     format!(
-                        "storage at `{}` has layout version `{}`, this program knows `{VERSION}`",
+                        "storage at `{}` has layout version `{}`, this program supports `{VERSION}`",
                         root.display(),
                         version.trim()
                     ),
                 )
-                .with_hint("start the version of sandbar that wrote it, or use another data directory"));
+                .with_hint(
+                    "start the version of sandbar that wrote it, or use another data directory",
+                ));
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => write_file(&marker, VERSION.as_bytes())?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                write_file(&marker, VERSION.as_bytes())?;
+            }
             Err(error) => return Err(Error::io(format!("read `{}`", marker.display()), error)),
         }
-        // Not `root`, which can be the top of a file system that has other things on it.
+        // Not `root` itself, which may be the top of a file system with other content.
         for name in ["bases", "volumes", "mnt", "staging", "trash"] {
-            make_closed_directory(&root.join(name))?;
+            make_private_directory(&root.join(name))?;
         }
-        Ok(Self { root: root.to_owned(), empty: empty_directory(root)? })
+        Ok(Self {
+            root: root.to_owned(),
+            empty: empty_directory(root)?,
+        })
     }
 
-    /// A directory without content.
+    /// Returns an empty directory.
     pub(crate) fn empty(&self) -> &Path {
         &self.empty
     }
@@ -111,30 +118,31 @@ impl Layout {
         self.root.join("trash")
     }
 
-    /// A fresh name in `staging`.
+    /// Returns a new unique path in `staging`.
     pub(crate) fn stage(&self) -> PathBuf {
         self.staging().join(Uuid::now_v7().simple().to_string())
     }
 
-    /// Moves `path` out of the way in one step. An absent `path` is fine.
+    /// Moves `path` to the trash by one rename. A missing `path` is success.
     pub(crate) fn discard(&self, path: &Path) -> Result<()> {
         match fs::rename(path, self.trash().join(Uuid::now_v7().simple().to_string())) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io(format!("move `{}` to the trash", path.display()), error))
-            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(
+                format!("move `{}` to the trash", path.display()),
+                error,
+            )),
             _ => Ok(()),
         }
     }
 }
 
-/// What a volume was made from. Kept outside its tree, so that a rollback does not take it back.
+/// Record of a volume. Stored outside its tree, so that a rollback does not revert it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VolumeRecord {
     pub(crate) version: u32,
     pub(crate) base: BaseName,
     pub(crate) quota: Option<ByteCount>,
-    /// Whether the base lies below an overlay, or was copied into the tree.
+    /// Whether the base is an overlay lower, or was copied into the tree.
     pub(crate) layered: bool,
 }
 
@@ -142,30 +150,38 @@ impl VolumeRecord {
     pub(crate) const VERSION: u32 = 1;
 }
 
-/// Moves `from` to `to` in one step, unless `to` exists.
+/// Renames `from` to `to` atomically, unless `to` exists.
 pub(crate) fn publish(from: &Path, to: &Path) -> io::Result<()> {
     Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
 pub(crate) fn make_directory(path: &Path) -> Result<()> {
-    fs::create_dir_all(path).map_err(|error| Error::io(format!("make directory `{}`", path.display()), error))
+    fs::create_dir_all(path)
+        .map_err(|error| Error::io(format!("make directory `{}`", path.display()), error))
 }
 
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> Result<()> {
-    fs::write(path, content).map_err(|error| Error::io(format!("write `{}`", path.display()), error))
+    fs::write(path, content)
+        .map_err(|error| Error::io(format!("write `{}`", path.display()), error))
 }
 
 pub(crate) fn write_record<T: Serialize>(path: &Path, record: &T) -> Result<()> {
-    let json = serde_json::to_vec_pretty(record)
-        .map_err(|error| Error::internal(format!("encode `{}`", path.display())).with_source(error))?;
+    let json = serde_json::to_vec_pretty(record).map_err(|error| {
+        Error::internal(format!("encode `{}`", path.display())).with_source(error)
+    })?;
     write_file(path, &json)
 }
 
-/// Reads a record; `None` when there is none.
+/// Reads a record; `None` when it does not exist.
 pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     let json = match fs::read(path) {
         Ok(json) => json,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
             return Ok(None);
         }
         Err(error) => return Err(Error::io(format!("read `{}`", path.display()), error)),
@@ -175,16 +191,22 @@ pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Option<T>>
         .map_err(|error| Error::internal(format!("decode `{}`", path.display())).with_source(error))
 }
 
-/// Refuses a record some other version of this program wrote.
+/// Refuses a record written by another version of this program.
 pub(crate) fn require_version(found: u32, known: u32, what: impl FnOnce() -> String) -> Result<()> {
     if found == known {
         return Ok(());
     }
-    Err(Error::new(ErrorCode::InvalidState, format!("{} has version {found}, this program knows {known}", what()))
-        .with_hint("start the version of sandbar that wrote it"))
+    Err(Error::new(
+        ErrorCode::InvalidState,
+        format!(
+            "{} has version {found}, this program supports {known}",
+            what()
+        ),
+    )
+    .with_hint("start the version of sandbar that wrote it"))
 }
 
-/// Names in a directory, sorted.
+/// Lists the names in a directory, sorted.
 pub(crate) fn names(directory: &Path) -> Result<Vec<std::ffi::OsString>> {
     let complain = |error| Error::io(format!("list `{}`", directory.display()), error);
     let mut names = Vec::new();
@@ -202,8 +224,11 @@ mod tests {
     #[test]
     fn a_record_of_another_version_is_refused_and_named() {
         require_version(1, 1, || unreachable!("it fits")).unwrap();
-        let error = require_version(2, 1, || "the record of volume `v`".into()).unwrap_err();
+        let error = require_version(2, 1, || "record of volume `v`".into()).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidState);
-        assert_eq!(error.message(), "the record of volume `v` has version 2, this program knows 1");
+        assert_eq!(
+            error.message(),
+            "record of volume `v` has version 2, this program supports 1"
+        );
     }
 }

@@ -1,13 +1,16 @@
 //! Volumes as a small writable layer over a shared read-only base.
 //!
-//! [`LayeredStorage`] is the whole of `btrfs` and `local-disk` but for a handful of [`Primitives`]: how to make, copy and
-//! remove a tree. A volume is one tree that holds an overlay upper for each mount point of its base; a snapshot is a
-//! copy of that tree. The base is never copied, so create, snapshot, fork and rollback cost what the session changed (local disk) or
-//! nothing that grows at all (btrfs), and the page cache of the base is shared by every session.
+//! [`LayeredStorage`] implements `btrfs` and `local-disk` over a few [`Primitives`]: create, copy
+//! and remove a tree. A volume is one tree that holds an overlay upper for each mount point of its
+//! base; a snapshot is a copy of that tree. The base is never copied. So create, snapshot, fork and
+//! rollback cost as much as the session changed (local disk) or constant time (btrfs), and all
+//! sessions share the page cache of the base.
 //!
-//! Where no overlay can be mounted (an ordinary user), the base is copied into the volume instead and the tree is flat.
+//! Where no overlay can be mounted (an ordinary user), the base is copied into the volume and the
+//! tree is flat.
 //!
-//! Invariant: `volumes/<id>` and `volumes/<id>/snapshots/<name>` appear and disappear by one rename or one ioctl.
+//! Invariant: `volumes/<id>` and `volumes/<id>/snapshots/<name>` appear and disappear by one rename
+//! or one ioctl.
 
 mod bases;
 mod closer;

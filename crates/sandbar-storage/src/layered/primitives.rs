@@ -1,4 +1,4 @@
-//! What a layered store needs from the file system below it.
+//! Operations a layered store needs from the file system below it.
 
 use std::{fmt, path::Path};
 
@@ -7,51 +7,57 @@ use sandbar_core::{ByteCount, Result, StorageKind};
 
 use crate::{Space, StorageFacts};
 
-/// Trees that are made, copied and removed. `LayeredStorage` builds everything else from these.
+/// Creates, copies and removes trees; `LayeredStorage` builds everything else on these.
 pub(crate) trait Primitives: fmt::Debug + Send + Sync + 'static {
     fn kind(&self) -> StorageKind;
 
     fn facts(&self) -> &StorageFacts;
 
-    /// Makes an empty writable tree at `path`, whose parent exists.
+    /// Creates an empty writable tree at `path`, whose parent exists.
     fn make_tree(&self, path: &Path) -> Result<()>;
 
-    /// Makes `destination` a copy of `source`. When the call is interrupted, `destination` is absent or whole; half-made
-    /// work may stay in `staging`.
-    fn copy_tree(&self, source: &Path, destination: &Path, access: TreeAccess, staging: &Path) -> Result<()>;
+    /// Copies `source` to `destination`. After an interruption, `destination` is absent or
+    /// complete; an incomplete copy may stay in `staging`.
+    fn copy_tree(
+        &self,
+        source: &Path,
+        destination: &Path,
+        access: TreeAccess,
+        staging: &Path,
+    ) -> Result<()>;
 
-    /// Removes a tree; an absent one is fine.
+    /// Removes a tree. A missing one is success.
     fn remove_tree(&self, path: &Path) -> Result<()>;
 
-    /// When the tree at `path` was made.
+    /// Returns when the tree at `path` was created.
     fn birth(&self, path: &Path) -> Result<Birth>;
 
-    /// Whether files keep `(inode, ctime)` through `copy_tree`.
+    /// Returns whether files keep `(inode, ctime)` through `copy_tree`.
     fn stable_inodes(&self) -> bool;
 
-    /// Bytes `tree` holds of its own.
+    /// Returns the bytes `tree` uses itself.
     fn usage(&self, tree: &Path) -> Result<ByteCount>;
 
     fn set_quota(&self, tree: &Path, quota: Option<ByteCount>) -> Result<()>;
 
     fn space(&self) -> Result<Space>;
 
-    /// Waits until removed trees have given their space back.
+    /// Waits until the space of removed trees is free.
     fn settle(&self) -> Result<()>;
 
-    /// Lets go of the pool.
+    /// Closes the pool.
     fn close(&self) -> Result<()>;
 }
 
-/// When a tree was made. Births are ordered as the trees were made.
+/// Creation of a tree, ordered by creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Birth {
-    /// A number that grows with every tree, where the file system has one; 0 where the time has to do.
+    /// Increasing number of the tree, where the file system has one; else 0, and the time decides.
     pub(crate) sequence: u64,
     pub(crate) created: Timestamp,
 }
 
-/// Whether a copied tree may change.
+/// Access mode of a copied tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TreeAccess {
     ReadOnly,

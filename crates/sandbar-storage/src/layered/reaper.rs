@@ -1,4 +1,4 @@
-//! Emptying the trash, off the request path.
+//! Emptying the trash in the background.
 
 use std::{
     path::Path,
@@ -10,15 +10,15 @@ use std::{
 };
 
 use sandbar_core::{Error, Result};
+use sandbar_tree::remove_tree;
 use tracing::warn;
 
 use super::{
     Primitives,
     layout::{Layout, names},
 };
-use crate::tree_remove::remove_tree;
 
-/// A thread that removes what lies in the trash. It is joined when the store closes.
+/// Thread that empties the trash. Joined when the store closes.
 #[derive(Debug)]
 pub(crate) struct Reaper {
     requests: Mutex<Option<Sender<Request>>>,
@@ -27,7 +27,7 @@ pub(crate) struct Reaper {
 
 enum Request {
     Sweep,
-    /// Sweep, then answer.
+    /// Sweep, then reply.
     Settle(Sender<Result<()>>),
 }
 
@@ -38,15 +38,18 @@ impl Reaper {
             .name("sandbar-reaper".into())
             .spawn(move || run(&*primitives, &layout, &receiver))
             .map_err(|error| Error::io("start the reaper thread", error))?;
-        Ok(Self { requests: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
+        Ok(Self {
+            requests: Mutex::new(Some(sender)),
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
-    /// Says that there is something in the trash.
+    /// Wakes the thread, because something was moved to the trash.
     pub(crate) fn wake(&self) {
         self.send(Request::Sweep);
     }
 
-    /// Returns when what was in the trash is gone.
+    /// Waits until the current content of the trash is removed.
     pub(crate) fn settle(&self) -> Result<()> {
         let (sender, receiver) = channel();
         self.send(Request::Settle(sender));
@@ -69,7 +72,7 @@ impl Reaper {
         if let Ok(requests) = self.requests.lock()
             && let Some(sender) = &*requests
         {
-            // The receiver lives as long as the sender does.
+            // The receiver lives as long as the sender.
             let _ = sender.send(request);
         }
     }
@@ -84,7 +87,7 @@ fn run<P: Primitives>(primitives: &P, layout: &Layout, requests: &Receiver<Reque
             }
             Request::Sweep => {
                 if let Err(error) = outcome.and_then(|()| settle_when_tight(primitives)) {
-                    // It stays in the trash; the next sweep or the next start tries again.
+                    // The next sweep or the next start tries again.
                     warn!(error = error.chain(), "could not empty the trash");
                 }
             }
@@ -92,13 +95,18 @@ fn run<P: Primitives>(primitives: &P, layout: &Layout, requests: &Receiver<Reque
     }
 }
 
-/// On a pool that is nearly full, space that was just freed is wanted now.
+/// Commits freed space at once on a nearly full pool, where it is needed immediately.
 fn settle_when_tight<P: Primitives>(primitives: &P) -> Result<()> {
     const TIGHT: f64 = 0.9;
-    if primitives.space()?.used_share() > TIGHT { primitives.settle() } else { Ok(()) }
+    if primitives.space()?.used_share() > TIGHT {
+        primitives.settle()
+    } else {
+        Ok(())
+    }
 }
 
-/// Removes everything in `directory`: trees first, since a plain removal cannot enter a read-only one.
+/// Removes everything in `directory`: trees first, because a plain removal cannot enter a read-only
+/// tree.
 pub(crate) fn empty<P: Primitives>(primitives: &P, directory: &Path) -> Result<()> {
     let mut outcome = Ok(());
     for name in names(directory)? {
@@ -109,7 +117,8 @@ pub(crate) fn empty<P: Primitives>(primitives: &P, directory: &Path) -> Result<(
     outcome
 }
 
-/// Removes the trees a discarded path can hold: it is a tree itself, or a volume with `live` and `snapshots`.
+/// Removes the trees of a discarded path, which is a tree itself, or a volume with `live` and
+/// `snapshots`.
 pub(super) fn remove_volume_trees<P: Primitives>(primitives: &P, path: &Path) -> Result<()> {
     let snapshots = path.join("snapshots");
     if snapshots.is_dir() && path.join("volume.json").exists() {

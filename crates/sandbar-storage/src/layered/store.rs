@@ -1,4 +1,4 @@
-//! The store itself: opening, and the `Storage` contract dispatched to one file per concern.
+//! The store: opening it, and the `Storage` trait, with one module per concern.
 
 use std::{
     collections::HashMap,
@@ -8,17 +8,21 @@ use std::{
 };
 
 use sandbar_core::{
-    BaseName, ByteCount, Capability, LaterSnapshots, OwnerMap, Result, SessionId, SnapshotName, StorageKind,
+    BaseName, ByteCount, Capability, LaterSnapshots, OwnerMap, Result, SessionId, SnapshotName,
+    StorageKind,
 };
+use sandbar_tree::remove_tree;
 
 use super::{
-    Layout, Primitives,
+    Layout, Primitives, bases,
     closer::Closer,
+    mounts,
     reaper::{Reaper, empty},
+    snapshots, volumes,
 };
 use crate::{
-    BaseRecord, ForkPoint, Mounted, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView, Usage,
-    VolumeSpec,
+    BaseRecord, ForkPoint, Mounted, Space, StagedBase, Storage, StorageFacts, StoredSnapshot,
+    TreeView, Usage, VolumeSpec,
     overlay::{Overlay, detach, mount_overlay, open_mount_point},
     translation::LiveMount,
 };
@@ -35,7 +39,7 @@ pub(crate) struct LayeredStorage<P: Primitives> {
 }
 
 impl<P: Primitives> LayeredStorage<P> {
-    /// Opens the store at `layout`, and removes what an interrupted call left half-made.
+    /// Opens the store at `layout`, and removes what interrupted calls left in staging.
     pub(crate) fn open(primitives: P, layout: Layout) -> Result<Self> {
         empty(&primitives, &layout.staging())?;
         let mut facts = primitives.facts().clone();
@@ -43,7 +47,14 @@ impl<P: Primitives> LayeredStorage<P> {
         let primitives = Arc::new(primitives);
         let reaper = Reaper::start(Arc::clone(&primitives), layout.clone())?;
         reaper.wake();
-        Ok(Self { primitives, layout, facts, reaper, closer: Closer::start()?, mounted: Mutex::default() })
+        Ok(Self {
+            primitives,
+            layout,
+            facts,
+            reaper,
+            closer: Closer::start()?,
+            mounted: Mutex::default(),
+        })
     }
 
     pub(super) fn is_layered(&self) -> bool {
@@ -51,7 +62,7 @@ impl<P: Primitives> LayeredStorage<P> {
     }
 }
 
-/// Finds out by trying whether an overlay can be mounted with its upper in this store.
+/// Probes whether an overlay with its upper in this store can be mounted.
 fn probe_overlay(layout: &Layout) -> Capability {
     let probe = layout.stage();
     let attempt = || -> Result<()> {
@@ -60,17 +71,32 @@ fn probe_overlay(layout: &Layout) -> Capability {
             super::layout::make_directory(&path)?;
             Ok(path)
         };
-        let (lower, upper, work, target) = (part("lower")?, part("upper")?, part("work")?, part("merged")?);
+        let (lower, upper, work, target) = (
+            part("lower")?,
+            part("upper")?,
+            part("work")?,
+            part("merged")?,
+        );
         let target_fd = open_mount_point(&target, "/".as_ref())?;
-        mount_overlay(Overlay { lower: &lower, upper: &upper, work: &work }, target_fd.as_fd())?;
+        mount_overlay(
+            Overlay {
+                lower: &lower,
+                upper: &upper,
+                work: &work,
+            },
+            target_fd.as_fd(),
+        )?;
         drop(target_fd);
         detach(&target)
     };
     let capability = match attempt() {
         Ok(()) => Capability::Yes,
-        Err(error) => Capability::no(format!("the kernel refuses an overlay here: {}", error.chain())),
+        Err(error) => Capability::no(format!(
+            "the kernel refuses an overlay here: {}",
+            error.chain()
+        )),
     };
-    if let Err(error) = crate::tree_remove::remove_tree(&probe) {
+    if let Err(error) = remove_tree(&probe) {
         tracing::warn!(error = error.chain(), "could not remove the overlay probe");
     }
     capability
@@ -86,71 +112,82 @@ impl<P: Primitives> Storage for LayeredStorage<P> {
     }
 
     fn bases(&self) -> Result<Vec<BaseRecord>> {
-        self.list_bases()
+        bases::bases(self)
     }
 
     fn base(&self, name: &BaseName) -> Result<BaseRecord> {
-        self.read_base(name)
+        bases::base(self, name)
     }
 
     fn stage_base(&self, name: &BaseName) -> Result<StagedBase> {
-        self.begin_base(name)
+        bases::stage_base(self, name)
     }
 
     fn commit_base(&self, staged: StagedBase, record: &BaseRecord) -> Result<()> {
-        self.finish_base(staged, record)
+        bases::commit_base(self, staged, record)
     }
 
     fn delete_base(&self, name: &BaseName) -> Result<()> {
-        self.remove_base(name)
+        bases::delete_base(self, name)
     }
 
     fn create(&self, volume: &SessionId, spec: &VolumeSpec) -> Result<()> {
-        self.create_volume(volume, spec)
+        volumes::create(self, volume, spec)
     }
 
-    fn fork(&self, source: &SessionId, point: &ForkPoint, volume: &SessionId, quota: Option<ByteCount>) -> Result<()> {
-        self.fork_volume(source, point, volume, quota)
+    fn fork(
+        &self,
+        source: &SessionId,
+        point: &ForkPoint,
+        volume: &SessionId,
+        quota: Option<ByteCount>,
+    ) -> Result<()> {
+        volumes::fork(self, source, point, volume, quota)
     }
 
     fn delete(&self, volume: &SessionId) -> Result<()> {
-        self.delete_volume(volume)
+        volumes::delete(self, volume)
     }
 
     fn volumes(&self) -> Result<Vec<SessionId>> {
-        self.list_volumes()
+        volumes::volumes(self)
     }
 
     fn snapshot(&self, volume: &SessionId, name: &SnapshotName) -> Result<StoredSnapshot> {
-        self.take_snapshot(volume, name)
+        snapshots::snapshot(self, volume, name)
     }
 
     fn snapshots(&self, volume: &SessionId) -> Result<Vec<StoredSnapshot>> {
-        self.list_snapshots(volume)
+        snapshots::snapshots(self, volume)
     }
 
     fn delete_snapshot(&self, volume: &SessionId, name: &SnapshotName) -> Result<()> {
-        self.remove_snapshot(volume, name)
+        snapshots::delete_snapshot(self, volume, name)
     }
 
-    fn rollback(&self, volume: &SessionId, name: &SnapshotName, later: LaterSnapshots) -> Result<()> {
-        self.roll_back(volume, name, later)
+    fn rollback(
+        &self,
+        volume: &SessionId,
+        name: &SnapshotName,
+        later: LaterSnapshots,
+    ) -> Result<()> {
+        snapshots::rollback(self, volume, name, later)
     }
 
     fn mount_as(&self, volume: &SessionId, owners: Option<&OwnerMap>) -> Result<Mounted> {
-        self.mount_volume(volume, owners)
+        mounts::mount_as(self, volume, owners)
     }
 
     fn unmount(&self, volume: &SessionId) -> Result<()> {
-        self.unmount_volume(volume)
+        mounts::unmount(self, volume)
     }
 
     fn view(&self, volume: &SessionId, at: &ForkPoint) -> Result<TreeView> {
-        self.volume_view(volume, at)
+        snapshots::view(self, volume, at)
     }
 
     fn base_view(&self, base: &BaseName) -> Result<TreeView> {
-        self.view_of_base(base)
+        bases::base_view(self, base)
     }
 
     fn volume_base(&self, volume: &SessionId) -> Result<BaseName> {
@@ -159,11 +196,13 @@ impl<P: Primitives> Storage for LayeredStorage<P> {
 
     fn usage(&self, volume: &SessionId) -> Result<Usage> {
         self.record(volume)?;
-        Ok(Usage { used: self.primitives.usage(&self.layout.live(volume))? })
+        Ok(Usage {
+            used: self.primitives.usage(&self.layout.live(volume))?,
+        })
     }
 
     fn set_quota(&self, volume: &SessionId, quota: Option<ByteCount>) -> Result<()> {
-        self.change_quota(volume, quota)
+        volumes::set_quota(self, volume, quota)
     }
 
     fn space(&self) -> Result<Space> {
@@ -175,7 +214,7 @@ impl<P: Primitives> Storage for LayeredStorage<P> {
     }
 
     fn close(&self) -> Result<()> {
-        self.unmount_all()?;
+        mounts::unmount_all(self)?;
         self.closer.stop();
         self.reaper.stop();
         self.primitives.close()

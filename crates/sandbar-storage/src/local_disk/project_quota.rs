@@ -1,4 +1,4 @@
-//! A quota for a directory tree, where the file system has project quotas (XFS and ext4, when mounted with `prjquota`).
+//! Quota of a directory tree by project quotas (XFS, and ext4 mounted with `prjquota`).
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,17 +11,22 @@ use sandbar_core::{ByteCount, Capability, Error, Result};
 
 use super::quota_calls;
 
-/// Whether quotas work in `root`.
+/// Probes whether quotas work in `root`.
 pub(super) fn probe(root: &Path) -> Capability {
-    const HINT: &str = "use a file system mounted with project quotas (XFS `-o prjquota`), btrfs or zfs";
+    const HINT: &str =
+        "use a file system mounted with project quotas (XFS `-o prjquota`), btrfs or zfs";
     match File::open(root).and_then(|directory| quota_calls::enforced(&directory)) {
         Ok(true) => Capability::Yes,
-        Ok(false) => Capability::no(format!("project quotas are off on this file system; {HINT}")),
-        Err(error) => Capability::no(format!("this file system has no project quotas ({error}); {HINT}")),
+        Ok(false) => Capability::no(format!(
+            "project quotas are off on this file system; {HINT}"
+        )),
+        Err(error) => Capability::no(format!(
+            "this file system has no project quotas ({error}); {HINT}"
+        )),
     }
 }
 
-/// Limits what `tree` may hold. The whole tree is put into a project of its own the first time.
+/// Limits the space of `tree`. The first call assigns the whole tree to a new project.
 pub(super) fn set(tree: &Path, quota: Option<ByteCount>) -> Result<()> {
     let complain = |error| Error::io(format!("set the quota of `{}`", tree.display()), error);
     let directory = File::open(tree).map_err(complain)?;
@@ -30,14 +35,16 @@ pub(super) fn set(tree: &Path, quota: Option<ByteCount>) -> Result<()> {
         project = unused_project(&directory).map_err(complain)?;
         join(tree, project).map_err(complain)?;
     }
-    // A limit of zero blocks means none, so a quota below one block is rounded up.
+    // A limit of zero blocks means no limit, so a quota below one block is rounded up.
     let blocks = quota.map_or(0, |quota| quota.get().div_ceil(512).max(1));
     quota_calls::limit(&directory, project, blocks).map_err(complain)
 }
 
-/// A project id nothing is charged to. Inode numbers are unique here and now; an older tree may still hold one.
+/// Returns an unused project id. Inode numbers of existing trees are unique; an older tree may
+/// still use one.
 fn unused_project(directory: &File) -> io::Result<u32> {
-    let mut project = u32::try_from(directory.metadata()?.ino() & 0x3fff_ffff).unwrap_or(1) | 0x4000_0000;
+    let mut project =
+        u32::try_from(directory.metadata()?.ino() & 0x3fff_ffff).unwrap_or(1) | 0x4000_0000;
     while quota_calls::charged_blocks(directory, project)? != 0 {
         project = project.wrapping_add(1) | 0x4000_0000;
     }
@@ -52,9 +59,12 @@ fn join(path: &Path, project: u32) -> io::Result<()> {
             join(&entry?.path(), project)?;
         }
     } else if metadata.is_file() {
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)?;
         quota_calls::join_project(&file, project)?;
     }
-    // Links, FIFOs and devices hold no data worth charging.
+    // Links, FIFOs and devices have no data to charge.
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Project quotas by `quotactl_fd` and `FS_IOC_FSSETXATTR`: the calls, and nothing else.
+//! System calls of project quotas: `quotactl_fd` and `FS_IOC_FSSETXATTR`.
 
 #![expect(unsafe_code, reason = "neither call has a safe wrapper")]
 
@@ -59,7 +59,7 @@ struct DiskQuota {
     padding_end: [u8; 10],
 }
 
-/// `struct fs_quota_stat`, as far as we read it.
+/// Used part of `struct fs_quota_stat`.
 #[repr(C)]
 struct QuotaState {
     version: i8,
@@ -71,23 +71,39 @@ struct QuotaState {
 const _: () = assert!(size_of::<Attributes>() == 28 && size_of::<DiskQuota>() == 112);
 
 fn checked(outcome: i64) -> io::Result<()> {
-    if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if outcome < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 fn quota_call<T>(fd: RawFd, command: u32, id: u32, argument: &mut T) -> io::Result<()> {
-    // SAFETY: each command is called below with the type it reads or fills, which outlives the call; a descriptor
-    // that is not open only makes the call fail.
-    checked(unsafe { libc::syscall(libc::SYS_quotactl_fd, fd, command, id, std::ptr::from_mut(argument)) })
+    // SAFETY: each command is called below with the type it reads or fills, which outlives the
+    // call; a descriptor that is not open only makes the call fail.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_quotactl_fd,
+            fd,
+            command,
+            id,
+            std::ptr::from_mut(argument),
+        )
+    })
 }
 
-/// Whether the file system below `directory` enforces project quotas.
+/// Returns whether the file system of `directory` enforces project quotas.
 pub(super) fn enforced(directory: &File) -> io::Result<bool> {
-    let mut state = QuotaState { version: 0, flags: 0, rest: [0; 16] };
+    let mut state = QuotaState {
+        version: 0,
+        flags: 0,
+        rest: [0; 16],
+    };
     quota_call(directory.as_raw_fd(), GET_STATE, 0, &mut state)?;
     Ok(state.flags & STATE_ENFORCED != 0)
 }
 
-/// Blocks of 512 bytes charged to a project. A project nobody uses has none.
+/// Returns the blocks of 512 bytes charged to a project; 0 for an unused one.
 pub(super) fn charged_blocks(directory: &File, project: u32) -> io::Result<u64> {
     let mut quota = DiskQuota::default();
     match quota_call(directory.as_raw_fd(), GET_QUOTA, project, &mut quota) {
@@ -97,7 +113,7 @@ pub(super) fn charged_blocks(directory: &File, project: u32) -> io::Result<u64> 
     }
 }
 
-/// Limits a project to `blocks` of 512 bytes; 0 lifts the limit.
+/// Limits a project to `blocks` of 512 bytes; 0 removes the limit.
 pub(super) fn limit(directory: &File, project: u32, blocks: u64) -> io::Result<()> {
     let mut quota = DiskQuota {
         version: 1,
@@ -111,25 +127,38 @@ pub(super) fn limit(directory: &File, project: u32, blocks: u64) -> io::Result<(
     quota_call(directory.as_raw_fd(), SET_LIMIT, project, &mut quota)
 }
 
-/// The project a file belongs to.
+/// Returns the project of a file.
 pub(super) fn project(file: &File) -> io::Result<u32> {
     Ok(attributes(file)?.project)
 }
 
-/// Puts a file into a project; what is made in a directory from now on follows it.
+/// Assigns a file to a project; new entries of a directory inherit it.
 pub(super) fn join_project(file: &File, project: u32) -> io::Result<()> {
     let mut attributes = attributes(file)?;
     attributes.project = project;
     if file.metadata()?.is_dir() {
         attributes.flags |= INHERIT_PROJECT;
     }
-    // SAFETY: the request number carries the size of `struct fsxattr`, which `Attributes` is laid out as.
-    checked(i64::from(unsafe { libc::ioctl(file.as_raw_fd(), SET_ATTRIBUTES, std::ptr::from_ref(&attributes)) }))
+    // SAFETY: the request number carries the size of `struct fsxattr`, which `Attributes` is laid
+    // out as.
+    checked(i64::from(unsafe {
+        libc::ioctl(
+            file.as_raw_fd(),
+            SET_ATTRIBUTES,
+            std::ptr::from_ref(&attributes),
+        )
+    }))
 }
 
 fn attributes(file: &File) -> io::Result<Attributes> {
     let mut attributes = Attributes::default();
     // SAFETY: as in `join_project`; the kernel fills the structure.
-    checked(i64::from(unsafe { libc::ioctl(file.as_raw_fd(), GET_ATTRIBUTES, std::ptr::from_mut(&mut attributes)) }))?;
+    checked(i64::from(unsafe {
+        libc::ioctl(
+            file.as_raw_fd(),
+            GET_ATTRIBUTES,
+            std::ptr::from_mut(&mut attributes),
+        )
+    }))?;
     Ok(attributes)
 }

@@ -1,4 +1,4 @@
-//! What a base looks like, short enough to compare.
+//! Fingerprint of a base, to check that a pack is unpacked over the same one.
 
 use std::{
     ffi::CString,
@@ -11,26 +11,33 @@ use rustix::{
     io::Errno,
 };
 use sandbar_core::{BaseName, Error, Result};
+use sandbar_tree::descent::{DirectoryStack, EntryStat, names, open_directory};
 
-use crate::{
-    LayerDirectory, Storage,
-    descent::{DirectoryStack, EntryStat, names, open_directory},
-};
+use crate::{LayerDirectory, Storage};
 
-/// The fingerprint of a base: of every name, type, mode, size and time of its files. Owners are left out, because an
-/// ordinary user's import cannot keep them.
+/// Returns the fingerprint of a base: a hash of name, type, mode, size and time of its files.
+/// Owners are left out, because an ordinary user's import cannot keep them.
 ///
-/// Most of a base made from a machine is the machine. Two of the same distribution release are taken as the same.
+/// A `host` base consists mostly of lent directories. Two machines of the same distribution release
+/// count as equal.
 pub(super) fn of_base(storage: &dyn Storage, name: &BaseName) -> Result<String> {
     let record = storage.base(name)?;
-    if record.layers.iter().any(|layer| layer.directory != LayerDirectory::Own) {
+    if record
+        .layers
+        .iter()
+        .any(|layer| layer.directory != LayerDirectory::Own)
+    {
         return Ok(of_machine());
     }
     let mut hasher = blake3::Hasher::new();
     for layer in storage.base_view(name)?.layers {
         if let Some(tree) = layer.lower.or(layer.upper) {
-            add_tree(&mut hasher, &tree)
-                .map_err(|errno| Error::io(format!("read base `{name}` at `{}`", tree.display()), errno.into()))?;
+            add_tree(&mut hasher, &tree).map_err(|errno| {
+                Error::io(
+                    format!("read base `{name}` at `{}`", tree.display()),
+                    errno.into(),
+                )
+            })?;
         }
     }
     Ok(format!("tree:{}", hasher.finalize().to_hex()))
@@ -39,10 +46,17 @@ pub(super) fn of_base(storage: &dyn Storage, name: &BaseName) -> Result<String> 
 fn of_machine() -> String {
     let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
     let value = |key: &str| {
-        let found = release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        let found = release
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
         found.unwrap_or_default().trim_matches('"').to_owned()
     };
-    format!("machine:{}:{}:{}", std::env::consts::ARCH, value("ID"), value("VERSION_ID"))
+    format!(
+        "machine:{}:{}:{}",
+        std::env::consts::ARCH,
+        value("ID"),
+        value("VERSION_ID")
+    )
 }
 
 fn add_tree(hasher: &mut blake3::Hasher, root: &Path) -> Result<(), Errno> {
@@ -82,9 +96,12 @@ fn add_tree(hasher: &mut blake3::Hasher, root: &Path) -> Result<(), Errno> {
     Ok(())
 }
 
-/// In descending order: names are taken from the end.
+/// Lists a directory in descending order, because names are popped from the end.
 fn sorted(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
-    let mut found: Vec<_> = names(directory)?.into_iter().map(|(name, _)| name).collect();
+    let mut found: Vec<_> = names(directory)?
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
     found.sort_by(|left, right| right.cmp(left));
     Ok(found)
 }

@@ -1,8 +1,9 @@
-//! Files with several names.
+//! Changes of hard links.
 //!
-//! A difference is told path by path, and two trees can hold the same files path by path and still differ in which of
-//! them are one file. So the groups of names are compared too: every name of a group that came, went or changed is
-//! packed again, and comes back linked to the others or apart from them.
+//! A diff compares path by path. Two trees can be equal path by path and still differ in which
+//! paths are hard links of one file. So the groups of names are compared, too: every name of a
+//! group that was added, removed or changed is packed again, and unpacked linked to the others or
+//! separate.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,29 +17,34 @@ use rustix::{
     io::Errno,
 };
 use sandbar_core::{Error, Result};
+use sandbar_tree::descent::{DirectoryStack, EntryStat, Identity, names, open_directory};
 
-use crate::{
-    TreeView, ViewLayer,
-    descent::{DirectoryStack, EntryStat, Identity, names, open_directory},
-};
+use crate::{TreeView, ViewLayer};
 
-/// Groups of paths in the sandbox that name one file each.
+/// Groups of paths in the sandbox that are hard links of one file.
 type Groups = BTreeSet<BTreeSet<PathBuf>>;
 
-/// Paths whose group of names differs between two trees, whether or not they are in the second.
+/// Returns paths whose group differs between two trees, whether or not they exist in the second.
 pub(super) fn regrouped(from: &TreeView, to: &TreeView) -> Result<BTreeSet<PathBuf>> {
     let mut before = Groups::new();
     let mut after = Groups::new();
     for new in &to.layers {
-        let old = from.layers.iter().find(|old| old.mount_point == new.mount_point);
-        // Where the base lies below, its files are the same in both trees; where it was copied, they are compared.
+        let old = from
+            .layers
+            .iter()
+            .find(|old| old.mount_point == new.mount_point);
+        // A base below an overlay is the same in both trees; a copied one is compared.
         let layered = new.lower.is_some();
         if let Some(old) = old {
             add(old, layered, &mut before)?;
         }
         add(new, layered, &mut after)?;
     }
-    Ok(before.symmetric_difference(&after).flatten().cloned().collect())
+    Ok(before
+        .symmetric_difference(&after)
+        .flatten()
+        .cloned()
+        .collect())
 }
 
 fn add(layer: &ViewLayer, layered: bool, groups: &mut Groups) -> Result<()> {
@@ -47,8 +53,12 @@ fn add(layer: &ViewLayer, layered: bool, groups: &mut Groups) -> Result<()> {
         (None, Some(lower)) if !layered => lower,
         _ => return Ok(()),
     };
-    let found = find(tree, &layer.mount_point)
-        .map_err(|errno| Error::io(format!("look for hard links in `{}`", tree.display()), errno.into()))?;
+    let found = find(tree, &layer.mount_point).map_err(|errno| {
+        Error::io(
+            format!("search hard links in `{}`", tree.display()),
+            errno.into(),
+        )
+    })?;
     groups.extend(found.into_values().filter(|names| names.len() > 1));
     Ok(())
 }
@@ -78,7 +88,7 @@ fn find(tree: &Path, mount_point: &Path) -> Result<BTreeMap<Identity, BTreeSet<P
             continue;
         }
         let stat = EntryStat::at(current, &name)?;
-        // Overlayfs links its whiteouts to one another.
+        // Overlayfs hard-links its whiteouts.
         if stat.links > 1 && stat.kind != FileType::Directory && !stat.is_whiteout() {
             found.entry(stat.identity()).or_default().insert(path);
         }

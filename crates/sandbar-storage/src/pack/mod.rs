@@ -1,11 +1,13 @@
-//! Volumes in an object store: packed on one machine, unpacked on another, whatever the backends.
+//! Packs: hibernated volumes in an object store, packed on one machine and unpacked on another,
+//! with any backend.
 //!
-//! A pack is the history of a volume as differences: the first snapshot against the base, each next one against the one
-//! before, and last the volume as it is now. Each step is a list of deleted paths and an archive of changed entries;
-//! `manifest.json` names them with their hashes.
+//! A pack is the history of a volume as differences: the first snapshot against the base, each
+//! snapshot against the one before, and last the current volume. Each step is a list of deleted
+//! paths and an archive of changed entries; `manifest.json` names them with their hashes.
 //!
-//! Invariant: the manifest is written last and deleted first, so what has one is whole. Nothing of a step is applied
-//! before its hash was checked, and a volume that could not be unpacked to the end does not stay.
+//! Invariant: the manifest is written last and deleted first, so a pack with a manifest is
+//! complete. A step is applied only after its hash was checked, and a volume that could not be
+//! unpacked completely is deleted.
 
 mod fingerprint;
 #[cfg(fuzzing)]

@@ -1,4 +1,4 @@
-//! The objects of one pack, for code that blocks.
+//! Blocking access to the objects of one pack.
 
 use std::{
     fs::File,
@@ -13,12 +13,12 @@ use tokio::runtime::Runtime;
 
 use super::{manifest::PackObject, target::Target};
 
-/// Size of one part of an upload. With at most ten thousand parts an object may have 160 GB.
+/// Size of one part of an upload. With at most 10 000 parts, an object may have 160 GB.
 const PART: usize = 16 << 20;
-/// Parts on their way at one time; this bounds the memory of an upload.
+/// Concurrent part uploads; bounds the memory of an upload.
 const IN_FLIGHT: usize = 2;
 
-/// The objects below one prefix.
+/// Objects below one prefix.
 #[derive(Debug)]
 pub(super) struct Objects {
     store: Arc<dyn ObjectStore>,
@@ -30,10 +30,15 @@ pub(super) struct Objects {
 impl Objects {
     pub(super) fn open(target: &Target, prefix: &str) -> Result<Self> {
         let path = Path::parse(prefix).map_err(|error| {
-            Error::invalid("prefix", format!("prefix `{}` is no path", prefix.escape_debug())).with_source(error)
+            Error::invalid(
+                "prefix",
+                format!("prefix `{}` is not a valid path", prefix.escape_debug()),
+            )
+            .with_source(error)
         })?;
         if path.as_ref().is_empty() {
-            return Err(Error::invalid("prefix", "prefix is empty").with_hint("give each pack a prefix of its own"));
+            return Err(Error::invalid("prefix", "prefix is empty")
+                .with_hint("use a separate prefix for each pack"));
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -41,30 +46,41 @@ impl Objects {
             .enable_all()
             .build()
             .map_err(|error| Error::io("start a runtime for uploads", error))?;
-        Ok(Self { store: target.open()?, prefix: path, target: target.to_string(), runtime })
+        Ok(Self {
+            store: target.open()?,
+            prefix: path,
+            target: target.to_string(),
+            runtime,
+        })
     }
 
-    /// The prefix as a relative path without `.` and `..`.
+    /// Returns the prefix as a relative path without `.` and `..`.
     pub(super) fn prefix(&self) -> &str {
         self.prefix.as_ref()
     }
 
-    /// For people: where this pack is.
+    /// Returns the location of the pack, for messages.
     pub(super) fn place(&self) -> String {
         format!("`{}` in {}", self.prefix, self.target)
     }
 
     fn path(&self, name: &str) -> Result<Path> {
-        // Names come from a manifest somebody else may have written.
+        // Names come from an untrusted manifest.
         Path::parse(format!("{}/{name}", self.prefix)).map_err(|error| {
-            Error::new(ErrorCode::InvalidArgument, format!("`{name}` is no object")).with_source(error)
+            Error::new(
+                ErrorCode::InvalidArgument,
+                format!("`{name}` is not a valid object name"),
+            )
+            .with_source(error)
         })
     }
 
-    /// A small object; `None` when it does not exist.
+    /// Reads a small object; `None` when it does not exist.
     pub(super) fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.path(name)?;
-        let got = self.runtime.block_on(async { self.store.get(&path).await?.bytes().await });
+        let got = self
+            .runtime
+            .block_on(async { self.store.get(&path).await?.bytes().await });
         match got {
             Ok(bytes) => Ok(Some(bytes.to_vec())),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
@@ -74,11 +90,14 @@ impl Objects {
 
     pub(super) fn put(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
         let path = self.path(name)?;
-        let put = self.runtime.block_on(self.store.put(&path, PutPayload::from(bytes)));
-        put.map(drop).map_err(|error| self.failed("write", name, error))
+        let put = self
+            .runtime
+            .block_on(self.store.put(&path, PutPayload::from(bytes)));
+        put.map(drop)
+            .map_err(|error| self.failed("write", name, error))
     }
 
-    /// Deletes an object; one that is not there is fine.
+    /// Deletes an object. A missing one is success.
     pub(super) fn delete(&self, name: &str) -> Result<()> {
         self.delete_path(&self.path(name)?)
     }
@@ -92,15 +111,18 @@ impl Objects {
 
     /// Deletes everything below the prefix.
     pub(super) fn delete_all(&self) -> Result<()> {
-        let listed = self.runtime.block_on(self.store.list(Some(&self.prefix)).collect::<Vec<_>>());
+        let listed = self
+            .runtime
+            .block_on(self.store.list(Some(&self.prefix)).collect::<Vec<_>>());
         for object in listed {
-            let object = object.map_err(|error| self.failed("list", self.prefix.as_ref(), error))?;
+            let object =
+                object.map_err(|error| self.failed("list", self.prefix.as_ref(), error))?;
             self.delete_path(&object.location)?;
         }
         Ok(())
     }
 
-    /// Begins an object of any size.
+    /// Starts the upload of an object of any size.
     pub(super) fn upload(&self, name: &str) -> Result<Upload<'_>> {
         let path = self.path(name)?;
         let begun = self.runtime.block_on(self.store.put_multipart(&path));
@@ -114,15 +136,20 @@ impl Objects {
         })
     }
 
-    /// Brings an object into a file without a name, and makes sure that it is the one the manifest means.
+    /// Downloads an object into an unlinked temporary file and checks its hash against the
+    /// manifest.
     pub(super) fn fetch(&self, object: &PackObject) -> Result<File> {
         let path = self.path(&object.name)?;
-        let spooled = |error| Error::io("keep a downloaded object in `/var/tmp`", error);
+        let spooled = |error| Error::io("store a downloaded object in `/var/tmp`", error);
         let mut file = tempfile::tempfile_in("/var/tmp").map_err(spooled)?;
         let mut hasher = blake3::Hasher::new();
         let mut size = 0;
         self.runtime.block_on(async {
-            let got = self.store.get(&path).await.map_err(|error| self.failed("read", &object.name, error))?;
+            let got = self
+                .store
+                .get(&path)
+                .await
+                .map_err(|error| self.failed("read", &object.name, error))?;
             let mut stream = got.into_stream();
             while let Some(chunk) = stream.next().await {
                 let chunk = chunk.map_err(|error| self.failed("read", &object.name, error))?;
@@ -136,8 +163,14 @@ impl Objects {
             Ok::<(), Error>(())
         })?;
         if size != object.size || hasher.finalize().to_hex().as_str() != object.blake3 {
-            let message = format!("object `{}` of the pack {} is damaged", object.name, self.place());
-            return Err(Error::new(ErrorCode::InvalidArgument, message).with_hint("pack the session again"));
+            let message = format!(
+                "object `{}` of the pack {} is damaged",
+                object.name,
+                self.place()
+            );
+            return Err(
+                Error::new(ErrorCode::InvalidArgument, message).with_hint("pack the session again")
+            );
         }
         file.seek(SeekFrom::Start(0)).map_err(spooled)?;
         Ok(file)
@@ -146,9 +179,8 @@ impl Objects {
     fn failed(&self, verb: &str, name: &str, error: object_store::Error) -> Error {
         let code = match &error {
             object_store::Error::NotFound { .. } => ErrorCode::FileNotFound,
-            object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
-                ErrorCode::PermissionDenied
-            }
+            object_store::Error::PermissionDenied { .. }
+            | object_store::Error::Unauthenticated { .. } => ErrorCode::PermissionDenied,
             _ if is_full(&error) => ErrorCode::StorageFull,
             _ => ErrorCode::Unavailable,
         };
@@ -156,19 +188,22 @@ impl Objects {
     }
 }
 
-/// Whether a full disk is behind an error.
+/// Returns whether the cause of an error is a full disk.
 fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<io::Error>() {
-            return matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+            return matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            );
         }
         cause = error.source();
     }
     false
 }
 
-/// An object being written. It is there when [`finish`](Self::finish) returns, and not before.
+/// Upload of an object, which exists only after [`finish`](Self::finish) returns.
 #[derive(Debug)]
 pub(super) struct Upload<'a> {
     objects: &'a Objects,
@@ -180,14 +215,32 @@ pub(super) struct Upload<'a> {
 
 impl Upload<'_> {
     pub(super) fn finish(self) -> Result<PackObject> {
-        let Self { objects, name, parts, hasher, size } = self;
-        objects.runtime.block_on(parts.finish()).map_err(|error| objects.failed("write", &name, error))?;
-        Ok(PackObject { name, size, blake3: hasher.finalize().to_hex().to_string() })
+        let Self {
+            objects,
+            name,
+            parts,
+            hasher,
+            size,
+        } = self;
+        objects
+            .runtime
+            .block_on(parts.finish())
+            .map_err(|error| objects.failed("write", &name, error))?;
+        Ok(PackObject {
+            name,
+            size,
+            blake3: hasher.finalize().to_hex().to_string(),
+        })
     }
 
-    /// Gives up. What the store keeps of the parts, it drops.
+    /// Aborts the upload; the store discards the uploaded parts.
     pub(super) fn abort(self) {
-        let Self { objects, name, parts, .. } = self;
+        let Self {
+            objects,
+            name,
+            parts,
+            ..
+        } = self;
         if let Err(error) = objects.runtime.block_on(parts.abort()) {
             tracing::warn!(%error, name, "could not abort an upload");
         }
@@ -204,7 +257,14 @@ impl Write for Upload<'_> {
                 Ok::<(), object_store::Error>(())
             })
             .map_err(|error| {
-                io::Error::new(if is_full(&error) { io::ErrorKind::StorageFull } else { io::ErrorKind::Other }, error)
+                io::Error::new(
+                    if is_full(&error) {
+                        io::ErrorKind::StorageFull
+                    } else {
+                        io::ErrorKind::Other
+                    },
+                    error,
+                )
             })?;
         self.hasher.update(bytes);
         self.size += bytes.len() as u64;

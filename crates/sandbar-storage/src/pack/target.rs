@@ -1,7 +1,8 @@
-//! Where packs are kept.
+//! Object stores of packs.
 
 use std::{
-    env, fmt, fs::DirBuilder, os::unix::fs::DirBuilderExt as _, panic::AssertUnwindSafe, path::PathBuf, sync::Arc,
+    env, fmt, fs::DirBuilder, os::unix::fs::DirBuilderExt as _, panic::AssertUnwindSafe,
+    path::PathBuf, sync::Arc,
 };
 
 use object_store::{
@@ -13,25 +14,26 @@ use object_store::{
 use sandbar_core::{Error, Result};
 use sandbar_resolver::Resolver;
 
-/// An object store.
+/// Object store.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A directory, made for its owner alone when it is missing.
+    /// Directory, created with mode 0700 when missing.
     Directory(PathBuf),
     S3(S3Target),
 }
 
-/// A bucket at Amazon or at any service that speaks the same protocol. What is left out comes from the environment
-/// (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, a profile of the instance).
+/// S3 bucket at Amazon or a compatible service. Missing settings come from the environment
+/// (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, an instance profile).
 #[derive(Clone, Default)]
 pub struct S3Target {
     pub bucket: String,
     pub region: Option<String>,
-    /// Of another service than Amazon's. Requests name the bucket in the path then.
+    /// Endpoint of a service other than Amazon's. Requests then use path-style bucket names.
     pub endpoint: Option<String>,
     pub access_key_id: Option<String>,
     pub secret_access_key: Option<String>,
-    /// Talk to an `http://` endpoint. Keys are signed and not sent, but content is readable on the way.
+    /// Allows an `http://` endpoint. Requests are signed, so keys are not sent, but content is not
+    /// encrypted.
     pub allow_http: bool,
 }
 
@@ -53,21 +55,32 @@ impl Target {
                     .recursive(true)
                     .mode(0o700)
                     .create(directory)
-                    .map_err(|error| Error::io(format!("make directory `{}`", directory.display()), error))?;
-                let store = LocalFileSystem::new_with_prefix(directory).map_err(|error| refused(self, error))?;
-                // A pack may be all that is left of a volume: it is on the disk before anybody is told that it is there.
-                Ok(Arc::new(store.with_automatic_cleanup(true).with_fsync(true)))
+                    .map_err(|error| {
+                        Error::io(format!("make directory `{}`", directory.display()), error)
+                    })?;
+                let store = LocalFileSystem::new_with_prefix(directory)
+                    .map_err(|error| refused(self, error))?;
+                // Synced: a pack may be the only copy of a volume.
+                Ok(Arc::new(
+                    store.with_automatic_cleanup(true).with_fsync(true),
+                ))
             }
-            Self::S3(s3) => Ok(Arc::new(s3.builder().build().map_err(|error| refused(self, error))?)),
+            Self::S3(s3) => Ok(Arc::new(
+                s3.builder().build().map_err(|error| refused(self, error))?,
+            )),
         }
     }
 }
 
 impl S3Target {
     fn builder(&self) -> AmazonS3Builder {
-        let mut builder = from_environment().with_bucket_name(&self.bucket).with_allow_http(self.allow_http);
+        let mut builder = from_environment()
+            .with_bucket_name(&self.bucket)
+            .with_allow_http(self.allow_http);
         if let Some(endpoint) = &self.endpoint {
-            builder = builder.with_endpoint(endpoint).with_virtual_hosted_style_request(false);
+            builder = builder
+                .with_endpoint(endpoint)
+                .with_virtual_hosted_style_request(false);
         }
         let settings = [
             (AmazonS3ConfigKey::Region, &self.region),
@@ -83,8 +96,8 @@ impl S3Target {
     }
 }
 
-/// Like [`AmazonS3Builder::from_env`], with our name resolution. That cannot be added to what `from_env` makes without
-/// losing the settings of its HTTP client.
+/// Like [`AmazonS3Builder::from_env`], with our name resolution, which cannot be added to its
+/// result without losing the settings of its HTTP client.
 fn from_environment() -> AmazonS3Builder {
     let names = Names(Arc::new(AssertUnwindSafe(Resolver::system())));
     let options = ClientOptions::new().with_dns_resolver(Arc::new(names));
@@ -100,7 +113,7 @@ fn from_environment() -> AmazonS3Builder {
     builder
 }
 
-/// Name resolution for the client of the store. Its own is `getaddrinfo`.
+/// Name resolution of the store's HTTP client, which otherwise uses `getaddrinfo`.
 #[derive(Debug)]
 struct Names(Arc<AssertUnwindSafe<Resolver>>);
 

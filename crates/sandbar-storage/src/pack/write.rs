@@ -16,6 +16,7 @@ use rustix::{
     io::Errno,
 };
 use sandbar_core::{ChangeKind, Error, Result, SessionId, SnapshotKind, SnapshotName};
+use sandbar_tree::archive::ArchiveWriter;
 use uuid::Uuid;
 
 use super::{
@@ -25,14 +26,15 @@ use super::{
     objects::{Objects, Upload},
     target::Target,
 };
-use crate::{ForkPoint, Storage, TreeView, archive::ArchiveWriter, diff};
+use crate::{ForkPoint, Storage, TreeView, diff};
 
-/// Fast enough to keep up with a network, and small enough for one.
+/// Fast enough for a network, with good compression.
 const COMPRESSION_LEVEL: i32 = 3;
 
-/// Packs a volume with its snapshots under `prefix`, where no pack may be yet. Nothing must write to the volume
-/// meanwhile. When it fails, what was uploaded is deleted. `kind_of` tells why a snapshot exists, which the storage does
-/// not know. Blocks; do not call it from a task.
+/// Packs a volume with its snapshots under `prefix`, where no pack may exist. The volume must not
+/// change during the call. After a failure, uploaded objects are deleted. `kind_of` returns the
+/// kind of a snapshot, which the storage does not record. Blocks; do not call it from an async
+/// task.
 pub fn pack(
     storage: &dyn Storage,
     volume: &SessionId,
@@ -42,11 +44,19 @@ pub fn pack(
 ) -> Result<PackManifest> {
     let objects = Objects::open(target, prefix)?;
     if objects.get(manifest::NAME)?.is_some() {
-        return Err(Error::invalid("prefix", format!("there is a pack at {} already", objects.place()))
-            .with_hint("choose another prefix, or delete that pack first"));
+        return Err(Error::invalid(
+            "prefix",
+            format!("pack at {} exists already", objects.place()),
+        )
+        .with_hint("choose another prefix, or delete that pack first"));
     }
-    let mut packing =
-        Packing { storage, volume, objects: &objects, id: Uuid::now_v7().simple().to_string(), names: Vec::new() };
+    let mut packing = Packing {
+        storage,
+        volume,
+        objects: &objects,
+        id: Uuid::now_v7().simple().to_string(),
+        names: Vec::new(),
+    };
     packing.run(kind_of).inspect_err(|_| packing.undo())
 }
 
@@ -54,7 +64,7 @@ struct Packing<'a> {
     storage: &'a dyn Storage,
     volume: &'a SessionId,
     objects: &'a Objects,
-    /// Objects of an attempt that died are never taken for ours.
+    /// Unique directory, so that objects of an interrupted attempt are never mixed in.
     id: String,
     names: Vec<String>,
 }
@@ -67,15 +77,26 @@ impl Packing<'_> {
         let mut steps = Vec::new();
         for snapshot in self.storage.snapshots(self.volume)? {
             let kind = kind_of(&snapshot.name);
-            let after = self.storage.view(self.volume, &ForkPoint::Snapshot(snapshot.name.clone()))?;
-            let packed = PackedSnapshot { name: snapshot.name, kind, created: snapshot.created };
+            let after = self
+                .storage
+                .view(self.volume, &ForkPoint::Snapshot(snapshot.name.clone()))?;
+            let packed = PackedSnapshot {
+                name: snapshot.name,
+                kind,
+                created: snapshot.created,
+            };
             steps.push(self.step(steps.len(), Some(packed), &before, &after)?);
             before = after;
         }
         let now = self.storage.view(self.volume, &ForkPoint::Now)?;
         steps.push(self.step(steps.len(), None, &before, &now)?);
-        let pack =
-            PackManifest { format: PackManifest::FORMAT, created: Timestamp::now(), base, base_fingerprint, steps };
+        let pack = PackManifest {
+            format: PackManifest::FORMAT,
+            created: Timestamp::now(),
+            base,
+            base_fingerprint,
+            steps,
+        };
         let text = serde_json::to_vec_pretty(&pack)
             .map_err(|error| Error::internal("write the manifest of a pack").with_source(error))?;
         self.names.push(manifest::NAME.to_owned());
@@ -94,13 +115,18 @@ impl Packing<'_> {
         let deleted = self.object(&format!("{number:06}.deleted.zst"), |stream| {
             for path in &difference.deleted {
                 let bytes = [path.as_os_str().as_bytes(), b"\0"].concat();
-                stream.write_all(&bytes).map_err(|error| Error::io("write the deleted paths of a pack", error))?;
+                stream
+                    .write_all(&bytes)
+                    .map_err(|error| Error::io("write the deleted paths of a pack", error))?;
             }
             Ok(())
         })?;
         let entries = self.object(&format!("{number:06}.tar.zst"), |stream| {
             let mut writer = ArchiveWriter::new(stream);
-            let mut sources = Sources { view: after, last: None };
+            let mut sources = Sources {
+                view: after,
+                last: None,
+            };
             for path in &difference.changed {
                 sources.append(path, Depth::Merged, &mut writer)?;
             }
@@ -113,11 +139,19 @@ impl Packing<'_> {
             }
             writer.finish().map(drop)
         })?;
-        Ok(PackStep { snapshot, deleted, entries })
+        Ok(PackStep {
+            snapshot,
+            deleted,
+            entries,
+        })
     }
 
-    /// Uploads what `fill` writes, compressed.
-    fn object(&mut self, name: &str, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<PackObject> {
+    /// Uploads the output of `fill`, compressed.
+    fn object(
+        &mut self,
+        name: &str,
+        fill: impl FnOnce(&mut dyn Write) -> Result<()>,
+    ) -> Result<PackObject> {
         let name = format!("{}/{name}", self.id);
         self.names.push(name.clone());
         let mut upload = self.objects.upload(&name)?;
@@ -131,21 +165,25 @@ impl Packing<'_> {
     }
 
     fn undo(&self) {
-        // The manifest first: a pack without one is none.
+        // The manifest first: without it the pack does not exist.
         for name in self.names.iter().rev() {
             if let Err(error) = self.objects.delete(name) {
-                tracing::warn!(error = error.chain(), name, "could not delete an object of a failed pack");
+                tracing::warn!(
+                    error = error.chain(),
+                    name,
+                    "could not delete an object of a failed pack"
+                );
             }
         }
     }
 }
 
-/// What one step has to do.
+/// Changes of one step.
 struct Difference {
-    /// Topmost paths that are gone.
+    /// Topmost deleted paths.
     deleted: Vec<PathBuf>,
     changed: BTreeSet<PathBuf>,
-    /// Paths that may be there and have other hard links than before.
+    /// Paths whose hard links changed, if they exist.
     regrouped: BTreeSet<PathBuf>,
 }
 
@@ -155,10 +193,12 @@ impl Difference {
         let mut changed = BTreeSet::new();
         for entry in diff::between(before, after)? {
             let path = entry.change.path;
-            if entry.change.kind == ChangeKind::Deleted && deleted.last().is_some_and(|last| path.starts_with(last)) {
+            if entry.change.kind == ChangeKind::Deleted
+                && deleted.last().is_some_and(|last| path.starts_with(last))
+            {
                 continue;
             }
-            // Putting something into a directory changes its time, which has to be set again afterwards.
+            // Creating an entry changes the time of its directory, which must be restored.
             changed.extend(path.parent().map(Path::to_owned));
             if entry.change.kind == ChangeKind::Deleted {
                 deleted.push(path);
@@ -168,26 +208,45 @@ impl Difference {
         }
         let mut regrouped = regrouped(before, after)?;
         regrouped.retain(|path| !changed.contains(path));
-        Ok(Self { deleted, changed, regrouped })
+        Ok(Self {
+            deleted,
+            changed,
+            regrouped,
+        })
     }
 }
 
-/// Finds the files of a view on disk, never through a symbolic link that a session may have made.
+/// Opens the files of a view on disk without following symbolic links, which a session controls.
 struct Sources<'a> {
     view: &'a TreeView,
     last: Option<(PathBuf, OwnedFd)>,
 }
 
 impl Sources<'_> {
-    /// Appends the entry at a path of the sandbox; `false` when nothing is there.
-    fn append<W: Write>(&mut self, path: &Path, depth: Depth, writer: &mut ArchiveWriter<W>) -> Result<bool> {
+    /// Appends the entry at a path of the sandbox; `false` when it does not exist.
+    fn append<W: Write>(
+        &mut self,
+        path: &Path,
+        depth: Depth,
+        writer: &mut ArchiveWriter<W>,
+    ) -> Result<bool> {
         let archived_as = path.strip_prefix("/").unwrap_or(path);
-        let archived_as = if archived_as.as_os_str().is_empty() { Path::new(".") } else { archived_as };
-        let layers = self.view.layers.iter().filter(|layer| path.starts_with(&layer.mount_point));
-        let Some(layer) = layers.max_by_key(|layer| layer.mount_point.as_os_str().len()) else { return Ok(false) };
+        let archived_as = if archived_as.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            archived_as
+        };
+        let layers = self
+            .view
+            .layers
+            .iter()
+            .filter(|layer| path.starts_with(&layer.mount_point));
+        let Some(layer) = layers.max_by_key(|layer| layer.mount_point.as_os_str().len()) else {
+            return Ok(false);
+        };
         let below = path.strip_prefix(&layer.mount_point).unwrap_or(path);
         let lower = layer.lower.iter().filter(|_| depth == Depth::Merged);
-        // The session's own layer first, as overlayfs looks.
+        // The upper layer first, as in overlayfs.
         for tree in layer.upper.iter().chain(lower) {
             let (directory, name) = match (below.parent(), below.file_name()) {
                 (Some(parent), Some(name)) => (tree.join(parent), Path::new(name)),
@@ -196,7 +255,12 @@ impl Sources<'_> {
             let opened = match self.directory(tree, &directory) {
                 Ok(opened) => opened,
                 Err(Errno::NOENT | Errno::NOTDIR) => continue,
-                Err(errno) => return Err(Error::io(format!("open `{}`", directory.display()), errno.into())),
+                Err(errno) => {
+                    return Err(Error::io(
+                        format!("open `{}`", directory.display()),
+                        errno.into(),
+                    ));
+                }
             };
             let found = writer.append_entry(opened.as_fd(), name, archived_as)?;
             self.last = Some((directory, opened));
@@ -217,21 +281,30 @@ impl Sources<'_> {
         if below.as_os_str().is_empty() {
             return Ok(root);
         }
-        fs::openat2(&root, below, flags, Mode::empty(), ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS)
+        fs::openat2(
+            &root,
+            below,
+            flags,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+        )
     }
 }
 
-/// Where to look for an entry.
+/// Layers to search for an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
-    /// In the session's own layer and in the base below it.
+    /// The session's own layer and the base.
     Merged,
-    /// In the session's own layer.
+    /// The session's own layer only.
     Own,
 }
 
-/// Writes what `fill` writes as one zstd frame.
-fn compress(upload: &mut Upload<'_>, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+/// Writes the output of `fill` as one zstd frame.
+fn compress(
+    upload: &mut Upload<'_>,
+    fill: impl FnOnce(&mut dyn Write) -> Result<()>,
+) -> Result<()> {
     let failed = |error| Error::io("compress a part of a pack", error);
     let mut stream = zstd::Encoder::new(upload, COMPRESSION_LEVEL).map_err(failed)?;
     fill(&mut stream)?;

@@ -6,7 +6,11 @@ fn id(name: &str) -> SessionId {
 }
 
 fn names(catalog: &Catalog, volume: &str) -> Vec<String> {
-    catalog.snapshots(&id(volume)).iter().map(|snapshot| snapshot.name.to_string()).collect()
+    catalog
+        .snapshots(&id(volume))
+        .iter()
+        .map(|snapshot| snapshot.name.to_string())
+        .collect()
 }
 
 fn base() -> BaseName {
@@ -23,12 +27,20 @@ fn generation(
 ) -> (String, Dataset) {
     let snapshots = snapshots.iter().map(|(created, name)| Snapshot {
         tag: created.to_string(),
-        mark: Some(SnapshotMark::new(1, *created, SnapshotName::new(*name).ok())),
+        mark: Some(SnapshotMark::new(
+            1,
+            *created,
+            SnapshotName::new(*name).ok(),
+        )),
         is_deferred: false,
     });
     let dataset = Dataset {
         volume: id(volume),
-        role: Role::Generation { number, mark: VolumeMark::new(1, base(), cut), is_dead: false },
+        role: Role::Generation {
+            number,
+            mark: VolumeMark::new(1, base(), cut),
+            is_dead: false,
+        },
         origin: Some(origin.to_owned()),
         refquota: 0,
         snapshots: snapshots.collect(),
@@ -37,14 +49,20 @@ fn generation(
 }
 
 fn catalog(datasets: impl IntoIterator<Item = (String, Dataset)>) -> Catalog {
-    Catalog { bases: BTreeMap::new(), datasets: datasets.into_iter().collect() }
+    Catalog {
+        bases: BTreeMap::new(),
+        datasets: datasets.into_iter().collect(),
+    }
 }
 
 const READY: &str = "tank/bases/b@ready";
 
 #[test]
 fn the_highest_generation_is_live_also_beyond_nine() {
-    let catalog = catalog([generation("v", 9, READY, None, &[]), generation("v", 10, READY, None, &[])]);
+    let catalog = catalog([
+        generation("v", 9, READY, None, &[]),
+        generation("v", 10, READY, None, &[]),
+    ]);
     assert_eq!(catalog.live(&id("v")).unwrap().number, 10);
     assert_eq!(catalog.next_number(&id("v")), 11);
     assert!(catalog.live(&id("w")).is_err());
@@ -61,7 +79,7 @@ fn a_cut_hides_later_snapshots_of_earlier_generations_only() {
 }
 
 #[test]
-fn snapshots_kept_by_a_rollback_stay_in_the_order_they_were_taken() {
+fn snapshots_kept_by_rollback_stay_in_order() {
     let catalog = catalog([
         generation("v", 0, READY, None, &[(1, "a"), (5, "e")]),
         generation("v", 1, "tank/sessions/v:0@1", None, &[(3, "c")]),
@@ -70,7 +88,7 @@ fn snapshots_kept_by_a_rollback_stay_in_the_order_they_were_taken() {
 }
 
 #[test]
-fn promoting_swaps_a_clone_with_its_origin_and_moves_older_snapshots() {
+fn promote_swaps_clone_and_origin_and_moves_snapshots() {
     let mut catalog = catalog([
         generation("v", 0, READY, None, &[(1, "a"), (2, "b"), (3, "c")]),
         generation("f", 0, "tank/sessions/v:0@2", None, &[(9, "x")]),
@@ -79,7 +97,11 @@ fn promoting_swaps_a_clone_with_its_origin_and_moves_older_snapshots() {
     ]);
     catalog.promote("tank/sessions/f:0");
     let tags = |name: &str| -> Vec<String> {
-        catalog.datasets[name].snapshots.iter().map(|snapshot| snapshot.tag.clone()).collect()
+        catalog.datasets[name]
+            .snapshots
+            .iter()
+            .map(|snapshot| snapshot.tag.clone())
+            .collect()
     };
     let origin = |name: &str| catalog.datasets[name].origin.clone().unwrap();
     assert_eq!(tags("tank/sessions/f:0"), ["1", "2", "9"]);
@@ -119,7 +141,9 @@ type Row<'a> = (&'a str, &'a [(&'a str, &'a str, &'a str)]);
 
 fn rows(rows: &[Row<'_>]) -> BTreeMap<String, Properties> {
     let lines = rows.iter().flat_map(|(name, properties)| {
-        properties.iter().map(move |(property, value, source)| format!("{name}\t{property}\t{value}\t{source}\n"))
+        properties.iter().map(move |(property, value, source)| {
+            format!("{name}\t{property}\t{value}\t{source}\n")
+        })
     });
     crate::zfs::listing::parse(&lines.collect::<String>())
 }
@@ -129,31 +153,61 @@ fn unfinished_datasets_are_found_and_those_of_others_left_alone() {
     let mark = "{\"version\":1,\"instance\":5,\"base\":\"b\"}";
     let rows = rows(&[
         ("tank/bases/b", &[("origin", "-", "-")]),
-        ("tank/bases/b@ready", &[("sandbar:base", "{\"version\":1}", "local"), ("userrefs", "1", "-")]),
+        (
+            "tank/bases/b@ready",
+            &[
+                ("sandbar:base", "{\"version\":1}", "local"),
+                ("userrefs", "1", "-"),
+            ],
+        ),
         ("tank/bases/c:0f", &[("origin", "-", "-")]),
         ("tank/bases/theirs", &[("origin", "-", "-")]),
-        ("tank/sessions/done:0", &[("origin", READY, "-"), ("sandbar:volume", mark, "local")]),
-        ("tank/sessions/half:0", &[("origin", READY, "-"), ("sandbar:volume", "-", "-")]),
+        (
+            "tank/sessions/done:0",
+            &[("origin", READY, "-"), ("sandbar:volume", mark, "local")],
+        ),
+        (
+            "tank/sessions/half:0",
+            &[("origin", READY, "-"), ("sandbar:volume", "-", "-")],
+        ),
         ("tank/sessions/recv:r0", &[("origin", "-", "-")]),
         ("tank/sessions/theirs", &[("origin", READY, "-")]),
         ("tank/sessions/clone:7", &[("origin", "tank/home@x", "-")]),
     ]);
     let (catalog, unfinished) = Catalog::read(&layout(), &rows).unwrap();
-    assert_eq!(unfinished, ["tank/bases/c:0f", "tank/sessions/half:0", "tank/sessions/recv:r0"]);
+    assert_eq!(
+        unfinished,
+        [
+            "tank/bases/c:0f",
+            "tank/sessions/half:0",
+            "tank/sessions/recv:r0"
+        ]
+    );
     assert_eq!(catalog.volumes(), [id("done")]);
     assert!(catalog.bases[&base()].is_held);
 }
 
 #[test]
-fn a_deletion_mark_covers_the_generations_before_it_and_not_a_new_volume() {
+fn deletion_mark_covers_earlier_generations_only() {
     let mark = "{\"version\":1,\"instance\":5,\"base\":\"b\"}";
-    let dead: &[_] = &[("origin", READY, "-"), ("sandbar:volume", mark, "local"), ("sandbar:deleted", "yes", "local")];
+    let dead: &[_] = &[
+        ("origin", READY, "-"),
+        ("sandbar:volume", mark, "local"),
+        ("sandbar:deleted", "yes", "local"),
+    ];
     let plain: &[_] = &[("origin", READY, "-"), ("sandbar:volume", mark, "local")];
-    let (catalog, _) =
-        Catalog::read(&layout(), &rows(&[("tank/sessions/v:0", plain), ("tank/sessions/v:1", dead)])).unwrap();
+    let (catalog, _) = Catalog::read(
+        &layout(),
+        &rows(&[("tank/sessions/v:0", plain), ("tank/sessions/v:1", dead)]),
+    )
+    .unwrap();
     assert!(catalog.volumes().is_empty());
     assert_eq!(catalog.garbage(&id("v")).len(), 2);
-    let all = rows(&[("tank/sessions/v:0", plain), ("tank/sessions/v:1", dead), ("tank/sessions/v:2", plain)]);
+    let all = rows(&[
+        ("tank/sessions/v:0", plain),
+        ("tank/sessions/v:1", dead),
+        ("tank/sessions/v:2", plain),
+    ]);
     let (catalog, _) = Catalog::read(&layout(), &all).unwrap();
     assert_eq!(catalog.live(&id("v")).unwrap().number, 2);
     assert_eq!(catalog.garbage(&id("v")).len(), 2);
@@ -162,6 +216,9 @@ fn a_deletion_mark_covers_the_generations_before_it_and_not_a_new_volume() {
 #[test]
 fn a_mark_of_a_newer_version_is_an_error_and_not_unfinished() {
     let mark = "{\"version\":2,\"instance\":5,\"base\":\"b\",\"shiny\":true}";
-    let rows = rows(&[("tank/sessions/v:0", &[("origin", READY, "-"), ("sandbar:volume", mark, "local")])]);
+    let rows = rows(&[(
+        "tank/sessions/v:0",
+        &[("origin", READY, "-"), ("sandbar:volume", mark, "local")],
+    )]);
     assert!(Catalog::read(&layout(), &rows).is_err());
 }

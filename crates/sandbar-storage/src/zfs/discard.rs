@@ -1,4 +1,4 @@
-//! Destroying datasets that others were cloned from, and clearing up after calls that were interrupted.
+//! Destroying datasets that have clones, and cleaning up after interrupted calls.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +10,48 @@ use super::{
     command::{Failure, Fault, Tools},
     layout::READY,
     marks,
-    mounts::{Patience, hide},
+    mounts::{BusyRetry, unmount_dataset},
     store::lock,
 };
+use crate::Storage;
+
+/// Finishes all deferred work.
+pub(super) fn settle(store: &ZfsStorage) -> Result<()> {
+    let _dataset_lock = lock(&store.dataset_lock);
+    let mut outcome = store.drop_unused_views();
+    let volumes: BTreeSet<SessionId> = store
+        .catalog()
+        .datasets
+        .values()
+        .map(|dataset| dataset.volume.clone())
+        .collect();
+    for volume in volumes {
+        outcome = outcome.and(store.tidy(&volume));
+        if store.catalog().of_volume(&volume).next().is_none() {
+            store.remove_mount_point(&volume);
+        }
+    }
+    let stale = store.catalog().stale_snapshots();
+    for snapshot in stale {
+        outcome = outcome.and(store.destroy_snapshot(&snapshot));
+    }
+    store.restore_reserve();
+    store.wait_for_freeing();
+    outcome.map_err(|failure| failure.into_error("clean up the pool"))
+}
 
 impl ZfsStorage {
-    /// Destroys datasets with their snapshots. Forks that stand on them are promoted: they take the snapshots they
-    /// need over, and lose nothing. The caller holds `surgery`.
+    /// Destroys datasets with their snapshots. Forks cloned from them are promoted: they take over
+    /// the snapshots they need. The caller holds `dataset_lock`.
     pub(super) fn discard(&self, datasets: &[String]) -> Result<(), Failure> {
         let mut left: BTreeSet<String> = datasets.iter().cloned().collect();
         self.destroy_views_on(&left)?;
         left.retain(|name| self.catalog().datasets.contains_key(name));
         let origins: Vec<String> = {
             let catalog = self.catalog();
-            left.iter().filter_map(|name| catalog.datasets.get(name)?.origin.clone()).collect()
+            left.iter()
+                .filter_map(|name| catalog.datasets.get(name)?.origin.clone())
+                .collect()
         };
         let mut heirs = BTreeSet::new();
         while let Some(name) = self.next_to_destroy(&left) {
@@ -37,27 +65,44 @@ impl ZfsStorage {
             self.destroy(&name)?;
             left.remove(&name);
         }
-        // What the forks inherited, and what a discarded fork stood on, may now be needed by nobody.
+        // Snapshots the forks took over, and the origins of destroyed forks, may be unused now.
         let touched = |snapshot: &str| {
-            origins.iter().any(|origin| origin == snapshot) || heirs.contains(super::catalog::dataset_of(snapshot))
+            origins.iter().any(|origin| origin == snapshot)
+                || heirs.contains(super::catalog::dataset_of(snapshot))
         };
-        let stale: Vec<String> = self.catalog().stale_snapshots().into_iter().filter(|name| touched(name)).collect();
-        stale.iter().try_for_each(|snapshot| self.destroy_snapshot(snapshot))
+        let stale: Vec<String> = self
+            .catalog()
+            .stale_snapshots()
+            .into_iter()
+            .filter(|name| touched(name))
+            .collect();
+        stale
+            .iter()
+            .try_for_each(|snapshot| self.destroy_snapshot(snapshot))
     }
 
-    /// One that none of the others was cloned from: clones go before their origins.
+    /// Returns a dataset that none of the others was cloned from: clones are destroyed before their
+    /// origins.
     fn next_to_destroy(&self, left: &BTreeSet<String>) -> Option<String> {
         let catalog = self.catalog();
         let is_origin = |name: &str| {
             left.iter().any(|other| {
-                let origin = catalog.datasets.get(other).and_then(|dataset| dataset.origin.as_deref());
-                other != name && origin.is_some_and(|origin| super::catalog::dataset_of(origin) == name)
+                let origin = catalog
+                    .datasets
+                    .get(other)
+                    .and_then(|dataset| dataset.origin.as_deref());
+                other != name
+                    && origin.is_some_and(|origin| super::catalog::dataset_of(origin) == name)
             })
         };
-        left.iter().find(|name| !is_origin(name)).or_else(|| left.first()).cloned()
+        left.iter()
+            .find(|name| !is_origin(name))
+            .or_else(|| left.first())
+            .cloned()
     }
 
-    /// A clone of the newest snapshot that has one: it takes all older snapshots along.
+    /// Returns a clone of the newest snapshot that has one: promoting it takes over all older
+    /// snapshots.
     fn fork_standing_on(&self, dataset: &str) -> Option<String> {
         let catalog = self.catalog();
         let snapshots = &catalog.datasets.get(dataset)?.snapshots;
@@ -67,35 +112,45 @@ impl ZfsStorage {
         })
     }
 
-    /// Snapshots no fork needs are not handed over: a promotion takes room for each, and they only take it away.
+    /// Destroys snapshots without clones first: a promotion would transfer them, and needs space
+    /// for each.
     fn destroy_unshared_snapshots(&self, dataset: &str) -> Result<(), Failure> {
         let unshared: Vec<String> = {
             let catalog = self.catalog();
-            let snapshots = catalog.datasets.get(dataset).into_iter().flat_map(|dataset| &dataset.snapshots);
+            let snapshots = catalog
+                .datasets
+                .get(dataset)
+                .into_iter()
+                .flat_map(|dataset| &dataset.snapshots);
             let names = snapshots.map(|snapshot| format!("{dataset}@{}", snapshot.tag));
-            names.filter(|snapshot| catalog.clones(snapshot).next().is_none()).collect()
+            names
+                .filter(|snapshot| catalog.clones(snapshot).next().is_none())
+                .collect()
         };
-        unshared.iter().try_for_each(|snapshot| self.destroy_snapshot(snapshot))
+        unshared
+            .iter()
+            .try_for_each(|snapshot| self.destroy_snapshot(snapshot))
     }
 
     pub(super) fn promote(&self, clone: &str) -> Result<(), Failure> {
-        self.with_reserve(|| self.tools.zfs_patiently(&["promote", clone]))?;
+        self.with_reserve(|| self.tools.zfs_retrying(&["promote", clone]))?;
         self.catalog().promote(clone);
         Ok(())
     }
 
-    /// Destroys a dataset nothing stands on any more.
+    /// Destroys a dataset without clones.
     pub(super) fn destroy(&self, dataset: &str) -> Result<(), Failure> {
         destroy_dataset(&self.tools, dataset)?;
         self.catalog().remove(dataset);
         Ok(())
     }
 
-    /// Destroys a snapshot; where clones stand on it, it goes when the last of them does, and is not shown till then.
+    /// Destroys a snapshot. With clones, it is hidden and destroyed with the last of them (`zfs
+    /// destroy -d`).
     pub(super) fn destroy_snapshot(&self, full_name: &str) -> Result<(), Failure> {
         let has_clones = self.catalog().clones(full_name).next().is_some();
         if !has_clones {
-            match gone(self.tools.zfs_patiently(&["destroy", full_name])) {
+            match ignore_missing(self.tools.zfs_retrying(&["destroy", full_name])) {
                 Err(failure) if failure.fault == Fault::HasClones => {}
                 outcome => {
                     outcome?;
@@ -104,25 +159,32 @@ impl ZfsStorage {
                 }
             }
         }
-        gone(self.tools.zfs_patiently(&["destroy", "-d", full_name]))?;
+        ignore_missing(self.tools.zfs_retrying(&["destroy", "-d", full_name]))?;
         if let Some(snapshot) = self.catalog().snapshot(full_name) {
             snapshot.is_deferred = true;
         }
         Ok(())
     }
 
-    /// Removes what a failed or interrupted call has made.
+    /// Destroys a dataset left by a failed or interrupted call.
     pub(super) fn destroy_unfinished(&self, dataset: &str) -> Result<()> {
-        let fail = |failure: Failure| failure.into_error(format!("destroy unfinished dataset `{dataset}`"));
-        match self.tools.zfs(&["release", marks::HOLD, &format!("{dataset}@{READY}")]) {
-            Err(failure) if !matches!(failure.fault, Fault::Missing | Fault::NothingToDo) => return Err(fail(failure)),
+        let fail = |failure: Failure| {
+            failure.into_error(format!("destroy unfinished dataset `{dataset}`"))
+        };
+        match self
+            .tools
+            .zfs(&["release", marks::HOLD, &format!("{dataset}@{READY}")])
+        {
+            Err(failure) if !matches!(failure.fault, Fault::Missing | Fault::NothingToDo) => {
+                return Err(fail(failure));
+            }
             _ => {}
         }
         destroy_dataset(&self.tools, dataset).map_err(fail)
     }
 
-    /// Brings a volume into its plain form: one live generation with its own history, and others only where they
-    /// hold snapshots that were kept. The caller holds `surgery`.
+    /// Normalises a volume: one live generation with its own history, and others only where they
+    /// hold visible snapshots. The caller holds `dataset_lock`.
     pub(super) fn tidy(&self, volume: &SessionId) -> Result<(), Failure> {
         while let Some(live) = self.live_on_own_generation(volume) {
             self.promote(&live)?;
@@ -133,10 +195,14 @@ impl ZfsStorage {
             self.destroy_snapshot(&snapshot.full_name)?;
         }
         let garbage = self.catalog().garbage(volume);
-        if garbage.is_empty() { Ok(()) } else { self.discard(&garbage) }
+        if garbage.is_empty() {
+            Ok(())
+        } else {
+            self.discard(&garbage)
+        }
     }
 
-    /// The live generation, when it is a clone of an older one of the same volume.
+    /// Returns the live generation if it is a clone of an older one of the same volume.
     fn live_on_own_generation(&self, volume: &SessionId) -> Option<String> {
         let catalog = self.catalog();
         let live = catalog.live(volume).ok()?.dataset;
@@ -145,32 +211,14 @@ impl ZfsStorage {
         (parent.volume == *volume).then_some(live)
     }
 
-    /// Finishes everything that was put off.
-    pub(super) fn sweep(&self) -> Result<()> {
-        let _surgery = lock(&self.surgery);
-        let mut outcome = self.drop_unused_views();
-        let volumes: BTreeSet<SessionId> =
-            self.catalog().datasets.values().map(|dataset| dataset.volume.clone()).collect();
-        for volume in volumes {
-            outcome = outcome.and(self.tidy(&volume));
-            if self.catalog().of_volume(&volume).next().is_none() {
-                self.remove_mount_point(&volume);
-            }
-        }
-        let stale = self.catalog().stale_snapshots();
-        for snapshot in stale {
-            outcome = outcome.and(self.destroy_snapshot(&snapshot));
-        }
-        self.restore_reserve();
-        self.wait_for_freeing();
-        outcome.map_err(|failure| failure.into_error("clear up the pool"))
-    }
-
-    /// Nothing of what is left over hinders a start, so that it must not prevent one.
+    /// Cleans up after an earlier run. Failures are logged: leftovers must not prevent a start.
     pub(super) fn sweep_when_opened(&self) {
         let views: Vec<String> = {
             let catalog = self.catalog();
-            let views = catalog.datasets.iter().filter(|(_, dataset)| dataset.role == Role::View);
+            let views = catalog
+                .datasets
+                .iter()
+                .filter(|(_, dataset)| dataset.role == Role::View);
             views.map(|(name, _)| name.clone()).collect()
         };
         for view in views {
@@ -178,8 +226,11 @@ impl ZfsStorage {
                 tracing::warn!(%failure, "could not remove a view of an earlier run");
             }
         }
-        if let Err(error) = self.sweep() {
-            tracing::warn!(error = error.chain(), "could not clear up everything an earlier run left");
+        if let Err(error) = self.settle() {
+            tracing::warn!(
+                error = error.chain(),
+                "could not clean up everything an earlier run left"
+            );
         }
         if let Err(error) = self.hold_bases() {
             tracing::warn!(error = error.chain(), "could not hold every base");
@@ -187,15 +238,15 @@ impl ZfsStorage {
     }
 }
 
-/// Unmounts and destroys a dataset with its snapshots. That there is none is fine.
+/// Unmounts and destroys a dataset with its snapshots. A missing one is success.
 pub(super) fn destroy_dataset(tools: &Tools, dataset: &str) -> Result<(), Failure> {
-    // `zfs destroy` would unmount it too, but not with the care that zfs-fuse needs.
-    hide(tools, dataset, Patience::Full)?;
-    gone(tools.zfs_patiently(&["destroy", "-r", dataset]))
+    // Unmounted here, because `zfs destroy` does not drain zfs-fuse first.
+    unmount_dataset(tools, dataset, BusyRetry::Long)?;
+    ignore_missing(tools.zfs_retrying(&["destroy", "-r", dataset]))
 }
 
-/// What does not exist need not be destroyed.
-fn gone(outcome: Result<String, Failure>) -> Result<(), Failure> {
+/// Turns a missing dataset into success.
+fn ignore_missing(outcome: Result<String, Failure>) -> Result<(), Failure> {
     match outcome {
         Err(failure) if failure.fault != Fault::Missing => Err(failure),
         _ => Ok(()),

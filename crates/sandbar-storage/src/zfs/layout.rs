@@ -1,4 +1,4 @@
-//! Names of datasets, and the directories they are mounted at.
+//! Names and mount points of datasets.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,17 @@ use sandbar_core::{BaseName, Error, ErrorCode, Result, SessionId};
 
 use super::{
     command::{Fault, Tools},
-    mounts::MountTable,
+    mount_table::MountTable,
 };
-use crate::{ZfsConfig, closed::close_to_others, screen::empty_directory};
+use crate::{ZfsConfig, private_directory::remove_other_access, world_readable::empty_directory};
 
-/// The tag every base is cloned from.
+/// Tag of the snapshot that volumes of a base are cloned from.
 pub(super) const READY: &str = "ready";
 
-/// Longest name of a dataset or snapshot that every version takes.
-const LONGEST_NAME: usize = 255;
+/// Longest name of a dataset or snapshot that all ZFS versions accept.
+const MAX_NAME_BYTES: usize = 255;
 
-/// Where things are on the pool.
+/// Datasets and directories of a store.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) pool: String,
@@ -24,11 +24,11 @@ pub(super) struct Layout {
     pub(super) sessions: String,
     pub(super) bases_directory: PathBuf,
     pub(super) sessions_directory: PathBuf,
-    /// A directory without content.
+    /// Empty directory.
     pub(super) empty: PathBuf,
 }
 
-/// What a dataset below the sessions dataset is, by its name.
+/// Role of a dataset below the sessions dataset, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Generation(u64),
@@ -37,7 +37,7 @@ pub(super) enum Part {
 }
 
 impl Layout {
-    /// Finds the two datasets, makes them when missing, mounts them, and takes the lock on them.
+    /// Creates the two datasets when missing, mounts them, and takes the lock.
     pub(super) fn prepare(tools: &Tools, config: &ZfsConfig) -> Result<Self> {
         let pool = config.pool.as_str();
         check_name("pool_name", pool)?;
@@ -49,27 +49,44 @@ impl Layout {
                     format!("pool `{pool}` does not exist or is not imported"),
                 )
                 .with_field("pool_name")
-                .with_hint(format!("run `zpool import {pool}`, or make it with `zpool create {pool} DEVICE`")));
+                .with_hint(format!(
+                    "run `zpool import {pool}`, or create it with `zpool create {pool} DEVICE`"
+                )));
             }
             Err(failure) => return Err(failure.into_error(format!("open pool `{pool}`"))),
         }
         let named = |given: &Option<String>, field, part: &str| -> Result<String> {
-            let Some(given) = given else { return Ok(format!("{pool}/{part}")) };
+            let Some(given) = given else {
+                return Ok(format!("{pool}/{part}"));
+            };
             check_name(field, given)?;
-            if !given.strip_prefix(pool).is_some_and(|rest| rest.starts_with('/')) {
-                return Err(Error::invalid(field, format!("dataset `{given}` is not in pool `{pool}`"))
-                    .with_hint(format!("write the whole name, for example `{pool}/{part}`")));
+            if !given
+                .strip_prefix(pool)
+                .is_some_and(|rest| rest.starts_with('/'))
+            {
+                return Err(Error::invalid(
+                    field,
+                    format!("dataset `{given}` is not in pool `{pool}`"),
+                )
+                .with_hint(format!("use the full name, for example `{pool}/{part}`")));
             }
             Ok(given.clone())
         };
         let bases = named(&config.bases_dataset, "bases_dataset", "bases")?;
         let sessions = named(&config.sessions_dataset, "sessions_dataset", "sessions")?;
         let sessions_directory = root_directory(tools, &sessions)?;
-        // From here on no command of an earlier host runs beside ours.
-        tools.ownership.take(&sessions_directory)?;
+        // From here on, no command of an earlier host is running.
+        tools.pool_lock.take(&sessions_directory)?;
         let bases_directory = root_directory(tools, &bases)?;
         let empty = empty_directory(&sessions_directory)?;
-        Ok(Self { pool: pool.to_owned(), bases, sessions, bases_directory, sessions_directory, empty })
+        Ok(Self {
+            pool: pool.to_owned(),
+            bases,
+            sessions,
+            bases_directory,
+            sessions_directory,
+            empty,
+        })
     }
 
     pub(super) fn base(&self, name: &BaseName) -> String {
@@ -84,12 +101,18 @@ impl Layout {
         self.bases_directory.join(name)
     }
 
-    /// A dataset of a volume. The names leave room for a snapshot tag.
+    /// Returns a dataset name of a volume, with room for a snapshot tag.
     pub(super) fn session(&self, volume: &SessionId, suffix: &str) -> Result<String> {
         let dataset = format!("{}/{volume}:{suffix}", self.sessions);
-        if dataset.len() + 1 + super::marks::TAG_LENGTH > LONGEST_NAME {
-            return Err(Error::invalid("session_id", format!("session id `{volume}` is too long for a dataset name"))
-                .with_hint(format!("`{}` leaves {LONGEST_NAME} bytes less its own length", self.sessions)));
+        if dataset.len() + 1 + super::marks::TAG_LENGTH > MAX_NAME_BYTES {
+            return Err(Error::invalid(
+                "session_id",
+                format!("session id `{volume}` is too long for a dataset name"),
+            )
+            .with_hint(format!(
+                "`{}` leaves {MAX_NAME_BYTES} bytes less its own length",
+                self.sessions
+            )));
         }
         Ok(dataset)
     }
@@ -98,17 +121,19 @@ impl Layout {
         self.session(volume, &number.to_string())
     }
 
-    /// All generations are mounted at one place, one at a time, so that a session's path outlives a rollback.
+    /// Returns the mount point, shared by all generations, so that the path of a session survives a
+    /// rollback.
     pub(super) fn volume_directory(&self, volume: &SessionId) -> PathBuf {
         self.sessions_directory.join(volume)
     }
 
-    /// Where a volume is shown with translated owners. No volume has such a name.
+    /// Returns the mount point with translated owners. Not a valid volume name, so it cannot
+    /// collide.
     pub(super) fn translated_directory(&self, volume: &SessionId) -> PathBuf {
         self.sessions_directory.join(".translated").join(volume)
     }
 
-    /// Takes the name of a session's dataset apart. `None` when we did not make it.
+    /// Parses the dataset name of a volume. `None` for other programs' datasets.
     pub(super) fn parse(&self, dataset: &str) -> Option<(SessionId, Part)> {
         let name = dataset.strip_prefix(&self.sessions)?.strip_prefix('/')?;
         let (volume, suffix) = name.split_once(':')?;
@@ -120,7 +145,7 @@ impl Layout {
         Some((SessionId::new(volume).ok()?, part))
     }
 
-    /// The base a dataset below the bases dataset is, and whether it is still being built.
+    /// Parses the dataset name of a base; also returns whether it is under construction.
     pub(super) fn parse_base(&self, dataset: &str) -> Option<(BaseName, bool)> {
         let name = dataset.strip_prefix(&self.bases)?.strip_prefix('/')?;
         match name.split_once(':') {
@@ -129,31 +154,44 @@ impl Layout {
         }
     }
 
-    /// Whether a snapshot belongs to one of our datasets.
+    /// Returns whether a snapshot is of one of our datasets.
     pub(super) fn owns(&self, snapshot: &str) -> bool {
-        snapshot
-            .split_once('@')
-            .is_some_and(|(dataset, _)| self.parse(dataset).is_some() || self.parse_base(dataset).is_some())
+        snapshot.split_once('@').is_some_and(|(dataset, _)| {
+            self.parse(dataset).is_some() || self.parse_base(dataset).is_some()
+        })
     }
 }
 
-/// A name `zfs` would take for an option, or that is none at all, must not reach it.
+/// Refuses names that `zfs` could take for an option, or that are invalid.
 fn check_name(field: &'static str, name: &str) -> Result<()> {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
-    if name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(fine) && !name.ends_with('/') {
+    if name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(fine)
+        && !name.ends_with('/')
+    {
         return Ok(());
     }
-    Err(Error::invalid(field, format!("`{}` is not the name of a pool or dataset", name.escape_debug()))
-        .with_hint("for example `tank` or `tank/sandbar/sessions`"))
+    Err(Error::invalid(
+        field,
+        format!(
+            "`{}` is not the name of a pool or dataset",
+            name.escape_debug()
+        ),
+    )
+    .with_hint("for example `tank` or `tank/sandbar/sessions`"))
 }
 
-/// The mount point of one of the two datasets everything lies under; the dataset is made and mounted when need be.
+/// Returns the mount point of a top-level dataset, which is created and mounted if needed.
 fn root_directory(tools: &Tools, dataset: &str) -> Result<PathBuf> {
-    let fail = |failure: super::command::Failure| failure.into_error(format!("prepare dataset `{dataset}`"));
+    let fail = |failure: super::command::Failure| {
+        failure.into_error(format!("prepare dataset `{dataset}`"))
+    };
     let query = ["get", "-Hp", "-o", "value", "mountpoint", dataset];
     let mountpoint = match tools.zfs(&query) {
         Err(failure) if failure.fault == Fault::Missing => {
-            tools.zfs(&["create", "-p", "-o", "atime=off", dataset]).map_err(fail)?;
+            tools
+                .zfs(&["create", "-p", "-o", "atime=off", dataset])
+                .map_err(fail)?;
             tools.zfs(&query)
         }
         outcome => outcome,
@@ -161,17 +199,22 @@ fn root_directory(tools: &Tools, dataset: &str) -> Result<PathBuf> {
     .map_err(fail)?;
     let directory = PathBuf::from(mountpoint.trim_end_matches('\n'));
     if !directory.is_absolute() {
-        return Err(Error::invalid("pool_name", format!("dataset `{dataset}` has no mount point"))
-            .with_hint(format!("run `zfs set mountpoint=/var/lib/sandbar/{dataset} {dataset}`")));
+        return Err(Error::invalid(
+            "pool_name",
+            format!("dataset `{dataset}` has no mount point"),
+        )
+        .with_hint(format!(
+            "run `zfs set mountpoint=/var/lib/sandbar/{dataset} {dataset}`"
+        )));
     }
     if !MountTable::read()?.shows(dataset, &directory) {
-        match tools.zfs_patiently(&["mount", dataset]) {
+        match tools.zfs_retrying(&["mount", dataset]) {
             Err(failure) if failure.fault != Fault::AlreadyMounted => return Err(fail(failure)),
             _ => {}
         }
     }
-    // Everything of sessions and bases is mounted below.
-    close_to_others(&directory)?;
+    // All sessions and bases are mounted below.
+    remove_other_access(&directory)?;
     Ok(directory)
 }
 
@@ -194,15 +237,30 @@ pub(super) mod tests {
     fn names_are_taken_apart_as_they_were_put_together() {
         let layout = layout();
         let id = SessionId::new("a.b-c").unwrap();
-        assert_eq!(layout.parse(&layout.generation(&id, 12).unwrap()), Some((id.clone(), Part::Generation(12))));
-        assert_eq!(layout.parse(&layout.session(&id, "v00ff").unwrap()), Some((id.clone(), Part::View)));
-        assert_eq!(layout.parse(&layout.session(&id, "r00ff").unwrap()), Some((id, Part::Receiving)));
+        assert_eq!(
+            layout.parse(&layout.generation(&id, 12).unwrap()),
+            Some((id.clone(), Part::Generation(12)))
+        );
+        assert_eq!(
+            layout.parse(&layout.session(&id, "v00ff").unwrap()),
+            Some((id.clone(), Part::View))
+        );
+        assert_eq!(
+            layout.parse(&layout.session(&id, "r00ff").unwrap()),
+            Some((id, Part::Receiving))
+        );
     }
 
     #[test]
     fn datasets_of_others_are_not_ours() {
         let layout = layout();
-        for foreign in ["tank/sessions", "tank/sessions/home", "tank/sessions/x:y", "tank/sessionsx/a:0", "other/a:0"] {
+        for foreign in [
+            "tank/sessions",
+            "tank/sessions/home",
+            "tank/sessions/x:y",
+            "tank/sessionsx/a:0",
+            "other/a:0",
+        ] {
             assert_eq!(layout.parse(foreign), None, "{foreign}");
         }
         assert!(!layout.owns("tank/home@ready"));
@@ -221,6 +279,10 @@ pub(super) mod tests {
     fn a_session_id_too_long_for_the_pool_is_refused() {
         let mut layout = layout();
         layout.sessions = format!("tank/{}", "x".repeat(120));
-        assert!(layout.generation(&SessionId::new("s".repeat(128)).unwrap(), 0).is_err());
+        assert!(
+            layout
+                .generation(&SessionId::new("s".repeat(128)).unwrap(), 0)
+                .is_err()
+        );
     }
 }

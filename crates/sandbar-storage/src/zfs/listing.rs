@@ -1,4 +1,4 @@
-//! Reading `zfs get -Hp`. `zfs list -p` would be shorter, but old versions do not have it.
+//! Parser of `zfs get -Hp`. Old versions do not have `zfs list -p`.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,47 +13,66 @@ pub(super) struct Properties(HashMap<String, Value>);
 #[derive(Clone, Debug)]
 struct Value {
     text: String,
-    /// Set on this very dataset. Snapshots and children show their parent's user properties as if they were theirs.
+    /// Whether the property is set on this dataset. Snapshots and children inherit user properties
+    /// of their parent.
     is_local: bool,
 }
 
 impl Properties {
-    /// The value, unless it is `-`, which is how an absent one is printed.
+    /// Returns the value; `None` for `-`, which means absent.
     pub(super) fn text(&self, property: &str) -> Option<&str> {
-        self.0.get(property).map(|value| value.text.as_str()).filter(|text| *text != "-")
+        self.0
+            .get(property)
+            .map(|value| value.text.as_str())
+            .filter(|text| *text != "-")
     }
 
     pub(super) fn local(&self, property: &str) -> Option<&str> {
-        self.0.get(property).filter(|value| value.is_local).map(|value| value.text.as_str())
+        self.0
+            .get(property)
+            .filter(|value| value.is_local)
+            .map(|value| value.text.as_str())
     }
 
     pub(super) fn number(&self, property: &str) -> u64 {
-        // OpenZFS prints `none` for a quota that is not set, zfs-fuse prints 0.
-        self.text(property).and_then(|text| text.parse().ok()).unwrap_or(0)
+        // An unset quota is `none` in OpenZFS and 0 in zfs-fuse.
+        self.text(property)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0)
     }
 
-    /// `on` in some versions, `yes` in others.
+    /// Parses `on` or `yes`, depending on the version.
     pub(super) fn flag(&self, property: &str) -> bool {
         matches!(self.text(property), Some("on" | "yes"))
     }
 }
 
-/// Properties of `datasets` and everything below them, in one command.
+/// Reads properties of `datasets` and everything below them, in one command.
 pub(super) fn read_all(
     tools: &Tools,
     properties: &[&str],
     datasets: &[&str],
 ) -> Result<BTreeMap<String, Properties>, Failure> {
-    read(tools, &["get", "-r", "-Hp", "-o", "name,property,value,source"], properties, datasets)
+    read(
+        tools,
+        &["get", "-r", "-Hp", "-o", "name,property,value,source"],
+        properties,
+        datasets,
+    )
 }
 
-/// Properties of exactly these datasets.
+/// Reads properties of these datasets only.
 pub(super) fn read_these(
     tools: &Tools,
     properties: &[&str],
     datasets: &[&str],
 ) -> Result<BTreeMap<String, Properties>, Failure> {
-    read(tools, &["get", "-Hp", "-o", "name,property,value,source"], properties, datasets)
+    read(
+        tools,
+        &["get", "-Hp", "-o", "name,property,value,source"],
+        properties,
+        datasets,
+    )
 }
 
 fn read(
@@ -63,8 +82,12 @@ fn read(
     datasets: &[&str],
 ) -> Result<BTreeMap<String, Properties>, Failure> {
     let properties = properties.join(",");
-    let arguments: Vec<&str> =
-        command.iter().copied().chain([properties.as_str()]).chain(datasets.iter().copied()).collect();
+    let arguments: Vec<&str> = command
+        .iter()
+        .copied()
+        .chain([properties.as_str()])
+        .chain(datasets.iter().copied())
+        .collect();
     Ok(parse(&tools.zfs(&arguments)?))
 }
 
@@ -72,18 +95,33 @@ pub(super) fn parse(output: &str) -> BTreeMap<String, Properties> {
     let mut found: BTreeMap<String, Properties> = BTreeMap::new();
     for line in output.lines() {
         let mut fields = line.splitn(3, '\t');
-        let (Some(name), Some(property), Some(rest)) = (fields.next(), fields.next(), fields.next()) else { continue };
-        // A value may hold a tab, a source cannot.
-        let Some((text, source)) = rest.rsplit_once('\t') else { continue };
-        let value = Value { text: text.to_owned(), is_local: source == "local" };
-        found.entry(name.to_owned()).or_default().0.insert(property.to_owned(), value);
+        let (Some(name), Some(property), Some(rest)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        // A value may contain tabs, a source cannot.
+        let Some((text, source)) = rest.rsplit_once('\t') else {
+            continue;
+        };
+        let value = Value {
+            text: text.to_owned(),
+            is_local: source == "local",
+        };
+        found
+            .entry(name.to_owned())
+            .or_default()
+            .0
+            .insert(property.to_owned(), value);
     }
     found
 }
 
-/// The one row that was asked for.
+/// Returns the row of `name`.
 pub(super) fn only(rows: &BTreeMap<String, Properties>, name: &str) -> Result<Properties> {
-    rows.get(name).cloned().ok_or_else(|| Error::internal(format!("`zfs get` did not mention `{name}`")))
+    rows.get(name)
+        .cloned()
+        .ok_or_else(|| Error::internal(format!("output of `zfs get` lacks `{name}`")))
 }
 
 #[cfg(test)]
@@ -99,7 +137,10 @@ mod tests {
         for output in [old, new] {
             let rows = parse(output);
             let dataset = &rows["t/a"];
-            assert_eq!((dataset.number("referenced"), dataset.number("refquota")), (114_688, 0));
+            assert_eq!(
+                (dataset.number("referenced"), dataset.number("refquota")),
+                (114_688, 0)
+            );
             assert_eq!(dataset.text("origin"), None);
             let snapshot = &rows["t/a@s"];
             assert!(snapshot.flag("defer_destroy"));
@@ -111,6 +152,9 @@ mod tests {
     #[test]
     fn a_property_set_here_is_local() {
         let rows = parse("t/a\tsandbar:volume\t{\"a\":\"b\tc\"}\tlocal\n");
-        assert_eq!(rows["t/a"].local("sandbar:volume"), Some("{\"a\":\"b\tc\"}"));
+        assert_eq!(
+            rows["t/a"].local("sandbar:volume"),
+            Some("{\"a\":\"b\tc\"}")
+        );
     }
 }

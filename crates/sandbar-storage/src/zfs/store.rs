@@ -1,4 +1,4 @@
-//! The store itself: opening, and the `Storage` contract dispatched to one file per concern.
+//! The store: opening it, and the `Storage` trait, with one module per concern.
 
 use std::{
     collections::HashMap,
@@ -10,21 +10,18 @@ use std::{
 };
 
 use sandbar_core::{
-    BaseName, ByteCount, Capability, Error, LaterSnapshots, OwnerMap, Result, SessionId, SnapshotName, StorageKind,
+    BaseName, ByteCount, Capability, Error, LaterSnapshots, OwnerMap, Result, SessionId,
+    SnapshotName, StorageKind,
 };
 
 use super::{
-    catalog::{self, Catalog},
-    command::Tools,
-    layout::Layout,
-    listing,
-    marks::Moment,
-    namespace,
-    pulse::Pulse,
+    bases, catalog::Catalog, catalog_read, command::Tools, discard, fuse_watchdog::FuseWatchdog,
+    layout::Layout, listing, marks::Moment, mounts, namespace, rollback, snapshots, space, views,
+    volumes,
 };
 use crate::{
-    BaseRecord, ForkPoint, Mounted, Space, StagedBase, Storage, StorageFacts, StoredSnapshot, TreeView, Usage,
-    VolumeSpec, ZfsConfig, translation::LiveMount,
+    BaseRecord, ForkPoint, Mounted, Space, StagedBase, Storage, StorageFacts, StoredSnapshot,
+    TreeView, Usage, VolumeSpec, ZfsConfig, translation::LiveMount,
 };
 
 /// Volumes on a ZFS pool.
@@ -34,21 +31,23 @@ pub struct ZfsStorage {
     pub(super) layout: Layout,
     pub(super) facts: StorageFacts,
     catalog: Mutex<Catalog>,
-    /// Held by whatever promotes or destroys datasets, because that changes datasets of other volumes.
-    pub(super) surgery: Mutex<()>,
-    /// Held while a dataset is looked for in the mount table and mounted.
+    /// Held while datasets are promoted or destroyed, because that changes datasets of other
+    /// volumes.
+    pub(super) dataset_lock: Mutex<()>,
+    /// Held between reading the mount table and mounting a dataset.
     pub(super) mounting: Mutex<()>,
     pub(super) mounted: Mutex<HashMap<SessionId, LiveMount>>,
     pub(super) records: Mutex<HashMap<BaseName, Arc<BaseRecord>>>,
-    /// When each view was last handed out, by dataset.
+    /// Time each view was last returned, by dataset.
     pub(super) views: Mutex<HashMap<String, Instant>>,
     pub(super) reserve_is_spent: AtomicBool,
     clock: AtomicU64,
-    pulse: Pulse,
+    fuse_watchdog: FuseWatchdog,
 }
 
 impl ZfsStorage {
-    /// Opens a pool, makes the two datasets when they are missing, and removes what interrupted calls left behind.
+    /// Opens a pool, creates the two datasets when missing, and removes what interrupted calls
+    /// left.
     pub fn open(config: &ZfsConfig) -> Result<Self> {
         let tools = Tools::find()?;
         let layout = Layout::prepare(&tools, config)?;
@@ -64,26 +63,31 @@ impl ZfsStorage {
             }),
             description: format!(
                 "{} pool `{}`, bases in `{}`, sessions in `{}`",
-                if namespace::is_in_kernel() { "OpenZFS" } else { "zfs-fuse" },
+                if namespace::is_in_kernel() {
+                    "OpenZFS"
+                } else {
+                    "zfs-fuse"
+                },
                 layout.pool,
                 layout.bases,
                 layout.sessions
             ),
         };
-        let pulse = Pulse::start(&layout).map_err(|error| Error::io("look after zfs-fuse", error))?;
+        let fuse_watchdog = FuseWatchdog::start(&layout)
+            .map_err(|error| Error::io("start the zfs-fuse watchdog", error))?;
         let store = Self {
             tools,
             layout,
             facts,
             catalog: Mutex::default(),
-            surgery: Mutex::default(),
+            dataset_lock: Mutex::default(),
             mounting: Mutex::default(),
             mounted: Mutex::default(),
             records: Mutex::default(),
             views: Mutex::default(),
             reserve_is_spent: AtomicBool::new(false),
             clock: AtomicU64::new(0),
-            pulse,
+            fuse_watchdog,
         };
         store.load()?;
         store.prepare_reserve();
@@ -91,36 +95,48 @@ impl ZfsStorage {
         Ok(store)
     }
 
-    /// Reads the pool, and destroys what is unfinished.
+    /// Reads the pool and destroys unfinished datasets.
     fn load(&self) -> Result<()> {
         let roots = [self.layout.bases.as_str(), self.layout.sessions.as_str()];
-        let rows = listing::read_all(&self.tools, &catalog::PROPERTIES, &roots)
+        let rows = listing::read_all(&self.tools, &catalog_read::PROPERTIES, &roots)
             .map_err(|failure| failure.into_error(format!("list pool `{}`", self.layout.pool)))?;
         let (catalog, unfinished) = Catalog::read(&self.layout, &rows)?;
-        self.clock.fetch_max(catalog.latest_moment(), Ordering::Relaxed);
+        self.clock
+            .fetch_max(catalog.latest_moment(), Ordering::Relaxed);
         *self.catalog() = catalog;
         for dataset in unfinished {
-            tracing::info!(dataset, "destroying what an interrupted call left unfinished");
+            tracing::info!(
+                dataset,
+                "destroying the unfinished dataset of an interrupted call"
+            );
             self.destroy_unfinished(&dataset)?;
         }
         Ok(())
     }
 
-    /// Never held while a command runs.
+    /// Locks the catalog. Never held while a command runs.
     pub(super) fn catalog(&self) -> MutexGuard<'_, Catalog> {
         lock(&self.catalog)
     }
 
-    /// The present, but later than every moment handed out before, also when the machine's clock was set back.
+    /// Returns the current time, but later than every moment returned before, also when the clock
+    /// was set back.
     pub(super) fn moment(&self) -> Moment {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let now = u64::try_from(now.as_nanos()).unwrap_or(Moment::MAX);
         let before = self.clock.fetch_max(now, Ordering::Relaxed);
-        if before < now { now } else { self.clock.fetch_add(1, Ordering::Relaxed) + 1 }
+        if before < now {
+            now
+        } else {
+            self.clock.fetch_add(1, Ordering::Relaxed) + 1
+        }
     }
 }
 
-/// A panic in another thread leaves nothing half-changed under these locks.
+/// Locks a mutex, ignoring poison: a panic in another thread leaves no partial change under these
+/// locks.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -135,35 +151,41 @@ impl Storage for ZfsStorage {
     }
 
     fn bases(&self) -> Result<Vec<BaseRecord>> {
-        self.list_bases()
+        bases::bases(self)
     }
 
     fn base(&self, name: &BaseName) -> Result<BaseRecord> {
-        Ok(self.read_base(name)?.as_ref().clone())
+        Ok(self.base_record(name)?.as_ref().clone())
     }
 
     fn stage_base(&self, name: &BaseName) -> Result<StagedBase> {
-        self.begin_base(name)
+        bases::stage_base(self, name)
     }
 
     fn commit_base(&self, staged: StagedBase, record: &BaseRecord) -> Result<()> {
-        self.finish_base(staged, record)
+        bases::commit_base(self, staged, record)
     }
 
     fn delete_base(&self, name: &BaseName) -> Result<()> {
-        self.remove_base(name)
+        bases::delete_base(self, name)
     }
 
     fn create(&self, volume: &SessionId, spec: &VolumeSpec) -> Result<()> {
-        self.create_volume(volume, spec)
+        volumes::create(self, volume, spec)
     }
 
-    fn fork(&self, source: &SessionId, point: &ForkPoint, volume: &SessionId, quota: Option<ByteCount>) -> Result<()> {
-        self.fork_volume(source, point, volume, quota)
+    fn fork(
+        &self,
+        source: &SessionId,
+        point: &ForkPoint,
+        volume: &SessionId,
+        quota: Option<ByteCount>,
+    ) -> Result<()> {
+        volumes::fork(self, source, point, volume, quota)
     }
 
     fn delete(&self, volume: &SessionId) -> Result<()> {
-        self.delete_volume(volume)
+        volumes::delete(self, volume)
     }
 
     fn volumes(&self) -> Result<Vec<SessionId>> {
@@ -171,35 +193,40 @@ impl Storage for ZfsStorage {
     }
 
     fn snapshot(&self, volume: &SessionId, name: &SnapshotName) -> Result<StoredSnapshot> {
-        self.take_snapshot(volume, name)
+        snapshots::snapshot(self, volume, name)
     }
 
     fn snapshots(&self, volume: &SessionId) -> Result<Vec<StoredSnapshot>> {
-        self.list_snapshots(volume)
+        snapshots::snapshots(self, volume)
     }
 
     fn delete_snapshot(&self, volume: &SessionId, name: &SnapshotName) -> Result<()> {
-        self.remove_snapshot(volume, name)
+        snapshots::delete_snapshot(self, volume, name)
     }
 
-    fn rollback(&self, volume: &SessionId, name: &SnapshotName, later: LaterSnapshots) -> Result<()> {
-        self.roll_back(volume, name, later)
+    fn rollback(
+        &self,
+        volume: &SessionId,
+        name: &SnapshotName,
+        later: LaterSnapshots,
+    ) -> Result<()> {
+        rollback::rollback(self, volume, name, later)
     }
 
     fn mount_as(&self, volume: &SessionId, owners: Option<&OwnerMap>) -> Result<Mounted> {
-        self.mount_volume(volume, owners)
+        mounts::mount_as(self, volume, owners)
     }
 
     fn unmount(&self, volume: &SessionId) -> Result<()> {
-        self.unmount_volume(volume)
+        mounts::unmount(self, volume)
     }
 
     fn view(&self, volume: &SessionId, at: &ForkPoint) -> Result<TreeView> {
-        self.view_volume(volume, at)
+        views::view(self, volume, at)
     }
 
     fn base_view(&self, base: &BaseName) -> Result<TreeView> {
-        self.view_base(base)
+        views::base_view(self, base)
     }
 
     fn volume_base(&self, volume: &SessionId) -> Result<BaseName> {
@@ -207,25 +234,25 @@ impl Storage for ZfsStorage {
     }
 
     fn usage(&self, volume: &SessionId) -> Result<Usage> {
-        self.volume_usage(volume)
+        space::usage(self, volume)
     }
 
     fn set_quota(&self, volume: &SessionId, quota: Option<ByteCount>) -> Result<()> {
-        self.change_quota(volume, quota)
+        space::set_quota(self, volume, quota)
     }
 
     fn space(&self) -> Result<Space> {
-        self.pool_space()
+        space::space(self)
     }
 
     fn settle(&self) -> Result<()> {
-        self.sweep()
+        discard::settle(self)
     }
 
     fn close(&self) -> Result<()> {
-        self.unmount_everything()?;
-        self.pulse.stop();
-        self.tools.ownership.give_up();
+        mounts::unmount_all(self)?;
+        self.fuse_watchdog.stop();
+        self.tools.pool_lock.release();
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! Moving volumes and bases between ZFS pools with `zfs send` and `zfs receive`: everything ZFS knows of a tree
-//! arrives, and only what the receiver lacks travels.
+//! Moving volumes and bases between ZFS pools with `zfs send` and `zfs receive`, exactly and
+//! incrementally.
 
 use std::{
     io::{self, Read, Write},
@@ -17,14 +17,15 @@ use super::{
     marks::{self, BaseMark, VolumeMark},
     store::lock,
 };
+use crate::Storage;
 use crate::errors::{base_exists, snapshot_not_found, volume_exists};
 
-/// What a snapshot is called in every pool it was sent to.
+/// Guid of a snapshot, the same in every pool it was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotGuid(pub u64);
 
 impl ZfsStorage {
-    /// Tells whether two pools have the very same base: the same guid on both.
+    /// Returns the guid of a base: equal on two pools if they have the same base.
     pub fn base_guid(&self, base: &BaseName) -> Result<SnapshotGuid> {
         if !self.catalog().bases.contains_key(base) {
             return Err(self.base_missing(base));
@@ -35,13 +36,13 @@ impl ZfsStorage {
         Ok(SnapshotGuid(listing::only(&rows, &ready)?.number("guid")))
     }
 
-    /// Writes a base for [`import_base`](Self::import_base) of another pool.
+    /// Writes a base for [`import_base`](Self::import_base) on another pool.
     pub fn export_base(&self, base: &BaseName, output: &mut impl Write) -> Result<()> {
         self.base_guid(base)?;
         self.send(&["send", &self.layout.ready(base)], output)
     }
 
-    /// Makes a base from [`export_base`](Self::export_base) of another pool, under the name it had there.
+    /// Creates a base from [`export_base`](Self::export_base) of another pool, with the same name.
     pub fn import_base(&self, base: &BaseName, input: &mut impl Read) -> Result<()> {
         if self.catalog().bases.contains_key(base) {
             return Err(base_exists(base));
@@ -54,19 +55,22 @@ impl ZfsStorage {
                 .zfs(&["set", &mark, &format!("{dataset}@{READY}")])
                 .map_err(|failure| failure.into_error(format!("import base `{base}`")))?;
             self.publish_base(base, &dataset, &directory)?;
-            let record = self.read_base(base)?;
+            let record = self.base_record(base)?;
             if record.name != *base {
-                self.remove_base(base)?;
-                return Err(Error::invalid("name", format!("the stream holds base `{}`, not `{base}`", record.name))
-                    .with_hint("import it under its own name"));
+                self.delete_base(base)?;
+                return Err(Error::invalid(
+                    "name",
+                    format!("stream contains base `{}`, not `{base}`", record.name),
+                )
+                .with_hint("import it with that name"));
             }
             Ok(())
         };
         receive().inspect_err(|_| self.clear_stage(&dataset))
     }
 
-    /// Writes a volume as it was at a snapshot. `receiver_base` is the guid of the base in the pool that will read it:
-    /// when it is the one this volume stands on directly, only the difference is written.
+    /// Writes a volume at a snapshot. `receiver_base` is the guid of the base in the receiving
+    /// pool: if it is the direct origin of this volume, only the difference is written.
     pub fn export_stream(
         &self,
         volume: &SessionId,
@@ -78,21 +82,33 @@ impl ZfsStorage {
             let catalog = self.catalog();
             let base = catalog.live(volume)?.mark.base;
             let known = catalog.snapshots(volume);
-            let target = known.iter().find(|found| found.name == *snapshot).map(|found| found.full_name.clone());
-            let target =
-                target.ok_or_else(|| snapshot_not_found(volume, snapshot, known.iter().map(|found| &found.name)))?;
-            let origin = catalog.datasets.get(dataset_of(&target)).and_then(|dataset| dataset.origin.clone());
+            let target = known
+                .iter()
+                .find(|found| found.name == *snapshot)
+                .map(|found| found.full_name.clone());
+            let target = target.ok_or_else(|| {
+                snapshot_not_found(volume, snapshot, known.iter().map(|found| &found.name))
+            })?;
+            let origin = catalog
+                .datasets
+                .get(dataset_of(&target))
+                .and_then(|dataset| dataset.origin.clone());
             (base, target, origin)
         };
         let ready = self.layout.ready(&base);
-        let shares_base =
-            origin.as_ref() == Some(&ready) && receiver_base.is_some() && self.base_guid(&base).ok() == receiver_base;
-        let arguments: &[&str] = if shares_base { &["send", "-i", &ready, &target] } else { &["send", &target] };
+        let shares_base = origin.as_ref() == Some(&ready)
+            && receiver_base.is_some()
+            && self.base_guid(&base).ok() == receiver_base;
+        let arguments: &[&str] = if shares_base {
+            &["send", "-i", &ready, &target]
+        } else {
+            &["send", &target]
+        };
         self.send(arguments, output)
     }
 
-    /// Makes a volume from [`export_stream`](Self::export_stream) of another pool. It stands on `base` of this pool,
-    /// which must be the same base for the volume to look the same.
+    /// Creates a volume from [`export_stream`](Self::export_stream) of another pool, over `base` of
+    /// this pool, which must be the same base.
     pub fn import_stream(
         &self,
         volume: &SessionId,
@@ -105,8 +121,11 @@ impl ZfsStorage {
         }
         let refquota = self.refquota(base, quota)?;
         let mark = VolumeMark::new(self.moment(), base.clone(), None);
-        let dataset = self.layout.session(volume, &format!("r{}", marks::tag(self.moment())))?;
-        self.receive_volume(volume, mark, refquota, &dataset, input).inspect_err(|_| self.clear_stage(&dataset))
+        let dataset = self
+            .layout
+            .session(volume, &format!("r{}", marks::tag(self.moment())))?;
+        self.receive_volume(volume, mark, refquota, &dataset, input)
+            .inspect_err(|_| self.clear_stage(&dataset))
     }
 
     fn receive_volume(
@@ -121,39 +140,65 @@ impl ZfsStorage {
         self.receive(dataset, input)?;
         let rows = listing::read_all(&self.tools, &["origin"], &[dataset]).map_err(fail)?;
         for snapshot in rows.keys().filter(|name| name.contains('@')) {
-            self.tools.zfs_patiently(&["destroy", snapshot]).map_err(fail)?;
+            self.tools
+                .zfs_retrying(&["destroy", snapshot])
+                .map_err(fail)?;
         }
-        let origin = rows.get(dataset).and_then(|row| row.text("origin")).map(str::to_owned);
+        let origin = rows
+            .get(dataset)
+            .and_then(|row| row.text("origin"))
+            .map(str::to_owned);
         let mut settings = vec![
             "canmount=noauto".to_owned(),
-            format!("mountpoint={}", self.layout.volume_directory(volume).display()),
+            format!(
+                "mountpoint={}",
+                self.layout.volume_directory(volume).display()
+            ),
             marks::assignment(marks::VOLUME, &mark)?,
         ];
         if refquota > 0 {
             settings.push(format!("refquota={refquota}"));
         }
-        // One by one: old versions take no more than one at a time.
+        // Old versions accept only one property per command.
         for setting in settings {
-            self.tools.zfs_patiently(&["set", &setting, dataset]).map_err(fail)?;
+            self.tools
+                .zfs_retrying(&["set", &setting, dataset])
+                .map_err(fail)?;
         }
         let number = self.catalog().next_number(volume);
         let published = self.layout.generation(volume, number)?;
-        match self.tools.zfs_patiently(&["rename", dataset, &published]) {
+        match self.tools.zfs_retrying(&["rename", dataset, &published]) {
             Err(failure) if failure.fault == Fault::Exists => return Err(volume_exists(volume)),
             outcome => drop(outcome.map_err(fail)?),
         }
-        let role = Role::Generation { number, mark, is_dead: false };
-        let received = Dataset { volume: volume.clone(), role, origin, refquota, snapshots: Vec::new() };
+        let role = Role::Generation {
+            number,
+            mark,
+            is_dead: false,
+        };
+        let received = Dataset {
+            volume: volume.clone(),
+            role,
+            origin,
+            refquota,
+            snapshots: Vec::new(),
+        };
         self.catalog().datasets.insert(published, received);
         Ok(())
     }
 
     fn send(&self, arguments: &[&str], output: &mut impl Write) -> Result<()> {
         let fail = |failure: Failure| failure.into_error("send a stream");
-        let mut child = self.tools.start_zfs(arguments, self.tools.ownership.stream(), Stdio::piped()).map_err(fail)?;
-        let copied = child.stdout.take().map(|mut stream| io::copy(&mut stream, output));
+        let mut child = self
+            .tools
+            .start_zfs(arguments, self.tools.pool_lock.stream(), Stdio::piped())
+            .map_err(fail)?;
+        let copied = child
+            .stdout
+            .take()
+            .map(|mut stream| io::copy(&mut stream, output));
         if let Some(Err(error)) = copied {
-            // The reader is gone: the sender ends by the closed pipe.
+            // The reader is gone: the sender ends with EPIPE.
             let _ = self.tools.finish(arguments, child);
             return Err(Error::io("write a stream", error));
         }
@@ -162,13 +207,19 @@ impl ZfsStorage {
 
     fn receive(&self, dataset: &str, input: &mut impl Read) -> Result<()> {
         let arguments = ["receive", "-u", dataset];
-        let fail = |failure: Failure| failure.into_error(format!("receive a stream into `{dataset}`"));
-        let mut child =
-            self.tools.start_zfs(&arguments, Stdio::piped(), self.tools.ownership.stream()).map_err(fail)?;
-        let copied = child.stdin.take().map(|mut stream| io::copy(input, &mut stream));
+        let fail =
+            |failure: Failure| failure.into_error(format!("receive a stream into `{dataset}`"));
+        let mut child = self
+            .tools
+            .start_zfs(&arguments, Stdio::piped(), self.tools.pool_lock.stream())
+            .map_err(fail)?;
+        let copied = child
+            .stdin
+            .take()
+            .map(|mut stream| io::copy(input, &mut stream));
         let finished = self.tools.finish(&arguments, child);
         match (copied, finished) {
-            // The program says better than the broken pipe why it stopped reading.
+            // The error of the program is more specific than the broken pipe.
             (_, Err(failure)) => Err(fail(failure)),
             (Some(Err(error)), Ok(())) => Err(Error::io("read a stream", error)),
             _ => Ok(()),
@@ -176,9 +227,12 @@ impl ZfsStorage {
     }
 
     fn clear_stage(&self, dataset: &str) {
-        let _surgery = lock(&self.surgery);
+        let _dataset_lock = lock(&self.dataset_lock);
         if let Err(error) = self.destroy_unfinished(dataset) {
-            tracing::warn!(error = error.chain(), "could not remove a half-received dataset");
+            tracing::warn!(
+                error = error.chain(),
+                "could not remove a partly received dataset"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What other users of the machine reach of a storage.
+//! Access of other local users to a storage.
 
 use std::{
     fs,
@@ -15,13 +15,32 @@ const OTHER: u32 = 65534;
 
 /// Files below a directory that another user can read or run.
 fn reached(directory: &Path) -> Vec<PathBuf> {
-    let find = ["-type", "f", "(", "-readable", "-o", "-executable", ")", "-print0"];
-    let output = Command::new("find").arg(directory).args(find).uid(OTHER).gid(OTHER).output().unwrap();
+    let find = [
+        "-type",
+        "f",
+        "(",
+        "-readable",
+        "-o",
+        "-executable",
+        ")",
+        "-print0",
+    ];
+    let output = Command::new("find")
+        .arg(directory)
+        .args(find)
+        .uid(OTHER)
+        .gid(OTHER)
+        .output()
+        .unwrap();
     let names = String::from_utf8(output.stdout).unwrap();
-    names.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect()
+    names
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .map(PathBuf::from)
+        .collect()
 }
 
-pub(crate) fn other_users_reach_nothing_whatever_modes_were_before(backend: Backend) {
+pub(crate) fn other_users_have_no_access_whatever_modes_existed(backend: Backend) {
     let mut fixture = StorageFixture::new(backend);
     set_mode(fixture.scratch(), 0o755);
     let volume = fixture.volume("v");
@@ -39,24 +58,60 @@ pub(crate) fn other_users_reach_nothing_whatever_modes_were_before(backend: Back
     };
     for place in &places {
         // A snapshot on btrfs refuses it, and is open as far as its directories are.
-        Command::new("chmod").args(["-R", "--quiet", "a+rX"]).arg(place).status().unwrap();
-        for above in place.ancestors().skip(1).take_while(|above| *above != Path::new("/")) {
-            assert!(Command::new("chmod").arg("a+x").arg(above).status().unwrap().success());
+        Command::new("chmod")
+            .args(["-R", "--quiet", "a+rX"])
+            .arg(place)
+            .status()
+            .unwrap();
+        for above in place
+            .ancestors()
+            .skip(1)
+            .take_while(|above| *above != Path::new("/"))
+        {
+            assert!(
+                Command::new("chmod")
+                    .arg("a+x")
+                    .arg(above)
+                    .status()
+                    .unwrap()
+                    .success()
+            );
         }
-        assert!(!reached(place).is_empty(), "the test finds nothing in `{}`", place.display());
+        assert!(
+            !reached(place).is_empty(),
+            "the test finds nothing in `{}`",
+            place.display()
+        );
     }
     fixture.reopen();
     let root = fixture.storage.mount(&volume).unwrap();
     assert!(root.join("workspace/raised").exists());
     for place in &places {
-        let found: Vec<PathBuf> =
-            reached(place).into_iter().filter(|path| path.file_name().is_some_and(|name| name != "layout")).collect();
+        let found: Vec<PathBuf> = reached(place)
+            .into_iter()
+            .filter(|path| path.file_name().is_some_and(|name| name != "layout"))
+            .collect();
         assert_eq!(found, Vec::<PathBuf>::new());
     }
-    let run = Command::new(root.join("workspace/raised")).uid(OTHER).gid(OTHER).spawn();
-    assert_eq!(run.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    let run = Command::new(root.join("workspace/raised"))
+        .uid(OTHER)
+        .gid(OTHER)
+        .spawn();
+    assert_eq!(
+        run.unwrap_err().kind(),
+        std::io::ErrorKind::PermissionDenied
+    );
     if backend == Backend::BtrfsImage {
         let image = fixture.config.directory.join("pool.btrfs");
-        assert!(!Command::new("head").arg("-c1").arg(image).uid(OTHER).gid(OTHER).status().unwrap().success());
+        assert!(
+            !Command::new("head")
+                .arg("-c1")
+                .arg(image)
+                .uid(OTHER)
+                .gid(OTHER)
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 }

@@ -24,8 +24,11 @@ fn changes(
 ) -> BTreeMap<PathBuf, ChangeKind> {
     let view = |point| fixture.storage.view(volume, point).unwrap();
     let entries = diff::between(&view(from), &view(to)).unwrap();
-    let told = entries.iter().filter(|entry| !entry.change.aspects.only_time());
-    told.map(|entry| (entry.change.path.clone(), entry.change.kind)).collect()
+    let told = entries
+        .iter()
+        .filter(|entry| !entry.change.aspects.only_time());
+    told.map(|entry| (entry.change.path.clone(), entry.change.kind))
+        .collect()
 }
 
 fn at(name: &str) -> ForkPoint {
@@ -33,12 +36,19 @@ fn at(name: &str) -> ForkPoint {
 }
 
 fn expect(found: &BTreeMap<PathBuf, ChangeKind>, expected: &[(&str, ChangeKind)]) {
-    let expected: BTreeMap<PathBuf, ChangeKind> = expected.iter().map(|(path, kind)| (path.into(), *kind)).collect();
+    let expected: BTreeMap<PathBuf, ChangeKind> = expected
+        .iter()
+        .map(|(path, kind)| (path.into(), *kind))
+        .collect();
     assert_eq!(*found, expected);
 }
 
-/// Snapshots `s`, runs `change`, and returns what the diff from `s` to now says.
-fn after(backend: Backend, prepare: impl FnOnce(&Path), change: impl FnOnce(&Path)) -> BTreeMap<PathBuf, ChangeKind> {
+/// Snapshots `s`, runs `change`, and returns the diff from `s` to now.
+fn after(
+    backend: Backend,
+    prepare: impl FnOnce(&Path),
+    change: impl FnOnce(&Path),
+) -> BTreeMap<PathBuf, ChangeKind> {
     let fixture = StorageFixture::new(backend);
     let volume = fixture.volume("v");
     let root = fixture.storage.mount(&volume).unwrap();
@@ -56,7 +66,7 @@ pub(crate) fn nothing_differs_after_a_snapshot(backend: Backend) {
     expect(&after(backend, prepare, |_| {}), &[]);
 }
 
-pub(crate) fn added_modified_and_deleted_are_told(backend: Backend) {
+pub(crate) fn diff_reports_added_modified_and_deleted(backend: Backend) {
     let change = |root: &Path| {
         fs::write(root.join("workspace/new"), "x").unwrap();
         fs::write(root.join("etc/config"), "changed").unwrap();
@@ -72,15 +82,35 @@ pub(crate) fn added_modified_and_deleted_are_told(backend: Backend) {
 }
 
 pub(crate) fn a_deleted_directory_is_listed_entry_by_entry(backend: Backend) {
-    let found = after(backend, |_| {}, |root| fs::remove_dir_all(root.join("usr/share/doc")).unwrap());
-    let expected = ["", "/deep", "/deep/deeper", "/deep/deeper/leaf", "/deep/page-0", "/deep/page-1", "/deep/page-2"];
+    let found = after(
+        backend,
+        |_| {},
+        |root| fs::remove_dir_all(root.join("usr/share/doc")).unwrap(),
+    );
+    let expected = [
+        "",
+        "/deep",
+        "/deep/deeper",
+        "/deep/deeper/leaf",
+        "/deep/page-0",
+        "/deep/page-1",
+        "/deep/page-2",
+    ];
     let expected = expected.into_iter().chain(["/deep/page-3", "/deep/page-4"]);
-    let expected: Vec<String> = expected.map(|tail| format!("/usr/share/doc{tail}")).collect();
-    assert_eq!(found.keys().map(|path| path.to_str().unwrap()).collect::<Vec<_>>(), expected);
+    let expected: Vec<String> = expected
+        .map(|tail| format!("/usr/share/doc{tail}"))
+        .collect();
+    assert_eq!(
+        found
+            .keys()
+            .map(|path| path.to_str().unwrap())
+            .collect::<Vec<_>>(),
+        expected
+    );
     assert!(found.values().all(|kind| *kind == ChangeKind::Deleted));
 }
 
-pub(crate) fn a_type_change_is_told(backend: Backend) {
+pub(crate) fn diff_reports_a_type_change(backend: Backend) {
     let fixture = StorageFixture::new(backend);
     let volume = fixture.volume("v");
     let root = fixture.storage.mount(&volume).unwrap();
@@ -90,14 +120,24 @@ pub(crate) fn a_type_change_is_told(backend: Backend) {
     fs::write(root.join("etc/config/inside"), "x").unwrap();
     let view = |point| fixture.storage.view(&volume, &point).unwrap();
     let entries = diff::between(&view(at("s")), &view(ForkPoint::Now)).unwrap();
-    let changed = entries.iter().find(|entry| entry.change.path == Path::new("/etc/config")).unwrap();
-    assert_eq!((changed.change.kind, changed.change.entry), (ChangeKind::Modified, EntryType::Directory));
+    let changed = entries
+        .iter()
+        .find(|entry| entry.change.path == Path::new("/etc/config"))
+        .unwrap();
+    assert_eq!(
+        (changed.change.kind, changed.change.entry),
+        (ChangeKind::Modified, EntryType::Directory)
+    );
     assert!(changed.change.aspects.contains(Aspect::Type));
     assert!(changed.source.as_ref().unwrap().is_dir());
-    assert!(entries.iter().any(|entry| entry.change.path == Path::new("/etc/config/inside")));
+    assert!(
+        entries
+            .iter()
+            .any(|entry| entry.change.path == Path::new("/etc/config/inside"))
+    );
 }
 
-pub(crate) fn attributes_owner_and_mode_are_told(backend: Backend) {
+pub(crate) fn diff_reports_attributes_owner_and_mode(backend: Backend) {
     let fixture = StorageFixture::new(backend);
     let volume = fixture.volume("v");
     let root = fixture.storage.mount(&volume).unwrap();
@@ -110,7 +150,12 @@ pub(crate) fn attributes_owner_and_mode_are_told(backend: Backend) {
     let entries = diff::between(&view(at("s")), &view(ForkPoint::Now)).unwrap();
     let aspects: BTreeMap<&str, Vec<Aspect>> = entries
         .iter()
-        .map(|entry| (entry.change.path.to_str().unwrap(), entry.change.aspects.iter().collect()))
+        .map(|entry| {
+            (
+                entry.change.path.to_str().unwrap(),
+                entry.change.aspects.iter().collect(),
+            )
+        })
         .filter(|(path, _): &(&str, _)| path.contains("tool"))
         .collect();
     let expected = BTreeMap::from([
@@ -128,11 +173,17 @@ pub(crate) fn a_rewrite_with_equal_size_and_time_is_found(backend: Backend) {
         tree::set_modified(&root.join("workspace/f"), 1000, 0);
     };
     let change = |root: &Path| {
-        let file = fs::OpenOptions::new().write(true).open(root.join("workspace/f")).unwrap();
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(root.join("workspace/f"))
+            .unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, b"bbbb", 0).unwrap();
         tree::set_modified(&root.join("workspace/f"), 1000, 0);
     };
-    expect(&after(backend, prepare, change), &[("/workspace/f", ChangeKind::Modified)]);
+    expect(
+        &after(backend, prepare, change),
+        &[("/workspace/f", ChangeKind::Modified)],
+    );
 }
 
 pub(crate) fn a_snapshot_differs_from_a_later_one(backend: Backend) {
@@ -145,22 +196,37 @@ pub(crate) fn a_snapshot_differs_from_a_later_one(backend: Backend) {
     fs::write(root.join("second"), "x").unwrap();
     fixture.storage.snapshot(&volume, &snap("c")).unwrap();
     fs::remove_file(root.join("first")).unwrap();
-    expect(&changes(&fixture, &volume, &at("a"), &at("b")), &[("/first", ChangeKind::Added)]);
-    expect(&changes(&fixture, &volume, &at("b"), &at("c")), &[("/second", ChangeKind::Added)]);
+    expect(
+        &changes(&fixture, &volume, &at("a"), &at("b")),
+        &[("/first", ChangeKind::Added)],
+    );
+    expect(
+        &changes(&fixture, &volume, &at("b"), &at("c")),
+        &[("/second", ChangeKind::Added)],
+    );
     expect(
         &changes(&fixture, &volume, &at("c"), &at("a")),
-        &[("/first", ChangeKind::Deleted), ("/second", ChangeKind::Deleted)],
+        &[
+            ("/first", ChangeKind::Deleted),
+            ("/second", ChangeKind::Deleted),
+        ],
     );
-    expect(&changes(&fixture, &volume, &at("a"), &ForkPoint::Now), &[("/second", ChangeKind::Added)]);
+    expect(
+        &changes(&fixture, &volume, &at("a"), &ForkPoint::Now),
+        &[("/second", ChangeKind::Added)],
+    );
 }
 
-pub(crate) fn a_volume_differs_from_its_base_by_what_was_written(backend: Backend) {
+pub(crate) fn diff_against_the_base_reports_the_writes(backend: Backend) {
     let fixture = StorageFixture::new(backend);
     let volume = fixture.volume("v");
     let root = fixture.storage.mount(&volume).unwrap();
     fs::write(root.join("workspace/new"), "x").unwrap();
     fs::remove_file(root.join("usr/bin/tool")).unwrap();
-    let base = fixture.storage.base_view(&fixture.storage.volume_base(&volume).unwrap()).unwrap();
+    let base = fixture
+        .storage
+        .base_view(&fixture.storage.volume_base(&volume).unwrap())
+        .unwrap();
     let now = fixture.storage.view(&volume, &ForkPoint::Now).unwrap();
     let found: BTreeMap<PathBuf, ChangeKind> = diff::between(&base, &now)
         .unwrap()
@@ -168,10 +234,16 @@ pub(crate) fn a_volume_differs_from_its_base_by_what_was_written(backend: Backen
         .filter(|entry| !entry.change.aspects.only_time())
         .map(|entry| (entry.change.path, entry.change.kind))
         .collect();
-    expect(&found, &[("/workspace/new", ChangeKind::Added), ("/usr/bin/tool", ChangeKind::Deleted)]);
+    expect(
+        &found,
+        &[
+            ("/workspace/new", ChangeKind::Added),
+            ("/usr/bin/tool", ChangeKind::Deleted),
+        ],
+    );
 }
 
-/// One thing an agent does to its files. Paths are drawn from a small set, so that edits meet.
+/// Random edit of a file. Paths are drawn from a small set, so that edits collide.
 #[derive(Clone, Debug)]
 enum Edit {
     Write(PathBuf, u8, usize),
@@ -191,8 +263,9 @@ enum Edit {
 }
 
 fn path() -> impl Strategy<Value = PathBuf> {
-    let component =
-        prop::sample::select(vec!["usr", "bin", "tool-0", "etc", "config", "share", "doc", "deep", "a", "b"]);
+    let component = prop::sample::select(vec![
+        "usr", "bin", "tool-0", "etc", "config", "share", "doc", "deep", "a", "b",
+    ]);
     prop_oneof![
         3 => prop::collection::vec(component, 1..4).prop_map(|parts| parts.iter().collect()),
         1 => prop::sample::select(vec!["usr/share/doc/deep/deeper/leaf", "usr/bin/tool-1", "usr/bin/tool", "workspace/x"])
@@ -202,7 +275,8 @@ fn path() -> impl Strategy<Value = PathBuf> {
 
 fn edit() -> impl Strategy<Value = Edit> {
     prop_oneof![
-        (path(), any::<u8>(), 0usize..9000).prop_map(|(path, byte, size)| Edit::Write(path, byte, size)),
+        (path(), any::<u8>(), 0usize..9000)
+            .prop_map(|(path, byte, size)| Edit::Write(path, byte, size)),
         (path(), any::<u8>()).prop_map(|(path, byte)| Edit::Append(path, byte)),
         (path(), any::<u8>()).prop_map(|(path, byte)| Edit::Patch(path, byte)),
         (path(), 0u64..5000).prop_map(|(path, size)| Edit::Truncate(path, size)),
@@ -219,47 +293,72 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Carries out an edit; one that is not possible does nothing. Paths are under `root` and pass through no link.
+/// Carries out an edit; one that is not possible does nothing. Paths are under `root` and pass
+/// through no link.
 fn apply(root: &Path, edit: &Edit) {
     use std::{io::Write as _, os::unix::fs as unix};
     let plain = |path: &PathBuf| {
         let full = root.join(path);
-        let through_link = path
-            .ancestors()
-            .any(|part| fs::symlink_metadata(root.join(part)).is_ok_and(|metadata| metadata.is_symlink()));
+        let through_link = path.ancestors().any(|part| {
+            fs::symlink_metadata(root.join(part)).is_ok_and(|metadata| metadata.is_symlink())
+        });
         let is_fifo = fs::symlink_metadata(&full)
             .is_ok_and(|metadata| std::os::unix::fs::FileTypeExt::is_fifo(&metadata.file_type()));
         (!through_link && !is_fifo).then_some(full)
     };
-    // Which edits are possible depends on the ones before; a failed one changes nothing and that is fine.
+    // Which edits are possible depends on the ones before; a failed one changes nothing and that is
+    // fine.
     let _ = match edit {
-        Edit::Write(path, byte, size) => plain(path).map(|full| fs::write(full, vec![*byte; *size]).is_ok()),
+        Edit::Write(path, byte, size) => {
+            plain(path).map(|full| fs::write(full, vec![*byte; *size]).is_ok())
+        }
         Edit::Append(path, byte) => plain(path).map(|full| {
-            fs::OpenOptions::new().append(true).open(full).and_then(|mut file| file.write_all(&[*byte; 10])).is_ok()
+            fs::OpenOptions::new()
+                .append(true)
+                .open(full)
+                .and_then(|mut file| file.write_all(&[*byte; 10]))
+                .is_ok()
         }),
         Edit::Patch(path, byte) => plain(path).map(|full| {
-            fs::OpenOptions::new().write(true).open(full).and_then(|mut file| file.write_all(&[*byte])).is_ok()
+            fs::OpenOptions::new()
+                .write(true)
+                .open(full)
+                .and_then(|mut file| file.write_all(&[*byte]))
+                .is_ok()
         }),
-        Edit::Truncate(path, size) => plain(path)
-            .map(|full| fs::OpenOptions::new().write(true).open(full).and_then(|file| file.set_len(*size)).is_ok()),
-        Edit::Remove(path) => {
-            plain(path).map(|full| fs::remove_dir_all(&full).or_else(|_| fs::remove_file(&full)).is_ok())
-        }
+        Edit::Truncate(path, size) => plain(path).map(|full| {
+            fs::OpenOptions::new()
+                .write(true)
+                .open(full)
+                .and_then(|file| file.set_len(*size))
+                .is_ok()
+        }),
+        Edit::Remove(path) => plain(path).map(|full| {
+            fs::remove_dir_all(&full)
+                .or_else(|_| fs::remove_file(&full))
+                .is_ok()
+        }),
         Edit::MakeDirectory(path) => plain(path).map(|full| fs::create_dir_all(full).is_ok()),
         Edit::Symlink(target, path) => plain(path).map(|full| unix::symlink(target, full).is_ok()),
-        Edit::HardLink(from, to) => plain(from).zip(plain(to)).map(|(from, to)| fs::hard_link(from, to).is_ok()),
-        Edit::Rename(from, to) => plain(from).zip(plain(to)).map(|(from, to)| fs::rename(from, to).is_ok()),
-        Edit::Fifo(path) => {
-            plain(path).filter(|full| !full.exists() && full.parent().is_some_and(Path::is_dir)).map(|full| {
+        Edit::HardLink(from, to) => plain(from)
+            .zip(plain(to))
+            .map(|(from, to)| fs::hard_link(from, to).is_ok()),
+        Edit::Rename(from, to) => plain(from)
+            .zip(plain(to))
+            .map(|(from, to)| fs::rename(from, to).is_ok()),
+        Edit::Fifo(path) => plain(path)
+            .filter(|full| !full.exists() && full.parent().is_some_and(Path::is_dir))
+            .map(|full| {
                 tree::make_node(&full, rustix::fs::FileType::Fifo, 0, 0);
                 true
-            })
-        }
+            }),
         Edit::Mode(path, mode) => plain(path).filter(|full| full.exists()).map(|full| {
             tree::set_mode(&full, *mode);
             true
         }),
-        Edit::Owner(path, owner) => plain(path).map(|full| unix::chown(full, Some(*owner), Some(*owner)).is_ok()),
+        Edit::Owner(path, owner) => {
+            plain(path).map(|full| unix::chown(full, Some(*owner), Some(*owner)).is_ok())
+        }
         Edit::Attribute(path, byte) => plain(path).filter(|full| full.exists()).map(|full| {
             tree::set_xattr(&full, "user.edit", &[*byte]);
             true
@@ -271,12 +370,16 @@ fn apply(root: &Path, edit: &Edit) {
     };
 }
 
-/// What a comparison of every entry of both trees says. Times and link groups are not differences.
+/// Returns the result of comparing every entry of both trees. Times and link groups are ignored.
 fn brute_force(
     before: &BTreeMap<PathBuf, tree::Entry>,
     after: &BTreeMap<PathBuf, tree::Entry>,
 ) -> BTreeMap<PathBuf, ChangeKind> {
-    let bare = |entry: &tree::Entry| tree::Entry { modified: (0, 0), linked_to: None, ..entry.clone() };
+    let bare = |entry: &tree::Entry| tree::Entry {
+        modified: (0, 0),
+        linked_to: None,
+        ..entry.clone()
+    };
     let paths: BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
     paths
         .into_iter()
@@ -302,36 +405,48 @@ pub(crate) fn diff_equals_a_brute_force_comparison_for_random_histories(backend:
     let history = || prop::collection::vec(edit(), 0..25);
     let number = Cell::new(0);
     TestRunner::new(config)
-        .run(&(history(), history(), history(), any::<bool>()), |(first, second, third, go_back)| {
-            number.set(number.get() + 1);
-            let volume = fixture.volume(&format!("history-{}", number.get()));
-            let take = |name: &str, edits: &[Edit]| {
-                let root = fixture.storage.mount(&volume).unwrap();
-                for edit in edits {
-                    apply(&root, edit);
+        .run(
+            &(history(), history(), history(), any::<bool>()),
+            |(first, second, third, go_back)| {
+                number.set(number.get() + 1);
+                let volume = fixture.volume(&format!("history-{}", number.get()));
+                let take = |name: &str, edits: &[Edit]| {
+                    let root = fixture.storage.mount(&volume).unwrap();
+                    for edit in edits {
+                        apply(&root, edit);
+                    }
+                    let name: SnapshotName = snap(name);
+                    fixture.storage.snapshot(&volume, &name).unwrap();
+                    tree::tree(&root)
+                };
+                let a = take("a", &first);
+                let b = take("b", &second);
+                if go_back {
+                    fixture
+                        .storage
+                        .rollback(&volume, &snap("a"), LaterSnapshots::Keep)
+                        .unwrap();
                 }
-                let name: SnapshotName = snap(name);
-                fixture.storage.snapshot(&volume, &name).unwrap();
-                tree::tree(&root)
-            };
-            let a = take("a", &first);
-            let b = take("b", &second);
-            if go_back {
-                fixture.storage.rollback(&volume, &snap("a"), LaterSnapshots::Keep).unwrap();
-            }
-            let c = take("c", &third);
-            for (from, to, was, is) in [("a", "b", &a, &b), ("b", "c", &b, &c), ("c", "a", &c, &a)] {
+                let c = take("c", &third);
+                for (from, to, was, is) in
+                    [("a", "b", &a, &b), ("b", "c", &b, &c), ("c", "a", &c, &a)]
+                {
+                    prop_assert_eq!(
+                        changes(&fixture, &volume, &at(from), &at(to)),
+                        brute_force(was, is),
+                        "{} to {}",
+                        from,
+                        to
+                    );
+                }
                 prop_assert_eq!(
-                    changes(&fixture, &volume, &at(from), &at(to)),
-                    brute_force(was, is),
-                    "{} to {}",
-                    from,
-                    to
+                    changes(&fixture, &volume, &at("b"), &ForkPoint::Now),
+                    brute_force(&b, &c),
+                    "b to now"
                 );
-            }
-            prop_assert_eq!(changes(&fixture, &volume, &at("b"), &ForkPoint::Now), brute_force(&b, &c), "b to now");
-            fixture.storage.delete(&volume).unwrap();
-            Ok(())
-        })
+                fixture.storage.delete(&volume).unwrap();
+                Ok(())
+            },
+        )
         .unwrap();
 }

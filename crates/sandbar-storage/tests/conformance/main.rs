@@ -1,9 +1,13 @@
 //! The contract of [`sandbar_storage::Storage`], case by case, on every backend.
 //!
-//! A case is a function over an open storage. The macro below makes one test of each case for each backend, so a new
-//! backend is one line and a new case is one line. A test is called `backend::module::case`; `.config/nextest.toml` says
-//! which of them `make test` runs.
+//! A case is a function over an open storage. The macro below makes one test of each case for each
+//! backend, so a new backend is one line and a new case is one line. A test is called
+//! `backend::module::case`; `.config/nextest.toml` says which of them `make test` runs.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod bases;
@@ -56,17 +60,17 @@ conformance! {
         deleting_a_volume_twice_is_fine,
         mounting_twice_gives_the_same_root,
         content_survives_unmount_and_mount,
-        writes_of_two_volumes_do_not_meet,
-        usage_grows_with_what_is_written,
-        deleted_volumes_give_their_space_back,
+        writes_of_two_volumes_are_isolated,
+        usage_grows_with_writes,
+        deleted_volumes_free_their_space,
         many_volumes_at_once;
     content:
         everything_survives_snapshot_change_everything_rollback,
         a_deep_tree_survives_snapshot_and_rollback,
-        a_tree_deeper_than_any_path_is_measured_snapshotted_and_deleted,
+        tree_deeper_than_path_max_is_snapshotted_and_deleted,
         a_deleted_base_directory_comes_back,
         a_base_directory_replaced_by_a_file_comes_back,
-        a_removed_and_remade_base_directory_does_not_show_the_old_files,
+        recreated_base_directory_does_not_show_old_files,
         a_renamed_file_of_the_base_moves,
         an_appended_base_file_keeps_its_mode_and_owner;
     snapshots:
@@ -77,7 +81,7 @@ conformance! {
         a_deleted_snapshot_is_gone_and_its_name_is_free,
         deleting_a_snapshot_twice_is_fine,
         a_snapshot_of_an_unknown_volume_is_refused,
-        a_snapshot_taken_while_mounted_has_what_was_written,
+        snapshot_of_a_mounted_volume_has_recent_writes,
         a_hundred_snapshots_of_one_volume;
     rollback:
         rollback_drops_later_snapshots,
@@ -87,10 +91,10 @@ conformance! {
         rollback_twice_gives_the_same_tree,
         rollback_does_not_touch_forks,
         snapshots_continue_after_rollback,
-        what_a_rollback_dropped_never_comes_back;
+        snapshots_dropped_by_rollback_stay_dropped;
     forks:
-        a_fork_of_now_has_what_was_written,
-        a_fork_of_a_snapshot_has_what_was_there_then,
+        fork_of_now_has_the_current_content,
+        fork_of_a_snapshot_has_the_content_of_the_snapshot,
         siblings_never_see_each_others_writes,
         a_fork_survives_its_source,
         a_fork_survives_the_snapshot_it_came_from,
@@ -99,13 +103,13 @@ conformance! {
         a_fork_to_a_taken_id_is_refused;
     difference:
         nothing_differs_after_a_snapshot,
-        added_modified_and_deleted_are_told,
+        diff_reports_added_modified_and_deleted,
         a_deleted_directory_is_listed_entry_by_entry,
-        a_type_change_is_told,
-        attributes_owner_and_mode_are_told,
+        diff_reports_a_type_change,
+        diff_reports_attributes_owner_and_mode,
         a_rewrite_with_equal_size_and_time_is_found,
         a_snapshot_differs_from_a_later_one,
-        a_volume_differs_from_its_base_by_what_was_written,
+        diff_against_the_base_reports_the_writes,
         diff_equals_a_brute_force_comparison_for_random_histories;
     limits:
         a_quota_stops_the_writer_and_nothing_else,
@@ -119,15 +123,15 @@ conformance! {
         a_base_file_changed_by_a_sandbox_keeps_its_owner,
         a_tree_is_the_same_under_every_map,
         an_archive_read_and_unpacked_through_maps_keeps_every_owner,
-        mounting_with_other_owners_takes_the_place_of_the_old_mount,
-        the_hosts_root_makes_files_only_as_somebody_of_the_map,
-        what_the_machine_lends_is_translated_and_harmless,
+        mount_with_other_owners_replaces_the_old_mount,
+        host_root_creates_files_only_as_mapped_owner,
+        lent_directories_are_id_mapped_nosuid_and_nodev,
         lent_files_only_root_may_read_are_closed,
         device_nodes_and_setuid_bits_do_nothing;
     closed:
-        other_users_reach_nothing_whatever_modes_were_before;
+        other_users_have_no_access_whatever_modes_existed;
     recovery:
-        a_reopened_storage_knows_everything,
-        half_made_things_are_removed_on_open,
-        a_volume_in_use_is_deleted_all_the_same;
+        reopened_storage_lists_everything,
+        incomplete_objects_are_removed_on_open,
+        volume_in_use_is_deleted;
 }

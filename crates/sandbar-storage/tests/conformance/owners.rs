@@ -1,3 +1,5 @@
+#![expect(unsafe_code, reason = "`pre_exec` runs code between fork and exec")]
+
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -19,15 +21,20 @@ use rustix::{
     io::Errno,
 };
 use sandbar_core::{
-    Aspect, Aspects, BaseName, ChangeKind, LaterSnapshots, OwnerMap, SessionId, SnapshotKind, StorageKind,
+    Aspect, Aspects, BaseName, ChangeKind, LaterSnapshots, OwnerMap, SessionId, SnapshotKind,
+    StorageKind,
 };
 use sandbar_storage::{
-    ActingOwner, BaseLayer, ForkPoint, LayerDirectory, Mounted, StorageConfig, VolumeSpec,
-    archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, UnpackOptions, Unpacker},
-    diff, open,
+    BaseLayer, ForkPoint, LayerDirectory, Mounted, StorageConfig, VolumeSpec, diff, open,
     pack::{Target, pack, unpack},
 };
-use sandbar_testing::{Backend, FileSystem, Image, StorageFixture, commit_base, owner_map, small_base, tree};
+use sandbar_testing::{
+    Backend, FileSystem, Image, StorageFixture, commit_base, owner_map, small_base, tree,
+};
+use sandbar_tree::{
+    ActingOwner,
+    archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, UnpackOptions, Unpacker},
+};
 
 use crate::snapshots::snap;
 
@@ -48,7 +55,7 @@ fn owner(path: &Path) -> (u32, u32) {
     (metadata.uid(), metadata.gid())
 }
 
-/// Who owns a path of a volume on disk.
+/// Returns the owner of a path of a volume on disk.
 fn on_disk(fixture: &StorageFixture, volume: &SessionId, at: &ForkPoint, path: &str) -> (u32, u32) {
     let view = fixture.storage.view(volume, at).unwrap();
     owner(&view.layers[0].upper.clone().unwrap().join(path))
@@ -56,12 +63,13 @@ fn on_disk(fixture: &StorageFixture, volume: &SessionId, at: &ForkPoint, path: &
 
 /// Runs a script in a directory as a user without any privilege.
 fn run_as(user: u32, directory: &Path, script: &str) -> String {
-    // The way there is closed to others; only the directory itself is open to them.
+    // The parents are private; only the directory itself is accessible.
     let directory = File::open(directory).unwrap();
     let descriptor = directory.as_raw_fd();
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script]).uid(user).gid(user);
-    // SAFETY: between fork and exec one system call is made, on a descriptor that is open until the command has ended.
+    // SAFETY: between fork and exec one system call is made, on a descriptor that is open until the
+    // command has ended.
     unsafe {
         command.pre_exec(move || match libc::fchdir(descriptor) {
             0 => Ok(()),
@@ -69,7 +77,11 @@ fn run_as(user: u32, directory: &Path, script: &str) -> String {
         });
     }
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{script}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -80,7 +92,12 @@ fn work_as_a_sandbox(owners: &OwnerMap, root: &Path) {
     fs::write(root.join("workspace/dir/file"), "x").unwrap();
     symlink("file", root.join("workspace/dir/link")).unwrap();
     fs::write(root.join("workspace/given"), "x").unwrap();
-    chown(root.join("workspace/given"), Some(owners.on_host(33)), Some(owners.on_host(34))).unwrap();
+    chown(
+        root.join("workspace/given"),
+        Some(owners.on_host(33)),
+        Some(owners.on_host(34)),
+    )
+    .unwrap();
     drop(acting);
     run_as(owners.on_host(1000), root, "echo x > tmp/by-user");
 }
@@ -102,7 +119,10 @@ pub(crate) fn owners_on_disk_are_those_inside_whatever_the_map(backend: Backend)
     assert_eq!(mounted.translated, translates(backend));
     if !mounted.translated {
         // As it is on disk, and of use all the same.
-        assert_eq!(mounted.root, storage.mount_as(&volume, Some(&owners)).unwrap().root);
+        assert_eq!(
+            mounted.root,
+            storage.mount_as(&volume, Some(&owners)).unwrap().root
+        );
         assert_eq!(owner(&mounted.root.join("etc/config")), (0, 0));
         fs::write(mounted.root.join("workspace/file"), "x").unwrap();
         return;
@@ -116,24 +136,53 @@ pub(crate) fn owners_on_disk_are_those_inside_whatever_the_map(backend: Backend)
     for (path, expected) in MADE {
         let shown = (owners.on_host(expected.0), owners.on_host(expected.1));
         assert_eq!(owner(&mounted.root.join(path)), shown, "{path}");
-        assert_eq!(on_disk(&fixture, &volume, &ForkPoint::Now, path), expected, "{path}");
-        assert_eq!(on_disk(&fixture, &volume, &ForkPoint::Snapshot(snap("s")), path), expected, "{path}");
-        assert_eq!(owner(&storage.mount(&fork).unwrap().join(path)), expected, "{path}");
+        assert_eq!(
+            on_disk(&fixture, &volume, &ForkPoint::Now, path),
+            expected,
+            "{path}"
+        );
+        assert_eq!(
+            on_disk(&fixture, &volume, &ForkPoint::Snapshot(snap("s")), path),
+            expected,
+            "{path}"
+        );
+        assert_eq!(
+            owner(&storage.mount(&fork).unwrap().join(path)),
+            expected,
+            "{path}"
+        );
     }
     let base = storage.base_view(&fixture.base).unwrap();
     for entry in diff::between(&base, &storage.view(&volume, &ForkPoint::Now).unwrap()).unwrap() {
-        let Some((_, expected)) = MADE.iter().find(|(path, _)| Path::new("/").join(path) == entry.change.path) else {
+        let Some((_, expected)) = MADE
+            .iter()
+            .find(|(path, _)| Path::new("/").join(path) == entry.change.path)
+        else {
             assert!(entry.change.aspects.only_time(), "{:?}", entry.change);
             continue;
         };
-        assert_eq!((entry.change.kind, owner(&entry.source.unwrap())), (ChangeKind::Added, *expected));
+        assert_eq!(
+            (entry.change.kind, owner(&entry.source.unwrap())),
+            (ChangeKind::Added, *expected)
+        );
     }
-    chown(mounted.root.join("workspace/given"), Some(FIRST + 7), Some(FIRST + 7)).unwrap();
-    storage.rollback(&volume, &snap("s"), LaterSnapshots::Drop).unwrap();
+    chown(
+        mounted.root.join("workspace/given"),
+        Some(FIRST + 7),
+        Some(FIRST + 7),
+    )
+    .unwrap();
+    storage
+        .rollback(&volume, &snap("s"), LaterSnapshots::Drop)
+        .unwrap();
     let elsewhere = owner_map(ELSEWHERE);
     let mounted = mount(&fixture, &volume, &elsewhere);
     for (path, expected) in MADE {
-        assert_eq!(on_disk(&fixture, &volume, &ForkPoint::Now, path), expected, "{path}");
+        assert_eq!(
+            on_disk(&fixture, &volume, &ForkPoint::Now, path),
+            expected,
+            "{path}"
+        );
         let shown = (elsewhere.on_host(expected.0), elsewhere.on_host(expected.1));
         assert_eq!(owner(&mounted.root.join(path)), shown, "{path}");
     }
@@ -156,7 +205,11 @@ pub(crate) fn a_pack_has_the_owners_on_disk(backend: Backend) {
     let copy = SessionId::new("copy").unwrap();
     unpack(storage, &target, "p", &copy, None).unwrap();
     for (path, expected) in MADE {
-        assert_eq!(on_disk(&fixture, &copy, &ForkPoint::Snapshot(snap("s")), path), expected, "{path}");
+        assert_eq!(
+            on_disk(&fixture, &copy, &ForkPoint::Snapshot(snap("s")), path),
+            expected,
+            "{path}"
+        );
     }
 }
 
@@ -167,13 +220,30 @@ pub(crate) fn a_base_file_changed_by_a_sandbox_keeps_its_owner(backend: Backend)
         small_base(root);
         fs::write(root.join("workspace/log"), "one\n").unwrap();
         chown(root.join("workspace/log"), Some(1000), Some(1001)).unwrap();
-        tree::set_xattr(&root.join("workspace/log"), "system.posix_acl_access", &tree::acl());
+        tree::set_xattr(
+            &root.join("workspace/log"),
+            "system.posix_acl_access",
+            &tree::acl(),
+        );
     });
     let volume = SessionId::new("v").unwrap();
-    fixture.storage.create(&volume, &VolumeSpec { base: base.clone(), quota: None }).unwrap();
+    fixture
+        .storage
+        .create(
+            &volume,
+            &VolumeSpec {
+                base: base.clone(),
+                quota: None,
+            },
+        )
+        .unwrap();
     let owners = owner_map(FIRST);
     let mounted = mount(&fixture, &volume, &owners);
-    let user = if mounted.translated { owners.on_host(1000) } else { 1000 };
+    let user = if mounted.translated {
+        owners.on_host(1000)
+    } else {
+        1000
+    };
     run_as(user, &mounted.root.join("workspace"), "echo two >> log");
     let view = |point| fixture.storage.view(&volume, point).unwrap();
     let base = fixture.storage.base_view(&base).unwrap();
@@ -186,8 +256,14 @@ pub(crate) fn a_base_file_changed_by_a_sandbox_keeps_its_owner(backend: Backend)
     let expected = Aspects::NONE.with(Aspect::Content).with(Aspect::Time);
     let found = changes.get(Path::new("/workspace/log")).copied().unwrap();
     assert_eq!(changes.len(), 1, "{changes:?}");
-    assert!(found == expected || found == Aspects::NONE.with(Aspect::Content), "{found:?}");
-    assert_eq!(on_disk(&fixture, &volume, &ForkPoint::Now, "workspace/log"), (1000, 1001));
+    assert!(
+        found == expected || found == Aspects::NONE.with(Aspect::Content),
+        "{found:?}"
+    );
+    assert_eq!(
+        on_disk(&fixture, &volume, &ForkPoint::Now, "workspace/log"),
+        (1000, 1001)
+    );
 }
 
 pub(crate) fn a_tree_is_the_same_under_every_map(backend: Backend) {
@@ -213,9 +289,17 @@ pub(crate) fn a_tree_is_the_same_under_every_map(backend: Backend) {
                 assert_eq!(entry.owner, expected, "{}", path.display());
                 entry.owner = before[path].owner;
                 // These name owners, too.
-                entry.xattrs.retain(|name, _| !name.to_string_lossy().starts_with("system.posix_acl"));
-                entry.xattrs.remove(std::ffi::OsStr::new("security.capability"));
-                for name in ["system.posix_acl_access", "system.posix_acl_default", "security.capability"] {
+                entry
+                    .xattrs
+                    .retain(|name, _| !name.to_string_lossy().starts_with("system.posix_acl"));
+                entry
+                    .xattrs
+                    .remove(std::ffi::OsStr::new("security.capability"));
+                for name in [
+                    "system.posix_acl_access",
+                    "system.posix_acl_default",
+                    "security.capability",
+                ] {
                     if let Some(value) = before[path].xattrs.get(std::ffi::OsStr::new(name)) {
                         entry.xattrs.insert(name.into(), value.clone());
                     }
@@ -243,12 +327,16 @@ pub(crate) fn an_archive_read_and_unpacked_through_maps_keeps_every_owner(backen
     let mounted = mount(&fixture, &from, &owner_map(FIRST));
     let mut writer = ArchiveWriter::new(Vec::new()).with_owners(map(FIRST, &mounted));
     let directory = File::open(mounted.root.join("workspace")).unwrap();
-    writer.append_tree(directory.as_fd(), "all".as_ref(), "all".as_ref()).unwrap();
+    writer
+        .append_tree(directory.as_fd(), "all".as_ref(), "all".as_ref())
+        .unwrap();
     let (archive, _) = writer.finish().unwrap();
 
     let mounted = mount(&fixture, &to, &owner_map(ELSEWHERE));
     let owners = map(ELSEWHERE, &mounted);
-    let acting = owners.as_deref().map(|owners| ActingOwner::root_of(owners).unwrap());
+    let acting = owners
+        .as_deref()
+        .map(|owners| ActingOwner::root_of(owners).unwrap());
     let select = |entry: &mut ArchiveEntry| {
         if let Some(owners) = &owners {
             entry.translate_owners(&|owner| owners.on_host(owner));
@@ -256,18 +344,34 @@ pub(crate) fn an_archive_read_and_unpacked_through_maps_keeps_every_owner(backen
         true
     };
     let target = File::open(mounted.root.join("workspace")).unwrap();
-    let mut unpacker = Unpacker::new(target.into(), UnpackOptions { select: &select, ..UnpackOptions::CAREFUL });
-    unpacker.unpack(&mut ArchiveReader::new(&archive[..])).unwrap();
+    let mut unpacker = Unpacker::new(
+        target.into(),
+        UnpackOptions {
+            select: &select,
+            ..UnpackOptions::CAREFUL
+        },
+    );
+    unpacker
+        .unpack(&mut ArchiveReader::new(&archive[..]))
+        .unwrap();
     drop(acting);
     assert_eq!(unpacker.summary().notes, [""; 0]);
-    tree::assert_same(&expected, &tree::tree(&storage.mount(&to).unwrap().join(all)));
+    tree::assert_same(
+        &expected,
+        &tree::tree(&storage.mount(&to).unwrap().join(all)),
+    );
 }
 
-pub(crate) fn mounting_with_other_owners_takes_the_place_of_the_old_mount(backend: Backend) {
+pub(crate) fn mount_with_other_owners_replaces_the_old_mount(backend: Backend) {
     let fixture = StorageFixture::new(backend);
     let storage = &*fixture.storage;
     let volume = fixture.volume("v");
-    let mounts = || fs::read_to_string("/proc/thread-self/mountinfo").unwrap().lines().count();
+    let mounts = || {
+        fs::read_to_string("/proc/thread-self/mountinfo")
+            .unwrap()
+            .lines()
+            .count()
+    };
     let before = mounts();
     let (one, two) = (owner_map(FIRST), owner_map(ELSEWHERE));
     let first = mount(&fixture, &volume, &one);
@@ -286,7 +390,7 @@ pub(crate) fn mounting_with_other_owners_takes_the_place_of_the_old_mount(backen
     assert_eq!(mounts(), before);
 }
 
-pub(crate) fn the_hosts_root_makes_files_only_as_somebody_of_the_map(backend: Backend) {
+pub(crate) fn host_root_creates_files_only_as_mapped_owner(backend: Backend) {
     let fixture = StorageFixture::new(backend);
     let volume = fixture.volume("v");
     let owners = owner_map(FIRST);
@@ -296,13 +400,21 @@ pub(crate) fn the_hosts_root_makes_files_only_as_somebody_of_the_map(backend: Ba
         return;
     }
     let overflow = fs::write(mounted.root.join("etc/new"), "x").unwrap_err();
-    assert_eq!(overflow.raw_os_error(), Some(Errno::OVERFLOW.raw_os_error()));
+    assert_eq!(
+        overflow.raw_os_error(),
+        Some(Errno::OVERFLOW.raw_os_error())
+    );
     let acting = ActingOwner::root_of(&owners).unwrap();
     fs::write(mounted.root.join("etc/new"), "x").unwrap();
-    // What the host's root could reach before, it still reaches.
+    // Host root still has access to everything.
     fs::create_dir(mounted.root.join("closed")).unwrap();
     tree::set_mode(&mounted.root.join("closed"), 0);
-    chown(mounted.root.join("closed"), Some(FIRST + 9), Some(FIRST + 9)).unwrap();
+    chown(
+        mounted.root.join("closed"),
+        Some(FIRST + 9),
+        Some(FIRST + 9),
+    )
+    .unwrap();
     fs::write(mounted.root.join("closed/inside"), "x").unwrap();
     drop(acting);
     let outside = fixture.scratch().join("outside");
@@ -314,19 +426,38 @@ pub(crate) fn the_hosts_root_makes_files_only_as_somebody_of_the_map(backend: Ba
 /// A base that shows `lent` of this machine at `/lent`, which its own tree does not have.
 fn lending_base(fixture: &StorageFixture, lent: &Path) -> SessionId {
     let name = BaseName::new("lending").unwrap();
-    commit_base(&*fixture.storage, &BaseName::new("like").unwrap(), small_base);
-    let mut record = fixture.storage.base(&BaseName::new("like").unwrap()).unwrap();
+    commit_base(
+        &*fixture.storage,
+        &BaseName::new("like").unwrap(),
+        small_base,
+    );
+    let mut record = fixture
+        .storage
+        .base(&BaseName::new("like").unwrap())
+        .unwrap();
     record.name = name.clone();
-    record.layers.push(BaseLayer { mount_point: "/lent".into(), directory: LayerDirectory::Host(lent.to_owned()) });
+    record.layers.push(BaseLayer {
+        mount_point: "/lent".into(),
+        directory: LayerDirectory::Host(lent.to_owned()),
+    });
     let staged = fixture.storage.stage_base(&name).unwrap();
     small_base(&staged.rootfs());
     fixture.storage.commit_base(staged, &record).unwrap();
     let volume = SessionId::new("l").unwrap();
-    fixture.storage.create(&volume, &VolumeSpec { base: name, quota: None }).unwrap();
+    fixture
+        .storage
+        .create(
+            &volume,
+            &VolumeSpec {
+                base: name,
+                quota: None,
+            },
+        )
+        .unwrap();
     volume
 }
 
-pub(crate) fn what_the_machine_lends_is_translated_and_harmless(backend: Backend) {
+pub(crate) fn lent_directories_are_id_mapped_nosuid_and_nodev(backend: Backend) {
     let fixture = StorageFixture::new(backend);
     let lent = fixture.scratch().join("lent");
     fs::create_dir(&lent).unwrap();
@@ -338,7 +469,12 @@ pub(crate) fn what_the_machine_lends_is_translated_and_harmless(backend: Backend
     let root = &mounted.root;
     assert_eq!(fs::read(root.join("lent/tool")).unwrap(), b"lent");
     let harmless = StatVfsMountFlags::NODEV | StatVfsMountFlags::NOSUID;
-    assert!(statvfs(root.join("lent")).unwrap().f_flag.contains(harmless));
+    assert!(
+        statvfs(root.join("lent"))
+            .unwrap()
+            .f_flag
+            .contains(harmless)
+    );
     if mounted.translated {
         assert_eq!(owner(&root.join("lent/tool")), (FIRST + 3, FIRST + 4));
         // The mount point was made for the sandbox.
@@ -378,17 +514,32 @@ pub(crate) fn lent_files_only_root_may_read_are_closed(backend: Backend) {
         let root_inside = if mounted.translated { FIRST } else { 0 };
         for name in ["open/tool", "raised"] {
             assert_eq!(fs::read_to_string(shown.join(name)).unwrap(), name);
-            assert_eq!(owner(&shown.join(name)), (root_inside, root_inside), "{name}");
+            assert_eq!(
+                owner(&shown.join(name)),
+                (root_inside, root_inside),
+                "{name}"
+            );
         }
-        assert_eq!(fs::metadata(shown.join("raised")).unwrap().permissions().mode() & 0o7777, 0o4755);
+        assert_eq!(
+            fs::metadata(shown.join("raised"))
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o7777,
+            0o4755
+        );
         let denied = |outcome: std::io::Result<()>, what: &str| {
-            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::PermissionDenied, "{what}");
+            assert_eq!(
+                outcome.unwrap_err().kind(),
+                ErrorKind::PermissionDenied,
+                "{what}"
+            );
         };
         for name in ["private", "group", "closed/inside"] {
             denied(fs::read(shown.join(name)).map(drop), name);
         }
         denied(fs::read_dir(shown.join("closed")).map(drop), "list");
-        // What changes later counts as well.
+        // Later changes of modes apply as well.
         fs::write(lent.join("later"), "later").unwrap();
         tree::set_mode(&lent.join("later"), 0o600);
         denied(fs::read(shown.join("later")).map(drop), "later");
@@ -398,12 +549,27 @@ pub(crate) fn lent_files_only_root_may_read_are_closed(backend: Backend) {
             continue;
         }
         let acting = owners.map(|owners| ActingOwner::root_of(owners).unwrap());
-        // Ways to get a copy of one's own: change its mode, move or link it, append to it.
-        denied(fs::set_permissions(shown.join("private"), PermissionsExt::from_mode(0o644)), "chmod");
-        denied(fs::rename(shown.join("private"), shown.join("mine")), "rename");
-        denied(fs::hard_link(shown.join("private"), shown.join("mine")), "link");
-        denied(File::options().append(true).open(shown.join("private")).map(drop), "append");
-        // The session may still do what package managers do.
+        // Ways to get a readable copy: change its mode, move or link it, append to it.
+        denied(
+            fs::set_permissions(shown.join("private"), PermissionsExt::from_mode(0o644)),
+            "chmod",
+        );
+        denied(
+            fs::rename(shown.join("private"), shown.join("mine")),
+            "rename",
+        );
+        denied(
+            fs::hard_link(shown.join("private"), shown.join("mine")),
+            "link",
+        );
+        denied(
+            File::options()
+                .append(true)
+                .open(shown.join("private"))
+                .map(drop),
+            "append",
+        );
+        // The session may still replace files, as package managers do.
         fs::write(shown.join("open/tool"), "changed").unwrap();
         fs::write(shown.join("open/new"), "new").unwrap();
         fs::rename(shown.join("open/new"), shown.join("open/tool")).unwrap();
@@ -415,7 +581,11 @@ pub(crate) fn lent_files_only_root_may_read_are_closed(backend: Backend) {
         assert!(!again.root.join("lent/open/tool").exists());
         fixture.storage.unmount(&volume).unwrap();
         fixture.storage.delete(&volume).unwrap();
-        fixture.storage.create(&volume, &VolumeSpec { base: BaseName::new("lending").unwrap(), quota: None }).unwrap();
+        let spec = VolumeSpec {
+            base: BaseName::new("lending").unwrap(),
+            quota: None,
+        };
+        fixture.storage.create(&volume, &spec).unwrap();
         assert_eq!(fs::read_to_string(lent.join("private")).unwrap(), "private");
     }
 }
@@ -427,10 +597,13 @@ fn temptations(directory: &Path) {
     tree::make_node(&directory.join("null"), FileType::CharacterDevice, 1, 3);
 }
 
-/// Neither temptation works; the mount says why.
+/// Neither the device node nor the setuid program works; the mount flags show why.
 fn assert_harmless(directory: &Path, user: u32) {
     assert_eq!(run_as(user, directory, "./id -u"), format!("{user}\n"));
-    assert_eq!(File::open(directory.join("null")).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    assert_eq!(
+        File::open(directory.join("null")).unwrap_err().kind(),
+        ErrorKind::PermissionDenied
+    );
     let harmless = StatVfsMountFlags::NODEV | StatVfsMountFlags::NOSUID;
     assert!(statvfs(directory).unwrap().f_flag.contains(harmless));
 }
@@ -451,7 +624,7 @@ pub(crate) fn device_nodes_and_setuid_bits_do_nothing(backend: Backend) {
     assert_harmless(&mounted.root.join("workspace"), FIRST + 42);
 }
 
-/// Where no overlay can be mounted, a volume is a copy of its base.
+/// Without overlays, a volume is a copy of its base.
 #[test]
 fn a_volume_that_is_no_overlay_is_harmless_too() {
     sandbar_testing::private_mounts();
@@ -468,16 +641,26 @@ fn a_volume_that_is_no_overlay_is_harmless_too() {
     let base = BaseName::new("small").unwrap();
     commit_base(&*storage, &base, small_base);
     let volume = SessionId::new("v").unwrap();
-    storage.create(&volume, &VolumeSpec { base, quota: None }).unwrap();
+    storage
+        .create(&volume, &VolumeSpec { base, quota: None })
+        .unwrap();
     let root = storage.mount(&volume).unwrap();
     temptations(&root.join("workspace"));
     assert_harmless(&root.join("workspace"), 4242);
     // Nor can it translate.
     let mounted = storage.mount_as(&volume, Some(&owner_map(FIRST))).unwrap();
-    assert_eq!(mounted, Mounted { root, translated: false });
+    assert_eq!(
+        mounted,
+        Mounted {
+            root,
+            translated: false
+        }
+    );
     storage.snapshot(&volume, &snap("s")).unwrap();
     fs::remove_file(mounted.root.join("etc/config")).unwrap();
-    storage.rollback(&volume, &snap("s"), LaterSnapshots::Drop).unwrap();
+    storage
+        .rollback(&volume, &snap("s"), LaterSnapshots::Drop)
+        .unwrap();
     assert!(storage.mount(&volume).unwrap().join("etc/config").exists());
     storage.close().unwrap();
 }

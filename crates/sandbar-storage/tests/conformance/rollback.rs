@@ -6,7 +6,8 @@ use sandbar_testing::{Backend, StorageFixture, tree};
 
 use crate::snapshots::{names, snap};
 
-/// A volume whose file `f` held `one`, `two`, `three` at the snapshots of these names, and holds `four` now.
+/// A volume whose file `f` held `one`, `two`, `three` at the snapshots of these names, and holds
+/// `four` now.
 fn four_steps(backend: Backend) -> (StorageFixture, SessionId) {
     let fixture = StorageFixture::new(backend);
     let volume = fixture.volume("v");
@@ -26,15 +27,28 @@ fn content(fixture: &StorageFixture, volume: &SessionId) -> String {
 
 pub(crate) fn rollback_drops_later_snapshots(backend: Backend) {
     let (fixture, volume) = four_steps(backend);
-    fixture.storage.rollback(&volume, &snap("one"), LaterSnapshots::Drop).unwrap();
+    fixture
+        .storage
+        .rollback(&volume, &snap("one"), LaterSnapshots::Drop)
+        .unwrap();
     assert_eq!(content(&fixture, &volume), "one");
-    assert!(!fixture.storage.mount(&volume).unwrap().join("only-two").exists());
+    assert!(
+        !fixture
+            .storage
+            .mount(&volume)
+            .unwrap()
+            .join("only-two")
+            .exists()
+    );
     assert_eq!(names(&*fixture.storage, &volume), ["one"]);
 }
 
 pub(crate) fn rollback_keeps_later_snapshots_when_asked(backend: Backend) {
     let (fixture, volume) = four_steps(backend);
-    fixture.storage.rollback(&volume, &snap("one"), LaterSnapshots::Keep).unwrap();
+    fixture
+        .storage
+        .rollback(&volume, &snap("one"), LaterSnapshots::Keep)
+        .unwrap();
     assert_eq!(content(&fixture, &volume), "one");
     assert_eq!(names(&*fixture.storage, &volume), ["one", "two", "three"]);
 }
@@ -42,7 +56,10 @@ pub(crate) fn rollback_keeps_later_snapshots_when_asked(backend: Backend) {
 pub(crate) fn rollback_goes_forward_again_to_a_kept_snapshot(backend: Backend) {
     let (fixture, volume) = four_steps(backend);
     for step in ["one", "three", "two", "three", "one"] {
-        fixture.storage.rollback(&volume, &snap(step), LaterSnapshots::Keep).unwrap();
+        fixture
+            .storage
+            .rollback(&volume, &snap(step), LaterSnapshots::Keep)
+            .unwrap();
         assert_eq!(content(&fixture, &volume), step);
         assert_eq!(names(&*fixture.storage, &volume), ["one", "two", "three"]);
     }
@@ -52,7 +69,10 @@ pub(crate) fn rollback_to_an_unknown_snapshot_changes_nothing(backend: Backend) 
     let (fixture, volume) = four_steps(backend);
     let root = fixture.storage.mount(&volume).unwrap();
     let before = tree::tree(&root);
-    let error = fixture.storage.rollback(&volume, &snap("onne"), LaterSnapshots::Drop).unwrap_err();
+    let error = fixture
+        .storage
+        .rollback(&volume, &snap("onne"), LaterSnapshots::Drop)
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::SnapshotNotFound);
     tree::assert_same(&before, &tree::tree(&root));
     assert_eq!(names(&*fixture.storage, &volume), ["one", "two", "three"]);
@@ -60,19 +80,38 @@ pub(crate) fn rollback_to_an_unknown_snapshot_changes_nothing(backend: Backend) 
 
 pub(crate) fn rollback_twice_gives_the_same_tree(backend: Backend) {
     let (fixture, volume) = four_steps(backend);
-    fixture.storage.rollback(&volume, &snap("two"), LaterSnapshots::Drop).unwrap();
+    fixture
+        .storage
+        .rollback(&volume, &snap("two"), LaterSnapshots::Drop)
+        .unwrap();
     let first = tree::tree(&fixture.storage.mount(&volume).unwrap());
-    fixture.storage.rollback(&volume, &snap("two"), LaterSnapshots::Drop).unwrap();
-    tree::assert_same(&first, &tree::tree(&fixture.storage.mount(&volume).unwrap()));
+    fixture
+        .storage
+        .rollback(&volume, &snap("two"), LaterSnapshots::Drop)
+        .unwrap();
+    tree::assert_same(
+        &first,
+        &tree::tree(&fixture.storage.mount(&volume).unwrap()),
+    );
     assert_eq!(names(&*fixture.storage, &volume), ["one", "two"]);
 }
 
 pub(crate) fn rollback_does_not_touch_forks(backend: Backend) {
     let (fixture, volume) = four_steps(backend);
-    let (old, new): (SessionId, SessionId) = ("from-three".parse().unwrap(), "from-now".parse().unwrap());
-    fixture.storage.fork(&volume, &ForkPoint::Snapshot(snap("three")), &old, None).unwrap();
-    fixture.storage.fork(&volume, &ForkPoint::Now, &new, None).unwrap();
-    fixture.storage.rollback(&volume, &snap("one"), LaterSnapshots::Drop).unwrap();
+    let (old, new): (SessionId, SessionId) =
+        ("from-three".parse().unwrap(), "from-now".parse().unwrap());
+    fixture
+        .storage
+        .fork(&volume, &ForkPoint::Snapshot(snap("three")), &old, None)
+        .unwrap();
+    fixture
+        .storage
+        .fork(&volume, &ForkPoint::Now, &new, None)
+        .unwrap();
+    fixture
+        .storage
+        .rollback(&volume, &snap("one"), LaterSnapshots::Drop)
+        .unwrap();
     assert_eq!(names(&*fixture.storage, &volume), ["one"]);
     assert_eq!(content(&fixture, &volume), "one");
     assert_eq!(content(&fixture, &old), "three");
@@ -84,24 +123,46 @@ pub(crate) fn rollback_does_not_touch_forks(backend: Backend) {
 
 pub(crate) fn snapshots_continue_after_rollback(backend: Backend) {
     let (fixture, volume) = four_steps(backend);
-    fixture.storage.rollback(&volume, &snap("two"), LaterSnapshots::Keep).unwrap();
+    fixture
+        .storage
+        .rollback(&volume, &snap("two"), LaterSnapshots::Keep)
+        .unwrap();
     fs::write(fixture.storage.mount(&volume).unwrap().join("f"), "branch").unwrap();
     fixture.storage.snapshot(&volume, &snap("branch")).unwrap();
-    assert_eq!(names(&*fixture.storage, &volume), ["one", "two", "three", "branch"]);
+    assert_eq!(
+        names(&*fixture.storage, &volume),
+        ["one", "two", "three", "branch"]
+    );
     for (step, expected) in [("three", "three"), ("branch", "branch"), ("one", "one")] {
-        fixture.storage.rollback(&volume, &snap(step), LaterSnapshots::Keep).unwrap();
+        fixture
+            .storage
+            .rollback(&volume, &snap(step), LaterSnapshots::Keep)
+            .unwrap();
         assert_eq!(content(&fixture, &volume), expected);
     }
-    fixture.storage.rollback(&volume, &snap("two"), LaterSnapshots::Drop).unwrap();
+    fixture
+        .storage
+        .rollback(&volume, &snap("two"), LaterSnapshots::Drop)
+        .unwrap();
     assert_eq!(names(&*fixture.storage, &volume), ["one", "two"]);
 }
 
-pub(crate) fn what_a_rollback_dropped_never_comes_back(backend: Backend) {
+pub(crate) fn snapshots_dropped_by_rollback_stay_dropped(backend: Backend) {
     let mut fixture = StorageFixture::new(backend);
     let volume = fixture.volume("v");
-    let take = |fixture: &StorageFixture, name: &str| fixture.storage.snapshot(&volume, &snap(name)).map(drop).unwrap();
-    let go =
-        |fixture: &StorageFixture, name: &str, later| fixture.storage.rollback(&volume, &snap(name), later).unwrap();
+    let take = |fixture: &StorageFixture, name: &str| {
+        fixture
+            .storage
+            .snapshot(&volume, &snap(name))
+            .map(drop)
+            .unwrap();
+    };
+    let go = |fixture: &StorageFixture, name: &str, later| {
+        fixture
+            .storage
+            .rollback(&volume, &snap(name), later)
+            .unwrap();
+    };
     take(&fixture, "root");
     take(&fixture, "branch");
     go(&fixture, "root", LaterSnapshots::Keep);
@@ -111,11 +172,20 @@ pub(crate) fn what_a_rollback_dropped_never_comes_back(backend: Backend) {
     take(&fixture, "dropped");
     go(&fixture, "one", LaterSnapshots::Drop);
     let fork = "fork".parse().unwrap();
-    fixture.storage.fork(&volume, &ForkPoint::Now, &fork, None).unwrap();
+    fixture
+        .storage
+        .fork(&volume, &ForkPoint::Now, &fork, None)
+        .unwrap();
     take(&fixture, "two");
     go(&fixture, "two", LaterSnapshots::Keep);
-    assert_eq!(names(&*fixture.storage, &volume), ["root", "branch", "one", "two"]);
+    assert_eq!(
+        names(&*fixture.storage, &volume),
+        ["root", "branch", "one", "two"]
+    );
     fixture.reopen();
-    assert_eq!(names(&*fixture.storage, &volume), ["root", "branch", "one", "two"]);
+    assert_eq!(
+        names(&*fixture.storage, &volume),
+        ["root", "branch", "one", "two"]
+    );
     take(&fixture, "dropped");
 }

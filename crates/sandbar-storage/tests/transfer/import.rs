@@ -13,16 +13,24 @@ use std::{
 
 use sandbar_core::{BaseName, Error, ErrorCode, SessionId, StorageKind};
 use sandbar_storage::{
-    BaseRecord, BaseSource, ImportProgress, ImportSource, LayerDirectory, Storage, StorageConfig, VolumeSpec,
-    import_base, open,
+    BaseRecord, BaseSource, ImportProgress, ImportSource, LayerDirectory, Storage, StorageConfig,
+    VolumeSpec, import_base, open,
 };
 use sha2::{Digest, Sha256};
 
-use crate::support::run;
 use sandbar_testing::{
     private_mounts,
     tree::{Scratch, assert_same, one_of_everything, scratch, tree},
 };
+
+fn run(command: &mut std::process::Command) {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
 
 struct Store {
     storage: Arc<dyn Storage>,
@@ -38,7 +46,10 @@ fn store(scratch: &Scratch) -> Store {
         zfs: None,
         pool_image_limit: None,
     };
-    Store { storage: open(&config).unwrap().storage, directory }
+    Store {
+        storage: open(&config).unwrap().storage,
+        directory,
+    }
 }
 
 impl Drop for Store {
@@ -54,7 +65,12 @@ impl Drop for Store {
 impl Store {
     fn import(&self, source: &str) -> Result<BaseRecord, Error> {
         let name = BaseName::new("base").unwrap();
-        import_base(self.storage.as_ref(), &name, &ImportSource::parse(source)?, &|_| {})
+        import_base(
+            self.storage.as_ref(),
+            &name,
+            &ImportSource::parse(source)?,
+            &|_| {},
+        )
     }
 
     fn rootfs(&self) -> PathBuf {
@@ -63,7 +79,12 @@ impl Store {
 
     fn nothing_left(&self) {
         assert!(self.storage.bases().unwrap().is_empty());
-        assert_eq!(fs::read_dir(self.directory.join("staging")).unwrap().count(), 0);
+        assert_eq!(
+            fs::read_dir(self.directory.join("staging"))
+                .unwrap()
+                .count(),
+            0
+        );
     }
 }
 
@@ -82,11 +103,17 @@ fn small_root(root: &Path) {
 }
 
 fn tar_of(root: &Path, archive: &Path, options: &[&str]) {
-    run(Command::new("tar").args(options).arg("-cf").arg(archive).arg("-C").arg(root).arg("."));
+    run(Command::new("tar")
+        .args(options)
+        .arg("-cf")
+        .arg(archive)
+        .arg("-C")
+        .arg(root)
+        .arg("."));
 }
 
 #[test]
-fn a_directory_is_copied_with_all_it_has() {
+fn import_of_a_directory_copies_everything() {
     let scratch = scratch();
     let store = store(&scratch);
     let from = scratch.path().join("from");
@@ -95,47 +122,82 @@ fn a_directory_is_copied_with_all_it_has() {
     assert_eq!(record.source, BaseSource::Directory);
     assert_eq!(record, store.storage.base(&record.name).unwrap());
     let (expected, mut got) = (tree(&from), tree(&store.rootfs()));
-    for name in ["tmp", "workspace", "proc", "sys", "dev", "etc", "run", "root"] {
+    for name in [
+        "tmp",
+        "workspace",
+        "proc",
+        "sys",
+        "dev",
+        "etc",
+        "run",
+        "root",
+    ] {
         assert!(got.remove(Path::new(name)).is_some(), "{name}");
     }
     assert_same(&expected, &got);
 }
 
 #[test]
-fn every_base_has_the_directories_a_sandbox_needs_and_keeps_its_own() {
+fn imported_base_gets_missing_directories_and_keeps_its_own() {
     let scratch = scratch();
     let store = store(&scratch);
     let from = scratch.path().join("from");
     small_root(&from);
     fs::set_permissions(&from, fs::Permissions::from_mode(0o700)).unwrap();
     store.import(&text(&from)).unwrap();
-    let mode = |path: &str| fs::symlink_metadata(store.rootfs().join(path)).unwrap().mode() & 0o7777;
+    let mode = |path: &str| {
+        fs::symlink_metadata(store.rootfs().join(path))
+            .unwrap()
+            .mode()
+            & 0o7777
+    };
     assert_eq!(mode("tmp"), 0o700, "what the source has is not overwritten");
-    assert_eq!((mode("workspace"), mode("root"), mode("proc")), (0o755, 0o700, 0o555));
-    assert_eq!(fs::metadata(store.rootfs().join("workspace")).unwrap().uid(), 0);
+    assert_eq!(
+        (mode("workspace"), mode("root"), mode("proc")),
+        (0o755, 0o700, 0o555)
+    );
+    assert_eq!(
+        fs::metadata(store.rootfs().join("workspace"))
+            .unwrap()
+            .uid(),
+        0
+    );
     assert_eq!(mode("") & 0o555, 0o555);
 }
 
 #[test]
-fn archives_are_told_by_their_content_and_not_by_their_name() {
+fn archive_type_is_detected_by_content_not_by_name() {
     let scratch = scratch();
     let from = scratch.path().join("from");
     small_root(&from);
-    for (name, options) in [("plain", &[][..]), ("gzip.zip", &["--gzip"]), ("zstd.txt", &["--zstd"])] {
+    for (name, options) in [
+        ("plain", &[][..]),
+        ("gzip.zip", &["--gzip"]),
+        ("zstd.txt", &["--zstd"]),
+    ] {
         let own = sandbar_testing::tree::scratch();
         let store = store(&own);
         let archive = scratch.path().join(name);
         tar_of(&from, &archive, options);
-        assert_eq!(ImportSource::parse(&text(&archive)).unwrap(), ImportSource::Tar(archive.clone()));
+        assert_eq!(
+            ImportSource::parse(&text(&archive)).unwrap(),
+            ImportSource::Tar(archive.clone())
+        );
         let record = store.import(&text(&archive)).unwrap();
         assert_eq!(record.source, BaseSource::Tar);
-        assert_eq!(fs::read_to_string(store.rootfs().join("etc/motd")).unwrap(), "welcome");
-        assert_eq!(fs::read_link(store.rootfs().join("bin")).unwrap(), Path::new("usr/bin"));
+        assert_eq!(
+            fs::read_to_string(store.rootfs().join("etc/motd")).unwrap(),
+            "welcome"
+        );
+        assert_eq!(
+            fs::read_link(store.rootfs().join("bin")).unwrap(),
+            Path::new("usr/bin")
+        );
     }
 }
 
 #[test]
-fn what_cannot_be_imported_says_why_and_what_to_do() {
+fn invalid_import_source_is_refused_with_a_hint() {
     let scratch = scratch();
     let junk = scratch.path().join("junk.tar");
     fs::write(&junk, "this is no archive".repeat(100)).unwrap();
@@ -149,11 +211,26 @@ fn what_cannot_be_imported_says_why_and_what_to_do() {
         ("/dev/null".into(), "neither"),
     ] {
         let error = ImportSource::parse(&source).unwrap_err();
-        assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("source")), "{source}");
-        assert!(error.chain().contains(word) && error.hint().is_some(), "{source}: {}", error.chain());
+        assert_eq!(
+            (error.code(), error.field()),
+            (ErrorCode::InvalidArgument, Some("source")),
+            "{source}"
+        );
+        assert!(
+            error.chain().contains(word) && error.hint().is_some(),
+            "{source}: {}",
+            error.chain()
+        );
     }
     let error = ImportSource::parse("docker://debian:12").unwrap_err();
-    assert!(error.hint().unwrap().contains("skopeo copy docker://debian:12"), "{:?}", error.hint());
+    assert!(
+        error
+            .hint()
+            .unwrap()
+            .contains("skopeo copy docker://debian:12"),
+        "{:?}",
+        error.hint()
+    );
 }
 
 #[test]
@@ -167,11 +244,19 @@ fn a_failed_import_leaves_nothing_behind() {
     let bytes = fs::read(&archive).unwrap();
     fs::write(&archive, &bytes[..3000]).unwrap();
     let error = store.import(&text(&archive)).unwrap_err();
-    assert_eq!((error.code(), error.field()), (ErrorCode::InvalidArgument, Some("source")), "{}", error.chain());
+    assert_eq!(
+        (error.code(), error.field()),
+        (ErrorCode::InvalidArgument, Some("source")),
+        "{}",
+        error.chain()
+    );
     store.nothing_left();
     tar_of(&from, &archive, &[]);
     store.import(&text(&archive)).unwrap();
-    assert_eq!(store.import(&text(&archive)).unwrap_err().code(), ErrorCode::BaseExists);
+    assert_eq!(
+        store.import(&text(&archive)).unwrap_err().code(),
+        ErrorCode::BaseExists
+    );
 }
 
 #[test]
@@ -182,8 +267,21 @@ fn progress_reaches_all_entries() {
     small_root(&from);
     let last = Cell::new(ImportProgress::default());
     let name = BaseName::new("base").unwrap();
-    import_base(store.storage.as_ref(), &name, &ImportSource::Directory(from), &|progress| last.set(progress)).unwrap();
-    assert_eq!(last.get(), ImportProgress { entries: 6, bytes: 7, total: None });
+    import_base(
+        store.storage.as_ref(),
+        &name,
+        &ImportSource::Directory(from),
+        &|progress| last.set(progress),
+    )
+    .unwrap();
+    assert_eq!(
+        last.get(),
+        ImportProgress {
+            entries: 6,
+            bytes: 7,
+            total: None
+        }
+    );
 }
 
 /// Builds image layouts by hand.
@@ -195,8 +293,15 @@ struct Layout {
 impl Layout {
     fn new(directory: PathBuf) -> Self {
         fs::create_dir_all(directory.join("blobs/sha256")).unwrap();
-        fs::write(directory.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
-        Self { directory, layers: Vec::new() }
+        fs::write(
+            directory.join("oci-layout"),
+            r#"{"imageLayoutVersion":"1.0.0"}"#,
+        )
+        .unwrap();
+        Self {
+            directory,
+            layers: Vec::new(),
+        }
     }
 
     fn blob(&self, kind: &str, bytes: &[u8]) -> serde_json::Value {
@@ -212,9 +317,16 @@ impl Layout {
 
     fn manifest(&self, architecture: &str, env: &[&str]) -> serde_json::Value {
         let config = serde_json::json!({ "architecture": architecture, "os": "linux", "config": { "Env": env } });
-        let config = self.blob("application/vnd.oci.image.config.v1+json", config.to_string().as_bytes());
-        let manifest = serde_json::json!({ "schemaVersion": 2, "config": config, "layers": self.layers });
-        self.blob("application/vnd.oci.image.manifest.v1+json", manifest.to_string().as_bytes())
+        let config = self.blob(
+            "application/vnd.oci.image.config.v1+json",
+            config.to_string().as_bytes(),
+        );
+        let manifest =
+            serde_json::json!({ "schemaVersion": 2, "config": config, "layers": self.layers });
+        self.blob(
+            "application/vnd.oci.image.manifest.v1+json",
+            manifest.to_string().as_bytes(),
+        )
     }
 
     fn index(&self, manifests: &[serde_json::Value]) {
@@ -225,14 +337,20 @@ impl Layout {
 
 fn sha256(bytes: &[u8]) -> String {
     use std::fmt::Write;
-    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
+    Sha256::digest(bytes)
+        .iter()
+        .fold(String::new(), |mut text, byte| {
+            write!(text, "{byte:02x}").unwrap();
+            text
+        })
 }
 
 fn here() -> &'static str {
-    if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" }
+    if cfg!(target_arch = "aarch64") {
+        "arm64"
+    } else {
+        "amd64"
+    }
 }
 
 /// A tar with these files; a directory ends in a slash.
@@ -246,7 +364,9 @@ fn layer(files: &[(&str, &str)]) -> Vec<u8> {
             header.set_entry_type(tar::EntryType::Directory);
             header.set_mode(0o755);
         }
-        builder.append_data(&mut header, path, content.as_bytes()).unwrap();
+        builder
+            .append_data(&mut header, path, content.as_bytes())
+            .unwrap();
     }
     builder.into_inner().unwrap()
 }
@@ -259,17 +379,31 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 fn three_layers(directory: PathBuf) -> Layout {
     let mut layout = Layout::new(directory);
-    layout.layer(&gzip(&layer(&[("etc/", ""), ("etc/a", "one"), ("etc/gone", "x"), ("data/old", "x")])));
-    layout.layer(&zstd::encode_all(&layer(&[("etc/a", "two"), ("etc/.wh.gone", "")])[..], 3).unwrap());
+    layout.layer(&gzip(&layer(&[
+        ("etc/", ""),
+        ("etc/a", "one"),
+        ("etc/gone", "x"),
+        ("data/old", "x"),
+    ])));
+    layout.layer(
+        &zstd::encode_all(&layer(&[("etc/a", "two"), ("etc/.wh.gone", "")])[..], 3).unwrap(),
+    );
     layout.layer(&layer(&[("data/.wh..wh..opq", ""), ("data/new", "three")]));
     layout
 }
 
 fn check_three_layers(rootfs: &Path) {
     assert_eq!(fs::read_to_string(rootfs.join("etc/a")).unwrap(), "two");
-    assert_eq!(fs::read_to_string(rootfs.join("data/new")).unwrap(), "three");
+    assert_eq!(
+        fs::read_to_string(rootfs.join("data/new")).unwrap(),
+        "three"
+    );
     assert!(!rootfs.join("etc/gone").exists() && !rootfs.join("data/old").exists());
-    assert!(tree(rootfs).keys().all(|path| !path.to_string_lossy().contains(".wh.")));
+    assert!(
+        tree(rootfs)
+            .keys()
+            .all(|path| !path.to_string_lossy().contains(".wh."))
+    );
 }
 
 #[test]
@@ -282,20 +416,30 @@ fn an_oci_layout_is_imported_layer_by_layer_for_this_machine() {
         manifest["platform"] = serde_json::json!({ "os": "linux", "architecture": architecture });
         manifest
     };
-    let foreign = platform(Layout::new(directory.clone()).manifest("s390x", &[]), "s390x");
-    let ours = platform(layout.manifest(here(), &["PATH=/bin", "EMPTY=", "A=b=c", "broken"]), here());
+    let foreign = platform(
+        Layout::new(directory.clone()).manifest("s390x", &[]),
+        "s390x",
+    );
+    let ours = platform(
+        layout.manifest(here(), &["PATH=/bin", "EMPTY=", "A=b=c", "broken"]),
+        here(),
+    );
     let inner = serde_json::json!({ "schemaVersion": 2, "manifests": [foreign, ours] });
-    layout.index(&[layout.blob("application/vnd.oci.image.index.v1+json", inner.to_string().as_bytes())]);
+    layout.index(&[layout.blob(
+        "application/vnd.oci.image.index.v1+json",
+        inner.to_string().as_bytes(),
+    )]);
 
     let record = store.import(&text(&directory)).unwrap();
     assert_eq!(record.source, BaseSource::OciLayout);
-    let env = [("PATH", "/bin"), ("EMPTY", ""), ("A", "b=c")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let env = [("PATH", "/bin"), ("EMPTY", ""), ("A", "b=c")]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()));
     assert_eq!(record.env, BTreeMap::from(env));
     check_three_layers(&store.rootfs());
 }
 
 #[test]
-fn an_oci_layout_in_a_tar_is_imported_and_its_parts_are_not_kept() {
+fn oci_layout_in_a_tar_is_imported_without_its_blobs() {
     let scratch = scratch();
     let store = store(&scratch);
     let directory = scratch.path().join("layout");
@@ -303,7 +447,10 @@ fn an_oci_layout_in_a_tar_is_imported_and_its_parts_are_not_kept() {
     layout.index(&[layout.manifest(here(), &[])]);
     let archive = scratch.path().join("image");
     tar_of(&directory, &archive, &["--gzip"]);
-    assert_eq!(ImportSource::parse(&text(&archive)).unwrap(), ImportSource::OciArchive(archive.clone()));
+    assert_eq!(
+        ImportSource::parse(&text(&archive)).unwrap(),
+        ImportSource::OciArchive(archive.clone())
+    );
     store.import(&text(&archive)).unwrap();
     check_three_layers(&store.rootfs());
     assert!(!store.directory.join("bases/base/image").exists());
@@ -318,7 +465,13 @@ fn a_damaged_blob_is_found_by_its_digest() {
     let manifest = layout.manifest(here(), &[]);
     layout.index(std::slice::from_ref(&manifest));
     let path_of = |descriptor: &serde_json::Value| {
-        directory.join("blobs/sha256").join(descriptor["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap())
+        directory.join("blobs/sha256").join(
+            descriptor["digest"]
+                .as_str()
+                .unwrap()
+                .strip_prefix("sha256:")
+                .unwrap(),
+        )
     };
     for blob in [&layout.layers[0], &layout.layers[2], &manifest] {
         let path = path_of(blob);
@@ -330,7 +483,8 @@ fn a_damaged_blob_is_found_by_its_digest() {
         let error = store.import(&text(&directory)).unwrap_err();
         assert_eq!(error.field(), Some("source"));
         assert!(
-            error.chain().contains("damaged") && error.chain().contains(blob["digest"].as_str().unwrap()),
+            error.chain().contains("damaged")
+                && error.chain().contains(blob["digest"].as_str().unwrap()),
             "{}",
             error.chain()
         );
@@ -348,7 +502,11 @@ fn an_image_for_another_machine_or_without_a_choice_is_refused() {
     let layout = three_layers(directory.clone());
     layout.index(&[layout.manifest("s390x", &[])]);
     let error = store.import(&text(&directory)).unwrap_err();
-    assert!(error.chain().contains("s390x") && error.hint().unwrap().contains(here()), "{}", error.chain());
+    assert!(
+        error.chain().contains("s390x") && error.hint().unwrap().contains(here()),
+        "{}",
+        error.chain()
+    );
     let named = |name: &str| {
         let mut manifest = layout.manifest(here(), &[name]);
         manifest["annotations"] = serde_json::json!({ "org.opencontainers.image.ref.name": name });
@@ -367,9 +525,18 @@ fn a_layout_cannot_name_files_outside_itself() {
     let directory = scratch.path().join("layout");
     let layout = Layout::new(directory.clone());
     fs::write(scratch.path().join("secret"), "{}").unwrap();
-    for digest in ["sha256:../../../secret", "sha256:/etc/passwd", "../secret", "sha512:00"] {
+    for digest in [
+        "sha256:../../../secret",
+        "sha256:/etc/passwd",
+        "../secret",
+        "sha512:00",
+    ] {
         layout.index(&[serde_json::json!({ "digest": digest, "size": 2 })]);
-        assert_eq!(store.import(&text(&directory)).unwrap_err().code(), ErrorCode::InvalidArgument, "{digest}");
+        assert_eq!(
+            store.import(&text(&directory)).unwrap_err().code(),
+            ErrorCode::InvalidArgument,
+            "{digest}"
+        );
     }
 }
 
@@ -380,8 +547,18 @@ fn a_docker_archive_is_imported_and_checked() {
     let directory = scratch.path().join("saved");
     fs::create_dir(&directory).unwrap();
     let layers = [
-        layer(&[("etc/", ""), ("etc/a", "one"), ("etc/gone", "x"), ("data/old", "x")]),
-        layer(&[("etc/a", "two"), ("etc/.wh.gone", ""), ("data/.wh..wh..opq", ""), ("data/new", "three")]),
+        layer(&[
+            ("etc/", ""),
+            ("etc/a", "one"),
+            ("etc/gone", "x"),
+            ("data/old", "x"),
+        ]),
+        layer(&[
+            ("etc/a", "two"),
+            ("etc/.wh.gone", ""),
+            ("data/.wh..wh..opq", ""),
+            ("data/new", "three"),
+        ]),
     ];
     let ids: Vec<_> = layers.iter().map(|layer| sha256(layer)).collect();
     for (id, layer) in ids.iter().zip(&layers) {
@@ -395,13 +572,20 @@ fn a_docker_archive_is_imported_and_checked() {
     let config_name = format!("{}.json", sha256(config.to_string().as_bytes()));
     fs::write(directory.join(&config_name), config.to_string()).unwrap();
     let paths: Vec<_> = ids.iter().map(|id| format!("{id}/layer.tar")).collect();
-    let manifest = serde_json::json!([{ "Config": config_name, "RepoTags": ["a:b"], "Layers": paths }]);
+    let manifest =
+        serde_json::json!([{ "Config": config_name, "RepoTags": ["a:b"], "Layers": paths }]);
     fs::write(directory.join("manifest.json"), manifest.to_string()).unwrap();
     let archive = scratch.path().join("image.tar");
     tar_of(&directory, &archive, &[]);
-    assert_eq!(ImportSource::parse(&text(&archive)).unwrap(), ImportSource::DockerArchive(archive.clone()));
+    assert_eq!(
+        ImportSource::parse(&text(&archive)).unwrap(),
+        ImportSource::DockerArchive(archive.clone())
+    );
     let record = store.import(&text(&archive)).unwrap();
-    assert_eq!((record.source, &record.env["A"]), (BaseSource::DockerArchive, &"1".to_owned()));
+    assert_eq!(
+        (record.source, &record.env["A"]),
+        (BaseSource::DockerArchive, &"1".to_owned())
+    );
     check_three_layers(&store.rootfs());
 
     store.storage.delete_base(&record.name).unwrap();
@@ -418,10 +602,16 @@ fn images_made_by_umoci_and_skopeo_are_imported() {
     let (root, layout) = (scratch.path().join("root"), scratch.path().join("layout"));
     small_root(&root);
     let image = format!("{}:latest", layout.display());
-    run(Command::new("umoci").arg("init").arg("--layout").arg(&layout));
+    run(Command::new("umoci")
+        .arg("init")
+        .arg("--layout")
+        .arg(&layout));
     run(Command::new("umoci").args(["new", "--image", &image]));
     run(Command::new("umoci").args(["config", "--config.env", "MADE=by-umoci", "--image", &image]));
-    run(Command::new("umoci").args(["insert", "--image", &image]).arg(&root).arg("/"));
+    run(Command::new("umoci")
+        .args(["insert", "--image", &image])
+        .arg(&root)
+        .arg("/"));
     run(Command::new("umoci").args(["insert", "--whiteout", "--image", &image, "/etc/motd"]));
     let saved = scratch.path().join("saved.tar");
     run(Command::new("skopeo").args([
@@ -437,32 +627,57 @@ fn images_made_by_umoci_and_skopeo_are_imported() {
         &format!("oci:{image}"),
         &format!("oci-archive:{}:a", archived.display()),
     ]));
-    for (source, kind) in
-        [(layout, BaseSource::OciLayout), (saved, BaseSource::DockerArchive), (archived, BaseSource::OciLayout)]
-    {
+    for (source, kind) in [
+        (layout, BaseSource::OciLayout),
+        (saved, BaseSource::DockerArchive),
+        (archived, BaseSource::OciLayout),
+    ] {
         let own = sandbar_testing::tree::scratch();
         let store = store(&own);
         let record = store.import(&text(&source)).unwrap();
         assert_eq!(record.source, kind);
         assert_eq!(record.env["MADE"], "by-umoci");
-        assert!(!store.rootfs().join("etc/motd").exists() && store.rootfs().join("usr/bin").is_dir());
-        assert_eq!(fs::read_link(store.rootfs().join("bin")).unwrap(), Path::new("usr/bin"));
+        assert!(
+            !store.rootfs().join("etc/motd").exists() && store.rootfs().join("usr/bin").is_dir()
+        );
+        assert_eq!(
+            fs::read_link(store.rootfs().join("bin")).unwrap(),
+            Path::new("usr/bin")
+        );
     }
 }
 
 #[test]
-fn a_volume_on_the_host_base_runs_this_machines_programs_and_shows_none_of_its_people() {
+fn host_base_runs_host_programs_and_hides_host_users() {
     let scratch = scratch();
     let store = store(&scratch);
     let record = store.import("host").unwrap();
     assert_eq!(record.source, BaseSource::Host);
-    assert!(record.layers.iter().any(|layer| layer.directory == LayerDirectory::Host("/usr".into())));
+    assert!(
+        record
+            .layers
+            .iter()
+            .any(|layer| layer.directory == LayerDirectory::Host("/usr".into()))
+    );
     let volume = SessionId::new("v").unwrap();
-    store.storage.create(&volume, &VolumeSpec { base: record.name, quota: None }).unwrap();
+    store
+        .storage
+        .create(
+            &volume,
+            &VolumeSpec {
+                base: record.name,
+                quota: None,
+            },
+        )
+        .unwrap();
     let root = store.storage.mount(&volume).unwrap();
     let output = Command::new("chroot")
         .arg(&root)
-        .args(["/bin/sh", "-c", "id -un 1000; ls /home; ls -A /root; cat /etc/hostname"])
+        .args([
+            "/bin/sh",
+            "-c",
+            "id -un 1000; ls /home; ls -A /root; cat /etc/hostname",
+        ])
         .output()
         .unwrap();
     assert_eq!(
@@ -472,16 +687,27 @@ fn a_volume_on_the_host_base_runs_this_machines_programs_and_shows_none_of_its_p
         String::from_utf8_lossy(&output.stderr)
     );
     for (path, entry) in tree(&store.rootfs()) {
-        let holds = |needle: &[u8]| entry.content.windows(needle.len()).any(|window| window == needle);
+        let holds = |needle: &[u8]| {
+            entry
+                .content
+                .windows(needle.len())
+                .any(|window| window == needle)
+        };
         assert!(!holds(b"PRIVATE KEY"), "{}", path.display());
-        // The sandbox has its own, in which nobody has a password.
+        // The sandbox has its own file, without passwords.
         if path == Path::new("etc/shadow") || path == Path::new("etc/sudoers") {
             assert!(!holds(b"$"), "{}", path.display());
             continue;
         }
-        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .to_lowercase();
         assert!(
-            !["shadow", "id_rsa", "sudoers", "machine-id"].iter().any(|word| name.contains(word)),
+            !["shadow", "id_rsa", "sudoers", "machine-id"]
+                .iter()
+                .any(|word| name.contains(word)),
             "{}",
             path.display()
         );

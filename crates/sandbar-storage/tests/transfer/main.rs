@@ -1,9 +1,14 @@
-//! Trees that move: copied, archived, imported as bases, packed into an object store and back.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its support code too")]
+//! Import of bases, and packs in an object store.
 
-mod archive;
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its support code too"
+)]
+
 mod import;
 mod ordinary_user;
 mod pack;
-mod support;
-mod tree_copy;

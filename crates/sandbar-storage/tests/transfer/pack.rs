@@ -18,7 +18,7 @@ use sandbar_testing::{
     tree::{Entry, assert_same, one_of_everything, set_modified, set_xattr, tree},
 };
 
-use crate::support::random_tree;
+use sandbar_testing::random_tree;
 
 fn id(name: &str) -> SessionId {
     SessionId::new(name).unwrap()
@@ -39,13 +39,23 @@ fn base_directory(scratch: &Path) -> PathBuf {
 
 fn import(storage: &dyn Storage, directory: &Path) -> BaseName {
     let name = BaseName::new("packed").unwrap();
-    import_base(storage, &name, &ImportSource::Directory(directory.to_owned()), &|_| {}).unwrap();
+    import_base(
+        storage,
+        &name,
+        &ImportSource::Directory(directory.to_owned()),
+        &|_| {},
+    )
+    .unwrap();
     name
 }
 
 fn pack_to(storage: &dyn Storage, volume: &SessionId, target: &Target) -> PackManifest {
     let kind_of = |name: &SnapshotName| {
-        if name.as_str().starts_with("turn") { SnapshotKind::Turn } else { SnapshotKind::Named }
+        if name.as_str().starts_with("turn") {
+            SnapshotKind::Turn
+        } else {
+            SnapshotKind::Named
+        }
     };
     pack(storage, volume, target, "some/prefix", &kind_of).unwrap()
 }
@@ -63,20 +73,32 @@ fn tree_at(storage: &dyn Storage, volume: &SessionId, at: &ForkPoint) -> BTreeMa
 fn assert_same_history(from: &dyn Storage, to: &dyn Storage, volume: &SessionId, copy: &SessionId) {
     // The ZFS of these tests runs in a process of its own and knows whole seconds only; it keeps
     // ACLs as attributes that have nothing to do with modes.
-    let coarse = [from, to].iter().any(|storage| storage.kind() == StorageKind::Zfs);
+    let coarse = [from, to]
+        .iter()
+        .any(|storage| storage.kind() == StorageKind::Zfs);
     let look = |storage: &dyn Storage, volume: &SessionId, point: &ForkPoint| {
         let mut found = tree_at(storage, volume, point);
         for entry in found.values_mut().filter(|_| coarse) {
             entry.modified.1 = 0;
-            entry.xattrs.retain(|name, _| !name.to_string_lossy().starts_with("system.posix_acl"));
+            entry
+                .xattrs
+                .retain(|name, _| !name.to_string_lossy().starts_with("system.posix_acl"));
         }
         found
     };
     let names = |storage: &dyn Storage, volume: &SessionId| {
-        storage.snapshots(volume).unwrap().into_iter().map(|snapshot| snapshot.name).collect::<Vec<_>>()
+        storage
+            .snapshots(volume)
+            .unwrap()
+            .into_iter()
+            .map(|snapshot| snapshot.name)
+            .collect::<Vec<_>>()
     };
     assert_eq!(names(from, volume), names(to, copy));
-    let points = names(from, volume).into_iter().map(ForkPoint::Snapshot).chain([ForkPoint::Now]);
+    let points = names(from, volume)
+        .into_iter()
+        .map(ForkPoint::Snapshot)
+        .chain([ForkPoint::Now]);
     for point in points {
         assert_same(&look(from, volume, &point), &look(to, copy, &point));
     }
@@ -85,12 +107,25 @@ fn assert_same_history(from: &dyn Storage, to: &dyn Storage, volume: &SessionId,
 /// A volume with a history that changes everything there is to change.
 fn eventful(storage: &dyn Storage, base: &BaseName) -> SessionId {
     let volume = id("eventful");
-    storage.create(&volume, &VolumeSpec { base: base.clone(), quota: None }).unwrap();
+    storage
+        .create(
+            &volume,
+            &VolumeSpec {
+                base: base.clone(),
+                quota: None,
+            },
+        )
+        .unwrap();
     let root = storage.mount(&volume).unwrap();
     let at = |path: &str| root.join(path);
     one_of_everything(&at("workspace/all"));
     // Not every file system has room for the largest times and owners.
-    std::os::unix::fs::chown(at("workspace/all/big-owner"), Some(3_000_000), Some(2_000_000_000)).unwrap();
+    std::os::unix::fs::chown(
+        at("workspace/all/big-owner"),
+        Some(3_000_000),
+        Some(2_000_000_000),
+    )
+    .unwrap();
     set_modified(&at("workspace/all/holes"), 2_000_000_000, 7);
     fs::write(at("etc/config"), "changed in place").unwrap();
     fs::remove_dir_all(at("usr/share/doc/deep/deeper")).unwrap();
@@ -109,9 +144,15 @@ fn eventful(storage: &dyn Storage, base: &BaseName) -> SessionId {
     symlink("tool-3", at("usr/bin/tool")).unwrap();
     set_xattr(&at("etc/config"), "user.note", b"seen");
     storage.snapshot(&volume, &snapshot_name("named")).unwrap();
-    storage.snapshot(&volume, &snapshot_name("nothing-new")).unwrap();
+    storage
+        .snapshot(&volume, &snapshot_name("nothing-new"))
+        .unwrap();
 
-    fs::set_permissions(at("usr/bin/tool-0"), std::os::unix::fs::PermissionsExt::from_mode(0o4711)).unwrap();
+    fs::set_permissions(
+        at("usr/bin/tool-0"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o4711),
+    )
+    .unwrap();
     std::os::unix::fs::chown(at("workspace"), Some(1000), Some(1000)).unwrap();
     set_modified(&at("usr/bin/tool-4"), 1_000_000, 5);
     set_modified(&at("usr"), 2_000_000, 6);
@@ -121,7 +162,8 @@ fn eventful(storage: &dyn Storage, base: &BaseName) -> SessionId {
 }
 
 fn there_and_back(from: Backend, to: Backend) {
-    // Each fixture enters a mount namespace of its own, and the daemon of zfs stays in the one it was started in.
+    // Each fixture enters a mount namespace of its own, and the daemon of zfs stays in the one it
+    // was started in.
     let (from, to) = if from == Backend::Zfs {
         let to = StorageFixture::new(to);
         (StorageFixture::new(from), to)
@@ -134,9 +176,15 @@ fn there_and_back(from: Backend, to: Backend) {
     let volume = eventful(&*from.storage, &base);
     let target = Target::Directory(from.scratch().join("packs"));
     let manifest = pack_to(&*from.storage, &volume, &target);
-    let kinds: Vec<_> = manifest.snapshots().map(|snapshot| (snapshot.name.as_str(), snapshot.kind)).collect();
-    let expected =
-        [("turn-1", SnapshotKind::Turn), ("named", SnapshotKind::Named), ("nothing-new", SnapshotKind::Named)];
+    let kinds: Vec<_> = manifest
+        .snapshots()
+        .map(|snapshot| (snapshot.name.as_str(), snapshot.kind))
+        .collect();
+    let expected = [
+        ("turn-1", SnapshotKind::Turn),
+        ("named", SnapshotKind::Named),
+        ("nothing-new", SnapshotKind::Named),
+    ];
     assert_eq!(kinds, expected);
     let copy = id("copy");
     let unpacked = unpack(&*to.storage, &target, "some/prefix", &copy, None).unwrap();
@@ -176,7 +224,9 @@ fn hard_links_come_back_as_they_were() {
     let storage = &*fixture.storage;
     let base = import(storage, &base_directory(fixture.scratch()));
     let volume = id("linked");
-    storage.create(&volume, &VolumeSpec { base, quota: None }).unwrap();
+    storage
+        .create(&volume, &VolumeSpec { base, quota: None })
+        .unwrap();
     let root = storage.mount(&volume).unwrap();
     let at = |name: &str| root.join("workspace").join(name);
     let equal = |name: &str| {
@@ -218,13 +268,23 @@ fn any_history_comes_back() {
     let fixture = StorageFixture::new(Backend::LocalDiskExt4);
     let storage = &*fixture.storage;
     let directory = base_directory(fixture.scratch());
-    // Overlayfs parts the hard links of a base when one of their names is touched, also when nothing comes of it. Such a
-    // touch is no difference and does not travel.
+    // Overlayfs parts the hard links of a base when one of their names is touched, also when
+    // nothing comes of it. Such a touch is no difference and does not travel.
     fs::remove_file(directory.join("usr/bin/tool-1-again")).unwrap();
     let base = import(storage, &directory);
     let target = Target::Directory(fixture.scratch().join("packs"));
-    let config = ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() };
-    let steps = prop::collection::vec((random_tree(), prop::collection::vec(any::<prop::sample::Index>(), 0..6)), 1..4);
+    let config = ProptestConfig {
+        cases: 8,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let steps = prop::collection::vec(
+        (
+            random_tree(),
+            prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ),
+        1..4,
+    );
     TestRunner::new(config)
         .run(&steps, |steps| {
             // A case that failed leaves its things for the next, smaller one.
@@ -232,7 +292,15 @@ fn any_history_comes_back() {
             storage.delete(&volume).unwrap();
             storage.delete(&copy).unwrap();
             delete_pack(&target, "some/prefix").unwrap();
-            storage.create(&volume, &VolumeSpec { base: base.clone(), quota: None }).unwrap();
+            storage
+                .create(
+                    &volume,
+                    &VolumeSpec {
+                        base: base.clone(),
+                        quota: None,
+                    },
+                )
+                .unwrap();
             let root = storage.mount(&volume).unwrap();
             for (number, (nodes, deletions)) in steps.iter().enumerate() {
                 for node in nodes {
@@ -241,10 +309,12 @@ fn any_history_comes_back() {
                 for index in deletions {
                     let paths: Vec<_> = tree(&root).into_keys().skip(1).collect();
                     if !paths.is_empty() {
-                        sandbar_storage::remove_tree(&root.join(index.get(&paths))).unwrap();
+                        sandbar_tree::remove_tree(&root.join(index.get(&paths))).unwrap();
                     }
                 }
-                storage.snapshot(&volume, &snapshot_name(&format!("s{number}"))).unwrap();
+                storage
+                    .snapshot(&volume, &snapshot_name(&format!("s{number}")))
+                    .unwrap();
             }
             pack_to(storage, &volume, &target);
             unpack(storage, &target, "some/prefix", &copy, None).unwrap();
@@ -298,12 +368,24 @@ impl Packed {
         let directory = fixture.scratch().join("packs");
         let target = Target::Directory(directory.clone());
         let manifest = pack_to(&*fixture.storage, &volume, &target);
-        Self { fixture, target, directory: directory.join("some/prefix"), manifest }
+        Self {
+            fixture,
+            target,
+            directory: directory.join("some/prefix"),
+            manifest,
+        }
     }
 
     fn unpack_fails(&self) -> sandbar_core::Error {
         let before = self.fixture.storage.volumes().unwrap();
-        let error = unpack(&*self.fixture.storage, &self.target, "some/prefix", &id("copy"), None).unwrap_err();
+        let error = unpack(
+            &*self.fixture.storage,
+            &self.target,
+            "some/prefix",
+            &id("copy"),
+            None,
+        )
+        .unwrap_err();
         assert_eq!(self.fixture.storage.volumes().unwrap(), before);
         error
     }
@@ -325,29 +407,51 @@ fn a_damaged_pack_makes_no_volume() {
             let good = fs::read(&path).unwrap();
             let mut bad = good.clone();
             bad[good.len() / 2] ^= 1;
-            for damaged in [&bad[..], &good[..good.len() - 1], &[&good[..], b"more"].concat()] {
+            for damaged in [
+                &bad[..],
+                &good[..good.len() - 1],
+                &[&good[..], b"more"].concat(),
+            ] {
                 fs::write(&path, damaged).unwrap();
                 let error = packed.unpack_fails();
-                assert!(error.message().contains("damaged") && error.message().contains(&object.name), "{error}");
+                assert!(
+                    error.message().contains("damaged") && error.message().contains(&object.name),
+                    "{error}"
+                );
             }
             fs::remove_file(&path).unwrap();
             assert_eq!(packed.unpack_fails().code(), ErrorCode::FileNotFound);
             fs::write(&path, good).unwrap();
         }
     }
-    unpack(&*packed.fixture.storage, &packed.target, "some/prefix", &id("copy"), None).unwrap();
+    unpack(
+        &*packed.fixture.storage,
+        &packed.target,
+        "some/prefix",
+        &id("copy"),
+        None,
+    )
+    .unwrap();
 }
 
 #[test]
-fn a_pack_without_a_manifest_is_none() {
+fn pack_without_a_manifest_does_not_exist() {
     let packed = Packed::new();
     fs::remove_file(packed.directory.join("manifest.json")).unwrap();
     // An upload whose program was killed.
     fs::write(packed.directory.join("000009.tar.zst#1"), "half").unwrap();
     assert_eq!(packed.unpack_fails().code(), ErrorCode::FileNotFound);
-    assert_eq!(read_manifest(&packed.target, "some/prefix").unwrap_err().code(), ErrorCode::FileNotFound);
+    assert_eq!(
+        read_manifest(&packed.target, "some/prefix")
+            .unwrap_err()
+            .code(),
+        ErrorCode::FileNotFound
+    );
     delete_pack(&packed.target, "some/prefix").unwrap();
-    assert!(!packed.directory.exists(), "what a failed pack left is deleted too");
+    assert!(
+        !packed.directory.exists(),
+        "what a failed pack left is deleted too"
+    );
     delete_pack(&packed.target, "some/prefix").unwrap();
 }
 
@@ -356,7 +460,10 @@ fn a_pack_of_another_format_is_refused() {
     let packed = Packed::new();
     packed.edit_manifest(|manifest| manifest["format"] = 99.into());
     let error = packed.unpack_fails();
-    assert!(error.message().contains("format 99") && error.hint().is_some(), "{error}");
+    assert!(
+        error.message().contains("format 99") && error.hint().is_some(),
+        "{error}"
+    );
 }
 
 #[test]
@@ -365,12 +472,22 @@ fn the_base_must_be_there_and_the_same() {
     packed.edit_manifest(|manifest| manifest["base"] = "elsewhere".into());
     let error = packed.unpack_fails();
     assert_eq!(error.code(), ErrorCode::BaseNotFound);
-    assert!(error.hint().unwrap().contains("sandbar base import elsewhere"), "{:?}", error.hint());
+    assert!(
+        error
+            .hint()
+            .unwrap()
+            .contains("sandbar base import elsewhere"),
+        "{:?}",
+        error.hint()
+    );
 
     packed.edit_manifest(|manifest| manifest["base"] = packed.fixture.base.as_str().into());
     let error = packed.unpack_fails();
     assert_eq!(error.code(), ErrorCode::InvalidState);
-    assert!(error.message().contains("differs") && error.hint().is_some(), "{error}");
+    assert!(
+        error.message().contains("differs") && error.hint().is_some(),
+        "{error}"
+    );
 }
 
 #[test]
@@ -378,11 +495,29 @@ fn neither_a_pack_nor_a_volume_is_overwritten() {
     let packed = Packed::new();
     let storage = &*packed.fixture.storage;
     let kind_of = |_: &SnapshotName| SnapshotKind::Named;
-    let error = pack(storage, &id("eventful"), &packed.target, "some/prefix", &kind_of).unwrap_err();
+    let error = pack(
+        storage,
+        &id("eventful"),
+        &packed.target,
+        "some/prefix",
+        &kind_of,
+    )
+    .unwrap_err();
     assert_eq!(error.field(), Some("prefix"));
-    let error = unpack(storage, &packed.target, "some/prefix", &id("eventful"), None).unwrap_err();
+    let error = unpack(
+        storage,
+        &packed.target,
+        "some/prefix",
+        &id("eventful"),
+        None,
+    )
+    .unwrap_err();
     assert_eq!(error.code(), ErrorCode::SessionExists);
-    assert_eq!(storage.snapshots(&id("eventful")).unwrap().len(), 3, "the volume that was there is untouched");
+    assert_eq!(
+        storage.snapshots(&id("eventful")).unwrap().len(),
+        3,
+        "the volume that was there is untouched"
+    );
     for prefix in ["", "a//b", "../up"] {
         let error = pack(storage, &id("eventful"), &packed.target, prefix, &kind_of).unwrap_err();
         assert_eq!(error.field(), Some("prefix"), "{prefix}");
@@ -401,7 +536,14 @@ fn a_pack_that_fails_leaves_nothing_behind() {
     let small = fixture.scratch().join("small");
     fs::create_dir(&small).unwrap();
     let options = c"size=2m";
-    rustix::mount::mount("none", &small, "tmpfs", rustix::mount::MountFlags::empty(), Some(options)).unwrap();
+    rustix::mount::mount(
+        "none",
+        &small,
+        "tmpfs",
+        rustix::mount::MountFlags::empty(),
+        Some(options),
+    )
+    .unwrap();
     let target = Target::Directory(small.clone());
     let kind_of = |_: &SnapshotName| SnapshotKind::Named;
     let error = pack(&*fixture.storage, &volume, &target, "some/prefix", &kind_of).unwrap_err();
@@ -418,7 +560,9 @@ fn a_volume_on_this_machines_programs_is_packed_too() {
     let base = BaseName::new("machine").unwrap();
     import_base(storage, &base, &ImportSource::Host, &|_| {}).unwrap();
     let volume = id("hosted");
-    storage.create(&volume, &VolumeSpec { base, quota: None }).unwrap();
+    storage
+        .create(&volume, &VolumeSpec { base, quota: None })
+        .unwrap();
     let root = storage.mount(&volume).unwrap();
     fs::write(root.join("usr/bin/new-tool"), "x").unwrap();
     fs::remove_file(root.join("usr/bin/env")).unwrap();
@@ -429,16 +573,29 @@ fn a_volume_on_this_machines_programs_is_packed_too() {
     let target = Target::Directory(fixture.scratch().join("packs"));
     let manifest = pack_to(storage, &volume, &target);
     assert!(manifest.base_fingerprint.starts_with("machine:"));
-    assert!(manifest.size() < 1 << 20, "the machine itself is not packed");
+    assert!(
+        manifest.size() < 1 << 20,
+        "the machine itself is not packed"
+    );
     let copy = id("copy");
     unpack(storage, &target, "some/prefix", &copy, None).unwrap();
     let root = storage.mount(&copy).unwrap();
     assert!(!root.join("usr/bin/env").exists() && !root.join("usr/bin/new-tool").exists());
     assert!(root.join("usr/bin/sh").exists());
-    assert_eq!(fs::read_to_string(root.join("workspace/file")).unwrap(), "work");
+    assert_eq!(
+        fs::read_to_string(root.join("workspace/file")).unwrap(),
+        "work"
+    );
     let changes = sandbar_storage::diff::between(
         &storage.view(&volume, &ForkPoint::Now).unwrap(),
         &storage.view(&copy, &ForkPoint::Now).unwrap(),
     );
-    assert_eq!(changes.unwrap().into_iter().map(|entry| entry.change).collect::<Vec<_>>(), []);
+    assert_eq!(
+        changes
+            .unwrap()
+            .into_iter()
+            .map(|entry| entry.change)
+            .collect::<Vec<_>>(),
+        []
+    );
 }

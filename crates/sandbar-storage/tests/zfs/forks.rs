@@ -13,10 +13,16 @@ fn a_fork_of_a_dropped_snapshot_lives_on() {
     fixture.snapshot("v", "two");
     fixture.fork("v", &at("two"), "f");
     fixture.fork("v", &at("two"), "g");
-    fixture.store.rollback(&id("v"), &snap("one"), LaterSnapshots::Drop).unwrap();
+    fixture
+        .store
+        .rollback(&id("v"), &snap("one"), LaterSnapshots::Drop)
+        .unwrap();
     fixture.store.settle().unwrap();
     assert_eq!(fixture.snapshots("v"), ["one"]);
-    assert!(fixture.snapshots("f").is_empty(), "a fork starts without snapshots");
+    assert!(
+        fixture.snapshots("f").is_empty(),
+        "a fork starts without snapshots"
+    );
     fixture.reopen();
     assert_eq!(fixture.snapshots("v"), ["one"]);
     for (volume, content) in [("v", "one"), ("f", "two"), ("g", "two")] {
@@ -48,7 +54,11 @@ fn deleting_a_volume_leaves_its_forks_and_the_forks_of_these() {
     for (volume, content) in expected {
         assert_eq!(fixture.read(volume, "file").unwrap(), content, "{volume}");
     }
-    assert_eq!(fixture.snapshots("f"), ["b"], "the snapshots a fork inherits are not its own");
+    assert_eq!(
+        fixture.snapshots("f"),
+        ["b"],
+        "the snapshots a fork inherits are not its own"
+    );
     fixture.reopen();
     assert_eq!(fixture.snapshots("f"), ["b"]);
     fixture.store.delete(&id("f")).unwrap();
@@ -62,7 +72,7 @@ fn deleting_a_volume_leaves_its_forks_and_the_forks_of_these() {
 }
 
 #[test]
-fn a_deleted_snapshot_with_forks_is_hidden_and_goes_with_the_last_of_them() {
+fn deleted_snapshot_with_forks_is_hidden_until_the_last_fork() {
     let mut fixture = Fixture::new();
     fixture.create("v");
     fixture.write("v", "file", "then");
@@ -75,11 +85,25 @@ fn a_deleted_snapshot_with_forks_is_hidden_and_goes_with_the_last_of_them() {
     fixture.snapshot("v", "s");
     fixture.reopen();
     assert_eq!(fixture.snapshots("v"), ["s"]);
-    assert_eq!(fixture.on_pool().iter().filter(|name| name.starts_with("v:0@")).count(), 2);
+    assert_eq!(
+        fixture
+            .on_pool()
+            .iter()
+            .filter(|name| name.starts_with("v:0@"))
+            .count(),
+        2
+    );
     fixture.store.delete(&id("f")).unwrap();
     assert_eq!(fixture.read("g", "file").unwrap(), "then");
     fixture.store.delete(&id("g")).unwrap();
-    assert_eq!(fixture.on_pool().iter().filter(|name| name.starts_with("v:0@")).count(), 1);
+    assert_eq!(
+        fixture
+            .on_pool()
+            .iter()
+            .filter(|name| name.starts_with("v:0@"))
+            .count(),
+        1
+    );
 }
 
 #[test]
@@ -100,7 +124,8 @@ fn an_id_can_be_used_again_while_forks_of_its_first_owner_live() {
     fixture.snapshot("v", "s");
     fixture.fork("v", &at("s"), "f");
     fixture.store.delete(&id("v")).unwrap();
-    // The new volume stands on the fork of the old one, and inherits the old one's snapshot with it.
+    // The new volume is a clone of the fork of the old one, and inherits the old one's snapshot
+    // with it.
     fixture.fork("f", &ForkPoint::Now, "v");
     fixture.fork("f", &ForkPoint::Now, "w");
     fixture.store.delete(&id("f")).unwrap();
@@ -111,16 +136,37 @@ fn an_id_can_be_used_again_while_forks_of_its_first_owner_live() {
 }
 
 #[test]
-fn a_taken_id_and_an_unknown_base_are_refused_and_change_nothing() {
+fn create_with_taken_id_or_unknown_base_changes_nothing() {
     let fixture = Fixture::new();
     fixture.create("v");
     fixture.write("v", "file", "mine");
-    let error = fixture.store.create(&id("v"), &VolumeSpec { base: base(), quota: None }).unwrap_err();
+    let error = fixture
+        .store
+        .create(
+            &id("v"),
+            &VolumeSpec {
+                base: base(),
+                quota: None,
+            },
+        )
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::SessionExists);
-    let error = fixture.store.fork(&id("v"), &ForkPoint::Now, &id("v"), None).unwrap_err();
+    let error = fixture
+        .store
+        .fork(&id("v"), &ForkPoint::Now, &id("v"), None)
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::SessionExists);
     let unknown = sandbar_core::BaseName::new("nope").unwrap();
-    let error = fixture.store.create(&id("w"), &VolumeSpec { base: unknown, quota: None }).unwrap_err();
+    let error = fixture
+        .store
+        .create(
+            &id("w"),
+            &VolumeSpec {
+                base: unknown,
+                quota: None,
+            },
+        )
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::BaseNotFound);
     assert!(error.hint().unwrap().contains("`b`"));
     assert_eq!(fixture.on_pool(), ["v:0"]);

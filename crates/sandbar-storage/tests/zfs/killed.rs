@@ -1,4 +1,5 @@
-//! `kill -9` at random moments: what was acknowledged is there, what was under way is there wholly or not at all.
+//! `kill -9` at random moments: acknowledged calls are kept, interrupted ones are complete or
+//! absent.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +15,7 @@ use sandbar_testing::ZfsPool;
 
 use crate::support::{config, id, make_base};
 
-/// A volume as it should be: what its file says, and its snapshots with what it said then.
+/// Expected volume: content of its file, and its snapshots with their content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Volume {
     content: String,
@@ -31,14 +32,34 @@ struct Worker {
 
 impl Worker {
     fn start(pool: &str) -> Self {
-        let program = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("examples/zfs_worker");
-        let mut process = Command::new(program).arg(pool).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let program = std::env::current_exe()
+            .unwrap()
+            .parent()
+            .unwrap()
+            .parent()
+            .unwrap()
+            .join("examples/zfs_worker");
+        let mut process = Command::new(program)
+            .arg(pool)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (sender, answers) = channel();
         let output = BufReader::new(process.stdout.take().unwrap());
-        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        std::thread::spawn(move || {
+            output
+                .lines()
+                .map_while(Result::ok)
+                .try_for_each(|line| sender.send(line))
+        });
         let commands = process.stdin.take().unwrap();
         assert_eq!(answers.recv().unwrap(), "ready");
-        Self { process, commands, answers }
+        Self {
+            process,
+            commands,
+            answers,
+        }
     }
 
     /// Sends a command and waits at most that long; `false` when it was not done by then.
@@ -92,11 +113,21 @@ fn next(model: &Model, dice: &mut Dice, count: u64) -> (String, Model) {
             format!("create {fresh}")
         }
         (1, Some((snapshot, content))) if names.len() < 6 => {
-            after.insert(fresh.clone(), Volume { content, snapshots: Vec::new() });
+            after.insert(
+                fresh.clone(),
+                Volume {
+                    content,
+                    snapshots: Vec::new(),
+                },
+            );
             format!("fork {name} {snapshot} {fresh}")
         }
         (2 | 3, Some((snapshot, content))) => {
-            let position = volume.snapshots.iter().position(|(other, _)| *other == snapshot).unwrap();
+            let position = volume
+                .snapshots
+                .iter()
+                .position(|(other, _)| *other == snapshot)
+                .unwrap();
             volume.snapshots.truncate(position + 1);
             volume.content = content;
             format!("rollback {name} {snapshot}")
@@ -114,32 +145,49 @@ fn next(model: &Model, dice: &mut Dice, count: u64) -> (String, Model) {
             format!("write {name} {fresh}")
         }
         _ => {
-            volume.snapshots.push((fresh.clone(), volume.content.clone()));
+            volume
+                .snapshots
+                .push((fresh.clone(), volume.content.clone()));
             format!("snapshot {name} {fresh}")
         }
     };
     (command, after)
 }
 
-/// What is really there.
+/// Reads the actual state.
 fn observe(store: &ZfsStorage) -> Model {
     let volumes = store.volumes().unwrap();
     let observed = volumes.into_iter().map(|volume| {
         let root = store.mount(&volume).unwrap();
         let content = std::fs::read_to_string(root.join("file")).unwrap_or_default();
-        let names = store.snapshots(&volume).unwrap().into_iter().map(|snapshot| snapshot.name);
+        let names = store
+            .snapshots(&volume)
+            .unwrap()
+            .into_iter()
+            .map(|snapshot| snapshot.name);
         let snapshots = names.map(|name| {
-            let view = store.view(&volume, &sandbar_storage::ForkPoint::Snapshot(name.clone())).unwrap();
+            let view = store
+                .view(&volume, &sandbar_storage::ForkPoint::Snapshot(name.clone()))
+                .unwrap();
             let file = view.layers[0].upper.as_ref().unwrap().join("file");
-            (name.to_string(), std::fs::read_to_string(file).unwrap_or_default())
+            (
+                name.to_string(),
+                std::fs::read_to_string(file).unwrap_or_default(),
+            )
         });
-        (volume.to_string(), Volume { content, snapshots: snapshots.collect() })
+        (
+            volume.to_string(),
+            Volume {
+                content,
+                snapshots: snapshots.collect(),
+            },
+        )
     });
     observed.collect()
 }
 
 #[test]
-fn killed_at_random_moments_it_loses_nothing_and_leaves_nothing_half_made() {
+fn kill_at_random_moments_keeps_every_acknowledged_call() {
     let pool = ZfsPool::new(ByteCount::gib(1).get()).unwrap();
     make_base_and_close(&pool);
     let seed = u64::from(std::process::id()) << 20 | 1;
@@ -167,10 +215,16 @@ fn killed_at_random_moments_it_loses_nothing_and_leaves_nothing_half_made() {
             assert_eq!(observed, after, "life {life}, after `{command}`");
         } else if is_write {
             let (mut without, mut expected) = (observed.clone(), model.clone());
-            without.values_mut().chain(expected.values_mut()).for_each(|volume| volume.content.clear());
+            without
+                .values_mut()
+                .chain(expected.values_mut())
+                .for_each(|volume| volume.content.clear());
             assert_eq!(without, expected, "life {life}, in `{command}`");
         } else {
-            assert!(observed == model || observed == after, "life {life}, in `{command}`: {observed:#?}\n{model:#?}");
+            assert!(
+                observed == model || observed == after,
+                "life {life}, in `{command}`: {observed:#?}\n{model:#?}"
+            );
         }
         model = observed;
         store.close().unwrap();
@@ -181,7 +235,9 @@ fn killed_at_random_moments_it_loses_nothing_and_leaves_nothing_half_made() {
     }
     store.settle().unwrap();
     let sessions = format!("{}/sessions", pool.name());
-    let left = pool.zfs(&["list", "-H", "-t", "all", "-o", "name", "-r", &sessions]).unwrap();
+    let left = pool
+        .zfs(&["list", "-H", "-t", "all", "-o", "name", "-r", &sessions])
+        .unwrap();
     assert_eq!(left.trim(), sessions);
 }
 

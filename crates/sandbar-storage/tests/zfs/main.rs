@@ -1,5 +1,11 @@
-//! What is special about ZFS, on a real pool: generations, forks of what was dropped, interrupted calls, pool states,
-//! streams and mount namespaces. What every backend promises is in the conformance suite.
+//! Tests specific to ZFS, on a real pool: generations, forks of dropped snapshots, interrupted
+//! calls, pool states, streams and mount namespaces. The contract of all backends is in the
+//! conformance suite.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod bases;

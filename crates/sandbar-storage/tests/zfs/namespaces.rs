@@ -1,3 +1,5 @@
+#![expect(unsafe_code, reason = "`unshare` affects the whole thread")]
+
 use std::fs;
 
 use rustix::{
@@ -13,17 +15,23 @@ use crate::support::{Fixture, at, base, config, id, make_base, record, snap};
 fn mounted_below(directory: &std::path::Path) -> usize {
     let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
     let targets = table.lines().filter_map(|line| line.split(' ').nth(4));
-    targets.filter(|target| std::path::Path::new(target).starts_with(directory)).count()
+    targets
+        .filter(|target| std::path::Path::new(target).starts_with(directory))
+        .count()
 }
 
 #[test]
-fn a_host_in_a_namespace_of_its_own_sees_what_the_daemon_mounts_later() {
+fn host_in_its_own_namespace_sees_later_daemon_mounts() {
     let pool = ZfsPool::new(512 << 20).unwrap();
     let config = config(pool.name());
     share_mounts(&config).unwrap();
     // SAFETY: only the mount namespace is unshared, no descriptors.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
-    mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC).unwrap();
+    mount_change(
+        "/",
+        MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC,
+    )
+    .unwrap();
 
     let store = ZfsStorage::open(&config).unwrap();
     make_base(&store);
@@ -35,19 +43,37 @@ fn a_host_in_a_namespace_of_its_own_sees_what_the_daemon_mounts_later() {
     fixture.fork("v", &at("one"), "f");
     assert_eq!(fixture.read("f", "file").unwrap(), "one");
     fixture.store.view(&id("v"), &at("one")).unwrap();
-    fixture.store.rollback(&id("v"), &snap("one"), LaterSnapshots::Drop).unwrap();
+    fixture
+        .store
+        .rollback(&id("v"), &snap("one"), LaterSnapshots::Drop)
+        .unwrap();
     assert_eq!(fixture.read("v", "file").unwrap(), "one");
     fixture.store.unmount(&id("v")).unwrap();
     fixture.store.mount(&id("v")).unwrap();
 
-    // What the host lends is mounted here only, on a dataset that is mounted there.
+    // Lent directories are mounted only here, on a dataset that is mounted there.
     let lent = fixture.pool.daemon().directory().join("lent");
     fs::create_dir(&lent).unwrap();
     fs::write(lent.join("tool"), "lent").unwrap();
     let lending = sandbar_core::BaseName::new("lending").unwrap();
     let staged = fixture.store.stage_base(&lending).unwrap();
-    fixture.store.commit_base(staged, &record(&lending, &[("/usr", lent.to_str().unwrap())])).unwrap();
-    fixture.store.create(&id("l"), &VolumeSpec { base: lending, quota: None }).unwrap();
+    fixture
+        .store
+        .commit_base(
+            staged,
+            &record(&lending, &[("/usr", lent.to_str().unwrap())]),
+        )
+        .unwrap();
+    fixture
+        .store
+        .create(
+            &id("l"),
+            &VolumeSpec {
+                base: lending,
+                quota: None,
+            },
+        )
+        .unwrap();
     assert_eq!(fixture.read("l", "usr/tool").unwrap(), "lent");
 
     for volume in ["v", "f", "l"] {

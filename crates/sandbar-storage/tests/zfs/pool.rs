@@ -6,10 +6,12 @@ use sandbar_testing::ZfsDaemon;
 
 use crate::support::{Fixture, at, base, config, id, snap};
 
-/// Writes incompressible bytes until there is no more room; returns how many went in.
+/// Writes incompressible bytes until the pool is full; returns their number.
 fn fill(fixture: &Fixture, volume: &str, file: &str) -> u64 {
-    // Without room for a name there is none for content.
-    let Ok(mut file) = File::create(fixture.path(volume, file)) else { return 0 };
+    // Without space for a name there is none for content.
+    let Ok(mut file) = File::create(fixture.path(volume, file)) else {
+        return 0;
+    };
     let mut written = 0;
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     for size in [64 * 1024, 4096] {
@@ -35,7 +37,16 @@ fn fill(fixture: &Fixture, volume: &str, file: &str) -> u64 {
 fn a_quota_stops_its_volume_and_no_other() {
     let fixture = Fixture::new();
     let quota = Some(ByteCount::mib(8));
-    fixture.store.create(&id("v"), &VolumeSpec { base: base(), quota }).unwrap();
+    fixture
+        .store
+        .create(
+            &id("v"),
+            &VolumeSpec {
+                base: base(),
+                quota,
+            },
+        )
+        .unwrap();
     fixture.create("w");
     let written = fill(&fixture, "v", "big");
     assert!((4 << 20..=9 << 20).contains(&written), "{written}");
@@ -44,21 +55,39 @@ fn a_quota_stops_its_volume_and_no_other() {
     fixture.snapshot("v", "full");
     std::fs::remove_file(fixture.path("v", "big")).unwrap();
     assert!(fill(&fixture, "v", "again") > 4 << 20);
-    fixture.store.fork(&id("v"), &at("full"), &id("f"), Some(ByteCount::mib(32))).unwrap();
+    fixture
+        .store
+        .fork(&id("v"), &at("full"), &id("f"), Some(ByteCount::mib(32)))
+        .unwrap();
     let written = fill(&fixture, "f", "more");
     assert!((16 << 20..=25 << 20).contains(&written), "{written}");
-    fixture.store.rollback(&id("v"), &snap("full"), LaterSnapshots::Drop).unwrap();
-    assert!(fill(&fixture, "v", "more") < 1 << 20, "the bound goes along with a rollback");
-    fixture.store.set_quota(&id("v"), Some(ByteCount::mib(16))).unwrap();
+    fixture
+        .store
+        .rollback(&id("v"), &snap("full"), LaterSnapshots::Drop)
+        .unwrap();
+    assert!(
+        fill(&fixture, "v", "more") < 1 << 20,
+        "the bound goes along with a rollback"
+    );
+    fixture
+        .store
+        .set_quota(&id("v"), Some(ByteCount::mib(16)))
+        .unwrap();
     assert!(fill(&fixture, "v", "much more") > 4 << 20);
-    fixture.store.set_quota(&id("v"), Some(ByteCount::mib(1))).unwrap();
-    assert!(fill(&fixture, "v", "too much") < 2 << 20, "a bound below what is there stops the writer too");
+    fixture
+        .store
+        .set_quota(&id("v"), Some(ByteCount::mib(1)))
+        .unwrap();
+    assert!(
+        fill(&fixture, "v", "too much") < 2 << 20,
+        "a bound below what is there stops the writer too"
+    );
     fixture.store.set_quota(&id("v"), None).unwrap();
     assert!(fill(&fixture, "v", "most") > 16 << 20);
 }
 
 #[test]
-fn a_full_pool_says_so_and_still_deletes_what_has_forks() {
+fn full_pool_is_storage_full_and_deletes_volumes_with_forks() {
     let mut fixture = Fixture::of_size(ByteCount::mib(128));
     fixture.create("v");
     fixture.write("v", "file", "kept");
@@ -68,7 +97,16 @@ fn a_full_pool_says_so_and_still_deletes_what_has_forks() {
     fill(&fixture, "v", "big");
     let error = fixture.store.snapshot(&id("v"), &snap("t")).unwrap_err();
     assert_eq!(error.code(), ErrorCode::StorageFull, "{}", error.chain());
-    let error = fixture.store.create(&id("w"), &VolumeSpec { base: base(), quota: None }).unwrap_err();
+    let error = fixture
+        .store
+        .create(
+            &id("w"),
+            &VolumeSpec {
+                base: base(),
+                quota: None,
+            },
+        )
+        .unwrap_err();
     assert_eq!(error.code(), ErrorCode::StorageFull, "{}", error.chain());
     assert_eq!(fixture.volumes(), ["f", "g", "v"]);
     fixture.store.delete_snapshot(&id("v"), &snap("s")).unwrap();
@@ -92,14 +130,17 @@ fn a_full_pool_can_be_rolled_back() {
     fixture.snapshot("v", "s");
     fixture.write("v", "file", "now");
     fill(&fixture, "v", "big");
-    fixture.store.rollback(&id("v"), &snap("s"), LaterSnapshots::Drop).unwrap();
+    fixture
+        .store
+        .rollback(&id("v"), &snap("s"), LaterSnapshots::Drop)
+        .unwrap();
     assert_eq!(fixture.read("v", "file").unwrap(), "then");
     fixture.store.settle().unwrap();
     assert!(fixture.store.space().unwrap().available > ByteCount::mib(64));
 }
 
 #[test]
-fn usage_counts_what_the_session_added() {
+fn usage_counts_the_writes_of_the_session() {
     let fixture = Fixture::new();
     fixture.create("v");
     assert!(fixture.store.usage(&id("v")).unwrap().used < ByteCount::mib(1));
@@ -109,7 +150,10 @@ fn usage_counts_what_the_session_added() {
     drop(file);
     fixture.snapshot("v", "s");
     let used = fixture.store.usage(&id("v")).unwrap().used;
-    assert!((ByteCount::mib(19)..ByteCount::mib(22)).contains(&used), "{used}");
+    assert!(
+        (ByteCount::mib(19)..ByteCount::mib(22)).contains(&used),
+        "{used}"
+    );
 }
 
 #[test]
@@ -119,26 +163,49 @@ fn a_degraded_mirror_works_and_is_not_healthy() {
     let store = ZfsStorage::open(&config("twins")).unwrap();
     let space = store.space().unwrap();
     assert!(space.healthy && space.state == "ONLINE", "{space:?}");
-    assert!(space.total > ByteCount::mib(80) && space.available <= space.total, "{space:?}");
-    daemon.run("zpool", &["offline", "twins", devices[0].to_str().unwrap()]).unwrap();
+    assert!(
+        space.total > ByteCount::mib(80) && space.available <= space.total,
+        "{space:?}"
+    );
+    daemon
+        .run("zpool", &["offline", "twins", devices[0].to_str().unwrap()])
+        .unwrap();
     let space = store.space().unwrap();
     assert!(!space.healthy && space.state == "DEGRADED", "{space:?}");
     crate::support::make_base(&store);
-    store.create(&id("v"), &VolumeSpec { base: base(), quota: None }).unwrap();
+    store
+        .create(
+            &id("v"),
+            &VolumeSpec {
+                base: base(),
+                quota: None,
+            },
+        )
+        .unwrap();
 }
 
 #[test]
-fn a_missing_pool_and_bad_names_are_errors_that_say_what_to_do() {
+fn missing_pool_and_bad_names_are_errors_with_hints() {
     let fixture = Fixture::new();
     let error = ZfsStorage::open(&config("nopool")).unwrap_err();
-    assert_eq!((error.code(), error.field()), (ErrorCode::Unavailable, Some("pool_name")));
+    assert_eq!(
+        (error.code(), error.field()),
+        (ErrorCode::Unavailable, Some("pool_name"))
+    );
     assert!(error.hint().unwrap().contains("zpool import nopool"));
     for bad in ["", "-r", "a b", "tank@x"] {
-        assert_eq!(ZfsStorage::open(&config(bad)).unwrap_err().code(), ErrorCode::InvalidArgument, "{bad:?}");
+        assert_eq!(
+            ZfsStorage::open(&config(bad)).unwrap_err().code(),
+            ErrorCode::InvalidArgument,
+            "{bad:?}"
+        );
     }
     let mut elsewhere = config(fixture.pool.name());
     elsewhere.sessions_dataset = Some("other/sessions".into());
-    assert_eq!(ZfsStorage::open(&elsewhere).unwrap_err().field(), Some("sessions_dataset"));
+    assert_eq!(
+        ZfsStorage::open(&elsewhere).unwrap_err().field(),
+        Some("sessions_dataset")
+    );
 }
 
 #[test]
@@ -150,6 +217,14 @@ fn two_stores_share_a_pool_under_different_datasets() {
     let store = ZfsStorage::open(&other).unwrap();
     assert!(store.bases().unwrap().is_empty());
     crate::support::make_base(&store);
-    store.create(&id("v"), &VolumeSpec { base: base(), quota: None }).unwrap();
+    store
+        .create(
+            &id("v"),
+            &VolumeSpec {
+                base: base(),
+                quota: None,
+            },
+        )
+        .unwrap();
     assert!(fixture.volumes().is_empty());
 }

@@ -1,4 +1,4 @@
-//! What becomes of requests that are taken back, because whoever made them was stopped.
+//! Requests to zfs-fuse that are aborted because the process was stopped.
 
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -19,7 +19,7 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 #[test]
-fn whoever_is_stopped_while_it_waits_for_the_daemon_holds_nobody_up() {
+fn process_stopped_in_a_request_does_not_block_others() {
     let fixture = Fixture::new();
     fixture.create("busy");
     fixture.create("other");
@@ -30,12 +30,15 @@ fn whoever_is_stopped_while_it_waits_for_the_daemon_holds_nobody_up() {
         .unwrap();
     for round in 0..rounds() {
         signal(&writer, Signal::STOP);
-        // Nobody asks anything of the first file system now.
+        // No more requests to the first file system.
         fixture.write("other", "file", &round.to_string());
         signal(&writer, Signal::CONT);
     }
     signal(&writer, Signal::KILL);
     assert_eq!(writer.wait().unwrap().signal(), Some(9));
-    assert_eq!(fixture.read("other", "file"), Some((rounds() - 1).to_string()));
+    assert_eq!(
+        fixture.read("other", "file"),
+        Some((rounds() - 1).to_string())
+    );
     fixture.snapshot("busy", "after");
 }

@@ -3,7 +3,8 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use jiff::Timestamp;
 use sandbar_core::{BaseName, ByteCount, SessionId, SnapshotName};
 use sandbar_storage::{
-    BaseLayer, BaseRecord, BaseSource, ForkPoint, LayerDirectory, Storage, VolumeSpec, ZfsConfig, ZfsStorage,
+    BaseLayer, BaseRecord, BaseSource, ForkPoint, LayerDirectory, Storage, VolumeSpec, ZfsConfig,
+    ZfsStorage,
 };
 use sandbar_testing::ZfsPool;
 
@@ -24,11 +25,18 @@ pub(crate) fn base() -> BaseName {
 }
 
 pub(crate) fn config(pool: &str) -> ZfsConfig {
-    ZfsConfig { pool: pool.to_owned(), bases_dataset: None, sessions_dataset: None }
+    ZfsConfig {
+        pool: pool.to_owned(),
+        bases_dataset: None,
+        sessions_dataset: None,
+    }
 }
 
 pub(crate) fn record(name: &BaseName, lent: &[(&str, &str)]) -> BaseRecord {
-    let own = BaseLayer { mount_point: "/".into(), directory: LayerDirectory::Own };
+    let own = BaseLayer {
+        mount_point: "/".into(),
+        directory: LayerDirectory::Own,
+    };
     let lent = lent.iter().map(|(mount_point, source)| BaseLayer {
         mount_point: mount_point.into(),
         directory: LayerDirectory::Host(source.into()),
@@ -77,7 +85,15 @@ impl Fixture {
     }
 
     pub(crate) fn create(&self, volume: &str) {
-        self.store.create(&id(volume), &VolumeSpec { base: base(), quota: None }).unwrap();
+        self.store
+            .create(
+                &id(volume),
+                &VolumeSpec {
+                    base: base(),
+                    quota: None,
+                },
+            )
+            .unwrap();
     }
 
     pub(crate) fn snapshot(&self, volume: &str, name: &str) {
@@ -85,7 +101,9 @@ impl Fixture {
     }
 
     pub(crate) fn fork(&self, source: &str, point: &ForkPoint, volume: &str) {
-        self.store.fork(&id(source), point, &id(volume), None).unwrap();
+        self.store
+            .fork(&id(source), point, &id(volume), None)
+            .unwrap();
     }
 
     pub(crate) fn path(&self, volume: &str, file: &str) -> PathBuf {
@@ -101,19 +119,35 @@ impl Fixture {
     }
 
     pub(crate) fn snapshots(&self, volume: &str) -> Vec<String> {
-        self.store.snapshots(&id(volume)).unwrap().into_iter().map(|snapshot| snapshot.name.to_string()).collect()
+        self.store
+            .snapshots(&id(volume))
+            .unwrap()
+            .into_iter()
+            .map(|snapshot| snapshot.name.to_string())
+            .collect()
     }
 
     pub(crate) fn volumes(&self) -> Vec<String> {
-        self.store.volumes().unwrap().iter().map(ToString::to_string).collect()
+        self.store
+            .volumes()
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     /// Datasets and snapshots below the sessions, without the pool's name, as ZFS lists them.
     pub(crate) fn on_pool(&self) -> Vec<String> {
         let sessions = format!("{}/sessions", self.pool.name());
-        let listed = self.pool.zfs(&["list", "-H", "-t", "all", "-o", "name", "-r", &sessions]).unwrap();
+        let listed = self
+            .pool
+            .zfs(&["list", "-H", "-t", "all", "-o", "name", "-r", &sessions])
+            .unwrap();
         let prefix = format!("{sessions}/");
-        listed.lines().filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned)).collect()
+        listed
+            .lines()
+            .filter_map(|name| name.strip_prefix(&prefix).map(str::to_owned))
+            .collect()
     }
 
     pub(crate) fn dataset(&self, name: &str) -> String {
@@ -125,7 +159,17 @@ impl Fixture {
         let sessions = format!("{}/sessions", self.pool.name());
         let listed = self
             .pool
-            .zfs(&["get", "-r", "-H", "-o", "name,value", "-s", "local", "sandbar:snapshot", &sessions])
+            .zfs(&[
+                "get",
+                "-r",
+                "-H",
+                "-o",
+                "name,value",
+                "-s",
+                "local",
+                "sandbar:snapshot",
+                &sessions,
+            ])
             .unwrap();
         let wanted = format!("\"name\":\"{name}\"");
         let line = listed.lines().find(|line| line.contains(&wanted)).unwrap();

@@ -3,12 +3,18 @@
 
 use std::{ffi::CString, io, ptr};
 
-/// Puts a key into a new session keyring of the calling thread, which everything it starts inherits, and returns its
-/// serial number. It goes with them.
+/// Puts a key into a new session keyring of the calling thread, which everything it starts
+/// inherits, and returns its serial number. It goes with them.
 pub(super) fn add_key(name: &str, content: &str) -> io::Result<i64> {
     let name = CString::new(name)?;
     // SAFETY: without a name the kernel reads nothing.
-    let joined = unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, ptr::null::<u8>()) };
+    let joined = unsafe {
+        libc::syscall(
+            libc::SYS_keyctl,
+            libc::KEYCTL_JOIN_SESSION_KEYRING,
+            ptr::null::<u8>(),
+        )
+    };
     check(joined)?;
     // SAFETY: all pointers are to living values, the content with its length.
     let key = check(unsafe {
@@ -21,13 +27,14 @@ pub(super) fn add_key(name: &str, content: &str) -> io::Result<i64> {
             libc::KEY_SPEC_SESSION_KEYRING,
         )
     })?;
-    // Whoever finds it may do everything with it: the boundary is to hold it, not its mode.
+    // Any process that reaches it may use it: the boundary must hold, not its mode.
     // SAFETY: numbers only.
     check(unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_SETPERM, key, 0x3f3f_3f3f_u32) })?;
     Ok(key)
 }
 
-/// A shared memory segment everybody may attach, of its IPC namespace. It goes with this process.
+/// A shared memory segment that every process of its IPC namespace may attach. Removed with this
+/// process.
 pub(super) fn share_memory(content: &str) -> io::Result<i64> {
     const SIZE: usize = 4096;
     assert!(content.len() < SIZE);
@@ -39,8 +46,8 @@ pub(super) fn share_memory(content: &str) -> io::Result<i64> {
     if place.addr() == usize::MAX {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the place is SIZE bytes long and only ours to write. Marked for removal, the segment lives as long as
-    // this process.
+    // SAFETY: the place is SIZE bytes long and only ours to write. Marked for removal, the segment
+    // lives as long as this process.
     unsafe {
         ptr::copy_nonoverlapping(content.as_ptr(), place.cast(), content.len());
         libc::shmctl(segment, libc::IPC_RMID, ptr::null_mut());
@@ -48,21 +55,32 @@ pub(super) fn share_memory(content: &str) -> io::Result<i64> {
     Ok(i64::from(segment))
 }
 
-/// A message queue everybody may open. It goes with the IPC namespace.
+/// A message queue that every process may open. Removed with the IPC namespace.
 pub(super) fn make_queue(name: &str) -> io::Result<()> {
     let name = CString::new(name)?;
     // SAFETY: the name is a C string; no attributes are given.
-    let queue =
-        unsafe { libc::mq_open(name.as_ptr(), libc::O_CREAT | libc::O_RDWR, 0o666, ptr::null_mut::<libc::mq_attr>()) };
+    let queue = unsafe {
+        libc::mq_open(
+            name.as_ptr(),
+            libc::O_CREAT | libc::O_RDWR,
+            0o666,
+            ptr::null_mut::<libc::mq_attr>(),
+        )
+    };
     check(i64::from(queue)).map(drop)
 }
 
 /// Puts a variable into the environment of this process.
 pub(super) fn set_variable(name: &str, value: &str) {
-    // SAFETY: tests read and change the environment through the standard library only, which takes turns.
+    // SAFETY: tests read and change the environment through the standard library only, which takes
+    // turns.
     unsafe { std::env::set_var(name, value) };
 }
 
 fn check(result: i64) -> io::Result<i64> {
-    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }

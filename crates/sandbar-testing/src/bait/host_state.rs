@@ -1,4 +1,4 @@
-//! What an escape could change, and the suite looks at from outside.
+//! State of the host that an escape could change.
 
 use std::{collections::BTreeMap, fs};
 
@@ -24,7 +24,7 @@ pub struct HostState {
     knobs: BTreeMap<&'static str, Option<String>>,
     /// Mounts of the calling thread's namespace.
     mounts: String,
-    /// What the bait's own files hold.
+    /// Content of the bait files.
     files: Vec<Option<String>>,
     /// Whether the process that is bait still runs.
     process_runs: bool,
@@ -33,9 +33,15 @@ pub struct HostState {
 impl HostState {
     pub(super) fn read(files: &[&std::path::Path], process_runs: bool) -> Self {
         Self {
-            knobs: KNOBS.iter().map(|path| (*path, fs::read_to_string(path).ok())).collect(),
+            knobs: KNOBS
+                .iter()
+                .map(|path| (*path, fs::read_to_string(path).ok()))
+                .collect(),
             mounts: fs::read_to_string("/proc/thread-self/mountinfo").unwrap(),
-            files: files.iter().map(|path| fs::read_to_string(path).ok()).collect(),
+            files: files
+                .iter()
+                .map(|path| fs::read_to_string(path).ok())
+                .collect(),
             process_runs,
         }
     }

@@ -24,7 +24,9 @@ const BASE_FILE: &str = "etc/base-file";
 
 impl Intruder {
     pub fn new(binary: impl Into<PathBuf>) -> Self {
-        Self { binary: binary.into() }
+        Self {
+            binary: binary.into(),
+        }
     }
 
     /// Beside the test that runs: cargo names the binaries of its own package only.
@@ -32,7 +34,11 @@ impl Intruder {
         let test = env::current_exe().unwrap();
         // `debug/deps/test-0123456789abcdef`.
         let binary = test.ancestors().nth(2).unwrap().join("sandbar-intruder");
-        assert!(binary.exists(), "there is no `{}`; run `cargo build -p sandbar-intruder`", binary.display());
+        assert!(
+            binary.exists(),
+            "there is no `{}`; run `cargo build -p sandbar-intruder`",
+            binary.display()
+        );
         Self { binary }
     }
 
@@ -45,13 +51,21 @@ impl Intruder {
         let output = Command::new(&self.binary).arg("list").output().unwrap();
         assert!(output.status.success());
         let list = String::from_utf8(output.stdout).unwrap();
-        let fields = list.lines().map(|line| line.split('\t').collect::<Vec<_>>());
-        fields.map(|fields| (fields[0].to_owned(), fields[1].to_owned())).collect()
+        let fields = list
+            .lines()
+            .map(|line| line.split('\t').collect::<Vec<_>>());
+        fields
+            .map(|fields| (fields[0].to_owned(), fields[1].to_owned()))
+            .collect()
     }
 
     /// Puts the program, and the files it goes for, into a tree that is going to be a base.
     pub fn place(&self, root: &Path) {
-        for (name, owner, mode) in [(PROGRAM, 0, 0o755), (SET_USER, 1234, 0o4755), (SET_ROOT, 0, 0o4755)] {
+        for (name, owner, mode) in [
+            (PROGRAM, 0, 0o755),
+            (SET_USER, 1234, 0o4755),
+            (SET_ROOT, 0, 0o4755),
+        ] {
             let path = root.join(name);
             fs::copy(&self.binary, &path).unwrap();
             chown(&path, Some(owner), Some(owner)).unwrap();
@@ -63,7 +77,7 @@ impl Intruder {
         fs::write(file, "what the base has always held\n").unwrap();
     }
 
-    /// What it is told about the tree it was placed in, when that is at `root`.
+    /// Arguments about its tree, mounted at `root`.
     pub fn facts(root: &Path) -> Vec<String> {
         let at = |name: &str| root.join(name).display().to_string();
         vec![
@@ -73,12 +87,12 @@ impl Intruder {
         ]
     }
 
-    /// Where it is in the tree it was placed in, when that is at `root`.
+    /// Its path in its tree, mounted at `root`.
     pub fn program(root: &Path) -> PathBuf {
         root.join(PROGRAM)
     }
 
-    /// Where the file of the base is, when the tree it was placed in is at `root`.
+    /// Path of the base file in its tree, mounted at `root`.
     pub fn base_file(root: &Path) -> PathBuf {
         root.join(BASE_FILE)
     }

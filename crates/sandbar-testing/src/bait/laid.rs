@@ -22,7 +22,7 @@ use sandbar_core::SessionId;
 use super::{HostState, calls, listener::Listener};
 use crate::{private_mounts, tree};
 
-/// Where the shared file lies, on a tmpfs of the test's own.
+/// Path of the shared file, on a tmpfs of the test.
 const SHARED: &str = "/dev/shm/sandbar-test-secret";
 
 /// Things of the host, all within reach of a process that is not in a box. They go with the test.
@@ -42,12 +42,20 @@ pub struct Bait {
 }
 
 impl Bait {
-    /// Moves the calling thread into mount and IPC namespaces of its own, lays the bait there, and puts the secret into
-    /// the environment of this process. To be called before other threads start what is to be tested.
+    /// Moves the calling thread into mount and IPC namespaces of its own, lays the bait there, and
+    /// puts the secret into the environment of this process. To be called before other threads
+    /// start what is to be tested.
     pub fn lay() -> Self {
         private_mounts();
         leave_ipc_namespace();
-        mount("tmpfs", "/dev/shm", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, None).unwrap();
+        mount(
+            "tmpfs",
+            "/dev/shm",
+            "tmpfs",
+            MountFlags::NOSUID | MountFlags::NODEV,
+            None,
+        )
+        .unwrap();
         let secret = format!("secret-{}", SessionId::random());
         let directory = tree::scratch();
         // Nothing here is kept by its mode: it is the box that has to keep it.
@@ -68,7 +76,9 @@ impl Bait {
         let names = [abstract_socket(&secret), control_socket(&secret)];
         let descriptors = [
             open_directory(),
-            File::create(directory.path().join("leaked")).unwrap().into(),
+            File::create(directory.path().join("leaked"))
+                .unwrap()
+                .into(),
             UnixStream::pair().unwrap().0.into(),
         ];
         for descriptor in &descriptors {
@@ -81,14 +91,17 @@ impl Bait {
             port: TcpListener::bind("127.0.0.1:0").unwrap(),
             _sockets: names.map(|name| Listener::new(&name, open_directory())),
             _socket: socket,
-            _datagrams: UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(datagrams(&secret)).unwrap()).unwrap(),
+            _datagrams: UnixDatagram::bind_addr(
+                &SocketAddr::from_abstract_name(datagrams(&secret)).unwrap(),
+            )
+            .unwrap(),
             _descriptors: descriptors,
             secret,
             directory,
         }
     }
 
-    /// What the intruder is told about it.
+    /// Arguments about it for the intruder.
     pub fn facts(&self) -> Vec<String> {
         let secret = &self.secret;
         vec![
@@ -114,7 +127,7 @@ impl Bait {
         HostState::read(&[&self.file(), Path::new(SHARED)], process_runs)
     }
 
-    /// A directory of the test's own that everybody may read.
+    /// A directory of the test that every user may read.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }

@@ -1,4 +1,4 @@
-//! An abstract socket that hands a descriptor to whoever connects.
+//! An abstract socket that sends a descriptor to every peer.
 
 use std::{
     io::IoSlice,
@@ -40,14 +40,18 @@ impl Listener {
                 }
             }
         });
-        Self { address, closing, thread: Some(thread) }
+        Self {
+            address,
+            closing,
+            thread: Some(thread),
+        }
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Release);
-        // The thread waits for somebody to connect.
+        // The thread waits in `accept`; a connection ends it.
         let _ = UnixStream::connect_addr(&self.address);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -55,11 +59,16 @@ impl Drop for Listener {
     }
 }
 
-/// Whoever has gone already gets nothing.
+/// A peer that has closed already gets nothing.
 fn hand_out(stream: &UnixStream, descriptor: &OwnedFd) {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let descriptors = [descriptor.as_fd()];
     ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    let _ = sendmsg(stream, &[IoSlice::new(b"x")], &mut ancillary, SendFlags::NOSIGNAL);
+    let _ = sendmsg(
+        stream,
+        &[IoSlice::new(b"x")],
+        &mut ancillary,
+        SendFlags::NOSIGNAL,
+    );
 }

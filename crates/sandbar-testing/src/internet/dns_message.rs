@@ -29,7 +29,11 @@ pub(super) fn question(message: &[u8]) -> Option<Question> {
         at += length;
     }
     let kind = u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]);
-    Some(Question { name: labels.join("."), kind, end: at + 4 })
+    Some(Question {
+        name: labels.join("."),
+        kind,
+        end: at + 4,
+    })
 }
 
 /// The answer to a question, by what the zone says.
@@ -39,22 +43,35 @@ pub(super) fn answer(message: &[u8], asked: &Question, zone: &Zone) -> Vec<u8> {
     let mut owner = asked.name.clone();
     let mut count = 0_u16;
     let found_or_nothing = found.as_ref();
-    for alias in found_or_nothing.into_iter().flat_map(|found| &found.aliases) {
+    for alias in found_or_nothing
+        .into_iter()
+        .flat_map(|found| &found.aliases)
+    {
         record(&mut records, &owner, CNAME, &name(alias));
         owner.clone_from(alias);
         count += 1;
     }
-    for address in found_or_nothing.into_iter().flat_map(|found| &found.addresses) {
+    for address in found_or_nothing
+        .into_iter()
+        .flat_map(|found| &found.addresses)
+    {
         match address {
-            IpAddr::V4(address) if asked.kind == A => record(&mut records, &owner, A, &address.octets()),
-            IpAddr::V6(address) if asked.kind == AAAA => record(&mut records, &owner, AAAA, &address.octets()),
+            IpAddr::V4(address) if asked.kind == A => {
+                record(&mut records, &owner, A, &address.octets());
+            }
+            IpAddr::V6(address) if asked.kind == AAAA => {
+                record(&mut records, &owner, AAAA, &address.octets());
+            }
             _ => continue,
         }
         count += 1;
     }
     let mut reply = message[..2].to_vec();
     // An answer with authority, by a server that also asks others, as the question wanted it.
-    reply.extend([0x84 | message[2] & 1, 0x80 | if found.is_none() { NAME_ERROR } else { 0 }]);
+    reply.extend([
+        0x84 | message[2] & 1,
+        0x80 | if found.is_none() { NAME_ERROR } else { 0 },
+    ]);
     reply.extend([0, 1]);
     reply.extend(count.to_be_bytes());
     reply.extend([0; 4]);

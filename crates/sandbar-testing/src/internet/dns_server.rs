@@ -12,7 +12,11 @@ use super::{dns_message, serve::Servers};
 /// The answer to a message, after the question was written down.
 pub(super) fn reply(message: &[u8], at: SocketAddr, servers: &Servers) -> Option<Vec<u8>> {
     let asked = dns_message::question(message)?;
-    servers.log.write(at, Some(&asked.name), format!("a question of type {}", asked.kind));
+    servers.log.write(
+        at,
+        Some(&asked.name),
+        format!("a question of type {}", asked.kind),
+    );
     (message.len() >= 12).then(|| dns_message::answer(message, &asked, &servers.zone))
 }
 
@@ -26,13 +30,19 @@ pub(super) async fn udp(socket: UdpSocket, servers: &Servers) {
     }
 }
 
-pub(super) async fn tcp(mut stream: impl AsyncRead + AsyncWrite + Unpin, at: SocketAddr, servers: &Servers) {
+pub(super) async fn tcp(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    at: SocketAddr,
+    servers: &Servers,
+) {
     while let Ok(length) = stream.read_u16().await {
         let mut message = vec![0; usize::from(length)];
         if stream.read_exact(&mut message).await.is_err() {
             return;
         }
-        let Some(reply) = reply(&message, at, servers) else { return };
+        let Some(reply) = reply(&message, at, servers) else {
+            return;
+        };
         let mut framed = u16::try_from(reply.len()).unwrap().to_be_bytes().to_vec();
         framed.extend(reply);
         if stream.write_all(&framed).await.is_err() {

@@ -1,14 +1,13 @@
-//! What servers write down.
+//! Records of what servers received.
 
-use std::{
-    net::SocketAddr,
-    sync::{Mutex, PoisonError},
-};
+use std::{net::SocketAddr, sync::Mutex};
 
-/// Something a server has heard: that somebody connected, a greeting, a question, a request.
+use sandbar_core::MutexExt as _;
+
+/// An event on a server: a connection, a ClientHello, a DNS query or a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// Where it was heard.
+    /// Address of the server.
     pub at: SocketAddr,
     /// The host that was meant, where the words tell.
     pub host: Option<String>,
@@ -26,7 +25,10 @@ impl Heard {
 
     /// Whether this is an HTTP request.
     pub fn is_request(&self) -> bool {
-        self.words.lines().next().is_some_and(|line| line.contains(" HTTP/"))
+        self.words
+            .lines()
+            .next()
+            .is_some_and(|line| line.contains(" HTTP/"))
     }
 }
 
@@ -35,11 +37,15 @@ pub(super) struct Log(Mutex<Vec<Heard>>);
 
 impl Log {
     pub(super) fn write(&self, at: SocketAddr, host: Option<&str>, words: impl Into<String>) {
-        let heard = Heard { at, host: host.map(str::to_ascii_lowercase), words: words.into() };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(heard);
+        let heard = Heard {
+            at,
+            host: host.map(str::to_ascii_lowercase),
+            words: words.into(),
+        };
+        self.0.lock_unpoisoned().push(heard);
     }
 
     pub(super) fn all(&self) -> Vec<Heard> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock_unpoisoned().clone()
     }
 }

@@ -10,8 +10,8 @@ use std::{
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-/// The host's end of the wire and its own address in public. Neighbours are told about each other: finding each other out
-/// takes seconds when it goes wrong the first time.
+/// The host's end of the wire and its public address. Neighbour entries are static: discovery takes
+/// seconds if its first packet is lost.
 const HOST: &str = "\
 link set lo up
 link set wire addrgenmode none up
@@ -25,7 +25,8 @@ route add default via 10.65.0.1 src 203.0.113.200
 route add ::/0 via fd00:65::1 src 2001:db8:200::200
 ";
 
-/// Whole ranges are addresses of the internet, so that servers may take any of them; IPv6 wants each one named.
+/// Whole ranges are addresses of the internet, so that servers may take any of them; IPv6 wants
+/// each one named.
 const INTERNET: &str = "\
 link set lo up
 link set wire addrgenmode none up
@@ -44,7 +45,7 @@ address add 2001:db8::10/128 dev lo nodad
 address add 2001:db8:bad::66/128 dev lo nodad
 ";
 
-/// A network namespace that lives as long as somebody holds it.
+/// A network namespace that exists as long as this handle.
 #[derive(Debug)]
 pub(super) struct Namespace(File);
 
@@ -57,11 +58,13 @@ impl Namespace {
         Self(maker.join().unwrap())
     }
 
-    /// Runs something in there, on a thread of its own. Sockets made there belong there, wherever they are used.
+    /// Runs something in there, on a thread of its own. Sockets made there belong there, wherever
+    /// they are used.
     pub(super) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
-                move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+                move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
+                    .unwrap();
                 work()
             });
             inside.join().unwrap()
@@ -80,22 +83,37 @@ pub(super) fn become_host_of(internet: &Namespace) {
     ip(HOST);
 }
 
-/// Moves the calling thread, and every thread it starts from now on, into a network namespace that has a loopback with these
-/// addresses on it, and nothing else.
+/// Moves the calling thread, and every thread it starts from now on, into a network namespace that
+/// has a loopback with these addresses on it, and nothing else.
 pub fn private_loopback(addresses: &[&str]) {
     leave();
-    let added = addresses.iter().map(|address| format!("address add {address} dev lo\n"));
+    let added = addresses
+        .iter()
+        .map(|address| format!("address add {address} dev lo\n"));
     ip(&format!("link set lo up\n{}", added.collect::<String>()));
 }
 
 #[expect(unsafe_code, reason = "unshare can break what other threads rely on")]
 fn leave() {
-    // SAFETY: a network namespace changes no descriptors and no memory; only this thread's view of the network is replaced.
+    // SAFETY: a network namespace changes no descriptors and no memory; only this thread's view of
+    // the network is replaced.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.unwrap();
 }
 
 fn ip(commands: &str) {
-    let mut child = Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(commands.as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success(), "ip could not set up the network");
+    let mut child = Command::new("ip")
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(commands.as_bytes())
+        .unwrap();
+    assert!(
+        child.wait().unwrap().success(),
+        "ip could not set up the network"
+    );
 }

@@ -1,10 +1,8 @@
-//! What web servers show.
+//! Pages of the web servers.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Mutex};
 
+use sandbar_core::MutexExt as _;
 /// The answer to a request.
 #[derive(Clone, Debug)]
 pub struct Page {
@@ -15,12 +13,20 @@ pub struct Page {
 
 impl Page {
     pub fn new(kind: &str, body: impl Into<Vec<u8>>) -> Self {
-        Self { status: 200, headers: vec![("content-type".into(), kind.into())], body: body.into() }
+        Self {
+            status: 200,
+            headers: vec![("content-type".into(), kind.into())],
+            body: body.into(),
+        }
     }
 
-    /// Sends whoever asks somewhere else.
+    /// A redirect.
     pub fn redirect(to: &str) -> Self {
-        Self { status: 302, headers: vec![("location".into(), to.into())], body: Vec::new() }
+        Self {
+            status: 302,
+            headers: vec![("location".into(), to.into())],
+            body: Vec::new(),
+        }
     }
 }
 
@@ -30,7 +36,9 @@ pub struct Pages(Mutex<HashMap<(String, String), Page>>);
 
 impl Pages {
     pub fn publish(&self, host: &str, path: &str, page: Page) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert((host.to_owned(), path.to_owned()), page);
+        self.0
+            .lock_unpoisoned()
+            .insert((host.to_owned(), path.to_owned()), page);
     }
 
     /// Shows every file below a directory.
@@ -47,12 +55,19 @@ impl Pages {
     }
 
     pub(super) fn find(&self, host: &str, path: &str) -> Page {
-        let pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pages = self.0.lock_unpoisoned();
         match pages.get(&(host.to_owned(), path.to_owned())) {
             Some(page) => page.clone(),
             // A host that has pages does not have the others.
-            None if pages.keys().any(|(known, published)| known == host && below_same(published, path)) => {
-                Page { status: 404, headers: Vec::new(), body: b"there is no such page\n".to_vec() }
+            None if pages
+                .keys()
+                .any(|(known, published)| known == host && below_same(published, path)) =>
+            {
+                Page {
+                    status: 404,
+                    headers: Vec::new(),
+                    body: b"there is no such page\n".to_vec(),
+                }
             }
             None => Page::new("text/plain", format!("hello from {host}\n")),
         }

@@ -1,4 +1,4 @@
-//! Servers that say what they hear.
+//! Echo servers.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use super::heard::Log;
 
 pub(super) const BANNER: &[u8] = b"SSH-2.0-internet_of_a_test\r\n";
 
-/// Says who it is before it is asked.
+/// Sends its name first.
 pub(super) async fn banner(mut stream: TcpStream, at: SocketAddr, log: &Log) {
     if stream.write_all(BANNER).await.is_ok() {
         echo(stream, at, log).await;
@@ -21,7 +21,7 @@ pub(super) async fn banner(mut stream: TcpStream, at: SocketAddr, log: &Log) {
 pub(super) async fn echo(mut stream: TcpStream, at: SocketAddr, log: &Log) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
-        // What the benchmark of throughput sends would fill the log.
+        // Limited, since the throughput benchmark would fill the log.
         let words = &buffer[..length.min(512)];
         log.write(at, None, String::from_utf8_lossy(words));
         if stream.write_all(&buffer[..length]).await.is_err() {

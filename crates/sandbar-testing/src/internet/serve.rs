@@ -15,7 +15,7 @@ use super::{
     zone::Zone,
 };
 
-/// What every server knows.
+/// Context of every server.
 #[derive(Clone, Debug)]
 pub(super) struct Servers {
     pub(super) pages: Arc<Pages>,
@@ -49,7 +49,7 @@ impl Servers {
 
     async fn connection(self, stream: TcpStream, speaks: Speaks) {
         let Ok(at) = stream.local_addr() else { return };
-        self.log.write(at, None, "somebody connected");
+        self.log.write(at, None, "connected");
         match speaks {
             Speaks::Http => web::serve(stream, at, self).await,
             Speaks::Https => {
@@ -64,13 +64,17 @@ impl Servers {
                 }
             }
             Speaks::DnsTcp => dns_server::tcp(stream, at, &self).await,
-            Speaks::Echo | Speaks::DnsUdp | Speaks::EchoUdp => plain::echo(stream, at, &self.log).await,
+            Speaks::Echo | Speaks::DnsUdp | Speaks::EchoUdp => {
+                plain::echo(stream, at, &self.log).await;
+            }
         }
     }
 
     /// TLS; the name in the greeting is written down, whatever becomes of the rest.
     async fn secured(&self, stream: TcpStream, at: SocketAddr) -> Option<TlsStream<TcpStream>> {
-        let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await.ok()?;
+        let start = LazyConfigAcceptor::new(Acceptor::default(), stream)
+            .await
+            .ok()?;
         let name = start.client_hello().server_name().map(str::to_owned);
         self.log.write(at, name.as_deref(), "a greeting of TLS");
         start.into_stream(Arc::clone(&self.tls)).await.ok()

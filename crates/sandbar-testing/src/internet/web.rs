@@ -28,15 +28,31 @@ pub(super) async fn serve(
         async move { Ok::<_, Infallible>(respond(request, at, &servers).await) }
     });
     let builder = auto::Builder::new(TokioExecutor::new());
-    // Whoever hangs up in the middle has his reasons.
-    let _ = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
+    // A peer may close the connection at any time.
+    let _ = builder
+        .serve_connection_with_upgrades(TokioIo::new(stream), service)
+        .await;
 }
 
-async fn respond(mut request: Request<Incoming>, at: SocketAddr, servers: &Servers) -> Response<Full<Bytes>> {
+async fn respond(
+    mut request: Request<Incoming>,
+    at: SocketAddr,
+    servers: &Servers,
+) -> Response<Full<Bytes>> {
     let host = host_of(&request);
-    let mut words = format!("{} {} {:?}", request.method(), request.uri(), request.version());
+    let mut words = format!(
+        "{} {} {:?}",
+        request.method(),
+        request.uri(),
+        request.version()
+    );
     for (name, value) in request.headers() {
-        words.extend(["\n", name.as_str(), ": ", &String::from_utf8_lossy(value.as_bytes())]);
+        words.extend([
+            "\n",
+            name.as_str(),
+            ": ",
+            &String::from_utf8_lossy(value.as_bytes()),
+        ]);
     }
     if request.headers().contains_key(header::UPGRADE) {
         servers.log.write(at, Some(&host), words);
@@ -54,12 +70,20 @@ async fn respond(mut request: Request<Incoming>, at: SocketAddr, servers: &Serve
             .unwrap();
     }
     let path = request.uri().path().to_owned();
-    let body = request.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default();
+    let body = request
+        .into_body()
+        .collect()
+        .await
+        .map(Collected::to_bytes)
+        .unwrap_or_default();
     words.extend(["\n\n", &String::from_utf8_lossy(&body)]);
     servers.log.write(at, Some(&host), words);
     if path == "/dns-query" {
         let reply = dns_server::reply(&body, at, servers).unwrap_or_default();
-        return Response::builder().header("content-type", "application/dns-message").body(reply.into()).unwrap();
+        return Response::builder()
+            .header("content-type", "application/dns-message")
+            .body(reply.into())
+            .unwrap();
     }
     let page = servers.pages.find(&host, &path);
     let mut response = Response::builder().status(page.status);
@@ -71,10 +95,23 @@ async fn respond(mut request: Request<Incoming>, at: SocketAddr, servers: &Serve
 
 /// The host a request is for, without its port.
 fn host_of(request: &Request<Incoming>) -> String {
-    let of_header = || request.headers().get(header::HOST).and_then(|value| value.to_str().ok());
-    let authority = request.uri().authority().map(hyper::http::uri::Authority::as_str).or_else(of_header);
+    let of_header = || {
+        request
+            .headers()
+            .get(header::HOST)
+            .and_then(|value| value.to_str().ok())
+    };
+    let authority = request
+        .uri()
+        .authority()
+        .map(hyper::http::uri::Authority::as_str)
+        .or_else(of_header);
     let authority = authority.unwrap_or_default();
-    let host = if authority.starts_with('[') { authority } else { authority.split(':').next().unwrap_or_default() };
+    let host = if authority.starts_with('[') {
+        authority
+    } else {
+        authority.split(':').next().unwrap_or_default()
+    };
     host.to_ascii_lowercase()
 }
 

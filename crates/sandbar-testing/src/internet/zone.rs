@@ -1,23 +1,22 @@
-//! What the names of the internet lead to.
+//! DNS zone of the test internet.
 
-use std::{
-    collections::BTreeMap,
-    net::IpAddr,
-    sync::{Mutex, PoisonError},
+use std::{collections::BTreeMap, net::IpAddr, sync::Mutex};
+
+use super::services::{
+    API, ATTACKER, ECHO, HOST, INTRANET, METADATA, PUBLIC_RESOLVER, SSH, WEB, WEB_V6, address,
 };
+use sandbar_core::MutexExt as _;
 
-use super::services::{API, ATTACKER, ECHO, HOST, INTRANET, METADATA, PUBLIC_RESOLVER, SSH, WEB, WEB_V6, address};
-
-/// What a name leads to. Nobody may remember it.
+/// DNS answer for a name. Its TTL is zero.
 #[derive(Clone, Debug)]
 pub enum Answer {
     Addresses(Vec<IpAddr>),
-    /// Another answer every time somebody asks for addresses of a family that is in it; the last one stays.
+    /// One address after the other, per query for its family; the last one is repeated.
     Turns(Vec<IpAddr>),
     Alias(String),
 }
 
-/// What is said about a name: the names it goes through, and addresses of the family that was asked for.
+/// Resolved answer: the CNAME chain, and the addresses of the requested family.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) aliases: Vec<String>,
@@ -34,10 +33,23 @@ impl Zone {
         let zone = Self::default();
         for (names, addresses) in [
             (
-                &["allowed.example", "www.allowed.example", "other.example", "git.example", "pypi.example"][..],
+                &[
+                    "allowed.example",
+                    "www.allowed.example",
+                    "other.example",
+                    "git.example",
+                    "pypi.example",
+                ][..],
                 &[WEB][..],
             ),
-            (&["attacker.example", "data.attacker.example", "redirect.example"], &[WEB]),
+            (
+                &[
+                    "attacker.example",
+                    "data.attacker.example",
+                    "redirect.example",
+                ],
+                &[WEB],
+            ),
             (&["api.example"], &[API]),
             (&["echo.example"], &[ECHO]),
             (&["ssh.example"], &[SSH]),
@@ -51,19 +63,22 @@ impl Zone {
             (&["host.example"], &[HOST]),
         ] {
             for name in names {
-                zone.set(name, Answer::Addresses(addresses.iter().map(|text| address(text)).collect()));
+                zone.set(
+                    name,
+                    Answer::Addresses(addresses.iter().map(|text| address(text)).collect()),
+                );
             }
         }
         zone
     }
 
     pub fn set(&self, name: &str, answer: Answer) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), answer);
+        self.0.lock_unpoisoned().insert(name.to_owned(), answer);
     }
 
     /// `None` when there is no such name.
     pub(super) fn find(&self, name: &str, six: bool) -> Option<Found> {
-        let mut zone = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut zone = self.0.lock_unpoisoned();
         let mut found = Found::default();
         let mut name = name.to_ascii_lowercase();
         loop {
@@ -71,17 +86,24 @@ impl Zone {
                 Answer::Alias(other) => {
                     name = other.clone();
                     found.aliases.push(name.clone());
-                    // Somebody who points in circles gets what he asks for.
+                    // A CNAME loop is answered as configured.
                     if found.aliases.len() > 8 {
                         return Some(found);
                     }
                 }
                 Answer::Addresses(addresses) => {
-                    found.addresses = addresses.iter().copied().filter(|address| address.is_ipv6() == six).collect();
+                    found.addresses = addresses
+                        .iter()
+                        .copied()
+                        .filter(|address| address.is_ipv6() == six)
+                        .collect();
                     return Some(found);
                 }
                 Answer::Turns(turns) => {
-                    if turns.first().is_some_and(|address| address.is_ipv6() == six) {
+                    if turns
+                        .first()
+                        .is_some_and(|address| address.is_ipv6() == six)
+                    {
                         found.addresses = vec![turns[0]];
                         if turns.len() > 1 {
                             turns.remove(0);

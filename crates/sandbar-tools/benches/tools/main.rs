@@ -1,6 +1,10 @@
-//! Tier 1 tools against plain system calls, in one run: ratios, not times. Run it with `make bench`, as root.
+//! Tier 1 tools against plain system calls, in one run: ratios, not times. Run it with `make
+//! bench`, as root.
 
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot run should stop")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot run should stop"
+)]
 
 use std::{
     fs::File,
@@ -13,12 +17,12 @@ use std::{
 use futures::future::BoxFuture;
 use sandbar_core::{Error, ExecSpec, Resources, Result};
 use sandbar_runtime::RunningCommand;
-use sandbar_storage::SessionTree;
 use sandbar_testing::{
     Backend, StorageFixture,
     measure::{Report, alternate, middle, milliseconds},
 };
 use sandbar_tools::{CommandRunner, PreparedCall, ToolContext};
+use sandbar_tree::SessionTree;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +32,8 @@ const ROUNDS: usize = 300;
 const READS: usize = 50;
 
 fn main() {
-    // `cargo test --benches` and nextest's listing call a bench, too; there is nothing to measure then.
+    // `cargo test --benches` and nextest's listing call a bench, too; there is nothing to measure
+    // then.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -38,12 +43,25 @@ fn main() {
     let path = root.join("workspace/file");
     std::fs::write(&path, "0123456789abcde\n".repeat(256)).unwrap();
     let tree = SessionTree::open(&root, None).unwrap();
-    let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
     let mut report = Report::default();
 
     let (plain, confined) = alternate(ROUNDS, |_| plain_reads(&path), |_| confined_reads(&tree));
-    report.ratio("tier 1: confined read of 4 KiB ÷ open+read".into(), middle(&confined), middle(&plain), Some(3.0));
-    let (plain, tool) = alternate(ROUNDS, |_| plain_reads(&path), |_| tokio.block_on(tool_reads(&tree)));
+    report.ratio(
+        "tier 1: confined read of 4 KiB ÷ open+read".into(),
+        middle(&confined),
+        middle(&plain),
+        Some(3.0),
+    );
+    let (plain, tool) = alternate(
+        ROUNDS,
+        |_| plain_reads(&path),
+        |_| tokio.block_on(tool_reads(&tree)),
+    );
     report.ratio(
         "tier 1: read_file, a whole call with numbered lines ÷ open+read".into(),
         middle(&tool),
@@ -75,7 +93,9 @@ fn confined_reads(tree: &SessionTree) -> f64 {
 async fn tool_reads(tree: &SessionTree) -> f64 {
     let started = Instant::now();
     for _ in 0..READS {
-        let Value::Object(params) = json!({"path": "file"}) else { unreachable!() };
+        let Value::Object(params) = json!({"path": "file"}) else {
+            unreachable!()
+        };
         let (progress, _told) = mpsc::channel(1);
         let context = ToolContext {
             tree: tree.clone(),
@@ -86,7 +106,11 @@ async fn tool_reads(tree: &SessionTree) -> f64 {
             cancelled: CancellationToken::new(),
             shell: Arc::default(),
         };
-        let response = PreparedCall::new("read_file", params).unwrap().run(&context).await.unwrap();
+        let response = PreparedCall::new("read_file", params)
+            .unwrap()
+            .run(&context)
+            .await
+            .unwrap();
         assert!(!response.is_error);
     }
     milliseconds(started)

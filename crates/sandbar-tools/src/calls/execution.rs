@@ -1,11 +1,11 @@
-//! A tool call, seen by one who waits for it.
+//! A caller's handle on a tool call.
 
 use sandbar_core::{Error, Result, ToolEvent, ToolProgress, ToolResponse};
 use tokio::sync::{mpsc, watch};
 
 use super::table::{Answer, Waiting};
 
-/// A tool call under way. When the last caller drops it before its answer, the call is ended.
+/// A running tool call. It is cancelled when its last caller drops this before the answer.
 #[derive(Debug)]
 pub struct ToolExecution {
     answer: watch::Receiver<Option<Answer>>,
@@ -20,11 +20,14 @@ impl ToolExecution {
         progress: Option<mpsc::Receiver<ToolProgress>>,
         waiting: Waiting,
     ) -> Self {
-        Self { answer, progress, waiting: Some(waiting) }
+        Self {
+            answer,
+            progress,
+            waiting: Some(waiting),
+        }
     }
 
-    /// The next thing that happens: progress, then the answer or an error, then nothing. Dropping the returned future
-    /// loses nothing.
+    /// Returns the next event: progress, then the answer or an error, then `None`. Cancel-safe.
     pub async fn next_event(&mut self) -> Option<Result<ToolEvent>> {
         if let Some(progress) = &mut self.progress {
             if let Some(item) = progress.recv().await {
@@ -38,7 +41,7 @@ impl ToolExecution {
         Some(answer.map(ToolEvent::Finished))
     }
 
-    /// The answer alone.
+    /// Waits for the answer and discards progress.
     pub async fn answer(mut self) -> Result<ToolResponse> {
         self.wait().await
     }
@@ -49,12 +52,12 @@ impl ToolExecution {
                 Ok(response) => Ok(response.clone()),
                 Err(error) => Err(copy(error)),
             },
-            Ok(None) | Err(_) => Err(Error::internal("the tool call broke off")),
+            Ok(None) | Err(_) => Err(Error::internal("tool call ended without an answer")),
         }
     }
 }
 
-/// The same error for another caller.
+/// Copies an error for another caller.
 fn copy(error: &Error) -> Error {
     let mut copy = Error::new(error.code(), error.chain());
     if let Some(field) = error.field() {

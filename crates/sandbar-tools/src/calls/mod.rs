@@ -1,7 +1,8 @@
-//! The calls of one session: done once, however often they are asked for, and ended when nobody waits for them.
+//! The tool calls of one session: each call id is executed once, however many requests repeat it,
+//! and cancelled when its last caller is gone.
 //!
-//! [`ToolCalls`] is the table of what is under way. Whoever finds that a call is new gets an [`Entry`], does the call, writes
-//! its answer down and ends the entry; everybody else joins.
+//! [`ToolCalls`] is the table of running calls. The first request with a call id gets an [`Entry`],
+//! executes the call, stores its answer and ends the entry; later requests join the running call.
 
 mod execution;
 mod table;

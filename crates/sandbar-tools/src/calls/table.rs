@@ -1,35 +1,39 @@
-//! The calls of one session that are under way.
+//! The table of running tool calls of one session.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use sandbar_core::{Error, ErrorCode, Result, ToolCallId, ToolProgress, ToolResponse};
+use sandbar_core::{
+    Error, ErrorCode, MutexExt as _, Result, ToolCallId, ToolProgress, ToolResponse,
+};
 use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::ToolExecution;
 use crate::{PreparedCall, ToolContext};
 
-/// Progress that waits for a caller, and how long it waits. A caller slower than this misses the rest of the progress, not
-/// the answer.
+/// Progress events queued for each caller.
 const PROGRESS_QUEUE: usize = 64;
-const PROGRESS_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Progress between a tool and those who listen.
-const TOLD_QUEUE: usize = 16;
+/// Timeout for queueing a progress event. A slower caller misses the rest of the progress, not the
+/// answer.
+const PROGRESS_SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The way from a tool to those who listen: for [`ToolContext::progress`] and [`Entry::run`].
+/// Progress events queued between a tool and [`Entry::run`].
+const TOOL_PROGRESS_QUEUE: usize = 16;
+
+/// Creates the channel from a tool ([`ToolContext::progress`]) to its callers ([`Entry::run`]).
 pub fn progress_channel() -> (mpsc::Sender<ToolProgress>, mpsc::Receiver<ToolProgress>) {
-    mpsc::channel(TOLD_QUEUE)
+    mpsc::channel(TOOL_PROGRESS_QUEUE)
 }
 
-/// What a call came to; shared by everybody who waits for it.
+/// Result of a call, shared by all its callers.
 pub(super) type Answer = Arc<Result<ToolResponse>>;
 
-/// The calls of one session that are under way.
+/// Running calls of one session, by call id.
 #[derive(Debug, Default)]
 pub struct ToolCalls {
     under_way: Arc<Mutex<HashMap<ToolCallId, Arc<Call>>>>,
@@ -38,28 +42,31 @@ pub struct ToolCalls {
     pub shell: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// What there is of a call.
+/// Result of looking up a call id.
 #[derive(Debug)]
 pub enum Found {
+    /// The call is running, and the request joined it.
     Joined(ToolExecution),
+    /// The call is cancelled but has not ended yet.
     Ending(Arc<Call>),
-    /// It is new, and has to be done.
+    /// The call is new; the request has to execute it.
     Added(ToolExecution, Entry),
 }
 
-/// A call under way.
+/// A running call.
 #[derive(Debug)]
 pub struct Call {
     listeners: Mutex<Vec<mpsc::Sender<ToolProgress>>>,
     answer: watch::Sender<Option<Answer>>,
     /// Cancelled when the last caller is gone, or the session is stopped.
     pub cancelled: CancellationToken,
-    /// Callers that wait. Changed only while the table is locked, so that nobody joins a call that is given up.
+    /// Number of waiting callers. Changed only while the table is locked, so that no caller joins a
+    /// call that is being cancelled.
     waiting: Mutex<usize>,
 }
 
 impl ToolCalls {
-    /// The call of this name; a new one when there is none.
+    /// Joins the call with this id, or adds it.
     pub fn find_or_add(&self, id: &ToolCallId, listen: bool) -> Found {
         let mut under_way = lock(&self.under_way);
         match under_way.get(id) {
@@ -75,7 +82,16 @@ impl ToolCalls {
                 under_way.insert(id.clone(), Arc::clone(&call));
                 let execution = self.wait_for(&call, listen);
                 let table = Arc::clone(&self.under_way);
-                Found::Added(execution, Entry { table, tasks: self.tasks.clone(), id: id.clone(), call, ended: false })
+                Found::Added(
+                    execution,
+                    Entry {
+                        table,
+                        tasks: self.tasks.clone(),
+                        id: id.clone(),
+                        call,
+                        ended: false,
+                    },
+                )
             }
         }
     }
@@ -87,11 +103,14 @@ impl ToolCalls {
             lock(&call.listeners).push(sender);
             receiver
         });
-        let waiting = Waiting { table: Arc::clone(&self.under_way), call: Arc::clone(call) };
+        let waiting = Waiting {
+            table: Arc::clone(&self.under_way),
+            call: Arc::clone(call),
+        };
         ToolExecution::new(call.answer.subscribe(), progress, waiting)
     }
 
-    /// Ends every call that is under way, and says whether there was one.
+    /// Cancels every running call. Returns whether there was one.
     pub fn cancel(&self) -> bool {
         let under_way = lock(&self.under_way);
         for call in under_way.values() {
@@ -100,12 +119,12 @@ impl ToolCalls {
         !under_way.is_empty()
     }
 
-    /// How many are under way.
+    /// Returns the number of running calls.
     pub fn count(&self) -> usize {
         lock(&self.under_way).len()
     }
 
-    /// Waits until nothing is under way. Nothing new may come meanwhile.
+    /// Waits until no call is running. The caller must keep new calls out meanwhile.
     pub async fn drained(&self) {
         self.tasks.close();
         self.tasks.wait().await;
@@ -114,24 +133,28 @@ impl ToolCalls {
 }
 
 impl Call {
-    /// Waits for the end, whatever it is.
+    /// Waits for the call to end, with an answer or an error.
     pub async fn ended(&self) {
-        // It fails when the sender is gone, and we hold the sender.
+        // Fails only once the sender is dropped, and `self` holds it.
         let _ = self.answer.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Tells everybody who listens how far the call is.
+    /// Sends progress to every listener, and drops listeners that are gone or too slow.
     async fn tell(&self, progress: ToolProgress) {
         let listeners = std::mem::take(&mut *lock(&self.listeners));
         for listener in listeners {
-            if listener.send_timeout(progress.clone(), PROGRESS_PATIENCE).await.is_ok() {
+            if listener
+                .send_timeout(progress.clone(), PROGRESS_SEND_TIMEOUT)
+                .await
+                .is_ok()
+            {
                 lock(&self.listeners).push(listener);
             }
         }
     }
 }
 
-/// One caller that waits; the call is given up when the last one is gone.
+/// One waiting caller. Dropping the last one cancels the call.
 #[derive(Debug)]
 pub(super) struct Waiting {
     table: Arc<Mutex<HashMap<ToolCallId, Arc<Call>>>>,
@@ -149,7 +172,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A call that is to be done. However that ends, those who wait are told.
+/// A call to execute. Its callers get an answer or an error in any case, also when it is dropped.
 #[derive(Debug)]
 pub struct Entry {
     table: Arc<Mutex<HashMap<ToolCallId, Arc<Call>>>>,
@@ -164,12 +187,12 @@ impl Entry {
         &self.id
     }
 
-    /// Cancelled when nobody waits for the answer any more.
+    /// Returns the token that is cancelled when the last caller is gone.
     pub fn cancelled(&self) -> &CancellationToken {
         &self.call.cancelled
     }
 
-    /// Does the work on a task of its own, which [`ToolCalls::drained`] waits for.
+    /// Spawns the work on a task that [`ToolCalls::drained`] waits for.
     pub fn spawn<F>(self, work: impl FnOnce(Self) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -178,30 +201,32 @@ impl Entry {
         tasks.spawn(work(self));
     }
 
-    /// Does the call, and tells everybody who listens what it says; `told` is the other end of `context.progress`.
+    /// Executes the call and forwards its progress to all listeners. `progress` is the receiver for
+    /// `context.progress`.
     pub async fn run(
         &self,
         prepared: PreparedCall,
         context: &ToolContext,
-        mut told: mpsc::Receiver<ToolProgress>,
+        mut progress: mpsc::Receiver<ToolProgress>,
     ) -> Result<ToolResponse> {
         let response = {
             let mut running = std::pin::pin!(prepared.run(context));
             loop {
                 tokio::select! {
                     biased;
-                    Some(item) = told.recv() => self.call.tell(item).await,
+                    Some(item) = progress.recv() => self.call.tell(item).await,
                     outcome = &mut running => break outcome,
                 }
             }
         }?;
-        while let Ok(item) = told.try_recv() {
+        while let Ok(item) = progress.try_recv() {
             self.call.tell(item).await;
         }
         Ok(response)
     }
 
-    /// Gives everybody the answer. It must have been written down by now: from here on, a repeated call looks there.
+    /// Sends the answer to all callers. It must be stored by now: from here on, a repeated call id
+    /// is answered from storage.
     pub fn end(mut self, answer: Result<ToolResponse>) {
         self.leave(answer);
     }
@@ -217,12 +242,16 @@ impl Entry {
 }
 
 impl Drop for Entry {
-    /// Only reached with something left to do when the work panicked, or was dropped with its tokio runtime.
+    /// Answers with an error when the work panicked or was dropped with its tokio runtime; does
+    /// nothing after [`Entry::end`].
     fn drop(&mut self) {
-        self.leave(Err(Error::new(ErrorCode::Internal, "the tool call broke off")));
+        self.leave(Err(Error::new(
+            ErrorCode::Internal,
+            "tool call ended without an answer",
+        )));
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock_unpoisoned()
 }

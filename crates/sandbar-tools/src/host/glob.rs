@@ -10,7 +10,7 @@ use globset::GlobSet;
 use ignore::overrides::Override;
 use rustix::fs::FileType;
 use sandbar_core::{Error, ErrorCode, Result};
-use sandbar_storage::session_tree::{Step, Visitor, WalkEntry, absolute};
+use sandbar_tree::session_tree::{Step, Visitor, WalkEntry, absolute};
 
 use super::search::IgnoreRules;
 use crate::{
@@ -22,17 +22,18 @@ use crate::{
 };
 
 tool! {
-    /// Finds files by the pattern of their path: `*` and `?` stay within a name, `**` crosses directories, `{a,b}` and
-    /// `[a-z]` work. What ignore files name is left out (.gitignore in a repository, .ignore), and so are hidden files unless
-    /// the pattern names a hidden one. Answers one path a line, sorted.
+    /// Finds files by the pattern of their path: `*` and `?` stay within a name, `**` crosses
+    /// directories, `{a,b}` and `[a-z]` work. What ignore files name is left out (.gitignore in a
+    /// repository, .ignore), and so are hidden files unless the pattern names a hidden one. Answers
+    /// one path a line, sorted.
     "glob", Host;
     pub(crate) struct Glob {
         /// The pattern, for example **/*.rs or src/*.{ts,tsx}. Absolute, or below `path`.
         pattern: GlobPattern,
-        /// The directory to look in. Relative paths start at /workspace, which is the default. Name an ignored directory
-        /// here to look in it.
+        /// The directory to look in. Relative paths start at /workspace, which is the default. Name
+        /// an ignored directory here to look in it.
         path: Option<FilePath>,
-        /// How many paths to show at most.
+        /// The most paths to show.
         max_results: NonZeroU64 = count(200),
     }
 }
@@ -40,22 +41,33 @@ tool! {
 impl HostTool for Glob {
     fn validate(&self) -> Result<()> {
         if self.pattern.as_str().starts_with('/') && self.path.is_some() {
-            return Err(Error::invalid("path", "`path` is given, and `pattern` is absolute")
-                .with_hint("leave `path` out, or give a pattern below it"));
+            return Err(
+                Error::invalid("path", "`path` is given, and `pattern` is absolute")
+                    .with_hint("leave `path` out, or give a pattern below it"),
+            );
         }
         Ok(())
     }
 
     fn run(self, side: &HostSide) -> Result<Outcome> {
         let (fixed, rest) = split(self.pattern.as_str());
-        let shown_start = self.path.as_ref().map_or_else(PathBuf::new, |path| PathBuf::from(path.as_str())).join(fixed);
-        let start = if shown_start.as_os_str().is_empty() { PathBuf::from(".") } else { shown_start.clone() };
+        let shown_start = self
+            .path
+            .as_ref()
+            .map_or_else(PathBuf::new, |path| PathBuf::from(path.as_str()))
+            .join(fixed);
+        let start = if shown_start.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            shown_start.clone()
+        };
         let start = absolute(&start)?;
-        let matcher =
-            GlobPattern::compile(rest).map_err(|problem| Error::invalid("pattern", format!("`pattern` {problem}")))?;
+        let matcher = GlobPattern::compile(rest)
+            .map_err(|problem| Error::invalid("pattern", format!("`pattern` {problem}")))?;
         let mut rules = match IgnoreRules::new(side, &start, Override::empty()) {
             Ok(rules) => rules,
-            // A directory of the pattern is not there: nothing matches. One the caller named must be there.
+            // A directory of the pattern is not there: nothing matches. One the caller named must
+            // be there.
             Err(error) if error.code() == ErrorCode::FileNotFound => {
                 if let Some(path) = &self.path {
                     side.tree.directory(&absolute(Path::new(path.as_str()))?)?;
@@ -64,7 +76,9 @@ impl HostTool for Glob {
             }
             Err(error) => return Err(error),
         };
-        rules.hidden = rest.split('/').any(|part| part.starts_with('.') || part.contains("{.") || part.contains(",."));
+        rules.hidden = rest
+            .split('/')
+            .any(|part| part.starts_with('.') || part.contains("{.") || part.contains(",."));
         let most = usize::try_from(self.max_results.get()).unwrap_or(usize::MAX);
         let mut finder = Finder {
             side,
@@ -88,13 +102,20 @@ impl HostTool for Glob {
         }
         notes.extend(finder.rules.note());
         let note = (!notes.is_empty()).then(|| notes.join("; ").into());
-        Ok(Outcome { content: finder.text.with_note(note), truncated: finder.truncated, ..Outcome::default() })
+        Ok(Outcome {
+            content: finder.text.with_note(note),
+            truncated: finder.truncated,
+            ..Outcome::default()
+        })
     }
 }
 
-/// The directories a pattern begins with, and the rest, which has the wildcards and at least a name.
+/// The directories a pattern begins with, and the rest, which has the wildcards and at least a
+/// name.
 fn split(pattern: &str) -> (&str, &str) {
-    let special = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
+    let special = pattern
+        .find(['*', '?', '[', '{', '\\'])
+        .unwrap_or(pattern.len());
     let end = pattern[..special].rfind('/').map_or(0, |slash| slash + 1);
     let (fixed, rest) = pattern.split_at(end);
     (fixed, rest)
@@ -130,7 +151,12 @@ impl Visitor for Finder<'_> {
         }
         if self.matcher.is_match(entry.path) {
             // A name may hold a newline; shown as it is, it would pass for a path of its own.
-            let shown = self.shown_start.join(entry.path).display().to_string().replace('\n', "\\n");
+            let shown = self
+                .shown_start
+                .join(entry.path)
+                .display()
+                .to_string()
+                .replace('\n', "\\n");
             if self.found == self.most || !self.text.push(&format!("{shown}\n")) {
                 self.truncated = true;
                 return Ok(Step::Stop);

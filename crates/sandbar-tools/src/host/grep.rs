@@ -9,11 +9,13 @@ use std::{
 };
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch};
+use grep_searcher::{
+    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkFinish, SinkMatch,
+};
 use ignore::overrides::Override;
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use sandbar_core::{Error, Result};
-use sandbar_storage::session_tree::{Step, Visitor, WalkEntry, absolute, open_regular};
+use sandbar_tree::session_tree::{Step, Visitor, WalkEntry, absolute, open_regular};
 
 use super::search::IgnoreRules;
 use crate::{
@@ -28,19 +30,20 @@ use crate::{
 /// Memory one search may take; a longer line is not searched.
 const HEAP: usize = 64 << 20;
 
-/// Context lines that make sense.
-const MOST_CONTEXT: u64 = 100;
+/// Upper limit of `context_lines`.
+const MAX_CONTEXT_LINES: u64 = 100;
 
 tool! {
-    /// Searches files for a pattern, as ripgrep does: regular expressions of Rust's regex crate, hidden files and what
-    /// ignore files (.gitignore in a repository, .ignore) name are left out, binary files too. Answers `path:line:text`
-    /// for matches and `path-line-text` for context, sorted by path.
+    /// Searches files for a pattern, as ripgrep does: regular expressions of Rust's regex crate,
+    /// hidden files and what ignore files (.gitignore in a repository, .ignore) name are left out,
+    /// binary files too. Answers `path:line:text` for matches and `path-line-text` for context,
+    /// sorted by path.
     "grep", Host;
     pub(crate) struct Grep {
-        /// What to look for: a regular expression, matched line by line.
+        /// The regular expression to look for, matched line by line.
         pattern: String,
-        /// The file or directory to search. Relative paths start at /workspace, which is the default. Name an ignored
-        /// directory here to search in it.
+        /// The file or directory to search. Relative paths start at /workspace, which is the
+        /// default. Name an ignored directory here to search in it.
         path: Option<FilePath>,
         /// Search only files that match this glob, also ignored ones: *.rs, src/**, *.{ts,tsx}
         include: Option<String>,
@@ -52,7 +55,7 @@ tool! {
         ignore_case: bool = false,
         /// Lines to show before and after each match.
         context_lines: u64 = 0,
-        /// How many matching lines to show at most.
+        /// The most matching lines to show.
         max_results: NonZeroU64 = count(100),
     }
 }
@@ -61,9 +64,12 @@ impl HostTool for Grep {
     fn validate(&self) -> Result<()> {
         self.matcher()?;
         self.overrides()?;
-        if self.context_lines > MOST_CONTEXT {
-            return Err(Error::invalid("context_lines", format!("`context_lines` is above {MOST_CONTEXT}"))
-                .with_hint("read the file with `read_file`"));
+        if self.context_lines > MAX_CONTEXT_LINES {
+            return Err(Error::invalid(
+                "context_lines",
+                format!("`context_lines` is above {MAX_CONTEXT_LINES}"),
+            )
+            .with_hint("read the file with `read_file`"));
         }
         Ok(())
     }
@@ -71,7 +77,7 @@ impl HostTool for Grep {
     fn run(self, side: &HostSide) -> Result<Outcome> {
         let given = self.path.as_ref().map(FilePath::as_str);
         let start = absolute(Path::new(given.unwrap_or(".")))?;
-        let found = side.tree.reach(&start, OFlags::PATH)?;
+        let found = side.tree.open_path(&start, OFlags::PATH)?;
         let context = usize::try_from(self.context_lines).unwrap_or(0);
         let searcher = SearcherBuilder::new()
             .line_number(true)
@@ -93,10 +99,14 @@ impl HostTool for Grep {
             unreadable: 0,
             ignore_note: None,
         };
-        let is_directory = fstat(&found).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+        let is_directory = fstat(&found)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
         if is_directory {
             let rules = IgnoreRules::new(side, &start, self.overrides()?)?;
-            let mut walk = SearchWalk { search: &mut search, rules };
+            let mut walk = SearchWalk {
+                search: &mut search,
+                rules,
+            };
             side.tree.walk(&start, &mut walk)?;
             let note = walk.rules.note();
             search.ignore_note = note;
@@ -126,8 +136,11 @@ impl Grep {
             .dfa_size_limit(patterns::MAX_REGEX_MEMORY)
             .build(&self.pattern)
             .map_err(|error| {
-                Error::invalid("pattern", format!("`pattern` cannot be searched for: {error}"))
-                    .with_hint("give a regular expression for one line, or set `literal`")
+                Error::invalid(
+                    "pattern",
+                    format!("`pattern` cannot be searched for: {error}"),
+                )
+                .with_hint("give a regular expression for one line, or set `literal`")
             })
     }
 
@@ -172,8 +185,14 @@ impl Search<'_> {
             more: false,
             binary: false,
         };
-        let mut reader = Attentive { file, side: self.side, stopped: None };
-        let outcome = self.searcher.search_reader(&self.matcher, &mut reader, &mut lines);
+        let mut reader = CancellableFile {
+            file,
+            side: self.side,
+            stopped: None,
+        };
+        let outcome = self
+            .searcher
+            .search_reader(&self.matcher, &mut reader, &mut lines);
         if let Some(stopped) = reader.stopped {
             return Err(stopped);
         }
@@ -216,7 +235,11 @@ impl Search<'_> {
         }
         notes.extend(self.ignore_note);
         let note = (!notes.is_empty()).then(|| notes.join("; ").into());
-        Outcome { content: self.text.with_note(note), truncated: self.truncated, ..Outcome::default() }
+        Outcome {
+            content: self.text.with_note(note),
+            truncated: self.truncated,
+            ..Outcome::default()
+        }
     }
 }
 
@@ -240,14 +263,18 @@ impl Visitor for SearchWalk<'_, '_> {
         if self.search.truncated {
             return Ok(Step::Stop);
         }
-        if !matches!(entry.kind, FileType::Directory | FileType::RegularFile) || self.rules.ignores(entry) {
+        if !matches!(entry.kind, FileType::Directory | FileType::RegularFile)
+            || self.rules.ignores(entry)
+        {
             return Ok(Step::Over);
         }
         if entry.kind == FileType::Directory {
             return Ok(Step::Into);
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match openat(entry.directory, entry.name, flags, Mode::empty()).and_then(|found| open_regular(&found)) {
+        match openat(entry.directory, entry.name, flags, Mode::empty())
+            .and_then(|found| open_regular(&found))
+        {
             Ok(Some((file, _))) => {
                 let shown = self.search.shown_start.join(entry.path);
                 self.search.file(&file, &shown)?;
@@ -260,14 +287,14 @@ impl Visitor for SearchWalk<'_, '_> {
     }
 }
 
-/// Reads a file as long as somebody waits for the answer.
-struct Attentive<'a> {
+/// Reads a file until the call is cancelled or its deadline passes.
+struct CancellableFile<'a> {
     file: &'a File,
     side: &'a HostSide,
     stopped: Option<Error>,
 }
 
-impl Read for Attentive<'_> {
+impl Read for CancellableFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if let Err(error) = self.side.check() {
             self.stopped = Some(error);
@@ -293,7 +320,12 @@ struct FileLines {
 impl FileLines {
     /// Adds a line, and says whether there was room for it.
     fn line(&mut self, mark: char, number: Option<u64>, bytes: &[u8]) -> bool {
-        let line = format!("{}{mark}{}{mark}{}\n", self.path, number.unwrap_or(0), clip(bytes));
+        let line = format!(
+            "{}{mark}{}{mark}{}\n",
+            self.path,
+            number.unwrap_or(0),
+            clip(bytes)
+        );
         let fits = self.text.len() + line.len() <= self.room;
         if fits {
             self.text.push_str(&line);

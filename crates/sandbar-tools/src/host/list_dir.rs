@@ -3,7 +3,7 @@
 use std::{num::NonZeroU64, path::Path};
 
 use sandbar_core::{EntryType, FileStat, Result};
-use sandbar_storage::session_tree::absolute;
+use sandbar_tree::session_tree::absolute;
 
 use crate::{
     context::HostSide,
@@ -14,16 +14,16 @@ use crate::{
 };
 
 /// Entries of one answer.
-const MOST_ENTRIES: usize = 2000;
+const MAX_ENTRIES: usize = 2000;
 
 tool! {
-    /// Lists a directory: type, permissions, size in bytes and name of every entry, hidden ones too, sorted by name. Links
-    /// are shown with where they point, and are not followed.
+    /// Lists a directory: type, permissions, size in bytes and name of every entry, hidden ones
+    /// too, sorted by name. Links are shown with where they point, and are not followed.
     "list_dir", Host;
     pub(crate) struct ListDir {
         /// The directory. Relative paths start at /workspace, which is the default.
         path: Option<FilePath>,
-        /// How many levels to list; 1 is the directory's own entries.
+        /// The number of levels to list; 1 is the directory's own entries.
         depth: NonZeroU64 = NonZeroU64::MIN,
     }
 }
@@ -33,23 +33,36 @@ impl HostTool for ListDir {
         let given = self.path.as_ref().map_or(".", FilePath::as_str);
         let start = absolute(Path::new(given))?;
         let depth = u32::try_from(self.depth.get()).unwrap_or(u32::MAX);
-        let listing = side.tree.list(&start, depth, MOST_ENTRIES)?;
+        let listing = side.tree.list(&start, depth, MAX_ENTRIES)?;
         if listing.entries.is_empty() {
             return Ok(Outcome::text(format!("[`{given}` is empty]")));
         }
         let mut text = BoundedText::default();
-        let fitted = listing.entries.iter().take_while(|entry| text.push(&line(&start, entry))).count();
+        let fitted = listing
+            .entries
+            .iter()
+            .take_while(|entry| text.push(&line(&start, entry)))
+            .count();
         let truncated = listing.truncated || fitted < listing.entries.len();
         let note = truncated.then(|| {
             format!("these are the first {fitted} entries; list a directory below, or find files with `glob`").into()
         });
-        Ok(Outcome { content: text.with_note(note), truncated, ..Outcome::default() })
+        Ok(Outcome {
+            content: text.with_note(note),
+            truncated,
+            ..Outcome::default()
+        })
     }
 }
 
 /// Type, mode, size and path below the directory that is listed.
 fn line(start: &Path, entry: &FileStat) -> String {
-    let below = entry.path.strip_prefix(start).unwrap_or(&entry.path).display().to_string();
+    let below = entry
+        .path
+        .strip_prefix(start)
+        .unwrap_or(&entry.path)
+        .display()
+        .to_string();
     let (size, ending) = match entry.entry {
         EntryType::File => (entry.size.get().to_string(), String::new()),
         EntryType::Directory => ("-".to_owned(), "/".to_owned()),
@@ -61,7 +74,11 @@ fn line(start: &Path, entry: &FileStat) -> String {
     };
     // A name may hold a newline; shown as it is, it would pass for an entry of its own.
     let name = format!("{below}{ending}").replace('\n', "\\n");
-    format!("{:<12} {:04o} {size:>10} {name}\n", entry.entry.as_str(), entry.mode)
+    format!(
+        "{:<12} {:04o} {size:>10} {name}\n",
+        entry.entry.as_str(),
+        entry.mode
+    )
 }
 
 #[cfg(test)]
@@ -85,22 +102,39 @@ mod tests {
              symlink      0777          - link -> /etc/passwd\n"
         );
         let deep = bench.run("list_dir", json!({"path": "dir", "depth": 2}));
-        assert_eq!(deep.content, "directory    0755          - inner/\nfile         0644          5 inner/file\n");
-        assert_eq!(bench.run("list_dir", json!({"path": "/workspace/dir/inner"})).content.lines().count(), 1);
+        assert_eq!(
+            deep.content,
+            "directory    0755          - inner/\nfile         0644          5 inner/file\n"
+        );
+        assert_eq!(
+            bench
+                .run("list_dir", json!({"path": "/workspace/dir/inner"}))
+                .content
+                .lines()
+                .count(),
+            1
+        );
     }
 
     #[test]
     fn a_large_directory_and_a_deep_one_are_cut() {
         let bench = Workbench::new();
         std::fs::create_dir(bench.path("many")).unwrap();
-        for number in 0..=MOST_ENTRIES {
+        for number in 0..=MAX_ENTRIES {
             std::fs::write(bench.path(&format!("many/{number:05}")), "").unwrap();
         }
         let many = bench.run("list_dir", json!({"path": "many"}));
         assert!(many.truncated && many.content.contains("the first 2000 entries"));
         bench.nest("deep", 600);
-        let deep = bench.run("list_dir", json!({"path": "deep", "depth": 4_000_000_000u64}));
-        assert!(deep.truncated && deep.content.lines().count() > 100, "{}", deep.content.lines().count());
+        let deep = bench.run(
+            "list_dir",
+            json!({"path": "deep", "depth": 4_000_000_000u64}),
+        );
+        assert!(
+            deep.truncated && deep.content.lines().count() > 100,
+            "{}",
+            deep.content.lines().count()
+        );
     }
 
     #[test]
@@ -108,9 +142,15 @@ mod tests {
         let bench = Workbench::new();
         bench.write("f", "");
         std::fs::create_dir(bench.path("empty")).unwrap();
-        assert_eq!(bench.run("list_dir", json!({"path": "empty"})).content, "[`empty` is empty]");
+        assert_eq!(
+            bench.run("list_dir", json!({"path": "empty"})).content,
+            "[`empty` is empty]"
+        );
         for path in ["f", "none"] {
-            assert!(bench.run("list_dir", json!({"path": path})).is_error, "{path}");
+            assert!(
+                bench.run("list_dir", json!({"path": path})).is_error,
+                "{path}"
+            );
         }
     }
 }

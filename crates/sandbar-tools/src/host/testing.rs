@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use sandbar_core::{Error, ExecSpec, Resources, Result, ToolProgress, ToolResponse};
 use sandbar_runtime::RunningCommand;
-use sandbar_storage::SessionTree;
 use sandbar_testing::tree::{Scratch, scratch};
+use sandbar_tree::SessionTree;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -33,7 +33,11 @@ impl Workbench {
     pub(crate) fn new() -> Self {
         let scratch = scratch();
         std::fs::create_dir_all(scratch.path().join("root/workspace")).unwrap();
-        Self { scratch, time_limit: Duration::from_mins(1), cancelled: CancellationToken::new() }
+        Self {
+            scratch,
+            time_limit: Duration::from_mins(1),
+            cancelled: CancellationToken::new(),
+        }
     }
 
     /// A path in `/workspace`, as this process sees it.
@@ -55,10 +59,12 @@ impl Workbench {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// What is in `/workspace`.
+    /// Returns the names in `/workspace`, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path("")).unwrap();
-        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -68,12 +74,27 @@ impl Workbench {
         use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
         let open = |directory: std::os::fd::BorrowedFd<'_>, name: &str| {
             mkdirat(directory, name, Mode::from_raw_mode(0o755)).unwrap();
-            openat(directory, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
+            openat(
+                directory,
+                name,
+                OFlags::RDONLY | OFlags::DIRECTORY,
+                Mode::empty(),
+            )
+            .unwrap()
         };
-        let mut directory = openat(CWD, self.path(""), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let mut directory = openat(
+            CWD,
+            self.path(""),
+            OFlags::RDONLY | OFlags::DIRECTORY,
+            Mode::empty(),
+        )
+        .unwrap();
         directory = open(std::os::fd::AsFd::as_fd(&directory), name);
         for _ in 1..depth {
-            directory = open(std::os::fd::AsFd::as_fd(&directory), "directory-with-a-name");
+            directory = open(
+                std::os::fd::AsFd::as_fd(&directory),
+                "directory-with-a-name",
+            );
         }
     }
 
@@ -81,8 +102,14 @@ impl Workbench {
         self.run_with_progress(tool, params).0.unwrap()
     }
 
-    pub(crate) fn run_with_progress(&self, tool: &str, params: Value) -> (Result<ToolResponse>, Vec<ToolProgress>) {
-        let Value::Object(params) = params else { panic!("parameters are an object") };
+    pub(crate) fn run_with_progress(
+        &self,
+        tool: &str,
+        params: Value,
+    ) -> (Result<ToolResponse>, Vec<ToolProgress>) {
+        let Value::Object(params) = params else {
+            panic!("parameters are an object")
+        };
         let call = PreparedCall::new(tool, params).unwrap();
         let (progress, mut told) = mpsc::channel(1);
         let context = ToolContext {
@@ -94,7 +121,11 @@ impl Workbench {
             cancelled: self.cancelled.clone(),
             shell: Arc::default(),
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let collecting = tokio::spawn(async move {
                 let mut items = Vec::new();

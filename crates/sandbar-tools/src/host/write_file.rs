@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sandbar_core::{Result, WriteOptions};
-use sandbar_storage::session_tree::absolute;
+use sandbar_tree::session_tree::absolute;
 
 use crate::{
     context::HostSide,
@@ -13,8 +13,8 @@ use crate::{
 };
 
 tool! {
-    /// Writes a file, replacing what was there. The file appears whole or not at all, and keeps the permissions of the one
-    /// it replaces.
+    /// Writes a file, replacing what was there. The file appears whole or not at all, and keeps the
+    /// permissions of the one it replaces.
     "write_file", Host;
     pub(crate) struct WriteFile {
         /// The file. Relative paths start at /workspace. Links are followed, inside the sandbox.
@@ -29,13 +29,26 @@ tool! {
 impl HostTool for WriteFile {
     fn run(self, side: &HostSide) -> Result<Outcome> {
         let path = absolute(Path::new(self.path.as_str()))?;
-        let mut draft =
-            side.tree.draft(&path, WriteOptions { create_dirs: self.create_dirs, ..WriteOptions::default() })?;
+        let mut draft = side.tree.draft(
+            &path,
+            WriteOptions {
+                create_dirs: self.create_dirs,
+                ..WriteOptions::default()
+            },
+        )?;
         draft.write(self.content.as_bytes())?;
-        let what = if draft.existing().is_some() { "replaced" } else { "made" };
+        let what = if draft.existing().is_some() {
+            "replaced"
+        } else {
+            "made"
+        };
         side.check()?;
         draft.commit()?;
-        Ok(Outcome::text(format!("{what} `{}`: {} bytes", self.path.as_str(), self.content.len())))
+        Ok(Outcome::text(format!(
+            "{what} `{}`: {} bytes",
+            self.path.as_str(),
+            self.content.len()
+        )))
     }
 }
 
@@ -50,17 +63,30 @@ mod tests {
     #[test]
     fn a_new_file_is_made_with_the_directories_above_it() {
         let bench = Workbench::new();
-        let answer = bench.run("write_file", json!({"path": "deep/er/f", "content": "hällo"}));
+        let answer = bench.run(
+            "write_file",
+            json!({"path": "deep/er/f", "content": "hällo"}),
+        );
         assert_eq!(answer.content, "made `deep/er/f`: 6 bytes");
         assert_eq!(bench.read("deep/er/f"), "hällo");
-        assert_eq!(bench.path("deep/er/f").metadata().unwrap().mode() & 0o7777, 0o644);
-        let refused = bench.run("write_file", json!({"path": "other/f", "content": "", "create_dirs": false}));
-        assert!(refused.is_error && refused.content.contains("does not exist"), "{}", refused.content);
+        assert_eq!(
+            bench.path("deep/er/f").metadata().unwrap().mode() & 0o7777,
+            0o644
+        );
+        let refused = bench.run(
+            "write_file",
+            json!({"path": "other/f", "content": "", "create_dirs": false}),
+        );
+        assert!(
+            refused.is_error && refused.content.contains("does not exist"),
+            "{}",
+            refused.content
+        );
         assert!(!bench.path("other").exists());
     }
 
     #[test]
-    fn a_replaced_file_keeps_its_mode_and_owner_and_is_another_inode() {
+    fn a_replaced_file_keeps_mode_and_owner_and_is_a_new_inode() {
         let bench = Workbench::new();
         bench.write("f", "old");
         std::fs::set_permissions(bench.path("f"), std::fs::Permissions::from_mode(0o751)).unwrap();
@@ -69,7 +95,10 @@ mod tests {
         let answer = bench.run("write_file", json!({"path": "f", "content": "new"}));
         assert_eq!(answer.content, "replaced `f`: 3 bytes");
         let after = bench.path("f").metadata().unwrap();
-        assert_eq!((after.mode() & 0o7777, after.uid(), after.gid()), (0o751, 12, 34));
+        assert_eq!(
+            (after.mode() & 0o7777, after.uid(), after.gid()),
+            (0o751, 12, 34)
+        );
         assert_ne!(after.ino(), before.ino());
     }
 
@@ -85,7 +114,11 @@ mod tests {
             ("f/x", "does not exist"),
         ] {
             let answer = bench.run("write_file", json!({"path": path, "content": "new"}));
-            assert!(answer.is_error && answer.content.contains(words), "{path}: {}", answer.content);
+            assert!(
+                answer.is_error && answer.content.contains(words),
+                "{path}: {}",
+                answer.content
+            );
         }
         assert_eq!(bench.names(), ["f"]);
         assert_eq!(bench.read("f"), "old");

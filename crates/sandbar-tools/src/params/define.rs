@@ -2,7 +2,8 @@
 
 /// Defines a tool: its name, tier, description and parameters.
 ///
-/// A parameter without a default is required, unless its type is an `Option`. Doc comments become descriptions.
+/// A parameter without a default is required, unless its type is an `Option`. Doc comments become
+/// descriptions.
 macro_rules! tool {
     (
         $(#[doc = $about:expr])+

@@ -1,4 +1,4 @@
-//! What a parameter can be.
+//! Types of tool parameters.
 
 use std::{collections::BTreeMap, num::NonZeroU64};
 
@@ -6,27 +6,27 @@ use globset::GlobSet;
 use sandbar_core::ToolParams;
 use serde_json::{Value, json};
 
-/// A type of parameter.
+/// Type of a parameter.
 pub(crate) trait ParamKind: Sized {
-    /// The JSON Schema of a value.
+    /// Returns the JSON Schema of a value.
     fn schema() -> ToolParams;
 
-    /// Reads a value, or says what it is instead: a fragment that follows the parameter's name.
+    /// Parses a value. The error is a phrase that continues the parameter's name.
     fn read(value: Value) -> Result<Self, String>;
 
-    /// What stands for a parameter that was left out; `None` when it must be there.
+    /// Returns the value of a parameter that was left out; `None` when it is required.
     fn absent() -> Option<Self> {
         None
     }
 
-    /// The value as JSON, where it is used as a default.
+    /// Returns the value as JSON, for use as a default.
     fn show(&self) -> Value {
         Value::Null
     }
 }
 
-/// 2⁵³: beyond it, JSON numbers are not whole numbers everywhere.
-const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
+/// 2⁵³: beyond it, parsers that read JSON numbers as doubles lose precision.
+const MAX_SAFE_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 fn object(value: Value) -> ToolParams {
     match value {
@@ -73,7 +73,9 @@ impl ParamKind for bool {
     }
 
     fn read(value: Value) -> Result<Self, String> {
-        value.as_bool().ok_or_else(|| wrong(&value, "true or false"))
+        value
+            .as_bool()
+            .ok_or_else(|| wrong(&value, "true or false"))
     }
 
     fn show(&self) -> Value {
@@ -87,10 +89,18 @@ impl ParamKind for u64 {
     }
 
     fn read(value: Value) -> Result<Self, String> {
-        let Value::Number(number) = &value else { return Err(wrong(&value, "a whole number")) };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be whole and in range")]
-        let whole =
-            |float: f64| (float.fract() == 0.0 && (0.0..=LARGEST_WHOLE).contains(&float)).then_some(float as u64);
+        let Value::Number(number) = &value else {
+            return Err(wrong(&value, "a whole number"));
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "checked to be whole and in range"
+        )]
+        let whole = |float: f64| {
+            (float.fract() == 0.0 && (0.0..=MAX_SAFE_INTEGER).contains(&float))
+                .then_some(float as u64)
+        };
         number
             .as_u64()
             .or_else(|| number.as_f64().and_then(whole))
@@ -145,7 +155,8 @@ impl<K: ParamKind> ParamKind for Vec<K> {
                 .into_iter()
                 .enumerate()
                 .map(|(position, item)| {
-                    K::read(item).map_err(|why| format!("has an item (number {position}) that {why}"))
+                    K::read(item)
+                        .map_err(|why| format!("has an item (number {position}) that {why}"))
                 })
                 .collect(),
             other => Err(wrong(&other, "a list")),
@@ -164,13 +175,19 @@ impl ParamKind for BTreeMap<String, String> {
     }
 
     fn read(value: Value) -> Result<Self, String> {
-        let Value::Object(entries) = value else { return Err(wrong(&value, "an object of strings")) };
+        let Value::Object(entries) = value else {
+            return Err(wrong(&value, "an object of strings"));
+        };
         entries
             .into_iter()
             .map(|(name, value)| {
-                let value = String::read(value).map_err(|why| format!("has `{}`, which {why}", name.escape_debug()))?;
+                let value = String::read(value)
+                    .map_err(|why| format!("has `{}`, which {why}", name.escape_debug()))?;
                 if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                    return Err(format!("has the variable `{}`, which no environment can hold", name.escape_debug()));
+                    return Err(format!(
+                        "has the variable `{}`, which is invalid in an environment",
+                        name.escape_debug()
+                    ));
                 }
                 Ok((name, value))
             })
@@ -182,7 +199,7 @@ impl ParamKind for BTreeMap<String, String> {
     }
 }
 
-/// A path inside the sandbox.
+/// Path inside the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FilePath(String);
 
@@ -199,8 +216,12 @@ impl ParamKind for FilePath {
 
     fn read(value: Value) -> Result<Self, String> {
         match String::read(value)? {
-            path if path.is_empty() => Err("is empty, and must be a path inside the sandbox".into()),
-            path if path.contains('\0') => Err("holds NUL, which no file name can".into()),
+            path if path.is_empty() => {
+                Err("is empty, and must be a path inside the sandbox".into())
+            }
+            path if path.contains('\0') => {
+                Err("contains NUL, which is invalid in file names".into())
+            }
             path => Ok(Self(path)),
         }
     }
@@ -210,7 +231,8 @@ impl ParamKind for FilePath {
     }
 }
 
-/// A commit, branch, tag, remote or address for git. Never something git would read as an option.
+/// Commit, branch, tag, remote or URL for git. Values that git would parse as an option are
+/// refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GitRef(String);
 
@@ -228,14 +250,17 @@ impl ParamKind for GitRef {
     fn read(value: Value) -> Result<Self, String> {
         match String::read(value)? {
             text if text.is_empty() => Err("is empty".into()),
-            text if text.starts_with('-') => Err(format!("is `{}`, and must not begin with `-`", text.escape_debug())),
-            text if text.contains(char::is_control) => Err("holds a control character".into()),
+            text if text.starts_with('-') => Err(format!(
+                "is `{}`, and must not begin with `-`",
+                text.escape_debug()
+            )),
+            text if text.contains(char::is_control) => Err("contains a control character".into()),
             text => Ok(Self(text)),
         }
     }
 }
 
-/// A pattern for paths, in which `*` stays within one name and `**` crosses directories.
+/// Glob of paths, in which `*` does not match `/` and `**` does.
 #[derive(Clone, Debug)]
 pub(crate) struct GlobPattern(String);
 
@@ -244,7 +269,7 @@ impl GlobPattern {
         &self.0
     }
 
-    /// Compiles a part of a pattern. An error is a fragment that follows the parameter's name.
+    /// Compiles a part of a pattern. The error is a phrase that continues the parameter's name.
     pub(crate) fn compile(pattern: &str) -> Result<GlobSet, String> {
         crate::patterns::glob(pattern)
     }
@@ -261,7 +286,7 @@ impl ParamKind for GlobPattern {
             return Err("is empty".into());
         }
         if pattern.contains('\0') {
-            return Err("holds NUL, which no file name can".into());
+            return Err("contains NUL, which is invalid in file names".into());
         }
         Self::compile(&pattern)?;
         Ok(Self(pattern))
@@ -274,10 +299,22 @@ mod tests {
 
     #[test]
     fn whole_numbers_are_taken_in_every_form_json_gives_them() {
-        for (given, read) in [(json!(7), 7), (json!(7.0), 7), (json!(0), 0), (json!(1e3), 1000)] {
+        for (given, read) in [
+            (json!(7), 7),
+            (json!(7.0), 7),
+            (json!(0), 0),
+            (json!(1e3), 1000),
+        ] {
             assert_eq!(u64::read(given).unwrap(), read);
         }
-        for bad in [json!(-1), json!(1.5), json!("7"), json!(1e300), json!(true), json!([7])] {
+        for bad in [
+            json!(-1),
+            json!(1.5),
+            json!("7"),
+            json!(1e300),
+            json!(true),
+            json!([7]),
+        ] {
             assert!(u64::read(bad.clone()).is_err(), "{bad}");
         }
         assert!(NonZeroU64::read(json!(0)).is_err());
@@ -288,7 +325,14 @@ mod tests {
         for bad in ["", "-", "--upload-pack=touch /tmp/x", "-c", "a\nb"] {
             assert!(GitRef::read(json!(bad)).is_err(), "{bad}");
         }
-        for good in ["main", "HEAD~3", "refs/heads/x", "v1..v2", "https://example.com/a.git", ":/fix"] {
+        for good in [
+            "main",
+            "HEAD~3",
+            "refs/heads/x",
+            "v1..v2",
+            "https://example.com/a.git",
+            ":/fix",
+        ] {
             assert_eq!(GitRef::read(json!(good)).unwrap().as_str(), good);
         }
     }
@@ -297,7 +341,13 @@ mod tests {
     fn variables_no_environment_can_hold_are_refused() {
         let read = |value| BTreeMap::<String, String>::read(value);
         assert_eq!(read(json!({"A": "b=c"})).unwrap()["A"], "b=c");
-        for bad in [json!({"A=B": "x"}), json!({"": "x"}), json!({"A": "\0"}), json!({"A": 1}), json!("A=B")] {
+        for bad in [
+            json!({"A=B": "x"}),
+            json!({"": "x"}),
+            json!({"A": "\0"}),
+            json!({"A": 1}),
+            json!("A=B"),
+        ] {
             assert!(read(bad.clone()).is_err(), "{bad}");
         }
     }

@@ -1,9 +1,11 @@
-//! A command in the sandbox, from its start to its end.
+//! Execution of a command in the sandbox.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use sandbar_core::{Error, ErrorCode, ExecEvent, ExecSpec, ExitStatus, Result, StdinMode, ToolProgress};
+use sandbar_core::{
+    Error, ErrorCode, ExecEvent, ExecSpec, ExitStatus, Result, StdinMode, ToolProgress,
+};
 use sandbar_runtime::{RunningCommand, StdinHandle};
 
 use crate::{
@@ -13,16 +15,16 @@ use crate::{
     text::{Transcript, Utf8Stream},
 };
 
-/// The longest single argument the kernel takes.
-pub(super) const LONGEST_ARGUMENT: usize = (128 << 10) - 1;
+/// Longest argument the kernel accepts (`MAX_ARG_STRLEN` without the final NUL).
+pub(super) const MAX_ARGUMENT_BYTES: usize = (128 << 10) - 1;
 
-/// Input handed over at a time.
+/// Bytes of input written at a time.
 const PIECE: usize = 64 << 10;
 
-/// What a shell says of a command whose time was up.
-const TIMED_OUT: i32 = 124;
+/// Exit code of a command that timed out, as `timeout(1)` reports it.
+const TIMEOUT_EXIT_CODE: i32 = 124;
 
-/// A command to run, and how long it may take.
+/// Command to run, with its time limit.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) spec: ExecSpec,
@@ -31,33 +33,50 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// A command that takes at most `time`, or as long as the call may.
+    /// Creates a command with the time limit `time`, or that of the call.
     pub(super) fn new(context: &ToolContext, argv: Vec<String>, time: Option<Duration>) -> Self {
         let time = context.wall_time(time);
-        let mut spec = ExecSpec { argv, resources: context.resources.clone(), ..ExecSpec::default() };
+        let mut spec = ExecSpec {
+            argv,
+            resources: context.resources.clone(),
+            ..ExecSpec::default()
+        };
         spec.resources.wall_time = Some(time);
-        Self { spec, input: None, time }
+        Self {
+            spec,
+            input: None,
+            time,
+        }
     }
 
-    /// Gives the command something to read.
+    /// Sets the standard input.
     pub(super) fn with_input(mut self, input: Bytes) -> Self {
         self.spec.stdin = StdinMode::Piped;
         self.input = Some(input);
         self
     }
 
-    /// Starts the command; `None` when the sandbox has no such program.
+    /// Starts the command; `None` when the sandbox does not have the program.
     pub(super) async fn start(self, context: &ToolContext) -> Result<Option<Started<'_>>> {
         let Self { spec, input, time } = self;
         match context.runner.start(spec).await {
-            Ok(command) => Ok(Some(Started { context, command, input, time })),
-            Err(error) if error.code() == ErrorCode::FileNotFound && error.field() == Some("argv") => Ok(None),
+            Ok(command) => Ok(Some(Started {
+                context,
+                command,
+                input,
+                time,
+            })),
+            Err(error)
+                if error.code() == ErrorCode::FileNotFound && error.field() == Some("argv") =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
 }
 
-/// A command that runs. Dropping it ends it with everything it started.
+/// Running command. Dropping it kills it with all its children.
 #[derive(Debug)]
 pub(super) struct Started<'a> {
     context: &'a ToolContext,
@@ -67,7 +86,7 @@ pub(super) struct Started<'a> {
 }
 
 impl Started<'_> {
-    /// Tells what the command says while it runs, and what came of it.
+    /// Forwards output as progress until the command ends, and returns the outcome.
     pub(super) async fn finish(mut self) -> Result<Outcome> {
         let context = self.context;
         let feeding = feed(self.command.stdin(), self.input.take());
@@ -83,13 +102,16 @@ impl Started<'_> {
     }
 }
 
-/// Passes output on as it comes, and keeps the part of it that belongs into the answer.
-async fn listen(context: &ToolContext, command: &mut RunningCommand) -> Result<(Transcript, ExitStatus)> {
+/// Forwards output as it arrives, and keeps the part that belongs in the answer.
+async fn listen(
+    context: &ToolContext,
+    command: &mut RunningCommand,
+) -> Result<(Transcript, ExitStatus)> {
     let mut transcript = Transcript::default();
     let mut streams = [Utf8Stream::default(), Utf8Stream::default()];
     loop {
         let Some(event) = command.next_event().await else {
-            return Err(Error::internal("the command vanished"));
+            return Err(Error::internal("command ended without an exit status"));
         };
         let (stream, bytes) = match event {
             ExecEvent::Stdout(bytes) => (0, bytes),
@@ -111,13 +133,21 @@ async fn tell(context: &ToolContext, transcript: &mut Transcript, said: String, 
         return;
     }
     transcript.push(&said);
-    // A caller that does not listen gets the answer all the same.
-    let _ = context.progress.send(ToolProgress { content: said, is_error }).await;
+    // A caller that does not read progress still gets the answer.
+    let _ = context
+        .progress
+        .send(ToolProgress {
+            content: said,
+            is_error,
+        })
+        .await;
 }
 
 /// Writes the input, as far as the command reads it.
 async fn feed(stdin: Option<StdinHandle>, input: Option<Bytes>) {
-    let (Some(stdin), Some(mut input)) = (stdin, input) else { return };
+    let (Some(stdin), Some(mut input)) = (stdin, input) else {
+        return;
+    };
     while !input.is_empty() {
         let piece = input.split_to(input.len().min(PIECE));
         if stdin.write(piece).await.is_err() {
@@ -131,8 +161,12 @@ fn outcome(transcript: Transcript, status: &ExitStatus, time: Duration) -> Outco
     let nothing_said = transcript.is_empty();
     let (mut content, cut) = transcript.finish();
     let exit_code = match status {
-        ExitStatus { timed_out: true, .. } => Some(TIMED_OUT),
-        ExitStatus { code: Some(code), .. } => Some(*code),
+        ExitStatus {
+            timed_out: true, ..
+        } => Some(TIMEOUT_EXIT_CODE),
+        ExitStatus {
+            code: Some(code), ..
+        } => Some(*code),
         ExitStatus { signal, .. } => signal.map(|signal| 128 + signal),
     };
     let mut notes = Vec::new();
@@ -176,21 +210,72 @@ mod tests {
     }
 
     #[test]
-    fn the_way_a_command_ended_is_told_in_fields_and_in_words() {
-        let good = of("fine\n", ExitStatus { code: Some(0), ..ExitStatus::default() });
-        assert_eq!((good.content.as_str(), good.exit_code, good.is_error), ("fine\n", Some(0), false));
-        let bad = of("", ExitStatus { code: Some(3), ..ExitStatus::default() });
+    fn an_exit_status_is_reported_in_fields_and_text() {
+        let good = of(
+            "fine\n",
+            ExitStatus {
+                code: Some(0),
+                ..ExitStatus::default()
+            },
+        );
+        assert_eq!(
+            (good.content.as_str(), good.exit_code, good.is_error),
+            ("fine\n", Some(0), false)
+        );
+        let bad = of(
+            "",
+            ExitStatus {
+                code: Some(3),
+                ..ExitStatus::default()
+            },
+        );
         assert_eq!(
             (bad.content.as_str(), bad.exit_code, bad.is_error),
             ("[exit code 3, and no output]", Some(3), true)
         );
-        let late = of("a", ExitStatus { signal: Some(9), timed_out: true, ..ExitStatus::default() });
-        assert_eq!((late.content.as_str(), late.exit_code), ("a\n[stopped after 2s: its time was up]", Some(124)));
+        let late = of(
+            "a",
+            ExitStatus {
+                signal: Some(9),
+                timed_out: true,
+                ..ExitStatus::default()
+            },
+        );
+        assert_eq!(
+            (late.content.as_str(), late.exit_code),
+            ("a\n[stopped after 2s: its time was up]", Some(124))
+        );
         assert!(late.timed_out && late.is_error);
-        let killed = of("", ExitStatus { signal: Some(11), ..ExitStatus::default() });
-        assert_eq!((killed.content.as_str(), killed.exit_code), ("[ended by signal 11]", Some(139)));
-        let hungry = of("", ExitStatus { code: Some(0), oom_killed: true, ..ExitStatus::default() });
+        let killed = of(
+            "",
+            ExitStatus {
+                signal: Some(11),
+                ..ExitStatus::default()
+            },
+        );
+        assert_eq!(
+            (killed.content.as_str(), killed.exit_code),
+            ("[ended by signal 11]", Some(139))
+        );
+        let hungry = of(
+            "",
+            ExitStatus {
+                code: Some(0),
+                oom_killed: true,
+                ..ExitStatus::default()
+            },
+        );
         assert!(hungry.is_error && hungry.oom_killed);
-        assert!(of("", ExitStatus { code: Some(0), truncated: true, ..ExitStatus::default() }).truncated);
+        assert!(
+            of(
+                "",
+                ExitStatus {
+                    code: Some(0),
+                    truncated: true,
+                    ..ExitStatus::default()
+                }
+            )
+            .truncated
+        );
     }
 }

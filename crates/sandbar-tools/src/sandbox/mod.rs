@@ -6,5 +6,7 @@ mod git;
 mod run_code;
 
 pub(crate) use bash::Bash;
-pub(crate) use git::{GitAdd, GitClone, GitCommit, GitDiff, GitFetch, GitLog, GitPull, GitPush, GitShow, GitStatus};
+pub(crate) use git::{
+    GitAdd, GitClone, GitCommit, GitDiff, GitFetch, GitLog, GitPull, GitPush, GitShow, GitStatus,
+};
 pub(crate) use run_code::RunCode;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use sandbar_core::{Error, Result};
 
-use super::command::{LONGEST_ARGUMENT, Task};
+use super::command::{MAX_ARGUMENT_BYTES, Task};
 use crate::{
     ToolContext,
     outcome::Outcome,
@@ -15,8 +15,8 @@ use crate::{
 };
 
 tool! {
-    /// Runs a piece of code in the sandbox with the interpreter of its language, where the sandbox has it. Every call is a
-    /// program of its own.
+    /// Runs a piece of code in the sandbox with the interpreter of its language, where the sandbox
+    /// has it. Every call is a program of its own.
     "run_code", Sandbox;
     pub(crate) struct RunCode {
         /// The language of the code.
@@ -55,8 +55,8 @@ impl Language {
         }
     }
 
-    /// A shell reads its script while it runs it, so that programs in it would read the script as their input: it gets
-    /// the script as an argument. The others read all of it first.
+    /// A shell reads its script while it runs it, so that programs in it would read the script as
+    /// their input: it gets the script as an argument. The others read all of it first.
     const fn is_shell(self) -> bool {
         matches!(self, Self::Bash | Self::Sh)
     }
@@ -64,9 +64,14 @@ impl Language {
 
 impl SandboxTool for RunCode {
     fn validate(&self) -> Result<()> {
-        if self.language.is_shell() && (self.code.len() > LONGEST_ARGUMENT || self.code.contains('\0')) {
-            return Err(Error::invalid("code", format!("`code` holds NUL, or more than {LONGEST_ARGUMENT} bytes"))
-                .with_hint("write it to a file with `write_file`, and run that with `bash`"));
+        if self.language.is_shell()
+            && (self.code.len() > MAX_ARGUMENT_BYTES || self.code.contains('\0'))
+        {
+            return Err(Error::invalid(
+                "code",
+                format!("`code` holds NUL, or more than {MAX_ARGUMENT_BYTES} bytes"),
+            )
+            .with_hint("write it to a file with `write_file`, and run that with `bash`"));
         }
         Ok(())
     }
@@ -79,7 +84,10 @@ impl SandboxTool for RunCode {
                     return started.finish().await;
                 }
             }
-            let names: Vec<&str> = interpreters.iter().filter_map(|argv| argv.first().copied()).collect();
+            let names: Vec<&str> = interpreters
+                .iter()
+                .filter_map(|argv| argv.first().copied())
+                .collect();
             Ok(Outcome::failed(format!(
                 "this sandbox has no interpreter for this language: {} was not found",
                 names.join(", ")

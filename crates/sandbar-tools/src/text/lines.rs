@@ -1,13 +1,13 @@
-//! Lines: numbered, cut when they are too long, collected up to a bound.
+//! Lines of text: numbered, truncated when too long, collected up to a limit.
 
 use std::{borrow::Cow, fmt::Write as _};
 
 use super::CONTENT_LIMIT;
 
-/// Characters of a line that are shown.
+/// Characters shown of a line.
 const LINE_LIMIT: usize = 2000;
 
-/// A line as it is shown: without its end, and cut with a marker when it is very long.
+/// Formats a line: without its end, and truncated with a marker when it is very long.
 pub(crate) fn clip(line: &[u8]) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -21,19 +21,19 @@ pub(crate) fn clip(line: &[u8]) -> String {
     }
 }
 
-/// A line with its number, counted from 1.
+/// Formats a line with its number, counted from 1.
 pub(crate) fn numbered(number: usize, line: &[u8]) -> String {
     format!("{number:>6}\t{}\n", clip(line))
 }
 
-/// Text that takes whole pieces until it is full.
+/// Text that accepts whole pieces up to a limit.
 #[derive(Debug, Default)]
 pub(crate) struct BoundedText {
     text: String,
 }
 
 impl BoundedText {
-    /// Adds a piece, unless it does not fit any more.
+    /// Adds a piece; `false` when it does not fit.
     #[must_use]
     pub(crate) fn push(&mut self, piece: &str) -> bool {
         let fits = self.text.len() + piece.len() <= CONTENT_LIMIT;
@@ -43,7 +43,7 @@ impl BoundedText {
         fits
     }
 
-    /// Bytes that still fit.
+    /// Returns the bytes left.
     pub(crate) fn room(&self) -> usize {
         CONTENT_LIMIT - self.text.len()
     }
@@ -52,7 +52,7 @@ impl BoundedText {
         self.text.is_empty()
     }
 
-    /// The text with a closing remark in brackets.
+    /// Returns the text with a closing remark in brackets.
     pub(crate) fn with_note(mut self, note: Option<Cow<'_, str>>) -> String {
         if let Some(note) = note {
             // Writing to a string cannot fail.
@@ -70,7 +70,13 @@ mod tests {
     fn a_long_line_is_cut_between_characters_and_says_so() {
         assert_eq!(clip(b"short\r\n"), "short");
         let long = "é".repeat(LINE_LIMIT + 7);
-        assert_eq!(clip(long.as_bytes()), format!("{} [… 7 more characters]", "é".repeat(LINE_LIMIT)));
-        assert_eq!(clip("é".repeat(LINE_LIMIT).as_bytes()), "é".repeat(LINE_LIMIT));
+        assert_eq!(
+            clip(long.as_bytes()),
+            format!("{} [… 7 more characters]", "é".repeat(LINE_LIMIT))
+        );
+        assert_eq!(
+            clip("é".repeat(LINE_LIMIT).as_bytes()),
+            "é".repeat(LINE_LIMIT)
+        );
     }
 }

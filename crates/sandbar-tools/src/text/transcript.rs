@@ -1,18 +1,18 @@
-//! The output of a command, bounded: the beginning, the end, and how much was left out between.
+//! Bounded output of a command: the beginning, the end, and the number of bytes left out between.
 
 use std::{collections::VecDeque, fmt::Write as _};
 
 use super::CONTENT_LIMIT;
 
-/// Pieces shorter than this are put together.
+/// Shorter pieces are merged.
 const PIECE: usize = 4 << 10;
 
-/// Keeps the first and the last half of the limit, whatever comes.
+/// Keeps the first and the last half of the limit.
 #[derive(Debug)]
 pub(crate) struct Transcript {
     half: usize,
     head: String,
-    /// Pieces after the head; together a little more than half the limit at most.
+    /// Pieces after the head, in total a little more than half the limit.
     tail: VecDeque<String>,
     tail_bytes: usize,
     left_out: usize,
@@ -26,25 +26,37 @@ impl Default for Transcript {
 
 impl Transcript {
     fn with_limit(limit: usize) -> Self {
-        Self { half: limit / 2, head: String::new(), tail: VecDeque::new(), tail_bytes: 0, left_out: 0 }
+        Self {
+            half: limit / 2,
+            head: String::new(),
+            tail: VecDeque::new(),
+            tail_bytes: 0,
+            left_out: 0,
+        }
     }
 
     pub(crate) fn push(&mut self, text: &str) {
-        let room = if self.tail.is_empty() { self.half.saturating_sub(self.head.len()) } else { 0 };
+        let room = if self.tail.is_empty() {
+            self.half.saturating_sub(self.head.len())
+        } else {
+            0
+        };
         let (first, rest) = text.split_at(text.floor_char_boundary(room));
         self.head.push_str(first);
         if rest.is_empty() {
             return;
         }
         match self.tail.back_mut() {
-            // Output that comes letter by letter is not kept letter by letter.
+            // Merges small pieces, because output may arrive byte by byte.
             Some(last) if last.len() < PIECE => last.push_str(rest),
             _ => self.tail.push_back(rest.to_owned()),
         }
         self.tail_bytes += rest.len();
         while self.tail_bytes > self.half {
             let excess = self.tail_bytes - self.half;
-            let Some(oldest) = self.tail.front_mut() else { break };
+            let Some(oldest) = self.tail.front_mut() else {
+                break;
+            };
             let cut = oldest.ceil_char_boundary(excess.min(oldest.len()));
             self.left_out += cut;
             self.tail_bytes -= cut;
@@ -60,7 +72,7 @@ impl Transcript {
         self.head.is_empty() && self.tail.is_empty()
     }
 
-    /// The text, and whether something of it was left out.
+    /// Returns the text, and whether a part was left out.
     pub(crate) fn finish(self) -> (String, bool) {
         let mut text = self.head;
         if self.left_out > 0 {
@@ -88,7 +100,10 @@ mod tests {
         }
         let (text, cut) = transcript.finish();
         assert!(cut);
-        assert!(text.starts_with("0123456789\n[… ") && text.ends_with("qrstuvwxyz"), "{text}");
+        assert!(
+            text.starts_with("0123456789\n[… ") && text.ends_with("qrstuvwxyz"),
+            "{text}"
+        );
     }
 
     proptest! {

@@ -1,10 +1,10 @@
-//! Bytes that come in pieces, as text.
+//! Incremental UTF-8 decoder.
 
-/// Turns pieces of a byte stream into text. A character that is split between two pieces is held back until it is whole;
-/// bytes that are no UTF-8 become U+FFFD.
+/// Decodes pieces of a byte stream. A character split between two pieces is held back until it is
+/// complete; invalid bytes become U+FFFD.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8Stream {
-    /// The beginning of a character: at most three bytes.
+    /// Incomplete character: at most three bytes.
     held: Vec<u8>,
 }
 
@@ -23,17 +23,17 @@ impl Utf8Stream {
         String::from_utf8_lossy(&bytes[..whole]).into_owned()
     }
 
-    /// What is left at the end of the stream.
+    /// Returns the incomplete character at the end of the stream as replacement characters.
     pub(crate) fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.held)).into_owned()
     }
 }
 
-/// How many bytes at the end begin a character that is not complete.
+/// Returns the number of bytes at the end that begin an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(3) {
         let tail = &bytes[bytes.len() - back..];
-        // Continuation bytes belong to something further back.
+        // Continuation bytes belong to an earlier byte.
         if tail[0] & 0b1100_0000 == 0b1000_0000 {
             continue;
         }

@@ -14,14 +14,24 @@ pub(crate) fn links_and_dots_end_inside(volume: &Volume) {
     symlink("/etc/passwd", volume.path("passwd")).unwrap();
     symlink("/", volume.path("root")).unwrap();
     symlink("loop", volume.path("loop")).unwrap();
-    for path in
-        ["absolute", "relative", "passwd", "loop", secret, &climb, &format!("root{secret}"), "root/../../etc/shadow"]
-    {
+    for path in [
+        "absolute",
+        "relative",
+        "passwd",
+        "loop",
+        secret,
+        &climb,
+        &format!("root{secret}"),
+        "root/../../etc/shadow",
+    ] {
         for (tool, params) in [
             ("read_file", json!({"path": path})),
             ("grep", json!({"path": path, "pattern": "."})),
             ("list_dir", json!({"path": path})),
-            ("edit_file", json!({"path": path, "old_string": SECRET, "new_string": "x"})),
+            (
+                "edit_file",
+                json!({"path": path, "old_string": SECRET, "new_string": "x"}),
+            ),
         ] {
             let answer = volume.run(tool, params);
             assert!(answer.is_error, "{tool} {path}: {}", answer.content);
@@ -38,16 +48,27 @@ pub(crate) fn writing_through_a_link_ends_inside(volume: &Volume) {
     let secret = volume.secret();
     symlink(&secret, volume.path("dangling")).unwrap();
     symlink(secret.parent().unwrap(), volume.path("directory")).unwrap();
-    for (path, create_dirs) in [("dangling", true), ("directory/secret", true), ("../../../../../../tmp/x", true)] {
-        let params = json!({"path": path, "content": "from the session", "create_dirs": create_dirs});
+    for (path, create_dirs) in [
+        ("dangling", true),
+        ("directory/secret", true),
+        ("../../../../../../tmp/x", true),
+    ] {
+        let params =
+            json!({"path": path, "content": "from the session", "create_dirs": create_dirs});
         let answer = volume.run("write_file", params);
         assert!(!answer.is_error, "{path}: {}", answer.content);
     }
     let inside = volume.root().join(secret.strip_prefix("/").unwrap());
     assert_eq!(std::fs::read_to_string(inside).unwrap(), "from the session");
-    assert_eq!(std::fs::read_to_string(volume.root().join("tmp/x")).unwrap(), "from the session");
+    assert_eq!(
+        std::fs::read_to_string(volume.root().join("tmp/x")).unwrap(),
+        "from the session"
+    );
     symlink("/no/such/directory/file", volume.path("nowhere")).unwrap();
-    let refused = volume.run("write_file", json!({"path": "nowhere", "content": "x", "create_dirs": false}));
+    let refused = volume.run(
+        "write_file",
+        json!({"path": "nowhere", "content": "x", "create_dirs": false}),
+    );
     assert!(refused.is_error, "{}", refused.content);
     volume.assert_untouched();
 }
@@ -60,12 +81,15 @@ pub(crate) fn searches_do_not_follow_links(volume: &Volume) {
     let globbed = volume.run("glob", json!({"pattern": "out/**"}));
     assert_eq!(globbed.content, "[no files match]");
     // Named, a link is followed to where it leads inside.
-    assert_eq!(volume.run("glob", json!({"pattern": "etc/*"})).content, "etc/config\n");
+    assert_eq!(
+        volume.run("glob", json!({"pattern": "etc/*"})).content,
+        "etc/config\n"
+    );
     let listed = volume.run("list_dir", json!({"depth": 5}));
     assert_eq!(listed.content.lines().count(), 2, "{}", listed.content);
 }
 
-/// What the kernel gives through `/proc` leads to other file systems than the one it is in.
+/// Magic links of the kernel in `/proc` lead out of the file system they are in.
 pub(crate) fn links_of_the_kernel_are_refused(volume: &Volume) {
     let proc = volume.root().join("proc");
     std::fs::create_dir(&proc).unwrap();
@@ -91,18 +115,27 @@ pub(crate) fn links_of_the_kernel_are_refused(volume: &Volume) {
             assert!(answer.is_error, "{tool} {path}: {}", answer.content);
             assert!(!answer.content.contains(SECRET));
         }
-        // At the end of a path such a link is read like any other, and what it says is a path inside.
+        // At the end of a path such a link is read like any other, and what it says is a path
+        // inside.
         volume.run("write_file", json!({"path": path, "content": "x"}));
     }
     volume.assert_untouched();
 }
 
-/// A `/proc` in the volume, in the mount namespace of the test only. It is taken away before anything is removed.
+/// A `/proc` in the volume, in the mount namespace of the test only. It is taken away before
+/// anything is removed.
 struct Proc<'a>(&'a std::path::Path);
 
 impl<'a> Proc<'a> {
     fn mount(place: &'a std::path::Path) -> Self {
-        mount("proc", place, "proc", MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC, None).unwrap();
+        mount(
+            "proc",
+            place,
+            "proc",
+            MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC,
+            None,
+        )
+        .unwrap();
         Self(place)
     }
 }

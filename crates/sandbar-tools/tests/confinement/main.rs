@@ -1,5 +1,10 @@
-//! No path leads out of a session, whatever the session does to it: tools on real volumes of every storage.
+//! No path leads out of a session, whatever the session does to it: tools on real volumes of every
+//! storage.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod links;
@@ -34,7 +39,7 @@ on_every_storage! {
         links_of_the_kernel_are_refused;
     races:
         a_link_that_comes_and_goes_leads_nowhere,
-        a_directory_that_is_swapped_while_it_is_searched_leads_nowhere;
+        a_directory_swapped_during_a_search_leads_nowhere;
     strange_files:
         pipes_and_devices_are_not_opened;
 }
@@ -46,12 +51,12 @@ mod translated {
     use crate::{owners, volume::Volume};
 
     #[test]
-    fn what_is_made_on_btrfs_belongs_to_the_user_of_the_sandbox() {
-        owners::what_is_made_belongs_to_the_user_of_the_sandbox(&Volume::new(Backend::BtrfsImage));
+    fn files_created_on_btrfs_belong_to_the_sandbox_user() {
+        owners::created_files_belong_to_the_sandbox_user(&Volume::new(Backend::BtrfsImage));
     }
 
     #[test]
-    fn what_is_made_on_local_disk_belongs_to_the_user_of_the_sandbox() {
-        owners::what_is_made_belongs_to_the_user_of_the_sandbox(&Volume::new(Backend::LocalDiskExt4));
+    fn files_created_on_local_disk_belong_to_the_sandbox_user() {
+        owners::created_files_belong_to_the_sandbox_user(&Volume::new(Backend::LocalDiskExt4));
     }
 }

@@ -54,9 +54,18 @@ pub(crate) fn a_link_that_comes_and_goes_leads_nowhere(volume: &Volume) {
         let read = volume.run("read_file", json!({"path": "d/secret"}));
         assert!(!read.content.contains(SECRET), "{}", read.content);
         let name = format!("d/made-{round}");
-        volume.run("write_file", json!({"path": name, "content": "x", "create_dirs": false}));
-        volume.run("write_file", json!({"path": "d/secret", "content": "inside", "create_dirs": false}));
-        volume.run("edit_file", json!({"path": "d/secret", "old_string": SECRET, "new_string": "gone"}));
+        volume.run(
+            "write_file",
+            json!({"path": name, "content": "x", "create_dirs": false}),
+        );
+        volume.run(
+            "write_file",
+            json!({"path": "d/secret", "content": "inside", "create_dirs": false}),
+        );
+        volume.run(
+            "edit_file",
+            json!({"path": "d/secret", "old_string": SECRET, "new_string": "gone"}),
+        );
     });
     volume.assert_untouched();
     let outside: Vec<String> = std::fs::read_dir(outside)
@@ -67,21 +76,35 @@ pub(crate) fn a_link_that_comes_and_goes_leads_nowhere(volume: &Volume) {
     assert_eq!(outside, Vec::<String>::new());
 }
 
-pub(crate) fn a_directory_that_is_swapped_while_it_is_searched_leads_nowhere(volume: &Volume) {
+pub(crate) fn a_directory_swapped_during_a_search_leads_nowhere(volume: &Volume) {
     let outside = volume.secret().parent().unwrap().to_owned();
     std::fs::create_dir_all(volume.path("top/d/deep")).unwrap();
     std::fs::write(volume.path("top/d/deep/f"), "inside").unwrap();
     symlink(&outside, volume.path("top/l")).unwrap();
     during_swaps(volume, "top/d", "top/l", |_| {
         for (tool, params) in [
-            ("grep", json!({"path": "top", "pattern": "secret of the host"})),
-            ("grep", json!({"path": "top/d", "pattern": "secret of the host"})),
+            (
+                "grep",
+                json!({"path": "top", "pattern": "secret of the host"}),
+            ),
+            (
+                "grep",
+                json!({"path": "top/d", "pattern": "secret of the host"}),
+            ),
             ("glob", json!({"path": "top", "pattern": "**/secret"})),
             ("list_dir", json!({"path": "top", "depth": 9})),
         ] {
             let answer = volume.run(tool, params);
-            assert!(!answer.content.contains(SECRET), "{tool}: {}", answer.content);
-            assert!(!answer.content.lines().any(|line| line.ends_with("/secret")), "{tool}: {}", answer.content);
+            assert!(
+                !answer.content.contains(SECRET),
+                "{tool}: {}",
+                answer.content
+            );
+            assert!(
+                !answer.content.lines().any(|line| line.ends_with("/secret")),
+                "{tool}: {}",
+                answer.content
+            );
         }
     });
     volume.assert_untouched();

@@ -9,9 +9,9 @@ use std::{
 use futures::future::BoxFuture;
 use sandbar_core::{Error, ExecSpec, OwnerMap, Resources, Result, ToolResponse};
 use sandbar_runtime::RunningCommand;
-use sandbar_storage::SessionTree;
 use sandbar_testing::{Backend, StorageFixture};
 use sandbar_tools::{CommandRunner, PreparedCall, ToolContext};
+use sandbar_tree::SessionTree;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -39,8 +39,16 @@ impl Volume {
         let volume = fixture.volume("s");
         let root = fixture.storage.mount(&volume).unwrap();
         // After the fixture: threads started now are in its mount namespace.
-        let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let volume = Self { fixture, root, tokio };
+        let tokio = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let volume = Self {
+            fixture,
+            root,
+            tokio,
+        };
         std::fs::write(volume.secret(), SECRET).unwrap();
         volume
     }
@@ -64,8 +72,15 @@ impl Volume {
         self.run_as(None, tool, params)
     }
 
-    pub(crate) fn run_as(&self, owners: Option<Arc<OwnerMap>>, tool: &str, params: Value) -> ToolResponse {
-        let Value::Object(params) = params else { panic!("parameters are an object") };
+    pub(crate) fn run_as(
+        &self,
+        owners: Option<Arc<OwnerMap>>,
+        tool: &str,
+        params: Value,
+    ) -> ToolResponse {
+        let Value::Object(params) = params else {
+            panic!("parameters are an object")
+        };
         let (progress, mut told) = mpsc::channel(1);
         let context = ToolContext {
             tree: SessionTree::open(&self.root, owners).unwrap(),
@@ -78,7 +93,11 @@ impl Volume {
         };
         self.tokio.block_on(async {
             tokio::spawn(async move { while told.recv().await.is_some() {} });
-            PreparedCall::new(tool, params).unwrap().run(&context).await.unwrap()
+            PreparedCall::new(tool, params)
+                .unwrap()
+                .run(&context)
+                .await
+                .unwrap()
         })
     }
 

@@ -1,4 +1,4 @@
-//! What an SDK sends for `Sandbox.create().commands.run("echo hello")`, and no more.
+//! The requests of an SDK for `Sandbox.create().commands.run("echo hello")`.
 
 use std::{
     net::SocketAddr,
@@ -22,14 +22,19 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(address: SocketAddr, token: &str) -> Self {
-        Self { address, api_key: api_key(token) }
+        Self {
+            address,
+            api_key: api_key(token),
+        }
     }
 
-    /// Milliseconds until a new sandbox has said hello. It is killed afterwards, which is not counted.
+    /// Returns the milliseconds until the first output in a new sandbox, without its removal.
     pub(crate) async fn first_word(&self) -> f64 {
         let began = Instant::now();
         let body = json!({ "templateID": "base", "timeout": 300 });
-        let handle = self.send("POST", "/v2/sandboxes", &[], body.to_string().into()).await;
+        let handle = self
+            .send("POST", "/v2/sandboxes", &[], body.to_string().into())
+            .await;
         let handle: Value = serde_json::from_slice(&handle).unwrap();
         let id = handle["sandboxID"].as_str().unwrap();
         let access = handle["envdAccessToken"].as_str().unwrap_or_default();
@@ -40,14 +45,21 @@ impl Client {
             ("content-type", "application/connect+json"),
             ("connect-protocol-version", "1"),
         ];
-        let said = self.send("POST", "/process.Process/Start", &headers, start()).await;
-        assert!(said.windows(12).any(|bytes| bytes == b"aGVsbG8K\"}}}"), "{}", String::from_utf8_lossy(&said));
+        let said = self
+            .send("POST", "/process.Process/Start", &headers, start())
+            .await;
+        assert!(
+            said.windows(12).any(|bytes| bytes == b"aGVsbG8K\"}}}"),
+            "{}",
+            String::from_utf8_lossy(&said)
+        );
         let taken = milliseconds(began);
-        self.send("DELETE", &format!("/sandboxes/{id}"), &[], Bytes::new()).await;
+        self.send("DELETE", &format!("/sandboxes/{id}"), &[], Bytes::new())
+            .await;
         taken
     }
 
-    /// So many sandboxes, each begun so much later than the one before.
+    /// Measures `count` sandboxes, started at intervals.
     pub(crate) async fn crowd(&self, count: usize, stagger: Duration) -> Vec<f64> {
         let all = (0u32..).take(count).map(|number| {
             let client = self.clone();
@@ -68,28 +80,42 @@ impl Client {
         stream.set_nodelay(true).unwrap();
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         let connection = tokio::spawn(connection);
-        let mut request = Request::builder().method(method).uri(path).header("host", self.address.to_string());
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", self.address.to_string());
         request = request.header("x-api-key", &self.api_key);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = sender.send_request(request.body(Full::new(body)).unwrap()).await.unwrap();
+        let response = sender
+            .send_request(request.body(Full::new(body)).unwrap())
+            .await
+            .unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let fine = [StatusCode::OK, StatusCode::CREATED, StatusCode::NO_CONTENT].contains(&status);
-        assert!(fine, "{method} {path}: {status} {}", String::from_utf8_lossy(&body));
+        assert!(
+            fine,
+            "{method} {path}: {status} {}",
+            String::from_utf8_lossy(&body)
+        );
         connection.abort();
         body
     }
 }
 
-/// One message of a Connect stream.
+/// Message of a Connect stream.
 fn start() -> Bytes {
     let process = json!({ "cmd": "/bin/bash", "args": ["-l", "-c", "echo hello"], "envs": {} });
-    frame(0, &json!({ "process": process, "stdin": false }).to_string()).into()
+    frame(
+        0,
+        &json!({ "process": process, "stdin": false }).to_string(),
+    )
+    .into()
 }
 
-/// A flag, the length, JSON.
+/// Encodes a message: flags, length, JSON.
 pub(crate) fn frame(flag: u8, message: &str) -> Vec<u8> {
     let length = u32::try_from(message.len()).unwrap();
     [&[flag], &length.to_be_bytes()[..], message.as_bytes()].concat()

@@ -1,10 +1,10 @@
-//! The middle and the far end of what was measured.
+//! Median and 99th percentile of measurements.
 
-/// In milliseconds.
+/// Percentiles in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
-    /// With fewer than a hundred values, the largest.
+    /// The maximum for fewer than a hundred values.
     pub(crate) p99: f64,
 }
 
@@ -13,6 +13,9 @@ impl Spread {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let at = |share: usize| sorted[(sorted.len() * share / 100).min(sorted.len() - 1)];
-        Self { median: at(50), p99: at(99) }
+        Self {
+            median: at(50),
+            p99: at(99),
+        }
     }
 }

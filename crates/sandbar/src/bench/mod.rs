@@ -1,9 +1,9 @@
-//! `sandbar bench`: a host against what this machine does without one, in one run.
+//! `sandbar bench`: operations of a host against baselines of the same machine.
 
 mod baseline;
 mod report;
 mod rounds;
 mod subject;
 
-pub(crate) use rounds::Ended;
+pub(crate) use rounds::MeasureError;
 pub(crate) use subject::measure;

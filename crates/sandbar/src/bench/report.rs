@@ -1,4 +1,4 @@
-//! What came out, for people and for scripts.
+//! Report of the measurements, as a table and as JSON.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use sandbar_core::Capabilities;
 use serde::Serialize;
 
 use super::{baseline::Baselines, rounds::Times};
-use crate::{failure::Outcome, output};
+use crate::{failure::Outcome, terminal::output};
 
-/// What a time is compared with.
+/// Baseline of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Against {
     Process,
@@ -18,7 +18,7 @@ pub(crate) enum Against {
     Other(&'static str, Duration),
 }
 
-/// One thing that was measured.
+/// One measured operation.
 #[derive(Debug)]
 pub(crate) struct Row {
     name: &'static str,
@@ -29,7 +29,12 @@ pub(crate) struct Row {
 
 impl Row {
     pub(crate) const fn new(name: &'static str, what: &'static str, times: Times) -> Self {
-        Self { name, what, times, against: Vec::new() }
+        Self {
+            name,
+            what,
+            times,
+            against: Vec::new(),
+        }
     }
 
     pub(crate) fn against(mut self, against: impl Into<Vec<Against>>) -> Self {
@@ -38,7 +43,7 @@ impl Row {
     }
 }
 
-/// All of it.
+/// All measurements.
 #[derive(Debug)]
 pub(crate) struct Report {
     url: String,
@@ -101,14 +106,26 @@ impl Report {
     }
 
     fn baseline_rows(&self) -> Vec<(&'static str, &'static str, &Times)> {
-        let Baselines { process, bwrap, read, call } = &self.baselines;
+        let Baselines {
+            process,
+            bwrap,
+            read,
+            call,
+        } = &self.baselines;
         let mut rows = vec![("process", "run `true` here", process)];
-        rows.extend(bwrap.as_ref().map(|bwrap| ("bwrap", "run `true` in bwrap", bwrap)));
-        rows.extend([("read", "read a file of 4 KiB here", read), ("call", "a call that does nothing", call)]);
+        rows.extend(
+            bwrap
+                .as_ref()
+                .map(|bwrap| ("bwrap", "run `true` in bwrap", bwrap)),
+        );
+        rows.extend([
+            ("read", "read a file of 4 KiB here", read),
+            ("call", "a call that does nothing", call),
+        ]);
         rows
     }
 
-    /// What it is called and how many times longer it took; `None` where that was not measured.
+    /// Returns the name of the baseline and the ratio to it; `None` if it was not measured.
     fn ratio(&self, row: &Row, against: Against) -> Option<(&'static str, f64)> {
         let (name, time) = match against {
             Against::Process => ("a process here", self.baselines.process.median()),
@@ -117,28 +134,57 @@ impl Report {
             Against::Call => ("an empty call", self.baselines.call.median()),
             Against::Other(name, time) => (name, time),
         };
-        Some((name, row.times.median().as_secs_f64() / time.as_secs_f64().max(f64::EPSILON)))
+        Some((
+            name,
+            row.times.median().as_secs_f64() / time.as_secs_f64().max(f64::EPSILON),
+        ))
     }
 
     fn ratios(&self, row: &Row) -> Vec<(&'static str, f64)> {
-        row.against.iter().filter_map(|against| self.ratio(row, *against)).collect()
+        row.against
+            .iter()
+            .filter_map(|against| self.ratio(row, *against))
+            .collect()
     }
 
     pub(crate) fn print_table(&self) -> Outcome<()> {
         let baselines = self.baseline_rows().into_iter().map(|(_, what, times)| {
-            [what.to_owned(), readable(times.median()), readable(times.p95()), "(baseline)".to_owned()]
+            [
+                what.to_owned(),
+                readable(times.median()),
+                readable(times.p95()),
+                "(baseline)".to_owned(),
+            ]
         });
         let results = self.rows.iter().map(|row| {
-            let ratios: Vec<String> =
-                self.ratios(row).into_iter().map(|(name, ratio)| format!("{} {name}", times_as_long(ratio))).collect();
-            [row.what.to_owned(), readable(row.times.median()), readable(row.times.p95()), ratios.join(", ")]
+            let ratios: Vec<String> = self
+                .ratios(row)
+                .into_iter()
+                .map(|(name, ratio)| format!("{} {name}", times_as_long(ratio)))
+                .collect();
+            [
+                row.what.to_owned(),
+                readable(row.times.median()),
+                readable(row.times.p95()),
+                ratios.join(", "),
+            ]
         });
-        output::table(["WHAT", "MEDIAN", "95%", "AGAINST"], baselines.chain(results))?;
-        output::say(format_args!("storage {}, runtime {}, at {}", self.storage, self.runtime, self.url));
+        output::table(
+            ["WHAT", "MEDIAN", "95%", "AGAINST"],
+            baselines.chain(results),
+        )?;
+        output::say(format_args!(
+            "storage {}, runtime {}, at {}",
+            self.storage, self.runtime, self.url
+        ));
         if self.baselines.bwrap.is_none() {
-            output::say("note: bwrap is not installed, or does not work here: nothing was compared with it");
+            output::say(
+                "note: bwrap is not installed or does not work here; no comparison with it",
+            );
         }
-        self.notes.iter().for_each(|note| output::say(format_args!("note: {note}")));
+        self.notes
+            .iter()
+            .for_each(|note| output::say(format_args!("note: {note}")));
         Ok(())
     }
 
@@ -149,22 +195,33 @@ impl Report {
             rounds: times.count(),
             median_seconds: times.median().as_secs_f64(),
             p95_seconds: times.p95().as_secs_f64(),
-            ratios: ratios.into_iter().map(|(against, ratio)| RatioView { against, ratio }).collect(),
+            ratios: ratios
+                .into_iter()
+                .map(|(against, ratio)| RatioView { against, ratio })
+                .collect(),
         };
         output::json(&ReportView {
-            host: HostView { url: &self.url, storage_backend: self.storage, container_runtime: self.runtime },
+            host: HostView {
+                url: &self.url,
+                storage_backend: self.storage,
+                container_runtime: self.runtime,
+            },
             baselines: self
                 .baseline_rows()
                 .into_iter()
                 .map(|(name, what, times)| view(name, what, times, Vec::new()))
                 .collect(),
-            results: self.rows.iter().map(|row| view(row.name, row.what, &row.times, self.ratios(row))).collect(),
+            results: self
+                .rows
+                .iter()
+                .map(|row| view(row.name, row.what, &row.times, self.ratios(row)))
+                .collect(),
             notes: &self.notes,
         })
     }
 }
 
-/// `1.3 ms`, with about three digits that mean something.
+/// Formats a time with two or three digits: `1.3 ms`.
 fn readable(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let (amount, unit) = if seconds < 1e-3 {
@@ -174,11 +231,19 @@ fn readable(time: Duration) -> String {
     } else {
         (seconds, "s")
     };
-    if amount < 10.0 { format!("{amount:.1} {unit}") } else { format!("{amount:.0} {unit}") }
+    if amount < 10.0 {
+        format!("{amount:.1} {unit}")
+    } else {
+        format!("{amount:.0} {unit}")
+    }
 }
 
 fn times_as_long(ratio: f64) -> String {
-    if ratio < 10.0 { format!("{ratio:.2} ×") } else { format!("{ratio:.0} ×") }
+    if ratio < 10.0 {
+        format!("{ratio:.2} ×")
+    } else {
+        format!("{ratio:.0} ×")
+    }
 }
 
 #[cfg(test)]
@@ -187,11 +252,18 @@ mod tests {
 
     #[test]
     fn times_and_ratios_are_short() {
-        for (microseconds, words) in
-            [(7, "7.0 µs"), (850, "850 µs"), (1_340, "1.3 ms"), (25_000, "25 ms"), (2_500_000, "2.5 s")]
-        {
+        for (microseconds, words) in [
+            (7, "7.0 µs"),
+            (850, "850 µs"),
+            (1_340, "1.3 ms"),
+            (25_000, "25 ms"),
+            (2_500_000, "2.5 s"),
+        ] {
             assert_eq!(readable(Duration::from_micros(microseconds)), words);
         }
-        assert_eq!((times_as_long(1.304).as_str(), times_as_long(42.3).as_str()), ("1.30 ×", "42 ×"));
+        assert_eq!(
+            (times_as_long(1.304).as_str(), times_as_long(42.3).as_str()),
+            ("1.30 ×", "42 ×")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Doing something again and again, and how long it took.
+//! Repeated measurements of an operation.
 
 use std::{
     cell::Cell,
@@ -7,34 +7,38 @@ use std::{
 
 use sandbar_core::Result;
 
-/// No measurement takes longer than this, unless one round does.
-const BUDGET: Duration = Duration::from_secs(4);
+/// Time limit of a measurement; a round that has started is finished.
+const MAX_DURATION: Duration = Duration::from_secs(4);
 
-/// Rounds that are not counted: caches fill, boxes are prepared.
-const WARM_UP: usize = 2;
+/// Rounds that are not counted: they fill caches and prepare boxes.
+const WARM_UP_ROUNDS: usize = 2;
 
-/// What ends a measurement early.
+/// Reason why a measurement ended early.
 #[derive(Debug)]
-pub(crate) enum Ended {
-    /// Somebody wants us to stop.
+pub(crate) enum MeasureError {
+    /// The user interrupted it.
     Stopped,
     Failed(sandbar_core::Error),
 }
 
-impl From<sandbar_core::Error> for Ended {
+impl From<sandbar_core::Error> for MeasureError {
     fn from(error: sandbar_core::Error) -> Self {
         Self::Failed(error)
     }
 }
 
-/// The times of some rounds, shortest first; never empty.
+/// Times of the rounds, sorted; never empty.
 #[derive(Clone, Debug)]
 pub(crate) struct Times(Vec<Duration>);
 
 impl Times {
     pub(crate) fn new(mut times: Vec<Duration>) -> Option<Self> {
         times.sort_unstable();
-        if times.is_empty() { None } else { Some(Self(times)) }
+        if times.is_empty() {
+            None
+        } else {
+            Some(Self(times))
+        }
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -54,31 +58,31 @@ impl Times {
     }
 }
 
-/// Measures `work` up to so many times. `work` returns the time that counts, so that tidying up after a round does not. It
-/// is never dropped half done: what it makes is known.
+/// Measures `work` up to `rounds` times. `work` returns the time that counts, without the cleanup
+/// of the round. It is never cancelled in the middle, so that everything it creates is known.
 pub(crate) async fn measure(
     rounds: usize,
     stop: &Cell<bool>,
     mut work: impl AsyncFnMut() -> Result<Duration>,
-) -> Result<Times, Ended> {
+) -> Result<Times, MeasureError> {
     let started = Instant::now();
     let mut times = Vec::with_capacity(rounds);
-    for round in 0..rounds + WARM_UP {
+    for round in 0..rounds + WARM_UP_ROUNDS {
         if stop.get() {
-            return Err(Ended::Stopped);
+            return Err(MeasureError::Stopped);
         }
         let time = work().await?;
-        if round >= WARM_UP {
+        if round >= WARM_UP_ROUNDS {
             times.push(time);
         }
-        if started.elapsed() > BUDGET && !times.is_empty() {
+        if started.elapsed() > MAX_DURATION && !times.is_empty() {
             break;
         }
     }
-    Times::new(times).ok_or(Ended::Stopped)
+    Times::new(times).ok_or(MeasureError::Stopped)
 }
 
-/// How long something takes.
+/// Measures a future.
 pub(crate) async fn timed<T>(work: impl Future<Output = Result<T>>) -> Result<(T, Duration)> {
     let started = Instant::now();
     let done = work.await?;
@@ -90,17 +94,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_and_the_slow_end_are_picked_from_the_order() {
+    fn median_and_p95_are_taken_from_the_sorted_times() {
         let times = Times::new((1..=100).rev().map(Duration::from_millis).collect()).unwrap();
         assert_eq!(times.median(), Duration::from_millis(51));
         assert_eq!(times.p95(), Duration::from_millis(96));
         let one = Times::new(vec![Duration::from_millis(7)]).unwrap();
-        assert_eq!((one.median(), one.p95()), (Duration::from_millis(7), Duration::from_millis(7)));
+        assert_eq!(
+            (one.median(), one.p95()),
+            (Duration::from_millis(7), Duration::from_millis(7))
+        );
         assert!(Times::new(Vec::new()).is_none());
     }
 
     #[tokio::test]
-    async fn a_measurement_stops_between_two_rounds() {
+    async fn measurement_stops_between_two_rounds() {
         let stop = Cell::new(false);
         let mut rounds = 0;
         let ended = measure(100, &stop, async || {
@@ -108,7 +115,7 @@ mod tests {
             stop.set(rounds == 5);
             Ok(Duration::from_millis(1))
         });
-        assert!(matches!(ended.await, Err(Ended::Stopped)));
+        assert!(matches!(ended.await, Err(MeasureError::Stopped)));
         assert_eq!(rounds, 5);
     }
 }

@@ -5,24 +5,25 @@ use std::process::ExitCode;
 use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{
-    AuditEntry, AuditOrder, AuditQuery, AuditVerdict, Error, ErrorCode, PageRequest, Result, SessionId,
+    AuditEntry, AuditOrder, AuditQuery, AuditVerdict, Error, ErrorCode, PageRequest, Result,
+    SessionId,
 };
 
 use crate::{
-    arguments::SandboxArg,
+    cli::arguments::SandboxArg,
     failure::Outcome,
-    output::{self, printable},
+    terminal::output::{self, printable},
     view::{AuditView, audit_detail, moment},
 };
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Show what happened to a sandbox: who did what, when, and what came of it",
+    about = "Show the audit log of a sandbox: caller, operation, time and outcome",
     long_about = "\
-Show what happened to a sandbox: who did what, when, and what came of it; oldest first.
+Show the audit log of a sandbox: caller, operation, time and outcome; oldest first.
 
-The log of a sandbox that was removed is kept for a while. Every entry is chained to the one before: --verify tells
-whether the log is as it was written, and ends with 1 when it is not.",
+The log of a removed sandbox is kept for `audit_retention`. Every entry holds a hash of the one before: --verify checks the
+chain, and exits with 1 if an entry was changed, removed or moved.",
     after_help = "\
 Examples:
   sandbar audit build-42
@@ -33,10 +34,10 @@ Examples:
 pub(crate) struct AuditArgs {
     #[command(flatten)]
     sandbox: SandboxArg,
-    /// Only the last so many entries
+    /// Only the last N entries
     #[arg(short = 'n', long, value_name = "N")]
     last: Option<usize>,
-    /// Tell whether the log is as it was written
+    /// Check that no entry was changed, removed or moved
     #[arg(long, conflicts_with_all = ["last", "quiet", "json"])]
     verify: bool,
     /// Print the numbers of entries only
@@ -55,20 +56,29 @@ pub(crate) async fn execute(args: AuditArgs, client: &Client) -> Outcome {
     if args.json {
         output::json(&entries.iter().map(AuditView::from).collect::<Vec<_>>())?;
     } else if args.quiet {
-        entries.iter().try_for_each(|entry| output::line(entry.number))?;
+        entries
+            .iter()
+            .try_for_each(|entry| output::line(entry.number))?;
     } else {
-        output::table(["TIME", "WHO", "WHAT", "OUTCOME", "DETAIL"], entries.iter().map(row))?;
+        output::table(
+            ["TIME", "WHO", "WHAT", "OUTCOME", "DETAIL"],
+            entries.iter().map(row),
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The last `count` entries, oldest first.
+/// Returns the last `count` entries, oldest first.
 async fn last_entries(id: &SessionId, count: usize, client: &Client) -> Result<Vec<AuditEntry>> {
     let mut entries = Vec::new();
     let mut token = None;
     while entries.len() < count {
-        let size = (count - entries.len()).min(PageRequest::LARGEST_SIZE);
-        let query = AuditQuery { order: AuditOrder::NewestFirst, after: None, page: PageRequest { size, token } };
+        let size = (count - entries.len()).min(PageRequest::MAX_SIZE);
+        let query = AuditQuery {
+            order: AuditOrder::NewestFirst,
+            after: None,
+            page: PageRequest { size, token },
+        };
         let page = client.audit(id, &query).await?;
         entries.extend(page.items);
         token = page.next_token;
@@ -83,14 +93,17 @@ async fn last_entries(id: &SessionId, count: usize, client: &Client) -> Result<V
 async fn verify(id: &SessionId, client: &Client) -> Outcome {
     match client.verify_audit(id).await? {
         AuditVerdict::Intact { entries, head } => {
-            let head = head.map(|head| format!(", the last is {head}")).unwrap_or_default();
+            let head = head
+                .map(|head| format!(", the last is {head}"))
+                .unwrap_or_default();
             output::line(format_args!("intact: {entries} entries{head}"))?;
             Ok(ExitCode::SUCCESS)
         }
         AuditVerdict::Broken { number } => {
-            let what = format!("the log of `{id}` is not as it was written: entry {number} does not follow");
+            let what =
+                format!("audit log of `{id}` is broken: the hash of entry {number} does not match");
             Err(Error::new(ErrorCode::InvalidState, what)
-                .with_hint("it was changed, or an entry before it was changed, removed or moved")
+                .with_hint("this entry or an earlier one was changed, removed or moved")
                 .into())
         }
     }

@@ -8,19 +8,20 @@ use sandbar_client::{Client, ImportProgress, RegistryCredentials};
 use sandbar_core::{BaseInfo, BaseName, ByteCount, Error, Result, SaveBase, SnapshotName};
 
 use crate::{
-    arguments::SandboxArg,
+    cli::{arguments::SandboxArg, parse},
+    client::registry_login,
     failure::{Failure, Outcome, exit, say_error},
-    output, parse,
-    progress::Progress,
-    registry_login,
-    secret_input::read_secret,
+    terminal::{Progress, output, read_secret},
     view::{BaseView, age},
 };
 
 #[derive(Debug, Subcommand)]
 #[command(about = "List, import, save and remove bases: the read-only trees sandboxes start from")]
 pub(crate) enum BaseCommand {
-    #[command(about = "List bases", after_help = "Examples:\n  sandbar base ls\n  sandbar base ls --json")]
+    #[command(
+        about = "List bases",
+        after_help = "Examples:\n  sandbar base ls\n  sandbar base ls --json"
+    )]
     Ls {
         /// Print names only
         #[arg(short, long, conflicts_with = "json")]
@@ -33,7 +34,7 @@ pub(crate) enum BaseCommand {
     Save(SaveArgs),
     Login(LoginArgs),
     #[command(
-        about = "Remove bases: saved ones at any time, others when no sandbox stands on them",
+        about = "Remove bases: saved ones at any time, others when no sandbox uses them",
         after_help = "Examples:\n  sandbar base rm debian"
     )]
     Rm {
@@ -50,8 +51,8 @@ pub(crate) enum BaseCommand {
 Make a base and print its name.
 
 SOURCE is `host` (this machine's programs and libraries), or a path on the host's disk: a directory, a tar (also .gz or
-.zst), an OCI layout or a docker-archive. Which one it is is found by looking. With `--image` the host fetches an image
-from its registry instead, with the credentials `sandbar base login` or `docker login` has stored on this machine.",
+.zst), an OCI layout or a docker-archive; the kind is detected. With `--image` the host fetches an image from its registry
+instead, with the credentials that `sandbar base login` or `docker login` stored on this machine.",
     after_help = "\
 Examples:
   sandbar base import debian ./debian.tar.zst
@@ -61,10 +62,10 @@ Examples:
   sandbar base import fresh host"
 )]
 pub(crate) struct ImportArgs {
-    /// Its name
+    /// Name of the base
     #[arg(value_parser = parse::word::<BaseName>)]
     name: BaseName,
-    /// What to import; `./host` is a path
+    /// Source to import; `./host` is a path
     #[arg(required_unless_present = "image", conflicts_with = "image")]
     source: Option<String>,
     /// An image to fetch: `debian:12`, `registry.example/team/tool@sha256:…`
@@ -91,10 +92,10 @@ Examples:
 pub(crate) struct SaveArgs {
     #[command(flatten)]
     sandbox: SandboxArg,
-    /// The name of the base
+    /// Name of the base
     #[arg(value_parser = parse::word::<BaseName>)]
     name: BaseName,
-    /// A snapshot to make it from, instead of now
+    /// Snapshot to make it from, instead of the current files
     #[arg(long, value_parser = parse::word::<SnapshotName>)]
     snapshot: Option<SnapshotName>,
     /// Set a variable in sandboxes made from it; may be given several times
@@ -111,8 +112,8 @@ pub(crate) struct SaveArgs {
     long_about = "\
 Store credentials for an image registry and print its name.
 
-They are kept where `docker login` keeps them, in ~/.docker/config.json, and `sandbar base import --image` sends them with
-its request. At a terminal the password is asked for and not shown. The registry is not asked whether they are right.",
+They are stored where `docker login` stores them, in ~/.docker/config.json, and `sandbar base import --image` sends them
+with its request. At a terminal the password is prompted for and not echoed. The registry is not asked to verify them.",
     after_help = "\
 Examples:
   sandbar base login ghcr.io -u me
@@ -150,9 +151,14 @@ async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {
             output::line(&base.name)?;
         }
     } else {
-        let rows = bases
-            .iter()
-            .map(|base| [base.name.to_string(), base.source.clone(), age(base.created), base.size.to_string()]);
+        let rows = bases.iter().map(|base| {
+            [
+                base.name.to_string(),
+                base.source.clone(),
+                age(base.created),
+                base.size.to_string(),
+            ]
+        });
         output::table(["NAME", "SOURCE", "CREATED", "SIZE"], rows)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -160,15 +166,33 @@ async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {
 
 /// Stores credentials for a registry.
 pub(crate) async fn log_in(arguments: LoginArgs) -> Outcome {
-    let LoginArgs { registry, username, password_stdin } = arguments;
+    let LoginArgs {
+        registry,
+        username,
+        password_stdin,
+    } = arguments;
     if !password_stdin && !isatty(io::stdin()) {
-        let error = Error::invalid("password-stdin", "stdin is not a terminal to ask for the password at");
-        return Err(Failure::Usage(error.with_hint("give the password on stdin, with `--password-stdin`")));
+        let error = Error::invalid(
+            "password-stdin",
+            "stdin is not a terminal, so the password cannot be prompted for",
+        );
+        return Err(Failure::Usage(
+            error.with_hint("give the password on stdin, with `--password-stdin`"),
+        ));
     }
-    let password = read_secret("base login", format_args!("password of `{username}` at `{registry}`: ")).await?;
-    let Some(password) = password else { return Ok(ExitCode::from(exit::INTERRUPTED)) };
+    let password = read_secret(
+        "base login",
+        format_args!("password of `{username}` at `{registry}`: "),
+    )
+    .await?;
+    let Some(password) = password else {
+        return Ok(ExitCode::from(exit::INTERRUPTED));
+    };
     if password.is_empty() || username.is_empty() || username.contains(':') {
-        let error = Error::invalid("username", "the name or the password is empty, or the name has a `:`");
+        let error = Error::invalid(
+            "username",
+            "user name or password is empty, or the user name contains `:`",
+        );
         return Err(Failure::Usage(error));
     }
     let path = registry_login::store(&registry, &RegistryCredentials { username, password })?;
@@ -178,19 +202,34 @@ pub(crate) async fn log_in(arguments: LoginArgs) -> Outcome {
 }
 
 async fn import(arguments: ImportArgs, client: &Client) -> Outcome {
-    let ImportArgs { name, source, image, json } = arguments;
+    let ImportArgs {
+        name,
+        source,
+        image,
+        json,
+    } = arguments;
     let progress = Progress::text("importing");
     let show = |so_far: ImportProgress| match so_far.total {
         Some(total) => progress.set(so_far.bytes, total),
-        None => progress.show(format!("{} entries, {}", so_far.entries, ByteCount(so_far.bytes))),
+        None => progress.show(format!(
+            "{} entries, {}",
+            so_far.entries,
+            ByteCount(so_far.bytes)
+        )),
     };
     let base = if let Some(image) = image {
         let credentials = registry_login::credentials_for(&image)?;
-        client.import_image(&name, &image, credentials, show).await?
+        client
+            .import_image(&name, &image, credentials, show)
+            .await?
     } else {
-        // Required without `--image`; an empty path is refused.
+        // Clap requires it without `--image`.
         let source = source.unwrap_or_default();
-        let source = if source == "host" { source } else { absolute(&source)? };
+        let source = if source == "host" {
+            source
+        } else {
+            absolute(&source)?
+        };
         client.import_base(&name, &source, show).await?
     };
     drop(progress);
@@ -198,12 +237,27 @@ async fn import(arguments: ImportArgs, client: &Client) -> Outcome {
 }
 
 async fn save(arguments: SaveArgs, client: &Client) -> Outcome {
-    let SaveArgs { sandbox, name, snapshot, env, json } = arguments;
-    let request = SaveBase { from: snapshot, env: env.into_iter().collect(), ..SaveBase::new(name) };
-    print(&Progress::text("saving").during(client.save_base(&sandbox.id, request)).await?, json)
+    let SaveArgs {
+        sandbox,
+        name,
+        snapshot,
+        env,
+        json,
+    } = arguments;
+    let request = SaveBase {
+        from: snapshot,
+        env: env.into_iter().collect(),
+        ..SaveBase::new(name)
+    };
+    print(
+        &Progress::text("saving")
+            .during(client.save_base(&sandbox.id, request))
+            .await?,
+        json,
+    )
 }
 
-/// A base that was made.
+/// Prints a new base.
 fn print(base: &BaseInfo, json: bool) -> Outcome {
     if json {
         output::json(&BaseView::from(base))?;
@@ -213,14 +267,16 @@ fn print(base: &BaseInfo, json: bool) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The host has a working directory of its own: paths are made absolute here.
+/// Makes a path absolute: the working directory of the host is another one.
 fn absolute(source: &str) -> Result<String> {
-    let complain = |why: &str| {
+    let refuse = |why: &str| {
         Error::invalid("source", format!("`{}` {why}", source.escape_debug()))
             .with_hint("give `host`, or the path of a directory, tar, OCI layout or docker-archive")
     };
-    let path = std::path::absolute(Path::new(source)).map_err(|_| complain("is not a path"))?;
-    path.into_os_string().into_string().map_err(|_| complain("is not UTF-8"))
+    let path = std::path::absolute(Path::new(source)).map_err(|_| refuse("is not a path"))?;
+    path.into_os_string()
+        .into_string()
+        .map_err(|_| refuse("is not UTF-8"))
 }
 
 async fn remove(names: &[BaseName], client: &Client) -> Outcome {

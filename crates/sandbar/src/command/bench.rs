@@ -7,24 +7,24 @@ use sandbar_client::Client;
 use sandbar_core::{BaseName, ErrorCode, Labels, Result, SessionFilter, SessionId};
 
 use crate::{
-    bench::{Ended, measure},
+    bench::{MeasureError, measure},
+    cli::parse,
     failure::{Outcome, exit},
-    interrupt::{Interrupts, until_second},
-    output, parse,
+    terminal::{Interrupts, output, until_second},
 };
 
-/// The label by which what we made is found again.
+/// Label of the sandboxes of a run, by which they are found for removal.
 const LABEL: &str = "sandbar-bench";
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Measure this host against what the machine does without it",
+    about = "Measure this host against the same operations without it",
     long_about = "\
-Measure this host against what the machine does without it, in one run of well under a minute.
+Measure this host against the same operations without it, in one run of well under a minute.
 
-Sandboxes are made, used, snapshotted, rolled back, forked and removed; the same machine starts processes, bwrap and
-reads a file by itself. What counts are the ratios: the times depend on the machine and on what else it does. Run it on
-the machine of the host. Nothing stays behind, also after Ctrl-C.",
+Sandboxes are made, used, snapshotted, rolled back, forked and removed; as a baseline the machine itself starts processes
+and bwrap and reads a file. Compare the ratios: the times depend on the machine and its load. Run it on the machine of the
+host. All sandboxes are removed at the end, also after Ctrl-C.",
     after_help = "\
 Examples:
   sandbar bench
@@ -50,12 +50,15 @@ pub(crate) async fn execute(args: BenchArgs, client: &Client) -> Outcome {
     };
     let report = match measured {
         Ok(report) => report,
-        Err(ended) => {
-            let (tidied, _) = until_second(&mut interrupts, Box::pin(tidy(client, &labels)), || {}).await?;
-            return match (ended, tidied) {
-                (Ended::Failed(error), _) | (Ended::Stopped, Err(error)) => Err(error.into()),
-                (Ended::Stopped, Ok(())) => {
-                    output::say("\nstopped; nothing is left behind");
+        Err(error) => {
+            let (tidied, _) =
+                until_second(&mut interrupts, Box::pin(tidy(client, &labels)), || {}).await?;
+            return match (error, tidied) {
+                (MeasureError::Failed(error), _) | (MeasureError::Stopped, Err(error)) => {
+                    Err(error.into())
+                }
+                (MeasureError::Stopped, Ok(())) => {
+                    output::say("\nstopped; all sandboxes were removed");
                     Ok(ExitCode::from(exit::INTERRUPTED))
                 }
             };
@@ -69,9 +72,12 @@ pub(crate) async fn execute(args: BenchArgs, client: &Client) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Takes away what an unfinished run has left.
+/// Removes the sandboxes that an unfinished run has left.
 async fn tidy(client: &Client, labels: &Labels) -> Result<()> {
-    let filter = SessionFilter { labels: labels.clone(), ..SessionFilter::default() };
+    let filter = SessionFilter {
+        labels: labels.clone(),
+        ..SessionFilter::default()
+    };
     for session in client.all_sessions(&filter).await? {
         match client.destroy_session(&session.id).await {
             Err(error) if error.code() != ErrorCode::SessionNotFound => return Err(error),

@@ -18,14 +18,14 @@ use crate::{
     long_about = "\
 Print the script that makes a shell complete sandbar's verbs, options and names.
 
-Sandboxes, snapshots, processes, bases, secrets and files in sandboxes are asked for while you type; a host that does not
-answer within a second is left alone. The script need not be loaded again after an update.",
+Names of sandboxes, snapshots, processes, bases, secrets and files in sandboxes come from the host, with a timeout of one
+second. The script need not be loaded again after an update.",
     after_help = "\
 Examples:
   source <(sandbar completion bash)                                            in ~/.bashrc
   source <(sandbar completion zsh)                                             in ~/.zshrc, after compinit
   sandbar completion fish > ~/.config/fish/completions/sandbar.fish            once
-  sandbar completion bash > /usr/share/bash-completion/completions/sandbar     for everybody"
+  sandbar completion bash > /usr/share/bash-completion/completions/sandbar     for all users"
 )]
 pub(crate) struct CompletionArgs {
     /// The shell
@@ -33,6 +33,9 @@ pub(crate) struct CompletionArgs {
 }
 
 pub(crate) fn execute(args: &CompletionArgs) -> Outcome {
-    io::stdout().lock().write_all(args.shell.script().as_bytes()).map_err(Failure::writing)?;
+    io::stdout()
+        .lock()
+        .write_all(args.shell.script().as_bytes())
+        .map_err(Failure::writing)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -14,9 +14,9 @@ use tokio::io::AsyncRead;
 use tokio_util::io::InspectReader;
 
 use crate::{
+    client::tree::{self, TopLevel},
     failure::{Failure, Outcome},
-    progress::Progress,
-    tree::{self, TopLevel},
+    terminal::Progress,
 };
 
 #[derive(Args, Debug)]
@@ -27,10 +27,10 @@ Copy files and directories between this machine and a sandbox.
 
 One side is `ID:path`, the other a path here. A path in the sandbox that is not absolute starts at /workspace.
 
-As with `docker cp`: a file goes to the name given, or into the directory given. A directory goes into a directory that
-exists, and becomes one that does not; `dir/.` copies what is in it. The parent of the target must exist. `-` as SRC
-unpacks a tar from stdin into a directory; `-` as DST writes a tar to stdout. Links are copied as links. Modes and times
-are kept; what is copied belongs to whoever copies.",
+As with `docker cp`: a file is copied to the given name or into the given directory. A directory is copied into a directory
+that exists, or to the given name; `dir/.` copies its contents. The parent of the target must exist. `-` as SRC unpacks a tar
+from stdin into a directory; `-` as DST writes a tar to stdout. Links are copied as links. Modes and times are kept; the
+copy belongs to the user that copies.",
     after_help = "\
 Examples:
   sandbar cp notes.txt build-42:notes.txt
@@ -40,10 +40,10 @@ Examples:
   sandbar cp build-42:out - | tar t"
 )]
 pub(crate) struct CpArgs {
-    /// What to copy: a path here, ID:path, or - for a tar on stdin
+    /// Source: a local path, ID:path, or - for a tar on stdin
     #[arg(value_name = "SRC")]
     source: OsString,
-    /// Where to: a path here, ID:path, or - for a tar on stdout
+    /// Target: a local path, ID:path, or - for a tar on stdout
     #[arg(value_name = "DST")]
     target: OsString,
 }
@@ -57,7 +57,7 @@ enum Side {
 }
 
 impl Side {
-    /// What contains a `:` is in a sandbox, unless it starts like a path.
+    /// Parses `ID:path`, `-` or a local path. A `:` after a `/` or `.` belongs to a local path.
     fn parse(text: OsString) -> Result<Self> {
         if text == "-" {
             return Ok(Self::Stream);
@@ -80,23 +80,39 @@ impl Side {
 pub(crate) async fn execute(args: CpArgs, client: &Client) -> Outcome {
     let usage = |what: &str| {
         Failure::Usage(
-            Error::invalid("path", what).with_hint("write one side as ID:path: `sandbar cp notes.txt ID:notes.txt`"),
+            Error::invalid("path", what)
+                .with_hint("write one side as ID:path: `sandbar cp notes.txt ID:notes.txt`"),
         )
     };
     let source = Side::parse(args.source).map_err(Failure::Usage)?;
     let target = Side::parse(args.target).map_err(Failure::Usage)?;
     match (source, target) {
-        (Side::Here(source), Side::Sandbox(id, target)) => copy_in(client, &id, &source, &target).await?,
-        (Side::Sandbox(id, source), Side::Here(target)) => copy_out(client, &id, &source, &target).await?,
+        (Side::Here(source), Side::Sandbox(id, target)) => {
+            copy_in(client, &id, &source, &target).await?;
+        }
+        (Side::Sandbox(id, source), Side::Here(target)) => {
+            copy_out(client, &id, &source, &target).await?;
+        }
         (Side::Stream, Side::Sandbox(id, target)) => {
             require_directory(client, &id, &target).await?;
-            client.import_tree(&id, &target, counted(tokio::io::stdin(), Progress::new("copying"))).await?;
+            client
+                .import_tree(
+                    &id,
+                    &target,
+                    counted(tokio::io::stdin(), Progress::new("copying")),
+                )
+                .await?;
         }
         (Side::Sandbox(id, source), Side::Stream) => {
-            client.export_tree(&id, &source, &mut tokio::io::stdout()).await.map_err(broken_pipe)?;
+            client
+                .export_tree(&id, &source, &mut tokio::io::stdout())
+                .await
+                .map_err(broken_pipe)?;
         }
         (Side::Sandbox(..), Side::Sandbox(..)) => {
-            return Err(usage("both sides are in a sandbox — copy by way of this machine"));
+            return Err(usage(
+                "both sides are in a sandbox — copy to this machine first",
+            ));
         }
         _ => return Err(usage("neither side is in a sandbox")),
     }
@@ -110,39 +126,77 @@ async fn copy_in(client: &Client, id: &SessionId, source: &Path, target: &Path) 
     })?;
     let found = entry_in_sandbox(client, id, target).await?;
     if metadata.is_dir() {
-        if found == Some(Found::Other) {
+        if found == Some(TargetKind::Other) {
             return Err(not_a_directory(&format!("{id}:{}", target.display())));
         }
         let bar = Progress::new("copying");
-        if names_contents(source) && found == Some(Found::Directory) {
-            return tree::send(client, id, source.to_owned(), TopLevel::Contents, target, bar).await.map(drop);
+        if names_contents(source) && found == Some(TargetKind::Directory) {
+            return tree::send(
+                client,
+                id,
+                source.to_owned(),
+                TopLevel::Contents,
+                target,
+                bar,
+            )
+            .await
+            .map(drop);
         }
         let target = match found {
-            Some(Found::Directory) => target.join(own_name(source)?),
+            Some(TargetKind::Directory) => target.join(own_name(source)?),
             _ => target.to_owned(),
         };
         let (parent, name) = split(&target)?;
         require_directory(client, id, parent).await?;
-        return tree::send(client, id, source.to_owned(), TopLevel::Named(name), parent, bar).await.map(drop);
+        return tree::send(
+            client,
+            id,
+            source.to_owned(),
+            TopLevel::Named(name),
+            parent,
+            bar,
+        )
+        .await
+        .map(drop);
     }
     let target = match found {
-        Some(Found::Directory) => target.join(own_name(source)?),
-        _ if ends_in_slash(target) => return Err(no_such_directory(&format!("{id}:{}", target.display()))),
+        Some(TargetKind::Directory) => target.join(own_name(source)?),
+        _ if ends_in_slash(target) => {
+            return Err(no_such_directory(&format!("{id}:{}", target.display())));
+        }
         _ => target.to_owned(),
     };
     let (parent, name) = split(&target)?;
     require_directory(client, id, parent).await?;
     if metadata.is_file() {
-        // The one path that replaces a file whole or not at all.
+        // `write_file` replaces the target atomically.
         let file = tokio::fs::File::open(source)
             .await
             .map_err(|error| Error::io(format!("could not read `{}`", source.display()), error))?;
-        let options = WriteOptions { mode: Some(mode(&metadata)), ..WriteOptions::default() };
-        client.write_file(id, &target, options, counted(file, Progress::of("copying", metadata.len()))).await.map(drop)
-    } else {
-        tree::send(client, id, source.to_owned(), TopLevel::Named(name), parent, Progress::new("copying"))
+        let options = WriteOptions {
+            mode: Some(mode(&metadata)),
+            ..WriteOptions::default()
+        };
+        client
+            .write_file(
+                id,
+                &target,
+                options,
+                counted(file, Progress::of("copying", metadata.len())),
+            )
             .await
             .map(drop)
+    } else {
+        tree::send(
+            client,
+            id,
+            source.to_owned(),
+            TopLevel::Named(name),
+            parent,
+            Progress::new("copying"),
+        )
+        .await
+        .map(drop)
     }
 }
 
@@ -160,7 +214,7 @@ async fn copy_out(client: &Client, id: &SessionId, source: &Path, target: &Path)
     let (directory, name) = if contents {
         (target.to_owned(), None)
     } else {
-        // The root of a sandbox has no name of its own.
+        // The root of a sandbox has no name; its copy is named after the sandbox.
         let target = if is_directory {
             target.join(stat.path.file_name().unwrap_or(id.as_str().as_ref()))
         } else {
@@ -179,26 +233,37 @@ async fn copy_out(client: &Client, id: &SessionId, source: &Path, target: &Path)
     tree::receive(client, id, &stat.path, directory, name, progress).await
 }
 
-/// Counts the bytes that are read through the result.
-fn counted<R: AsyncRead>(source: R, progress: Progress) -> InspectReader<R, impl FnMut(&[u8]) + Send> {
+/// Wraps a reader so that the bytes read are counted.
+fn counted<R: AsyncRead>(
+    source: R,
+    progress: Progress,
+) -> InspectReader<R, impl FnMut(&[u8]) + Send> {
     InspectReader::new(source, move |bytes| progress.add(bytes.len()))
 }
 
-/// What is at a path in the sandbox; a link counts as what it leads to.
+/// Kind of an entry in the sandbox, with links followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum TargetKind {
     Directory,
     Other,
 }
 
-async fn entry_in_sandbox(client: &Client, id: &SessionId, path: &Path) -> Result<Option<Found>> {
+async fn entry_in_sandbox(
+    client: &Client,
+    id: &SessionId,
+    path: &Path,
+) -> Result<Option<TargetKind>> {
     match client.stat(id, path).await {
-        Ok(stat) if stat.entry == EntryType::Directory => Ok(Some(Found::Directory)),
+        Ok(stat) if stat.entry == EntryType::Directory => Ok(Some(TargetKind::Directory)),
         Ok(stat) if stat.entry == EntryType::Symlink => {
             let through = client.stat(id, &path.join(".")).await;
-            Ok(Some(if through.is_ok() { Found::Directory } else { Found::Other }))
+            Ok(Some(if through.is_ok() {
+                TargetKind::Directory
+            } else {
+                TargetKind::Other
+            }))
         }
-        Ok(_) => Ok(Some(Found::Other)),
+        Ok(_) => Ok(Some(TargetKind::Other)),
         Err(error) if error.code() == ErrorCode::FileNotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -206,22 +271,26 @@ async fn entry_in_sandbox(client: &Client, id: &SessionId, path: &Path) -> Resul
 
 async fn require_directory(client: &Client, id: &SessionId, path: &Path) -> Result<()> {
     match entry_in_sandbox(client, id, path).await? {
-        Some(Found::Directory) => Ok(()),
-        Some(Found::Other) => Err(not_a_directory(&format!("{id}:{}", path.display()))),
+        Some(TargetKind::Directory) => Ok(()),
+        Some(TargetKind::Other) => Err(not_a_directory(&format!("{id}:{}", path.display()))),
         None => Err(no_such_directory(&format!("{id}:{}", path.display()))),
     }
 }
 
 fn not_a_directory(path: &str) -> Error {
     Error::invalid("path", format!("`{path}` is not a directory"))
-        .with_hint("give a directory, or a name that is not taken")
+        .with_hint("give a directory, or a name that does not exist")
 }
 
 fn no_such_directory(path: &str) -> Error {
-    Error::new(ErrorCode::FileNotFound, format!("there is no directory `{path}`")).with_hint("make it first")
+    Error::new(
+        ErrorCode::FileNotFound,
+        format!("directory `{path}` does not exist"),
+    )
+    .with_hint("create it first")
 }
 
-/// `dir/.` means what is in `dir`.
+/// Returns whether a path ends in `/.`, which means the contents of the directory.
 fn names_contents(path: &Path) -> bool {
     let bytes = path.as_os_str().as_encoded_bytes();
     bytes == b"." || bytes.ends_with(b"/.")
@@ -231,21 +300,30 @@ fn ends_in_slash(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
-/// The name a copy of `path` gets inside a directory; `.` and `..` have one only when looked up.
+/// Returns the name of a copy of `path` inside a directory; `.` and `..` are resolved first.
 fn own_name(path: &Path) -> Result<OsString> {
     if let Some(name) = path.file_name().filter(|_| !names_contents(path)) {
         return Ok(name.to_owned());
     }
-    let real = path.canonicalize().map_err(|error| Error::io(format!("could not read `{}`", path.display()), error))?;
-    Ok(real.file_name().map_or_else(|| "root".into(), ToOwned::to_owned))
+    let real = path
+        .canonicalize()
+        .map_err(|error| Error::io(format!("could not read `{}`", path.display()), error))?;
+    Ok(real
+        .file_name()
+        .map_or_else(|| "root".into(), ToOwned::to_owned))
 }
 
 fn split(target: &Path) -> Result<(&Path, OsString)> {
     match (target.parent(), target.file_name()) {
-        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => Ok((Path::new("."), name.to_owned())),
+        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => {
+            Ok((Path::new("."), name.to_owned()))
+        }
         (Some(parent), Some(name)) => Ok((parent, name.to_owned())),
-        _ => Err(Error::invalid("path", format!("`{}` has no name to copy to", target.display()))
-            .with_hint("name the file or directory to make")),
+        _ => Err(Error::invalid(
+            "path",
+            format!("`{}` has no name to copy to", target.display()),
+        )
+        .with_hint("name the file or directory to create")),
     }
 }
 
@@ -254,7 +332,8 @@ fn mode(metadata: &fs::Metadata) -> u32 {
 }
 
 fn broken_pipe(error: Error) -> Failure {
-    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<io::Error>());
+    let source =
+        std::error::Error::source(&error).and_then(|source| source.downcast_ref::<io::Error>());
     if source.is_some_and(|source| source.kind() == io::ErrorKind::BrokenPipe) {
         Failure::BrokenPipe
     } else {
@@ -267,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_side_with_a_colon_is_in_a_sandbox_unless_it_starts_like_a_path() {
+    fn side_with_a_colon_is_in_a_sandbox_unless_it_is_a_path() {
         let sandbox = |id: &str, path: &str| Side::Sandbox(id.parse().unwrap(), path.into());
         for (text, side) in [
             ("box:/a", sandbox("box", "/a")),
@@ -285,8 +364,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_trailing_dot_means_the_contents() {
-        for (path, contents) in [("a/.", true), (".", true), ("a", false), ("a.", false), ("a/..", false)] {
+    fn trailing_dot_means_the_contents() {
+        for (path, contents) in [
+            ("a/.", true),
+            (".", true),
+            ("a", false),
+            ("a.", false),
+            ("a/..", false),
+        ] {
             assert_eq!(names_contents(Path::new(path)), contents, "{path}");
         }
     }

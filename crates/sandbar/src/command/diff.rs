@@ -6,7 +6,12 @@ use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{ChangeKind, EntryType, SnapshotName};
 
-use crate::{arguments::SandboxArg, failure::Outcome, output, parse, view::ChangeView};
+use crate::{
+    cli::{arguments::SandboxArg, parse},
+    failure::Outcome,
+    terminal::output,
+    view::ChangeView,
+};
 
 #[derive(Args, Debug)]
 #[command(
@@ -39,7 +44,9 @@ pub(crate) struct DiffArgs {
 }
 
 pub(crate) async fn execute(args: DiffArgs, client: &Client) -> Outcome {
-    let changes = client.diff(&args.sandbox.id, &args.from, args.to.as_ref()).await?;
+    let changes = client
+        .diff(&args.sandbox.id, &args.from, args.to.as_ref())
+        .await?;
     if args.json {
         output::json(&changes.iter().map(ChangeView::from).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
@@ -50,7 +57,11 @@ pub(crate) async fn execute(args: DiffArgs, client: &Client) -> Outcome {
             ChangeKind::Modified => 'M',
             ChangeKind::Deleted => 'D',
         };
-        let slash = if change.entry == EntryType::Directory { "/" } else { "" };
+        let slash = if change.entry == EntryType::Directory {
+            "/"
+        } else {
+            ""
+        };
         let path = output::printable(change.path.as_os_str().as_bytes());
         if args.quiet {
             output::line(format_args!("{path}{slash}"))?;

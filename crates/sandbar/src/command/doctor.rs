@@ -7,24 +7,24 @@ use sandbar_core::{Error, ErrorCode, Result};
 use serde::Serialize;
 
 use crate::{
+    client::connection::ConnectionOptions,
     config::Settings,
-    connection,
     doctor::{Examination, Finding, Status, examine},
     failure::{Outcome, describe, exit},
-    output,
+    terminal::output,
 };
 
-/// How long a server may take to answer before it counts as silent.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for the host to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Say what this machine can do, what is missing and how to get it",
+    about = "Report what this machine supports, what is missing and how to get it",
     long_about = "\
-Say what this machine can do, what is missing and how to get it.
+Report what this machine supports, what is missing and how to get it.
 
-Everything is tried, not guessed, and nothing stays behind. Works without a running host. Ends with 1 when a host could
-not start here with the present configuration.",
+Every feature is tried out and undone again. No running host is needed. Exits with 1 if a host with this configuration
+could not start here.",
     after_help = "\
 Examples:
   sandbar doctor
@@ -64,63 +64,106 @@ struct ServerEntry {
     detail: String,
 }
 
-pub(crate) fn execute(args: &DoctorArgs, url: Option<&str>) -> Outcome {
+pub(crate) fn execute(args: &DoctorArgs, connection: &ConnectionOptions) -> Outcome {
     let settings = Settings::load(args.config.as_deref(), |layers| {
-        let data_dir = args.data_dir.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let data_dir = args
+            .data_dir
+            .as_ref()
+            .map(|path| path.to_string_lossy().into_owned());
         layers.add_flag("data-dir", "data_dir", data_dir);
     })?;
     let Examination { groups, usable } = examine(&settings.host)?;
-    let server = probe_server(url)?;
-    let code = if usable { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) };
+    let server = probe_server(connection)?;
+    let code = if usable {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(exit::FAILED)
+    };
     if args.json {
         let findings = groups.into_iter().collect();
-        output::json(&Report { usable, findings, configuration: configuration(&settings)?, server })?;
+        output::json(&Report {
+            usable,
+            findings,
+            configuration: configuration(&settings)?,
+            server,
+        })?;
     } else {
         print(&groups, &settings, &server, usable)?;
     }
     Ok(code)
 }
 
-/// Asks the server the other verbs would talk to. That none answers is a fact, not a failure.
-fn probe_server(url: Option<&str>) -> Outcome<ServerEntry> {
-    let url = connection::server_url(url);
+/// Asks the host that other verbs would connect to. A missing host is reported, not an error.
+fn probe_server(connection: &ConnectionOptions) -> Outcome<ServerEntry> {
+    let url = connection.url();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Error::io("could not start the async runtime", error))?;
     let asked = runtime.block_on(async {
-        let client = connection::connect(Some(&url)).await?;
+        let client = connection.connect().await?;
         let asking = client.capabilities();
-        tokio::time::timeout(PATIENCE, asking)
+        tokio::time::timeout(ANSWER_TIMEOUT, asking)
             .await
-            .map_err(|_| Error::new(ErrorCode::Timeout, format!("no answer within {} s", PATIENCE.as_secs())))?
+            .map_err(|_| {
+                Error::new(
+                    ErrorCode::Timeout,
+                    format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()),
+                )
+            })?
     });
     Ok(match asked {
         Ok(answer) => {
-            let detail = format!("storage {}, runtime {}: {}", answer.storage, answer.runtime, answer.isolation);
-            ServerEntry { url, answers: true, detail }
+            let detail = format!(
+                "storage {}, runtime {}: {}",
+                answer.storage, answer.runtime, answer.isolation
+            );
+            ServerEntry {
+                url,
+                answers: true,
+                detail,
+            }
         }
-        Err(error) => ServerEntry { url, answers: false, detail: describe(&error) },
+        Err(error) => ServerEntry {
+            url,
+            answers: false,
+            detail: describe(&error),
+        },
     })
 }
 
-/// Every key with its value and where it came from.
+/// Returns every key with its value and origin.
 fn configuration(settings: &Settings) -> Result<BTreeMap<String, Entry>> {
     let entry = |(key, value): (String, toml::Value)| {
-        let origin = settings.origins.get(&key).map_or_else(|| "default".to_owned(), ToString::to_string);
+        let origin = settings
+            .origins
+            .get(&key)
+            .map_or_else(|| "default".to_owned(), ToString::to_string);
         (key, Entry { value, origin })
     };
     Ok(settings.values()?.into_iter().map(entry).collect())
 }
 
-fn print(groups: &[(&str, Vec<Finding>)], settings: &Settings, server: &ServerEntry, usable: bool) -> Outcome<()> {
+fn print(
+    groups: &[(&str, Vec<Finding>)],
+    settings: &Settings,
+    server: &ServerEntry,
+    usable: bool,
+) -> Outcome<()> {
     let style = output::stdout_style();
     for (group, findings) in groups {
         output::line(format_args!("{}{group}{}", style.bold, style.reset))?;
         for finding in findings {
-            let colour = if finding.status == Status::Ok { style.good } else { style.bad };
+            let colour = if finding.status == Status::Ok {
+                style.good
+            } else {
+                style.bad
+            };
             let status = finding.status.as_str();
-            output::line(format_args!("  {colour}{status:<8}{} {:<11} {}", style.reset, finding.name, finding.detail))?;
+            output::line(format_args!(
+                "  {colour}{status:<8}{} {:<11} {}",
+                style.reset, finding.name, finding.detail
+            ))?;
             if let Some(fix) = &finding.fix {
                 output::line(format_args!("{:23}fix: {fix}", ""))?;
             }
@@ -131,13 +174,24 @@ fn print(groups: &[(&str, Vec<Finding>)], settings: &Settings, server: &ServerEn
         output::line(format_args!("  {key} = {} ({})", entry.value, entry.origin))?;
     }
     for (variable, meant) in &settings.unknown_variables {
-        let meant = meant.as_ref().map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
-        output::line(format_args!("  {variable} is set and is no key of the configuration{meant}"))?;
+        let meant = meant
+            .as_ref()
+            .map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+        output::line(format_args!(
+            "  {variable} is not a key of the configuration{meant}"
+        ))?;
     }
     output::line(format_args!("{}server{}", style.bold, style.reset))?;
     let status = if server.answers { "ok" } else { "missing" };
-    let colour = if server.answers { style.good } else { style.bad };
-    output::line(format_args!("  {colour}{status:<8}{} {} {}", style.reset, server.url, server.detail))?;
+    let colour = if server.answers {
+        style.good
+    } else {
+        style.bad
+    };
+    output::line(format_args!(
+        "  {colour}{status:<8}{} {} {}",
+        style.reset, server.url, server.detail
+    ))?;
     output::line(if usable {
         "a host can start here: `sandbar up`"
     } else {

@@ -6,27 +6,28 @@ use clap::Args;
 use serde::{Serialize, Serializer};
 
 use crate::{
-    connection,
-    e2b_environment::{self, E2bEnvironment},
+    client::{
+        connection::{ConnectionOptions, token_for},
+        e2b_environment::{self, E2bEnvironment},
+    },
     env_vars,
     failure::Outcome,
-    local_files::ServedDomain,
-    output,
+    local_host::discovery::ServedDomain,
+    terminal::output,
 };
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Print the lines that point a shell and the programs it starts at this host",
+    about = "Print the variables by which a shell and its programs use this host",
     long_about = "\
-Print the lines that point a shell and the programs it starts at this host: SANDBAR_URL and SANDBAR_TOKEN, and
-SANDBAR_CA_FILE for a host whose certificate only its own authority vouches for. They are what the command line and the
-clients read.
+Print the variables by which a shell and its programs use this host: SANDBAR_URL and SANDBAR_TOKEN, and SANDBAR_CA_FILE for
+a host with a certificate of its own authority. The command line and the clients read them.
 
 The E2B SDKs for Python and JavaScript read E2B_API_URL, E2B_SANDBOX_URL and E2B_API_KEY, which is the token in another
-form. For a host with TLS and a domain of its own it is E2B_DOMAIN in place of the URLs; the names below it have to lead to
-the host, which `sandbar up --dns` tells whoever asks there. SSL_CERT_FILE and NODE_EXTRA_CA_CERTS say whom to trust.
+form. For a host with TLS and a domain, E2B_DOMAIN replaces the URLs; the names below it must resolve to the host, for which
+`sandbar up --dns` runs a name server. SSL_CERT_FILE and NODE_EXTRA_CA_CERTS name the authorities to trust.
 
-The token opens the host to whoever has it. No host has to answer.",
+Anyone with the token can use the host. The host need not be running.",
     after_help = "\
 Examples:
   eval \"$(sandbar env)\"
@@ -36,7 +37,7 @@ Examples:
   curl -H \"authorization: Bearer $(sandbar env --json | jq -r .SANDBAR_TOKEN)\" ..."
 )]
 pub(crate) struct EnvArgs {
-    /// Print the lines that take it back
+    /// Print the lines that unset the variables
     #[arg(long, conflicts_with = "json")]
     unset: bool,
     /// Print JSON
@@ -44,7 +45,7 @@ pub(crate) struct EnvArgs {
     json: bool,
 }
 
-/// Names and values, in the order in which they are told. One without a value is not known here.
+/// Names and values in the order of the output; `None` for a value that is not known here.
 #[derive(Debug)]
 struct Variables(Vec<(&'static str, Option<String>)>);
 
@@ -54,20 +55,26 @@ impl Serialize for Variables {
     }
 }
 
-pub(crate) fn execute(args: &EnvArgs, url: Option<&str>) -> Outcome {
+pub(crate) fn execute(args: &EnvArgs, connection: &ConnectionOptions) -> Outcome {
     if args.unset {
-        let ours = [env_vars::URL, env_vars::TOKEN, env_vars::CA_FILE].into_iter().chain(e2b_environment::OWN);
+        let ours = [env_vars::URL, env_vars::TOKEN, env_vars::CA_FILE]
+            .into_iter()
+            .chain(e2b_environment::OWN);
         let names: Vec<&str> = ours.chain(e2b_environment::own_trust()).collect();
         output::line(format_args!("unset {}", names.join(" ")))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let url = connection::server_url(url);
-    let ca_file = connection::tls_for(&url).ca_file.filter(|_| url.starts_with("https://"));
-    let token = connection::token_for(&url)?;
+    let url = connection.url();
+    let ca_file = connection
+        .tls_for(&url)
+        .ca_file
+        .filter(|_| url.starts_with("https://"));
+    let token = token_for(&url)?;
     let e2b = E2bEnvironment::new(&url, token.as_deref(), ca_file.as_deref());
     let mut variables = vec![(env_vars::URL, Some(url.clone()))];
-    // Whom to trust; only where that is not whom this machine trusts anyway.
-    variables.extend(ca_file.map(|path| (env_vars::CA_FILE, Some(path.to_string_lossy().into_owned()))));
+    // Only for authorities that this machine does not trust by default.
+    variables
+        .extend(ca_file.map(|path| (env_vars::CA_FILE, Some(path.to_string_lossy().into_owned()))));
     variables.push((env_vars::TOKEN, token.clone()));
     variables.extend(e2b.variables);
     if args.json {
@@ -79,7 +86,7 @@ pub(crate) fn execute(args: &EnvArgs, url: Option<&str>) -> Outcome {
             output::line(format_args!("export {name}={}", output::shell_word(value)))?;
         }
     }
-    output::line(format_args!("unset {}", e2b.misleading.join(" ")))?;
+    output::line(format_args!("unset {}", e2b.conflicting.join(" ")))?;
     if token.is_none() {
         output::say(format_args!(
             "note: no token for {url} is known here; set {} to one, or {} to the data directory of the host",
@@ -93,17 +100,17 @@ pub(crate) fn execute(args: &EnvArgs, url: Option<&str>) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Names do not lead to a host by themselves.
+/// Explains how names below the domain can be made to resolve to the host.
 fn explain_names(ServedDomain { name, name_server }: &ServedDomain) {
     match name_server {
         Some(address) => output::say(format_args!(
-            "note: names below {name} have to be asked for at {address}: `DNS={address}` and `Domains=~{name}` for \
+            "note: resolve names below {name} at {address}: `DNS={address}` and `Domains=~{name}` for \
              systemd-resolved, `server=/{name}/{}#{}` for dnsmasq",
             address.ip(),
             address.port()
         )),
         None => output::say(format_args!(
-            "note: names below {name} have to lead to the host: by your own DNS, or by the host's, with \
+            "note: names below {name} must resolve to the host: by your own DNS, or by a name server of the host, \
              `sandbar up --dns 127.0.0.1:5353`"
         )),
     }

@@ -10,22 +10,26 @@ use sandbar_client::Client;
 use sandbar_core::{CommandEnd, ExecSpec, Resources, SessionId, StdinMode};
 
 use crate::{
-    arguments::{SandboxArg, StartOptions},
-    attendance::{UNBOUNDED_OUTPUT, attend},
-    connection::connect,
+    cli::{
+        arguments::{SandboxArg, StartOptions},
+        parse,
+    },
+    client::{
+        connection::ConnectionOptions,
+        remote_exec::{UNBOUNDED_OUTPUT, run_command},
+    },
     failure::Outcome,
-    interrupt::Interrupts,
-    parse,
-    terminal::Terminal,
+    terminal::{Interrupts, Terminal},
 };
 
-// How a command runs; `exec` and `run` share it. No doc comment: clap would take it for the description of the verb.
+// Options that `exec` and `run` share. Not a doc comment: clap would take it for the description of
+// the verb.
 #[derive(Args, Debug)]
 pub(crate) struct CommandOptions {
-    /// Pass our input on also when it is a terminal; a pipe or file is always passed on
+    /// Forward our stdin even if it is a terminal; a pipe or file is always forwarded
     #[arg(short, long)]
     interactive: bool,
-    /// Run the command at a terminal of its own that follows ours; our input goes there
+    /// Run the command at a terminal of its own that follows ours; our input goes to it
     #[arg(short, long)]
     tty: bool,
     /// Stop the command after this time and end with 124: 30s, 5m
@@ -36,35 +40,43 @@ pub(crate) struct CommandOptions {
 }
 
 impl CommandOptions {
-    /// Opens the terminal that `-t` asks for. Called before anything is connected or made.
-    pub(crate) fn open(self) -> Outcome<AttendedCommand> {
-        let without = "leave `-t` out; a pipe or file is passed on without it";
-        Ok(AttendedCommand {
+    /// Opens the terminal for `-t`. Called before connecting, so that a wrong use changes nothing.
+    pub(crate) fn open(self) -> Outcome<CommandRun> {
+        let without = "leave `-t` out; a pipe or file is forwarded without it";
+        Ok(CommandRun {
             interactive: self.interactive,
-            terminal: self.tty.then(|| Terminal::of_stdin("-t", without)).transpose()?,
+            terminal: self
+                .tty
+                .then(|| Terminal::of_stdin("-t", without))
+                .transpose()?,
             timeout: self.timeout,
             start: self.start,
         })
     }
 }
 
-/// How a command runs, with the terminal it runs at.
+/// Options of a command, with the opened terminal.
 #[derive(Debug)]
-pub(crate) struct AttendedCommand {
+pub(crate) struct CommandRun {
     interactive: bool,
     terminal: Option<Terminal>,
     timeout: Option<Duration>,
     start: StartOptions,
 }
 
-impl AttendedCommand {
-    /// At a terminal, for as long as it takes.
+impl CommandRun {
+    /// Returns options for a command at a terminal, without a timeout.
     pub(crate) fn at(terminal: Terminal, start: StartOptions) -> Self {
-        Self { interactive: true, terminal: Some(terminal), timeout: None, start }
+        Self {
+            interactive: true,
+            terminal: Some(terminal),
+            timeout: None,
+            start,
+        }
     }
 
-    /// Runs a command this way and stays with it.
-    pub(crate) async fn attend(
+    /// Runs a command with these options to its end.
+    pub(crate) async fn run(
         &self,
         client: &Client,
         id: &SessionId,
@@ -78,12 +90,20 @@ impl AttendedCommand {
             env: env.into_iter().collect(),
             cwd: self.start.cwd.clone(),
             user: self.start.user.clone(),
-            stdin: if piped { StdinMode::Piped } else { StdinMode::Null },
+            stdin: if piped {
+                StdinMode::Piped
+            } else {
+                StdinMode::Null
+            },
             terminal: None,
-            resources: Resources { wall_time: self.timeout, output: Some(UNBOUNDED_OUTPUT), ..Resources::default() },
+            resources: Resources {
+                wall_time: self.timeout,
+                output: Some(UNBOUNDED_OUTPUT),
+                ..Resources::default()
+            },
             end: CommandEnd::default(),
         };
-        attend(client, id, spec, self.terminal.as_ref(), interrupts).await
+        run_command(client, id, spec, self.terminal.as_ref(), interrupts).await
     }
 }
 
@@ -93,11 +113,11 @@ impl AttendedCommand {
     long_about = "\
 Run a command in a sandbox.
 
-The command's output comes out here, and its exit code is ours: 128+n when signal n ended it, 124 when its time was up,
-126 when it could not be executed, 127 when it was not found. Ctrl-C interrupts the command; a second one kills it.
+The command's output comes out here, and its exit code is ours: 128+n after signal n, 124 after its timeout, 126 if it
+cannot be executed, 127 if it was not found. Ctrl-C interrupts the command; a second one kills it.
 
-With -t, or -it as elsewhere, the command runs at a terminal: it has the size of ours and follows it, and every key is the
-command's, Ctrl-C, Ctrl-D and Ctrl-Z too. Its errors then come with its output. `sandbar shell` is the short form.",
+With -t, or -it as elsewhere, the command runs at a terminal that has the size of ours and follows it. Every key goes to
+the command, also Ctrl-C, Ctrl-D and Ctrl-Z. Its stderr then arrives on stdout. `sandbar shell` is the short form.",
     after_help = "\
 Examples:
   sandbar exec build-42 -- ls -l
@@ -120,9 +140,17 @@ pub(crate) struct ExecArgs {
     argv: Vec<String>,
 }
 
-pub(crate) async fn execute(args: ExecArgs, url: Option<&str>) -> Outcome {
+pub(crate) async fn execute(args: ExecArgs, connection: &ConnectionOptions) -> Outcome {
     let command = args.options.open()?;
-    let client = connect(url).await?;
+    let client = connection.connect().await?;
     let mut interrupts = Interrupts::listen()?;
-    command.attend(&client, &args.sandbox.id, args.argv, args.env, &mut interrupts).await
+    command
+        .run(
+            &client,
+            &args.sandbox.id,
+            args.argv,
+            args.env,
+            &mut interrupts,
+        )
+        .await
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{ForkRequest, SessionId, SnapshotName};
 
-use crate::{failure::Outcome, output, parse, view::SessionView};
+use crate::{cli::parse, failure::Outcome, terminal::output, view::SessionView};
 
 #[derive(Args, Debug)]
 #[command(
@@ -25,10 +25,10 @@ pub(crate) struct ForkArgs {
     /// The sandbox to copy; it is not changed
     #[arg(value_parser = parse::word::<SessionId>)]
     id: SessionId,
-    /// The snapshot to start from; its present state when left out
+    /// Snapshot to start from; the current state when left out
     #[arg(long, value_name = "SNAPSHOT", value_parser = parse::word::<SnapshotName>)]
     from: Option<SnapshotName>,
-    /// How many copies, 1 to 1000
+    /// Number of copies, 1 to 1000
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     count: Option<u16>,
     /// Id of a copy; once for each, or not at all
@@ -53,7 +53,9 @@ pub(crate) async fn execute(args: ForkArgs, client: &Client) -> Outcome {
     if args.json {
         output::json(&copies.iter().map(SessionView::from).collect::<Vec<_>>())?;
     } else {
-        copies.iter().try_for_each(|session| output::line(&session.id))?;
+        copies
+            .iter()
+            .try_for_each(|session| output::line(&session.id))?;
     }
     Ok(ExitCode::SUCCESS)
 }

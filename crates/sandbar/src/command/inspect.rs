@@ -7,9 +7,9 @@ use sandbar_client::Client;
 use sandbar_core::{Capability, SessionUsage};
 
 use crate::{
-    arguments::SandboxArg,
+    cli::arguments::SandboxArg,
     failure::Outcome,
-    output,
+    terminal::output,
     view::{SessionView, age, end, enforcement, length, moment, origin, printable_labels},
 };
 
@@ -39,25 +39,63 @@ pub(crate) async fn execute(args: InspectArgs, client: &Client) -> Outcome {
     let network = client.get_network(&args.sandbox.id).await?;
     let network = match &network.enforced {
         Capability::Yes => network.policy.to_string(),
-        Capability::No(_) => format!("{} (enforced: {})", network.policy, enforcement(&network.enforced)),
+        Capability::No(_) => format!(
+            "{} (enforced: {})",
+            network.policy,
+            enforcement(&network.enforced)
+        ),
     };
-    let SessionUsage { cpu_time, memory, processes } = session.usage.unwrap_or_default();
+    let SessionUsage {
+        cpu_time,
+        memory,
+        processes,
+    } = session.usage.unwrap_or_default();
     let rows = [
         ("id", Some(session.id.to_string())),
         ("state", Some(session.state.to_string())),
         ("base", Some(session.base.to_string())),
         ("forked from", origin(&session)),
-        ("created", Some(format!("{} ({})", moment(session.created), age(session.created)))),
-        ("expires", session.expires.map(|expires| end(expires, session.on_expiry))),
-        ("idle pause", session.idle_timeout.map(|time| format!("after {}", length(time)))),
-        ("cpu time", cpu_time.map(|time| format!("{:.1} s since its box started", time.as_secs_f64()))),
+        (
+            "created",
+            Some(format!(
+                "{} ({})",
+                moment(session.created),
+                age(session.created)
+            )),
+        ),
+        (
+            "expires",
+            session
+                .expires
+                .map(|expires| end(expires, session.on_expiry)),
+        ),
+        (
+            "idle pause",
+            session
+                .idle_timeout
+                .map(|time| format!("after {}", length(time))),
+        ),
+        (
+            "cpu time",
+            cpu_time.map(|time| format!("{:.1} s since its box started", time.as_secs_f64())),
+        ),
         ("memory", memory.map(|memory| memory.to_string())),
         ("processes", processes.map(|count| count.to_string())),
         ("space used", Some(session.space_used.to_string())),
-        ("quota", Some(session.quota.map_or_else(|| "none".to_owned(), |quota| quota.to_string()))),
+        (
+            "quota",
+            Some(
+                session
+                    .quota
+                    .map_or_else(|| "none".to_owned(), |quota| quota.to_string()),
+            ),
+        ),
         ("turns", Some(session.turn_count.to_string())),
         ("snapshots", Some(session.snapshot_count.to_string())),
-        ("labels", Some(printable_labels(&session.labels)).filter(|labels| !labels.is_empty())),
+        (
+            "labels",
+            Some(printable_labels(&session.labels)).filter(|labels| !labels.is_empty()),
+        ),
         ("storage", Some(session.storage.to_string())),
         ("runtime", Some(session.runtime.to_string())),
         ("isolation", Some(capabilities.isolation)),

@@ -5,7 +5,12 @@ use std::process::ExitCode;
 use clap::Args;
 use sandbar_client::Client;
 
-use crate::{arguments::ProcessTarget, failure::Outcome, output, parse, view::ProcessView};
+use crate::{
+    cli::{arguments::ProcessTarget, parse},
+    failure::Outcome,
+    terminal::output,
+    view::ProcessView,
+};
 
 #[derive(Args, Debug)]
 #[command(
@@ -13,8 +18,8 @@ use crate::{arguments::ProcessTarget, failure::Outcome, output, parse, view::Pro
     long_about = "\
 Send a signal to a process of a sandbox; SIGTERM when none is named.
 
-SIGKILL ends everything the process has started. This does not wait for the end: `sandbar ps` shows it. A process that
-was asked to end is not started again.",
+SIGKILL ends everything the process has started. This does not wait for the exit: `sandbar ps` shows it. A process that
+was signalled to end is not restarted.",
     after_help = "\
 Examples:
   sandbar kill build-42 p1a2b3c
@@ -33,7 +38,9 @@ pub(crate) struct KillArgs {
 }
 
 pub(crate) async fn execute(args: KillArgs, client: &Client) -> Outcome {
-    let process = client.kill_process(&args.target.id, &args.target.process, args.signal).await?;
+    let process = client
+        .kill_process(&args.target.id, &args.target.process, args.signal)
+        .await?;
     if args.json {
         output::json(&ProcessView::from(&process))?;
     } else {

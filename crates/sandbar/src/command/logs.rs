@@ -7,9 +7,9 @@ use sandbar_client::Client;
 use sandbar_core::{LogQuery, LogStream};
 
 use crate::{
-    arguments::ProcessTarget,
+    cli::arguments::ProcessTarget,
     failure::{Failure, Outcome},
-    output::{self, pass_on},
+    terminal::output::{self, pass_on},
 };
 
 #[derive(Args, Debug)]
@@ -18,8 +18,8 @@ use crate::{
     long_about = "\
 Show what a process of a sandbox has written: its output here on stdout, its errors on stderr.
 
-The end of each stream is kept, also after the process has exited, as long as the host runs. With -f it goes on with what
-the process writes, until it has exited; Ctrl-C leaves it earlier, and the process runs on.",
+The end of each stream is kept while the host runs, also after the process has exited. With -f new output follows until the
+process exits; Ctrl-C ends that earlier, and the process keeps running.",
     after_help = "\
 Examples:
   sandbar logs build-42 p1a2b3c
@@ -29,7 +29,7 @@ Examples:
 pub(crate) struct LogsArgs {
     #[command(flatten)]
     target: ProcessTarget,
-    /// Go on with what it writes from now on
+    /// Follow new output
     #[arg(short, long)]
     follow: bool,
     /// Only the last lines of each stream
@@ -49,12 +49,21 @@ pub(crate) async fn execute(args: LogsArgs, client: &Client) -> Outcome {
         (_, true) => Some(LogStream::Stderr),
         _ => None,
     };
-    let query = LogQuery { stream, follow: args.follow, tail: args.tail };
-    let mut logs = client.process_logs(&args.target.id, &args.target.process, query).await?;
+    let query = LogQuery {
+        stream,
+        follow: args.follow,
+        tail: args.tail,
+    };
+    let mut logs = client
+        .process_logs(&args.target.id, &args.target.process, query)
+        .await?;
     let (mut stdout, mut stderr) = (tokio::io::stdout(), tokio::io::stderr());
     while let Some(chunk) = logs.next().await? {
         if chunk.missed > 0 {
-            output::say(format_args!("note: {} bytes before this are no longer kept", chunk.missed));
+            output::say(format_args!(
+                "note: {} bytes before this are no longer available",
+                chunk.missed
+            ));
         }
         match chunk.stream {
             LogStream::Stdout => pass_on(&mut stdout, &chunk.bytes).await,

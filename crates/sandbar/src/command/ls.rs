@@ -7,8 +7,9 @@ use sandbar_client::Client;
 use sandbar_core::{SessionFilter, SessionInfo, SessionState};
 
 use crate::{
+    cli::parse,
     failure::Outcome,
-    output, parse,
+    terminal::output,
     view::{SessionView, age, printable_labels},
 };
 
@@ -39,7 +40,11 @@ pub(crate) struct LsArgs {
 
 pub(crate) async fn execute(args: LsArgs, client: &Client) -> Outcome {
     let labels = args.label.into_iter().collect();
-    let filter = SessionFilter { labels, state: args.state, ..SessionFilter::default() };
+    let filter = SessionFilter {
+        labels,
+        state: args.state,
+        ..SessionFilter::default()
+    };
     let sessions = client.all_sessions(&filter).await?;
     if args.json {
         output::json(&sessions.iter().map(SessionView::from).collect::<Vec<_>>())?;
@@ -48,7 +53,16 @@ pub(crate) async fn execute(args: LsArgs, client: &Client) -> Outcome {
             output::line(&session.id)?;
         }
     } else {
-        let headings = ["ID", "STATE", "BASE", "CREATED", "USED", "TURNS", "SNAPSHOTS", "LABELS"];
+        let headings = [
+            "ID",
+            "STATE",
+            "BASE",
+            "CREATED",
+            "USED",
+            "TURNS",
+            "SNAPSHOTS",
+            "LABELS",
+        ];
         output::table(headings, sessions.iter().map(row))?;
     }
     Ok(ExitCode::SUCCESS)

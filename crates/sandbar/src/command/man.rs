@@ -15,7 +15,7 @@ Examples:
   sandbar man /usr/local/share/man/man1 && man sandbar-rollback"
 )]
 pub(crate) struct ManArgs {
-    /// Directory for the pages; it is made if it is missing
+    /// Directory for the pages; created if missing
     directory: PathBuf,
 }
 
@@ -23,6 +23,11 @@ pub(crate) fn execute(args: &ManArgs) -> Outcome {
     let directory = &args.directory;
     fs::create_dir_all(directory)
         .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
-        .map_err(|error| Error::io(format!("could not write manual pages to `{}`", directory.display()), error))?;
+        .map_err(|error| {
+            Error::io(
+                format!("could not write manual pages to `{}`", directory.display()),
+                error,
+            )
+        })?;
     Ok(ExitCode::SUCCESS)
 }

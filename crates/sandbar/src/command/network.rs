@@ -7,20 +7,23 @@ use sandbar_client::Client;
 use sandbar_core::{ByteCount, HeaderRule, NetworkPolicy, NetworkStatus};
 
 use crate::{
-    arguments::{INJECT_HELP, INJECT_LONG_HELP, SandboxArg},
+    cli::{
+        arguments::{INJECT_HELP, INJECT_LONG_HELP, SandboxArg},
+        parse,
+    },
     failure::Outcome,
-    output, parse,
+    terminal::output,
     view::{NetworkView, enforcement, injection},
 };
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Show what a sandbox may reach and what went through, or change it",
+    about = "Show or change the network policy of a sandbox, with its traffic",
     long_about = "\
-Show what a sandbox may reach and what went through, or change it.
+Show or change the network policy of a sandbox, with its traffic.
 
-A change counts for new connections at once, and what runs goes on. A change that makes the host look into TLS, and with
-gvisor one that opens a closed sandbox, needs a new box: it is refused while something runs in the present one.",
+A change applies to new connections at once; running processes are not restarted. A change that turns on TLS inspection, and
+with gvisor one that opens a closed sandbox, needs a new box: it is refused while processes run in the current one.",
     after_help = "\
 Examples:
   sandbar network build-42
@@ -35,7 +38,7 @@ Examples:
 pub(crate) struct NetworkArgs {
     #[command(flatten)]
     sandbox: SandboxArg,
-    /// Change it
+    /// Set the policy
     #[arg(value_name = "set", value_parser = ["set"], hide_possible_values = true, requires = "policy")]
     set: Option<String>,
     /// None, full, allow=DESTINATION,…, deny=DESTINATION,… or @FILE with a policy in JSON
@@ -72,14 +75,32 @@ pub(crate) async fn execute(args: NetworkArgs, client: &Client) -> Outcome {
 }
 
 fn print(status: &NetworkStatus) -> Outcome<()> {
-    let NetworkStatus { policy, traffic, .. } = status;
-    let ranges: Vec<String> = policy.private_ranges.iter().map(ToString::to_string).collect();
-    let mut rows = vec![("policy", policy.to_string()), ("enforced", enforcement(&status.enforced))];
-    rows.extend(policy.secrets.iter().map(|rule| ("inject", injection(rule))));
+    let NetworkStatus {
+        policy, traffic, ..
+    } = status;
+    let ranges: Vec<String> = policy
+        .private_ranges
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let mut rows = vec![
+        ("policy", policy.to_string()),
+        ("enforced", enforcement(&status.enforced)),
+    ];
+    rows.extend(
+        policy
+            .secrets
+            .iter()
+            .map(|rule| ("inject", injection(rule))),
+    );
     rows.extend(Some(("private", ranges.join(","))).filter(|_| !ranges.is_empty()));
-    rows.extend(policy.inspect_tls.then(|| ("tls", "looked into".to_owned())));
+    rows.extend(policy.inspect_tls.then(|| ("tls", "inspected".to_owned())));
     rows.extend(limits(policy).map(|limits| ("limits", limits)));
-    rows.extend(policy.allow_public_ingress.then(|| ("ingress", "ports are public".to_owned())));
+    rows.extend(
+        policy
+            .allow_public_ingress
+            .then(|| ("ingress", "ports are public".to_owned())),
+    );
     rows.extend([
         ("sent", ByteCount(traffic.bytes_sent).to_string()),
         ("received", ByteCount(traffic.bytes_received).to_string()),
@@ -87,19 +108,36 @@ fn print(status: &NetworkStatus) -> Outcome<()> {
         ("allowed", traffic.allowed.to_string()),
         ("denied", traffic.denied.to_string()),
     ]);
-    rows.extend(status.traffic_token.as_ref().map(|token| ("token", token.expose().to_owned())));
-    rows.into_iter().try_for_each(|(name, value)| output::line(format_args!("{:<12} {value}", format!("{name}:"))))
+    rows.extend(
+        status
+            .traffic_token
+            .as_ref()
+            .map(|token| ("token", token.expose().to_owned())),
+    );
+    rows.into_iter().try_for_each(|(name, value)| {
+        output::line(format_args!("{:<12} {value}", format!("{name}:")))
+    })
 }
 
 fn limits(policy: &NetworkPolicy) -> Option<String> {
     let limits = &policy.limits;
     let parts: Vec<String> = [
-        limits.bytes_per_second.map(|bytes| format!("{bytes} a second")),
-        limits.connections.map(|count| format!("{count} connections")),
-        limits.new_connections_per_second.map(|count| format!("{count} new connections a second")),
+        limits
+            .bytes_per_second
+            .map(|bytes| format!("{bytes} a second")),
+        limits
+            .connections
+            .map(|count| format!("{count} connections")),
+        limits
+            .new_connections_per_second
+            .map(|count| format!("{count} new connections a second")),
     ]
     .into_iter()
     .flatten()
     .collect();
-    if parts.is_empty() { None } else { Some(parts.join(", ")) }
+    if parts.is_empty() {
+        None
+    } else {
+        Some(parts.join(", "))
+    }
 }

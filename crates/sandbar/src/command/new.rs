@@ -5,39 +5,44 @@ use std::{process::ExitCode, time::Duration};
 use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{
-    BaseName, ByteCount, HeaderRule, NetworkPolicy, OnExpiry, Resources, RootRights, SessionId, SessionSpec,
+    BaseName, ByteCount, HeaderRule, NetworkPolicy, OnExpiry, Resources, RootRights, SessionId,
+    SessionSpec,
 };
 
 use crate::{
-    arguments::{INJECT_HELP, INJECT_LONG_HELP},
+    cli::{
+        arguments::{INJECT_HELP, INJECT_LONG_HELP},
+        parse,
+    },
     failure::Outcome,
-    output, parse,
+    terminal::output,
     view::SessionView,
 };
 
-// What a sandbox is made from; `new` and `run` share it. No doc comment: clap would take it for the description of the
-// verb.
+// Options of a new sandbox that `new` and `run` share. Not a doc comment: clap would take it for
+// the description of the verb.
 #[derive(Args, Debug)]
 pub(crate) struct SandboxOptions {
-    /// The base to start from; `sandbar base ls` lists them
+    /// Base to start from; `sandbar base ls` lists them
     #[arg(long, value_name = "NAME", default_value = "host", value_parser = parse::word::<BaseName>)]
     base: BaseName,
     /// Tag the sandbox; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = parse::key_value)]
     label: Vec<(String, String)>,
-    /// Set a variable for everything that runs in it; may be given several times
+    /// Set a variable for all its processes; may be given several times
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = parse::key_value)]
     env: Vec<(String, String)>,
-    /// Bound what the sandbox may hold beyond its base: 512M, 2G
+    /// Limit the disk space beyond the base: 512M, 2G
     #[arg(long, value_name = "SIZE", value_parser = parse::size)]
     quota: Option<ByteCount>,
-    /// CPUs it may use: 0.5, 2
+    /// CPU limit: 0.5, 2
     #[arg(long, value_name = "N", value_parser = parse::cpus, allow_negative_numbers = true)]
     cpus: Option<f64>,
-    /// Memory it may use: 512M
+    /// Memory limit: 512M
     #[arg(long, value_name = "SIZE", value_parser = parse::size)]
     memory: Option<ByteCount>,
-    /// What it may reach: none, full, allow=DESTINATION,…, deny=DESTINATION,… or @FILE with a policy in JSON
+    /// Network policy: none, full, allow=DESTINATION,…, deny=DESTINATION,… or @FILE with a policy
+    /// in JSON
     #[arg(long, value_name = "POLICY", value_parser = parse::network)]
     network: Option<NetworkPolicy>,
     #[arg(
@@ -49,16 +54,16 @@ pub(crate) struct SandboxOptions {
         long_help = INJECT_LONG_HELP
     )]
     inject: Vec<HeaderRule>,
-    /// How long it has: 30m, 1h; `sandbar ttl` changes that
+    /// Time to live: 30m, 1h; `sandbar ttl` changes it
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     ttl: Option<Duration>,
-    /// What becomes of it after that time: destroy, pause or pause-files
-    #[arg(long, value_name = "WHAT", default_value = "destroy", value_parser = parse::word::<OnExpiry>)]
+    /// Action after that time: destroy, pause or pause-files
+    #[arg(long, value_name = "ACTION", default_value = "destroy", value_parser = parse::word::<OnExpiry>)]
     on_expiry: OnExpiry,
-    /// Pause it by itself when nobody used it for this time
+    /// Pause it after this time without activity
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     idle: Option<Duration>,
-    /// What root may do in it: bare, like everybody; own, with sudo, su and chown
+    /// Privileges of root in it: bare, like any user; own, with sudo, su and chown
     #[arg(long, value_name = "RIGHTS", default_value = "bare", value_parser = parse::word::<RootRights>)]
     root_rights: RootRights,
 }
@@ -75,7 +80,11 @@ impl SandboxOptions {
             id,
             quota: self.quota,
             labels: self.label.into_iter().collect(),
-            resources: Resources { cpus: self.cpus, memory: self.memory, ..Resources::default() },
+            resources: Resources {
+                cpus: self.cpus,
+                memory: self.memory,
+                ..Resources::default()
+            },
             network,
             env: self.env.into_iter().collect(),
             time_to_live: self.ttl,
@@ -100,7 +109,7 @@ Examples:
   sandbar new --network allow=api.openai.com --inject 'api.openai.com Authorization: Bearer {openai}'"
 )]
 pub(crate) struct NewArgs {
-    /// Its id; a random one when left out
+    /// Id of the sandbox; a random one when left out
     #[arg(long, value_parser = parse::word::<SessionId>)]
     id: Option<SessionId>,
     #[command(flatten)]
@@ -111,7 +120,9 @@ pub(crate) struct NewArgs {
 }
 
 pub(crate) async fn execute(args: NewArgs, client: &Client) -> Outcome {
-    let session = client.create_session(args.options.into_spec(args.id)).await?;
+    let session = client
+        .create_session(args.options.into_spec(args.id))
+        .await?;
     if args.json {
         output::json(&SessionView::from(&session))?;
     } else {

@@ -7,21 +7,20 @@ use sandbar_client::Client;
 use sandbar_core::ProcessInfo;
 
 use crate::{
-    arguments::SandboxArg,
+    cli::arguments::SandboxArg,
     failure::Outcome,
-    output,
+    terminal::output,
     view::{ProcessView, age, process_status, shortened},
 };
 
-/// Longest command line shown in the table; `--json` has it whole.
-const LONGEST_COMMAND: usize = 100;
+/// Command lines are cut to this length in the table; `--json` has them whole.
+const MAX_COMMAND_LENGTH: usize = 100;
 
 #[derive(Args, Debug)]
 #[command(
     about = "List the processes launched in a sandbox, oldest first",
     long_about = "\
-List the processes launched in a sandbox, oldest first: those that run, where they are reached from outside, and how the
-others ended.",
+List the processes launched in a sandbox, oldest first: their status, their addresses from outside, and how they exited.",
     after_help = "\
 Examples:
   sandbar ps build-42
@@ -48,7 +47,9 @@ pub(crate) async fn execute(args: PsArgs, client: &Client) -> Outcome {
             output::line(&process.id)?;
         }
     } else {
-        let headings = ["ID", "STATUS", "PID", "ADDRESS", "RESTARTS", "STARTED", "COMMAND"];
+        let headings = [
+            "ID", "STATUS", "PID", "ADDRESS", "RESTARTS", "STARTED", "COMMAND",
+        ];
         output::table(headings, processes.iter().map(row))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -58,10 +59,12 @@ fn row(process: &ProcessInfo) -> [String; 7] {
     [
         process.id.to_string(),
         process_status(process),
-        process.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+        process
+            .pid
+            .map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
         process.address.clone().unwrap_or_else(|| "-".to_owned()),
         process.restarts.to_string(),
         age(process.started),
-        shortened(&process.argv.join(" "), LONGEST_COMMAND),
+        shortened(&process.argv.join(" "), MAX_COMMAND_LENGTH),
     ]
 }

@@ -7,13 +7,14 @@ use sandbar_client::Client;
 use sandbar_core::SessionId;
 
 use crate::{
+    cli::parse,
     failure::{Outcome, exit, say_error},
-    output, parse,
+    terminal::output,
 };
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Destroy sandboxes: what runs in them, their files and their snapshots",
+    about = "Destroy sandboxes with their processes, files and snapshots",
     after_help = "\
 Examples:
   sandbar rm build-42
@@ -25,7 +26,7 @@ pub(crate) struct RmArgs {
     ids: Vec<SessionId>,
 }
 
-/// Removes as many as it can and prints the ids that are gone.
+/// Destroys each sandbox and prints the ids of those that are gone; an error does not stop it.
 pub(crate) async fn execute(args: RmArgs, client: &Client) -> Outcome {
     let mut code = ExitCode::SUCCESS;
     for id in &args.ids {

@@ -6,15 +6,20 @@ use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{LaterSnapshots, SnapshotName};
 
-use crate::{arguments::SandboxArg, failure::Outcome, output, parse, view::SessionView};
+use crate::{
+    cli::{arguments::SandboxArg, parse},
+    failure::Outcome,
+    terminal::output,
+    view::SessionView,
+};
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Put a sandbox back to a snapshot",
+    about = "Roll a sandbox back to a snapshot",
     long_about = "\
-Put a sandbox back to a snapshot.
+Roll a sandbox back to a snapshot.
 
-What runs in it is stopped. Snapshots taken after the target are dropped unless --keep-later is given.",
+Its processes are stopped. Snapshots taken after the target are deleted unless --keep-later is given.",
     after_help = "\
 Examples:
   sandbar rollback build-42 before-upgrade
@@ -23,10 +28,10 @@ Examples:
 pub(crate) struct RollbackArgs {
     #[command(flatten)]
     sandbox: SandboxArg,
-    /// The snapshot to go back to
+    /// Snapshot to roll back to
     #[arg(value_parser = parse::word::<SnapshotName>)]
     snapshot: SnapshotName,
-    /// Keep the snapshots taken after it, so that you can go forward again
+    /// Keep the snapshots taken after it, to be able to roll forward again
     #[arg(long)]
     keep_later: bool,
     /// Print JSON
@@ -35,12 +40,21 @@ pub(crate) struct RollbackArgs {
 }
 
 pub(crate) async fn execute(args: RollbackArgs, client: &Client) -> Outcome {
-    let later = if args.keep_later { LaterSnapshots::Keep } else { LaterSnapshots::Drop };
-    let session = client.rollback_session(&args.sandbox.id, &args.snapshot, later).await?;
+    let later = if args.keep_later {
+        LaterSnapshots::Keep
+    } else {
+        LaterSnapshots::Drop
+    };
+    let session = client
+        .rollback_session(&args.sandbox.id, &args.snapshot, later)
+        .await?;
     if args.json {
         output::json(&SessionView::from(&session))?;
     } else {
-        output::say(format_args!("rolled back {} to {}", args.sandbox.id, args.snapshot));
+        output::say(format_args!(
+            "rolled back {} to {}",
+            args.sandbox.id, args.snapshot
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

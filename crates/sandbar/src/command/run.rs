@@ -8,13 +8,13 @@ use sandbar_core::{Error, ErrorCode, Result, SessionId};
 
 use super::{exec::CommandOptions, new::SandboxOptions};
 use crate::{
-    connection::connect,
+    cli::parse::{self, CopiedDirectory},
+    client::{
+        connection::ConnectionOptions,
+        tree::{self, TopLevel},
+    },
     failure::{Outcome, exit},
-    interrupt::{Interrupts, until_second},
-    output,
-    parse::{self, CopiedDirectory},
-    progress::Progress,
-    tree::{self, TopLevel},
+    terminal::{Interrupts, Progress, output, until_second},
 };
 
 #[derive(Args, Debug)]
@@ -56,22 +56,31 @@ pub(crate) struct RunArgs {
     argv: Vec<String>,
 }
 
-pub(crate) async fn execute(args: RunArgs, url: Option<&str>) -> Outcome {
+pub(crate) async fn execute(args: RunArgs, connection: &ConnectionOptions) -> Outcome {
     let command = args.command.open()?;
-    let client = &connect(url).await?;
+    let client = &connection.connect().await?;
     for volume in &args.volume {
         check_source(volume)?;
     }
     let mut interrupts = Interrupts::listen()?;
-    // Not cancelled by the first Ctrl-C: only a sandbox whose id we know can be taken away again.
+    // Not cancelled by the first Ctrl-C: only a sandbox whose id is known can be destroyed.
     let spec = args.sandbox.into_spec(None);
-    let (session, interrupted) = until_second(&mut interrupts, Box::pin(client.create_session(spec)), || {}).await?;
+    let (session, interrupted) = until_second(
+        &mut interrupts,
+        Box::pin(client.create_session(spec)),
+        || {},
+    )
+    .await?;
     let id = session?.id;
     let outcome = if interrupted {
         Ok(ExitCode::from(exit::INTERRUPTED))
     } else {
         match copy_in(client, &id, args.volume, &mut interrupts).await {
-            Ok(false) => command.attend(client, &id, args.argv, Vec::new(), &mut interrupts).await,
+            Ok(false) => {
+                command
+                    .run(client, &id, args.argv, Vec::new(), &mut interrupts)
+                    .await
+            }
             Ok(true) => Ok(ExitCode::from(exit::INTERRUPTED)),
             Err(error) => Err(error.into()),
         }
@@ -80,7 +89,12 @@ pub(crate) async fn execute(args: RunArgs, url: Option<&str>) -> Outcome {
         output::say(format_args!("kept sandbox {id}"));
         return outcome;
     }
-    let (destroyed, _) = until_second(&mut interrupts, Box::pin(client.destroy_session(&id)), || {}).await?;
+    let (destroyed, _) = until_second(
+        &mut interrupts,
+        Box::pin(client.destroy_session(&id)),
+        || {},
+    )
+    .await?;
     match (outcome, destroyed) {
         (Ok(_), Err(error)) if error.code() != ErrorCode::SessionNotFound => Err(error.into()),
         (outcome, _) => outcome,
@@ -90,16 +104,19 @@ pub(crate) async fn execute(args: RunArgs, url: Option<&str>) -> Outcome {
 fn check_source(volume: &CopiedDirectory) -> Result<()> {
     let source = volume.source.display();
     let metadata = std::fs::metadata(&volume.source).map_err(|error| {
-        Error::io(format!("could not read `{source}`"), error).with_hint("give -v a directory that exists")
+        Error::io(format!("could not read `{source}`"), error)
+            .with_hint("give -v a directory that exists")
     })?;
     if metadata.is_dir() {
         return Ok(());
     }
-    Err(Error::invalid("volume", format!("`{source}` is not a directory"))
-        .with_hint("copy single files with `sandbar new` and `sandbar cp`"))
+    Err(
+        Error::invalid("volume", format!("`{source}` is not a directory"))
+            .with_hint("copy single files with `sandbar new` and `sandbar cp`"),
+    )
 }
 
-/// Copies every directory in; whether it was interrupted.
+/// Copies every directory into the sandbox; returns whether it was interrupted.
 async fn copy_in(
     client: &Client,
     id: &SessionId,
@@ -107,8 +124,14 @@ async fn copy_in(
     interrupts: &mut Interrupts,
 ) -> Result<bool> {
     for volume in volumes {
-        let copying =
-            tree::send(client, id, volume.source, TopLevel::Contents, &volume.target, Progress::new("copying"));
+        let copying = tree::send(
+            client,
+            id,
+            volume.source,
+            TopLevel::Contents,
+            &volume.target,
+            Progress::new("copying"),
+        );
         tokio::select! {
             copied = copying => { copied?; }
             _ = interrupts.next() => return Ok(true),

@@ -7,22 +7,22 @@ use sandbar_client::Client;
 use sandbar_core::{SecretName, SecretValue};
 
 use crate::{
+    cli::parse,
     failure::{Failure, Outcome, exit, say_error},
-    output, parse,
-    secret_input::read_secret,
+    terminal::{output, read_secret},
     view::{SecretView, age},
 };
 
 #[derive(Debug, Subcommand)]
-#[command(about = "Keep secrets that sandboxes use without holding them")]
+#[command(about = "Store secrets that sandboxes use without holding them")]
 pub(crate) enum SecretCommand {
     #[command(
-        about = "Keep a secret, or change one, and print its name",
+        about = "Store or change a secret and print its name",
         long_about = "\
-Keep a secret, or change one, and print its name.
+Store or change a secret and print its name.
 
-The value is read from stdin, and never from the command line, where others could see it; a line break at its end is left
-out. At a terminal it is asked for and not shown. A changed secret counts for the next request.",
+The value is read from stdin, never from the command line, where other users could see it; a line break at its end is
+removed. At a terminal it is prompted for and not echoed. A change applies from the next request on.",
         after_help = "\
 Examples:
   sandbar secret set openai
@@ -30,12 +30,12 @@ Examples:
   sandbar new --network allow=api.openai.com --inject 'api.openai.com Authorization: Bearer {openai}'"
     )]
     Set {
-        /// Its name
+        /// Name of the secret
         #[arg(value_parser = parse::word::<SecretName>)]
         name: SecretName,
     },
     #[command(
-        about = "List secrets by name; their values are told to nobody",
+        about = "List secrets by name; their values cannot be read back",
         after_help = "Examples:\n  sandbar secret ls\n  sandbar secret ls --json"
     )]
     Ls {
@@ -47,7 +47,7 @@ Examples:
         json: bool,
     },
     #[command(
-        about = "Forget secrets; requests that need them fail from then on",
+        about = "Delete secrets; requests that need them fail from then on",
         after_help = "Examples:\n  sandbar secret rm openai"
     )]
     Rm {
@@ -67,7 +67,9 @@ pub(crate) async fn execute(command: SecretCommand, client: &Client) -> Outcome 
 
 async fn set(name: &SecretName, client: &Client) -> Outcome {
     let value = read_secret("secret set", format_args!("value of `{name}`: ")).await?;
-    let Some(value) = value else { return Ok(ExitCode::from(exit::INTERRUPTED)) };
+    let Some(value) = value else {
+        return Ok(ExitCode::from(exit::INTERRUPTED));
+    };
     let value = SecretValue::new(value).map_err(Failure::Usage)?;
     output::line(client.put_secret(name, &value).await?.name)?;
     Ok(ExitCode::SUCCESS)
@@ -78,9 +80,13 @@ async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {
     if json {
         output::json(&secrets.iter().map(SecretView::from).collect::<Vec<_>>())?;
     } else if quiet {
-        secrets.iter().try_for_each(|secret| output::line(&secret.name))?;
+        secrets
+            .iter()
+            .try_for_each(|secret| output::line(&secret.name))?;
     } else {
-        let rows = secrets.iter().map(|secret| [secret.name.to_string(), age(secret.changed)]);
+        let rows = secrets
+            .iter()
+            .map(|secret| [secret.name.to_string(), age(secret.changed)]);
         output::table(["NAME", "CHANGED"], rows)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -2,14 +2,15 @@
 
 use clap::Args;
 
-use super::exec::AttendedCommand;
+use super::exec::CommandRun;
 use crate::{
-    arguments::{SandboxArg, StartOptions},
-    connection::connect,
+    cli::{
+        arguments::{SandboxArg, StartOptions},
+        parse,
+    },
+    client::connection::ConnectionOptions,
     failure::{Failure, Outcome, exit},
-    interrupt::Interrupts,
-    parse,
-    terminal::Terminal,
+    terminal::{Interrupts, Terminal},
 };
 
 #[derive(Args, Debug)]
@@ -18,8 +19,8 @@ use crate::{
     long_about = "\
 Open a shell in a sandbox: bash where the sandbox has it, else sh.
 
-The shell runs at a terminal of its own that follows ours. Every key is the shell's, Ctrl-C, Ctrl-D and Ctrl-Z too; leave
-it with `exit` or Ctrl-D. Its exit code is ours.",
+The shell runs at a terminal of its own that follows ours. Every key goes to the shell, also Ctrl-C, Ctrl-D and Ctrl-Z;
+end it with `exit` or Ctrl-D. Its exit code is ours.",
     after_help = "\
 Examples:
   sandbar shell build-42
@@ -35,18 +36,29 @@ pub(crate) struct ShellArgs {
     env: Vec<(String, String)>,
 }
 
-pub(crate) async fn execute(args: ShellArgs, url: Option<&str>) -> Outcome {
-    let terminal = Terminal::of_stdin("shell", "run a script with `sandbar exec ID -- sh < script`")?;
-    let command = AttendedCommand::at(terminal, args.start);
-    let client = connect(url).await?;
+pub(crate) async fn execute(args: ShellArgs, connection: &ConnectionOptions) -> Outcome {
+    let terminal = Terminal::of_stdin(
+        "shell",
+        "run a script with `sandbar exec ID -- sh < script`",
+    )?;
+    let command = CommandRun::at(terminal, args.start);
+    let client = connection.connect().await?;
     let mut interrupts = Interrupts::listen()?;
     let mut open = async |shell: &str| {
-        command.attend(&client, &args.sandbox.id, vec![shell.to_owned()], args.env.clone(), &mut interrupts).await
+        command
+            .run(
+                &client,
+                &args.sandbox.id,
+                vec![shell.to_owned()],
+                args.env.clone(),
+                &mut interrupts,
+            )
+            .await
     };
-    // Not as login shells: the profile of most images sets `PATH` anew, and what image and session have put there would
-    // be lost.
+    // Not as login shells: the profile of most images overwrites `PATH`, and entries of the image
+    // and the session would be lost.
     match open("bash").await {
-        // The sandbox itself says that it has none, and nothing has run.
+        // The sandbox has no bash, and nothing has run.
         Err(Failure::Coded(_, exit::NOT_FOUND)) => open("sh").await,
         outcome => outcome,
     }

@@ -6,7 +6,12 @@ use clap::Args;
 use sandbar_client::Client;
 use sandbar_core::{Quiesce, SnapshotName};
 
-use crate::{arguments::SandboxArg, failure::Outcome, output, parse, view::SnapshotView};
+use crate::{
+    cli::{arguments::SandboxArg, parse},
+    failure::Outcome,
+    terminal::output,
+    view::SnapshotView,
+};
 
 #[derive(Args, Debug)]
 #[command(
@@ -15,7 +20,7 @@ use crate::{arguments::SandboxArg, failure::Outcome, output, parse, view::Snapsh
 Take a snapshot of a sandbox and print its name.
 
 A named snapshot is never pruned. Taken while commands run it is crash-consistent: it holds what had reached the file
-system at that moment. With --quiesce everything in the sandbox is frozen for that moment.",
+system by then. With --quiesce all processes of the sandbox are frozen meanwhile.",
     after_help = "\
 Examples:
   sandbar snapshot build-42 before-upgrade
@@ -24,10 +29,10 @@ Examples:
 pub(crate) struct SnapshotArgs {
     #[command(flatten)]
     sandbox: SandboxArg,
-    /// Its name; a generated one when left out
+    /// Name of the snapshot; a generated one when left out
     #[arg(value_parser = parse::word::<SnapshotName>)]
     name: Option<SnapshotName>,
-    /// Freeze what runs in the sandbox while the snapshot is taken
+    /// Freeze the processes of the sandbox while the snapshot is taken
     #[arg(long)]
     quiesce: bool,
     /// Print JSON
@@ -36,8 +41,14 @@ pub(crate) struct SnapshotArgs {
 }
 
 pub(crate) async fn execute(args: SnapshotArgs, client: &Client) -> Outcome {
-    let quiesce = if args.quiesce { Quiesce::Always } else { Quiesce::WhereNeeded };
-    let snapshot = client.create_snapshot(&args.sandbox.id, args.name.as_ref(), quiesce).await?;
+    let quiesce = if args.quiesce {
+        Quiesce::Always
+    } else {
+        Quiesce::WhereNeeded
+    };
+    let snapshot = client
+        .create_snapshot(&args.sandbox.id, args.name.as_ref(), quiesce)
+        .await?;
     if args.json {
         output::json(&SnapshotView::from(&snapshot))?;
     } else {

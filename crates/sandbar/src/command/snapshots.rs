@@ -6,9 +6,9 @@ use clap::Args;
 use sandbar_client::Client;
 
 use crate::{
-    arguments::SandboxArg,
+    cli::arguments::SandboxArg,
     failure::Outcome,
-    output,
+    terminal::output,
     view::{SnapshotView, age},
 };
 
@@ -45,8 +45,13 @@ pub(crate) async fn execute(args: SnapshotsArgs, client: &Client) -> Outcome {
                 snapshot.name.to_string(),
                 snapshot.kind.to_string(),
                 age(snapshot.created),
-                snapshot.space_used.map_or_else(|| "-".to_owned(), |used| used.to_string()),
-                snapshot.parent.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+                snapshot
+                    .space_used
+                    .map_or_else(|| "-".to_owned(), |used| used.to_string()),
+                snapshot
+                    .parent
+                    .as_ref()
+                    .map_or_else(|| "-".to_owned(), ToString::to_string),
             ]
         });
         output::table(["NAME", "KIND", "CREATED", "USED", "PARENT"], rows)?;

@@ -7,21 +7,22 @@ use sandbar_client::Client;
 use sandbar_core::{TokenInfo, TokenName, TokenScope};
 
 use crate::{
+    cli::parse,
     failure::{Outcome, exit, say_error},
-    output, parse,
+    terminal::output,
     view::{NewTokenView, TokenView, age, moment},
 };
 
 #[derive(Debug, Subcommand)]
-#[command(about = "Give others access to this host, as much as they need")]
+#[command(about = "Manage access tokens of this host and their scopes")]
 pub(crate) enum TokenCommand {
     #[command(
         about = "Make an access token and print its secret, once",
         long_about = "\
 Make an access token and print its secret, once: the host keeps only a hash of it.
 
-Scopes: `admin` is everything; `read` is looking at everything but secrets and tokens; `session:ID` is everything about
-one sandbox, and ends with it. The audit log calls whoever uses the token `token:NAME`.",
+Scopes: `admin` allows everything; `read` allows reading everything but secrets and tokens; `session:ID` allows everything
+in one sandbox, and ends with it. The audit log names callers with this token `token:NAME`.",
         after_help = "\
 Examples:
   sandbar token new monitoring --scope read
@@ -29,13 +30,13 @@ Examples:
   sandbar token new agent --scope session:box --scope session:other --expires 8h"
     )]
     New {
-        /// Its name
+        /// Name of the token
         #[arg(value_parser = parse::word::<TokenName>)]
         name: TokenName,
-        /// What it allows: admin, read or session:ID; may be repeated
+        /// Scope: admin, read or session:ID; may be given several times
         #[arg(long, required = true, value_parser = parse::word::<TokenScope>)]
         scope: Vec<TokenScope>,
-        /// How long it is good for, for example 8h or 30d [default: for ever]
+        /// Lifetime, for example 8h or 30d [default: unlimited]
         #[arg(long, value_name = "TIME", value_parser = parse::long_duration)]
         expires: Option<Duration>,
         /// Print JSON
@@ -43,7 +44,7 @@ Examples:
         json: bool,
     },
     #[command(
-        about = "List access tokens by name; their secrets are kept nowhere",
+        about = "List access tokens by name; their secrets are not stored",
         after_help = "Examples:\n  sandbar token ls\n  sandbar token ls --json"
     )]
     Ls {
@@ -55,7 +56,7 @@ Examples:
         json: bool,
     },
     #[command(
-        about = "Take access tokens back; calls made with them end at once",
+        about = "Revoke access tokens; calls made with them end at once",
         after_help = "Examples:\n  sandbar token rm ci"
     )]
     Rm {
@@ -67,7 +68,12 @@ Examples:
 
 pub(crate) async fn execute(command: TokenCommand, client: &Client) -> Outcome {
     match command {
-        TokenCommand::New { name, scope, expires, json } => {
+        TokenCommand::New {
+            name,
+            scope,
+            expires,
+            json,
+        } => {
             let made = client.create_token(&name, &scope, expires).await?;
             if json {
                 output::json(&NewTokenView::from(&made))?;
@@ -86,9 +92,14 @@ async fn list(quiet: bool, json: bool, client: &Client) -> Outcome {
     if json {
         output::json(&tokens.iter().map(TokenView::from).collect::<Vec<_>>())?;
     } else if quiet {
-        tokens.iter().try_for_each(|token| output::line(&token.name))?;
+        tokens
+            .iter()
+            .try_for_each(|token| output::line(&token.name))?;
     } else {
-        output::table(["NAME", "SCOPES", "CREATED", "EXPIRES", "USED"], tokens.iter().map(row))?;
+        output::table(
+            ["NAME", "SCOPES", "CREATED", "EXPIRES", "USED"],
+            tokens.iter().map(row),
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use sandbar_client::Client;
 
-use crate::{arguments::SandboxArg, failure::Outcome, output, view::SnapshotView};
+use crate::{cli::arguments::SandboxArg, failure::Outcome, terminal::output, view::SnapshotView};
 
 #[derive(Args, Debug)]
 #[command(
@@ -13,7 +13,7 @@ use crate::{arguments::SandboxArg, failure::Outcome, output, view::SnapshotView}
     long_about = "\
 End a turn: take the next numbered snapshot and print its name.
 
-Turn numbers never repeat. Old turn snapshots are pruned where the host has a limit.",
+Turn numbers never repeat. Old turn snapshots are pruned if the host has a limit.",
     after_help = "\
 Examples:
   sandbar turn build-42"

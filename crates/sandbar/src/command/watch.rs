@@ -7,20 +7,20 @@ use sandbar_client::Client;
 use sandbar_core::DirNews;
 
 use crate::{
-    arguments::SandboxArg,
+    cli::arguments::SandboxArg,
     failure::Outcome,
-    output,
+    terminal::output,
     view::{DirChangeView, dir_change_line},
 };
 
 #[derive(Args, Debug)]
 #[command(
-    about = "Show what changes in a directory of a sandbox, as it changes",
+    about = "Show changes in a directory of a sandbox as they happen",
     long_about = "\
-Show what changes in a directory of a sandbox and all below it, as it changes, until Ctrl-C; whoever changes it.
+Show changes in a directory of a sandbox and below it as they happen, until Ctrl-C.
 
-It ends when the sandbox is removed, rolled back or hibernated, and when the directory is removed. With --json there is one
-object a line.",
+It ends when the sandbox is removed, rolled back or hibernated, and when the directory is removed. With --json each line is
+one object.",
     after_help = "\
 Examples:
   sandbar watch build-42
@@ -32,7 +32,7 @@ pub(crate) struct WatchArgs {
     sandbox: SandboxArg,
     /// The directory; /workspace when left out
     path: Option<PathBuf>,
-    /// Only the directory itself, and not what is in directories below it
+    /// Only the directory itself, not the directories below it
     #[arg(long)]
     flat: bool,
     /// Print JSON
@@ -42,14 +42,18 @@ pub(crate) struct WatchArgs {
 
 pub(crate) async fn execute(args: WatchArgs, client: &Client) -> Outcome {
     let path = args.path.unwrap_or_else(|| PathBuf::from("/workspace"));
-    let mut watch = client.watch_dir(&args.sandbox.id, &path, !args.flat).await?;
-    // For whoever waits until we look.
+    let mut watch = client
+        .watch_dir(&args.sandbox.id, &path, !args.flat)
+        .await?;
+    // Scripts wait for this line before they act.
     output::say(format_args!("watching {}", path.display()));
     while let Some(news) = watch.next().await? {
         match news {
-            DirNews::Changed(change) if args.json => output::json_line(&DirChangeView::from(&change))?,
+            DirNews::Changed(change) if args.json => {
+                output::json_line(&DirChangeView::from(&change))?;
+            }
             DirNews::Changed(change) => output::line(dir_change_line(&change))?,
-            DirNews::Overflow => output::say("note: there was too much to tell; look at the directory anew"),
+            DirNews::Overflow => output::say("note: changes were missed; list the directory again"),
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,18 +1,21 @@
-//! What a shell is told.
+//! Completions, in the form that the scripts read.
 
 use std::fmt::Write as _;
 
-/// One word that would fit.
+/// One possible completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) value: String,
-    /// What it means, for shells that show that.
+    /// Description, for shells that show one.
     pub(crate) help: String,
 }
 
 impl Candidate {
     pub(crate) fn new(value: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { value: value.into(), help: help.into() }
+        Self {
+            value: value.into(),
+            help: help.into(),
+        }
     }
 
     pub(crate) fn plain(value: impl Into<String>) -> Self {
@@ -20,45 +23,52 @@ impl Candidate {
     }
 }
 
-/// Names of this machine's files, which the shell completes itself.
+/// Local paths, which the shell completes itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paths {
     Files,
     Directories,
 }
 
-/// Everything that would fit.
+/// All possible completions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) paths: Option<Paths>,
-    /// More of the same word follows.
-    pub(crate) goes_on: bool,
+    /// Whether the word continues, so that no space is added.
+    pub(crate) continues: bool,
 }
 
 impl Answer {
     pub(crate) fn of(candidates: Vec<Candidate>) -> Self {
-        Self { candidates, ..Self::default() }
+        Self {
+            candidates,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn of_paths(paths: Paths) -> Self {
-        Self { paths: Some(paths), ..Self::default() }
+        Self {
+            paths: Some(paths),
+            ..Self::default()
+        }
     }
 
-    /// Only what starts as was typed.
+    /// Keeps the candidates that start with the typed text.
     pub(crate) fn starting_with(mut self, typed: &str) -> Self {
-        self.candidates.retain(|candidate| candidate.value.starts_with(typed));
+        self.candidates
+            .retain(|candidate| candidate.value.starts_with(typed));
         self
     }
 
-    /// The first line says what else the shell is to do; the others are the candidates.
+    /// Returns the answer as lines: first the mode for the shell, then the candidates.
     pub(crate) fn lines(&self, mut line: impl FnMut(&Candidate) -> String) -> String {
         let paths = match self.paths {
             Some(Paths::Files) => "files",
             Some(Paths::Directories) => "directories",
             None => "words",
         };
-        let mut text = format!("{paths}{}\n", if self.goes_on { " nospace" } else { "" });
+        let mut text = format!("{paths}{}\n", if self.continues { " nospace" } else { "" });
         for candidate in &self.candidates {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{}", line(candidate));
@@ -66,13 +76,15 @@ impl Answer {
         text
     }
 
-    /// Candidates with what they mean behind a tab.
+    /// Returns the lines with descriptions after a tab.
     pub(crate) fn lines_with_help(&self) -> String {
-        self.lines(
-            |Candidate { value, help }| {
-                if help.is_empty() { value.clone() } else { format!("{value}\t{}", one_line(help)) }
-            },
-        )
+        self.lines(|Candidate { value, help }| {
+            if help.is_empty() {
+                value.clone()
+            } else {
+                format!("{value}\t{}", one_line(help))
+            }
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! bash.
+//! Completion in bash.
 
 use super::{
     Answer, Candidate,
@@ -6,7 +6,8 @@ use super::{
     respond_to,
 };
 
-/// bash breaks words at `:` and `=` and replaces only what is behind the last one, so it is given that part alone.
+/// Script for bash. bash splits words at `:` and `=` and replaces only the part after the last one,
+/// so candidates are cut to that part.
 pub(super) const SCRIPT: &str = r#"# Completion of sandbar in bash. Load it with: source <(sandbar completion bash)
 _sandbar() {
     local lines=() path
@@ -24,7 +25,7 @@ _sandbar() {
         compopt -o filenames 2>/dev/null
         mapfile -t COMPREPLY < <(compgen "$path" -- "$2")
     else
-        # Beside words that are no files bash must not quote: it would quote the words as well.
+        # Not with `-o filenames`: bash would quote the words that are not files as well.
         mapfile -t lines < <(compgen "$path" -- "$2")
         for path in "${lines[@]}"; do
             [ -d "$path" ] && path+=/ && compopt -o nospace 2>/dev/null
@@ -36,12 +37,16 @@ _sandbar() {
 complete -F _sandbar sandbar
 "#;
 
-/// Arguments: the command as typed, the characters bash breaks words at, the line up to the cursor.
+/// Answers a call. Arguments: the command as typed, `COMP_WORDBREAKS`, the line up to the cursor.
 pub(super) fn respond(arguments: &[String]) -> Option<String> {
-    let [program, breaks, line] = arguments else { return None };
+    let [program, breaks, line] = arguments else {
+        return None;
+    };
     let Typed { words } = last_command(line, program)?;
     let current = words.last()?;
-    let kept = current.rfind(|character| ":=".contains(character) && breaks.contains(character)).map_or(0, |at| at + 1);
+    let kept = current
+        .rfind(|character| ":=".contains(character) && breaks.contains(character))
+        .map_or(0, |at| at + 1);
     let mut answer = respond_to(&words)?;
     answer.candidates = answer
         .candidates

@@ -1,4 +1,4 @@
-//! fish.
+//! Completion in fish.
 
 use super::respond_to;
 
@@ -21,7 +21,7 @@ end
 complete -c sandbar -f -a '(__sandbar_complete)'
 "#;
 
-/// Arguments: the words up to the cursor.
+/// Answers a call. Arguments: the words up to the cursor.
 pub(super) fn respond(arguments: &[String]) -> Option<String> {
     Some(respond_to(arguments)?.lines_with_help())
 }

@@ -1,16 +1,20 @@
-//! A command line as a shell reads it, as far as completion needs that.
+//! Splits a command line into words as a shell does, as far as completion needs it.
 
-/// The words of the command being typed; the last one is not finished, and may be empty.
+/// Words of the command being typed; the last one is unfinished and may be empty.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Typed {
     pub(super) words: Vec<String>,
 }
 
-/// The command at the end of a line, from `program` on: what stands before a pipe, a semicolon or a variable is left out.
+/// Returns the last command of a line, from `program` on, without earlier commands and variable
+/// assignments.
 pub(super) fn last_command(line: &str, program: &str) -> Option<Typed> {
     let words = split(line);
     let start = words.iter().position(|word| word == program)?;
-    Some(Typed { words: words[start..].to_vec() }).filter(|typed| typed.words.len() > 1)
+    Some(Typed {
+        words: words[start..].to_vec(),
+    })
+    .filter(|typed| typed.words.len() > 1)
 }
 
 fn split(line: &str) -> Vec<String> {
@@ -58,19 +62,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_the_last_command_are_found() {
+    fn last_command_is_split_into_words() {
         for (line, words) in [
             ("sandbar ", vec!["sandbar", ""]),
             ("sandbar ex", vec!["sandbar", "ex"]),
             ("sandbar exec box --", vec!["sandbar", "exec", "box", "--"]),
             ("echo a b | sandbar  rm x ", vec!["sandbar", "rm", "x", ""]),
-            ("A=1 sandbar ls; sandbar cp box:a", vec!["sandbar", "cp", "box:a"]),
+            (
+                "A=1 sandbar ls; sandbar cp box:a",
+                vec!["sandbar", "cp", "box:a"],
+            ),
             ("id=$(sandbar new --la", vec!["sandbar", "new", "--la"]),
-            ("sandbar cp 'a b' \"c d", vec!["sandbar", "cp", "a b", "c d"]),
-            ("sandbar cp a\\ b \"it's", vec!["sandbar", "cp", "a b", "it's"]),
+            (
+                "sandbar cp 'a b' \"c d",
+                vec!["sandbar", "cp", "a b", "c d"],
+            ),
+            (
+                "sandbar cp a\\ b \"it's",
+                vec!["sandbar", "cp", "a b", "it's"],
+            ),
             ("sandbar exec '' x", vec!["sandbar", "exec", "", "x"]),
         ] {
-            assert_eq!(last_command(line, "sandbar").unwrap().words, words, "{line}");
+            assert_eq!(
+                last_command(line, "sandbar").unwrap().words,
+                words,
+                "{line}"
+            );
         }
         for nothing in ["", "sandbar", "ls "] {
             assert_eq!(last_command(nothing, "sandbar"), None, "{nothing:?}");

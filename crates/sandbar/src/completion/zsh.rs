@@ -1,4 +1,4 @@
-//! zsh.
+//! Completion in zsh.
 
 use super::respond_to;
 
@@ -28,7 +28,7 @@ else
 fi
 "#;
 
-/// Arguments: the words up to the cursor.
+/// Answers a call. Arguments: the words up to the cursor.
 pub(super) fn respond(arguments: &[String]) -> Option<String> {
     Some(respond_to(arguments)?.lines_with_help())
 }

@@ -1,14 +1,15 @@
-//! Which keys there are, and which one was meant.
+//! Names of the keys, from the types, and the nearest name to a mistyped one.
 
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, Visitor, value::Error as ValueError},
 };
 
-/// The field names of a struct, as its `Deserialize` knows them, so that no second list can fall behind.
+/// Returns the field names of a struct from its `Deserialize`, so that no second list can become
+/// outdated.
 pub(crate) fn field_names<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
     let mut names: &'static [&'static str] = &[];
-    // The call fails by design: it only has to show us the fields.
+    // Fails by design: the call only reveals the field names.
     let _ = T::deserialize(FieldNames(&mut names));
     names
 }
@@ -19,7 +20,7 @@ impl<'de> Deserializer<'de> for FieldNames<'_> {
     type Error = ValueError;
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, ValueError> {
-        Err(ValueError::custom("only the field names are wanted"))
+        Err(ValueError::custom("only the field names are needed"))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -38,8 +39,11 @@ impl<'de> Deserializer<'de> for FieldNames<'_> {
     }
 }
 
-/// The key that was probably meant, when one is near enough to say so.
-pub(crate) fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// Returns the nearest key, if its edit distance is small enough for a hint.
+pub(crate) fn nearest<'a>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let typed = typed.to_ascii_lowercase().replace('-', "_");
     let allowed = (typed.chars().count() / 3).max(2);
     known
@@ -50,7 +54,7 @@ pub(crate) fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>)
         .map(|(_, key)| key)
 }
 
-/// Levenshtein's distance: how many letters to add, drop or change.
+/// Returns the Levenshtein distance of two texts.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -71,13 +75,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn field_names_come_from_the_type_itself() {
+    fn field_names_come_from_the_type() {
         let names = field_names::<sandbar_core::Resources>();
-        assert!(names.contains(&"pids") && names.contains(&"wall_time"), "{names:?}");
+        assert!(
+            names.contains(&"pids") && names.contains(&"wall_time"),
+            "{names:?}"
+        );
     }
 
     #[test]
-    fn the_nearest_key_is_found_and_a_far_one_is_not_offered() {
+    fn nearest_key_is_found_unless_it_is_too_far() {
         let known = ["max_sessions", "storage_backend", "tool_timeout"];
         assert_eq!(nearest("max_session", known), Some("max_sessions"));
         assert_eq!(nearest("storage-backend", known), Some("storage_backend"));
@@ -85,8 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_levenshteins() {
-        for (one, other, expected) in [("", "abc", 3), ("kitten", "sitting", 3), ("same", "same", 0)] {
+    fn distance_is_that_of_levenshtein() {
+        for (one, other, expected) in [
+            ("", "abc", 3),
+            ("kitten", "sitting", 3),
+            ("same", "same", 0),
+        ] {
             assert_eq!(distance(one, other), expected);
         }
     }

@@ -1,4 +1,4 @@
-//! What the kernel lets us do.
+//! Probes of kernel features and privileges.
 
 use std::{fs, path::Path};
 
@@ -22,7 +22,10 @@ pub(crate) fn privileges() -> Finding {
     }
     Finding::missing(
         NAME,
-        format!("running as user {}: no mounts, so `local-disk` without layers is all there is", uid.as_raw()),
+        format!(
+            "running as uid {}: only `local-disk` storage without layers is possible",
+            uid.as_raw()
+        ),
         "run `sudo sandbar up`",
     )
 }
@@ -30,8 +33,12 @@ pub(crate) fn privileges() -> Finding {
 pub(crate) fn mount_namespace() -> Finding {
     const NAME: &str = "mounts";
     match in_private_mounts(|| Ok(())) {
-        Ok(()) => Finding::ok(NAME, "a private mount namespace was made"),
-        Err(why) => Finding::missing(NAME, why, "run as root, or give the container CAP_SYS_ADMIN"),
+        Ok(()) => Finding::ok(NAME, "a private mount namespace was created"),
+        Err(why) => Finding::missing(
+            NAME,
+            why,
+            "run as root, or give the container CAP_SYS_ADMIN",
+        ),
     }
 }
 
@@ -50,15 +57,26 @@ pub(crate) fn overlayfs() -> Finding {
 fn mount_overlay() -> std::io::Result<()> {
     let scratch = directory_in(&std::env::temp_dir())?;
     let root = scratch.path();
-    // The upper directory must be on a file system that takes extended attributes; tmpfs is one that is always there.
+    // The upper directory needs a file system with extended attributes; tmpfs is always available.
     mount("tmpfs", root, "tmpfs", MountFlags::empty(), None)?;
     for name in ["lower", "upper", "work", "merged"] {
         fs::create_dir(root.join(name))?;
     }
     let path = |name: &str| root.join(name).to_string_lossy().into_owned();
-    let options = format!("lowerdir={},upperdir={},workdir={}", path("lower"), path("upper"), path("work"));
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        path("lower"),
+        path("upper"),
+        path("work")
+    );
     let options = std::ffi::CString::new(options)?;
-    mount("overlay", root.join("merged"), "overlay", MountFlags::empty(), options.as_c_str())?;
+    mount(
+        "overlay",
+        root.join("merged"),
+        "overlay",
+        MountFlags::empty(),
+        options.as_c_str(),
+    )?;
     rustix::mount::unmount(root.join("merged"), rustix::mount::UnmountFlags::DETACH)?;
     rustix::mount::unmount(root, rustix::mount::UnmountFlags::DETACH)?;
     Ok(())
@@ -67,10 +85,10 @@ fn mount_overlay() -> std::io::Result<()> {
 pub(crate) fn user_namespaces() -> Finding {
     const NAME: &str = "userns";
     match syscall::child_in_user_namespace() {
-        Ok(()) => Finding::ok(NAME, "a user namespace was made"),
+        Ok(()) => Finding::ok(NAME, "a user namespace was created"),
         Err(error) => Finding::missing(
             NAME,
-            format!("a user namespace could not be made: {error}"),
+            format!("a user namespace could not be created: {error}"),
             "sysctl -w user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1",
         ),
     }
@@ -84,24 +102,33 @@ pub(crate) fn cgroups() -> Finding {
             .lines()
             .filter_map(|line| {
                 let (before, after) = line.split_once(" - ")?;
-                (after.split(' ').next() == Some(wanted)).then(|| before.split(' ').nth(4).map(str::to_owned))?
+                (after.split(' ').next() == Some(wanted))
+                    .then(|| before.split(' ').nth(4).map(str::to_owned))?
             })
             .collect()
     };
     let (unified, legacy) = (of_type("cgroup2"), of_type("cgroup"));
     let Some(root) = unified.first() else {
-        return Finding::missing(NAME, "cgroup v2 is not mounted", "mount -t cgroup2 none /sys/fs/cgroup");
+        return Finding::missing(
+            NAME,
+            "cgroup v2 is not mounted",
+            "mount -t cgroup2 none /sys/fs/cgroup",
+        );
     };
     let group = Path::new(root).join(format!("sandbar-doctor-{}", std::process::id()));
     if let Err(error) = fs::create_dir(&group).and_then(|()| fs::remove_dir(&group)) {
         return Finding::missing(
             NAME,
-            format!("no group can be made in `{root}`: {error}"),
+            format!("no group can be created in `{root}`: {error}"),
             "run as root, or have a cgroup subtree delegated to you",
         );
     }
-    let layout = if legacy.is_empty() { "v2".to_owned() } else { format!("hybrid, {} v1 hierarchies", legacy.len()) };
-    Finding::ok(NAME, format!("a group was made in `{root}` ({layout})"))
+    let layout = if legacy.is_empty() {
+        "v2".to_owned()
+    } else {
+        format!("hybrid, {} v1 hierarchies", legacy.len())
+    };
+    Finding::ok(NAME, format!("a group was created in `{root}` ({layout})"))
 }
 
 pub(crate) fn landlock() -> Finding {
@@ -110,7 +137,7 @@ pub(crate) fn landlock() -> Finding {
         Ok(version) => Finding::ok(NAME, format!("ABI {version}")),
         Err(error) => Finding::missing(
             NAME,
-            format!("the kernel says: {error}"),
+            format!("Landlock is not available: {error}"),
             "boot a kernel with `landlock` in its `lsm=` list",
         ),
     }
@@ -118,8 +145,17 @@ pub(crate) fn landlock() -> Finding {
 
 pub(crate) fn openat2() -> Finding {
     const NAME: &str = "openat2";
-    match rustix::fs::openat2(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT) {
-        Ok(_) => Finding::ok(NAME, "file calls cannot be led out of a sandbox"),
+    match rustix::fs::openat2(
+        CWD,
+        "/",
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::IN_ROOT,
+    ) {
+        Ok(_) => Finding::ok(
+            NAME,
+            "paths are resolved inside a sandbox (RESOLVE_IN_ROOT)",
+        ),
         Err(error) => Finding::missing(NAME, reason(error), "use Linux 5.6 or newer"),
     }
 }

@@ -1,4 +1,4 @@
-//! Which runtimes work here: each is opened for real under a name of its own.
+//! Probes of the runtimes: each is opened for real.
 
 use sandbar_core::{Capability, Error, Result};
 use sandbar_host::{HostConfig, RuntimeReport, runtime_choices};
@@ -7,7 +7,7 @@ use super::{Finding, finding::abilities, scratch::in_private_mounts};
 
 /// Tries every runtime.
 pub(crate) fn try_all(config: &HostConfig) -> Result<Vec<RuntimeReport>> {
-    // A runtime may have tasks of its own; they need a thread beside the one that waits for them.
+    // Tasks of a runtime need a thread beside the one that waits for them.
     let tasks = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -17,11 +17,12 @@ pub(crate) fn try_all(config: &HostConfig) -> Result<Vec<RuntimeReport>> {
         let _inside = tasks.enter();
         runtime_choices(config)
     };
-    // As in a host. Who may not have private mounts may still have a runtime; it then says what that costs.
+    // In a private mount namespace, as in a host. Without the privilege for one, the runtime is
+    // still probed and reports its own errors.
     Ok(in_private_mounts(|| Ok(attempt())).unwrap_or_else(|_| attempt()))
 }
 
-/// A runtime as a line of the report.
+/// Returns the finding for a runtime.
 pub(crate) fn finding(report: RuntimeReport) -> Finding {
     let name = report.kind.as_str();
     match report.outcome {
@@ -36,13 +37,16 @@ pub(crate) fn finding(report: RuntimeReport) -> Finding {
             Finding::ok(name, abilities(&able.boundary, offers))
         }
         Err(error) => {
-            let fix = error.hint().unwrap_or("see what the host says with SANDBAR_LOG=debug").to_owned();
+            let fix = error
+                .hint()
+                .unwrap_or("start the host with SANDBAR_LOG=debug and read its log")
+                .to_owned();
             Finding::missing(name, error.chain(), fix)
         }
     }
 }
 
-/// Whether sessions can have a network here, in one of the runtimes a host may take.
+/// Returns whether a usable runtime supports filtered egress.
 pub(crate) fn egress(reports: &[RuntimeReport]) -> Finding {
     const NAME: &str = "egress";
     let (mut able, mut reasons) = (Vec::new(), Vec::new());
@@ -54,12 +58,22 @@ pub(crate) fn egress(reports: &[RuntimeReport]) -> Finding {
         }
     }
     if !able.is_empty() {
-        return Finding::ok(NAME, format!("boxes were given a gate ({}): networks open by name", able.join(", ")));
+        return Finding::ok(
+            NAME,
+            format!(
+                "boxes can have filtered network access ({})",
+                able.join(", ")
+            ),
+        );
     }
-    let why = if reasons.is_empty() { "no runtime works".to_owned() } else { reasons.join("; ") };
+    let why = if reasons.is_empty() {
+        "no runtime works".to_owned()
+    } else {
+        reasons.join("; ")
+    };
     Finding::missing(
         NAME,
-        format!("sessions are kept off the network, or share the host's: {why}"),
+        format!("sessions have no network, or that of the host: {why}"),
         "use the runtime `native` or `gvisor` on a kernel with nftables and its `tproxy` and `socket` expressions",
     )
 }

@@ -1,4 +1,4 @@
-//! Corners to try things in.
+//! Scratch directories, private mount namespaces and child processes for probes.
 
 use std::{
     io,
@@ -7,34 +7,46 @@ use std::{
     thread,
 };
 
+use sandbar_storage::enter_private_mounts;
 use tempfile::TempDir;
 
-use crate::mount_namespace;
-
-/// The directory itself when it exists, else the nearest one above it.
+/// Returns the directory itself if it exists, else its nearest existing ancestor.
 pub(crate) fn nearest_directory(path: &Path) -> PathBuf {
-    path.ancestors().find(|ancestor| ancestor.is_dir()).unwrap_or(Path::new("/")).to_owned()
+    path.ancestors()
+        .find(|ancestor| ancestor.is_dir())
+        .unwrap_or(Path::new("/"))
+        .to_owned()
 }
 
-/// A directory that is removed when it goes out of scope.
+/// Creates a directory that is removed on drop.
 pub(crate) fn directory_in(parent: &Path) -> io::Result<TempDir> {
-    tempfile::Builder::new().prefix(".sandbar-doctor-").tempdir_in(parent)
+    tempfile::Builder::new()
+        .prefix(".sandbar-doctor-")
+        .tempdir_in(parent)
 }
 
-/// Runs `probe` on a thread in a private mount namespace; what it mounts is gone afterwards.
-pub(crate) fn in_private_mounts<T: Send>(probe: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+/// Runs `probe` on a thread in a private mount namespace, with which its mounts end.
+pub(crate) fn in_private_mounts<T: Send>(
+    probe: impl FnOnce() -> Result<T, String> + Send,
+) -> Result<T, String> {
     thread::scope(|scope| {
         let probing = scope.spawn(|| {
-            mount_namespace::enter_private().map_err(|error| error.chain())?;
+            enter_private_mounts().map_err(|error| error.chain())?;
             probe()
         });
-        probing.join().unwrap_or_else(|_| Err("the probe itself failed".to_owned()))
+        probing
+            .join()
+            .unwrap_or_else(|_| Err("the probe panicked".to_owned()))
     })
 }
 
-/// Runs a program to its end; its output when it succeeds, its complaint when it does not.
+/// Runs a program; returns its stdout, or an error with the last line of its stderr.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let path = find_program(program).ok_or_else(|| format!("`{program}` is not installed"))?;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "runs the tools that the doctor probes"
+    )]
     let output = Command::new(path)
         .args(arguments)
         .stdin(Stdio::null())
@@ -44,12 +56,16 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let last = stderr
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or("no message");
     Err(format!("`{program}` failed: {}", last.trim()))
 }
 
-/// Where a program is: on the PATH, or where administration programs are when the PATH leaves them out.
+/// Returns the path of a program: from `PATH`, or from the sbin directories.
 pub(crate) fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

@@ -1,25 +1,28 @@
-//! The rows of the screen.
+//! Rendering of the screen as rows.
 
-use sandbar_core::{ByteCount, HealthStatus, SessionInfo, SessionState, TerminalSize};
+use sandbar_core::{ByteCount, HealthStatus, SessionState, TerminalSize};
 use unicode_width::UnicodeWidthStr;
 
 use super::{
+    details::details,
     entry::{Column, Entry, percent},
     sample::Observed,
     view::{Page, View},
 };
 use crate::{
-    output::printable,
-    screen::{Look, Row},
-    view::{age, brief, end, enforcement, length, moment, origin, printable_labels, process_status, shortened},
+    terminal::{
+        output::printable,
+        screen::{Look, Row},
+    },
+    view::brief,
 };
 
-/// Rows above the list: three about the host, one that is free or tells of trouble, one with the headings.
+/// Rows above the list: three about the host, one for errors, one with the headings.
 const HEAD: usize = 5;
 /// Rows below it.
 const FOOT: usize = 1;
 
-/// How many sessions fit.
+/// Returns how many sessions fit on the screen.
 pub(crate) fn list_rows(size: TerminalSize) -> usize {
     usize::from(size.rows).saturating_sub(HEAD + FOOT)
 }
@@ -28,7 +31,12 @@ pub(crate) fn rows(view: &mut View, observed: &Observed, size: TerminalSize) -> 
     let mut rows = head(view, observed);
     match &view.page {
         Page::List => rows.extend(list(view, observed, size)),
-        Page::Details(id) => match observed.now.sessions.iter().find(|session| session.id == *id) {
+        Page::Details(id) => match observed
+            .now
+            .sessions
+            .iter()
+            .find(|session| session.id == *id)
+        {
             Some(session) => rows.extend(details(session, observed)),
             None => rows.push(Row::of(Look::Bad, format!("{id} is gone"))),
         },
@@ -41,27 +49,61 @@ pub(crate) fn rows(view: &mut View, observed: &Observed, size: TerminalSize) -> 
 
 fn head(view: &View, observed: &Observed) -> Vec<Row> {
     let (health, now) = (&observed.now.health, &observed.now);
-    let look = if health.status == HealthStatus::Healthy { Look::Good } else { Look::Bad };
-    let used = ByteCount(health.space_total.get().saturating_sub(health.space_available.get()));
+    let look = if health.status == HealthStatus::Healthy {
+        Look::Good
+    } else {
+        Look::Bad
+    };
+    let used = ByteCount(
+        health
+            .space_total
+            .get()
+            .saturating_sub(health.space_available.get()),
+    );
     let entries = Entry::all(observed);
     let cpu: f64 = entries.iter().filter_map(|entry| entry.cpu).sum();
-    let memory: u64 = entries.iter().filter_map(Entry::memory).map(ByteCount::get).sum();
-    let in_state = |state| now.sessions.iter().filter(|session| session.state == state).count();
+    let memory: u64 = entries
+        .iter()
+        .filter_map(Entry::memory)
+        .map(ByteCount::get)
+        .sum();
+    let in_state = |state| {
+        now.sessions
+            .iter()
+            .filter(|session| session.state == state)
+            .count()
+    };
     let states: Vec<String> = SessionState::ALL
         .into_iter()
-        .filter_map(|state| Some(in_state(state)).filter(|count| *count > 0).map(|count| format!("{count} {state}")))
+        .filter_map(|state| {
+            Some(in_state(state))
+                .filter(|count| *count > 0)
+                .map(|count| format!("{count} {state}"))
+        })
         .collect();
-    let states = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
+    let states = if states.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", states.join(", "))
+    };
     let trouble = match &view.trouble {
         Some(trouble) => Row::of(Look::Bad, trouble.clone()),
         None => Row::of(
             Look::Bad,
-            health.reasons.iter().map(|reason| printable(reason.as_bytes())).collect::<Vec<_>>().join("; "),
+            health
+                .reasons
+                .iter()
+                .map(|reason| printable(reason.as_bytes()))
+                .collect::<Vec<_>>()
+                .join("; "),
         ),
     };
     vec![
         Row::of(Look::Bold, "sandbar top")
-            .and(Look::Plain, format!("  {}  up {}  ", observed.url, brief(health.uptime)))
+            .and(
+                Look::Plain,
+                format!("  {}  up {}  ", observed.url, brief(health.uptime)),
+            )
             .and(look, health.status.as_str()),
         Row::of(
             Look::Plain,
@@ -90,30 +132,48 @@ fn head(view: &View, observed: &Observed) -> Vec<Row> {
 }
 
 fn share_of(part: ByteCount, whole: ByteCount) -> String {
-    let percent = (u128::from(part.get()) * 100).checked_div(u128::from(whole.get())).unwrap_or(0);
+    let percent = (u128::from(part.get()) * 100)
+        .checked_div(u128::from(whole.get()))
+        .unwrap_or(0);
     format!("{percent}%")
 }
 
 fn list(view: &mut View, observed: &Observed, size: TerminalSize) -> Vec<Row> {
     let entries = view.entries(observed);
     let visible = view.list.visible(&entries, list_rows(size));
-    let chosen = view.list.chosen_place(&entries);
+    let selected = view.list.selected_index(&entries);
     let sort = |column| match (view.list.sort == column, view.list.reversed) {
         (true, false) => "▼",
         (true, true) => "▲",
         (false, _) => "",
     };
     let headings = Column::ALL.map(|column| format!("{}{}", column.heading(), sort(column)));
-    let cells: Vec<[String; 8]> =
-        entries[visible.clone()].iter().map(|entry| Column::ALL.map(|column| entry.text(column))).collect();
+    let cells: Vec<[String; 8]> = entries[visible.clone()]
+        .iter()
+        .map(|entry| Column::ALL.map(|column| entry.text(column)))
+        .collect();
     let widths: [usize; 8] = std::array::from_fn(|column| {
-        // Wide enough that the columns stand still while figures grow.
-        let least = if Column::ALL[column].is_figure() { 8 } else { 6 };
-        cells.iter().chain([&headings]).map(|row| row[column].width()).max().unwrap_or(0).max(least)
+        // Wide enough that the columns do not move while figures grow.
+        let least = if Column::ALL[column].is_figure() {
+            8
+        } else {
+            6
+        };
+        cells
+            .iter()
+            .chain([&headings])
+            .map(|row| row[column].width())
+            .max()
+            .unwrap_or(0)
+            .max(least)
     });
     let mut rows = vec![Row::of(Look::Bold, line(&headings, &widths))];
-    for (place, row) in visible.zip(&cells) {
-        let look = if Some(place) == chosen { Look::Selected } else { Look::Plain };
+    for (index, row) in visible.zip(&cells) {
+        let look = if Some(index) == selected {
+            Look::Selected
+        } else {
+            Look::Plain
+        };
         rows.push(Row::of(look, line(row, &widths)));
     }
     if entries.is_empty() {
@@ -143,105 +203,49 @@ fn line(cells: &[String; 8], widths: &[usize; 8]) -> String {
     line
 }
 
-fn details(session: &SessionInfo, observed: &Observed) -> Vec<Row> {
-    let cpu = observed.cpu_shares().get(&session.id).map(|share| percent(*share));
-    let cpu_time = session.usage.and_then(|usage| usage.cpu_time).map(|time| format!("{:.1} s", time.as_secs_f64()));
-    let found = observed.now.details.as_ref();
-    let entry = Entry { session, cpu: None };
-    let pairs = [
-        ("id", Some(session.id.to_string())),
-        ("state", Some(session.state.to_string())),
-        ("base", Some(session.base.to_string())),
-        ("forked from", origin(session)),
-        ("created", Some(format!("{} ({})", moment(session.created), age(session.created)))),
-        ("expires", session.expires.map(|expires| end(expires, session.on_expiry))),
-        ("idle pause", session.idle_timeout.map(|time| format!("after {}", length(time)))),
-        ("labels", Some(printable_labels(&session.labels)).filter(|labels| !labels.is_empty())),
-        ("cpu", cpu.zip(cpu_time).map(|(share, time)| format!("{share}, {time} since its box started"))),
-        ("memory", entry.memory().map(|memory| memory.to_string())),
-        ("processes", entry.processes().map(|count| count.to_string())),
-        (
-            "disk",
-            Some(match session.quota {
-                Some(quota) => format!("{} of {quota}", session.space_used),
-                None => session.space_used.to_string(),
-            }),
-        ),
-        ("turns", Some(format!("{}, {} snapshots", session.turn_count, session.snapshot_count))),
-        (
-            "network",
-            found.map(|found| format!("{} (enforced: {})", found.network.policy, enforcement(&found.network.enforced))),
-        ),
-        (
-            "traffic",
-            found.map(|found| {
-                let traffic = &found.network.traffic;
-                format!(
-                    "{} sent, {} received, {} connections, {} denied",
-                    ByteCount(traffic.bytes_sent),
-                    ByteCount(traffic.bytes_received),
-                    traffic.connections,
-                    traffic.denied
-                )
-            }),
-        ),
-    ];
-    let mut rows: Vec<Row> = pairs
-        .into_iter()
-        .filter_map(|(name, value)| Some(Row::of(Look::Bold, format!("{name:<12}")).and(Look::Plain, value?)))
-        .collect();
-    let launched = found.map(|found| found.processes.as_slice()).unwrap_or_default();
-    if !launched.is_empty() {
-        rows.push(Row::default());
-        rows.push(Row::of(Look::Bold, "launched processes"));
-        rows.extend(launched.iter().map(|process| {
-            let address = process.address.as_deref().unwrap_or("-");
-            let command = shortened(&process.argv.join(" "), 200);
-            Row::of(Look::Plain, format!("{}  {}  {address}  {command}", process.id, process_status(process)))
-        }));
-    }
-    rows
-}
-
 fn foot(view: &View) -> Row {
     match &view.page {
         Page::List if view.typing => Row::of(Look::Bold, format!("filter: {}█", view.list.filter))
             .and(Look::Dim, "  enter keeps it, esc clears it"),
         Page::List => {
             let filter = Some(&view.list.filter).filter(|filter| !filter.is_empty());
-            let filter = filter.map(|filter| format!("filter `{filter}` (esc clears)  ")).unwrap_or_default();
+            let filter = filter
+                .map(|filter| format!("filter `{filter}` (esc clears)  "))
+                .unwrap_or_default();
             Row::of(Look::Bold, filter).and(
                 Look::Dim,
-                "q leave  ↑↓ choose  enter details  / filter  sort: c CPU m memory d disk p processes a age i id  r reverse  ? help",
+                "q quit  ↑↓ select  enter details  / filter  sort: c CPU m memory d disk p processes a age i id  r reverse  ? help",
             )
         }
-        Page::Details(_) | Page::Help => Row::of(Look::Dim, "esc back  Ctrl-C leave"),
+        Page::Details(_) | Page::Help => Row::of(Look::Dim, "esc back  Ctrl-C quit"),
     }
 }
 
 const HELP: &str = "\
-↑ ↓ j k            choose a sandbox; PgUp, PgDn, Home and End go further
-enter              more about the chosen one
+↑ ↓ j k            select a sandbox; PgUp, PgDn, Home and End go further
+enter              details of the selected sandbox
 /                  filter by id, state, base or label; enter keeps it, esc clears it
-c m d p a i s b    sort by CPU, memory, disk, processes, age, id, state, base; once more turns it round
-r                  turn the order round
-space              ask the host at once
-Ctrl-L             draw the screen anew
-Ctrl-Z             back to the shell for a while
-q, Ctrl-C          leave
+c m d p a i s b    sort by CPU, memory, disk, processes, age, id, state, base; again to reverse
+r                  reverse the order
+space              refresh now
+Ctrl-L             redraw the screen
+Ctrl-Z             suspend to the shell
+q, Ctrl-C          quit
 
-CPU: 100% is one CPU. Memory holds file pages, too. DISK is what a sandbox holds beyond its base.
-A figure that cannot be counted is -.";
+CPU: 100% is one CPU. Memory includes cached file pages. DISK is the space beyond the base.
+- means unknown.";
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use jiff::Timestamp;
-    use sandbar_core::{RootRights, RuntimeKind, SessionId, SessionUsage, StorageKind};
+    use sandbar_core::{
+        RootRights, RuntimeKind, SessionId, SessionInfo, SessionUsage, StorageKind,
+    };
 
     use super::*;
-    use crate::screen::Key;
+    use crate::terminal::screen::Key;
 
     fn session(id: &str, memory: u64, disk: u64) -> SessionInfo {
         SessionInfo {
@@ -271,21 +275,43 @@ mod tests {
     }
 
     fn observed() -> Observed {
-        let sessions = vec![session("a", 10, 3000), session("b", 30, 1000), session("c", 20, 2000)];
-        Observed::for_test(sessions, &[("b", Duration::from_millis(500)), ("c", Duration::from_millis(900))])
+        let sessions = vec![
+            session("a", 10, 3000),
+            session("b", 30, 1000),
+            session("c", 20, 2000),
+        ];
+        Observed::for_test(
+            sessions,
+            &[
+                ("b", Duration::from_millis(500)),
+                ("c", Duration::from_millis(900)),
+            ],
+        )
     }
 
-    const SIZE: TerminalSize = TerminalSize { rows: 12, columns: 200 };
+    const SIZE: TerminalSize = TerminalSize {
+        rows: 12,
+        columns: 200,
+    };
 
     fn screen(view: &mut View, observed: &Observed, size: TerminalSize) -> Vec<String> {
-        rows(view, observed, size).iter().map(|row| row.render(size.columns.into())).collect()
+        rows(view, observed, size)
+            .iter()
+            .map(|row| row.render(size.columns.into()))
+            .collect()
     }
 
     fn ids(view: &mut View, observed: &Observed) -> String {
         let listed = screen(view, observed, SIZE);
         listed[HEAD..]
             .iter()
-            .filter_map(|row| row.trim_start_matches("\x1b[7m").split_once(' ')?.0.parse().ok())
+            .filter_map(|row| {
+                row.trim_start_matches("\x1b[7m")
+                    .split_once(' ')?
+                    .0
+                    .parse()
+                    .ok()
+            })
             .filter(|word: &String| word.len() == 1)
             .collect()
     }
@@ -295,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_tells_how_the_host_is_and_the_list_what_sessions_use() {
+    fn head_shows_the_host_and_list_shows_usage() {
         let (mut view, observed) = (View::new(Column::Cpu), observed());
         let shown = screen(&mut view, &observed, SIZE).join("\n");
         for part in [
@@ -319,43 +345,76 @@ mod tests {
     fn keys_sort_reverse_and_filter_the_list() {
         let (mut view, observed) = (View::new(Column::Cpu), observed());
         assert_eq!(ids(&mut view, &observed), "cba");
-        for (key, order) in [('m', "bca"), ('d', "acb"), ('d', "bca"), ('i', "abc"), ('r', "cba"), ('c', "cba")] {
+        for (key, order) in [
+            ('m', "bca"),
+            ('d', "acb"),
+            ('d', "bca"),
+            ('i', "abc"),
+            ('r', "cba"),
+            ('c', "cba"),
+        ] {
             press(&mut view, &observed, key);
             assert_eq!(ids(&mut view, &observed), order, "{key}");
         }
-        "/b-team".chars().for_each(|key| press(&mut view, &observed, key));
+        "/b-team"
+            .chars()
+            .for_each(|key| press(&mut view, &observed, key));
         assert_eq!(ids(&mut view, &observed), "b");
         view.press(Key::Escape, &observed, 5);
         assert_eq!(ids(&mut view, &observed), "cba");
     }
 
     #[test]
-    fn the_chosen_session_stays_chosen_and_visible_and_has_details() {
+    fn selected_session_stays_visible_and_has_details() {
         let (mut view, observed) = (View::new(Column::Id), observed());
         view.press(Key::End, &observed, 1);
         press(&mut view, &observed, 'r');
-        let small = TerminalSize { rows: 7, columns: 60 };
+        let small = TerminalSize {
+            rows: 7,
+            columns: 60,
+        };
         for size in [small, SIZE] {
-            let chosen: Vec<_> =
-                screen(&mut view, &observed, size).into_iter().filter(|row| row.starts_with("\x1b[7m")).collect();
-            assert!(chosen.len() == 1 && chosen[0].starts_with("\x1b[7mc "), "{chosen:?}");
+            let chosen: Vec<_> = screen(&mut view, &observed, size)
+                .into_iter()
+                .filter(|row| row.starts_with("\x1b[7m"))
+                .collect();
+            assert!(
+                chosen.len() == 1 && chosen[0].starts_with("\x1b[7mc "),
+                "{chosen:?}"
+            );
         }
         view.press(Key::Enter, &observed, 5);
         let shown = screen(&mut view, &observed, SIZE).join("\n");
-        assert!(shown.contains("c-team") && shown.contains("90%, 1.9 s since its box started"), "{shown}");
+        assert!(
+            shown.contains("c-team") && shown.contains("90%, 1.9 s since its box started"),
+            "{shown}"
+        );
         press(&mut view, &observed, 'q');
         assert_eq!(view.page, Page::List);
     }
 
     #[test]
-    fn any_size_of_terminal_is_drawn_without_going_beyond_it() {
+    fn every_terminal_size_is_drawn_within_its_bounds() {
         let observed = observed();
         for (height, width) in [(1, 1), (3, 10), (6, 40), (50, 20)] {
-            let size = TerminalSize { rows: height, columns: width };
-            for page in [Page::List, Page::Details(SessionId::new("a").unwrap()), Page::Help] {
-                let mut view = View { page, ..View::new(Column::Cpu) };
+            let size = TerminalSize {
+                rows: height,
+                columns: width,
+            };
+            for page in [
+                Page::List,
+                Page::Details(SessionId::new("a").unwrap()),
+                Page::Help,
+            ] {
+                let mut view = View {
+                    page,
+                    ..View::new(Column::Cpu)
+                };
                 for row in rows(&mut view, &observed, size) {
-                    let shown = row.render(width.into()).replace("\x1b[0m", "").replace("\x1b[1m", "");
+                    let shown = row
+                        .render(width.into())
+                        .replace("\x1b[0m", "")
+                        .replace("\x1b[1m", "");
                     let shown = shown.replace("\x1b[7m", "").replace("\x1b[2m", "");
                     assert!(shown.width() <= width.into(), "{shown:?}");
                 }

@@ -1,4 +1,4 @@
-//! A session as a row of figures.
+//! One row: a session with its figures.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use sandbar_core::{ByteCount, SessionInfo};
 use super::sample::Observed;
 use crate::view::short_age;
 
-/// What can be seen of a session at a glance, and sorted by.
+/// Column of the table, by which it can be sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Column {
     Id,
@@ -22,8 +22,16 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Id, Self::State, Self::Base, Self::Age, Self::Cpu, Self::Memory, Self::Processes, Self::Disk];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Id,
+        Self::State,
+        Self::Base,
+        Self::Age,
+        Self::Cpu,
+        Self::Memory,
+        Self::Processes,
+        Self::Disk,
+    ];
 
     pub(crate) const fn heading(self) -> &'static str {
         match self {
@@ -38,7 +46,7 @@ impl Column {
         }
     }
 
-    /// The key that sorts by it.
+    /// Returns the key that sorts by this column.
     pub(crate) const fn key(self) -> char {
         match self {
             Self::Id => 'i',
@@ -52,13 +60,16 @@ impl Column {
         }
     }
 
-    /// Figures stand at the right, and the largest comes first.
+    /// Returns whether the column is numeric: right-aligned and sorted in descending order.
     pub(crate) const fn is_figure(self) -> bool {
-        matches!(self, Self::Age | Self::Cpu | Self::Memory | Self::Processes | Self::Disk)
+        matches!(
+            self,
+            Self::Age | Self::Cpu | Self::Memory | Self::Processes | Self::Disk
+        )
     }
 }
 
-/// A session and its CPU use.
+/// Session with its CPU usage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) session: &'a SessionInfo,
@@ -70,7 +81,15 @@ impl<'a> Entry<'a> {
     pub(crate) fn all(observed: &'a Observed) -> Vec<Self> {
         let shares = observed.cpu_shares();
         let cpu = |session: &SessionInfo| shares.get(&session.id).copied();
-        observed.now.sessions.iter().map(|session| Self { session, cpu: cpu(session) }).collect()
+        observed
+            .now
+            .sessions
+            .iter()
+            .map(|session| Self {
+                session,
+                cpu: cpu(session),
+            })
+            .collect()
     }
 
     pub(crate) fn memory(&self) -> Option<ByteCount> {
@@ -95,7 +114,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The order of two sessions in a column: the largest figure and the first letter come first.
+    /// Compares two sessions by a column: figures in descending, text in ascending order.
     pub(crate) fn compare(&self, other: &Self, column: Column) -> Ordering {
         let (one, two) = (self.session, other.session);
         match column {
@@ -103,7 +122,10 @@ impl<'a> Entry<'a> {
             Column::State => one.state.as_str().cmp(two.state.as_str()),
             Column::Base => one.base.cmp(&two.base),
             Column::Age => one.created.cmp(&two.created),
-            Column::Cpu => other.cpu.unwrap_or(-1.0).total_cmp(&self.cpu.unwrap_or(-1.0)),
+            Column::Cpu => other
+                .cpu
+                .unwrap_or(-1.0)
+                .total_cmp(&self.cpu.unwrap_or(-1.0)),
             Column::Memory => other.memory().cmp(&self.memory()),
             Column::Processes => other.processes().cmp(&self.processes()),
             Column::Disk => two.space_used.cmp(&one.space_used),
@@ -112,8 +134,12 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// `37%`: 100 is one CPU.
+/// Formats a CPU share: `37%`, where 100 % is one CPU.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    if (0.05..9.95).contains(&percent) { format!("{percent:.1}%") } else { format!("{percent:.0}%") }
+    if (0.05..9.95).contains(&percent) {
+        format!("{percent:.1}%")
+    } else {
+        format!("{percent:.0}%")
+    }
 }

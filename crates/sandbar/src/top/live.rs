@@ -1,4 +1,4 @@
-//! The view that stays on the screen.
+//! The full-screen view.
 
 use std::{
     future::Future,
@@ -14,37 +14,44 @@ use sandbar_core::{Error, ErrorCode, Result};
 use super::{
     draw::{list_rows, rows},
     entry::Column,
-    sample::{Connected, FIRST_INTERVAL, Observed, Sample, look},
-    view::{View, Wish},
+    sample::{Connected, FIRST_INTERVAL, Observed, Sample, fetch},
+    view::{Action, View},
 };
 use crate::{
+    client::connection::ConnectionOptions,
     failure::{Failure, Outcome, describe, exit},
-    input::Input,
-    interrupt::Interrupts,
-    screen::{PanicMessage, Screen, keys},
-    terminal::Terminal,
+    terminal::{
+        Input, Interrupts, Terminal,
+        screen::{PanicMessage, Screen, keys},
+    },
     view::brief,
 };
 
-/// An answer on its way.
-type Looking = Pin<Box<dyn Future<Output = Result<(Connected, Sample)>>>>;
+/// A running query.
+type Query = Pin<Box<dyn Future<Output = Result<(Connected, Sample)>>>>;
 
-/// Shows sessions until somebody leaves. A host that cannot be reached at first is an error; one that goes away later is
-/// waited for.
-pub(crate) async fn watch(terminal: &Terminal, url: Option<String>, interval: Duration, sort: Column) -> Outcome {
+/// Shows sessions until the user quits. A host that cannot be reached at first is an error; one
+/// that goes away later is retried.
+pub(crate) async fn watch(
+    terminal: &Terminal,
+    connection: &ConnectionOptions,
+    interval: Duration,
+    sort: Column,
+) -> Outcome {
     let mut interrupts = Interrupts::listen()?;
     let mut sizes = terminal.sizes()?;
-    let (connected, observed) = Observed::begin(url.clone()).await?;
+    let (connected, observed) = Observed::begin(connection).await?;
     let _message = PanicMessage::keep();
-    let mut input = Input::open().map_err(|error| Error::io("could not read the keyboard", error))?;
+    let mut input =
+        Input::open().map_err(|error| Error::io("could not read the keyboard", error))?;
     let mut screen = Screen::enter(terminal, io::stdout())?;
     let mut watch = Watch {
-        url,
+        connection: connection.clone(),
         interval,
         connected: Some(connected),
         observed,
         view: View::new(sort),
-        looking: None,
+        query: None,
         next: Instant::now() + FIRST_INTERVAL,
         silent_since: None,
     };
@@ -58,13 +65,13 @@ pub(crate) async fn watch(terminal: &Terminal, url: Option<String>, interval: Du
                 let Some(bytes) = pressed else { return Ok(ExitCode::SUCCESS) };
                 for key in keys(&bytes) {
                     match watch.view.press(key, &watch.observed, list_rows(size)) {
-                        Wish::Nothing => {}
-                        Wish::Leave => return Ok(ExitCode::SUCCESS),
-                        Wish::Redraw => screen.forget(),
-                        Wish::Refresh => watch.look_again(),
-                        Wish::Suspend => {
+                        Action::Nothing => {}
+                        Action::Quit => return Ok(ExitCode::SUCCESS),
+                        Action::Redraw => screen.forget(),
+                        Action::Refresh => watch.refresh(),
+                        Action::Suspend => {
                             screen.suspend();
-                            // Returns when somebody lets us go on.
+                            // Returns after SIGCONT.
                             let _ = kill_current_process_group(Signal::TSTP);
                             screen.resume()?;
                             size = terminal.size();
@@ -78,29 +85,36 @@ pub(crate) async fn watch(terminal: &Terminal, url: Option<String>, interval: Du
     }
 }
 
+/// State of the refresh loop.
 struct Watch {
-    url: Option<String>,
+    connection: ConnectionOptions,
     interval: Duration,
     /// `None` while there is no connection, and while it is in use.
     connected: Option<Connected>,
     observed: Observed,
     view: View,
-    looking: Option<Looking>,
-    /// When to look next.
+    query: Option<Query>,
+    /// Time of the next query.
     next: Instant,
     silent_since: Option<Instant>,
 }
 
 impl Watch {
-    /// The next answer. It is not lost when this is dropped before it is there.
+    /// Waits for the next sample. The query continues if this future is dropped.
     async fn answer(&mut self) -> Result<(Connected, Sample)> {
-        if self.looking.is_none() {
+        if self.query.is_none() {
             tokio::time::sleep_until(self.next.into()).await;
         }
-        let (url, connected, details) = (&self.url, &mut self.connected, &self.view);
-        let start = || -> Looking { Box::pin(look(url.clone(), connected.take(), details.details().cloned())) };
-        let answer = self.looking.get_or_insert_with(start).await;
-        self.looking = None;
+        let (connection, connected, details) = (&self.connection, &mut self.connected, &self.view);
+        let start = || -> Query {
+            Box::pin(fetch(
+                connection.clone(),
+                connected.take(),
+                details.details().cloned(),
+            ))
+        };
+        let answer = self.query.get_or_insert_with(start).await;
+        self.query = None;
         answer
     }
 
@@ -117,19 +131,21 @@ impl Watch {
                 let since = *self.silent_since.get_or_insert_with(Instant::now);
                 let silent = brief(since.elapsed());
                 let url = &self.observed.url;
-                // That nobody is there says it all; anything else is worth telling.
+                // `Unavailable` adds nothing to "no answer".
                 let why = match error.code() {
                     ErrorCode::Unavailable => String::new(),
                     _ => format!(" ({})", describe(&error)),
                 };
-                self.view.trouble = Some(format!("no answer from {url} for {silent}; trying again{why}"));
+                self.view.trouble = Some(format!(
+                    "no answer from {url} for {silent}; trying again{why}"
+                ));
             }
         }
     }
 
-    /// Looks at once instead of in a while; one look that is under way is given up.
-    fn look_again(&mut self) {
-        self.looking = None;
+    /// Queries the host now; a running query is dropped.
+    fn refresh(&mut self) {
+        self.query = None;
         self.next = Instant::now();
     }
 }

@@ -1,8 +1,10 @@
-//! `sandbar top`: sessions and what they use, again and again.
+//! `sandbar top`: resource usage of sessions, refreshed periodically.
 //!
-//! `sample.rs` asks the host, `entry.rs` makes figures of two answers, `list.rs` sorts and filters them, `view.rs` knows
-//! what keys mean, `draw.rs` makes rows of it all, and `live.rs` keeps them on the screen.
+//! `sample.rs` queries the host, `entry.rs` computes figures from two samples, `list.rs` sorts and
+//! filters them, `view.rs` handles keys, `draw.rs` and `details.rs` render rows,
+//! `live.rs` runs the screen and `print.rs` prints one table.
 
+mod details;
 mod draw;
 mod entry;
 mod list;

@@ -1,4 +1,4 @@
-//! One look, for pipes and scripts.
+//! One table or JSON document, for pipes and scripts.
 
 use serde::Serialize;
 
@@ -7,9 +7,9 @@ use super::{
     list::List,
     sample::Observed,
 };
-use crate::{failure::Outcome, output, view::SessionView};
+use crate::{failure::Outcome, terminal::output, view::SessionView};
 
-/// Everything, as JSON.
+/// JSON document of the host and its sessions.
 #[derive(Debug, Serialize)]
 struct TopView<'a> {
     host: HostView<'a>,
@@ -55,12 +55,20 @@ pub(crate) fn print_json(observed: &Observed, sort: Column) -> Outcome<()> {
             active_tools: health.active_tools,
             uptime_seconds: health.uptime.as_secs_f64(),
         },
-        sessions: entries.iter().map(|entry| EntryView { session: entry.session.into(), cpu: entry.cpu }).collect(),
+        sessions: entries
+            .iter()
+            .map(|entry| EntryView {
+                session: entry.session.into(),
+                cpu: entry.cpu,
+            })
+            .collect(),
     })
 }
 
 pub(crate) fn print_table(observed: &Observed, sort: Column) -> Outcome<()> {
     let entries = List::new(sort).arrange(Entry::all(observed));
-    let rows = entries.iter().map(|entry| Column::ALL.map(|column| entry.text(column)));
+    let rows = entries
+        .iter()
+        .map(|entry| Column::ALL.map(|column| entry.text(column)));
     output::table(Column::ALL.map(Column::heading), rows)
 }

@@ -1,4 +1,4 @@
-//! What a host says about itself and its sessions at one moment.
+//! Samples of a host and its sessions.
 
 use std::{
     collections::HashMap,
@@ -7,18 +7,19 @@ use std::{
 
 use sandbar_client::Client;
 use sandbar_core::{
-    Capabilities, Error, ErrorCode, Health, NetworkStatus, ProcessInfo, Result, SessionFilter, SessionId, SessionInfo,
+    Capabilities, Error, ErrorCode, Health, NetworkStatus, ProcessInfo, Result, SessionFilter,
+    SessionId, SessionInfo,
 };
 
-use crate::connection::connect;
+use crate::client::connection::ConnectionOptions;
 
-/// How long a host may take to answer before it counts as silent.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// Timeout for the host to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time between the first two looks: CPU use is known after the second.
+/// Time between the first two samples; CPU usage is known after the second.
 pub(crate) const FIRST_INTERVAL: Duration = Duration::from_millis(300);
 
-/// A host, as long as it answers.
+/// Connection to a host, with its capabilities.
 #[derive(Clone, Debug)]
 pub(crate) struct Connected {
     pub(crate) client: Client,
@@ -26,61 +27,81 @@ pub(crate) struct Connected {
 }
 
 impl Connected {
-    async fn open(url: Option<&str>) -> Result<Self> {
-        let client = connect(url).await?;
+    async fn open(connection: &ConnectionOptions) -> Result<Self> {
+        let client = connection.connect().await?;
         let capabilities = client.capabilities().await?;
-        Ok(Self { client, capabilities })
+        Ok(Self {
+            client,
+            capabilities,
+        })
     }
 }
 
-/// One answer.
+/// One sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) taken: Instant,
     pub(crate) health: Health,
     pub(crate) sessions: Vec<SessionInfo>,
-    /// More about the session that was asked for, while it is there.
+    /// Details of the requested session, if it exists.
     pub(crate) details: Option<Details>,
 }
 
-/// More about one session.
+/// Details of one session.
 #[derive(Clone, Debug)]
 pub(crate) struct Details {
     pub(crate) processes: Vec<ProcessInfo>,
     pub(crate) network: NetworkStatus,
 }
 
-/// Asks the host, and connects first where there is no connection. The host is given back to be asked again.
-pub(crate) async fn look(
-    url: Option<String>,
+/// Takes a sample, and connects first without a connection. Returns the connection for the next
+/// one.
+pub(crate) async fn fetch(
+    connection: ConnectionOptions,
     connected: Option<Connected>,
     details: Option<SessionId>,
 ) -> Result<(Connected, Sample)> {
-    let looking = async {
+    let query = async {
         let connected = match connected {
             Some(connected) => connected,
-            None => Connected::open(url.as_deref()).await?,
+            None => Connected::open(&connection).await?,
         };
         let client = &connected.client;
-        let filter = SessionFilter { with_usage: true, ..SessionFilter::default() };
+        let filter = SessionFilter {
+            with_usage: true,
+            ..SessionFilter::default()
+        };
         let (health, sessions) = tokio::try_join!(client.health(), client.all_sessions(&filter))?;
         let taken = Instant::now();
         let details = match details {
-            // A session that is gone has no details, and that is no failure.
+            // A session that was destroyed has no details.
             Some(id) => tokio::try_join!(client.list_processes(&id), client.get_network(&id))
                 .ok()
                 .map(|(processes, network)| Details { processes, network }),
             None => None,
         };
-        Ok((connected, Sample { taken, health, sessions, details }))
+        Ok((
+            connected,
+            Sample {
+                taken,
+                health,
+                sessions,
+                details,
+            },
+        ))
     };
-    tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| {
-        Err(Error::new(ErrorCode::Timeout, format!("no answer within {} s", PATIENCE.as_secs()))
-            .with_hint("the host may be overloaded or stopped; see what `sandbar up` says"))
-    })
+    tokio::time::timeout(ANSWER_TIMEOUT, query)
+        .await
+        .unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorCode::Timeout,
+                format!("no answer within {} s", ANSWER_TIMEOUT.as_secs()),
+            )
+            .with_hint("the host may be overloaded or stopped; read the output of `sandbar up`"))
+        })
 }
 
-/// The last two answers of a host.
+/// The last two samples of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     pub(crate) url: String,
@@ -90,18 +111,29 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Looks for the first time.
-    pub(crate) async fn begin(url: Option<String>) -> Result<(Connected, Self)> {
-        let (connected, now) = look(url, None, None).await?;
-        let (url, capabilities) = (connected.client.url().to_owned(), connected.capabilities.clone());
-        Ok((connected, Self { url, capabilities, now, before: None }))
+    /// Connects and takes the first sample.
+    pub(crate) async fn begin(connection: &ConnectionOptions) -> Result<(Connected, Self)> {
+        let (connected, now) = fetch(connection.clone(), None, None).await?;
+        let (url, capabilities) = (
+            connected.client.url().to_owned(),
+            connected.capabilities.clone(),
+        );
+        Ok((
+            connected,
+            Self {
+                url,
+                capabilities,
+                now,
+                before: None,
+            },
+        ))
     }
 
-    /// Looks twice, so that CPU use is known.
-    pub(crate) async fn twice(url: Option<String>) -> Result<Self> {
-        let (connected, mut observed) = Self::begin(url.clone()).await?;
+    /// Takes two samples, so that CPU usage is known.
+    pub(crate) async fn twice(connection: &ConnectionOptions) -> Result<Self> {
+        let (connected, mut observed) = Self::begin(connection).await?;
         tokio::time::sleep(FIRST_INTERVAL).await;
-        let (connected, now) = look(url, Some(connected), None).await?;
+        let (connected, now) = fetch(connection.clone(), Some(connected), None).await?;
         observed.take(&connected, now);
         Ok(observed)
     }
@@ -112,15 +144,20 @@ impl Observed {
         self.before = Some(std::mem::replace(&mut self.now, now));
     }
 
-    /// CPU use of every session since the look before, where it is known: 1.0 is one CPU.
+    /// Returns the CPU usage of sessions between the two samples, where known; 1.0 is one CPU.
     pub(crate) fn cpu_shares(&self) -> HashMap<&SessionId, f64> {
-        let Some(before) = &self.before else { return HashMap::new() };
+        let Some(before) = &self.before else {
+            return HashMap::new();
+        };
         let used = |session: &SessionInfo| session.usage.and_then(|usage| usage.cpu_time);
-        let earlier: HashMap<_, _> =
-            before.sessions.iter().filter_map(|session| Some((&session.id, used(session)?))).collect();
+        let earlier: HashMap<_, _> = before
+            .sessions
+            .iter()
+            .filter_map(|session| Some((&session.id, used(session)?)))
+            .collect();
         let elapsed = self.now.taken.duration_since(before.taken).as_secs_f64();
         let share = |session| {
-            // A box that was started anew counts from zero again.
+            // A restarted box counts from zero again, so the difference may be negative.
             let spent = used(session)?.checked_sub(*earlier.get(&session.id)?)?;
             Some((&session.id, spent.as_secs_f64() / elapsed))
         };
@@ -130,7 +167,7 @@ impl Observed {
 
 #[cfg(test)]
 impl Observed {
-    /// Two looks, one second apart.
+    /// Returns two samples, one second apart.
     pub(crate) fn for_test(sessions: Vec<SessionInfo>, cpu: &[(&str, Duration)]) -> Self {
         use sandbar_core::{ByteCount, Capability, HealthStatus, RuntimeKind, StorageKind};
 
@@ -166,14 +203,32 @@ impl Observed {
             root_rights: yes(),
         };
         let taken = Instant::now();
-        let before = Sample { taken, health: health.clone(), sessions: sessions.clone(), details: None };
-        let mut now = Sample { taken: taken + Duration::from_secs(1), health, sessions, details: None };
+        let before = Sample {
+            taken,
+            health: health.clone(),
+            sessions: sessions.clone(),
+            details: None,
+        };
+        let mut now = Sample {
+            taken: taken + Duration::from_secs(1),
+            health,
+            sessions,
+            details: None,
+        };
         for session in &mut now.sessions {
-            let more = cpu.iter().find(|(id, _)| *id == session.id.as_str()).map_or(Duration::ZERO, |(_, more)| *more);
+            let more = cpu
+                .iter()
+                .find(|(id, _)| *id == session.id.as_str())
+                .map_or(Duration::ZERO, |(_, more)| *more);
             if let Some(usage) = &mut session.usage {
                 usage.cpu_time = usage.cpu_time.map(|time| time + more);
             }
         }
-        Self { url: "http://127.0.0.1:9100".to_owned(), capabilities, now, before: Some(before) }
+        Self {
+            url: "http://127.0.0.1:9100".to_owned(),
+            capabilities,
+            now,
+            before: Some(before),
+        }
     }
 }

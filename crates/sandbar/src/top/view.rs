@@ -1,4 +1,4 @@
-//! What is looked at, and what keys change about it.
+//! State of the user interface, and the keys that change it.
 
 use sandbar_core::SessionId;
 
@@ -7,9 +7,9 @@ use super::{
     list::List,
     sample::Observed,
 };
-use crate::screen::Key;
+use crate::terminal::screen::Key;
 
-/// One of the pages.
+/// Page of the user interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     List,
@@ -17,35 +17,41 @@ pub(crate) enum Page {
     Help,
 }
 
-/// What a key asks for beyond the view.
+/// Action of a key beyond the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Action {
     Nothing,
-    Leave,
-    /// Ctrl-Z: back to the shell for a while.
+    Quit,
+    /// Ctrl-Z: suspend to the shell.
     Suspend,
     /// Ctrl-L: draw everything.
     Redraw,
-    /// Ask the host at once.
+    /// Query the host now.
     Refresh,
 }
 
+/// State of the user interface.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) page: Page,
     pub(crate) list: List,
-    /// Whether keys go into the filter.
+    /// Whether keys edit the filter.
     pub(crate) typing: bool,
-    /// Since when the host does not answer, in words; nothing while it does.
+    /// Error message while the host does not answer.
     pub(crate) trouble: Option<String>,
 }
 
 impl View {
     pub(crate) const fn new(sort: Column) -> Self {
-        Self { page: Page::List, list: List::new(sort), typing: false, trouble: None }
+        Self {
+            page: Page::List,
+            list: List::new(sort),
+            typing: false,
+            trouble: None,
+        }
     }
 
-    /// The session more is to be asked about.
+    /// Returns the session whose details are shown.
     pub(crate) fn details(&self) -> Option<&SessionId> {
         match &self.page {
             Page::Details(id) => Some(id),
@@ -53,33 +59,39 @@ impl View {
         }
     }
 
-    /// The sessions on the list page.
+    /// Returns the sessions on the list page.
     pub(crate) fn entries<'a>(&self, observed: &'a Observed) -> Vec<Entry<'a>> {
         self.list.arrange(Entry::all(observed))
     }
 
-    /// Does what a key says; `rows` is the height of the list.
-    pub(crate) fn press(&mut self, key: Key, observed: &Observed, rows: usize) -> Wish {
+    /// Handles a key; `rows` is the height of the list.
+    pub(crate) fn press(&mut self, key: Key, observed: &Observed, rows: usize) -> Action {
         match key {
-            Key::Control('c') => return Wish::Leave,
-            Key::Control('z') => return Wish::Suspend,
-            Key::Control('l') => return Wish::Redraw,
+            Key::Control('c') => return Action::Quit,
+            Key::Control('z') => return Action::Suspend,
+            Key::Control('l') => return Action::Redraw,
             _ => {}
         }
         if self.typing {
             self.type_filter(key);
-            return Wish::Nothing;
+            return Action::Nothing;
         }
         match (&self.page, key) {
-            (Page::List, Key::Character('q')) => return Wish::Leave,
-            (_, Key::Escape | Key::Character('q')) if self.page != Page::List => self.page = Page::List,
+            (Page::List, Key::Character('q')) => return Action::Quit,
+            (_, Key::Escape | Key::Character('q')) if self.page != Page::List => {
+                self.page = Page::List;
+            }
             (_, Key::Character('?' | 'h')) => {
-                self.page = if self.page == Page::Help { Page::List } else { Page::Help };
+                self.page = if self.page == Page::Help {
+                    Page::List
+                } else {
+                    Page::Help
+                };
             }
             (Page::List, key) => return self.press_in_list(key, observed, rows),
             _ => {}
         }
-        Wish::Nothing
+        Action::Nothing
     }
 
     fn type_filter(&mut self, key: Key) {
@@ -95,7 +107,7 @@ impl View {
         }
     }
 
-    fn press_in_list(&mut self, key: Key, observed: &Observed, rows: usize) -> Wish {
+    fn press_in_list(&mut self, key: Key, observed: &Observed, rows: usize) -> Action {
         let entries = self.list.arrange(Entry::all(observed));
         let page = isize::try_from(rows).unwrap_or(1).max(1);
         match key {
@@ -108,20 +120,23 @@ impl View {
             Key::Character('/') => self.typing = true,
             Key::Escape => self.list.filter.clear(),
             Key::Character('r') => self.list.reversed = !self.list.reversed,
-            Key::Character(' ') => return Wish::Refresh,
+            Key::Character(' ') => return Action::Refresh,
             Key::Enter => {
-                if let Some(place) = self.list.chosen_place(&entries) {
-                    self.page = Page::Details(entries[place].session.id.clone());
-                    return Wish::Refresh;
+                if let Some(index) = self.list.selected_index(&entries) {
+                    self.page = Page::Details(entries[index].session.id.clone());
+                    return Action::Refresh;
                 }
             }
             Key::Character(character) => {
-                if let Some(column) = Column::ALL.into_iter().find(|column| column.key() == character) {
+                if let Some(column) = Column::ALL
+                    .into_iter()
+                    .find(|column| column.key() == character)
+                {
                     self.list.sort_by(column);
                 }
             }
             _ => {}
         }
-        Wish::Nothing
+        Action::Nothing
     }
 }

@@ -1,4 +1,4 @@
-//! Audit logs: the shape `--json` prints, and the words the table uses.
+//! Presentation of audit entries.
 
 use sandbar_core::AuditEntry;
 use serde::Serialize;
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use super::process::shortened;
 
-/// Longest detail shown in the table; `--json` has it whole.
-const LONGEST_DETAIL: usize = 120;
+/// Details are cut to this length in the table; `--json` has them whole.
+const MAX_DETAIL_LENGTH: usize = 120;
 
-/// One entry.
+/// JSON of an audit entry.
 #[derive(Debug, Serialize)]
 pub(crate) struct AuditView<'a> {
     number: u64,
@@ -37,16 +37,21 @@ impl<'a> From<&'a AuditEntry> for AuditView<'a> {
     }
 }
 
-/// `key=value` pairs on one line.
+/// Formats details as `key=value` pairs on one line.
 pub(crate) fn audit_detail(detail: &Map<String, Value>) -> String {
-    let pairs: Vec<String> = detail.iter().map(|(key, value)| format!("{key}={}", text(value))).collect();
-    shortened(&pairs.join(" "), LONGEST_DETAIL)
+    let pairs: Vec<String> = detail
+        .iter()
+        .map(|(key, value)| format!("{key}={}", text(value)))
+        .collect();
+    shortened(&pairs.join(" "), MAX_DETAIL_LENGTH)
 }
 
-/// A value without the marks of JSON, where it can do without.
+/// Formats a value; strings without spaces lose their quotes.
 fn text(value: &Value) -> String {
     match value {
-        Value::String(text) if !text.is_empty() && !text.contains(char::is_whitespace) => text.clone(),
+        Value::String(text) if !text.is_empty() && !text.contains(char::is_whitespace) => {
+            text.clone()
+        }
         other => other.to_string(),
     }
 }
@@ -58,8 +63,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_detail_is_one_line_of_pairs() {
-        let Value::Object(detail) = json!({"argv": ["ls", "-l"], "exit_code": 3, "name": "a\nb", "tool": "bash"})
+    fn detail_is_one_line_of_pairs() {
+        let Value::Object(detail) =
+            json!({"argv": ["ls", "-l"], "exit_code": 3, "name": "a\nb", "tool": "bash"})
         else {
             panic!("not an object")
         };

@@ -1,4 +1,4 @@
-//! Events and changes of directories: the shapes `--json` prints, and the lines people read.
+//! Presentation of events and directory changes.
 
 use std::{os::unix::ffi::OsStrExt, path::Path};
 
@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{audit_detail, moment};
-use crate::output::printable;
+use crate::terminal::output::printable;
 
-/// Something that happened to a session.
+/// JSON of an event.
 #[derive(Debug, Serialize)]
 pub(crate) struct EventView<'a> {
     sequence: u64,
@@ -38,11 +38,13 @@ impl<'a> From<&'a SessionEvent> for EventView<'a> {
     }
 }
 
-/// An event on one line.
+/// Formats an event as one line.
 pub(crate) fn event_line(event: &SessionEvent) -> String {
     let mut line = format!("{}  {}  {}", moment(event.at), event.session, event.kind);
-    for word in [event.state.map(SessionState::as_str), Some(event.outcome.as_str()).filter(|outcome| *outcome != "ok")]
-    {
+    for word in [
+        event.state.map(SessionState::as_str),
+        Some(event.outcome.as_str()).filter(|outcome| *outcome != "ok"),
+    ] {
         line.extend(word.map(|word| format!(" {word}")));
     }
     let detail = audit_detail(&event.detail);
@@ -53,7 +55,7 @@ pub(crate) fn event_line(event: &SessionEvent) -> String {
     line
 }
 
-/// A change of a directory. A path is there as text when it is UTF-8, in base64 when it is not.
+/// JSON of a directory change. A path is text if it is UTF-8, else base64.
 #[derive(Debug, Serialize)]
 pub(crate) struct DirChangeView<'a> {
     kind: &'static str,
@@ -76,13 +78,24 @@ impl<'a> From<&'a DirChange> for DirChangeView<'a> {
         };
         let ((path, path_base64), before) = (shown(&change.path), before.map(shown));
         let (from, from_base64) = before.unwrap_or_default();
-        Self { kind: name(&change.kind), path, path_base64, from, from_base64, is_dir: change.is_dir }
+        Self {
+            kind: name(&change.kind),
+            path,
+            path_base64,
+            from,
+            from_base64,
+            is_dir: change.is_dir,
+        }
     }
 }
 
 fn shown(path: &Path) -> (Option<&str>, Option<String>) {
     let text = path.to_str();
-    (text, text.is_none().then(|| STANDARD.encode(path.as_os_str().as_bytes())))
+    (
+        text,
+        text.is_none()
+            .then(|| STANDARD.encode(path.as_os_str().as_bytes())),
+    )
 }
 
 fn name(kind: &DirChangeKind) -> &'static str {
@@ -95,7 +108,7 @@ fn name(kind: &DirChangeKind) -> &'static str {
     }
 }
 
-/// A change on one line.
+/// Formats a directory change as one line.
 pub(crate) fn dir_change_line(change: &DirChange) -> String {
     let slash = if change.is_dir { "/" } else { "" };
     let path = |path: &Path| format!("{}{slash}", printable(path.as_os_str().as_bytes()));
@@ -116,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_line_and_one_object() {
+    fn event_is_one_line_and_one_object() {
         let event = SessionEvent {
             sequence: 7,
             at: jiff::Timestamp::UNIX_EPOCH,
@@ -127,7 +140,11 @@ mod tests {
             outcome: "failed".into(),
             detail: Map::from_iter([("tool".to_owned(), "bash".into())]),
         };
-        assert!(event_line(&event).ends_with("  box  tool-finished failed  tool=bash"), "{}", event_line(&event));
+        assert!(
+            event_line(&event).ends_with("  box  tool-finished failed  tool=bash"),
+            "{}",
+            event_line(&event)
+        );
         let shown = serde_json::to_value(EventView::from(&event)).unwrap();
         assert_eq!(
             (&shown["sequence"], &shown["kind"], &shown["state"]),
@@ -136,15 +153,27 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_shown_whatever_its_name() {
+    fn change_with_an_invalid_utf8_name_is_shown() {
         let odd = PathBuf::from(OsStr::from_bytes(b"/a\xff"));
-        let change = DirChange { kind: DirChangeKind::Renamed { from: odd }, path: "/b".into(), is_dir: true };
+        let change = DirChange {
+            kind: DirChangeKind::Renamed { from: odd },
+            path: "/b".into(),
+            is_dir: true,
+        };
         let shown = serde_json::to_value(DirChangeView::from(&change)).unwrap();
-        assert_eq!(shown, serde_json::json!({"kind": "renamed", "path": "/b", "from_base64": "L2H/", "is_dir": true}));
-        assert!(
-            dir_change_line(&change).starts_with("renamed    /a") && dir_change_line(&change).ends_with("/ -> /b/")
+        assert_eq!(
+            shown,
+            serde_json::json!({"kind": "renamed", "path": "/b", "from_base64": "L2H/", "is_dir": true})
         );
-        let plain = DirChange { kind: DirChangeKind::Created, path: "/x".into(), is_dir: false };
+        assert!(
+            dir_change_line(&change).starts_with("renamed    /a")
+                && dir_change_line(&change).ends_with("/ -> /b/")
+        );
+        let plain = DirChange {
+            kind: DirChangeKind::Created,
+            path: "/x".into(),
+            is_dir: false,
+        };
         assert_eq!(dir_change_line(&plain), "created    /x");
     }
 }

@@ -1,4 +1,4 @@
-//! The shapes `--json` prints.
+//! JSON of sessions, snapshots, bases and file changes.
 
 use std::{collections::BTreeMap, os::unix::ffi::OsStrExt};
 
@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use sandbar_core::{BaseInfo, Change, NetworkPolicy, SessionInfo, SnapshotInfo};
 use serde::Serialize;
 
-/// A session.
+/// JSON of a session.
 #[derive(Debug, Serialize)]
 pub(crate) struct SessionView<'a> {
     session_id: &'a str,
@@ -75,7 +75,7 @@ impl<'a> From<&'a SessionInfo> for SessionView<'a> {
     }
 }
 
-/// A snapshot.
+/// JSON of a snapshot.
 #[derive(Debug, Serialize)]
 pub(crate) struct SnapshotView<'a> {
     name: &'a str,
@@ -91,13 +91,16 @@ impl<'a> From<&'a SnapshotInfo> for SnapshotView<'a> {
             name: snapshot.name.as_str(),
             kind: snapshot.kind.as_str(),
             created: snapshot.created.to_string(),
-            parent: snapshot.parent.as_ref().map(sandbar_core::SnapshotName::as_str),
+            parent: snapshot
+                .parent
+                .as_ref()
+                .map(sandbar_core::SnapshotName::as_str),
             space_used: snapshot.space_used.map(sandbar_core::ByteCount::get),
         }
     }
 }
 
-/// A base.
+/// JSON of a base.
 #[derive(Debug, Serialize)]
 pub(crate) struct BaseView<'a> {
     name: &'a str,
@@ -119,8 +122,8 @@ impl<'a> From<&'a BaseInfo> for BaseView<'a> {
     }
 }
 
-/// One difference. `path` is there when the path is UTF-8, `path_base64` when it is not: never a path that is almost
-/// right.
+/// JSON of a file change. It has `path` if the path is UTF-8, else `path_base64`: never a lossy
+/// path.
 #[derive(Debug, Serialize)]
 pub(crate) struct ChangeView<'a> {
     kind: &'static str,
@@ -140,8 +143,14 @@ impl<'a> From<&'a Change> for ChangeView<'a> {
             kind: change.kind.as_str(),
             entry: change.entry.as_str(),
             path,
-            path_base64: path.is_none().then(|| STANDARD.encode(change.path.as_os_str().as_bytes())),
-            aspects: change.aspects.iter().map(sandbar_core::Aspect::as_str).collect(),
+            path_base64: path
+                .is_none()
+                .then(|| STANDARD.encode(change.path.as_os_str().as_bytes())),
+            aspects: change
+                .aspects
+                .iter()
+                .map(sandbar_core::Aspect::as_str)
+                .collect(),
             size: change.size,
         }
     }
@@ -166,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_not_utf8_travels_as_base64_and_one_that_is_as_text() {
+    fn path_is_text_if_utf8_else_base64() {
         let text = serde_json::to_value(ChangeView::from(&change(b"/a\nb"))).unwrap();
         assert_eq!(text["path"], "/a\nb");
         assert!(text.get("path_base64").is_none());

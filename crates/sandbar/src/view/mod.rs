@@ -1,4 +1,4 @@
-//! How things look: the shapes `--json` prints, and the words tables use.
+//! Presentation: JSON documents of `--json`, and texts of tables.
 //!
 //! The JSON field names are a contract with scripts: they are those of the wire API, in snake case.
 

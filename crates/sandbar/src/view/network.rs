@@ -1,11 +1,12 @@
-//! The network of a sandbox, and secrets: the shapes `--json` prints, and the words for people.
+//! Presentation of network policies and secrets.
 
 use sandbar_core::{
-    Capability, HeaderRule, NetworkPolicy, NetworkStatus, NetworkTraffic, SecretInfo, SecretValue, SessionId,
+    Capability, HeaderRule, NetworkPolicy, NetworkStatus, NetworkTraffic, SecretInfo, SecretValue,
+    SessionId,
 };
 use serde::Serialize;
 
-/// The network of a sandbox. The policy is written as `@FILE` reads it.
+/// JSON of the network of a sandbox. The policy has the form that `@FILE` reads.
 #[derive(Debug, Serialize)]
 pub(crate) struct NetworkView<'a> {
     session_id: &'a str,
@@ -29,7 +30,7 @@ impl<'a> NetworkView<'a> {
     }
 }
 
-/// A secret, by name.
+/// JSON of a secret, without its value.
 #[derive(Debug, Serialize)]
 pub(crate) struct SecretView<'a> {
     name: &'a str,
@@ -38,11 +39,14 @@ pub(crate) struct SecretView<'a> {
 
 impl<'a> From<&'a SecretInfo> for SecretView<'a> {
     fn from(secret: &'a SecretInfo) -> Self {
-        Self { name: secret.name.as_str(), changed: secret.changed.to_string() }
+        Self {
+            name: secret.name.as_str(),
+            changed: secret.changed.to_string(),
+        }
     }
 }
 
-/// Whether a policy is kept, and why not.
+/// Formats whether a policy is enforced, and why not.
 pub(crate) fn enforcement(enforced: &Capability) -> String {
     match enforced {
         Capability::Yes => "yes".to_owned(),
@@ -50,24 +54,30 @@ pub(crate) fn enforcement(enforced: &Capability) -> String {
     }
 }
 
-/// A rule as `--inject` takes it.
+/// Formats a rule as `--inject` takes it.
 pub(crate) fn injection(rule: &HeaderRule) -> String {
     let secret = format!("{{{}}}", rule.secret);
-    let says = rule.format.as_ref().map_or_else(|| secret.clone(), |format| format.replacen("{}", &secret, 1));
+    let value = rule.format.as_ref().map_or_else(
+        || secret.clone(),
+        |format| format.replacen("{}", &secret, 1),
+    );
     match rule.port {
-        Some(port) => format!("{}:{port} {}: {says}", rule.host, rule.header),
-        None => format!("{} {}: {says}", rule.host, rule.header),
+        Some(port) => format!("{}:{port} {}: {value}", rule.host, rule.header),
+        None => format!("{} {}: {value}", rule.host, rule.header),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse;
+    use crate::cli::parse;
 
     #[test]
-    fn a_rule_is_shown_as_it_is_typed() {
-        for text in ["api.example Authorization: Bearer {key}", "*.example:8443 X-Api-Key: {my.key-2}"] {
+    fn injection_rule_is_shown_as_it_is_typed() {
+        for text in [
+            "api.example Authorization: Bearer {key}",
+            "*.example:8443 X-Api-Key: {my.key-2}",
+        ] {
             assert_eq!(injection(&parse::injection(text).unwrap()), text);
         }
     }

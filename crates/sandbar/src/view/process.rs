@@ -1,11 +1,11 @@
-//! Processes: the shape `--json` prints, and the words tables use.
+//! Presentation of processes.
 
 use sandbar_core::{ProcessExit, ProcessInfo, ProcessStatus};
 use serde::Serialize;
 
-use crate::output::printable;
+use crate::terminal::output::printable;
 
-/// A process.
+/// JSON of a process.
 #[derive(Debug, Serialize)]
 pub(crate) struct ProcessView<'a> {
     process_id: &'a str,
@@ -56,7 +56,7 @@ impl<'a> From<&'a ProcessInfo> for ProcessView<'a> {
     }
 }
 
-/// What a process does, and how it ended: `running`, `exited (code 0)`, `exited (signal 15, killed)`.
+/// Formats the status of a process: `running`, `exited (code 0)`, `exited (signal 15, killed)`.
 pub(crate) fn process_status(process: &ProcessInfo) -> String {
     match (process.status, &process.exit) {
         (ProcessStatus::Exited, Some(exit)) => format!("exited ({})", how(exit)),
@@ -72,16 +72,26 @@ fn how(exit: &ProcessExit) -> String {
         (None, None) => None,
     };
     let out_of_memory = exit.oom_killed.then(|| "out of memory".to_owned());
-    let reason = exit.reason.as_ref().map(|reason| printable(reason.as_bytes()));
+    let reason = exit
+        .reason
+        .as_ref()
+        .map(|reason| printable(reason.as_bytes()));
     let not_ready = (exit.not_ready && reason.is_none()).then(|| "not ready in time".to_owned());
-    let parts: Vec<String> = [ended, out_of_memory, not_ready, reason].into_iter().flatten().collect();
-    if parts.is_empty() { "unknown".to_owned() } else { parts.join(", ") }
+    let parts: Vec<String> = [ended, out_of_memory, not_ready, reason]
+        .into_iter()
+        .flatten()
+        .collect();
+    if parts.is_empty() {
+        "unknown".to_owned()
+    } else {
+        parts.join(", ")
+    }
 }
 
-/// Text on one line, cut where it is too long.
-pub(crate) fn shortened(text: &str, longest: usize) -> String {
+/// Returns the text on one line, cut to `max_length` characters.
+pub(crate) fn shortened(text: &str, max_length: usize) -> String {
     let text = printable(text.as_bytes());
-    match text.char_indices().nth(longest) {
+    match text.char_indices().nth(max_length) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
@@ -95,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_says_how_a_process_ended() {
+    fn status_says_how_a_process_exited() {
         let by_itself = ProcessExit {
             code: Some(0),
             signal: None,
@@ -104,7 +114,11 @@ mod tests {
             reason: None,
             at: Timestamp::UNIX_EPOCH,
         };
-        let by_signal = ProcessExit { code: None, signal: Some(15), ..by_itself.clone() };
+        let by_signal = ProcessExit {
+            code: None,
+            signal: Some(15),
+            ..by_itself.clone()
+        };
         let process = |status, exit| ProcessInfo {
             id: ProcessId::random(),
             session: SessionId::random(),
@@ -121,19 +135,43 @@ mod tests {
         let reason = Some("killed".to_owned());
         for (status, exit, words) in [
             (ProcessStatus::Running, None, "running"),
-            (ProcessStatus::Exited, Some(by_itself.clone()), "exited (code 0)"),
-            (ProcessStatus::Exited, Some(ProcessExit { reason, ..by_signal.clone() }), "exited (signal 15, killed)"),
             (
                 ProcessStatus::Exited,
-                Some(ProcessExit { oom_killed: true, ..by_signal.clone() }),
+                Some(by_itself.clone()),
+                "exited (code 0)",
+            ),
+            (
+                ProcessStatus::Exited,
+                Some(ProcessExit {
+                    reason,
+                    ..by_signal.clone()
+                }),
+                "exited (signal 15, killed)",
+            ),
+            (
+                ProcessStatus::Exited,
+                Some(ProcessExit {
+                    oom_killed: true,
+                    ..by_signal.clone()
+                }),
                 "exited (signal 15, out of memory)",
             ),
             (
                 ProcessStatus::Exited,
-                Some(ProcessExit { not_ready: true, ..by_signal }),
+                Some(ProcessExit {
+                    not_ready: true,
+                    ..by_signal
+                }),
                 "exited (signal 15, not ready in time)",
             ),
-            (ProcessStatus::Starting, Some(ProcessExit { code: Some(1), ..by_itself }), "starting (last: code 1)"),
+            (
+                ProcessStatus::Starting,
+                Some(ProcessExit {
+                    code: Some(1),
+                    ..by_itself
+                }),
+                "starting (last: code 1)",
+            ),
         ] {
             assert_eq!(process_status(&process(status, exit)), words);
         }

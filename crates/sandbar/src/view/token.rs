@@ -1,9 +1,9 @@
-//! Access tokens: the shapes `--json` prints.
+//! Presentation of access tokens.
 
 use sandbar_core::{NewToken, TokenInfo};
 use serde::Serialize;
 
-/// A token, without its secret.
+/// JSON of a token, without its secret.
 #[derive(Debug, Serialize)]
 pub(crate) struct TokenView<'a> {
     name: &'a str,
@@ -25,7 +25,7 @@ impl<'a> From<&'a TokenInfo> for TokenView<'a> {
     }
 }
 
-/// A token that was just made, and its secret.
+/// JSON of a new token with its secret.
 #[derive(Debug, Serialize)]
 pub(crate) struct NewTokenView<'a> {
     token: TokenView<'a>,
@@ -34,6 +34,9 @@ pub(crate) struct NewTokenView<'a> {
 
 impl<'a> From<&'a NewToken> for NewTokenView<'a> {
     fn from(made: &'a NewToken) -> Self {
-        Self { token: TokenView::from(&made.info), secret: made.secret.reveal() }
+        Self {
+            token: TokenView::from(&made.info),
+            secret: made.secret.reveal(),
+        }
     }
 }

@@ -1,10 +1,10 @@
-//! The shapes `sandbar tool --json` prints.
+//! Presentation of tools and their results.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sandbar_core::{ContentBlock, SnapshotName, ToolInfo, ToolResponse};
 use serde::Serialize;
 
-/// The answer of a tool.
+/// JSON of the result of a tool call.
 #[derive(Debug, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "as in the answer")]
 pub(crate) struct ToolView<'a> {
@@ -37,7 +37,10 @@ impl<'a> From<&'a ToolResponse> for ToolView<'a> {
     fn from(answer: &'a ToolResponse) -> Self {
         let blocks = answer.content_blocks.iter().map(|block| match block {
             ContentBlock::Text(text) => BlockView::Text { text },
-            ContentBlock::Image { media_type, data } => BlockView::Image { media_type, data: STANDARD.encode(data) },
+            ContentBlock::Image { media_type, data } => BlockView::Image {
+                media_type,
+                data: STANDARD.encode(data),
+            },
         });
         Self {
             content: &answer.content,
@@ -54,7 +57,7 @@ impl<'a> From<&'a ToolResponse> for ToolView<'a> {
     }
 }
 
-/// A tool there is.
+/// JSON of a tool.
 #[derive(Debug, Serialize)]
 pub(crate) struct ToolInfoView<'a> {
     name: &'a str,
@@ -65,6 +68,11 @@ pub(crate) struct ToolInfoView<'a> {
 
 impl<'a> From<&'a ToolInfo> for ToolInfoView<'a> {
     fn from(tool: &'a ToolInfo) -> Self {
-        Self { name: &tool.name, description: &tool.description, tier: tool.tier.number(), parameters: &tool.schema }
+        Self {
+            name: &tool.name,
+            description: &tool.description,
+            tier: tool.tier.number(),
+            parameters: &tool.schema,
+        }
     }
 }

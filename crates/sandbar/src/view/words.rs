@@ -1,4 +1,4 @@
-//! Times, labels and origins in words.
+//! Texts for times, labels and origins.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use jiff::{
 };
 use sandbar_core::{Labels, OnExpiry, SessionInfo};
 
-use crate::output::printable;
+use crate::terminal::output::printable;
 
-/// How long ago, in the coarsest unit that says enough.
+/// Formats the time since a moment: `5 minutes ago`.
 pub(crate) fn age(moment: Timestamp) -> String {
     age_at(moment, Timestamp::now())
 }
 
-/// The same in a word: `5m`.
+/// Formats the time since a moment in short form: `5m`.
 pub(crate) fn short_age(moment: Timestamp) -> String {
     brief(Timestamp::now().duration_since(moment).unsigned_abs())
 }
 
-/// A length of time in its coarsest unit: `90s` is `1m`.
+/// Formats a duration in its largest unit, rounded down: 90 seconds are `1m`.
 pub(crate) fn brief(length: Duration) -> String {
     match length.as_secs() {
         seconds @ 0..60 => format!("{seconds}s"),
@@ -30,12 +30,15 @@ pub(crate) fn brief(length: Duration) -> String {
     }
 }
 
-/// What a session was forked from, when it was.
+/// Returns what a session was forked from, if it was.
 pub(crate) fn origin(session: &SessionInfo) -> Option<String> {
-    session.parent.as_ref().map(|(id, snapshot)| match snapshot {
-        Some(snapshot) => format!("{id} at {snapshot}"),
-        None => id.to_string(),
-    })
+    session
+        .parent
+        .as_ref()
+        .map(|(id, snapshot)| match snapshot {
+            Some(snapshot) => format!("{id} at {snapshot}"),
+            None => id.to_string(),
+        })
 }
 
 fn age_at(moment: Timestamp, now: Timestamp) -> String {
@@ -50,31 +53,42 @@ fn age_at(moment: Timestamp, now: Timestamp) -> String {
     format!("{amount} {unit}{plural} ago")
 }
 
-/// A moment to the second.
+/// Formats a moment to the second.
 pub(crate) fn moment(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// When the time of a sandbox is up, and what becomes of it then.
+/// Formats the expiry of a sandbox and the action then.
 pub(crate) fn end(expires: Timestamp, then: OnExpiry) -> String {
     match then {
         OnExpiry::Destroy => moment(expires),
         OnExpiry::Pause => format!("{}, then it is paused", moment(expires)),
-        OnExpiry::PauseFiles => format!("{}, then it is paused without what runs in it", moment(expires)),
+        OnExpiry::PauseFiles => format!(
+            "{}, then it is paused without its processes",
+            moment(expires)
+        ),
     }
 }
 
-/// A length of time, as it can be typed: `1m30s`.
+/// Formats a duration as options take it: `1m30s`.
 pub(crate) fn length(duration: Duration) -> String {
     let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
-    SpanPrinter::new().spacing(Spacing::None).duration_to_string(&duration)
+    SpanPrinter::new()
+        .spacing(Spacing::None)
+        .duration_to_string(&duration)
 }
 
-/// `a=1,b=2`, on one line whatever the values hold.
+/// Formats labels as `a=1,b=2` on one line.
 pub(crate) fn printable_labels(labels: &Labels) -> String {
     labels
         .iter()
-        .map(|(key, value)| format!("{}={}", printable(key.as_bytes()), printable(value.as_bytes())))
+        .map(|(key, value)| {
+            format!(
+                "{}={}",
+                printable(key.as_bytes()),
+                printable(value.as_bytes())
+            )
+        })
         .collect::<Vec<_>>()
         .join(",")
 }
@@ -84,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_use_the_coarsest_unit_and_never_the_future() {
+    fn age_uses_the_largest_unit_and_is_never_negative() {
         let then: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         for (later, words) in [
             ("2025-12-31T23:00:00Z", "0 seconds ago"),
@@ -98,15 +112,18 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_written_the_way_they_are_typed() {
+    fn durations_are_written_as_they_are_typed() {
         for (seconds, words) in [(90, "1m30s"), (3600, "1h"), (30, "30s")] {
             assert_eq!(length(Duration::from_secs(seconds)), words);
         }
     }
 
     #[test]
-    fn a_label_with_a_newline_stays_on_its_line() {
-        let labels = Labels::from([("a".to_owned(), "1\n2".to_owned()), ("b".to_owned(), "x".to_owned())]);
+    fn label_with_a_newline_stays_on_one_line() {
+        let labels = Labels::from([
+            ("a".to_owned(), "1\n2".to_owned()),
+            ("b".to_owned(), "x".to_owned()),
+        ]);
         assert_eq!(printable_labels(&labels), "a=1\\n2,b=x");
     }
 }

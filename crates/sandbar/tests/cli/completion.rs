@@ -1,4 +1,4 @@
-//! `completion`, by sourcing it; what the tab key does is in `screen/tab.rs`.
+//! `completion`: the scripts; `screen/tab.rs` tests the tab key.
 
 use std::process::Command;
 
@@ -19,13 +19,20 @@ fn bash_loads_the_script_and_asks_the_program() {
         complete -p sandbar
     "#;
     let mut client = world.server.client([""; 0]);
-    let variables: Vec<_> =
-        client.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))).collect();
+    let variables: Vec<_> = client
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+        .collect();
     client = Command::new("bash");
-    client.args(["-c", script, "bash", binary()]).envs(variables);
+    client
+        .args(["-c", script, "bash", binary()])
+        .envs(variables);
     let output = client.output().unwrap();
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "box\ncomplete -F _sandbar sandbar\n");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "box\ncomplete -F _sandbar sandbar\n"
+    );
 }
 
 #[test]
@@ -38,30 +45,52 @@ fn other_shells_can_read_their_scripts() {
         std::fs::write(&file, script).unwrap();
         match Command::new(shell).arg("-n").arg(&file).output() {
             Ok(output) => {
-                assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr));
+                assert!(
+                    output.status.success(),
+                    "{shell}: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
             }
-            Err(_) => report_skip(&format!("completion in {shell}"), "the shell is not installed"),
+            Err(_) => report_skip(
+                &format!("completion in {shell}"),
+                "the shell is not installed",
+            ),
         }
     }
 }
 
 #[test]
-fn shells_that_show_descriptions_get_them_and_a_missing_host_is_no_error() {
+fn completions_have_descriptions_and_need_no_host() {
     let output = |arguments: &[&str]| {
         let mut call = crate::world::alone_command(arguments);
-        call.env("SANDBAR_URL", "http://127.0.0.1:1").env("SANDBAR_DATA_DIR", "/no/such/dir");
+        call.env("SANDBAR_URL", "http://127.0.0.1:1")
+            .env("SANDBAR_DATA_DIR", "/no/such/dir");
         let said = call.output().unwrap();
-        assert_eq!((said.status.code(), said.stderr.as_slice()), (Some(0), &b""[..]), "{arguments:?}");
+        assert_eq!(
+            (said.status.code(), said.stderr.as_slice()),
+            (Some(0), &b""[..]),
+            "{arguments:?}"
+        );
         String::from_utf8(said.stdout).unwrap()
     };
     let verbs = output(&["__complete", "fish", "sandbar", "sn"]);
     let lines: Vec<_> = verbs.lines().collect();
     assert_eq!(lines[0], "words");
     assert!(lines[1].starts_with("snapshot\tTake a snapshot"), "{verbs}");
-    assert_eq!(output(&["__complete", "zsh", "sandbar", "exec", ""]), "words\n");
-    assert_eq!(output(&["__complete", "zsh", "sandbar", "up", "--config", ""]), "files\n");
-    for nonsense in [&["__complete"][..], &["__complete", "csh", "x"], &["__complete", "bash"], &["__complete", "zsh"]]
-    {
+    assert_eq!(
+        output(&["__complete", "zsh", "sandbar", "exec", ""]),
+        "words\n"
+    );
+    assert_eq!(
+        output(&["__complete", "zsh", "sandbar", "up", "--config", ""]),
+        "files\n"
+    );
+    for nonsense in [
+        &["__complete"][..],
+        &["__complete", "csh", "x"],
+        &["__complete", "bash"],
+        &["__complete", "zsh"],
+    ] {
         assert_eq!(output(nonsense), "", "{nonsense:?}");
     }
 }

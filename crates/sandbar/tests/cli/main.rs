@@ -1,5 +1,10 @@
-//! The command line as people use it: the real binary against a real host, stdout, stderr and exit code compared.
+//! End-to-end tests of the command line: the binary against a real host, with stdout, stderr and
+//! exit code compared.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod attach;

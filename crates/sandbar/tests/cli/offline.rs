@@ -1,4 +1,4 @@
-//! What works, and what is refused, without a host.
+//! Verbs without a host: help, usage errors, `doctor`.
 
 use sandbar_testing::tree::scratch;
 
@@ -51,7 +51,10 @@ const VERBS: &[&str] = &[
 fn help_lists_every_verb_and_each_verb_explains_itself() {
     let help = alone(["--help"]).data();
     for &verb in VERBS {
-        assert!(help.contains(&format!("\n  {verb} ")), "{verb} is not in {help}");
+        assert!(
+            help.contains(&format!("\n  {verb} ")),
+            "{verb} is not in {help}"
+        );
         let own = alone([verb, "--help"]).data();
         assert!(own.contains("Usage: sandbar "), "{verb}: {own}");
     }
@@ -71,118 +74,139 @@ fn man_pages_exist_for_every_verb() {
 
 #[test]
 fn the_version_is_the_packages() {
-    assert_eq!(alone(["--version"]).data(), format!("sandbar {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        alone(["--version"]).data(),
+        format!("sandbar {}\n", env!("CARGO_PKG_VERSION"))
+    );
 }
 
+/// Command lines that are refused without a connection.
+const WRONG_USAGE: &[&[&str]] = &[
+    &["fly"],
+    &["new", "--quota", "lots"],
+    &["new", "--quota", "0"],
+    &["new", "--id", "../etc"],
+    &["new", "--label", "plain"],
+    &["new", "--ttl", "soon"],
+    &["new", "--cpus", "-1"],
+    &["new", "--network", "some"],
+    &["new", "--network", "@/no/such/file"],
+    &["new", "--inject", "api.example X-Key: {key}"],
+    &[
+        "new",
+        "--network",
+        "full",
+        "--inject",
+        "api.example X-Key: key",
+    ],
+    &["new", "--base", "a/b"],
+    &["exec", "box"],
+    &["exec", "a/b", "--", "true"],
+    &["exec", "box", "--timeout", "0s", "--", "true"],
+    &["exec", "box", "--env", "novalue", "--", "true"],
+    &["exec", "box", "-t", "--", "true"],
+    &["exec", "-it", "box", "--", "true"],
+    &["run"],
+    &["run", "-it", "--", "true"],
+    &["shell"],
+    &["shell", "box"],
+    &["run", "-v", "nowhere", "--", "true"],
+    &["cp", "only-one"],
+    &["ls", "--state", "asleep"],
+    &["ls", "-q", "--json"],
+    &["inspect"],
+    &["rm"],
+    &["snapshot"],
+    &["snapshot", "box", "a/b"],
+    &["snapshots", ".."],
+    &["rollback", "box"],
+    &["fork", "box", "-n", "0"],
+    &["fork", "box", "-n", "1001"],
+    &["diff", "box"],
+    &["turn", ""],
+    &["pause"],
+    &["wake", "a/b"],
+    &["launch", "box"],
+    &["launch", "box", "--port", "0", "--", "true"],
+    &["launch", "box", "--port", "70000", "--", "true"],
+    &["launch", "box", "--ready", "udp", "--", "true"],
+    &["launch", "box", "--ready", "http:health", "--", "true"],
+    &["launch", "box", "--ready-timeout", "soon", "--", "true"],
+    &["launch", "box", "--restart", "maybe", "--", "true"],
+    &["ps"],
+    &["ps", "box", "-q", "--json"],
+    &["kill", "box"],
+    &["kill", "box", "p", "-s", "NOTHING"],
+    &["logs", "box"],
+    &["logs", "box", "p", "--tail", "-1"],
+    &["logs", "box", "p", "--stdout", "--stderr"],
+    &["audit"],
+    &["audit", "box", "-n", "many"],
+    &["audit", "box", "--verify", "--json"],
+    &["network"],
+    &["network", "box", "get"],
+    &["network", "box", "set"],
+    &["network", "box", "set", "allow="],
+    &["network", "box", "--inject", "api.example X-Key: {key}"],
+    &["secret", "set"],
+    &["secret", "set", "a/b"],
+    &["secret", "set", "name", "value"],
+    &["top", "--sort", "beauty"],
+    &["top", "--interval", "0s"],
+    &["env", "--unset", "--json"],
+    &["completion"],
+    &["completion", "csh"],
+    &["tool", "box"],
+    &["tool", "--list", "box", "grep"],
+    &["tool", "box", "grep", "-q"],
+    &["diff", "box", "snap", "-q", "--json"],
+    &["secret", "rm"],
+    &["token", "new", "ci"],
+    &["token", "new", "--scope", "read"],
+    &["token", "new", "a/b", "--scope", "read"],
+    &["token", "new", "ci", "--scope", "write"],
+    &["token", "new", "ci", "--scope", "read", "--expires", "soon"],
+    &["token", "new", "ci", "--scope", "read", "--expires", "0s"],
+    &["token", "ls", "-q", "--json"],
+    &["token", "rm"],
+    &["tool", "box"],
+    &["tool", "box", "bash", "--params", "cmd"],
+    &["base", "import", "name"],
+    &["base", "rm"],
+    &["up", "--listen", "nowhere"],
+];
+
 #[test]
-fn wrong_usage_ends_with_two_and_says_what_to_do() {
-    for arguments in [
-        vec!["fly"],
-        vec!["new", "--quota", "lots"],
-        vec!["new", "--quota", "0"],
-        vec!["new", "--id", "../etc"],
-        vec!["new", "--label", "plain"],
-        vec!["new", "--ttl", "soon"],
-        vec!["new", "--cpus", "-1"],
-        vec!["new", "--network", "some"],
-        vec!["new", "--network", "@/no/such/file"],
-        vec!["new", "--inject", "api.example X-Key: {key}"],
-        vec!["new", "--network", "full", "--inject", "api.example X-Key: key"],
-        vec!["new", "--base", "a/b"],
-        vec!["exec", "box"],
-        vec!["exec", "a/b", "--", "true"],
-        vec!["exec", "box", "--timeout", "0s", "--", "true"],
-        vec!["exec", "box", "--env", "novalue", "--", "true"],
-        vec!["exec", "box", "-t", "--", "true"],
-        vec!["exec", "-it", "box", "--", "true"],
-        vec!["run"],
-        vec!["run", "-it", "--", "true"],
-        vec!["shell"],
-        vec!["shell", "box"],
-        vec!["run", "-v", "nowhere", "--", "true"],
-        vec!["cp", "only-one"],
-        vec!["ls", "--state", "asleep"],
-        vec!["ls", "-q", "--json"],
-        vec!["inspect"],
-        vec!["rm"],
-        vec!["snapshot"],
-        vec!["snapshot", "box", "a/b"],
-        vec!["snapshots", ".."],
-        vec!["rollback", "box"],
-        vec!["fork", "box", "-n", "0"],
-        vec!["fork", "box", "-n", "1001"],
-        vec!["diff", "box"],
-        vec!["turn", ""],
-        vec!["pause"],
-        vec!["wake", "a/b"],
-        vec!["launch", "box"],
-        vec!["launch", "box", "--port", "0", "--", "true"],
-        vec!["launch", "box", "--port", "70000", "--", "true"],
-        vec!["launch", "box", "--ready", "udp", "--", "true"],
-        vec!["launch", "box", "--ready", "http:health", "--", "true"],
-        vec!["launch", "box", "--ready-timeout", "soon", "--", "true"],
-        vec!["launch", "box", "--restart", "maybe", "--", "true"],
-        vec!["ps"],
-        vec!["ps", "box", "-q", "--json"],
-        vec!["kill", "box"],
-        vec!["kill", "box", "p", "-s", "NOTHING"],
-        vec!["logs", "box"],
-        vec!["logs", "box", "p", "--tail", "-1"],
-        vec!["logs", "box", "p", "--stdout", "--stderr"],
-        vec!["audit"],
-        vec!["audit", "box", "-n", "many"],
-        vec!["audit", "box", "--verify", "--json"],
-        vec!["network"],
-        vec!["network", "box", "get"],
-        vec!["network", "box", "set"],
-        vec!["network", "box", "set", "allow="],
-        vec!["network", "box", "--inject", "api.example X-Key: {key}"],
-        vec!["secret", "set"],
-        vec!["secret", "set", "a/b"],
-        vec!["secret", "set", "name", "value"],
-        vec!["top", "--sort", "beauty"],
-        vec!["top", "--interval", "0s"],
-        vec!["env", "--unset", "--json"],
-        vec!["completion"],
-        vec!["completion", "csh"],
-        vec!["tool", "box"],
-        vec!["tool", "--list", "box", "grep"],
-        vec!["tool", "box", "grep", "-q"],
-        vec!["diff", "box", "snap", "-q", "--json"],
-        vec!["secret", "rm"],
-        vec!["token", "new", "ci"],
-        vec!["token", "new", "--scope", "read"],
-        vec!["token", "new", "a/b", "--scope", "read"],
-        vec!["token", "new", "ci", "--scope", "write"],
-        vec!["token", "new", "ci", "--scope", "read", "--expires", "soon"],
-        vec!["token", "new", "ci", "--scope", "read", "--expires", "0s"],
-        vec!["token", "ls", "-q", "--json"],
-        vec!["token", "rm"],
-        vec!["tool", "box"],
-        vec!["tool", "box", "bash", "--params", "cmd"],
-        vec!["base", "import", "name"],
-        vec!["base", "rm"],
-        vec!["up", "--listen", "nowhere"],
-    ] {
-        let said = alone(&arguments);
+fn wrong_usage_exits_with_2_and_a_message() {
+    for &arguments in WRONG_USAGE {
+        let said = alone(arguments);
         assert_eq!(said.code, 2, "{arguments:?}: {said:?}");
         assert_eq!(said.stdout, "", "{arguments:?}");
-        assert!(said.stderr.starts_with("error: "), "{arguments:?}: {said:?}");
+        assert!(
+            said.stderr.starts_with("error: "),
+            "{arguments:?}: {said:?}"
+        );
     }
 }
 
 #[test]
 fn a_refused_value_carries_its_hint() {
     let said = alone(["new", "--id", "a b"]);
-    assert!(said.stderr.contains("session id `a b` contains ` `"), "{said:?}");
+    assert!(
+        said.stderr.contains("session id `a b` contains ` `"),
+        "{said:?}"
+    );
     assert!(said.stderr.contains("for example `build-42`"), "{said:?}");
 }
 
 #[test]
 fn every_verb_that_needs_a_host_says_how_to_start_one() {
     let empty = scratch();
-    // A port that was free a moment ago: nothing listens there.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // A port that was just closed: nothing listens there.
+    let address = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     for arguments in [
         vec!["new"],
         vec!["run", "--", "true"],
@@ -229,22 +253,26 @@ fn every_verb_that_needs_a_host_says_how_to_start_one() {
             .unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
-        assert!(stderr.starts_with("error: ") && stderr.contains(&format!("http://{address}")), "{stderr}");
+        assert!(
+            stderr.starts_with("error: ") && stderr.contains(&format!("http://{address}")),
+            "{stderr}"
+        );
         assert!(stderr.contains("sandbar up"), "{stderr}");
     }
 }
 
 #[test]
-fn a_url_nobody_can_use_is_refused_with_the_form_that_works() {
+fn invalid_url_is_refused_with_an_example() {
     for url in ["nonsense", "ftp://127.0.0.1"] {
         alone(["--url", url, "ls"]).refused(1, &["http://127.0.0.1:9100"]);
     }
 }
 
 #[test]
-fn where_there_is_no_terminal_the_answer_says_so_and_what_to_do() {
-    // Before any connection: a server that is not there must not hide it.
-    alone(["exec", "box", "-it", "--", "true"]).refused(2, &["`-t` needs a terminal", "leave `-t` out"]);
+fn missing_terminal_is_refused_with_a_hint() {
+    // Checked before connecting: a missing host must not hide it.
+    alone(["exec", "box", "-it", "--", "true"])
+        .refused(2, &["`-t` needs a terminal", "leave `-t` out"]);
     alone(["run", "-t", "--", "true"]).refused(2, &["`-t` needs a terminal", "leave `-t` out"]);
     alone(["shell", "box"]).refused(2, &["`shell` needs a terminal", "sandbar exec ID -- sh"]);
 }
@@ -280,32 +308,66 @@ fn doctor_works_without_a_host_and_leaves_nothing_behind() {
         assert!(stdout.contains(part), "{part:?} is not in {stdout}");
     }
     assert!(stdout.contains("the flag --data-dir"), "{stdout}");
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "doctor left something behind");
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        0,
+        "doctor left something behind"
+    );
 }
 
 #[test]
 fn doctor_prints_facts_as_json() {
     let directory = scratch();
-    let mut command = alone_command(["doctor", "--json", "--data-dir", directory.path().to_str().unwrap()]);
-    let output = Said::from_output(command.env("SANDBAR_CONTAINER_RUNTIME", "none").output().unwrap()).data();
+    let mut command = alone_command([
+        "doctor",
+        "--json",
+        "--data-dir",
+        directory.path().to_str().unwrap(),
+    ]);
+    let output = Said::from_output(
+        command
+            .env("SANDBAR_CONTAINER_RUNTIME", "none")
+            .output()
+            .unwrap(),
+    )
+    .data();
     let report: serde_json::Value = serde_json::from_str(&output).unwrap();
     assert_eq!(report["usable"], true);
     assert_eq!(report["configuration"]["listen"]["value"], "127.0.0.1:9100");
-    assert_eq!(report["configuration"]["data_dir"]["origin"], "the flag --data-dir");
-    let storage: Vec<_> =
-        report["findings"]["storage"].as_array().unwrap().iter().map(|found| &found["name"]).collect();
+    assert_eq!(
+        report["configuration"]["data_dir"]["origin"],
+        "the flag --data-dir"
+    );
+    let storage: Vec<_> = report["findings"]["storage"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|found| &found["name"])
+        .collect();
     assert_eq!(storage, ["btrfs", "zfs", "local-disk"]);
     let runtimes = report["findings"]["runtime"].as_array().unwrap();
-    assert_eq!(runtimes.iter().map(|found| &found["name"]).collect::<Vec<_>>(), ["gvisor", "native", "none"]);
+    assert_eq!(
+        runtimes
+            .iter()
+            .map(|found| &found["name"])
+            .collect::<Vec<_>>(),
+        ["gvisor", "native", "none"]
+    );
     for found in runtimes {
         let explained = found["status"] == "ok" || found["fix"].is_string();
-        assert!(explained && found["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{found}");
+        assert!(
+            explained
+                && found["detail"]
+                    .as_str()
+                    .is_some_and(|detail| !detail.is_empty()),
+            "{found}"
+        );
     }
     assert_eq!(runtimes[2]["status"], "ok");
 }
 
 #[test]
-fn doctor_ends_with_one_where_no_host_could_start() {
+fn doctor_exits_with_1_if_no_host_could_start() {
     let said = alone_command(["doctor", "--data-dir", "/proc/nowhere"])
         .env("SANDBAR_URL", "http://127.0.0.1:1")
         .output()
@@ -316,8 +378,11 @@ fn doctor_ends_with_one_where_no_host_could_start() {
 }
 
 #[test]
-fn output_that_nobody_reads_is_no_reason_to_complain() {
+fn closed_stdout_is_not_reported() {
     let line = format!("{} --help | true; exit ${{PIPESTATUS[0]}}", binary());
-    let output = std::process::Command::new("bash").args(["-c", &line]).output().unwrap();
+    let output = std::process::Command::new("bash")
+        .args(["-c", &line])
+        .output()
+        .unwrap();
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }

@@ -5,7 +5,7 @@ use sandbar_testing::{Pty, Seat, TestServer, tree::scratch};
 
 use crate::world::{World, options};
 
-/// A person at a terminal of 40 rows and 100 columns who has typed this.
+/// Starts the program at a terminal of 40 rows and 100 columns.
 fn sit_down(world: &World, arguments: &[&str]) -> Seat {
     let mut command = world.server.client(arguments);
     command.env("TERM", "xterm-test");
@@ -22,7 +22,7 @@ const CTRL_D: &str = "\x04";
 const CTRL_Z: &str = "\x1a";
 
 #[test]
-fn a_command_at_a_terminal_has_its_size_and_kind_and_we_end_with_its_code() {
+fn command_at_a_terminal_gets_size_type_and_exit_code() {
     let world = World::new();
     world.sandbox("box");
     let line = "test -t 0 && test -t 1 && test -t 2 && stty size && echo $TERM && pwd; exit 7";
@@ -47,11 +47,11 @@ fn a_change_of_size_arrives_while_the_command_runs() {
 }
 
 #[test]
-fn control_keys_are_for_what_runs_in_the_sandbox_and_not_for_us() {
+fn control_keys_go_to_the_command_in_the_sandbox() {
     let world = World::new();
     world.sandbox("box");
     let mut seat = sit_down(&world, &["shell", "box"]);
-    // What is typed is shown, too: the sums tell the answer from the question.
+    // Input is echoed: the sums distinguish output from it.
     enter(&seat, "echo first-$((1+1)); sleep 600");
     seat.see("first-2");
     seat.press(CTRL_C);
@@ -61,7 +61,10 @@ fn control_keys_are_for_what_runs_in_the_sandbox_and_not_for_us() {
     seat.see("third-6");
     seat.press(CTRL_Z);
     seat.see("Stopped");
-    enter(&seat, "kill -9 %1; echo fourth-$((4+4)); cat; echo fifth-$((5+5))");
+    enter(
+        &seat,
+        "kill -9 %1; echo fourth-$((4+4)); cat; echo fifth-$((5+5))",
+    );
     seat.see("fourth-8");
     enter(&seat, "for cat");
     seat.see("for cat\r\nfor cat");
@@ -75,7 +78,10 @@ fn control_keys_are_for_what_runs_in_the_sandbox_and_not_for_us() {
 fn the_shell_is_bash_where_there_is_one_and_else_sh() {
     let world = World::new();
     world.sandbox("box");
-    let mut seat = sit_down(&world, &["shell", "box", "--cwd", "/tmp", "--env", "GREETING=hello"]);
+    let mut seat = sit_down(
+        &world,
+        &["shell", "box", "--cwd", "/tmp", "--env", "GREETING=hello"],
+    );
     enter(&seat, "echo $0 in $PWD says $GREETING");
     seat.see("bash in /tmp says hello");
     seat.press(CTRL_D);
@@ -94,7 +100,7 @@ fn the_shell_is_bash_where_there_is_one_and_else_sh() {
 }
 
 #[test]
-fn everything_a_command_wrote_is_shown_before_we_end() {
+fn all_output_is_shown_before_exit() {
     let world = World::new();
     world.sandbox("box");
     let mut seat = sit_down(&world, &["exec", "-it", "box", "--", "seq", "20000"]);
@@ -105,7 +111,17 @@ fn everything_a_command_wrote_is_shown_before_we_end() {
 #[test]
 fn run_at_a_terminal_removes_its_sandbox() {
     let world = World::new();
-    let mut seat = sit_down(&world, &["run", "-it", "--", "sh", "-c", "stty size; read answer; exit $answer"]);
+    let mut seat = sit_down(
+        &world,
+        &[
+            "run",
+            "-it",
+            "--",
+            "sh",
+            "-c",
+            "stty size; read answer; exit $answer",
+        ],
+    );
     seat.see("40 100");
     assert_eq!(world.ids().len(), 1);
     enter(&seat, "5");
@@ -114,10 +130,21 @@ fn run_at_a_terminal_removes_its_sandbox() {
 }
 
 #[test]
-fn our_terminal_is_raw_while_the_command_runs_and_as_before_when_it_has_ended() {
+fn terminal_is_raw_only_while_the_command_runs() {
     let world = World::new();
     world.sandbox("box");
-    let mut seat = sit_down(&world, &["exec", "-it", "box", "--", "sh", "-c", "echo ready; read answer; exit 4"]);
+    let mut seat = sit_down(
+        &world,
+        &[
+            "exec",
+            "-it",
+            "box",
+            "--",
+            "sh",
+            "-c",
+            "echo ready; read answer; exit 4",
+        ],
+    );
     seat.see("ready");
     let raw = seat.pty().modes();
     enter(&seat, "done");
@@ -127,11 +154,16 @@ fn our_terminal_is_raw_while_the_command_runs_and_as_before_when_it_has_ended() 
 }
 
 #[test]
-fn a_signal_ends_us_with_the_command_and_gives_the_terminal_back() {
+fn signal_ends_the_command_and_restores_the_terminal() {
     let world = World::new();
     world.sandbox("box");
     let fresh = Pty::open(40, 100).modes();
-    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131)] {
+    for (signal, code) in [
+        (Signal::TERM, 143),
+        (Signal::HUP, 129),
+        (Signal::INT, 130),
+        (Signal::QUIT, 131),
+    ] {
         let stubborn = "trap '' TERM HUP INT QUIT; echo ready; exec sleep 600";
         let mut seat = sit_down(&world, &["exec", "-it", "box", "--", "sh", "-c", stubborn]);
         seat.see("ready");
@@ -142,17 +174,33 @@ fn a_signal_ends_us_with_the_command_and_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_host_that_goes_away_gives_the_terminal_back_and_is_named() {
+fn lost_host_is_named_and_terminal_restored() {
     let directory = scratch();
-    let start = || World { server: TestServer::start_in(&options(), directory.path()) };
+    let start = || World {
+        server: TestServer::start_in(&options(), directory.path()),
+    };
     let world = start();
     world.sandbox("box");
-    let mut seat = sit_down(&world, &["exec", "-it", "box", "--", "sh", "-c", "printf ready; exec sleep 600"]);
+    let mut seat = sit_down(
+        &world,
+        &[
+            "exec",
+            "-it",
+            "box",
+            "--",
+            "sh",
+            "-c",
+            "printf ready; exec sleep 600",
+        ],
+    );
     seat.see("ready");
     let World { server } = world;
-    let gone = format!("\r\nerror: the host at {} went away before the command had ended", server.url());
+    let gone = format!(
+        "\r\nerror: the host at {} went away before the command had ended",
+        server.url()
+    );
     server.stop_with(Signal::KILL);
-    // Ends what the killed one may have left running.
+    // Ends processes that the killed host has left.
     drop(start());
     seat.see(&gone);
     assert_eq!(seat.finish(), Some(1));
@@ -160,7 +208,7 @@ fn a_host_that_goes_away_gives_the_terminal_back_and_is_named() {
 }
 
 #[test]
-fn a_command_that_cannot_start_leaves_the_terminal_alone_and_ends_as_in_a_shell() {
+fn failed_start_leaves_the_terminal_unchanged() {
     let world = World::new();
     world.sandbox("box");
     let mut seat = sit_down(&world, &["exec", "-it", "box", "--", "no-such-command"]);
@@ -171,14 +219,20 @@ fn a_command_that_cannot_start_leaves_the_terminal_alone_and_ends_as_in_a_shell(
 }
 
 #[test]
-fn a_command_that_ends_while_our_input_is_open_does_not_keep_us() {
+fn exited_command_does_not_wait_for_open_stdin() {
     let world = World::new();
     world.sandbox("box");
     for options in [&["-i"][..], &["-t"], &[]] {
         let arguments = [&["exec", "box"], options, &["--", "sh", "-c", "exit 6"]].concat();
-        assert_eq!(sit_down(&world, &arguments).finish(), Some(6), "{options:?}");
+        assert_eq!(
+            sit_down(&world, &arguments).finish(),
+            Some(6),
+            "{options:?}"
+        );
     }
-    let mut piped = world.server.client(["exec", "box", "--", "sh", "-c", "exit 6"]);
+    let mut piped = world
+        .server
+        .client(["exec", "box", "--", "sh", "-c", "exit 6"]);
     let mut piped = piped.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let input = piped.stdin.take();
     assert_eq!(piped.wait().unwrap().code(), Some(6));

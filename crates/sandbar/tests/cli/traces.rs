@@ -34,10 +34,16 @@ const CALLER: u64 = 0x00f0_67aa_0ba9_02b7;
 
 type Received = Arc<Mutex<Vec<ExportTraceServiceRequest>>>;
 
-async fn receive(received: Received, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn receive(
+    received: Received,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     assert_eq!(request.uri().path(), "/v1/traces");
     let body = request.into_body().collect().await.unwrap().to_bytes();
-    received.lock().unwrap().push(ExportTraceServiceRequest::decode(body).unwrap());
+    received
+        .lock()
+        .unwrap()
+        .push(ExportTraceServiceRequest::decode(body).unwrap());
     Ok(Response::default())
 }
 
@@ -59,7 +65,12 @@ async fn collector() -> (SocketAddr, Received) {
 
 /// Calls a method of the API as a program that is traced itself.
 async fn call(server: &TestServer, method: &str, body: &str) -> Answer {
-    let address: SocketAddr = server.url().strip_prefix("http://").unwrap().parse().unwrap();
+    let address: SocketAddr = server
+        .url()
+        .strip_prefix("http://")
+        .unwrap()
+        .parse()
+        .unwrap();
     let token = std::fs::read_to_string(server.data_dir().join("token")).unwrap();
     let request = Request::post(format!("/sandbar.v1.SandboxService/{method}"))
         .header("host", address.to_string())
@@ -81,40 +92,69 @@ fn text<'span>(attributes: &'span [KeyValue], key: &str) -> Option<&'span str> {
 
 /// Returns the spans of the caller's trace with this name.
 fn named<'span>(spans: &'span [Span], name: &str) -> Vec<&'span Span> {
-    spans.iter().filter(|span| span.name == name && span.trace_id == TRACE.to_be_bytes()).collect()
+    spans
+        .iter()
+        .filter(|span| span.name == name && span.trace_id == TRACE.to_be_bytes())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_of_verbs_are_exported_below_the_callers_span() {
     let (address, received) = collector().await;
-    let server = TestServer::start(&options().variable("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}")));
+    let server = TestServer::start(
+        &options().variable("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}")),
+    );
     let calls = [
-        ("CreateSession", r#"{"sessionId": "traced", "baseSnapshot": "host"}"#, 200),
+        (
+            "CreateSession",
+            r#"{"sessionId": "traced", "baseSnapshot": "host"}"#,
+            200,
+        ),
         (
             "ExecuteTool",
             r#"{"sessionId": "traced", "toolName": "bash", "toolCallId": "1", "params": {"cmd": "true"}}"#,
             200,
         ),
         ("TurnComplete", r#"{"sessionId": "traced"}"#, 200),
-        ("RollbackSession", r#"{"sessionId": "traced", "snapshot": "gone"}"#, 404),
+        (
+            "RollbackSession",
+            r#"{"sessionId": "traced", "snapshot": "gone"}"#,
+            404,
+        ),
     ];
     for (method, body, status) in calls {
         let answer = call(&server, method, body).await;
         assert_eq!(answer.status, status, "{method}: {answer:?}");
     }
     // The last spans are sent when the host stops.
-    let finished = tokio::task::spawn_blocking(move || server.stop_with(Signal::TERM)).await.unwrap();
+    let finished = tokio::task::spawn_blocking(move || server.stop_with(Signal::TERM))
+        .await
+        .unwrap();
     assert!(finished.status.success(), "{finished:?}");
 
     let received = received.lock().unwrap();
-    let resources: Vec<_> = received.iter().flat_map(|request| &request.resource_spans).collect();
-    let names = resources.iter().filter_map(|spans| text(&spans.resource.as_ref()?.attributes, "service.name"));
+    let resources: Vec<_> = received
+        .iter()
+        .flat_map(|request| &request.resource_spans)
+        .collect();
+    let names = resources
+        .iter()
+        .filter_map(|spans| text(&spans.resource.as_ref()?.attributes, "service.name"));
     assert!(names.clone().count() > 0 && names.clone().all(|name| name == "sandbar"));
-    let spans: Vec<_> = resources.iter().flat_map(|spans| &spans.scope_spans).flat_map(|scope| &scope.spans).collect();
+    let spans: Vec<_> = resources
+        .iter()
+        .flat_map(|spans| &spans.scope_spans)
+        .flat_map(|scope| &scope.spans)
+        .collect();
     let spans: Vec<Span> = spans.into_iter().cloned().collect();
     let requests = named(&spans, "request");
     assert_eq!(requests.len(), 4, "{spans:#?}");
-    assert!(requests.iter().all(|request| request.parent_span_id == CALLER.to_be_bytes()), "{requests:#?}");
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.parent_span_id == CALLER.to_be_bytes()),
+        "{requests:#?}"
+    );
 
     let outcomes = [
         ("create_session", "ok"),
@@ -123,13 +163,37 @@ async fn spans_of_verbs_are_exported_below_the_callers_span() {
         ("rollback_session", "SnapshotNotFound"),
     ];
     for (verb, outcome) in outcomes {
-        let [span] = named(&spans, verb)[..] else { panic!("not one span `{verb}`: {spans:#?}") };
-        assert!(requests.iter().any(|request| request.span_id == span.parent_span_id), "{span:#?}");
-        assert_eq!(text(&span.attributes, "session"), Some("traced"), "{span:#?}");
-        assert_eq!(text(&span.attributes, "outcome"), Some(outcome), "{span:#?}");
-        let failed = span.status.as_ref().is_some_and(|status| status.code() == StatusCode::Error);
+        let [span] = named(&spans, verb)[..] else {
+            panic!("not one span `{verb}`: {spans:#?}")
+        };
+        assert!(
+            requests
+                .iter()
+                .any(|request| request.span_id == span.parent_span_id),
+            "{span:#?}"
+        );
+        assert_eq!(
+            text(&span.attributes, "session"),
+            Some("traced"),
+            "{span:#?}"
+        );
+        assert_eq!(
+            text(&span.attributes, "outcome"),
+            Some(outcome),
+            "{span:#?}"
+        );
+        let failed = span
+            .status
+            .as_ref()
+            .is_some_and(|status| status.code() == StatusCode::Error);
         assert_eq!(failed, outcome != "ok", "{span:#?}");
     }
-    assert_eq!(text(&named(&spans, "execute_tool")[0].attributes, "tool"), Some("bash"));
-    assert_eq!(text(&named(&spans, "turn_complete")[0].attributes, "snapshot"), Some("turn-0001"));
+    assert_eq!(
+        text(&named(&spans, "execute_tool")[0].attributes, "tool"),
+        Some("bash")
+    );
+    assert_eq!(
+        text(&named(&spans, "turn_complete")[0].attributes, "snapshot"),
+        Some("turn-0001")
+    );
 }

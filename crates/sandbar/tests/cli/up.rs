@@ -12,7 +12,7 @@ use sandbar_testing::{TestServer, eventually, tree::scratch};
 use crate::world::{Said, World, alone, alone_command, binary, options, options_with};
 
 #[test]
-fn up_says_what_it_chose_where_it_listens_and_what_to_type() {
+fn up_prints_choices_address_and_first_commands() {
     let world = World::new();
     let finished = world.server.stop_with(Signal::TERM);
     assert_eq!(finished.status.code(), Some(0), "{}", finished.said);
@@ -23,22 +23,42 @@ fn up_says_what_it_chose_where_it_listens_and_what_to_type() {
         "listening on http://127.0.0.1:",
         "in another terminal:",
     ] {
-        assert!(finished.said.contains(part), "{part:?} is not in {}", finished.said);
+        assert!(
+            finished.said.contains(part),
+            "{part:?} is not in {}",
+            finished.said
+        );
     }
     let next = format!("{} run -- sh -c", binary());
-    assert!(finished.said.contains(&next), "{next:?} is not in {}", finished.said);
+    assert!(
+        finished.said.contains(&next),
+        "{next:?} is not in {}",
+        finished.said
+    );
 }
 
 #[test]
-fn a_host_may_open_all_it_can_and_commands_find_the_usual_limit() {
-    // Of this test's own process, and so of the server's.
+fn host_raises_its_file_limit_and_commands_keep_theirs() {
+    // Set for this process and inherited by the host.
     let own = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(512), ..own }).unwrap();
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(512),
+            ..own
+        },
+    )
+    .unwrap();
     let world = World::new();
     world.sandbox("box");
     let limits = fs::read_to_string(format!("/proc/{}/limits", world.server.pid())).unwrap();
-    let open_files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
-    let most = own.maximum.map_or("unlimited".to_owned(), |most| most.to_string());
+    let open_files = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .unwrap();
+    let most = own
+        .maximum
+        .map_or("unlimited".to_owned(), |most| most.to_string());
     let values: Vec<&str> = open_files.split_whitespace().skip(3).take(2).collect();
     assert_eq!(values, [&*most, &*most], "{open_files}");
     assert_eq!(world.shell("box", "ulimit -n").trim(), "512");
@@ -48,7 +68,10 @@ fn a_host_may_open_all_it_can_and_commands_find_the_usual_limit() {
 fn the_token_is_private_and_needed() {
     let world = World::new();
     let token = world.server.data_dir().join("token");
-    assert_eq!(fs::metadata(&token).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(&token).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     let elsewhere = scratch();
     let ask = |token: Option<&str>| {
         let mut command = world.server.client(["--url", world.server.url(), "ls"]);
@@ -67,18 +90,21 @@ fn the_token_is_private_and_needed() {
 }
 
 #[test]
-fn a_second_host_on_the_same_data_is_refused_and_the_first_goes_on() {
+fn second_host_on_the_same_data_is_refused() {
     let world = World::new();
     world.sandbox("box");
     let second = options().command(world.server.data_dir()).output().unwrap();
     let stderr = String::from_utf8(second.stderr).unwrap();
     assert_eq!(second.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("error: ") && stderr.contains(world.server.data_dir().to_str().unwrap()), "{stderr}");
+    assert!(
+        stderr.contains("error: ") && stderr.contains(world.server.data_dir().to_str().unwrap()),
+        "{stderr}"
+    );
     assert_eq!(world.ids(), ["box"]);
 }
 
 #[test]
-fn a_taken_port_is_refused_with_the_way_out() {
+fn taken_port_is_refused_with_a_hint() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let directory = scratch();
     let address = taken.local_addr().unwrap().to_string();
@@ -94,27 +120,36 @@ fn a_taken_port_is_refused_with_the_way_out() {
         directory.path().to_str().unwrap(),
     ]);
     assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.stderr.contains(&address) && said.stderr.contains("--listen"), "{said:?}");
+    assert!(
+        said.stderr.contains(&address) && said.stderr.contains("--listen"),
+        "{said:?}"
+    );
 }
 
 #[test]
 fn sessions_survive_a_restart() {
     let directory = scratch();
-    let first = World { server: TestServer::start_in(&options(), directory.path()) };
+    let first = World {
+        server: TestServer::start_in(&options(), directory.path()),
+    };
     first.sandbox("box");
     first.shell("box", "echo kept > file");
     first.run(["snapshot", "box", "one"]).data();
     assert_eq!(first.server.stop_with(Signal::INT).status.code(), Some(0));
-    let second = World { server: TestServer::start_in(&options(), directory.path()) };
+    let second = World {
+        server: TestServer::start_in(&options(), directory.path()),
+    };
     assert_eq!(second.ids(), ["box"]);
     assert_eq!(second.run(["snapshots", "box", "-q"]).data(), "one\n");
     assert_eq!(second.shell("box", "cat file"), "kept\n");
 }
 
 #[test]
-fn a_stopped_host_leaves_no_mount_no_loop_device_and_no_process() {
+fn stopped_host_leaves_no_mount_loop_device_or_process() {
     let directory = scratch();
-    let world = World { server: TestServer::start_in(&options_with("btrfs"), directory.path()) };
+    let world = World {
+        server: TestServer::start_in(&options_with("btrfs"), directory.path()),
+    };
     world.sandbox("box");
     let mut running = world
         .server
@@ -124,84 +159,149 @@ fn a_stopped_host_leaves_no_mount_no_loop_device_and_no_process() {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(running.stdout.take().unwrap()), &mut line).unwrap();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(running.stdout.take().unwrap()),
+        &mut line,
+    )
+    .unwrap();
     let pid: u32 = line.trim().parse().unwrap();
-    assert!(fs::exists(format!("/proc/{pid}")).unwrap(), "the command runs");
-    let place = directory.path().to_str().unwrap();
+    assert!(
+        fs::exists(format!("/proc/{pid}")).unwrap(),
+        "the command runs"
+    );
+    let path = directory.path().to_str().unwrap();
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
-    assert!(!mounts().contains(place), "mounts of the host are visible outside");
+    assert!(
+        !mounts().contains(path),
+        "mounts of the host are visible outside"
+    );
     let finished = world.server.stop_with(Signal::TERM);
     assert_eq!(finished.status.code(), Some(0), "{}", finished.said);
     running.wait().unwrap();
-    eventually("the command ends", || !fs::exists(format!("/proc/{pid}/exe")).unwrap());
-    eventually("the loop device is let go", || !loop_devices().contains(place));
-    assert!(!mounts().contains(place));
-    assert!(!directory.path().join("address").exists(), "the address of a host that is gone stays");
+    eventually("the command ends", || {
+        !fs::exists(format!("/proc/{pid}/exe")).unwrap()
+    });
+    eventually("the loop device is released", || {
+        !loop_devices().contains(path)
+    });
+    assert!(!mounts().contains(path));
+    assert!(
+        !directory.path().join("address").exists(),
+        "the address file is left"
+    );
 }
 
 fn loop_devices() -> String {
-    String::from_utf8_lossy(&Command::new("losetup").arg("-a").output().unwrap().stdout).into_owned()
+    String::from_utf8_lossy(&Command::new("losetup").arg("-a").output().unwrap().stdout)
+        .into_owned()
 }
 
 #[test]
-fn the_network_is_not_served_without_saying_so() {
+fn plain_http_beyond_loopback_is_refused() {
     let said = alone(["up", "--listen", "0.0.0.0:0", "--data-dir", "/proc/never"]);
     said.refused(2, &["0.0.0.0:0", "TLS", "--insecure"]);
 }
 
 #[test]
-fn configuration_mistakes_are_refused_with_the_way_out() {
+fn configuration_mistakes_are_refused_with_a_hint() {
     let directory = scratch();
     let file = directory.path().join("sandbar.toml");
     let data = directory.path().join("data");
     let up = |content: &str| {
         fs::write(&file, content).unwrap();
-        alone(["up", "--config", file.to_str().unwrap(), "--data-dir", data.to_str().unwrap()])
+        alone([
+            "up",
+            "--config",
+            file.to_str().unwrap(),
+            "--data-dir",
+            data.to_str().unwrap(),
+        ])
     };
     up("max_session = 3").refused(2, &["max_session", "did you mean `max_sessions`?"]);
     up("max_sessions = \"many\"").refused(2, &["max_sessions", "sandbar.toml"]);
     up("max_sessions = = 3").refused(2, &["line 1"]);
     up("storage_backend = \"floppy\"").refused(2, &["storage_backend"]);
     alone(["up", "--config", "/no/such/file.toml"]).refused(2, &["/no/such/file.toml"]);
-    alone(["up", "--storage", "floppy", "--data-dir", data.to_str().unwrap()]).refused(2, &["--storage"]);
-    alone(["up", "--runtime", "floppy", "--data-dir", data.to_str().unwrap()])
-        .refused(2, &["--runtime", "gvisor, native"]);
-    assert!(!data.exists(), "a host that was refused made its data directory");
+    alone([
+        "up",
+        "--storage",
+        "floppy",
+        "--data-dir",
+        data.to_str().unwrap(),
+    ])
+    .refused(2, &["--storage"]);
+    alone([
+        "up",
+        "--runtime",
+        "floppy",
+        "--data-dir",
+        data.to_str().unwrap(),
+    ])
+    .refused(2, &["--runtime", "gvisor, native"]);
+    assert!(!data.exists(), "a refused host created its data directory");
 }
 
 #[test]
-fn a_data_directory_that_cannot_be_written_is_refused_with_the_way_out() {
-    let said = alone(["up", "--listen", "127.0.0.1:0", "--data-dir", "/proc/nowhere"]);
+fn unwritable_data_directory_is_refused_with_a_hint() {
+    let said = alone([
+        "up",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        "/proc/nowhere",
+    ]);
     said.refused(1, &["/proc/nowhere", "--data-dir"]);
 }
 
 #[test]
-fn a_named_storage_that_is_not_there_is_an_error_and_not_a_downgrade() {
+fn missing_named_storage_is_an_error() {
     let directory = scratch();
     let data = directory.path().join("data");
-    let place = data.to_str().unwrap();
+    let path = data.to_str().unwrap();
     let named = ["--storage", "zfs", "--runtime", "none"];
-    alone(["up", "--listen", "127.0.0.1:0", "--data-dir", place].iter().chain(&named)).refused(1, &["pool"]);
+    alone(
+        ["up", "--listen", "127.0.0.1:0", "--data-dir", path]
+            .iter()
+            .chain(&named),
+    )
+    .refused(1, &["pool"]);
 }
 
 #[test]
-fn a_named_runtime_that_is_not_there_is_an_error_and_not_a_downgrade() {
+fn missing_named_runtime_is_an_error() {
     let directory = scratch();
     let data = directory.path().join("data");
-    let place = data.to_str().unwrap();
-    let mut command = alone_command(["up", "--runtime", "gvisor", "--listen", "127.0.0.1:0", "--data-dir", place]);
-    // Where nothing is installed.
+    let path = data.to_str().unwrap();
+    let mut command = alone_command([
+        "up",
+        "--runtime",
+        "gvisor",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        path,
+    ]);
+    // With an empty PATH no runtime is found.
     let output = command.env("PATH", "/no/such/place").output().unwrap();
     Said::from_output(output).refused(1, &["runtime `gvisor` cannot be used here"]);
 }
 
 #[test]
-fn settings_come_from_the_file_the_environment_and_flags_in_this_order() {
+fn flags_override_environment_and_environment_the_file() {
     let directory = scratch();
     let file = directory.path().join("sandbar.toml");
-    fs::write(&file, "max_sessions = 1\nsnapshot_prefix = \"step\"\nstorage_backend = \"zfs\"\n").unwrap();
-    let options = options().argument("--config").argument(&file).variable("SANDBAR_MAX_SESSIONS", "2");
-    let world = World { server: TestServer::start_in(&options, &directory.path().join("data")) };
+    fs::write(
+        &file,
+        "max_sessions = 1\nsnapshot_prefix = \"step\"\nstorage_backend = \"zfs\"\n",
+    )
+    .unwrap();
+    let options = options()
+        .argument("--config")
+        .argument(&file)
+        .variable("SANDBAR_MAX_SESSIONS", "2");
+    let world = World {
+        server: TestServer::start_in(&options, &directory.path().join("data")),
+    };
     world.sandbox("one");
     world.sandbox("two");
     world.run(["new"]).refused(1, &["2"]);

@@ -9,7 +9,7 @@ use std::{
 
 use sandbar_testing::{TestServer, TestServerOptions};
 
-/// What one run of the program did.
+/// Result of one run of the program.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,
@@ -26,20 +26,20 @@ impl Said {
         }
     }
 
-    /// The data, from a run that must have succeeded.
+    /// Returns stdout of a run that must have succeeded.
     #[track_caller]
     pub(crate) fn data(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
         self.stdout
     }
 
-    /// The data as one word.
+    /// Returns stdout without the final line break.
     #[track_caller]
     pub(crate) fn word(self) -> String {
         self.data().trim_end().to_owned()
     }
 
-    /// Checks a failure: nothing on stdout, one line on stderr that has what is expected.
+    /// Checks a failure: empty stdout, and stderr with all `parts`.
     #[track_caller]
     pub(crate) fn refused(self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
@@ -51,15 +51,23 @@ impl Said {
     }
 }
 
-/// Runs the program without any server.
+/// Runs the program without a host.
 pub(crate) fn alone(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Said {
     Said::from_output(alone_command(arguments).output().unwrap())
 }
 
 pub(crate) fn alone_command(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(binary());
-    command.args(arguments).stdin(Stdio::null()).env("NO_COLOR", "1");
-    for name in ["SANDBAR_URL", "SANDBAR_TOKEN", "SANDBAR_CONFIG", "SANDBAR_DATA_DIR"] {
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env("NO_COLOR", "1");
+    for name in [
+        "SANDBAR_URL",
+        "SANDBAR_TOKEN",
+        "SANDBAR_CONFIG",
+        "SANDBAR_DATA_DIR",
+    ] {
         command.env_remove(name);
     }
     command
@@ -69,24 +77,31 @@ pub(crate) fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_sandbar")
 }
 
-/// Most tests are about the command line: plain directories start fastest, and no isolation works on every machine.
+/// Options of a host for most tests: plain directories start fastest, and the runtime `none` works
+/// on every machine.
 pub(crate) fn options() -> TestServerOptions {
     options_with("local-disk")
 }
 
-/// The same on another storage.
+/// Options of a host with another storage.
 pub(crate) fn options_with(storage: &str) -> TestServerOptions {
-    TestServerOptions::new(binary()).argument("--storage").argument(storage).argument("--runtime").argument("none")
+    TestServerOptions::new(binary())
+        .argument("--storage")
+        .argument(storage)
+        .argument("--runtime")
+        .argument("none")
 }
 
-/// A host for one test.
+/// Host for one test.
 pub(crate) struct World {
     pub(crate) server: TestServer,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self { server: TestServer::start(&options()) }
+        Self {
+            server: TestServer::start(&options()),
+        }
     }
 
     /// Runs the program against this host.
@@ -96,10 +111,16 @@ impl World {
 
     /// Runs the program against this host in a directory of this machine.
     pub(crate) fn run_in(&self, directory: &Path, arguments: &[&str]) -> Said {
-        Said::from_output(self.server.client(arguments).current_dir(directory).output().unwrap())
+        Said::from_output(
+            self.server
+                .client(arguments)
+                .current_dir(directory)
+                .output()
+                .unwrap(),
+        )
     }
 
-    /// Runs the program against this host with something on stdin.
+    /// Runs the program against this host with `input` on stdin.
     pub(crate) fn run_with(&self, input: &[u8], arguments: &[&str]) -> Said {
         let mut child = self
             .server
@@ -111,25 +132,29 @@ impl World {
             .unwrap();
         let mut stdin = child.stdin.take().unwrap();
         std::thread::scope(|scope| {
-            // A program that ends before it has read everything is a case to test, not a fault of the test.
+            // The program may exit before it has read everything.
             scope.spawn(move || drop(stdin.write_all(input)));
             Said::from_output(child.wait_with_output().unwrap())
         })
     }
 
-    /// A sandbox with this id.
+    /// Creates a sandbox with this id.
     pub(crate) fn sandbox(&self, id: &str) {
         assert_eq!(self.run(["new", "--id", id]).word(), id);
     }
 
-    /// Runs a shell line in a sandbox; its output.
+    /// Runs a shell command in a sandbox and returns its stdout.
     #[track_caller]
     pub(crate) fn shell(&self, id: &str, line: &str) -> String {
         self.run(["exec", id, "--", "sh", "-c", line]).data()
     }
 
-    /// The ids of all sandboxes.
+    /// Returns the ids of all sandboxes.
     pub(crate) fn ids(&self) -> Vec<String> {
-        self.run(["ls", "-q"]).data().lines().map(str::to_owned).collect()
+        self.run(["ls", "-q"])
+            .data()
+            .lines()
+            .map(str::to_owned)
+            .collect()
     }
 }

@@ -8,7 +8,9 @@ use crate::host::{Mode, drive, file};
 
 fn run(version: &str, mode: Mode) {
     let mut program = Command::new("node");
-    program.arg(file("js/run.mjs")).arg(require_node_modules(&format!("e2b/js-{version}")));
+    program
+        .arg(file("js/run.mjs"))
+        .arg(require_node_modules(&format!("e2b/js-{version}")));
     drive(mode, program);
 }
 

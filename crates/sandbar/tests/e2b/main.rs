@@ -1,8 +1,13 @@
-//! The unmodified SDKs of E2B drive a real host, as users have it: told where it is by what `sandbar env` prints.
+//! The unmodified E2B SDKs drive a real host, configured by the output of `sandbar env`.
 //!
-//! What users do is in `tests/e2b`, one case each, in Python (each once with `Sandbox` and once with `AsyncSandbox`) and in
-//! JavaScript. Setup installs the SDKs in several versions; every version runs every case it has.
+//! The cases are in `tests/e2b`, in Python (with `Sandbox` and with `AsyncSandbox`) and in
+//! JavaScript. Setup installs several versions of the SDKs; every version runs every case that it
+//! supports.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod host;

@@ -7,8 +7,13 @@ use sandbar_testing::require_installed;
 use crate::host::{Mode, drive, file};
 
 fn run(version: &str, mode: Mode, style: &str) {
-    let mut program = Command::new(require_installed(&format!("e2b/python-{version}/bin/python3")));
-    program.arg(file("python/run.py")).args(["--style", style]).env("PYTHONDONTWRITEBYTECODE", "1");
+    let mut program = Command::new(require_installed(&format!(
+        "e2b/python-{version}/bin/python3"
+    )));
+    program
+        .arg(file("python/run.py"))
+        .args(["--style", style])
+        .env("PYTHONDONTWRITEBYTECODE", "1");
     drive(mode, program);
 }
 

@@ -1,4 +1,4 @@
-//! Clients that come with the machine: curl, Node, the JDK.
+//! Clients of the system: curl, Node, the JDK.
 
 use std::process::Command;
 
@@ -53,7 +53,10 @@ fn the_http2_of_node_drives_a_host_in_grpc() {
 
 fn jdk(version: &str) {
     let Some(mut java) = java() else {
-        return report_skip(&format!("the JDK's client, {version}"), "no JDK is installed");
+        return report_skip(
+            &format!("the JDK's client, {version}"),
+            "no JDK is installed",
+        );
     };
     java.arg(file("Drive.java")).arg(version);
     drive(java);
@@ -65,6 +68,6 @@ fn the_client_of_the_jdk_drives_a_host() {
 }
 
 #[test]
-fn the_client_of_the_jdk_drives_a_host_that_does_not_take_its_offer_of_http_2() {
+fn jdk_client_drives_a_host_without_http_2_upgrade() {
     jdk("HTTP_2");
 }

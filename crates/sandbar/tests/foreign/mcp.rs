@@ -1,4 +1,4 @@
-//! MCP clients, each in an environment of its own: they want different versions of each other.
+//! MCP clients, each in its own environment: their dependencies conflict.
 
 use std::process::Command;
 
@@ -9,10 +9,13 @@ use crate::{
     programs::{file, script},
 };
 
-/// A client from PyPI; `kind` is which of its classes is used.
+/// Runs a client from PyPI; `kind` selects its class.
 fn python(environment: &str, transport: &str, kind: &str) {
     let mut python = Command::new(require_installed(&format!("mcp/{environment}/bin/python3")));
-    python.env("PYTHONDONTWRITEBYTECODE", "1").arg(file("mcp_client.py")).args([transport, kind]);
+    python
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .arg(file("mcp_client.py"))
+        .args([transport, kind]);
     drive(python);
 }
 
@@ -75,7 +78,10 @@ fn mcp_typescript_sdk_drives_a_host_over_http() {
 /// Its command line, one program a call.
 fn inspector(transport: &str) {
     let mut run = script("inspector.sh");
-    run.arg(transport).env("INSPECTOR", require_node_modules("node/inspector").join(".bin/mcp-inspector"));
+    run.arg(transport).env(
+        "INSPECTOR",
+        require_node_modules("node/inspector").join(".bin/mcp-inspector"),
+    );
     drive_without_streams(run);
 }
 

@@ -4,7 +4,7 @@ use sandbar_testing::require_node_modules;
 
 use crate::{host::drive, programs::script};
 
-/// With types made of our .proto files by the generators of the same people.
+/// With types generated from our .proto files.
 fn connect_node(protocol: &str) {
     let modules = require_node_modules("node/connect-node");
     let mut run = script("connect-node/run.sh");

@@ -7,7 +7,7 @@ use crate::{
     programs::{file, python_with},
 };
 
-/// Nothing is compiled: service and messages are learnt from the server.
+/// Without generated code: service and messages come from server reflection.
 const GRPC: &str = "
 import grpc
 try:
@@ -28,19 +28,22 @@ fn with(mut python: Command, program: &str, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn grpcio_drives_a_host_with_what_reflection_tells_it() {
+fn grpcio_drives_a_host_by_reflection() {
     run(GRPC, "reflection.py", &["v1"]);
 }
 
 #[test]
-fn grpcio_drives_a_host_with_what_the_older_reflection_tells_it() {
+fn grpcio_drives_a_host_by_v1alpha_reflection() {
     run(GRPC, "reflection.py", &["v1alpha"]);
 }
 
 #[test]
 fn the_health_client_and_the_metrics_parser_read_a_host() {
     let imports = "import grpc_health.v1.health_pb2_grpc, prometheus_client.openmetrics.parser";
-    probe(with(python_with(imports), "probes.py", &[]), &["health", "metrics"]);
+    probe(
+        with(python_with(imports), "probes.py", &[]),
+        &["health", "metrics"],
+    );
 }
 
 #[test]

@@ -1,8 +1,14 @@
-//! Agent frameworks and tools from PyPI and npm run unmodified against a real host, with a scripted model.
+//! Agent frameworks and tools from PyPI and npm run unmodified against a real host, with a scripted
+//! model.
 //!
-//! The drivers are in `tests/frameworks`. A driver checks what its framework returns, prints one line per check and fails with
-//! the first check that does. No driver can resolve a name outside of the host's own domain.
+//! The drivers are in `tests/frameworks`. A driver checks what its framework returns, prints one
+//! line per check and fails with the first check that does. No driver can resolve a name outside of
+//! the host's own domain.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start programs and tasks as they need"
+)]
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 // `file` names files below `tests/e2b`.
@@ -29,13 +35,17 @@ const QUIET: [(&str, &str); 8] = [
 
 fn python(name: &str, program: &str, mode: Mode) {
     let mut command = offline(&package(name, "bin/python3"), mode);
-    command.arg(driver(&format!("{name}/{program}"))).env("PYTHONPATH", driver(""));
+    command
+        .arg(driver(&format!("{name}/{program}")))
+        .env("PYTHONPATH", driver(""));
     run(mode, command);
 }
 
 fn node(name: &str, mode: Mode) {
     let mut command = offline("node".as_ref(), mode);
-    command.arg(driver(&format!("{name}/main.mjs"))).arg(package(name, "node_modules"));
+    command
+        .arg(driver(&format!("{name}/main.mjs")))
+        .arg(package(name, "node_modules"));
     run(mode, command);
 }
 
@@ -57,14 +67,17 @@ fn package(name: &str, path: &str) -> PathBuf {
     require_installed(&format!("frameworks/{name}/{path}"))
 }
 
-/// Returns a command for a program that cannot resolve names. In domain mode [`drive`] gives it the names of the host.
+/// Returns a command for a program that cannot resolve names. In domain mode [`drive`] gives it the
+/// names of the host.
 fn offline(program: &std::path::Path, mode: Mode) -> Command {
     if mode == Mode::Domain {
         return Command::new(program);
     }
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c"]);
-    command.arg("mount --bind /dev/null /etc/resolv.conf && exec \"$0\" \"$@\"").arg(program);
+    command
+        .arg("mount --bind /dev/null /etc/resolv.conf && exec \"$0\" \"$@\"")
+        .arg(program);
     command
 }
 

@@ -1,17 +1,19 @@
-//! Random numbers that can be had again: the seed is printed.
+//! Reproducible random numbers; the seed is printed.
 
-/// The seed of a run: that of the environment variable, or a new one.
+/// Returns the seed of the environment variable, or a new one.
 pub(crate) fn seed(variable: &str) -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    let given = std::env::var(variable).ok().and_then(|seed| seed.parse().ok());
+    let given = std::env::var(variable)
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     given.unwrap_or_else(|| RandomState::new().hash_one("seed") >> 32)
 }
 
-/// Numbers that follow from a seed (splitmix64).
+/// Random number generator (splitmix64).
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// Independent numbers for each of several users of one seed.
+    /// Returns a generator; each `user` of a seed gets an independent sequence.
     pub(crate) fn new(seed: u64, user: u64) -> Self {
         let mut dice = Self(seed ^ user.wrapping_mul(0xd134_2543_de82_ef95));
         dice.next();
@@ -26,12 +28,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).unwrap()
     }
 
-    /// One of several things.
+    /// Picks one of several values.
     pub(crate) fn pick<'a, T>(&mut self, things: &'a [T]) -> &'a T {
         &things[self.below(things.len())]
     }

@@ -1,9 +1,10 @@
 //! `kill -9` at random moments, on every storage.
 //!
-//! Each test repeats one operation and kills the host somewhere in the middle of it. An oracle in the test remembers
-//! everything the host acknowledged. After the restart all of it must be there, and nothing half-made.
-//! There are 50 kills at full length; `SANDBAR_TEST_SCALE` is the share of it that is run. The seed is printed, and
-//! `SANDBAR_KILL_SEED` repeats the delays of a run (where exactly a kill falls is up to the machine).
+//! Each test repeats one operation and kills the host in the middle of it. An oracle in the test
+//! records everything the host acknowledged. After the restart all of it must exist, and nothing
+//! incomplete. There are 50 kills at full length; `SANDBAR_TEST_SCALE` is the percentage that is
+//! run. The seed is printed, and `SANDBAR_KILL_SEED` repeats the delays of a run (the exact moment
+//! of a kill depends on the machine).
 
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 

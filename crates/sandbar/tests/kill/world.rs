@@ -1,4 +1,4 @@
-//! A host that is killed and started again on the same data.
+//! A host that is killed and restarted on the same data.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -7,7 +7,7 @@ use sandbar_client::Client;
 use sandbar_core::RuntimeKind;
 use sandbar_testing::{Backend, StorageFixture, TestServer, TestServerOptions};
 
-/// Where the host keeps its data, and how to start it.
+/// Data and options of the host.
 pub(crate) struct World {
     pub(crate) storage: StorageFixture,
     options: TestServerOptions,
@@ -21,7 +21,8 @@ impl World {
 
     pub(crate) fn with_runtime(backend: Backend, runtime: RuntimeKind) -> Self {
         let storage = StorageFixture::new(backend);
-        // The fixture only lends its place and its base; the host opens it by itself.
+        // Only the directory and the base of the fixture are used; the host opens the storage
+        // itself.
         storage.storage.close().unwrap();
         let kind = storage.config.choice.unwrap();
         let mut options = TestServerOptions::new(env!("CARGO_BIN_EXE_sandbar"))
@@ -31,13 +32,20 @@ impl World {
             .argument(runtime.as_str())
             .variable("SANDBAR_SESSIONS_ROOT_DIR", &storage.config.directory)
             .variable("SANDBAR_POOL_IMAGE_LIMIT", "512M")
-            // The janitor takes part.
+            // The janitor runs often.
             .variable("SANDBAR_HEALTH_CHECK_INTERVAL", "100ms");
         if let Some(zfs) = &storage.config.zfs {
             options = options.variable("SANDBAR_POOL_NAME", &zfs.pool);
         }
-        let own_loop_devices = usize::from(matches!(backend, Backend::LocalDiskExt4 | Backend::LocalDiskXfs));
-        Self { storage, options, own_loop_devices }
+        let own_loop_devices = usize::from(matches!(
+            backend,
+            Backend::LocalDiskExt4 | Backend::LocalDiskXfs
+        ));
+        Self {
+            storage,
+            options,
+            own_loop_devices,
+        }
     }
 
     pub(crate) fn start(&self) -> TestServer {
@@ -48,20 +56,24 @@ impl World {
         self.storage.scratch().join("data")
     }
 
-    /// Loop devices that are there without a host: those of the fixture's own image.
+    /// Returns the number of loop devices of the fixture's own image.
     pub(crate) fn own_loop_devices(&self) -> usize {
         self.own_loop_devices
     }
 
-    /// A client of a running host.
+    /// Connects to a running host.
     pub(crate) async fn client(&self, server: &TestServer) -> Client {
         let token = std::fs::read_to_string(server.data_dir().join("token")).unwrap();
-        Client::connect(server.url(), Some(token.trim())).await.unwrap()
+        Client::connect(server.url(), Some(token.trim()))
+            .await
+            .unwrap()
     }
 
-    /// Kills the host after a while, with whatever it is doing.
+    /// Kills the host after a delay.
     pub(crate) async fn kill_after(&self, server: TestServer, delay: Duration) {
         tokio::time::sleep(delay).await;
-        tokio::task::spawn_blocking(move || server.stop_with(Signal::KILL)).await.unwrap();
+        tokio::task::spawn_blocking(move || server.stop_with(Signal::KILL))
+            .await
+            .unwrap();
     }
 }

@@ -1,4 +1,4 @@
-"""What a user does, one function a case, one file a subject."""
+"""Cases: one function each, named after what a user does; one file per subject."""
 
 import dataclasses
 import importlib
@@ -24,7 +24,7 @@ class Case:
     timeout: float
 
     def obstacle(self, version):
-        """Why the case cannot be tried with this SDK in this mode; nothing when it can."""
+        """Returns why the case cannot run with this SDK in this mode; None if it can."""
         if version < self.since:
             return f"since {'.'.join(map(str, self.since))}: {self.why}"
         if self.needs and not self.needs.holds():
@@ -33,7 +33,7 @@ class Case:
 
 
 def case(needs_sandbox=True, since=(2, 7), why="the SDK does not have it before", needs=None, timeout=120):
-    """Makes a function a case; its name says what the user does. `since` is the first SDK version it is for."""
+    """Registers a function as a case. `since` is the first SDK version that it applies to."""
 
     def register(body):
         subject = body.__module__.rsplit(".", 1)[-1]

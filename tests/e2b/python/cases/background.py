@@ -1,4 +1,4 @@
-"""Commands that go on by themselves."""
+"""Background commands."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ async def a_background_command_is_waited_for(world, sandbox):
 
 
 @case()
-async def a_background_command_that_fails_says_so_when_waited_for(world, sandbox):
+async def waiting_for_a_failed_background_command_raises_its_code(world, sandbox):
     handle = await do(sandbox.commands.run("echo x; exit 5", background=True))
     error = await fails(e2b.CommandExitException, lambda: handle.wait())
     assert error.exit_code == 5
@@ -39,18 +39,18 @@ async def a_command_is_killed_by_its_handle(world, sandbox):
 
 
 @case()
-async def a_command_is_killed_by_its_number(world, sandbox):
+async def a_command_is_killed_by_its_pid(world, sandbox):
     handle = await do(sandbox.commands.run("sleep 60", background=True))
     assert await do(sandbox.commands.kill(handle.pid)) is True
 
 
 @case()
-async def killing_a_number_nobody_has_says_false(world, sandbox):
+async def killing_an_unknown_pid_returns_false(world, sandbox):
     assert await do(sandbox.commands.kill(999999)) is False
 
 
 @case()
-async def a_dropped_connection_leaves_the_command(world, sandbox):
+async def a_command_survives_its_connection(world, sandbox):
     handle = await do(sandbox.commands.run("for i in $(seq 200); do echo tick $i; sleep 0.05; done", background=True))
     await do(handle.disconnect())
     again = await do(sandbox.commands.connect(handle.pid))
@@ -59,7 +59,7 @@ async def a_dropped_connection_leaves_the_command(world, sandbox):
 
 
 @case()
-async def a_command_is_heard_again_after_reconnecting(world, sandbox):
+async def a_command_is_reconnected_to(world, sandbox):
     handle = await do(sandbox.commands.run("sleep 1; echo late; exit 0", background=True))
     await do(handle.disconnect())
     again = await do(sandbox.commands.connect(handle.pid))
@@ -68,7 +68,7 @@ async def a_command_is_heard_again_after_reconnecting(world, sandbox):
 
 
 @case()
-async def connecting_to_a_number_nobody_has_is_not_found(world, sandbox):
+async def connecting_to_an_unknown_pid_is_not_found(world, sandbox):
     await fails(e2b.NotFoundException, lambda: sandbox.commands.connect(999999))
 
 
@@ -91,12 +91,12 @@ async def much_input_is_read_in_order(world, sandbox):
 
 
 @case()
-async def input_for_nobody_is_not_found(world, sandbox):
+async def input_for_an_unknown_pid_is_not_found(world, sandbox):
     await fails(e2b.NotFoundException, lambda: sandbox.commands.send_stdin(999999, "x"))
 
 
 @case(since=(2, 30))
-async def the_end_of_input_is_told(world, sandbox):
+async def the_end_of_input_is_sent(world, sandbox):
     handle = await do(sandbox.commands.run("cat; echo over", background=True, stdin=True))
     await do(handle.send_stdin("words\n") if hasattr(handle, "send_stdin") else sandbox.commands.send_stdin(handle.pid, "words\n"))
     await do(handle.close_stdin() if hasattr(handle, "close_stdin") else sandbox.commands.close_stdin(handle.pid))
@@ -104,7 +104,7 @@ async def the_end_of_input_is_told(world, sandbox):
 
 
 @case()
-async def a_server_goes_on_while_others_run(world, sandbox):
+async def a_server_keeps_running_beside_other_commands(world, sandbox):
     await do(sandbox.commands.run("python3 -m http.server 8123 --bind 127.0.0.1", background=True))
 
     async def answers():

@@ -12,7 +12,7 @@ async def a_command_says_hello(world, sandbox):
 
 
 @case()
-async def a_shell_is_there(world, sandbox):
+async def commands_run_in_a_shell(world, sandbox):
     result = await do(sandbox.commands.run("for i in 1 2 3; do printf $i; done | tac && echo; X='a b'; echo \"$X\" | wc -w"))
     assert result.stdout.split() == ["123", "2"], result
 
@@ -24,66 +24,66 @@ async def a_command_that_fails_raises_its_code(world, sandbox):
 
 
 @case()
-async def output_comes_while_it_runs(world, sandbox):
-    heard = []
-    await do(sandbox.commands.run("echo one; echo two >&2; sleep 0.3; echo three", on_stdout=heard.append, on_stderr=heard.append))
-    assert [text.strip() for text in heard] == ["one", "two", "three"], heard
+async def output_arrives_while_the_command_runs(world, sandbox):
+    received = []
+    await do(sandbox.commands.run("echo one; echo two >&2; sleep 0.3; echo three", on_stdout=received.append, on_stderr=received.append))
+    assert [text.strip() for text in received] == ["one", "two", "three"], received
 
 
 @case()
-async def a_million_bytes_come_whole(world, sandbox):
+async def a_million_bytes_of_output_arrive_complete(world, sandbox):
     result = await do(sandbox.commands.run("head -c 1000000 /dev/zero | tr '\\0' x"))
     assert result.stdout == "x" * 1000000
 
 
 @case()
-async def other_alphabets_come_whole(world, sandbox):
+async def non_ascii_output_arrives_intact(world, sandbox):
     text = "żółć 漢字 🦀" * 20000
     await do(sandbox.files.write("text", text))
     assert (await do(sandbox.commands.run("cat text"))).stdout == text
 
 
 @case()
-async def a_directory_is_chosen(world, sandbox):
+async def a_command_runs_in_the_given_directory(world, sandbox):
     assert (await do(sandbox.commands.run("pwd", cwd="/tmp"))).stdout == "/tmp\n"
 
 
 @case()
-async def the_home_is_where_commands_start(world, sandbox):
+async def commands_start_in_the_home_directory(world, sandbox):
     assert (await do(sandbox.commands.run("pwd; echo ~"))).stdout == "/home/user\n/home/user\n"
 
 
 @case()
-async def a_directory_that_is_not_there_is_an_argument_error(world, sandbox):
+async def a_missing_directory_is_an_argument_error(world, sandbox):
     await fails(e2b.InvalidArgumentException, lambda: sandbox.commands.run("pwd", cwd="/nowhere"), "/nowhere")
 
 
 @case()
-async def variables_of_a_command_are_its_own(world, sandbox):
+async def variables_of_a_command_do_not_outlive_it(world, sandbox):
     assert (await do(sandbox.commands.run("echo $A", envs={"A": "1"}))).stdout == "1\n"
     assert (await do(sandbox.commands.run("echo $A"))).stdout == "\n"
 
 
 @case(needs_sandbox=False)
-async def variables_of_a_command_cover_those_of_the_sandbox(world):
+async def variables_of_a_command_override_those_of_the_sandbox(world):
     sandbox = await world.create(envs={"A": "sandbox", "B": "kept"})
     assert (await do(sandbox.commands.run("echo $A $B", envs={"A": "call"}))).stdout == "call kept\n"
 
 
 @case()
-async def nothing_of_the_host_is_in_the_environment(world, sandbox):
+async def the_environment_of_the_host_is_not_passed_on(world, sandbox):
     names = {line.split("=")[0] for line in (await do(sandbox.commands.run("env"))).stdout.splitlines()}
     assert {"PATH", "HOME", "USER", "LOGNAME"} <= names
     assert not [name for name in names if name.startswith(("SANDBAR", "CARGO", "E2B_API"))], names
 
 
 @case(needs=TIMEOUTS)
-async def a_command_that_takes_too_long_is_a_time_out(world, sandbox):
+async def a_command_that_takes_too_long_times_out(world, sandbox):
     await fails(e2b.TimeoutException, lambda: sandbox.commands.run("sleep 30", timeout=1))
 
 
 @case(needs=TIMEOUTS)
-async def a_command_that_took_too_long_is_ended(world, sandbox):
+async def a_command_that_timed_out_is_killed(world, sandbox):
     from sdk import until
 
     await fails(e2b.TimeoutException, lambda: sandbox.commands.run("sleep 4242", timeout=1))
@@ -95,12 +95,12 @@ async def a_command_that_took_too_long_is_ended(world, sandbox):
 
 
 @case()
-async def a_program_that_is_not_there_has_code_127(world, sandbox):
+async def a_missing_program_exits_with_code_127(world, sandbox):
     error = await fails(e2b.CommandExitException, lambda: sandbox.commands.run("no-such-program"))
     assert error.exit_code == 127 and "no-such-program" in error.stderr
 
 
 @case()
-async def python_and_git_are_there(world, sandbox):
+async def python_and_git_are_installed(world, sandbox):
     result = await do(sandbox.commands.run("python3 -c 'print(6*7)' && git --version && curl --version | head -1"))
     assert result.stdout.startswith("42\ngit version"), result.stdout

@@ -20,14 +20,14 @@ async def a_file_is_replaced(world, sandbox):
 
 
 @case()
-async def directories_are_made_on_the_way(world, sandbox):
+async def writing_a_file_creates_parent_directories(world, sandbox):
     await do(sandbox.files.write("/home/user/a/b/c/d.txt", "deep"))
     assert await do(sandbox.files.read("a/b/c/d.txt")) == "deep"
     assert (await do(sandbox.commands.run("stat -c %U a/b/c a/b/c/d.txt"))).stdout == "user\nuser\n"
 
 
 @case()
-async def a_home_is_written_with_a_tilde(world, sandbox):
+async def a_tilde_is_the_home_directory(world, sandbox):
     await do(sandbox.files.write("~/tilde.txt", "x"))
     assert await do(sandbox.files.exists("/home/user/tilde.txt"))
 
@@ -41,7 +41,7 @@ async def many_files_are_written_at_once(world, sandbox):
 
 
 @case()
-async def a_file_that_is_not_there_is_not_found(world, sandbox):
+async def a_missing_file_is_not_found(world, sandbox):
     await fails(e2b.NotFoundException, lambda: sandbox.files.read("missing.txt"), "missing.txt")
 
 
@@ -52,13 +52,13 @@ async def reading_a_directory_is_an_argument_error(world, sandbox):
 
 
 @case()
-async def a_directory_is_made_once(world, sandbox):
+async def creating_an_existing_directory_returns_false(world, sandbox):
     assert await do(sandbox.files.make_dir("one/two")) is True
     assert await do(sandbox.files.make_dir("one/two")) is False
 
 
 @case()
-async def what_exists_is_known(world, sandbox):
+async def exists_tells_entries_from_missing_paths(world, sandbox):
     await do(sandbox.files.write("here.txt", ""))
     assert await do(sandbox.files.exists("here.txt")) is True
     assert await do(sandbox.files.exists("there.txt")) is False
@@ -84,17 +84,17 @@ async def a_directory_is_listed_to_a_depth(world, sandbox):
 
 
 @case()
-async def listing_nothing_is_not_found(world, sandbox):
+async def listing_a_missing_directory_is_not_found(world, sandbox):
     await fails(e2b.NotFoundException, lambda: sandbox.files.list("nowhere"))
 
 
 @case()
-async def listing_to_no_depth_is_an_argument_error(world, sandbox):
+async def listing_to_depth_zero_is_an_argument_error(world, sandbox):
     await fails(e2b.InvalidArgumentException, lambda: sandbox.files.list(".", depth=0))
 
 
 @case()
-async def a_file_is_described(world, sandbox):
+async def info_describes_a_file(world, sandbox):
     await do(sandbox.files.write("about.txt", "12345"))
     info = await do(sandbox.files.get_info("about.txt"))
     assert (info.name, info.size, info.owner, info.group) == ("about.txt", 5, "user", "user"), info
@@ -103,12 +103,12 @@ async def a_file_is_described(world, sandbox):
 
 
 @case()
-async def a_link_is_described_with_its_target(world, sandbox):
+async def info_describes_a_link_with_its_target(world, sandbox):
     await do(sandbox.files.write("target.txt", "x"))
     await do(sandbox.commands.run("ln -s target.txt link"))
     info = await do(sandbox.files.get_info("link"))
     assert info.symlink_target == "/home/user/target.txt" or info.symlink_target == "target.txt", info
-    # SDKs that have a type for links tell either, by version.
+    # Whether the type is that of the link or of its target depends on the SDK version.
     assert info.type in (e2b.FileType.FILE, getattr(e2b.FileType, "SYMLINK", None)), info
 
 
@@ -122,7 +122,7 @@ async def a_file_is_renamed(world, sandbox):
 
 
 @case()
-async def renaming_nothing_is_not_found(world, sandbox):
+async def renaming_a_missing_file_is_not_found(world, sandbox):
     await fails(e2b.NotFoundException, lambda: sandbox.files.rename("missing", "other"))
 
 
@@ -134,7 +134,7 @@ async def a_file_is_removed(world, sandbox):
 
 
 @case()
-async def a_directory_is_removed_with_what_is_in_it(world, sandbox):
+async def a_directory_is_removed_with_its_content(world, sandbox):
     await do(sandbox.files.write("tree/a/b.txt", "x"))
     await do(sandbox.files.remove("tree"))
     assert not await do(sandbox.files.exists("tree"))

@@ -1,11 +1,11 @@
-"""Code in a kernel that remembers, with `e2b-code-interpreter`."""
+"""Code in a stateful kernel, with `e2b-code-interpreter`."""
 
 from cases import case
 from sdk import CHARTS, INTERPRETER, do, fails
 
 try:
     import e2b_code_interpreter as kernels
-except ImportError:  # The Rust runner sees to it that it is there.
+except ImportError:  # The Rust runner checks that it is installed.
     kernels = None
 
 
@@ -29,16 +29,16 @@ async def variables_are_kept_between_calls(world):
 
 
 @case(needs_sandbox=False, needs=INTERPRETER)
-async def what_is_printed_is_in_the_logs(world):
+async def printed_output_is_in_the_logs(world):
     execution = await do((await interpreter(world)).run_code("import sys\nprint('out')\nprint('err', file=sys.stderr)"))
     assert "".join(execution.logs.stdout) == "out\n" and "".join(execution.logs.stderr) == "err\n"
 
 
 @case(needs_sandbox=False, needs=INTERPRETER)
-async def output_is_told_while_code_runs(world):
-    heard = []
-    await do((await interpreter(world)).run_code("for n in range(3): print(n, flush=True)", on_stdout=lambda m: heard.append(m.line)))
-    assert "".join(heard) == "0\n1\n2\n", heard
+async def output_arrives_while_code_runs(world):
+    received = []
+    await do((await interpreter(world)).run_code("for n in range(3): print(n, flush=True)", on_stdout=lambda m: received.append(m.line)))
+    assert "".join(received) == "0\n1\n2\n", received
 
 
 @case(needs_sandbox=False, needs=INTERPRETER)
@@ -57,7 +57,7 @@ async def code_after_an_error_runs(world):
 
 
 @case(needs_sandbox=False, needs=INTERPRETER)
-async def a_context_is_apart_from_others(world):
+async def contexts_do_not_share_variables(world):
     sandbox = await interpreter(world)
     context = await do(sandbox.create_code_context())
     await do(sandbox.run_code("x = 1", context=context))
@@ -66,21 +66,21 @@ async def a_context_is_apart_from_others(world):
 
 
 @case(needs_sandbox=False, needs=INTERPRETER)
-async def javascript_remembers_too(world):
+async def javascript_variables_are_kept_between_calls(world):
     sandbox = await interpreter(world)
     await do(sandbox.run_code("const a = 40", language="javascript"))
     assert (await do(sandbox.run_code("a + 2", language="javascript"))).text == "42"
 
 
 @case(needs_sandbox=False, needs=INTERPRETER)
-async def code_has_variables_of_its_own(world):
+async def code_has_environment_variables_of_the_call(world):
     sandbox = await interpreter(world)
     execution = await do(sandbox.run_code("import os; os.getenv('FOO')", envs={"FOO": "bar"}))
     assert execution.text.strip("'") == "bar"
 
 
 @case(needs_sandbox=False, needs=INTERPRETER)
-async def code_that_takes_too_long_is_a_time_out(world):
+async def code_that_takes_too_long_times_out(world):
     import e2b
 
     sandbox = await interpreter(world)
@@ -88,14 +88,14 @@ async def code_that_takes_too_long_is_a_time_out(world):
 
 
 @case(needs_sandbox=False, needs=INTERPRETER)
-async def an_error_without_source_is_told(world):
+async def an_error_without_source_is_reported(world):
     code = "exec(compile('\\n' * 9 + 'raise KeyError(1)', 'made.pyx', 'exec'))"
     execution = await do((await interpreter(world)).run_code(code))
     assert execution.error.name == "KeyError" and "made.pyx:10" in execution.error.traceback
 
 
 @case(needs_sandbox=False, needs=INTERPRETER)
-async def r_remembers_prints_and_fails(world):
+async def r_keeps_variables_prints_plots_and_raises(world):
     sandbox = await interpreter(world)
     execution = await do(sandbox.run_code('print("Hello, World!")', language="r"))
     assert execution.logs.stdout == ['[1] "Hello, World!"\n'], execution
@@ -109,7 +109,7 @@ async def r_remembers_prints_and_fails(world):
 
 
 @case(needs_sandbox=False, needs=INTERPRETER)
-async def java_remembers_prints_and_fails(world):
+async def java_keeps_variables_prints_and_raises(world):
     sandbox = await interpreter(world)
     execution = await do(sandbox.run_code('System.out.println("Hello, World!")', language="java"))
     assert execution.logs.stdout[0] == "Hello, World!", execution
@@ -122,7 +122,7 @@ async def java_remembers_prints_and_fails(world):
 
 
 @case(needs_sandbox=False, needs=INTERPRETER)
-async def a_killed_interpreter_returns_by_itself(world):
+async def a_killed_interpreter_is_restarted(world):
     sandbox = await interpreter(world)
     await do(sandbox.run_code("x = 1"))
     # The kernel is a child of the server; the answer breaks off.
@@ -135,7 +135,7 @@ async def a_killed_interpreter_returns_by_itself(world):
 
 
 @case(needs_sandbox=False, needs=CHARTS)
-async def a_chart_is_a_picture(world):
+async def a_chart_is_a_png_result(world):
     sandbox = await interpreter(world)
     execution = await do(sandbox.run_code("import matplotlib.pyplot as p\np.plot([1, 2])\np.show()"))
     assert execution.results[0].png.startswith("iVBOR")

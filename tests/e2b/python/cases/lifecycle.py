@@ -1,4 +1,4 @@
-"""Time-outs, pauses, and coming back."""
+"""Timeouts, pause and resume."""
 
 import asyncio
 import datetime
@@ -13,7 +13,7 @@ def pause(sandbox):
 
 
 @case()
-async def a_time_out_is_set_anew(world, sandbox):
+async def a_timeout_is_changed(world, sandbox):
     await do(sandbox.set_timeout(3000))
     info = await do(sandbox.get_info())
     left = info.end_at - datetime.datetime.now(datetime.timezone.utc)
@@ -21,7 +21,7 @@ async def a_time_out_is_set_anew(world, sandbox):
 
 
 @case(needs_sandbox=False)
-async def a_sandbox_is_gone_after_its_time(world):
+async def a_sandbox_ends_when_its_timeout_expires(world):
     sandbox = await world.create(timeout=2)
     await until(lambda: not_running(sandbox), "it ends", 20)
     await fails(e2b.SandboxException, lambda: sandbox.commands.run("true"))
@@ -32,13 +32,13 @@ async def not_running(sandbox):
 
 
 @case()
-async def a_shorter_time_out_ends_it_sooner(world, sandbox):
+async def a_shorter_timeout_ends_the_sandbox_sooner(world, sandbox):
     await do(sandbox.set_timeout(1))
     await until(lambda: not_running(sandbox), "it ends", 20)
 
 
 @case()
-async def connecting_only_extends_the_time(world, sandbox):
+async def connecting_only_extends_the_timeout(world, sandbox):
     before = (await do(sandbox.get_info())).end_at
     await do(world.Sandbox.connect(sandbox.sandbox_id, timeout=5))
     assert abs(((await do(sandbox.get_info())).end_at - before).total_seconds()) < 2
@@ -47,7 +47,7 @@ async def connecting_only_extends_the_time(world, sandbox):
 
 
 @case()
-async def files_are_there_after_a_pause(world, sandbox):
+async def files_survive_a_pause(world, sandbox):
     await do(sandbox.files.write("kept.txt", "kept"))
     await do(pause(sandbox))
     assert (await do(sandbox.get_info())).state == e2b.SandboxState.PAUSED
@@ -57,7 +57,7 @@ async def files_are_there_after_a_pause(world, sandbox):
 
 
 @case()
-async def commands_go_on_after_a_pause(world, sandbox):
+async def commands_continue_after_a_pause(world, sandbox):
     handle = await do(sandbox.commands.run("for i in $(seq 1000); do echo $i >> ticks; sleep 0.05; done", background=True))
     await until(lambda: sandbox.files.exists("ticks"), "the first tick")
     await do(pause(sandbox))
@@ -73,7 +73,7 @@ async def commands_go_on_after_a_pause(world, sandbox):
 
 
 @case(timeout=400)
-async def nothing_is_lost_over_fifty_pauses(world, sandbox):
+async def state_survives_fifty_pauses(world, sandbox):
     for cycle in range(50):
         await do(sandbox.files.write(f"cycle/{cycle}", f"content {cycle}"))
         await do(sandbox.commands.run(f"echo {cycle} >> cycle/log"))
@@ -85,7 +85,7 @@ async def nothing_is_lost_over_fifty_pauses(world, sandbox):
 
 
 @case()
-async def pausing_twice_says_false_or_nothing(world, sandbox):
+async def pausing_twice_is_not_an_error(world, sandbox):
     await do(pause(sandbox))
     assert not await do(pause(sandbox))
 
@@ -98,7 +98,7 @@ async def a_paused_sandbox_can_be_killed(world, sandbox):
 
 
 @case(needs_sandbox=False, since=(2, 20))
-async def a_sandbox_pauses_by_itself(world):
+async def a_sandbox_is_paused_when_its_timeout_expires(world):
     sandbox = await world.create(timeout=2, lifecycle={"on_timeout": "pause"})
     await do(sandbox.files.write("kept.txt", "kept"))
     await until(lambda: not_running(sandbox), "it pauses", 20)
@@ -108,7 +108,7 @@ async def a_sandbox_pauses_by_itself(world):
 
 
 @case(needs_sandbox=False, since=(2, 20))
-async def a_request_wakes_a_sandbox(world):
+async def a_request_resumes_a_paused_sandbox(world):
     sandbox = await world.create(timeout=2, lifecycle={"on_timeout": "pause", "auto_resume": True})
     await do(sandbox.files.write("kept.txt", "kept"))
 

@@ -1,4 +1,4 @@
-"""Many at once."""
+"""Concurrency."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,7 @@ from sdk import do
 
 
 @case(needs_sandbox=False, timeout=240)
-async def twenty_sandboxes_are_made_at_once(world):
+async def twenty_sandboxes_are_created_concurrently(world):
     if world.is_async:
         made = await asyncio.gather(*[world.create() for _ in range(20)])
         results = await asyncio.gather(*[sandbox.commands.run("hostname; echo up") for sandbox in made])
@@ -21,7 +21,7 @@ async def twenty_sandboxes_are_made_at_once(world):
 
 
 @case(timeout=240)
-async def fifty_files_are_written_at_once(world, sandbox):
+async def fifty_files_are_written_concurrently(world, sandbox):
     if world.is_async:
         await asyncio.gather(*[sandbox.files.write(f"at-once/{n}", f"{n}") for n in range(50)])
     else:

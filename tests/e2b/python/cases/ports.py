@@ -1,4 +1,4 @@
-"""Servers in a sandbox, reached from outside. Only by name: that takes domain mode."""
+"""Ingress to ports of a sandbox by host name, which needs domain mode."""
 
 import ssl
 import urllib.error
@@ -30,13 +30,13 @@ async def a_server_is_reached_by_name(world, sandbox):
 
 
 @case(needs=NAMES)
-async def a_port_nobody_listens_on_says_so(world, sandbox):
+async def a_closed_port_says_so(world, sandbox):
     status, body = get(sandbox.get_host(3999))
     assert status == 502 and b"port is not open" in body, (status, body)
 
 
 @case(needs=NAMES)
-async def a_port_of_a_killed_sandbox_says_so(world, sandbox):
+async def a_port_of_a_killed_sandbox_is_bad_gateway(world, sandbox):
     await do(sandbox.kill())
     status, body = get(sandbox.get_host(3000))
     assert status == 502 and b"not found" in body, (status, body)

@@ -1,4 +1,4 @@
-"""Making sandboxes, finding them, and knowing them again."""
+"""Creating, finding and connecting to sandboxes."""
 
 import datetime
 
@@ -20,25 +20,25 @@ async def a_killed_sandbox_does_not_run(world, sandbox):
 
 
 @case()
-async def killing_twice_says_false(world, sandbox):
+async def killing_twice_returns_false(world, sandbox):
     await do(sandbox.kill())
     assert await do(world.Sandbox.kill(sandbox.sandbox_id)) is False
 
 
 @case(needs_sandbox=False)
-async def killing_what_never_was_says_false(world):
+async def killing_an_unknown_sandbox_returns_false(world):
     assert await do(world.Sandbox.kill("nosuchsandbox")) is False
 
 
 @case(needs_sandbox=False)
-async def metadata_comes_back(world):
+async def metadata_is_returned(world):
     sandbox = await world.create(metadata={"mark": world.mark, "über": "naïve & =?"})
     info = await do(sandbox.get_info())
     assert info.metadata == {"mark": world.mark, "über": "naïve & =?"}, info.metadata
 
 
 @case()
-async def info_tells_who_and_when(world, sandbox):
+async def info_has_id_template_and_times(world, sandbox):
     info = await do(sandbox.get_info())
     assert info.sandbox_id == sandbox.sandbox_id
     assert info.template_id and info.state == e2b.SandboxState.RUNNING
@@ -47,14 +47,14 @@ async def info_tells_who_and_when(world, sandbox):
 
 
 @case()
-async def another_program_connects_by_id(world, sandbox):
+async def another_client_connects_by_id(world, sandbox):
     await do(sandbox.files.write("a.txt", "from one"))
     other = await do(world.Sandbox.connect(sandbox.sandbox_id))
     assert await do(other.files.read("a.txt")) == "from one"
 
 
 @case(needs_sandbox=False)
-async def connecting_to_nobody_is_not_found(world):
+async def connecting_to_an_unknown_sandbox_is_not_found(world):
     await fails(e2b.SandboxException, lambda: world.Sandbox.connect("nosuchsandbox"), "not found")
 
 
@@ -69,7 +69,7 @@ async def a_sandbox_is_listed_by_its_metadata(world):
 
 
 @case(needs_sandbox=False)
-async def metadata_with_odd_characters_is_found(world):
+async def metadata_with_special_characters_is_found(world):
     value = "a b&c=d/é%20"
     sandbox = await world.create(metadata={"odd": value + world.mark})
     found = await world.all_of(world.Sandbox.list(query=e2b.SandboxQuery(metadata={"odd": value + world.mark})))
@@ -77,7 +77,7 @@ async def metadata_with_odd_characters_is_found(world):
 
 
 @case(needs_sandbox=False)
-async def a_list_comes_in_pages(world):
+async def a_list_is_paged(world):
     made = {(await world.create(metadata={"mark": world.mark})).sandbox_id for _ in range(5)}
     paginator = world.Sandbox.list(query=e2b.SandboxQuery(metadata={"mark": world.mark}), limit=2)
     pages = []
@@ -88,7 +88,7 @@ async def a_list_comes_in_pages(world):
 
 
 @case(needs_sandbox=False)
-async def a_list_is_by_state(world):
+async def a_list_is_filtered_by_state(world):
     running = await world.create(metadata={"mark": world.mark})
     paused = await world.create(metadata={"mark": world.mark})
     await do((getattr(paused, "pause", None) or paused.beta_pause)())
@@ -99,18 +99,18 @@ async def a_list_is_by_state(world):
 
 
 @case(needs_sandbox=False)
-async def a_template_nobody_made_is_an_error(world):
+async def an_unknown_template_is_an_error(world):
     await fails(e2b.SandboxException, lambda: world.Sandbox.create("no-such-template"), "no-such-template")
 
 
 @case(needs_sandbox=False)
-async def variables_of_the_sandbox_are_seen_by_commands(world):
+async def commands_have_variables_of_the_sandbox(world):
     sandbox = await world.create(envs={"FOO": "bar", "EMPTY": ""})
     assert (await do(sandbox.commands.run("echo $FOO-${EMPTY-unset}"))).stdout == "bar-\n"
 
 
 @case()
-async def metrics_tell_what_is_used(world, sandbox):
+async def metrics_report_resource_usage(world, sandbox):
     from sdk import until
 
     measured = await until(lambda: sandbox.get_metrics(), "metrics", 30)
@@ -123,7 +123,7 @@ async def a_wrong_key_is_an_authentication_error(world):
 
 
 @case(needs_sandbox=False)
-async def a_sandbox_ends_with_its_block(world):
+async def a_sandbox_is_killed_when_its_context_manager_exits(world):
     if world.is_async:
         async with await world.Sandbox.create() as sandbox:
             assert await sandbox.is_running()

@@ -1,4 +1,4 @@
-"""Links for those who have no key."""
+"""Signed URLs, which need no API key."""
 
 import urllib.error
 import urllib.request
@@ -16,13 +16,13 @@ def fetch(url, data=None, headers={}):
 
 
 @case()
-async def a_file_is_downloaded_by_a_link(world, sandbox):
+async def a_file_is_downloaded_by_signed_url(world, sandbox):
     await do(sandbox.files.write("shared.txt", "shared"))
     assert fetch(sandbox.download_url("shared.txt")) == b"shared"
 
 
 @case()
-async def a_link_that_is_too_old_opens_nothing(world, sandbox):
+async def an_expired_signed_url_is_refused(world, sandbox):
     await do(sandbox.files.write("shared.txt", "shared"))
     url = sandbox.download_url("shared.txt", use_signature_expiration=-100)
     try:
@@ -34,7 +34,7 @@ async def a_link_that_is_too_old_opens_nothing(world, sandbox):
 
 
 @case()
-async def a_link_opens_no_other_file(world, sandbox):
+async def a_signed_url_is_refused_for_another_file(world, sandbox):
     await do(sandbox.files.write("shared.txt", "shared"))
     await do(sandbox.files.write("secret.txt", "secret"))
     try:
@@ -46,7 +46,7 @@ async def a_link_opens_no_other_file(world, sandbox):
 
 
 @case()
-async def a_file_is_uploaded_by_a_link(world, sandbox):
+async def a_file_is_uploaded_by_signed_url(world, sandbox):
     boundary = "frontier"
     body = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="up.txt"\r\n\r\nuploaded\r\n--{boundary}--\r\n'

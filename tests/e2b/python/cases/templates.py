@@ -1,4 +1,4 @@
-"""Templates of one's own."""
+"""Custom templates."""
 
 import e2b
 from cases import case
@@ -23,7 +23,7 @@ async def a_template_is_built_from_another(world):
 
 
 @case(needs_sandbox=False, timeout=240)
-async def a_template_that_cannot_be_built_says_which_step(world):
+async def a_failed_template_build_names_the_step(world):
     template = e2b.Template().from_template("base").run_cmd("exit 7")
     try:
         await build(world, template, f"broken-{world.mark[:12]}")
@@ -34,7 +34,7 @@ async def a_template_that_cannot_be_built_says_which_step(world):
 
 
 @case(needs_sandbox=False, timeout=240)
-async def a_template_starts_its_program(world):
+async def a_template_runs_its_start_command(world):
     name = f"started-{world.mark[:12]}"
     template = e2b.Template().from_template("base").set_start_cmd("python3 -m http.server 8000", e2b.wait_for_port(8000))
     await build(world, template, name)

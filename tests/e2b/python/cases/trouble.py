@@ -1,4 +1,4 @@
-"""When something goes wrong: the documented class, at once."""
+"""Failures raise the documented class, at once."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ from sdk import TIMEOUTS, do, fails
 
 
 async def killed_meanwhile(world, sandbox, call):
-    """Makes a call, and kills the sandbox while it is under way."""
+    """Makes a call, and kills the sandbox while it runs."""
     kill = lambda: world.Sandbox.kill(sandbox.sandbox_id)
     if world.is_async:
         async def later():
@@ -30,7 +30,7 @@ async def killed_meanwhile(world, sandbox, call):
 
 
 @case(since=(2, 30), why="a stream that breaks off raises an error of httpcore's before", timeout=30)
-async def a_sandbox_killed_in_mid_command_is_an_error(world, sandbox):
+async def a_sandbox_killed_during_a_command_is_an_error(world, sandbox):
     await killed_meanwhile(world, sandbox, lambda: sandbox.commands.run("sleep 60", timeout=0))
 
 
@@ -49,12 +49,12 @@ async def a_file_of_a_killed_sandbox_is_an_error(world, sandbox):
 
 @case()
 async def a_full_disk_is_not_enough_space(world, sandbox):
-    # The host the tests start gives every sandbox 200 MB.
+    # The tests start the host with a quota of 200 MB per sandbox.
     await do(sandbox.commands.run("head -c 150000000 /dev/urandom > fill && sync fill"))
     await fails(e2b.NotEnoughSpaceException, lambda: sandbox.files.write("large", b"x" * 90_000_000, request_timeout=60))
     await do(sandbox.files.write("small", "still works"))
 
 
 @case(needs=TIMEOUTS, timeout=30)
-async def a_request_that_takes_too_long_is_a_time_out(world, sandbox):
+async def a_request_that_takes_too_long_times_out(world, sandbox):
     await fails(e2b.TimeoutException, lambda: sandbox.commands.run("sleep 20", timeout=1))

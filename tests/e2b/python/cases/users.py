@@ -16,19 +16,19 @@ async def commands_run_as_root_when_asked(world, sandbox):
 
 
 @case()
-async def a_user_nobody_knows_is_refused_at_once(world, sandbox):
+async def an_unknown_user_is_refused_at_once(world, sandbox):
     await fails(e2b.AuthenticationException, lambda: sandbox.commands.run("true", user="nobody-knows"))
 
 
 @case()
-async def files_belong_to_whom_they_were_written_for(world, sandbox):
+async def files_belong_to_the_user_of_the_call(world, sandbox):
     await do(sandbox.files.write("/tmp/mine", "x"))
     await do(sandbox.files.write("/tmp/roots", "x", user="root"))
     assert (await do(sandbox.commands.run("stat -c %U /tmp/mine /tmp/roots"))).stdout == "user\nroot\n"
 
 
 @case()
-async def what_is_roots_is_not_written_by_user(world, sandbox):
+async def the_user_cannot_write_files_of_root(world, sandbox):
     error = await fails(e2b.CommandExitException, lambda: sandbox.commands.run("echo x > /etc/passwd"))
     assert "denied" in error.stderr.lower()
 
@@ -40,25 +40,25 @@ async def sudo_needs_no_password(world, sandbox):
 
 
 @case()
-async def sudo_writes_where_user_may_not(world, sandbox):
+async def sudo_writes_files_of_root(world, sandbox):
     await do(sandbox.commands.run("echo installed | sudo tee /usr/local/bin/tool >/dev/null"))
     assert (await do(sandbox.commands.run("cat /usr/local/bin/tool; stat -c %U /usr/local/bin/tool"))).stdout == "installed\nroot\n"
 
 
 @case()
-async def the_workspace_is_the_users(world, sandbox):
+async def the_workspace_belongs_to_the_user(world, sandbox):
     await do(sandbox.files.write("/workspace/a.txt", "x"))
     assert (await do(sandbox.commands.run("touch b.txt; ls; stat -c %U .", cwd="/workspace"))).stdout == "a.txt\nb.txt\nuser\n"
 
 
 @case()
-async def the_host_name_leads_to_the_sandbox(world, sandbox):
+async def the_host_name_resolves_to_loopback(world, sandbox):
     code = "import socket; print(socket.gethostbyname(socket.gethostname()) == '127.0.0.1')"
     result = await do(sandbox.commands.run(f'python3 -c "{code}"; [ $(cat /etc/hostname) = $(hostname) ] && echo same'))
     assert result.stdout == "True\nsame\n", result
 
 
 @case()
-async def root_gives_files_away(world, sandbox):
+async def root_changes_the_owner_of_files(world, sandbox):
     await do(sandbox.commands.run("touch /tmp/given && chown user:user /tmp/given", user="root"))
     assert (await do(sandbox.commands.run("stat -c %U /tmp/given && echo x >> /tmp/given"))).stdout == "user\n"

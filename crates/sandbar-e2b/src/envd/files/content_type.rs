@@ -1,14 +1,16 @@
-//! What a content is called.
+//! Content type of a file.
 
 use std::path::Path;
 
-const UNKNOWN: &str = "application/octet-stream";
+const BINARY: &str = "application/octet-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// By the ending of a file's name; otherwise by how it begins.
-pub(super) fn content_type(path: &Path, beginning: &[u8]) -> &'static str {
-    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-    match ending.as_deref() {
+/// Returns the content type by the file name extension, otherwise by the first bytes.
+pub(super) fn content_type(path: &Path, start: &[u8]) -> &'static str {
+    let extension = path
+        .extension()
+        .map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    match extension.as_deref() {
         Some("avif") => "image/avif",
         Some("css") => "text/css; charset=utf-8",
         Some("csv") => "text/csv; charset=utf-8",
@@ -27,7 +29,12 @@ pub(super) fn content_type(path: &Path, beginning: &[u8]) -> &'static str {
         Some("webp") => "image/webp",
         Some("xml") => "text/xml; charset=utf-8",
         Some("zip") => "application/zip",
-        _ if beginning.iter().any(|byte| matches!(byte, 0..=8 | 11 | 14..=26 | 28..=31)) => UNKNOWN,
+        _ if start
+            .iter()
+            .any(|byte| matches!(byte, 0..=8 | 11 | 14..=26 | 28..=31)) =>
+        {
+            BINARY
+        }
         _ => TEXT,
     }
 }
@@ -37,9 +44,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_more_than_a_beginning() {
-        assert_eq!(content_type(Path::new("/a/b.JSON"), b"\0"), "application/json");
+    fn extension_takes_precedence_over_content() {
+        assert_eq!(
+            content_type(Path::new("/a/b.JSON"), b"\0"),
+            "application/json"
+        );
         assert_eq!(content_type(Path::new("/a/b"), b"text\n"), TEXT);
-        assert_eq!(content_type(Path::new("/a/b.bin"), b"\x7fELF\0"), UNKNOWN);
+        assert_eq!(content_type(Path::new("/a/b.bin"), b"\x7fELF\0"), BINARY);
     }
 }

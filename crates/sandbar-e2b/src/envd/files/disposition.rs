@@ -1,20 +1,22 @@
-//! Parameters of headers: `multipart/form-data; boundary=x`, `form-data; name="file"; filename="a b"`.
+//! Headers with parameters, such as `form-data; name="file"; filename="a b"`.
 
 use percent_encoding::percent_decode;
 
-/// A value and its parameters.
+/// A header value and its parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
-    /// In lower case.
+    /// Lower-case value.
     pub(crate) value: String,
     fields: Vec<(String, String)>,
 }
 
 impl Parameters {
-    /// Reads a header; `None` when it is no such thing.
+    /// Parses a header; `None` if it is malformed.
     pub(crate) fn read(header: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(header);
-        let (value, mut rest) = text.split_once(';').map_or((&*text, ""), |(value, rest)| (value, rest));
+        let (value, mut rest) = text
+            .split_once(';')
+            .map_or((&*text, ""), |(value, rest)| (value, rest));
         let mut fields: Vec<(String, String)> = Vec::new();
         loop {
             rest = rest.trim_start_matches([' ', '\t', ';']);
@@ -33,23 +35,37 @@ impl Parameters {
                 return None;
             }
         }
-        Some(Self { value: value.trim().to_ascii_lowercase(), fields })
+        Some(Self {
+            value: value.trim().to_ascii_lowercase(),
+            fields,
+        })
     }
 
-    /// A parameter, also in the form for names in other alphabets: `filename*=utf-8''%C3%A4`.
+    /// Returns a parameter. The extended notation (RFC 8187, `filename*=utf-8''%C3%A4`) takes
+    /// precedence.
     pub(crate) fn get(&self, name: &str) -> Option<String> {
-        let of = |name: &str| self.fields.iter().find(|(known, _)| known == name).map(|(_, field)| field);
+        let of = |name: &str| {
+            self.fields
+                .iter()
+                .find(|(known, _)| known == name)
+                .map(|(_, field)| field)
+        };
         if let Some(extended) = of(&format!("{name}*")) {
             let (charset, rest) = extended.split_once('\'')?;
             let (_language, encoded) = rest.split_once('\'')?;
-            let is_known = charset.eq_ignore_ascii_case("utf-8") || charset.eq_ignore_ascii_case("us-ascii");
-            return is_known.then(|| percent_decode(encoded.as_bytes()).decode_utf8_lossy().into_owned());
+            let is_known =
+                charset.eq_ignore_ascii_case("utf-8") || charset.eq_ignore_ascii_case("us-ascii");
+            return is_known.then(|| {
+                percent_decode(encoded.as_bytes())
+                    .decode_utf8_lossy()
+                    .into_owned()
+            });
         }
         of(name).cloned()
     }
 }
 
-/// A word, or a text in quotation marks, and what comes after it.
+/// Parses a token or a quoted string, and returns the rest.
 fn field(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ' ', '\t']).unwrap_or(text.len());
@@ -57,10 +73,10 @@ fn field(text: &str) -> Option<(String, &str)> {
     };
     let mut field = String::new();
     let mut letters = quoted.char_indices().peekable();
-    while let Some((place, letter)) = letters.next() {
+    while let Some((index, letter)) = letters.next() {
         match letter {
-            '"' => return Some((field, &quoted[place + 1..])),
-            // Only what has to be escaped is: some send paths of Windows as they are.
+            '"' => return Some((field, &quoted[index + 1..])),
+            // Only `\"` and `\\` are escapes: some clients send Windows paths unescaped.
             '\\' => match letters.peek() {
                 Some((_, escaped @ ('"' | '\\'))) => {
                     field.push(*escaped);
@@ -79,17 +95,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_read_in_every_form() {
+    fn parameters_are_parsed_in_every_notation() {
         let read = |text: &str| Parameters::read(text.as_bytes()).unwrap();
         let plain = read("form-data; name=\"file\"; filename=\"/home/user/a b;c.txt\"");
         assert_eq!(plain.value, "form-data");
         assert_eq!(plain.get("name").as_deref(), Some("file"));
-        assert_eq!(plain.get("filename").as_deref(), Some("/home/user/a b;c.txt"));
+        assert_eq!(
+            plain.get("filename").as_deref(),
+            Some("/home/user/a b;c.txt")
+        );
         assert_eq!(plain.get("other"), None);
-        assert_eq!(read("Multipart/Form-Data;boundary=abc").get("boundary").as_deref(), Some("abc"));
-        assert_eq!(read(r#"a; n="x\"y\\z\w""#).get("n").as_deref(), Some(r#"x"y\z\w"#));
-        assert_eq!(read("a; filename=x; filename*=utf-8''%C3%A4%20b").get("filename").as_deref(), Some("ä b"));
-        assert_eq!(read("a; filename=\"文件.txt\"").get("filename").as_deref(), Some("文件.txt"));
+        assert_eq!(
+            read("Multipart/Form-Data;boundary=abc")
+                .get("boundary")
+                .as_deref(),
+            Some("abc")
+        );
+        assert_eq!(
+            read(r#"a; n="x\"y\\z\w""#).get("n").as_deref(),
+            Some(r#"x"y\z\w"#)
+        );
+        assert_eq!(
+            read("a; filename=x; filename*=utf-8''%C3%A4%20b")
+                .get("filename")
+                .as_deref(),
+            Some("ä b")
+        );
+        assert_eq!(
+            read("a; filename=\"文件.txt\"").get("filename").as_deref(),
+            Some("文件.txt")
+        );
         for broken in ["a; b", "a; b=\"c", "a; b=", "a; b=c; b=d", "a; b=\"c\"d"] {
             assert_eq!(Parameters::read(broken.as_bytes()), None, "{broken}");
         }

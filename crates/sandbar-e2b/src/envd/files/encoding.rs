@@ -1,45 +1,69 @@
-//! Which encodings of a content are asked for and sent.
+//! `Accept-Encoding` and `Content-Encoding`.
 
-/// How a content goes over the wire.
+/// Content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Identity,
     Gzip,
 }
 
-/// What an answer is to be encoded with. It is compressed for those who take nothing else: libraries offer to take it with
-/// every request, and a content that is sent as it is has a length and costs nothing. The error: nothing of what they
-/// would take is known here.
+/// Chooses the coding of a response. gzip only if the client names nothing else: HTTP libraries
+/// accept it by default, while an uncompressed file has a length and costs no CPU. Fails if the
+/// client accepts no known coding.
 pub(crate) fn accepted(header: Option<&str>) -> Result<Encoding, &'static str> {
-    let named: Vec<(String, bool)> = header.unwrap_or_default().split(',').filter_map(named).collect();
-    let takes = |name: &str| named.iter().find(|(named, _)| named == name).map(|(_, is_taken)| *is_taken);
-    let anything_else = takes("*");
-    let identity = takes("identity").unwrap_or(anything_else != Some(false));
-    let gzip = takes("gzip").or(anything_else).unwrap_or(false);
-    let gzip_alone = named.iter().filter(|(_, is_taken)| *is_taken).all(|(name, _)| name == "gzip");
+    let named: Vec<(String, bool)> = header
+        .unwrap_or_default()
+        .split(',')
+        .filter_map(parse_coding)
+        .collect();
+    let accepts = |name: &str| {
+        named
+            .iter()
+            .find(|(named, _)| named == name)
+            .map(|(_, is_accepted)| *is_accepted)
+    };
+    let anything_else = accepts("*");
+    let identity = accepts("identity").unwrap_or(anything_else != Some(false));
+    let gzip = accepts("gzip").or(anything_else).unwrap_or(false);
+    let gzip_alone = named
+        .iter()
+        .filter(|(_, is_accepted)| *is_accepted)
+        .all(|(name, _)| name == "gzip");
     match (gzip, identity) {
         (true, false) => Ok(Encoding::Gzip),
-        (true, true) if gzip_alone && takes("identity").is_none() => Ok(Encoding::Gzip),
+        (true, true) if gzip_alone && accepts("identity").is_none() => Ok(Encoding::Gzip),
         (_, true) => Ok(Encoding::Identity),
         (false, false) => Err("no acceptable encoding found, supported: [identity, gzip]"),
     }
 }
 
-/// A coding, and whether it is taken at all.
-fn named(part: &str) -> Option<(String, bool)> {
+/// Parses one coding, and whether its quality is not 0.
+fn parse_coding(part: &str) -> Option<(String, bool)> {
     let mut fields = part.split(';').map(str::trim);
-    let name = fields.next().filter(|name| !name.is_empty())?.to_ascii_lowercase();
-    let quality = fields.find_map(|field| field.strip_prefix("q=").or(field.strip_prefix("Q="))?.trim().parse().ok());
+    let name = fields
+        .next()
+        .filter(|name| !name.is_empty())?
+        .to_ascii_lowercase();
+    let quality = fields.find_map(|field| {
+        field
+            .strip_prefix("q=")
+            .or(field.strip_prefix("Q="))?
+            .trim()
+            .parse()
+            .ok()
+    });
     Some((name, quality.is_none_or(|quality: f64| quality > 0.0)))
 }
 
-/// What a request is encoded with.
+/// Returns the coding of a request body.
 pub(crate) fn sent(header: Option<&str>) -> Result<Encoding, String> {
     let header = header.unwrap_or_default();
-    match named(header).map(|(name, _)| name).as_deref() {
+    match parse_coding(header).map(|(name, _)| name).as_deref() {
         None | Some("identity") => Ok(Encoding::Identity),
         Some("gzip") => Ok(Encoding::Gzip),
-        Some(_) => Err(format!("unsupported Content-Encoding: {header}, supported: [gzip]")),
+        Some(_) => Err(format!(
+            "unsupported Content-Encoding: {header}, supported: [gzip]"
+        )),
     }
 }
 
@@ -48,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_content_is_compressed_for_those_who_ask_for_it() {
+    fn response_is_compressed_only_if_gzip_alone_is_accepted() {
         for (header, expected) in [
             ("", Ok(Encoding::Identity)),
             ("gzip", Ok(Encoding::Gzip)),
@@ -67,7 +91,10 @@ mod tests {
             assert!(accepted(Some(refused)).is_err(), "{refused}");
         }
         assert_eq!(accepted(None), Ok(Encoding::Identity));
-        assert_eq!((sent(None), sent(Some("Gzip"))), (Ok(Encoding::Identity), Ok(Encoding::Gzip)));
+        assert_eq!(
+            (sent(None), sent(Some("Gzip"))),
+            (Ok(Encoding::Identity), Ok(Encoding::Gzip))
+        );
         assert!(sent(Some("br")).is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! Ways into the readers of `/files` for the fuzzer. Each takes any bytes, and panics where a promise is broken.
+//! Entry points of the fuzzer to the parsers of `/files`. Each accepts any bytes and panics if an
+//! invariant does not hold.
 
 use http::{Method, Uri};
 
@@ -6,23 +7,25 @@ use super::{
     disposition::Parameters,
     encoding::{accepted, sent},
     multipart::{Multipart, PartHead, Piece},
-    query::FilesQuery,
-    range::{Wanted, wanted},
-    signature,
+    range::{ByteRange, requested_range},
 };
+use crate::auth::{self, FilesQuery};
 
-/// A form whose boundary is `b`, in pieces as large as the first byte says. What is in it does not depend on how it arrives.
+/// Parses a form with boundary `b` in chunks of the size in the first byte. The result must not
+/// depend on the chunk size.
 pub fn upload_form(bytes: &[u8]) {
-    let Some((size, form)) = bytes.split_first() else { return };
+    let Some((size, form)) = bytes.split_first() else {
+        return;
+    };
     let in_pieces = parts(form, usize::from(*size).max(1));
     let at_once = parts(form, form.len().max(1));
     assert_eq!(in_pieces, at_once);
 }
 
-/// A part of a form, whole.
+/// A complete part of a form.
 type Part = (PartHead, Vec<u8>);
 
-/// The parts of a form, and whether its end was seen; `None` when it is none.
+/// Returns the parts of a form, and whether its end was parsed; `None` if it is malformed.
 fn parts(form: &[u8], size: usize) -> Option<(Vec<Part>, bool)> {
     let mut multipart = Multipart::new(b"multipart/form-data; boundary=b").ok()?;
     let mut parts: Vec<Part> = Vec::new();
@@ -40,26 +43,40 @@ fn parts(form: &[u8], size: usize) -> Option<(Vec<Part>, bool)> {
     Some((parts, multipart.is_over()))
 }
 
-/// A size, and a range of a file of that size behind the first space. A part is always in the file.
+/// Parses a file size and, after a space, a range. The result must lie within the file.
 pub fn content_range(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    let Some((size, range)) = text.split_once(' ') else { return };
-    let Ok(size) = size.parse::<u64>() else { return };
-    if let Wanted::Part { start, length } = wanted(Some(range), size) {
-        assert!(length > 0 && start.checked_add(length).is_some_and(|end| end <= size), "{start} {length} of {size}");
+    let Some((size, range)) = text.split_once(' ') else {
+        return;
+    };
+    let Ok(size) = size.parse::<u64>() else {
+        return;
+    };
+    if let ByteRange::Part { start, length } = requested_range(Some(range), size) {
+        assert!(
+            length > 0 && start.checked_add(length).is_some_and(|end| end <= size),
+            "{start} {length} of {size}"
+        );
     }
 }
 
-/// The address of a file. Nobody who does not know the token has signed it.
+/// Parses the URL of a file. No input may be a valid signature for an unknown token.
 pub fn file_address(bytes: &[u8]) {
-    let Ok(uri) = Uri::try_from(bytes) else { return };
-    let Ok(query) = FilesQuery::of(&uri) else { return };
+    let Ok(uri) = Uri::try_from(bytes) else {
+        return;
+    };
+    let Ok(query) = FilesQuery::of(&uri) else {
+        return;
+    };
     for method in [Method::GET, Method::POST] {
-        assert!(signature::check(&query, &method, "a token nobody has seen").is_err(), "{uri}");
+        assert!(
+            auth::check(&query, &method, "a token that is not in the corpus").is_err(),
+            "{uri}"
+        );
     }
 }
 
-/// Headers that say what a content is, and how it is to be sent.
+/// Parses content headers.
 pub fn content_headers(bytes: &[u8]) {
     if let Some(parameters) = Parameters::read(bytes) {
         let _ = (parameters.get("boundary"), parameters.get("filename"));

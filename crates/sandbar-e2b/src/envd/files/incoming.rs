@@ -1,4 +1,4 @@
-//! The body of an upload, as it comes in. However much it is, little of it is kept.
+//! Reading the body of an upload in constant memory.
 
 use std::{io::Write as _, time::Duration};
 
@@ -12,14 +12,15 @@ use futures::StreamExt as _;
 use tokio::time::timeout;
 
 use super::encoding::Encoding;
-use crate::answer::ControlError;
+use crate::rest::ApiError;
 
-/// Compressed bytes that are unpacked at once: they become a thousand times as many at most.
-const SIP: usize = 1 << 10;
+/// Compressed bytes that are unpacked at once; gzip expands them at most about a thousand times.
+const PACKED_CHUNK_BYTES: usize = 1 << 10;
 
-/// What is still taken of a body that is refused, and for how long. Who is cut off while sending never sees the answer.
-const PATIENCE: Duration = Duration::from_mins(1);
-const MOST_IN_VAIN: u64 = 4 << 30;
+/// Limits for draining the body of a refused upload. A client that is still sending would not read
+/// the response.
+const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
+const MAX_DRAINED_BYTES: u64 = 4 << 30;
 
 pub(super) struct Incoming {
     body: BodyDataStream,
@@ -39,11 +40,14 @@ impl Incoming {
             packed: Bytes::new(),
             is_complete: false,
         });
-        Self { body: body.into_data_stream(), unpacking }
+        Self {
+            body: body.into_data_stream(),
+            unpacking,
+        }
     }
 
-    /// The next bytes; `None` at the end.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, ControlError> {
+    /// Returns the next bytes; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
             if let Some(unpacking) = &mut self.unpacking
                 && let Some(bytes) = unpacking.next().map_err(|error| not_gzip(&error))?
@@ -51,11 +55,17 @@ impl Incoming {
                 return Ok(Some(bytes));
             }
             let Some(arrived) = self.body.next().await else {
-                let Some(unpacking) = &mut self.unpacking else { return Ok(None) };
+                let Some(unpacking) = &mut self.unpacking else {
+                    return Ok(None);
+                };
                 return unpacking.finish().map_err(|error| not_gzip(&error));
             };
-            let arrived = arrived
-                .map_err(|error| ControlError::new(StatusCode::BAD_REQUEST, format!("error reading body: {error}")))?;
+            let arrived = arrived.map_err(|error| {
+                ApiError::new(
+                    StatusCode::BAD_REQUEST,
+                    format!("error reading body: {error}"),
+                )
+            })?;
             match &mut self.unpacking {
                 Some(unpacking) => unpacking.packed = arrived,
                 None if arrived.is_empty() => {}
@@ -64,28 +74,28 @@ impl Incoming {
         }
     }
 
-    /// Takes the rest and throws it away; says whether it came to the end.
+    /// Discards the rest, and returns whether the end was reached.
     pub(super) async fn drain(&mut self) -> bool {
         let rest = async {
-            let mut taken = 0;
+            let mut drained = 0;
             while let Some(Ok(bytes)) = self.body.next().await {
-                taken += bytes.len() as u64;
-                if taken > MOST_IN_VAIN {
+                drained += bytes.len() as u64;
+                if drained > MAX_DRAINED_BYTES {
                     return false;
                 }
             }
             true
         };
-        timeout(PATIENCE, rest).await.unwrap_or(false)
+        timeout(DRAIN_TIMEOUT, rest).await.unwrap_or(false)
     }
 }
 
 impl Unpacking {
-    /// What the next few bytes unpack to; `None` when more have to arrive.
+    /// Unpacks the next chunk; `None` if more input is needed.
     fn next(&mut self) -> std::io::Result<Option<Bytes>> {
         while self.packed.has_remaining() {
-            let sip = &self.packed[..self.packed.len().min(SIP)];
-            let used = self.decoder.write(sip)?;
+            let chunk = &self.packed[..self.packed.len().min(PACKED_CHUNK_BYTES)];
+            let used = self.decoder.write(chunk)?;
             if used == 0 {
                 return Err(std::io::ErrorKind::InvalidData.into());
             }
@@ -109,8 +119,11 @@ impl Unpacking {
     }
 }
 
-fn not_gzip(error: &std::io::Error) -> ControlError {
-    ControlError::new(StatusCode::BAD_REQUEST, format!("error decompressing request body: {error}"))
+fn not_gzip(error: &std::io::Error) -> ApiError {
+    ApiError::new(
+        StatusCode::BAD_REQUEST,
+        format!("error decompressing request body: {error}"),
+    )
 }
 
 #[cfg(test)]
@@ -119,8 +132,10 @@ mod tests {
 
     use super::*;
 
-    async fn unpack(packed: Vec<u8>) -> Result<Vec<u8>, ControlError> {
-        let pieces = packed.chunks(777).map(|piece| Ok::<_, std::io::Error>(Bytes::copy_from_slice(piece)));
+    async fn unpack(packed: Vec<u8>) -> Result<Vec<u8>, ApiError> {
+        let pieces = packed
+            .chunks(777)
+            .map(|piece| Ok::<_, std::io::Error>(Bytes::copy_from_slice(piece)));
         let body = Body::from_stream(futures::stream::iter(pieces.collect::<Vec<_>>()));
         let mut incoming = Incoming::new(body, Encoding::Gzip);
         let mut unpacked = Vec::new();
@@ -132,13 +147,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_compressed_body_is_unpacked_a_little_at_a_time_and_has_to_be_whole() {
+    async fn compressed_body_is_unpacked_in_chunks_and_must_be_complete() {
         let content = vec![b'x'; 20 << 20];
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&content).unwrap();
         let packed = encoder.finish().unwrap();
         assert_eq!(unpack(packed.clone()).await.unwrap(), content);
-        for broken in [packed[..packed.len() - 3].to_vec(), b"not compressed".to_vec()] {
+        for broken in [
+            packed[..packed.len() - 3].to_vec(),
+            b"not compressed".to_vec(),
+        ] {
             assert!(unpack(broken).await.is_err());
         }
     }

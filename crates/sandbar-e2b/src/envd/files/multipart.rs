@@ -1,37 +1,38 @@
-//! Forms with files in them, as they come in: nothing of a file is kept but what may be the beginning of its end.
+//! Streaming parser of `multipart/form-data`. It buffers no content except what may be the start of
+//! a delimiter.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use memchr::memmem;
 
 use super::disposition::Parameters;
 
-/// Bytes of the headers of one part.
-const LONGEST_HEAD: usize = 16 << 10;
+/// Limit of the headers of one part.
+const MAX_HEAD_BYTES: usize = 16 << 10;
 
-/// A boundary has at most so many characters.
-const LONGEST_BOUNDARY: usize = 70;
+/// Limit of RFC 2046.
+const MAX_BOUNDARY_BYTES: usize = 70;
 
-/// What comes next in a form.
+/// Next event of the parser.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// A part begins.
+    /// A part starts.
     Part(PartHead),
     Data(Bytes),
-    /// The part is whole.
+    /// The part is complete.
     End,
 }
 
-/// What a part says of itself.
+/// Parameters in the head of a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PartHead {
     pub(crate) name: Option<String>,
     pub(crate) filename: Option<String>,
 }
 
-/// A form that arrives piece by piece.
+/// Parser of a form that arrives in chunks.
 #[derive(Debug)]
 pub(crate) struct Multipart {
-    /// The line break before a boundary belongs to it.
+    /// Boundary with the preceding line break, which is part of the delimiter.
     delimiter: Vec<u8>,
     arrived: BytesMut,
     state: State,
@@ -41,45 +42,51 @@ pub(crate) struct Multipart {
 enum State {
     /// Before the first boundary.
     Preamble,
-    /// Behind a boundary: the rest of its line, or its end.
+    /// After a boundary: the rest of its line, or `--`.
     Boundary,
     Head,
-    /// Before the empty line behind a head. A part may end right there.
+    /// Before the empty line after a head. An empty part may end right here.
     Start,
     Body,
-    /// Behind the last boundary.
+    /// After the last boundary.
     Over,
 }
 
 impl Multipart {
-    /// A form of this `Content-Type`; the error is what is wrong with it.
+    /// Creates a parser for a `Content-Type`.
     pub(crate) fn new(content_type: &[u8]) -> Result<Self, &'static str> {
-        let boundary = Parameters::read(content_type).and_then(|parameters| parameters.get("boundary"));
-        let boundary = boundary.filter(|boundary| !boundary.is_empty() && boundary.len() <= LONGEST_BOUNDARY);
+        let boundary =
+            Parameters::read(content_type).and_then(|parameters| parameters.get("boundary"));
+        let boundary = boundary
+            .filter(|boundary| !boundary.is_empty() && boundary.len() <= MAX_BOUNDARY_BYTES);
         let boundary = boundary.ok_or("no multipart boundary param in Content-Type")?;
-        // As if a line had ended before the first byte: a form may begin with its first boundary.
+        // A virtual line break before the first byte: a form may start with its first boundary.
         let arrived = BytesMut::from(&b"\r\n"[..]);
-        Ok(Self { delimiter: format!("\r\n--{boundary}").into_bytes(), arrived, state: State::Preamble })
+        Ok(Self {
+            delimiter: format!("\r\n--{boundary}").into_bytes(),
+            arrived,
+            state: State::Preamble,
+        })
     }
 
-    /// Adds what has arrived. Everything there is by now is taken with [`next`](Self::next) before more is added.
+    /// Adds input. Call [`next`](Self::next) until it returns `None` before adding more.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if self.state != State::Over {
             self.arrived.extend_from_slice(bytes);
         }
     }
 
-    /// The next piece; `None` when more has to arrive first.
+    /// Returns the next event; `None` if more input is needed.
     pub(crate) fn next(&mut self) -> Result<Option<Piece>, &'static str> {
         loop {
             match self.state {
                 State::Preamble => match self.find_delimiter() {
-                    Found::At(place) => {
-                        self.arrived.advance(place + self.delimiter.len());
+                    Found::At(index) => {
+                        self.arrived.advance(index + self.delimiter.len());
                         self.state = State::Boundary;
                     }
-                    Found::NotBefore(place) => {
-                        self.arrived.advance(place);
+                    Found::NotBefore(index) => {
+                        self.arrived.advance(index);
                         return Ok(None);
                     }
                 },
@@ -89,8 +96,12 @@ impl Multipart {
                         self.state = State::Over;
                         continue;
                     }
-                    let blank = self.arrived.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-                    if blank > LONGEST_HEAD {
+                    let blank = self
+                        .arrived
+                        .iter()
+                        .take_while(|byte| matches!(byte, b' ' | b'\t'))
+                        .count();
+                    if blank > MAX_HEAD_BYTES {
                         return Err("boundary line too long");
                     }
                     match self.arrived.get(blank..blank + 2) {
@@ -113,8 +124,8 @@ impl Multipart {
                 },
                 State::Body => {
                     let (data, is_end) = match self.find_delimiter() {
-                        Found::At(place) => (place, true),
-                        Found::NotBefore(place) => (place, false),
+                        Found::At(index) => (index, true),
+                        Found::NotBefore(index) => (index, false),
                     };
                     if data > 0 {
                         return Ok(Some(Piece::Data(self.arrived.split_to(data).freeze())));
@@ -131,7 +142,7 @@ impl Multipart {
         }
     }
 
-    /// Whether the end of the form has arrived.
+    /// Returns whether the end of the form was parsed.
     pub(crate) fn is_over(&self) -> bool {
         self.state == State::Over
     }
@@ -140,12 +151,16 @@ impl Multipart {
         let end = if self.arrived.starts_with(b"\r\n") {
             Some(0)
         } else {
-            memmem::find(&self.arrived, b"\r\n\r\n").map(|place| place + 2)
+            memmem::find(&self.arrived, b"\r\n\r\n").map(|index| index + 2)
         };
-        let Some(end) = end.filter(|end| *end <= LONGEST_HEAD) else {
-            // Its end has two bytes more.
-            let is_too_long = self.arrived.len() > LONGEST_HEAD + 2;
-            return if is_too_long { Err("header of a part is too long") } else { Ok(None) };
+        let Some(end) = end.filter(|end| *end <= MAX_HEAD_BYTES) else {
+            // The terminating line break has two bytes more.
+            let is_too_long = self.arrived.len() > MAX_HEAD_BYTES + 2;
+            return if is_too_long {
+                Err("header of a part is too long")
+            } else {
+                Ok(None)
+            };
         };
         let lines = self.arrived.split_to(end);
         let head = part_head(&lines)?;
@@ -153,20 +168,20 @@ impl Multipart {
         Ok(Some(Piece::Part(head)))
     }
 
-    /// Where the next delimiter is, or how much there is before anything that may become one.
+    /// Returns the position of the next delimiter, or of a suffix that may become one.
     fn find_delimiter(&self) -> Found {
         let mut from = 0;
-        while let Some(place) = memmem::find(&self.arrived[from..], &self.delimiter) {
-            let place = from + place;
-            let after = place + self.delimiter.len();
+        while let Some(offset) = memmem::find(&self.arrived[from..], &self.delimiter) {
+            let index = from + offset;
+            let after = index + self.delimiter.len();
             match (self.arrived.get(after), self.arrived.get(after + 1)) {
-                // It takes two more bytes to know.
-                (None, _) | (Some(b'-' | b'\r'), None) => return Found::NotBefore(place),
+                // Two more bytes are needed to decide.
+                (None, _) | (Some(b'-' | b'\r'), None) => return Found::NotBefore(index),
                 (Some(b' ' | b'\t'), _) | (Some(b'\r'), Some(b'\n')) | (Some(b'-'), Some(b'-')) => {
-                    return Found::At(place);
+                    return Found::At(index);
                 }
-                // A longer word, and so a part of the content.
-                _ => from = place + 1,
+                // Another boundary that has ours as a prefix: content.
+                _ => from = index + 1,
             }
         }
         let longest = self.arrived.len().min(self.delimiter.len() - 1);
@@ -190,13 +205,22 @@ fn part_head(lines: &[u8]) -> Result<PartHead, &'static str> {
         if line.is_empty() {
             continue;
         }
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return Err("malformed header of a part") };
-        if !line[..colon].trim_ascii().eq_ignore_ascii_case(b"content-disposition") {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            return Err("malformed header of a part");
+        };
+        if !line[..colon]
+            .trim_ascii()
+            .eq_ignore_ascii_case(b"content-disposition")
+        {
             continue;
         }
-        let parameters = Parameters::read(&line[colon + 1..]).ok_or("malformed Content-Disposition of a part")?;
+        let parameters = Parameters::read(&line[colon + 1..])
+            .ok_or("malformed Content-Disposition of a part")?;
         if parameters.value == "form-data" {
-            head = PartHead { name: parameters.get("name"), filename: parameters.get("filename") };
+            head = PartHead {
+                name: parameters.get("name"),
+                filename: parameters.get("filename"),
+            };
         }
     }
     Ok(head)
@@ -209,9 +233,10 @@ mod tests {
     /// Name, file name and content.
     type Part = (Option<String>, Option<String>, Vec<u8>);
 
-    /// Names, file names and contents of a form that arrives in pieces of `size`.
+    /// Returns names, file names and contents of a form that arrives in chunks of `size`.
     fn parse(form: &[u8], boundary: &str, size: usize) -> Result<Vec<Part>, String> {
-        let mut multipart = Multipart::new(format!("multipart/form-data; boundary={boundary}").as_bytes())?;
+        let mut multipart =
+            Multipart::new(format!("multipart/form-data; boundary={boundary}").as_bytes())?;
         let mut parts = Vec::new();
         let mut current: Option<Part> = None;
         for piece in form.chunks(size) {
@@ -223,9 +248,13 @@ mod tests {
                     Piece::End => parts.push(current.take().unwrap()),
                 }
             }
-            assert!(multipart.arrived.len() <= size + LONGEST_HEAD + multipart.delimiter.len());
+            assert!(multipart.arrived.len() <= size + MAX_HEAD_BYTES + multipart.delimiter.len());
         }
-        if multipart.is_over() { Ok(parts) } else { Err("unexpected EOF".into()) }
+        if multipart.is_over() {
+            Ok(parts)
+        } else {
+            Err("unexpected EOF".into())
+        }
     }
 
     fn part(name: &str, filename: &str, content: &[u8]) -> Part {
@@ -233,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_however_they_arrive() {
+    fn parts_are_parsed_wherever_the_input_is_cut() {
         let content = b"one\r\n--frontie\r\n--frontierx\r\n--\r\n-\r";
         let mut form = b"to be ignored\r\n--frontier \t\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a/b c\"\r\nContent-Type: text/plain\r\n\r\n".to_vec();
         form.extend_from_slice(content);
@@ -243,21 +272,32 @@ mod tests {
         form.extend_from_slice(
             b"Content-Disposition: form-data; name=\"file\"; filename=\"none\"\r\n\r\n--frontier--\r\nafter",
         );
-        let expected = vec![part("file", "a/b c", content), part("file", "empty", b""), part("file", "none", b"")];
+        let expected = vec![
+            part("file", "a/b c", content),
+            part("file", "empty", b""),
+            part("file", "none", b""),
+        ];
         for size in 1..form.len() {
-            assert_eq!(parse(&form, "frontier", size).unwrap(), expected, "in pieces of {size}");
+            assert_eq!(
+                parse(&form, "frontier", size).unwrap(),
+                expected,
+                "in pieces of {size}"
+            );
         }
     }
 
     #[test]
-    fn a_part_without_headers_has_no_name() {
+    fn part_without_headers_has_no_name() {
         let form = b"--b\r\n\r\ncontent\r\n--b--";
-        assert_eq!(parse(form, "b", 3).unwrap(), [(None, None, b"content".to_vec())]);
+        assert_eq!(
+            parse(form, "b", 3).unwrap(),
+            [(None, None, b"content".to_vec())]
+        );
     }
 
     #[test]
-    fn broken_forms_are_refused() {
-        let long = format!("--b\r\nX: {}", "y".repeat(LONGEST_HEAD));
+    fn malformed_form_is_refused() {
+        let long = format!("--b\r\nX: {}", "y".repeat(MAX_HEAD_BYTES));
         for form in [
             &b"--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nhalf"[..],
             b"--b\r\nno colon\r\n\r\nx\r\n--b--",
@@ -266,10 +306,21 @@ mod tests {
             b"",
             long.as_bytes(),
         ] {
-            assert!(parse(form, "b", 7).is_err(), "{}", String::from_utf8_lossy(form));
+            assert!(
+                parse(form, "b", 7).is_err(),
+                "{}",
+                String::from_utf8_lossy(form)
+            );
         }
-        for content_type in ["multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data; boundary"] {
-            assert!(Multipart::new(content_type.as_bytes()).is_err(), "{content_type}");
+        for content_type in [
+            "multipart/form-data",
+            "multipart/form-data; boundary=",
+            "multipart/form-data; boundary",
+        ] {
+            assert!(
+                Multipart::new(content_type.as_bytes()).is_err(),
+                "{content_type}"
+            );
         }
     }
 }

@@ -1,46 +1,60 @@
-//! Parts of a file.
+//! `Range` headers.
 
-/// What a request asks for.
+/// Requested part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum ByteRange {
     Whole,
     Part {
         start: u64,
         length: u64,
     },
-    /// Nothing of it is there.
-    Nothing,
+    /// The range does not overlap the file.
+    Unsatisfiable,
 }
 
-/// Reads `Range`. Several parts at once are answered with the whole file, as a server may.
-pub(crate) fn wanted(range: Option<&str>, size: u64) -> Wanted {
-    let Some(range) = range else { return Wanted::Whole };
-    let Some(parts) = range.trim().strip_prefix("bytes=") else { return Wanted::Nothing };
-    // Some ask for a part of whatever it is, to get less.
+/// Parses `Range`. A request for several ranges gets the whole file, which RFC 9110 permits.
+pub(crate) fn requested_range(range: Option<&str>, size: u64) -> ByteRange {
+    let Some(range) = range else {
+        return ByteRange::Whole;
+    };
+    let Some(parts) = range.trim().strip_prefix("bytes=") else {
+        return ByteRange::Unsatisfiable;
+    };
+    // Some clients send a range to limit the size, also for empty files.
     if size == 0 {
-        return Wanted::Whole;
+        return ByteRange::Whole;
     }
-    let mut parts = parts.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let mut parts = parts
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
     match (parts.next(), parts.next()) {
-        (Some(part), None) => single(part, size).unwrap_or(Wanted::Nothing),
-        (Some(_), Some(_)) => Wanted::Whole,
-        (None, _) => Wanted::Nothing,
+        (Some(part), None) => single(part, size).unwrap_or(ByteRange::Unsatisfiable),
+        (Some(_), Some(_)) => ByteRange::Whole,
+        (None, _) => ByteRange::Unsatisfiable,
     }
 }
 
-fn single(part: &str, size: u64) -> Option<Wanted> {
+fn single(part: &str, size: u64) -> Option<ByteRange> {
     let (first, last) = part.split_once('-')?;
     let (first, last) = (first.trim(), last.trim());
-    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok())?;
+    let number = |text: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| text.parse::<u64>().ok())?
+    };
     let (start, end) = if first.is_empty() {
-        // The last so many bytes.
+        // A suffix: the last N bytes.
         (size.saturating_sub(number(last)?), size)
     } else if last.is_empty() {
         (number(first)?, size)
     } else {
         (number(first)?, number(last)?.saturating_add(1).min(size))
     };
-    (start < end).then(|| Wanted::Part { start, length: end - start })
+    (start < end).then(|| ByteRange::Part {
+        start,
+        length: end - start,
+    })
 }
 
 #[cfg(test)]
@@ -48,8 +62,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_what_is_there_of_it() {
-        let part = |start, length| Wanted::Part { start, length };
+    fn range_is_clamped_to_the_file() {
+        let part = |start, length| ByteRange::Part { start, length };
         for (range, size, expected) in [
             ("bytes=0-9", 100, part(0, 10)),
             ("bytes=90-", 100, part(90, 10)),
@@ -57,20 +71,20 @@ mod tests {
             ("bytes=-10", 100, part(90, 10)),
             ("bytes=-1000", 100, part(0, 100)),
             ("bytes= 5 - 5 ", 100, part(5, 1)),
-            ("bytes=0-1,4-5", 100, Wanted::Whole),
-            ("bytes=0-9", 0, Wanted::Whole),
-            ("bytes=100-", 100, Wanted::Nothing),
-            ("bytes=9-3", 100, Wanted::Nothing),
-            ("bytes=-0", 100, Wanted::Nothing),
-            ("bytes=-", 100, Wanted::Nothing),
-            ("bytes=+1-2", 100, Wanted::Nothing),
-            ("bytes=", 100, Wanted::Nothing),
-            ("lines=1-2", 100, Wanted::Nothing),
+            ("bytes=0-1,4-5", 100, ByteRange::Whole),
+            ("bytes=0-9", 0, ByteRange::Whole),
+            ("bytes=100-", 100, ByteRange::Unsatisfiable),
+            ("bytes=9-3", 100, ByteRange::Unsatisfiable),
+            ("bytes=-0", 100, ByteRange::Unsatisfiable),
+            ("bytes=-", 100, ByteRange::Unsatisfiable),
+            ("bytes=+1-2", 100, ByteRange::Unsatisfiable),
+            ("bytes=", 100, ByteRange::Unsatisfiable),
+            ("lines=1-2", 100, ByteRange::Unsatisfiable),
             ("bytes=0-18446744073709551615", 100, part(0, 100)),
-            ("bytes=99999999999999999999-", 100, Wanted::Nothing),
+            ("bytes=99999999999999999999-", 100, ByteRange::Unsatisfiable),
         ] {
-            assert_eq!(wanted(Some(range), size), expected, "{range}");
+            assert_eq!(requested_range(Some(range), size), expected, "{range}");
         }
-        assert_eq!(wanted(None, 5), Wanted::Whole);
+        assert_eq!(requested_range(None, 5), ByteRange::Whole);
     }
 }

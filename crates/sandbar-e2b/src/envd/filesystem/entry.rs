@@ -1,4 +1,4 @@
-//! Entries in the words of E2B, which are those of Go.
+//! File entries in the format of E2B, which is that of Go.
 
 use buffa_types::google::protobuf::Timestamp;
 use sandbar_core::{EntryType, FileDetails};
@@ -6,14 +6,18 @@ use sandbar_core::{EntryType, FileDetails};
 use super::names::Names;
 use crate::generated::filesystem::{EntryInfo, FileType};
 
-/// Attributes with this prefix are what was uploaded with a file.
-pub(in crate::envd) const METADATA: &str = "user.e2b.";
+/// Prefix of extended attributes that hold the metadata of an uploaded file.
+pub(in crate::envd) const METADATA_PREFIX: &str = "user.e2b.";
 
-/// Bytes of a block.
-const BLOCK: u64 = 4096;
+/// Block size of E2B's file system.
+const BLOCK_SIZE: u64 = 4096;
 
 pub(super) fn entry_info(details: FileDetails, names: &Names) -> EntryInfo {
-    let FileDetails { stat, link_end, attributes } = details;
+    let FileDetails {
+        stat,
+        link_end,
+        attributes,
+    } = details;
     let is_link = stat.entry == EntryType::Symlink;
     let path = stat.path.to_string_lossy().into_owned();
     let (kind, mode) = match (&link_end, is_link) {
@@ -21,14 +25,24 @@ pub(super) fn entry_info(details: FileDetails, names: &Names) -> EntryInfo {
         (None, true) => (FileType::FILE_TYPE_UNSPECIFIED, 0),
         (None, false) => (file_type(stat.entry), stat.mode & 0o777),
     };
-    // A link that leads nowhere is its own target.
-    let target = || link_end.as_ref().map_or_else(|| path.clone(), |end| end.path.to_string_lossy().into_owned());
+    // A dangling link is reported as its own target.
+    let target = || {
+        link_end.as_ref().map_or_else(
+            || path.clone(),
+            |end| end.path.to_string_lossy().into_owned(),
+        )
+    };
     let metadata = attributes.into_iter().filter_map(|(name, value)| {
-        let key = name.strip_prefix(METADATA).filter(|key| !key.is_empty())?;
+        let key = name
+            .strip_prefix(METADATA_PREFIX)
+            .filter(|key| !key.is_empty())?;
         Some((key.to_owned(), String::from_utf8(value).ok()?))
     });
     EntryInfo {
-        name: stat.path.file_name().map_or_else(|| "/".into(), |name| name.to_string_lossy().into_owned()),
+        name: stat
+            .path
+            .file_name()
+            .map_or_else(|| "/".into(), |name| name.to_string_lossy().into_owned()),
         r#type: kind.into(),
         size: i64::try_from(size(stat.entry, stat.size.get())).unwrap_or(i64::MAX),
         mode,
@@ -49,9 +63,14 @@ pub(super) fn entry_info(details: FileDetails, names: &Names) -> EntryInfo {
     }
 }
 
-/// A directory takes a block at least, as on E2B's file system; on some of ours an empty one has no size.
+/// Returns the reported size: at least one block for a directory, as on E2B's file system. On some
+/// of ours an empty directory has size 0.
 fn size(entry: EntryType, size: u64) -> u64 {
-    if entry == EntryType::Directory { size.max(BLOCK) } else { size }
+    if entry == EntryType::Directory {
+        size.max(BLOCK_SIZE)
+    } else {
+        size
+    }
 }
 
 fn file_type(entry: EntryType) -> FileType {
@@ -62,7 +81,8 @@ fn file_type(entry: EntryType) -> FileType {
     }
 }
 
-/// What Go writes for a mode: letters for what is special, then nine for who may do what.
+/// Formats a mode as Go's `fs.FileMode` does: letters for type and special bits, then nine for
+/// permissions.
 fn permissions(entry: EntryType, mode: u32) -> String {
     let mut text = String::new();
     text.push_str(match entry {
@@ -82,8 +102,12 @@ fn permissions(entry: EntryType, mode: u32) -> String {
     if text.is_empty() {
         text.push('-');
     }
-    for (place, letter) in "rwxrwxrwx".chars().enumerate() {
-        text.push(if mode & (0o400 >> place) != 0 { letter } else { '-' });
+    for (index, letter) in "rwxrwxrwx".chars().enumerate() {
+        text.push(if mode & (0o400 >> index) != 0 {
+            letter
+        } else {
+            '-'
+        });
     }
     text
 }
@@ -93,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permissions_are_written_as_go_does() {
+    fn permissions_are_formatted_as_in_go() {
         for (entry, mode, written) in [
             (EntryType::File, 0o644, "-rw-r--r--"),
             (EntryType::Directory, 0o755, "drwxr-xr-x"),

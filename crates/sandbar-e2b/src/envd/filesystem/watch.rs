@@ -1,4 +1,4 @@
-//! Somebody who watches a directory, and what they are told.
+//! Watching a directory.
 
 use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
@@ -7,70 +7,81 @@ use sandbar_core::{DirNews, Error, ErrorCode, Result, SessionId};
 use sandbar_host::{DirWatcher, Host, WatchPace};
 
 use super::{
+    changes::{PathEvent, events_of},
     entry::entry_info,
-    events::{Told, tell},
     names::Names,
 };
 use crate::{
-    answer::rpc_error,
     generated::filesystem::{EventType, FilesystemEvent},
+    rest::rpc_error,
 };
 
-/// A directory under watch.
+/// A watched directory.
 #[derive(Debug)]
 pub(super) struct Watch {
     host: Arc<Host>,
     session: SessionId,
     path: PathBuf,
-    /// Whom entries belong to, when events come with their entries.
+    /// Names of owners, if events include entries.
     names: Option<Names>,
     watcher: DirWatcher,
-    ahead: VecDeque<FilesystemEvent>,
+    /// Events of a change that were not returned yet.
+    queued: VecDeque<FilesystemEvent>,
     is_over: bool,
 }
 
-/// How a watch ends.
+/// End of a watch.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The directory is gone, and that was told.
+    /// The directory was removed, and that was reported.
     Directory,
-    /// The sandbox is gone.
+    /// The sandbox was destroyed or stopped.
     Sandbox,
     Failed(ConnectError),
 }
 
-/// What to watch, and how.
+/// Directory and options of a watch.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(super) struct WatchOptions {
     pub(super) path: PathBuf,
     pub(super) recursive: bool,
     pub(super) include_entry: bool,
 }
 
 impl Watch {
-    pub(super) async fn begin(host: &Arc<Host>, session: &SessionId, wish: Wish) -> Result<Self> {
-        let watcher = host.watch_dir(session, &wish.path, wish.recursive).await?;
-        let names = if wish.include_entry { Some(Names::of(host, session).await?) } else { None };
+    pub(super) async fn begin(
+        host: &Arc<Host>,
+        session: &SessionId,
+        options: WatchOptions,
+    ) -> Result<Self> {
+        let watcher = host
+            .watch_dir(session, &options.path, options.recursive)
+            .await?;
+        let names = if options.include_entry {
+            Some(Names::of(host, session).await?)
+        } else {
+            None
+        };
         Ok(Self {
             host: Arc::clone(host),
             session: session.clone(),
-            path: wish.path,
+            path: options.path,
             names,
             watcher,
-            ahead: VecDeque::new(),
+            queued: VecDeque::new(),
             is_over: false,
         })
     }
 
-    /// How far it is, for those who wait for it.
+    /// Returns the progress of the watch, to wait until it has caught up.
     pub(super) fn pace(&self) -> Arc<WatchPace> {
         self.watcher.pace()
     }
 
-    /// The next event. Who drops the future gives up the watch: what was read meanwhile is lost.
+    /// Returns the next event. Not cancel-safe: dropping the future may lose events.
     pub(super) async fn next(&mut self) -> Result<FilesystemEvent, End> {
         loop {
-            if let Some(event) = self.ahead.pop_front() {
+            if let Some(event) = self.queued.pop_front() {
                 return Ok(event);
             }
             if self.is_over {
@@ -78,9 +89,9 @@ impl Watch {
             }
             match self.watcher.next().await {
                 Ok(DirNews::Changed(change)) => {
-                    for told in tell(&change) {
-                        let event = self.event(&told).await;
-                        self.ahead.push_back(event);
+                    for path_event in events_of(&change) {
+                        let event = self.event(&path_event).await;
+                        self.queued.push_back(event);
                     }
                 }
                 Ok(DirNews::Overflow) => {
@@ -94,11 +105,15 @@ impl Watch {
 
     fn end(&mut self, error: Error) -> Result<(), End> {
         match error.code() {
-            // As it is told of anything else that is removed.
+            // Reported like the removal of any other entry.
             ErrorCode::FileNotFound => {
                 self.is_over = true;
                 let kind = EventType::EVENT_TYPE_REMOVE;
-                self.ahead.push_back(FilesystemEvent { name: ".".into(), r#type: kind.into(), ..Default::default() });
+                self.queued.push_back(FilesystemEvent {
+                    name: ".".into(),
+                    r#type: kind.into(),
+                    ..Default::default()
+                });
                 Ok(())
             }
             ErrorCode::SessionNotFound => Err(End::Sandbox),
@@ -106,11 +121,19 @@ impl Watch {
         }
     }
 
-    async fn event(&self, told: &Told<'_>) -> FilesystemEvent {
-        let mut event = FilesystemEvent { name: told.name(&self.path), r#type: told.kind.into(), ..Default::default() };
-        if let Some(names) = self.names.as_ref().filter(|_| told.has_entry()) {
-            // It may be gone by now, and then the event comes without it.
-            let entry = self.host.file_details(&self.session, told.path).await.ok();
+    async fn event(&self, change: &PathEvent<'_>) -> FilesystemEvent {
+        let mut event = FilesystemEvent {
+            name: change.name(&self.path),
+            r#type: change.kind.into(),
+            ..Default::default()
+        };
+        if let Some(names) = self.names.as_ref().filter(|_| change.has_entry()) {
+            // The entry may be gone by now; the event is then sent without it.
+            let entry = self
+                .host
+                .file_details(&self.session, change.path)
+                .await
+                .ok();
             event.entry = entry.map(|details| entry_info(details, names)).into();
         }
         event

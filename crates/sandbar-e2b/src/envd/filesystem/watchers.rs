@@ -1,15 +1,16 @@
-//! Watchers for those who come and ask.
+//! Watchers that are polled.
 //!
-//! Each has a task that gathers events; it ends when it is removed, when nobody has asked for long, and with its sandbox.
+//! Each has a task that collects events. It ends when the watcher is removed, when it was not
+//! polled for [`IDLE_TIMEOUT`], and with its sandbox.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
 
 use connectrpc::ConnectError;
-use sandbar_core::SessionId;
+use sandbar_core::{MutexExt as _, SessionId};
 use sandbar_host::WatchPace;
 use tokio::{
     task::AbortHandle,
@@ -19,26 +20,27 @@ use tokio::{
 use super::watch::{End, Watch};
 use crate::generated::filesystem::FilesystemEvent;
 
-/// Events that wait for somebody to ask. Who has more of them was not going to.
-const MOST_EVENTS: usize = 16_384;
+/// Limit of collected events; beyond it the watcher fails.
+const MAX_EVENTS: usize = 16_384;
 
-/// Watchers of one sandbox.
-const MOST_WATCHERS: usize = 128;
+/// Limit of watchers per sandbox.
+const MAX_WATCHERS: usize = 128;
 
-/// How long who asks waits for what has just happened. SDKs ask right after they have changed something.
-const CATCHING_UP: Duration = Duration::from_secs(2);
+/// Limit for waiting until the events of recent changes have arrived. SDKs poll right after a
+/// change.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long nobody may ask.
-const PATIENCE: Duration = Duration::from_hours(1);
+/// A watcher that is not polled for this long is removed.
+const IDLE_TIMEOUT: Duration = Duration::from_hours(1);
 
 type Key = (SessionId, String);
 
 #[derive(Debug, Default)]
-pub(super) struct Watchers(Arc<Mutex<HashMap<Key, Arc<Gathered>>>>);
+pub(super) struct Watchers(Arc<Mutex<HashMap<Key, Arc<Collected>>>>);
 
-/// What a watcher has seen.
+/// Events a watcher has collected.
 #[derive(Debug)]
-struct Gathered {
+struct Collected {
     state: Mutex<State>,
     pace: Arc<WatchPace>,
     task: Mutex<Option<AbortHandle>>,
@@ -48,10 +50,10 @@ struct Gathered {
 struct State {
     events: Vec<FilesystemEvent>,
     failure: Option<ConnectError>,
-    asked: Instant,
+    polled: Instant,
 }
 
-impl Drop for Gathered {
+impl Drop for Collected {
     fn drop(&mut self) {
         if let Some(task) = lock(&self.task).take() {
             task.abort();
@@ -60,23 +62,38 @@ impl Drop for Gathered {
 }
 
 impl Watchers {
-    /// Keeps a watch going; its id is for whoever comes and asks.
+    /// Adds a watch and returns its id for polling.
     pub(super) fn add(&self, session: &SessionId, watch: Watch) -> Result<String, ConnectError> {
         let mut watchers = lock(&self.0);
-        if watchers.keys().filter(|(of, _)| of == session).count() >= MOST_WATCHERS {
+        if watchers.keys().filter(|(of, _)| of == session).count() >= MAX_WATCHERS {
             return Err(ConnectError::resource_exhausted(format!(
-                "a sandbox has at most {MOST_WATCHERS} watchers; stop some of them"
+                "sandbox has {MAX_WATCHERS} watchers, which is the limit; stop some of them"
             )));
         }
         let id = format!("w{}", SessionId::random());
         let key = (session.clone(), id.clone());
-        let state = State { events: Vec::new(), failure: None, asked: Instant::now() };
-        let gathered = Arc::new(Gathered { state: Mutex::new(state), pace: watch.pace(), task: Mutex::new(None) });
-        let (gather, idle) = (gather(watch, Arc::downgrade(&gathered)), nobody_asks(Arc::downgrade(&gathered)));
+        let state = State {
+            events: Vec::new(),
+            failure: None,
+            polled: Instant::now(),
+        };
+        let collected = Arc::new(Collected {
+            state: Mutex::new(state),
+            pace: watch.pace(),
+            task: Mutex::new(None),
+        });
+        let (collecting, idle) = (
+            collect(watch, Arc::downgrade(&collected)),
+            idle_timeout(Arc::downgrade(&collected)),
+        );
         let (all, of) = (Arc::downgrade(&self.0), key.clone());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "aborted when its owner is dropped"
+        )]
         let task = tokio::spawn(async move {
             let ended = async {
-                if gather.await == Outcome::Keep {
+                if collecting.await == Outcome::Keep {
                     std::future::pending::<()>().await;
                 }
             };
@@ -88,18 +105,25 @@ impl Watchers {
                 lock(&all).remove(&of);
             }
         });
-        *lock(&gathered.task) = Some(task.abort_handle());
-        watchers.insert(key, gathered);
+        *lock(&collected.task) = Some(task.abort_handle());
+        watchers.insert(key, collected);
         Ok(id)
     }
 
-    /// What was seen since somebody asked last.
-    pub(super) async fn take(&self, session: &SessionId, id: &str) -> Result<Vec<FilesystemEvent>, ConnectError> {
-        let gathered = lock(&self.0).get(&(session.clone(), id.to_owned())).cloned().ok_or_else(|| not_found(id))?;
-        // What it has until then is told in any case.
-        let _ = timeout(CATCHING_UP, gathered.pace.catch_up()).await;
-        let mut state = lock(&gathered.state);
-        state.asked = Instant::now();
+    /// Returns the events since the last poll.
+    pub(super) async fn take(
+        &self,
+        session: &SessionId,
+        id: &str,
+    ) -> Result<Vec<FilesystemEvent>, ConnectError> {
+        let collected = lock(&self.0)
+            .get(&(session.clone(), id.to_owned()))
+            .cloned()
+            .ok_or_else(|| not_found(id))?;
+        // After the timeout, returns what has arrived.
+        let _ = timeout(CATCH_UP_TIMEOUT, collected.pace.catch_up()).await;
+        let mut state = lock(&collected.state);
+        state.polled = Instant::now();
         if let Some(failure) = &state.failure
             && state.events.is_empty()
         {
@@ -109,32 +133,39 @@ impl Watchers {
     }
 
     pub(super) fn remove(&self, session: &SessionId, id: &str) -> Result<(), ConnectError> {
-        lock(&self.0).remove(&(session.clone(), id.to_owned())).map(drop).ok_or_else(|| not_found(id))
+        lock(&self.0)
+            .remove(&(session.clone(), id.to_owned()))
+            .map(drop)
+            .ok_or_else(|| not_found(id))
     }
 }
 
-/// Whether a watcher whose task has ended is still asked.
+/// Fate of a watcher whose task has ended: kept for polling, or removed.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Keep,
-    Forget,
+    Remove,
 }
 
-async fn gather(mut watch: Watch, gathered: Weak<Gathered>) -> Outcome {
+async fn collect(mut watch: Watch, collected: Weak<Collected>) -> Outcome {
     loop {
         let next = watch.next().await;
-        let Some(gathered) = gathered.upgrade() else { return Outcome::Forget };
-        let mut state = lock(&gathered.state);
+        let Some(collected) = collected.upgrade() else {
+            return Outcome::Remove;
+        };
+        let mut state = lock(&collected.state);
         match next {
-            Ok(event) if state.events.len() < MOST_EVENTS => state.events.push(event),
+            Ok(event) if state.events.len() < MAX_EVENTS => state.events.push(event),
             Ok(_) => {
-                let lost = format!("watcher error: more than {MOST_EVENTS} events were waiting; watch again");
+                let lost = format!(
+                    "watcher error: more than {MAX_EVENTS} events were not polled; watch again"
+                );
                 state.failure = Some(ConnectError::internal(lost));
                 return Outcome::Keep;
             }
-            // Nothing more happens in it.
+            // No more events; those collected can still be polled.
             Err(End::Directory) => return Outcome::Keep,
-            Err(End::Sandbox) => return Outcome::Forget,
+            Err(End::Sandbox) => return Outcome::Remove,
             Err(End::Failed(error)) => {
                 state.failure = Some(error);
                 return Outcome::Keep;
@@ -143,10 +174,15 @@ async fn gather(mut watch: Watch, gathered: Weak<Gathered>) -> Outcome {
     }
 }
 
-/// Waits until nobody has asked for long.
-async fn nobody_asks(gathered: Weak<Gathered>) {
+/// Resolves when the watcher was not polled for the idle timeout.
+async fn idle_timeout(collected: Weak<Collected>) {
     loop {
-        let Some(end) = gathered.upgrade().map(|gathered| lock(&gathered.state).asked + PATIENCE) else { return };
+        let Some(end) = collected
+            .upgrade()
+            .map(|collected| lock(&collected.state).polled + IDLE_TIMEOUT)
+        else {
+            return;
+        };
         if end <= Instant::now() {
             return;
         }
@@ -159,5 +195,5 @@ fn not_found(id: &str) -> ConnectError {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock_unpoisoned()
 }

@@ -1,10 +1,10 @@
-//! How a command ended, in the words of the SDKs.
+//! The end event of a command, in the format of the SDKs.
 
 use sandbar_core::ProcessExit;
 
 use crate::generated::process::process_event::EndEvent;
 
-/// What the kernel's signals are called, from 1 on.
+/// Names of signals as Go prints them, from 1 on.
 const SIGNALS: [&str; 31] = [
     "hangup",
     "interrupt",
@@ -39,18 +39,30 @@ const SIGNALS: [&str; 31] = [
     "bad system call",
 ];
 
-/// The last event of a command.
+/// Returns the last event of a command.
 pub(super) fn end_event(exit: &ProcessExit) -> EndEvent {
     let (exit_code, exited, status) = match (exit.code, exit.signal) {
         (Some(code), _) => (code, true, format!("exit status {code}")),
-        (None, signal) => (-1, false, format!("signal: {}", signal_name(signal.unwrap_or(9)))),
+        (None, signal) => (
+            -1,
+            false,
+            format!("signal: {}", signal_name(signal.unwrap_or(9))),
+        ),
     };
     let error = (exit_code != 0).then(|| status.clone());
-    EndEvent { exit_code, exited, status, error, ..Default::default() }
+    EndEvent {
+        exit_code,
+        exited,
+        status,
+        error,
+        ..Default::default()
+    }
 }
 
 fn signal_name(number: i32) -> String {
-    let known = usize::try_from(number - 1).ok().and_then(|index| SIGNALS.get(index));
+    let known = usize::try_from(number - 1)
+        .ok()
+        .and_then(|index| SIGNALS.get(index));
     known.map_or_else(|| format!("signal {number}"), ToString::to_string)
 }
 
@@ -61,8 +73,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_says_code_status_and_error() {
-        let told = |code, signal| {
+    fn end_event_has_code_status_and_error() {
+        let event = |code, signal| {
             let exit = ProcessExit {
                 code,
                 signal,
@@ -71,14 +83,39 @@ mod tests {
                 reason: None,
                 at: jiff::Timestamp::UNIX_EPOCH,
             };
-            let EndEvent { exit_code, exited, status, error, .. } = end_event(&exit);
+            let EndEvent {
+                exit_code,
+                exited,
+                status,
+                error,
+                ..
+            } = end_event(&exit);
             (exit_code, exited, status, error)
         };
-        assert_eq!(told(Some(0), None), (0, true, "exit status 0".into(), None));
-        assert_eq!(told(Some(3), None), (3, true, "exit status 3".into(), Some("exit status 3".into())));
-        assert_eq!(told(None, Some(9)), (-1, false, "signal: killed".into(), Some("signal: killed".into())));
-        assert_eq!(told(None, Some(11)).2, "signal: segmentation fault");
-        assert_eq!(told(None, Some(31)).2, "signal: bad system call");
-        assert_eq!(told(None, Some(40)).2, "signal: signal 40");
+        assert_eq!(
+            event(Some(0), None),
+            (0, true, "exit status 0".into(), None)
+        );
+        assert_eq!(
+            event(Some(3), None),
+            (
+                3,
+                true,
+                "exit status 3".into(),
+                Some("exit status 3".into())
+            )
+        );
+        assert_eq!(
+            event(None, Some(9)),
+            (
+                -1,
+                false,
+                "signal: killed".into(),
+                Some("signal: killed".into())
+            )
+        );
+        assert_eq!(event(None, Some(11)).2, "signal: segmentation fault");
+        assert_eq!(event(None, Some(31)).2, "signal: bad system call");
+        assert_eq!(event(None, Some(40)).2, "signal: signal 40");
     }
 }

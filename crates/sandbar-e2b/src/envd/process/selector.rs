@@ -1,4 +1,4 @@
-//! Which command is meant.
+//! Selecting a command by process id or tag.
 
 use buffa::{Inline, MessageField};
 use connectrpc::ConnectError;
@@ -6,17 +6,21 @@ use sandbar_core::{ErrorCode, ProcessStatus, SessionId};
 use sandbar_host::LaunchedProcess;
 
 use crate::{
-    answer::rpc_error,
+    envd::Envd,
     generated::process::{__buffa::oneof::process_selector::Selector, ProcessSelector},
-    surface::Surface,
+    rest::rpc_error,
 };
 
-/// The field of a request that says which.
+/// Selector field of a request.
 pub(super) type Selected = MessageField<ProcessSelector, Inline<ProcessSelector>>;
 
-impl Surface {
-    /// A command that runs, or did until a while ago.
-    pub(super) async fn find(&self, session: &SessionId, which: Selected) -> Result<LaunchedProcess, ConnectError> {
+impl Envd {
+    /// Returns a command that runs or exited recently.
+    pub(super) async fn find(
+        &self,
+        session: &SessionId,
+        which: Selected,
+    ) -> Result<LaunchedProcess, ConnectError> {
         let selector = selector(which)?;
         let found = match &selector {
             Selector::Pid(pid) => self.host.process_by_pid(session, *pid).await,
@@ -28,7 +32,7 @@ impl Surface {
         })
     }
 
-    /// A command that runs.
+    /// Returns a command that runs.
     pub(super) async fn find_running(
         &self,
         session: &SessionId,
@@ -44,7 +48,9 @@ impl Surface {
 
 fn selector(which: Selected) -> Result<Selector, ConnectError> {
     let selector = which.into_option().and_then(|selector| selector.selector);
-    selector.ok_or_else(|| ConnectError::unimplemented("no process is selected: give `pid` or `tag`"))
+    selector.ok_or_else(|| {
+        ConnectError::unimplemented("process selector is missing: give `pid` or `tag`")
+    })
 }
 
 fn not_found(selector: &Selector) -> ConnectError {

@@ -1,10 +1,10 @@
-//! Why a build stops.
+//! Failures of a build.
 
 use sandbar_core::Error;
 
-use crate::{answer::ControlError, templates::catalogue::BuildFailure};
+use crate::{rest::ApiError, templates::catalogue::BuildFailure};
 
-/// What went wrong, and in which part of the build.
+/// Message of a failure, and the part of the build that failed.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) step: Part,
@@ -30,21 +30,30 @@ impl Part {
     }
 
     pub(super) fn failed(self, message: impl Into<String>) -> Failure {
-        Failure { step: self, message: message.into() }
+        Failure {
+            step: self,
+            message: message.into(),
+        }
     }
 
     pub(super) fn because(self, error: &Error) -> Failure {
-        let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        let hint = error
+            .hint()
+            .map(|hint| format!(" ({hint})"))
+            .unwrap_or_default();
         self.failed(format!("{}{hint}", error.chain()))
     }
 
-    pub(super) fn refused(self, error: &ControlError) -> Failure {
+    pub(super) fn refused(self, error: &ApiError) -> Failure {
         self.failed(error.message())
     }
 }
 
 impl From<Failure> for BuildFailure {
     fn from(failure: Failure) -> Self {
-        Self { step: Some(failure.step.name()), message: failure.message }
+        Self {
+            step: Some(failure.step.name()),
+            message: failure.message,
+        }
     }
 }

@@ -1,13 +1,15 @@
-//! What a build says while it runs.
+//! Log of a build.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use jiff::Timestamp;
+use sandbar_core::MutexExt as _;
 use serde::Serialize;
 
-/// What is kept of a build that talks without end: its beginning.
-const MOST_ENTRIES: usize = 20_000;
-const LONGEST_LINE: usize = 8 * 1024;
+use crate::sandboxes::{MAX_LINE_BYTES, OutputStream};
+
+/// Limit of a log; later lines are dropped.
+const MAX_ENTRIES: usize = 20_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -30,7 +32,7 @@ impl Level {
     }
 }
 
-/// One line, as SDKs read it.
+/// One line, in the format of the SDKs.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LogEntry {
     pub(crate) timestamp: String,
@@ -40,67 +42,73 @@ pub(crate) struct LogEntry {
     pub(crate) step: Option<String>,
 }
 
-/// All lines of one build.
+/// Log of one build.
 #[derive(Debug, Default)]
 pub(crate) struct BuildLog(Mutex<Vec<LogEntry>>);
 
 impl BuildLog {
-    pub(crate) fn say(&self, level: Level, step: Option<&str>, message: impl Into<String>) {
+    pub(crate) fn add(&self, level: Level, step: Option<&str>, message: impl Into<String>) {
         let mut message = message.into();
-        message.truncate(message.floor_char_boundary(LONGEST_LINE));
+        message.truncate(message.floor_char_boundary(MAX_LINE_BYTES));
         let mut entries = self.entries();
-        if entries.len() < MOST_ENTRIES {
+        if entries.len() < MAX_ENTRIES {
             let timestamp = Timestamp::now().to_string();
-            entries.push(LogEntry { timestamp, message, level, step: step.map(ToOwned::to_owned) });
+            entries.push(LogEntry {
+                timestamp,
+                message,
+                level,
+                step: step.map(ToOwned::to_owned),
+            });
         }
     }
 
-    /// Those from a number on, of at least a level. Numbers count only those.
-    pub(crate) fn from(&self, offset: usize, most: usize, level: Level) -> Vec<LogEntry> {
-        self.entries().iter().filter(|entry| entry.level >= level).skip(offset).take(most).cloned().collect()
+    /// Returns entries of at least a level. `offset` counts only these.
+    pub(crate) fn entries_from(&self, offset: usize, limit: usize, level: Level) -> Vec<LogEntry> {
+        self.entries()
+            .iter()
+            .filter(|entry| entry.level >= level)
+            .skip(offset)
+            .take(limit)
+            .cloned()
+            .collect()
     }
 
-    /// The last lines of a step.
-    pub(crate) fn end_of(&self, step: &str, most: usize) -> Vec<LogEntry> {
+    /// Returns the last lines of a step.
+    pub(crate) fn end_of(&self, step: &str, limit: usize) -> Vec<LogEntry> {
         let entries = self.entries();
-        let mut last: Vec<LogEntry> =
-            entries.iter().rev().filter(|entry| entry.step.as_deref() == Some(step)).take(most).cloned().collect();
+        let mut last: Vec<LogEntry> = entries
+            .iter()
+            .rev()
+            .filter(|entry| entry.step.as_deref() == Some(step))
+            .take(limit)
+            .cloned()
+            .collect();
         last.reverse();
         last
     }
 
     fn entries(&self) -> MutexGuard<'_, Vec<LogEntry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock_unpoisoned()
     }
 }
 
-/// Cuts output into lines.
-#[derive(Debug, Default)]
-pub(crate) struct Lines(Vec<u8>);
-
-impl Lines {
-    /// The lines that are complete with these bytes.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<String> {
-        self.0.extend_from_slice(bytes);
-        let mut lines = Vec::new();
-        while let Some(end) =
-            self.0.iter().position(|byte| *byte == b'\n').or((self.0.len() > LONGEST_LINE).then_some(LONGEST_LINE))
-        {
-            let line: Vec<u8> = self.0.drain(..=end.min(self.0.len() - 1)).collect();
-            lines.push(text(&line));
-        }
-        lines
-    }
-
-    /// What is left at the end.
-    pub(crate) fn rest(&mut self) -> Option<String> {
-        let rest = std::mem::take(&mut self.0);
-        (!rest.is_empty()).then(|| text(&rest))
-    }
+/// Adds the output of a command to the log of a step.
+pub(super) struct StepOutput<'a> {
+    pub(super) log: &'a BuildLog,
+    /// Prefix of each line.
+    pub(super) prefix: &'a str,
+    pub(super) step: &'a str,
 }
 
-fn text(line: &[u8]) -> String {
-    String::from_utf8_lossy(line).trim_end_matches(['\r', '\n']).to_owned()
+impl StepOutput<'_> {
+    pub(super) fn add(&self, stream: OutputStream, line: &str) {
+        let (level, name) = match stream {
+            OutputStream::Stdout => (Level::Info, "stdout"),
+            OutputStream::Stderr => (Level::Warn, "stderr"),
+        };
+        let message = format!("[{}] [{name}]: {line}", self.prefix);
+        self.log.add(level, Some(self.step), message);
+    }
 }
 
 #[cfg(test)]
@@ -108,23 +116,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_becomes_lines_wherever_it_was_cut() {
-        let mut lines = Lines::default();
-        assert_eq!(lines.push(b"on"), Vec::<String>::new());
-        assert_eq!(lines.push(b"e\r\ntwo\nth"), ["one", "two"]);
-        assert_eq!(lines.push(&[b'x'; LONGEST_LINE + 5]).len(), 1);
-        assert!(lines.rest().unwrap().ends_with('x'));
-        assert_eq!(lines.rest(), None);
-    }
-
-    #[test]
-    fn entries_are_counted_per_level() {
+    fn offset_counts_entries_of_the_level() {
         let log = BuildLog::default();
-        log.say(Level::Debug, None, "a");
-        log.say(Level::Info, Some("1"), "b");
-        log.say(Level::Warn, Some("1"), "c");
-        assert_eq!(log.from(1, 10, Level::Info).len(), 1);
-        assert_eq!(log.from(1, 10, Level::Debug).len(), 2);
+        log.add(Level::Debug, None, "a");
+        log.add(Level::Info, Some("1"), "b");
+        log.add(Level::Warn, Some("1"), "c");
+        assert_eq!(log.entries_from(1, 10, Level::Info).len(), 1);
+        assert_eq!(log.entries_from(1, 10, Level::Debug).len(), 2);
         assert_eq!(log.end_of("1", 1)[0].message, "c");
     }
 }

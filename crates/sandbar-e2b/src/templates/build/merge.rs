@@ -1,7 +1,7 @@
-//! A directory that is copied into one that is there.
+//! Merging copied directories with those of the sandbox.
 //!
-//! As Docker and E2B do it: directories of the sandbox stay whose they are, and a link to a directory is followed (`/lib`
-//! leads to `/usr/lib`).
+//! As in Docker and E2B, existing directories keep their owner, and links to directories are
+//! followed (`/lib` is `/usr/lib`).
 
 use std::{
     collections::BTreeMap,
@@ -12,82 +12,123 @@ use std::{
 use sandbar_core::{EntryType, ErrorCode, MakeDirOptions, Result, SessionId};
 use sandbar_host::Host;
 
-/// Where a directory of the sandbox is, through all links, and whether it is there already.
+/// A directory of the sandbox with all links resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct ResolvedDir {
     path: PathBuf,
-    is_there: bool,
+    exists: bool,
 }
 
-impl Place {
+impl ResolvedDir {
     async fn of(host: &Host, session: &SessionId, path: &Path) -> Result<Self> {
-        let mut place = Self { path: "/".into(), is_there: true };
+        let mut resolved = Self {
+            path: "/".into(),
+            exists: true,
+        };
         for part in path.components() {
             if let Component::Normal(name) = part {
-                place = place.below(host, session, name).await?;
+                resolved = resolved.child(host, session, name).await?;
             }
         }
-        Ok(place)
+        Ok(resolved)
     }
 
-    async fn below(&self, host: &Host, session: &SessionId, name: &OsStr) -> Result<Self> {
+    async fn child(&self, host: &Host, session: &SessionId, name: &OsStr) -> Result<Self> {
         let path = self.path.join(name);
-        if !self.is_there {
-            return Ok(Self { path, is_there: false });
+        if !self.exists {
+            return Ok(Self {
+                path,
+                exists: false,
+            });
         }
         match host.file_details(session, &path).await {
-            Ok(found) if found.stat.entry == EntryType::Directory => Ok(Self { path, is_there: true }),
-            Ok(found) => match found.link_end.filter(|end| end.entry == EntryType::Directory) {
-                Some(end) => Ok(Self { path: end.path, is_there: true }),
-                None => Ok(Self { path, is_there: false }),
+            Ok(found) if found.stat.entry == EntryType::Directory => {
+                Ok(Self { path, exists: true })
+            }
+            Ok(found) => match found
+                .link_end
+                .filter(|end| end.entry == EntryType::Directory)
+            {
+                Some(end) => Ok(Self {
+                    path: end.path,
+                    exists: true,
+                }),
+                None => Ok(Self {
+                    path,
+                    exists: false,
+                }),
             },
-            Err(error) if error.code() == ErrorCode::FileNotFound => Ok(Self { path, is_there: false }),
+            Err(error) if error.code() == ErrorCode::FileNotFound => Ok(Self {
+                path,
+                exists: false,
+            }),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Directories of an archive by their names in it, with the modes it gives them; those it only implies have none.
+/// Directories of an archive with their modes; implied ones have none.
 pub(super) type Directories = BTreeMap<PathBuf, Option<u32>>;
 
-/// Where the directories of an archive go.
+/// Target of every directory of an archive.
 #[derive(Debug)]
 pub(super) struct Layout {
-    places: BTreeMap<PathBuf, Place>,
+    resolved: BTreeMap<PathBuf, ResolvedDir>,
     modes: Directories,
 }
 
 impl Layout {
-    /// For a copy to `target`, which is made when it is not there.
-    pub(super) async fn plan(host: &Host, session: &SessionId, target: &Path, modes: Directories) -> Result<Self> {
-        let target = Place::of(host, session, target).await?;
-        if !target.is_there {
-            host.make_dir(session, &target.path, MakeDirOptions { create_dirs: true, owner: None }).await?;
+    /// Resolves the directories for a copy to `target`, which is created if necessary.
+    pub(super) async fn plan(
+        host: &Host,
+        session: &SessionId,
+        target: &Path,
+        modes: Directories,
+    ) -> Result<Self> {
+        let target = ResolvedDir::of(host, session, target).await?;
+        if !target.exists {
+            host.make_dir(
+                session,
+                &target.path,
+                MakeDirOptions {
+                    create_dirs: true,
+                    owner: None,
+                },
+            )
+            .await?;
         }
-        let mut places = BTreeMap::from([(PathBuf::new(), target)]);
-        // Those above come before those below.
+        let mut resolved = BTreeMap::from([(PathBuf::new(), target)]);
+        // In order: parents come before their children.
         for directory in modes.keys() {
-            let Some((above, name)) = directory.parent().zip(directory.file_name()) else { continue };
-            let Some(above) = places.get(above) else { continue };
-            let place = above.below(host, session, name).await?;
-            places.insert(directory.clone(), place);
+            let Some((parent, name)) = directory.parent().zip(directory.file_name()) else {
+                continue;
+            };
+            let Some(parent) = resolved.get(parent) else {
+                continue;
+            };
+            let child = parent.child(host, session, name).await?;
+            resolved.insert(directory.clone(), child);
         }
-        Ok(Self { places, modes })
+        Ok(Self { resolved, modes })
     }
 
-    /// The directories to be made, by their names below the root, with their modes.
+    /// Returns the directories to create, relative to the root, with their modes.
     pub(super) fn new_directories(&self) -> impl Iterator<Item = (&Path, Option<u32>)> {
-        let new = self.modes.iter().filter_map(|(name, mode)| Some((self.places.get(name)?, *mode)));
-        new.filter(|(place, _)| !place.is_there).map(|(place, mode)| (below_root(&place.path), mode))
+        let new = self
+            .modes
+            .iter()
+            .filter_map(|(name, mode)| Some((self.resolved.get(name)?, *mode)));
+        new.filter(|(directory, _)| !directory.exists)
+            .map(|(directory, mode)| (relative_to_root(&directory.path), mode))
     }
 
-    /// The name a file of the archive gets, below the root.
+    /// Returns the target of a file of the archive, relative to the root.
     pub(super) fn name(&self, name: &Path) -> Option<PathBuf> {
-        let place = self.places.get(name.parent()?)?;
-        Some(below_root(&place.path).join(name.file_name()?))
+        let directory = self.resolved.get(name.parent()?)?;
+        Some(relative_to_root(&directory.path).join(name.file_name()?))
     }
 }
 
-fn below_root(path: &Path) -> &Path {
+fn relative_to_root(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }

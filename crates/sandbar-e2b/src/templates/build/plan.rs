@@ -1,16 +1,13 @@
-//! What to build, as the SDKs say it.
+//! The request that starts a build.
 
 use sandbar_host::Credentials;
 
-use crate::{
-    control::Fields,
-    templates::{Answer, refuse, with_status},
-};
+use crate::rest::{ApiError, ApiResult, Fields, bad_request};
 
-/// More steps than any template has.
-const MOST_STEPS: usize = 1000;
+/// Limit of steps.
+const MAX_STEPS: usize = 1000;
 
-/// The body of the call that starts a build.
+/// Parsed request.
 #[derive(Debug)]
 pub(crate) struct BuildPlan {
     pub(super) from_image: Option<String>,
@@ -22,7 +19,7 @@ pub(crate) struct BuildPlan {
     ready_cmd: Option<String>,
 }
 
-/// One step. What a step of a kind takes is written down where it is done.
+/// One step. The arguments of each kind are documented in `steps.rs`.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(super) kind: String,
@@ -32,7 +29,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    fn read(mut fields: Fields) -> Answer<Self> {
+    fn read(mut fields: Fields) -> ApiResult<Self> {
         Ok(Self {
             kind: fields.require("type")?,
             args: fields.take("args")?.unwrap_or_default(),
@@ -41,14 +38,19 @@ impl Step {
         })
     }
 
-    /// As the log shows it.
+    /// Returns the step as shown in the log.
     pub(super) fn text(&self) -> String {
-        let args: Vec<&str> = self.args.iter().map(String::as_str).filter(|arg| !arg.is_empty()).collect();
+        let args: Vec<&str> = self
+            .args
+            .iter()
+            .map(String::as_str)
+            .filter(|arg| !arg.is_empty())
+            .collect();
         format!("{} {}", self.kind.to_uppercase(), args.join(" "))
     }
 }
 
-/// Who we are to the registry an image comes from.
+/// Credentials for the registry of an image.
 #[derive(Debug)]
 enum RegistryAccess {
     Registry { username: String, password: String },
@@ -57,60 +59,84 @@ enum RegistryAccess {
 }
 
 impl RegistryAccess {
-    fn read(mut fields: Fields) -> Answer<Self> {
+    fn read(mut fields: Fields) -> ApiResult<Self> {
         match fields.require::<String>("type")?.as_str() {
-            "registry" => {
-                Ok(Self::Registry { username: fields.require("username")?, password: fields.require("password")? })
-            }
-            "gcp" => Ok(Self::Gcp { service_account_json: fields.require("serviceAccountJson")? }),
+            "registry" => Ok(Self::Registry {
+                username: fields.require("username")?,
+                password: fields.require("password")?,
+            }),
+            "gcp" => Ok(Self::Gcp {
+                service_account_json: fields.require("serviceAccountJson")?,
+            }),
             "aws" => Ok(Self::Aws),
-            other => {
-                Err(refuse(format!("`fromImageRegistry.type` is `{}`; use registry, gcp or aws", other.escape_debug())))
-            }
+            other => Err(bad_request(format!(
+                "`fromImageRegistry.type` is `{}`; use registry, gcp or aws",
+                other.escape_debug()
+            ))),
         }
     }
 }
 
 impl BuildPlan {
-    pub(crate) fn read(fields: &mut Fields) -> Answer<Self> {
+    pub(crate) fn read(fields: &mut Fields) -> ApiResult<Self> {
         let plan = Self {
             from_image: fields.take("fromImage")?,
             from_template: fields.take("fromTemplate")?,
-            from_image_registry: fields.object("fromImageRegistry")?.map(RegistryAccess::read).transpose()?,
+            from_image_registry: fields
+                .object("fromImageRegistry")?
+                .map(RegistryAccess::read)
+                .transpose()?,
             force: fields.take("force")?.unwrap_or(false),
-            steps: fields.objects("steps")?.into_iter().map(Step::read).collect::<Answer<_>>()?,
+            steps: fields
+                .objects("steps")?
+                .into_iter()
+                .map(Step::read)
+                .collect::<ApiResult<_>>()?,
             start_cmd: fields.take("startCmd")?,
             ready_cmd: fields.take("readyCmd")?,
         };
-        let said = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
-        if said(&plan.from_image) == said(&plan.from_template) {
-            return Err(refuse("give one of `fromImage` and `fromTemplate`"));
+        let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+        if is_set(&plan.from_image) == is_set(&plan.from_template) {
+            return Err(bad_request(
+                "exactly one of `fromImage` and `fromTemplate` is required",
+            ));
         }
-        if plan.steps.len() > MOST_STEPS {
-            return Err(refuse(format!("`steps` has {}; a template has at most {MOST_STEPS}", plan.steps.len())));
+        if plan.steps.len() > MAX_STEPS {
+            return Err(bad_request(format!(
+                "`steps` has {}; a template has at most {MAX_STEPS}",
+                plan.steps.len()
+            )));
         }
         Ok(plan)
     }
 
-    /// What cannot be used fails the first step and not the call: SDKs show then where the image was named.
-    pub(super) fn credentials(&self) -> Answer<Option<Credentials>> {
+    /// Returns the registry credentials. Unusable ones fail the first step instead of the call,
+    /// because SDKs then show the line that names the image.
+    pub(super) fn credentials(&self) -> ApiResult<Option<Credentials>> {
         match &self.from_image_registry {
             None => Ok(None),
-            Some(RegistryAccess::Registry { username, password }) => {
-                Ok(Some(Credentials { username: username.clone(), password: password.clone() }))
-            }
-            // Google's registries take the whole key as a password.
-            Some(RegistryAccess::Gcp { service_account_json }) => {
-                Ok(Some(Credentials { username: "_json_key".into(), password: service_account_json.clone() }))
-            }
-            Some(RegistryAccess::Aws) => Err(with_status(
+            Some(RegistryAccess::Registry { username, password }) => Ok(Some(Credentials {
+                username: username.clone(),
+                password: password.clone(),
+            })),
+            // Google's registries accept the service account key as the password.
+            Some(RegistryAccess::Gcp {
+                service_account_json,
+            }) => Ok(Some(Credentials {
+                username: "_json_key".into(),
+                password: service_account_json.clone(),
+            })),
+            Some(RegistryAccess::Aws) => Err(ApiError::new(
                 axum::http::StatusCode::NOT_IMPLEMENTED,
-                "AWS registries are not offered (ask `aws ecr get-login-password`, and use it with the user `AWS`)",
+                "AWS registries are not offered (get a password with `aws ecr get-login-password`, and use it with the user `AWS`)",
             )),
         }
     }
 
     pub(super) fn start(&self) -> (&str, &str) {
-        (self.start_cmd.as_deref().unwrap_or_default(), self.ready_cmd.as_deref().unwrap_or_default())
+        (
+            self.start_cmd.as_deref().unwrap_or_default(),
+            self.ready_cmd.as_deref().unwrap_or_default(),
+        )
     }
 }

@@ -1,9 +1,9 @@
-//! `$NAME` and `${NAME}` in values of steps.
+//! Expansion of `$NAME` and `${NAME}` in steps.
 
 use std::collections::BTreeMap;
 
-/// Puts values in place of names; one nobody has set is empty. `${NAME:-other}` is another value for one that is not set or
-/// empty, `${NAME:+other}` one for one that is; without the colon, empty is set. Anything else stays as it is.
+/// Expands variables; unset ones are empty. Supports `${NAME:-default}` and `${NAME:+alternative}`,
+/// and both without the colon, where an empty value counts as set. Anything else is left unchanged.
 pub(crate) fn expand(text: &str, values: &BTreeMap<String, String>) -> String {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
@@ -11,12 +11,17 @@ pub(crate) fn expand(text: &str, values: &BTreeMap<String, String>) -> String {
         expanded.push_str(&rest[..at]);
         let after = &rest[at + 1..];
         let found = match after.strip_prefix('{') {
-            Some(braced) => {
-                braced.split_once('}').and_then(|(inside, left)| Some((braced_value(inside, values)?, left)))
-            }
+            Some(braced) => braced
+                .split_once('}')
+                .and_then(|(inside, left)| Some((braced_value(inside, values)?, left))),
             None => Some(leading_name(after))
                 .filter(|name| !name.is_empty())
-                .map(|name| (values.get(name).cloned().unwrap_or_default(), &after[name.len()..])),
+                .map(|name| {
+                    (
+                        values.get(name).cloned().unwrap_or_default(),
+                        &after[name.len()..],
+                    )
+                }),
         };
         if let Some((value, left)) = found {
             expanded.push_str(&value);
@@ -30,7 +35,7 @@ pub(crate) fn expand(text: &str, values: &BTreeMap<String, String>) -> String {
     expanded
 }
 
-/// What stands for what is between braces; `None` when that is nothing we know.
+/// Expands the text between braces; `None` if its syntax is not supported.
 fn braced_value(inside: &str, values: &BTreeMap<String, String>) -> Option<String> {
     let name = leading_name(inside);
     if name.is_empty() {
@@ -56,7 +61,10 @@ fn leading_name(text: &str) -> &str {
     let fits = |(at, letter): (usize, char)| {
         letter == '_' || letter.is_ascii_alphabetic() || (at > 0 && letter.is_ascii_digit())
     };
-    let end = text.char_indices().find(|found| !fits(*found)).map_or(text.len(), |(at, _)| at);
+    let end = text
+        .char_indices()
+        .find(|found| !fits(*found))
+        .map_or(text.len(), |(at, _)| at);
     &text[..end]
 }
 
@@ -65,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_become_values_and_the_rest_stays() {
+    fn variables_are_expanded_and_other_text_is_unchanged() {
         let values = BTreeMap::from([
             ("PATH".to_owned(), "/bin".to_owned()),
             ("A1".to_owned(), "x".to_owned()),
@@ -78,7 +86,10 @@ mod tests {
             ("$", "$"),
             ("$1 ${} ${A1 $$", "$1 ${} ${A1 $$"),
             ("${A1%y} ${A1:?no}", "${A1%y} ${A1:?no}"),
-            ("${A1:-y} ${B:-y} ${B-$A1} ${EMPTY:-y} ${EMPTY-y}.", "x y x y ."),
+            (
+                "${A1:-y} ${B:-y} ${B-$A1} ${EMPTY:-y} ${EMPTY-y}.",
+                "x y x y .",
+            ),
             ("${PATH:+/opt:}${B:+y}${EMPTY+z}", "/opt:z"),
             ("ä$A1ä", "äxä"),
         ] {

@@ -1,4 +1,4 @@
-//! The control API, one file a thing users do.
+//! The control API, one file per call or resource.
 
 mod connecting;
 mod creating;
@@ -12,8 +12,8 @@ mod networks;
 mod not_offered;
 mod pausing;
 mod restarts;
+mod rollback;
 mod snapshots;
-mod undo;
 mod waking;
 
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ impl World {
         self.control("POST", path, Some(&body)).await
     }
 
-    /// What is told about a sandbox.
+    /// Returns the details of a sandbox.
     pub(super) async fn info(&self, sandbox: &Sandbox) -> Value {
         let answer = self.get(&format!("/sandboxes/{}", sandbox.id)).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -43,21 +43,33 @@ impl World {
     }
 
     pub(super) async fn state(&self, sandbox: &Sandbox) -> String {
-        self.info(sandbox).await["state"].as_str().unwrap().to_owned()
+        self.info(sandbox).await["state"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     pub(super) async fn pause(&self, sandbox: &Sandbox) -> Answer {
-        self.post(&format!("/sandboxes/{}/pause", sandbox.id), json!({})).await
+        self.post(&format!("/sandboxes/{}/pause", sandbox.id), json!({}))
+            .await
     }
 
     pub(super) async fn connect(&self, sandbox: &Sandbox) -> Answer {
-        self.post(&format!("/v2/sandboxes/{}/connect", sandbox.id), json!({ "timeout": 300 })).await
+        self.post(
+            &format!("/v2/sandboxes/{}/connect", sandbox.id),
+            json!({ "timeout": 300 }),
+        )
+        .await
     }
 
-    /// The output of a script in a sandbox.
+    /// Returns the output of a script in a sandbox.
     pub(super) async fn shell(&self, sandbox: &Sandbox, script: &str) -> String {
         let id = SessionId::new(sandbox.id.as_str()).unwrap();
-        let mut command = self.host.exec(&id, ExecSpec::new(["/bin/sh", "-c", script])).await.unwrap();
+        let mut command = self
+            .host
+            .exec(&id, ExecSpec::new(["/bin/sh", "-c", script]))
+            .await
+            .unwrap();
         let mut output = Vec::new();
         while let Some(event) = command.next_event().await {
             if let ExecEvent::Stdout(bytes) = event {
@@ -73,16 +85,16 @@ impl World {
     }
 }
 
-/// Returns as soon as something is so; fails the test when it does not become so.
+/// Waits until a condition holds; fails the test after a timeout.
 pub(crate) async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !condition().await {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        assert!(Instant::now() < deadline, "timed out waiting for: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Whether an answer is an error of E2B with this status whose text has all of these in it.
+/// Asserts that a response is an E2B error with this status, whose message contains all words.
 fn assert_refused(answer: &Answer, status: u16, words: &[&str]) {
     let text = answer.text();
     assert_eq!(answer.status, status, "{text}");
@@ -93,7 +105,7 @@ fn assert_refused(answer: &Answer, status: u16, words: &[&str]) {
     }
 }
 
-/// The moment a text of an answer means.
+/// Parses a timestamp of a response.
 fn moment(value: &Value) -> jiff::Timestamp {
     value.as_str().unwrap().parse().unwrap()
 }

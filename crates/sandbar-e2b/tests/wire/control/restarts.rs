@@ -1,4 +1,4 @@
-//! Hosts that are started anew on the same data.
+//! Restarts of the host on the same data.
 
 use std::sync::Mutex;
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use super::moment;
 use crate::{client::Sandbox, world::World};
 
-/// What is told about a sandbox, but for where its host listens.
+/// Returns the details of a sandbox without the address of its host.
 fn wherever(mut told: Value) -> Value {
     told["domain"] = Value::Null;
     told
 }
 
 #[test]
-fn sandboxes_their_tokens_and_what_is_known_of_them_outlive_the_host() {
+fn sandboxes_tokens_and_notes_survive_a_restart() {
     let made = Mutex::new(Vec::new());
     World::run_and_start_again(
         async |world| {
@@ -26,7 +26,10 @@ fn sandboxes_their_tokens_and_what_is_known_of_them_outlive_the_host() {
         },
         async |world| {
             let (before, info) = made.lock().unwrap().pop().unwrap();
-            let sandbox = Sandbox { address: world.address, ..before };
+            let sandbox = Sandbox {
+                address: world.address,
+                ..before
+            };
             assert_eq!(wherever(world.info(&sandbox).await), wherever(info));
             assert_eq!(sandbox.http("GET", "/health", "").await.status, 204);
             assert_eq!(world.shell(&sandbox, "cat /kept").await, "kept\n");
@@ -39,33 +42,44 @@ fn sandboxes_their_tokens_and_what_is_known_of_them_outlive_the_host() {
 }
 
 #[test]
-fn a_paused_one_stays_paused_and_comes_back_with_its_files() {
+fn paused_sandbox_survives_a_restart_with_its_files() {
     let made = Mutex::new(Vec::new());
     World::run_and_start_again(
         async |world| {
-            let sandbox = world.sandbox_with(json!({ "templateID": "base", "timeout": 900 })).await;
+            let sandbox = world
+                .sandbox_with(json!({ "templateID": "base", "timeout": 900 }))
+                .await;
             world.shell(&sandbox, "echo kept > /kept").await;
             assert_eq!(world.pause(&sandbox).await.status, 204);
             made.lock().unwrap().push(sandbox);
         },
         async |world| {
-            let sandbox = Sandbox { address: world.address, ..made.lock().unwrap().pop().unwrap() };
+            let sandbox = Sandbox {
+                address: world.address,
+                ..made.lock().unwrap().pop().unwrap()
+            };
             assert_eq!(world.state(&sandbox).await, "paused");
             assert_eq!(world.connect(&sandbox).await.status, 201);
             assert_eq!(world.shell(&sandbox, "cat /kept").await, "kept\n");
-            let left = moment(&world.info(&sandbox).await["endAt"]).duration_since(jiff::Timestamp::now());
+            let left =
+                moment(&world.info(&sandbox).await["endAt"]).duration_since(jiff::Timestamp::now());
             assert!(left.as_secs() > 200, "{left}");
         },
     );
 }
 
 #[test]
-fn a_request_that_is_sent_again_after_a_restart_finds_its_sandbox() {
+fn retried_create_after_a_restart_finds_its_sandbox() {
     let made = Mutex::new(None);
     let body = json!({ "templateID": "base", "timeout": 900 });
     let send = async |world: &World| {
-        let headers = [("x-api-key", world.api_key.as_str()), ("idempotency-key", "k-1")];
-        let answer = world.control_with("POST", "/v2/sandboxes", &headers, Some(&body)).await;
+        let headers = [
+            ("x-api-key", world.api_key.as_str()),
+            ("idempotency-key", "k-1"),
+        ];
+        let answer = world
+            .control_with("POST", "/v2/sandboxes", &headers, Some(&body))
+            .await;
         assert_eq!(answer.status, 201, "{}", answer.text());
         answer.json()
     };
@@ -76,8 +90,20 @@ fn a_request_that_is_sent_again_after_a_restart_finds_its_sandbox() {
         },
         async |world| {
             let handle = send(world).await;
-            assert_eq!(Some(wherever(handle)), made.lock().unwrap().take().map(wherever));
-            assert_eq!(world.get("/v2/sandboxes").await.json().as_array().unwrap().len(), 1);
+            assert_eq!(
+                Some(wherever(handle)),
+                made.lock().unwrap().take().map(wherever)
+            );
+            assert_eq!(
+                world
+                    .get("/v2/sandboxes")
+                    .await
+                    .json()
+                    .as_array()
+                    .unwrap()
+                    .len(),
+                1
+            );
         },
     );
 }

@@ -1,4 +1,4 @@
-//! The step that copies.
+//! `COPY` steps.
 
 use std::{io::Write as _, path::Path};
 
@@ -13,12 +13,12 @@ use super::{
 };
 use crate::world::World;
 
-/// An archive as SDKs make it: names below the directory of the template, packed.
+/// Builds an archive as SDKs do: names relative to the template, gzipped.
 fn archive(entries: &[(&str, &str)]) -> Vec<u8> {
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (name, content) in entries {
         let mut header = Header::new_gnu();
-        // Whoever packs it has numbers of its own, which mean nothing here.
+        // Uid and gid of the packing machine, which must be ignored.
         header.set_uid(4711);
         header.set_gid(4711);
         header.set_mode(0o640);
@@ -29,10 +29,14 @@ fn archive(entries: &[(&str, &str)]) -> Vec<u8> {
         } else if name.ends_with('/') {
             header.set_entry_type(EntryType::Directory);
             header.set_mode(0o750);
-            builder.append_data(&mut header, name, std::io::empty()).unwrap();
+            builder
+                .append_data(&mut header, name, std::io::empty())
+                .unwrap();
         } else {
             header.set_size(content.len() as u64);
-            builder.append_data(&mut header, name, content.as_bytes()).unwrap();
+            builder
+                .append_data(&mut header, name, content.as_bytes())
+                .unwrap();
         }
     }
     let mut packer = builder.into_inner().unwrap();
@@ -44,7 +48,7 @@ fn copy(args: &[&str], hash: &str) -> Value {
     json!({ "type": "COPY", "args": args, "filesHash": hash, "force": false })
 }
 
-/// Sends an archive under a hash, for any template.
+/// Uploads an archive under a hash.
 async fn sent(world: &World, hash: &str, entries: &[(&str, &str)]) {
     let (template, _) = requested(world, &Wanted::new("sender")).await;
     let (_, url) = link(world, &template, hash).await;
@@ -52,14 +56,20 @@ async fn sent(world: &World, hash: &str, entries: &[(&str, &str)]) {
 }
 
 #[test]
-fn files_and_directories_are_copied_with_owner_and_mode() {
+fn copy_sets_owner_and_mode() {
     World::run(async |world| {
         let (file, folder) = ("1".repeat(64), "2".repeat(64));
         sent(world, &file, &[("app.py", "print(1)\n")]).await;
         sent(
             world,
             &folder,
-            &[("src/", ""), ("src/a.txt", "a"), ("src/sub/", ""), ("src/sub/b.txt", "b"), ("src/link", "-> a.txt")],
+            &[
+                ("src/", ""),
+                ("src/a.txt", "a"),
+                ("src/sub/", ""),
+                ("src/sub/b.txt", "b"),
+                ("src/link", "-> a.txt"),
+            ],
         )
         .await;
         let steps = json!([
@@ -68,13 +78,27 @@ fn files_and_directories_are_copied_with_owner_and_mode() {
             copy(&["src", "/srv/data", "user:root", "0700"], &folder),
             copy(&["src/*.txt", "deep/er", "", ""], &folder),
         ]);
-        let status = built(world, &Wanted::new("copied"), json!({ "fromTemplate": "base", "steps": steps })).await;
+        let status = built(
+            world,
+            &Wanted::new("copied"),
+            json!({ "fromTemplate": "base", "steps": steps }),
+        )
+        .await;
         assert_eq!(status["status"], "ready", "{status}");
         let sandbox = world.sandbox_with(json!({ "templateID": "copied" })).await;
-        assert_eq!(content(world, &sandbox.id, "/home/user/main.py").await, "print(1)\n");
-        assert_eq!(content(world, &sandbox.id, "/srv/data/sub/b.txt").await, "b");
+        assert_eq!(
+            content(world, &sandbox.id, "/home/user/main.py").await,
+            "print(1)\n"
+        );
+        assert_eq!(
+            content(world, &sandbox.id, "/srv/data/sub/b.txt").await,
+            "b"
+        );
         assert_eq!(content(world, &sandbox.id, "/srv/data/link").await, "a");
-        assert_eq!(content(world, &sandbox.id, "/home/user/deep/er/a.txt").await, "a");
+        assert_eq!(
+            content(world, &sandbox.id, "/home/user/deep/er/a.txt").await,
+            "a"
+        );
         let session = SessionId::new(sandbox.id.clone()).unwrap();
         let stat = async |path: &str| {
             let stat = world.host.stat(&session, Path::new(path)).await.unwrap();
@@ -84,42 +108,74 @@ fn files_and_directories_are_copied_with_owner_and_mode() {
         assert_eq!(stat("/opt/tools/app.py").await, (0, 0, 0o755));
         assert_eq!(stat("/srv/data/a.txt").await, (1000, 0, 0o700));
         assert_eq!(stat("/srv/data/sub").await, (1000, 0, 0o700));
-        assert_eq!(run(world, &sandbox.id, "ls /tmp").await, "", "nothing is left of copying");
+        assert_eq!(
+            run(world, &sandbox.id, "ls /tmp").await,
+            "",
+            "nothing is left of copying"
+        );
     });
 }
 
 #[test]
-fn what_is_copied_into_a_directory_that_is_there_leaves_it_as_it_is() {
+fn copy_into_an_existing_directory_keeps_its_owner() {
     World::run(async |world| {
         let (tree, linked) = ("6".repeat(64), "7".repeat(64));
-        // As a pattern that names files only packs it: some directories are implied.
-        let entries = [("top/etc/", ""), ("top/etc/mine", "m"), ("top/door/new", "n"), ("top/made/deep/file", "f")];
+        // As packed for a pattern of files: some directories are only implied.
+        let entries = [
+            ("top/etc/", ""),
+            ("top/etc/mine", "m"),
+            ("top/alias/new", "n"),
+            ("top/made/deep/file", "f"),
+        ];
         sent(world, &tree, &entries).await;
-        // SDKs that walk through links pack what is behind them too.
-        let entries = [("top/real/a", "a"), ("top/way", "-> real"), ("top/way/a", "a"), ("top/lost", "-> nowhere")];
+        // SDKs that follow links pack their targets too.
+        let entries = [
+            ("top/real/a", "a"),
+            ("top/way", "-> real"),
+            ("top/way/a", "a"),
+            ("top/lost", "-> nowhere"),
+        ];
         sent(world, &linked, &entries).await;
         let steps = json!([
-            step("RUN", &["mkdir -p /srv/room && ln -s /srv/room /door && stat -c %u:%a /etc > /srv/before", "root"]),
+            step(
+                "RUN",
+                &[
+                    "mkdir -p /srv/target && ln -s /srv/target /alias && stat -c %u:%a /etc > /srv/before",
+                    "root"
+                ]
+            ),
             copy(&["top", "/", "user", ""], &tree),
-            copy(&["top", "/door/links", "user", ""], &linked),
+            copy(&["top", "/alias/links", "user", ""], &linked),
             step("RUN", &["touch /made/deep/more"]),
         ]);
-        let status = built(world, &Wanted::new("merged"), json!({ "fromTemplate": "base", "steps": steps })).await;
+        let status = built(
+            world,
+            &Wanted::new("merged"),
+            json!({ "fromTemplate": "base", "steps": steps }),
+        )
+        .await;
         assert_eq!(status["status"], "ready", "{status}");
         let sandbox = world.sandbox_with(json!({ "templateID": "merged" })).await;
         assert_eq!(content(world, &sandbox.id, "/etc/mine").await, "m");
-        assert_eq!(content(world, &sandbox.id, "/srv/room/new").await, "n");
-        assert_eq!(content(world, &sandbox.id, "/srv/room/links/way/a").await, "a");
+        assert_eq!(content(world, &sandbox.id, "/srv/target/new").await, "n");
+        assert_eq!(
+            content(world, &sandbox.id, "/srv/target/links/way/a").await,
+            "a"
+        );
         let before = content(world, &sandbox.id, "/srv/before").await;
         assert_eq!(run(world, &sandbox.id, "stat -c %u:%a /etc").await, before);
-        let said =
-            run(world, &sandbox.id, "readlink /door /door/links/way /door/links/lost; stat -c %u /made/deep").await;
-        assert_eq!(said, "/srv/room\nreal\nnowhere\n1000\n");
+        let said = run(
+            world,
+            &sandbox.id,
+            "readlink /alias /alias/links/way /alias/links/lost; stat -c %u /made/deep",
+        )
+        .await;
+        assert_eq!(said, "/srv/target\nreal\nnowhere\n1000\n");
     });
 }
 
 #[test]
-fn a_target_may_name_variables() {
+fn variables_in_a_copy_target_are_expanded() {
     World::run(async |world| {
         let file = "8".repeat(64);
         sent(world, &file, &[("app.py", "print(1)\n")]).await;
@@ -129,35 +185,65 @@ fn a_target_may_name_variables() {
             copy(&["app.py", "${OTHER:-/srv/other}/", "", ""], &file),
             copy(&["app.py", "$HOME/", "root", ""], &file),
         ]);
-        let status = built(world, &Wanted::new("named"), json!({ "fromTemplate": "base", "steps": steps })).await;
+        let status = built(
+            world,
+            &Wanted::new("named"),
+            json!({ "fromTemplate": "base", "steps": steps }),
+        )
+        .await;
         assert_eq!(status["status"], "ready", "{status}");
         let sandbox = world.sandbox_with(json!({ "templateID": "named" })).await;
         for path in ["/srv/app/main.py", "/srv/other/app.py", "/root/app.py"] {
             assert_eq!(content(world, &sandbox.id, path).await, "print(1)\n");
         }
-        assert_eq!(run(world, &sandbox.id, "ls -A /home/user | grep '[$]'").await, "");
+        assert_eq!(
+            run(world, &sandbox.id, "ls -A /home/user | grep '[$]'").await,
+            ""
+        );
     });
 }
 
 #[test]
-fn a_link_to_a_directory_is_copied_with_all_that_is_below_it() {
+fn link_to_a_directory_is_copied_with_its_contents() {
     World::run(async |world| {
         let (whole, part) = ("9".repeat(64), "a".repeat(64));
-        // SDKs walk through the link they were given, and pack it too.
-        let entries = [("way", "-> real"), ("way/a", "a"), ("way/sub/", ""), ("way/sub/b", "b"), ("way/sub/c/d", "d")];
+        // SDKs follow the given link and pack it as well.
+        let entries = [
+            ("way", "-> real"),
+            ("way/a", "a"),
+            ("way/sub/", ""),
+            ("way/sub/b", "b"),
+            ("way/sub/c/d", "d"),
+        ];
         sent(world, &whole, &entries).await;
         sent(world, &part, &entries[2..]).await;
-        let steps = json!([copy(&["way", "/srv/all", "", ""], &whole), copy(&["way/sub", "/srv/part", "", ""], &part)]);
-        let status = built(world, &Wanted::new("behind"), json!({ "fromTemplate": "base", "steps": steps })).await;
+        let steps = json!([
+            copy(&["way", "/srv/all", "", ""], &whole),
+            copy(&["way/sub", "/srv/part", "", ""], &part)
+        ]);
+        let status = built(
+            world,
+            &Wanted::new("behind"),
+            json!({ "fromTemplate": "base", "steps": steps }),
+        )
+        .await;
         assert_eq!(status["status"], "ready", "{status}");
         let sandbox = world.sandbox_with(json!({ "templateID": "behind" })).await;
-        let found = run(world, &sandbox.id, "cd /srv && find . -type f | sort | xargs grep -H .").await;
-        assert_eq!(found, "./all/a:a\n./all/sub/b:b\n./all/sub/c/d:d\n./part/b:b\n./part/c/d:d\n");
+        let found = run(
+            world,
+            &sandbox.id,
+            "cd /srv && find . -type f | sort | xargs grep -H .",
+        )
+        .await;
+        assert_eq!(
+            found,
+            "./all/a:a\n./all/sub/b:b\n./all/sub/c/d:d\n./part/b:b\n./part/c/d:d\n"
+        );
     });
 }
 
 #[test]
-fn archives_that_are_none_or_lead_out_fail_their_step() {
+fn invalid_or_escaping_archive_fails_its_step() {
     World::run(async |world| {
         let (noise, missing, hostile) = ("3".repeat(64), "4".repeat(64), "5".repeat(64));
         let (template, _) = requested(world, &Wanted::new("sender")).await;
@@ -165,18 +251,25 @@ fn archives_that_are_none_or_lead_out_fail_their_step() {
         assert_eq!(put(world, &url, vec![7; 5000]).await.status, 200);
         let (_, url) = link(world, &template, &hostile).await;
         assert_eq!(put(world, &url, leading_out()).await.status, 200);
-        for (hash, text) in [(noise, "no archive"), (missing, "were not sent"), (hostile, "leads out")] {
+        for (hash, text) in [
+            (noise, "not a tar archive"),
+            (missing, "were not uploaded"),
+            (hostile, "path outside"),
+        ] {
             let (template, build) = requested(world, &Wanted::new("hostile")).await;
             let plan = json!({ "fromTemplate": "base", "steps": [step("RUN", &["true"]), copy(&["x", "/x"], &hash)] });
             started(world, &template, &build, &plan).await;
             let status = finished(world, &template, &build).await;
             assert_eq!(status["reason"]["step"], "2", "{status}");
-            assert!(status["reason"]["message"].as_str().unwrap().contains(text), "{status}");
+            assert!(
+                status["reason"]["message"].as_str().unwrap().contains(text),
+                "{status}"
+            );
         }
     });
 }
 
-/// An archive with a name no honest program writes.
+/// Builds an archive with a path outside of it.
 fn leading_out() -> Vec<u8> {
     let mut header = Header::new_gnu();
     header.set_mode(0o644);

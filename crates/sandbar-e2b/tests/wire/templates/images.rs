@@ -1,6 +1,8 @@
 //! Templates from images, pulled from a registry of our own on loopback.
 
-use std::{collections::HashMap, convert::Infallible, fmt::Write as _, fs, net::SocketAddr, sync::Arc};
+use std::{
+    collections::HashMap, convert::Infallible, fmt::Write as _, fs, net::SocketAddr, sync::Arc,
+};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -26,12 +28,19 @@ async fn registry(files: HashMap<String, Vec<u8>>) -> SocketAddr {
             tokio::spawn(async move {
                 let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
                     let found = files.get(request.uri().path()).cloned();
-                    let status = if found.is_some() { StatusCode::OK } else { StatusCode::NOT_FOUND };
+                    let status = if found.is_some() {
+                        StatusCode::OK
+                    } else {
+                        StatusCode::NOT_FOUND
+                    };
                     let body = Full::new(Bytes::from(found.unwrap_or_default()));
-                    async move { Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap()) }
+                    async move {
+                        Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap())
+                    }
                 });
-                let _ =
-                    hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                let _ = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
             });
         }
     });
@@ -40,13 +49,15 @@ async fn registry(files: HashMap<String, Vec<u8>>) -> SocketAddr {
 
 fn digest(bytes: &[u8]) -> String {
     use sha2::Digest as _;
-    sha2::Sha256::digest(bytes).iter().fold("sha256:".to_owned(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
+    sha2::Sha256::digest(bytes)
+        .iter()
+        .fold("sha256:".to_owned(), |mut text, byte| {
+            write!(text, "{byte:02x}").unwrap();
+            text
+        })
 }
 
-/// An image with a shell and little else, as files of a registry.
+/// Returns a minimal image with a shell, as files of a registry.
 fn image() -> HashMap<String, Vec<u8>> {
     let scratch = scratch();
     let root = scratch.path().join("root");
@@ -57,7 +68,11 @@ fn image() -> HashMap<String, Vec<u8>> {
     builder.follow_symlinks(false);
     builder.append_dir_all("", &root).unwrap();
     let layer = builder.into_inner().unwrap();
-    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let architecture = if cfg!(target_arch = "aarch64") {
+        "arm64"
+    } else {
+        "amd64"
+    };
     let config = json!({
         "architecture": architecture,
         "os": "linux",
@@ -65,7 +80,8 @@ fn image() -> HashMap<String, Vec<u8>> {
     });
     let config = config.to_string().into_bytes();
     let part = |bytes: &[u8]| json!({ "digest": digest(bytes), "size": bytes.len() });
-    let manifest = json!({ "schemaVersion": 2, "config": part(&config), "layers": [part(&layer)] }).to_string();
+    let manifest = json!({ "schemaVersion": 2, "config": part(&config), "layers": [part(&layer)] })
+        .to_string();
     let mut files = HashMap::from([("/v2/tool/manifests/1".to_owned(), manifest.into_bytes())]);
     for bytes in [config, layer] {
         files.insert(format!("/v2/tool/blobs/{}", digest(&bytes)), bytes);
@@ -74,7 +90,7 @@ fn image() -> HashMap<String, Vec<u8>> {
 }
 
 #[test]
-fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
+fn template_from_an_image_gets_the_default_user() {
     World::run(async |world| {
         let address = registry(image()).await;
         let steps = json!([
@@ -87,57 +103,85 @@ fn a_template_is_built_from_an_image_and_has_the_user_of_every_sandbox() {
         let status = built(world, &Wanted::new("imaged"), plan.clone()).await;
         assert_eq!(status["status"], "ready", "{} {status}", lines(&status));
         let sandbox = world.sandbox_with(json!({ "templateID": "imaged" })).await;
-        assert_eq!(content(world, &sandbox.id, "/home/user/made").await, "yes /home/user yes:else\n");
+        assert_eq!(
+            content(world, &sandbox.id, "/home/user/made").await,
+            "yes /home/user yes:else\n"
+        );
         assert_eq!(run(world, &sandbox.id, "echo $FROM_IMAGE").await, "yes\n");
         for home in ["user", "other"] {
-            assert_eq!(content(world, &sandbox.id, &format!("/home/{home}/.profile")).await, "# new home\n");
+            assert_eq!(
+                content(world, &sandbox.id, &format!("/home/{home}/.profile")).await,
+                "# new home\n"
+            );
         }
         let passwd = content(world, &sandbox.id, "/etc/passwd").await;
         assert!(
-            passwd.contains("user:x:1000:1000::/home/user:/bin/sh\n") && passwd.contains("other:x:1001:1001:"),
+            passwd.contains("user:x:1000:1000::/home/user:/bin/sh\n")
+                && passwd.contains("other:x:1001:1001:"),
             "{passwd}"
         );
         let again = built(world, &Wanted::new("imaged-again"), plan).await;
-        assert_eq!(lines(&again).matches("CACHED [builder").count(), 4, "{}", lines(&again));
+        assert_eq!(
+            lines(&again).matches("CACHED [builder").count(),
+            4,
+            "{}",
+            lines(&again)
+        );
         let missing = json!({ "fromImage": format!("{address}/tool:2"), "fromImageRegistry": { "type": "registry", "username": "u", "password": "p" } });
         let status = built(world, &Wanted::new("missing"), missing).await;
         assert_eq!(status["reason"]["step"], "base", "{status}");
         let aws = json!({ "fromImage": "x", "fromImageRegistry": { "type": "aws", "awsAccessKeyId": "a", "awsSecretAccessKey": "b", "awsRegion": "c" } });
         let status = built(world, &Wanted::new("aws"), aws).await;
         assert_eq!(status["reason"]["step"], "base", "{status}");
-        assert!(status["reason"]["message"].as_str().unwrap().contains("not offered"), "{status}");
+        assert!(
+            status["reason"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("not offered"),
+            "{status}"
+        );
     });
 }
 
 #[test]
-fn commands_have_the_path_a_template_sets_and_its_steps_find_the_usual_programs_besides() {
+fn path_of_a_template_keeps_the_usual_programs_for_steps() {
     World::run(async |world| {
         let address = registry(image()).await;
-        for (name, set, has) in
-            [("extended", "/opt/tool:$PATH", "/opt/tool:/image/bin:/bin"), ("replaced", "/opt/tool", "/opt/tool")]
-        {
-            // `cat` is nowhere in what replaces it.
-            let steps = json!([step("ENV", &["PATH", set]), step("RUN", &["echo $PATH | cat > ~/path"])]);
+        for (name, set, has) in [
+            ("extended", "/opt/tool:$PATH", "/opt/tool:/image/bin:/bin"),
+            ("replaced", "/opt/tool", "/opt/tool"),
+        ] {
+            // `cat` is not in the replaced `PATH`.
+            let steps = json!([
+                step("ENV", &["PATH", set]),
+                step("RUN", &["echo $PATH | cat > ~/path"])
+            ]);
             let plan = json!({ "fromImage": format!("{address}/tool:1"), "steps": steps });
             let status = built(world, &Wanted::new(name), plan).await;
             assert_eq!(status["status"], "ready", "{} {status}", lines(&status));
             let sandbox = world.sandbox_with(json!({ "templateID": name })).await;
             let of_step = content(world, &sandbox.id, "/home/user/path").await;
             assert!(of_step.starts_with(&format!("{has}:")), "{of_step}");
-            // Not a login: where an image has a profile that sets the path, that has the last word.
+            // Not a login shell: a profile of the image could override `PATH`.
             let request = json!({ "process": { "cmd": "/bin/sh", "args": ["-c", "echo $PATH"] }, "stdin": false });
-            assert_eq!(sandbox.start(&request).await.wait().await.text(), format!("{has}\n"));
+            assert_eq!(
+                sandbox.start(&request).await.wait().await.text(),
+                format!("{has}\n")
+            );
         }
     });
 }
 
-/// How many images are kept as bases.
+/// Returns the number of images kept as bases.
 async fn images(world: &World) -> usize {
     let bases = world.host.list_bases().await.unwrap();
-    bases.iter().filter(|base| base.name.as_str().starts_with("e2b-image-")).count()
+    bases
+        .iter()
+        .filter(|base| base.name.as_str().starts_with("e2b-image-"))
+        .count()
 }
 
-/// A build from the image of this registry.
+/// Builds from the image of this registry.
 async fn from_image(world: &World, name: &str, registry: SocketAddr, steps: Value) -> String {
     let (template, build) = super::support::requested(world, &Wanted::new(name)).await;
     let plan = json!({ "fromImage": format!("{registry}/tool:1"), "steps": steps });
@@ -148,11 +192,17 @@ async fn from_image(world: &World, name: &str, registry: SocketAddr, steps: Valu
 }
 
 async fn delete(world: &World, template: &str) {
-    assert_eq!(world.control("DELETE", &format!("/templates/{template}"), None).await.status, 204);
+    assert_eq!(
+        world
+            .control("DELETE", &format!("/templates/{template}"), None)
+            .await
+            .status,
+        204
+    );
 }
 
 #[test]
-fn an_image_is_kept_as_long_as_a_template_or_a_sandbox_stands_on_it() {
+fn image_is_kept_while_a_template_or_sandbox_uses_it() {
     World::run(async |world| {
         let address = registry(image()).await;
         let nothing = json!([step("ENV", &["A", "1"])]);
@@ -163,33 +213,49 @@ fn an_image_is_kept_as_long_as_a_template_or_a_sandbox_stands_on_it() {
         let sandbox = world.sandbox_with(json!({ "templateID": "two" })).await;
         delete(world, &one).await;
         delete(world, &two).await;
-        assert_eq!(images(world).await, 1, "a sandbox stands on it");
-        assert_eq!(world.control("DELETE", &format!("/sandboxes/{}", sandbox.id), None).await.status, 204);
-        // A build that comes to nothing is an occasion, too.
+        assert_eq!(images(world).await, 1, "a sandbox uses it");
+        assert_eq!(
+            world
+                .control("DELETE", &format!("/sandboxes/{}", sandbox.id), None)
+                .await
+                .status,
+            204
+        );
+        // A failed build triggers the removal, too.
         let failing = json!({ "fromTemplate": "base", "steps": [step("RUN", &["false"])] });
-        assert_eq!(built(world, &Wanted::new("failing"), failing).await["status"], "error");
+        assert_eq!(
+            built(world, &Wanted::new("failing"), failing).await["status"],
+            "error"
+        );
         crate::control::eventually("the image is removed", async || images(world).await == 0).await;
-        // It is unpacked again when somebody begins with it.
+        // It is unpacked again for the next build.
         from_image(world, "three", address, nothing).await;
         assert_eq!(images(world).await, 1);
         let replaced = json!({ "fromTemplate": "base", "steps": [] });
-        assert_eq!(built(world, &Wanted::new("three"), replaced).await["status"], "ready");
+        assert_eq!(
+            built(world, &Wanted::new("three"), replaced).await["status"],
+            "ready"
+        );
         crate::control::eventually("the image is removed", async || images(world).await == 0).await;
     });
 }
 
 #[test]
-fn an_image_nothing_stands_on_is_removed_at_the_next_start_and_no_other() {
+fn unused_image_is_removed_at_the_next_start() {
     World::run_and_start_again(
         async |world| {
             let address = registry(image()).await;
             from_image(world, "layered", address, json!([step("RUN", &["true"])])).await;
-            // What a host leaves that stopped between unpacking and building.
+            // Leftover of a host that stopped between unpacking and building.
             let scratch = scratch();
             make_small_root(scratch.path());
             let source = ImportSource::Directory(scratch.path().to_owned());
             let name = "e2b-image-left".parse().unwrap();
-            world.host.import_base(&name, &source, |_| {}).await.unwrap();
+            world
+                .host
+                .import_base(&name, &source, |_| {})
+                .await
+                .unwrap();
             assert_eq!(images(world).await, 2);
         },
         async |world| {

@@ -1,4 +1,4 @@
-//! Commands of tools.
+//! [`SessionRunner`]: starts the commands of tools in a session.
 
 use std::sync::Arc;
 
@@ -7,23 +7,25 @@ use sandbar_core::{ExecSpec, Result};
 use sandbar_runtime::RunningCommand;
 use sandbar_tools::CommandRunner;
 
-use crate::{
-    host::{Inner, blocking},
-    session::Session,
-    state::SessionRecord,
-};
+use crate::{blocking::waiting, engine::Engine, session::Session, state::SessionRecord};
 
-/// Starts commands in a session for a call that has entered it already.
+/// Starts commands for a tool call that holds a shared entry.
 #[derive(Debug)]
 pub(super) struct SessionRunner {
-    pub(super) inner: Arc<Inner>,
+    pub(super) engine: Arc<Engine>,
     pub(super) session: Arc<Session>,
     pub(super) record: Arc<SessionRecord>,
 }
 
 impl CommandRunner for SessionRunner {
     fn start(&self, spec: ExecSpec) -> BoxFuture<'_, Result<RunningCommand>> {
-        let (inner, session, record) = (Arc::clone(&self.inner), Arc::clone(&self.session), Arc::clone(&self.record));
-        Box::pin(blocking(move || inner.start_command(&session, &record, spec)))
+        let (engine, session, record) = (
+            Arc::clone(&self.engine),
+            Arc::clone(&self.session),
+            Arc::clone(&self.record),
+        );
+        Box::pin(waiting(move || {
+            engine.start_counted(&session, &record, spec)
+        }))
     }
 }

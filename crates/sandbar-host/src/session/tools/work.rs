@@ -1,10 +1,11 @@
-//! Doing a tool call.
+//! [`Work`]: one execution of a tool.
 
 use std::sync::Arc;
 
 use jiff::{Timestamp, tz::TimeZone};
 use sandbar_core::{
-    ErrorCode, Quiesce, Resources, Result, SnapshotKind, SnapshotName, ToolCallId, ToolProgress, ToolResponse,
+    ErrorCode, Quiesce, Resources, Result, SnapshotKind, SnapshotName, ToolCallId, ToolProgress,
+    ToolResponse,
 };
 use sandbar_tools::{
     PreparedCall, ToolContext,
@@ -17,18 +18,19 @@ use tracing::Instrument as _;
 use super::{runner::SessionRunner, trace::Trace};
 use crate::{
     actor::{acting_as, current_actor},
-    gate::SharedEntry,
-    host::{Inner, blocking},
+    admission::SharedEntry,
+    blocking::blocking,
+    engine::Engine,
     session::Session,
 };
 
-/// Characters of a call's id that go into the name of its snapshot.
-const LONGEST_NAME: usize = 100;
+/// Characters of a call id that go into the name of its snapshot.
+const MAX_ID_CHARS: usize = 100;
 
-/// A call that is to be done.
+/// A tool call to execute.
 #[derive(Debug)]
 pub(super) struct Work {
-    pub(super) inner: Arc<Inner>,
+    pub(super) engine: Arc<Engine>,
     pub(super) session: Arc<Session>,
     pub(super) tool: String,
     pub(super) prepared: PreparedCall,
@@ -37,7 +39,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Does it on a task of its own.
+    /// Executes the call on a task that [`Session::calls`](crate::session::Session) owns.
     pub(super) fn start(self, entry: Entry) {
         let trace = self.trace.clone();
         entry.spawn(|entry| {
@@ -53,16 +55,25 @@ impl Work {
     }
 
     async fn answer(self, entry: &Entry) -> Result<ToolResponse> {
-        let Self { inner, session, tool, prepared, resources, trace } = self;
+        let Self {
+            engine,
+            session,
+            tool,
+            prepared,
+            resources,
+            trace,
+        } = self;
         let call = entry.id().clone();
         let (progress, told) = progress_channel();
         let begun = {
-            let (inner, session, call) = (Arc::clone(&inner), Arc::clone(&session), call.clone());
+            let (engine, session, call) = (Arc::clone(&engine), Arc::clone(&session), call.clone());
             let cancelled = entry.cancelled().clone();
-            blocking(move || match inner.state.tool_answer(&session.id, &call)? {
-                Some(stored) => Ok(Begun::Stored(stored)),
-                None => Begun::enter(&inner, &session, resources, progress, cancelled),
-            })
+            blocking(
+                move || match engine.state.tool_answer(&session.id, &call)? {
+                    Some(stored) => Ok(Begun::Stored(stored)),
+                    None => Begun::enter(&engine, &session, resources, progress, cancelled),
+                },
+            )
             .await?
         };
         let (inside, context) = match begun {
@@ -71,14 +82,14 @@ impl Work {
         };
         let response = entry.run(prepared, &context, told).await?;
         blocking(move || {
-            let response = if inner.config.per_tool_snapshots && !response.is_error {
-                with_snapshot(&inner, &session, &call, response)
+            let response = if engine.config.per_tool_snapshots && !response.is_error {
+                with_snapshot(&engine, &session, &call, response)
             } else {
                 response
             };
-            if let Err(error) = inner.state.keep_tool_answer(&session.id, &call, &tool, &response) {
-                // The work is done, and its answer is good; only a repeated call would be done again.
-                tracing::error!(session = %session.id, %call, error = error.chain(), "could not keep the answer of a tool call");
+            if let Err(error) = engine.state.keep_tool_answer(&session.id, &call, &tool, &response) {
+                // The response is valid; only a repeated call would execute the tool again.
+                tracing::error!(session = %session.id, %call, error = error.chain(), "could not store the response of a tool call");
             }
             trace.answered(&response);
             drop(inside);
@@ -88,33 +99,39 @@ impl Work {
     }
 }
 
-/// How a call begins.
+/// The start of a call.
 enum Begun {
-    /// It was done before.
+    /// The tool ran before; this is its response.
     Stored(ToolResponse),
-    /// It is in the session, for as long as the entry is held.
+    /// The tool may run while the entry is held.
     Entered(SharedEntry, Box<ToolContext>),
 }
 
 impl Begun {
     fn enter(
-        inner: &Arc<Inner>,
+        engine: &Arc<Engine>,
         session: &Arc<Session>,
         resources: Resources,
         progress: mpsc::Sender<ToolProgress>,
         cancelled: CancellationToken,
     ) -> Result<Self> {
-        inner.admit()?;
-        let entry = session.gate.enter_shared()?;
-        let record = inner.active(&session.id)?;
-        let tree = session.tree(inner)?;
-        let resources = resources.or(&record.resources).or(&inner.config.default_resources);
-        let runner = SessionRunner { inner: Arc::clone(inner), session: Arc::clone(session), record: Arc::new(record) };
+        engine.admit()?;
+        let entry = session.admission.enter_shared()?;
+        let record = engine.active(&session.id)?;
+        let tree = session.tree(engine)?;
+        let resources = resources
+            .or(&record.resources)
+            .or(&engine.config.default_resources);
+        let runner = SessionRunner {
+            engine: Arc::clone(engine),
+            session: Arc::clone(session),
+            record: Arc::new(record),
+        };
         let context = ToolContext {
             tree,
             runner: Arc::new(runner),
             resources,
-            time_limit: inner.config.tool_timeout,
+            time_limit: engine.config.tool_timeout,
             progress,
             cancelled,
             shell: Arc::clone(&session.calls.shell),
@@ -123,41 +140,63 @@ impl Begun {
     }
 }
 
-/// Takes the snapshot of a call that has succeeded. When that fails, the answer says so: it is never left out in silence.
-fn with_snapshot(inner: &Inner, session: &Session, call: &ToolCallId, mut response: ToolResponse) -> ToolResponse {
-    match take_snapshot(inner, session, call) {
+/// Takes the snapshot of a successful call. If that fails, the response says so.
+fn with_snapshot(
+    engine: &Engine,
+    session: &Session,
+    call: &ToolCallId,
+    mut response: ToolResponse,
+) -> ToolResponse {
+    match take_snapshot(engine, session, call) {
         Ok(name) => response.snapshot_id = Some(name),
         Err(error) => {
             tracing::error!(session = %session.id, %call, error = error.chain(), "could not take the snapshot of a tool call");
             if !response.content.is_empty() && !response.content.ends_with('\n') {
                 response.content.push('\n');
             }
-            response.content.extend(["[no snapshot was taken: ", &error.chain(), "]"]);
+            response
+                .content
+                .extend(["[could not take a snapshot: ", &error.chain(), "]"]);
         }
     }
     response
 }
 
-fn take_snapshot(inner: &Inner, session: &Session, call: &ToolCallId) -> Result<SnapshotName> {
+fn take_snapshot(engine: &Engine, session: &Session, call: &ToolCallId) -> Result<SnapshotName> {
     loop {
         let name = snapshot_name(call, Timestamp::now())?;
-        match inner.take_snapshot(session, &name, SnapshotKind::Tool, None, Quiesce::WhereNeeded) {
-            // Another call with much the same name, in the same microsecond.
+        match engine.take_snapshot(
+            session,
+            &name,
+            SnapshotKind::Tool,
+            None,
+            Quiesce::WhereNeeded,
+        ) {
+            // Another call with a similar id took this name in the same microsecond.
             Err(error) if error.code() == ErrorCode::SnapshotExists => {}
             outcome => return outcome.map(|snapshot| snapshot.name),
         }
     }
 }
 
-/// `tool-<call id>-<time>`, with what cannot be in a name replaced.
+/// Returns `tool-<call id>-<time>`, with characters that a name must not have replaced.
 fn snapshot_name(call: &ToolCallId, now: Timestamp) -> Result<SnapshotName> {
     let plain: String = call
         .as_str()
         .chars()
-        .map(|character| if character.is_ascii_alphanumeric() || character == '_' { character } else { '-' })
-        .take(LONGEST_NAME)
+        .map(|character| {
+            if character.is_ascii_alphanumeric() || character == '_' {
+                character
+            } else {
+                '-'
+            }
+        })
+        .take(MAX_ID_CHARS)
         .collect();
-    let time = now.to_zoned(TimeZone::UTC).strftime("%Y%m%dT%H%M%S.%6f").to_string();
+    let time = now
+        .to_zoned(TimeZone::UTC)
+        .strftime("%Y%m%dT%H%M%S.%6f")
+        .to_string();
     SnapshotName::new(format!("tool-{plain}-{time}"))
 }
 
@@ -166,10 +205,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_call_id_gives_a_snapshot_a_name() {
+    fn any_call_id_makes_a_valid_snapshot_name() {
         let now: Timestamp = "2026-11-15T12:34:56.123456Z".parse().unwrap();
-        let name = |id: &str| snapshot_name(&ToolCallId::new(id).unwrap(), now).unwrap().to_string();
-        assert_eq!(name("toolu_01AbC"), "tool-toolu_01AbC-20261115T123456.123456");
+        let name = |id: &str| {
+            snapshot_name(&ToolCallId::new(id).unwrap(), now)
+                .unwrap()
+                .to_string()
+        };
+        assert_eq!(
+            name("toolu_01AbC"),
+            "tool-toolu_01AbC-20261115T123456.123456"
+        );
         assert_eq!(name("../a b/é.."), "tool----a-b-----20261115T123456.123456");
         assert!(name(&"x".repeat(256)).len() < 150);
     }

@@ -1,11 +1,12 @@
-//! Bounds on the ignore files of one search. A compiled file takes many times the memory of its text, in the host's process.
+//! Limits on the ignore files of one search, because compiled rules take many times the memory of
+//! their text, in the host's process.
 
 use std::borrow::Cow;
 
-/// Bytes of one file that count.
+/// Bytes used of one file.
 pub(super) const MAX_FILE_BYTES: u64 = 64 << 10;
 
-/// Patterns of one file that count.
+/// Patterns used of one file.
 const MAX_FILE_PATTERNS: usize = 2_000;
 
 /// Bytes of all files of a search.
@@ -14,28 +15,34 @@ const MAX_SEARCH_BYTES: usize = 32 << 20;
 /// Patterns of all files of a search.
 const MAX_SEARCH_PATTERNS: usize = 20_000;
 
-/// Files from the root down to where a search is. Each may grow a cache of its own while paths are matched.
+/// Files from the root down to the current directory. Each has a cache that grows while paths are
+/// matched.
 const MAX_NESTED_FILES: usize = 64;
 
-/// What the ignore files of one search may still cost.
+/// Remaining bytes, patterns and nesting allowed for the ignore files of one search.
 #[derive(Debug)]
 pub(super) struct IgnoreBudget {
     bytes: usize,
     patterns: usize,
     nested: usize,
-    /// Something did not count.
+    /// Whether a file or a part of one was left out.
     exceeded: bool,
 }
 
 impl Default for IgnoreBudget {
     fn default() -> Self {
-        Self { bytes: MAX_SEARCH_BYTES, patterns: MAX_SEARCH_PATTERNS, nested: MAX_NESTED_FILES, exceeded: false }
+        Self {
+            bytes: MAX_SEARCH_BYTES,
+            patterns: MAX_SEARCH_PATTERNS,
+            nested: MAX_NESTED_FILES,
+            exceeded: false,
+        }
     }
 }
 
 impl IgnoreBudget {
-    /// Returns the part of a file that counts; `None` when it does not count at all. `bytes` may be one byte longer than the
-    /// part of a file that counts, which says that the file goes on.
+    /// Returns the part of a file within the limits; `None` when it is left out. `bytes` may have
+    /// one byte more than the limit, which means that the file is longer.
     pub(super) fn take<'a>(&mut self, bytes: &'a [u8]) -> Option<Cow<'a, str>> {
         let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
         let is_blank = |line: &[u8]| line.trim_ascii().is_empty() || line.starts_with(b"#");
@@ -44,7 +51,7 @@ impl IgnoreBudget {
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             let after = end + line.len();
             let counted = patterns + usize::from(!is_blank(line));
-            // A line that is cut off could be another pattern than the one that is meant.
+            // A truncated line could be another pattern.
             if after > most || counted > MAX_FILE_PATTERNS {
                 self.exceeded = true;
                 break;
@@ -60,10 +67,12 @@ impl IgnoreBudget {
         }
         self.bytes -= end;
         self.patterns -= patterns;
-        Some(String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()))
+        Some(String::from_utf8_lossy(
+            bytes.get(..end).unwrap_or_default(),
+        ))
     }
 
-    /// Counts files the search holds on to.
+    /// Adds files in use.
     pub(super) fn keep(&mut self, files: usize) {
         self.nested = self.nested.saturating_sub(files);
     }
@@ -73,9 +82,10 @@ impl IgnoreBudget {
         self.nested += files;
     }
 
-    /// Says that something did not count, when so.
+    /// Returns a remark if something was left out.
     pub(super) fn note(&self) -> Option<String> {
-        self.exceeded.then(|| "ignore files were too large or too many, and do not all count".to_owned())
+        self.exceeded
+            .then(|| "some ignore files were not applied: too large or too many".to_owned())
     }
 }
 
@@ -86,8 +96,16 @@ mod tests {
     #[test]
     fn file_within_the_bounds_counts_as_it_is() {
         let mut budget = IgnoreBudget::default();
-        assert_eq!(budget.take("\u{feff}# all\n\ntarget/\n*.o".as_bytes()).unwrap(), "# all\n\ntarget/\n*.o");
-        assert_eq!((budget.patterns, budget.note()), (MAX_SEARCH_PATTERNS - 2, None));
+        assert_eq!(
+            budget
+                .take("\u{feff}# all\n\ntarget/\n*.o".as_bytes())
+                .unwrap(),
+            "# all\n\ntarget/\n*.o"
+        );
+        assert_eq!(
+            (budget.patterns, budget.note()),
+            (MAX_SEARCH_PATTERNS - 2, None)
+        );
         assert!(budget.take(b"\n# nothing\n").is_none() && budget.note().is_none());
     }
 
@@ -98,7 +116,14 @@ mod tests {
         assert_eq!(budget.take(long.as_bytes()).unwrap(), "first\n");
         assert!(budget.note().is_some());
         let mut budget = IgnoreBudget::default();
-        assert_eq!(budget.take("a\n".repeat(3_000).as_bytes()).unwrap().lines().count(), MAX_FILE_PATTERNS);
+        assert_eq!(
+            budget
+                .take("a\n".repeat(3_000).as_bytes())
+                .unwrap()
+                .lines()
+                .count(),
+            MAX_FILE_PATTERNS
+        );
         assert!(budget.note().is_some());
     }
 

@@ -9,38 +9,51 @@ use std::{
 use ignore::{Match, gitignore::Gitignore};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 use sandbar_core::Result;
-use sandbar_storage::{SessionTree, session_tree::open_regular};
+use sandbar_tree::{SessionTree, session_tree::open_regular};
 
 use super::ignore_budget::{IgnoreBudget, MAX_FILE_BYTES};
 use crate::{context::HostSide, patterns};
 
-/// What the ignore files of one directory say. Only their text is read; no git configuration is, and nothing is run.
+/// Rules of the ignore files of one directory. Only the files' text is read: no git configuration,
+/// and no command is run.
 #[derive(Debug)]
 pub(super) struct IgnoreLevel {
     ripgrep: Gitignore,
     ignore: Gitignore,
     git_ignore: Gitignore,
     git_exclude: Gitignore,
-    /// The directory is the top of a repository: ignore files of git above it do not count.
+    /// Whether the directory is the top of a repository: git ignore files above it do not apply.
     pub(super) is_repository: bool,
 }
 
-/// What the levels together say, the deepest first.
+/// Matches of a path, collected over the levels from the deepest up.
 #[derive(Debug)]
 pub(super) struct Verdicts<'a> {
-    /// In the order in which one outranks the next.
+    /// In order of precedence.
     found: [Match<&'a ignore::gitignore::Glob>; 4],
 }
 
 impl<'a> Verdicts<'a> {
     pub(super) fn new() -> Self {
-        Self { found: [Match::None, Match::None, Match::None, Match::None] }
+        Self {
+            found: [Match::None, Match::None, Match::None, Match::None],
+        }
     }
 
-    /// Asks the next level up. `git` says whether ignore files of git count.
-    pub(super) fn ask(&mut self, level: &'a IgnoreLevel, path: &Path, is_directory: bool, git: bool) {
-        let matchers =
-            [(&level.ripgrep, true), (&level.ignore, true), (&level.git_ignore, git), (&level.git_exclude, git)];
+    /// Adds the next level up. `git` says whether git ignore files apply.
+    pub(super) fn ask(
+        &mut self,
+        level: &'a IgnoreLevel,
+        path: &Path,
+        is_directory: bool,
+        git: bool,
+    ) {
+        let matchers = [
+            (&level.ripgrep, true),
+            (&level.ignore, true),
+            (&level.git_ignore, git),
+            (&level.git_exclude, git),
+        ];
         for (found, (matcher, counts)) in self.found.iter_mut().zip(matchers) {
             if counts && found.is_none() {
                 *found = matcher.matched(path, is_directory);
@@ -54,7 +67,7 @@ impl<'a> Verdicts<'a> {
 }
 
 impl IgnoreLevel {
-    /// Reads the ignore files in `directory`, which is `path` in the session, as far as `budget` goes.
+    /// Reads the ignore files in `directory`, which is `path` in the session, within `budget`.
     pub(super) fn read(
         side: &HostSide,
         directory: BorrowedFd<'_>,
@@ -64,7 +77,7 @@ impl IgnoreLevel {
         let is_there = |name: &str| statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
         let has_git = is_there(".git");
         let mut rules = |text: &dyn Fn() -> Option<Vec<u8>>| {
-            // Compiling the largest file takes some time; the caller may be gone.
+            // Compiling a large file takes time: check for cancellation first.
             side.check()?;
             Ok(text().map_or_else(Gitignore::empty, |text| parse(path, &text, budget)))
         };
@@ -72,43 +85,67 @@ impl IgnoreLevel {
             ripgrep: rules(&|| read_named(directory, ".rgignore"))?,
             ignore: rules(&|| read_named(directory, ".ignore"))?,
             git_ignore: rules(&|| read_named(directory, ".gitignore"))?,
-            git_exclude: if has_git { rules(&|| read_exclude(&side.tree, path))? } else { Gitignore::empty() },
+            git_exclude: if has_git {
+                rules(&|| read_exclude(&side.tree, path))?
+            } else {
+                Gitignore::empty()
+            },
             is_repository: has_git || is_there(".jj"),
         })
     }
 
-    /// Number of files that count here.
+    /// Returns the number of ignore files of this level.
     pub(super) fn files(&self) -> usize {
-        let files = [&self.ripgrep, &self.ignore, &self.git_ignore, &self.git_exclude];
+        let files = [
+            &self.ripgrep,
+            &self.ignore,
+            &self.git_ignore,
+            &self.git_exclude,
+        ];
         files.into_iter().filter(|file| !file.is_empty()).count()
     }
 }
 
 fn parse(directory: &Path, bytes: &[u8], budget: &mut IgnoreBudget) -> Gitignore {
-    let Some(text) = budget.take(bytes) else { return Gitignore::empty() };
+    let Some(text) = budget.take(bytes) else {
+        return Gitignore::empty();
+    };
     let rules = patterns::ignore_file(directory, text.lines());
     budget.keep(usize::from(!rules.is_empty()));
     rules
 }
 
-/// Any ignore file and any path, for the fuzzer: the path is the first line.
+/// Entry point of the fuzzer: the first line is the path, the rest an ignore file.
 #[cfg(fuzzing)]
 pub fn ignore_rules(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (path, rules) = text.split_once('\n').unwrap_or(("a/b", &text));
-    let rules = parse(Path::new("/workspace"), rules.as_bytes(), &mut IgnoreBudget::default());
+    let rules = parse(
+        Path::new("/workspace"),
+        rules.as_bytes(),
+        &mut IgnoreBudget::default(),
+    );
     for is_directory in [false, true] {
-        let _ = rules.matched(Path::new("/workspace").join(path.trim_start_matches('/')), is_directory);
+        let _ = rules.matched(
+            Path::new("/workspace").join(path.trim_start_matches('/')),
+            is_directory,
+        );
     }
 }
 
-/// The text of a file in a directory. Links do not count, as in git; neither does anything that cannot be read.
+/// Reads a file in a directory. Symbolic links are ignored, as in git, and so are unreadable files.
 fn read_named(directory: BorrowedFd<'_>, name: &str) -> Option<Vec<u8>> {
-    let found = openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let found = openat(
+        directory,
+        name,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .ok()?;
     read_text(&found)
 }
 
-/// Reads one byte more than counts, which says that there is more.
+/// Reads one byte more than the limit, to detect a longer file.
 fn read_text(found: &std::os::fd::OwnedFd) -> Option<Vec<u8>> {
     let (file, _) = open_regular(found).ok()??;
     let mut bytes = Vec::new();
@@ -116,9 +153,10 @@ fn read_text(found: &std::os::fd::OwnedFd) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `info/exclude` of the repository whose top is `top`. In a worktree `.git` is a file that says where the rest is.
+/// Reads `info/exclude` of the repository at `top`. In a worktree, `.git` is a file with the path
+/// of the git directory.
 fn read_exclude(tree: &SessionTree, top: &Path) -> Option<Vec<u8>> {
-    let read = |path: &Path| read_text(&tree.reach(path, OFlags::PATH).ok()?);
+    let read = |path: &Path| read_text(&tree.open_path(path, OFlags::PATH).ok()?);
     let line = |path: &Path| Some(String::from_utf8_lossy(&read(path)?).into_owned());
     let git = top.join(".git");
     let git = match line(&git) {
@@ -134,13 +172,16 @@ fn read_exclude(tree: &SessionTree, top: &Path) -> Option<Vec<u8>> {
     read(&git.join("info/exclude"))
 }
 
-/// Where an open directory is, in the session; `None` when it has just gone.
+/// Returns the path of an open directory in the session; `None` when it was just deleted.
 pub(super) fn real_path(tree: &SessionTree, directory: impl AsFd) -> Option<PathBuf> {
     let path = |fd: BorrowedFd<'_>| {
         use std::os::fd::AsRawFd as _;
         std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()
     };
     let root = tree.directory(Path::new("/")).ok()?;
-    let below = path(directory.as_fd())?.strip_prefix(path(root.as_fd())?).ok()?.to_owned();
+    let below = path(directory.as_fd())?
+        .strip_prefix(path(root.as_fd())?)
+        .ok()?
+        .to_owned();
     Some(Path::new("/").join(below))
 }

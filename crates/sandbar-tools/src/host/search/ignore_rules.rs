@@ -1,7 +1,8 @@
-//! Whether an entry counts: ignore files from here up to the root, patterns of the caller, hidden names.
+//! Selection of entries: ignore files up to the root, patterns of the caller, hidden names.
 //!
-//! The order of precedence is ripgrep's. Its own walker opens paths by name and would follow a link that a session puts
-//! in the way, so only its matchers are used, on texts read through descriptors.
+//! The order of precedence is ripgrep's. Its walker opens paths by name and would follow a symbolic
+//! link that a session swaps in, so only its matchers are used, on text read through confined
+//! descriptors.
 
 use std::{
     os::fd::{AsFd as _, BorrowedFd},
@@ -11,7 +12,7 @@ use std::{
 use ignore::{Match, overrides::Override};
 use rustix::fs::FileType;
 use sandbar_core::Result;
-use sandbar_storage::session_tree::WalkEntry;
+use sandbar_tree::session_tree::WalkEntry;
 
 use super::{
     ignore_budget::IgnoreBudget,
@@ -19,21 +20,22 @@ use super::{
 };
 use crate::context::HostSide;
 
-/// What counts in one search.
+/// Ignore files, overrides and limits that apply to one search.
 #[derive(Debug)]
 pub(in crate::host) struct IgnoreRules {
-    /// Where the search began, without links.
+    /// Start directory of the search, with links resolved.
     start: PathBuf,
-    /// The directories from the root of the session to where the search is.
+    /// Directories from the root of the session to the current one.
     levels: Vec<IgnoreLevel>,
     overrides: Override,
     budget: IgnoreBudget,
-    /// Hidden entries count like others.
+    /// Hidden entries are searched as well.
     pub(in crate::host) hidden: bool,
 }
 
 impl IgnoreRules {
-    /// Rules for a search that begins in the directory `start`. `overrides` outrank every ignore file.
+    /// Creates the rules for a search in the directory `start`. `overrides` take precedence over
+    /// ignore files.
     pub(in crate::host) fn new(side: &HostSide, start: &Path, overrides: Override) -> Result<Self> {
         let tree = &side.tree;
         let start = real_path(tree, tree.directory(start)?).unwrap_or_else(|| start.to_owned());
@@ -43,15 +45,36 @@ impl IgnoreRules {
         let mut levels = Vec::new();
         for directory in above {
             if let Ok(opened) = tree.directory(directory) {
-                levels.push(IgnoreLevel::read(side, opened.as_fd(), directory, &mut budget)?);
+                levels.push(IgnoreLevel::read(
+                    side,
+                    opened.as_fd(),
+                    directory,
+                    &mut budget,
+                )?);
             }
         }
-        Ok(Self { start, levels, overrides, budget, hidden: false })
+        Ok(Self {
+            start,
+            levels,
+            overrides,
+            budget,
+            hidden: false,
+        })
     }
 
-    /// Goes into a directory; `path` is below where the search began.
-    pub(in crate::host) fn enter(&mut self, side: &HostSide, directory: BorrowedFd<'_>, path: &Path) -> Result<()> {
-        self.levels.push(IgnoreLevel::read(side, directory, &self.start.join(path), &mut self.budget)?);
+    /// Enters a directory; `path` is relative to the start of the search.
+    pub(in crate::host) fn enter(
+        &mut self,
+        side: &HostSide,
+        directory: BorrowedFd<'_>,
+        path: &Path,
+    ) -> Result<()> {
+        self.levels.push(IgnoreLevel::read(
+            side,
+            directory,
+            &self.start.join(path),
+            &mut self.budget,
+        )?);
         Ok(())
     }
 
@@ -61,12 +84,12 @@ impl IgnoreRules {
         }
     }
 
-    /// Says that not every ignore file counted, when so.
+    /// Returns a remark if ignore files were left out.
     pub(in crate::host) fn note(&self) -> Option<String> {
         self.budget.note()
     }
 
-    /// Whether an entry is left out of the search.
+    /// Returns whether an entry is left out of the search.
     pub(in crate::host) fn ignores(&self, entry: &WalkEntry<'_>) -> bool {
         let is_directory = entry.kind == FileType::Directory;
         let by_caller = self.overrides.matched(entry.path, is_directory);

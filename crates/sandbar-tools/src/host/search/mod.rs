@@ -1,4 +1,4 @@
-//! Finding files: which ones count, in the way of ripgrep.
+//! File selection of searches, compatible with ripgrep.
 
 mod ignore_budget;
 mod ignore_level;

@@ -1,9 +1,10 @@
 # Runs one command in a shell whose state outlives it.
-# $1: the file the state is kept in, below the directory this is started in. $2: the command. $3: where the output of a background job goes, or nothing.
-# $4: a directory to go to, or nothing. The rest: NAME=value of variables to set.
+# $1: the state file, relative to the directory this is started in. $2: the command.
+# $3: the file for the output of a background job, or empty. $4: a directory to change to, or empty.
+# The rest: NAME=value of variables to set.
 #
-# Functions are defined, and the last block is read, before anything of the state is restored: aliases of the state
-# cannot change them. `builtin` and `command` keep functions of the state out.
+# Functions are defined, and the last block is parsed, before any state is restored: restored
+# aliases cannot change them. `builtin` and `command` bypass restored functions.
 
 __sandbar_prepare() {
     __sandbar_state=$1 __sandbar_command=$2 __sandbar_log=$3 __sandbar_saved=
@@ -75,7 +76,7 @@ __sandbar_save() {
 {
     __sandbar_options=
     builtin set -- "$PWD/$1" "${@:2}"
-    # A file of somebody else's, or a link, is not ours.
+    # Only a regular file of this uid is trusted: no link, no file of another uid.
     if [[ -f $1 && -O $1 && ! -L $1 ]]; then
         builtin source "$1"
     fi

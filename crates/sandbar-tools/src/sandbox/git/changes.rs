@@ -1,4 +1,4 @@
-//! What is changed, and committing it.
+//! Tools that show, stage and commit changes.
 
 use futures::future::BoxFuture;
 use sandbar_core::{Error, Result};
@@ -15,22 +15,29 @@ tool! {
     /// Shows the state of a git repository's working tree.
     "git_status", Sandbox;
     pub(crate) struct GitStatus {
-        /// The repository, or a directory in it. Relative paths start at /workspace, which is the default.
+        /// The repository, or a directory in it. Relative paths start at /workspace, which is the
+        /// default.
         cwd: Option<FilePath>,
     }
 }
 
 impl SandboxTool for GitStatus {
     fn run(self, context: &ToolContext) -> BoxFuture<'_, Result<Outcome>> {
-        Box::pin(async move { Invocation::new("status", self.cwd.as_ref()).run(context).await })
+        Box::pin(async move {
+            Invocation::new("status", self.cwd.as_ref())
+                .run(context)
+                .await
+        })
     }
 }
 
 tool! {
-    /// Shows differences: between the working tree and what is staged, between commits, or what is staged.
+    /// Shows differences: between the working tree and what is staged, between commits, or what is
+    /// staged.
     "git_diff", Sandbox;
     pub(crate) struct GitDiff {
-        /// The repository, or a directory in it. Relative paths start at /workspace, which is the default.
+        /// The repository, or a directory in it. Relative paths start at /workspace, which is the
+        /// default.
         cwd: Option<FilePath>,
         /// Compare what is staged instead of the working tree.
         staged: bool = false,
@@ -48,7 +55,9 @@ tool! {
 impl SandboxTool for GitDiff {
     fn validate(&self) -> Result<()> {
         if self.to.is_some() && self.from.is_none() {
-            return Err(Error::invalid("to", "`to` is given without `from`").with_hint("give `from`, too"));
+            return Err(
+                Error::invalid("to", "`to` is given without `from`").with_hint("give `from`, too")
+            );
         }
         Ok(())
     }
@@ -73,7 +82,8 @@ tool! {
     pub(crate) struct GitAdd {
         /// Files or directories, relative to `cwd`; . is everything below it.
         paths: Vec<FilePath>,
-        /// The repository, or a directory in it. Relative paths start at /workspace, which is the default.
+        /// The repository, or a directory in it. Relative paths start at /workspace, which is the
+        /// default.
         cwd: Option<FilePath>,
     }
 }
@@ -81,13 +91,19 @@ tool! {
 impl SandboxTool for GitAdd {
     fn validate(&self) -> Result<()> {
         if self.paths.is_empty() {
-            return Err(Error::invalid("paths", "`paths` is empty").with_hint("name files, or `.` for everything"));
+            return Err(Error::invalid("paths", "`paths` is empty")
+                .with_hint("name files, or `.` for everything"));
         }
         Ok(())
     }
 
     fn run(self, context: &ToolContext) -> BoxFuture<'_, Result<Outcome>> {
-        Box::pin(async move { Invocation::new("add", self.cwd.as_ref()).paths(&self.paths).run(context).await })
+        Box::pin(async move {
+            Invocation::new("add", self.cwd.as_ref())
+                .paths(&self.paths)
+                .run(context)
+                .await
+        })
     }
 }
 
@@ -97,13 +113,15 @@ tool! {
     pub(crate) struct GitCommit {
         /// The commit message.
         message: String,
-        /// The repository, or a directory in it. Relative paths start at /workspace, which is the default.
+        /// The repository, or a directory in it. Relative paths start at /workspace, which is the
+        /// default.
         cwd: Option<FilePath>,
         /// Stage every change of files git knows first.
         all: bool = false,
         /// Replace the last commit.
         amend: bool = false,
-        /// Who commits: Name <address>. Without it, the identity configured in the sandbox.
+        /// The author of the commit: Name <address>. Without it, the identity configured in the
+        /// sandbox.
         author: Option<String>,
     }
 }
@@ -111,7 +129,10 @@ tool! {
 impl SandboxTool for GitCommit {
     fn validate(&self) -> Result<()> {
         if self.message.trim().is_empty() || self.message.contains('\0') {
-            return Err(Error::invalid("message", "`message` is empty, or holds NUL").with_hint("say what was changed"));
+            return Err(
+                Error::invalid("message", "`message` is empty, or holds NUL")
+                    .with_hint("say what was changed"),
+            );
         }
         self.identity().map(|_| ())
     }
@@ -137,13 +158,21 @@ impl SandboxTool for GitCommit {
 impl GitCommit {
     /// Name and address of the author, when one is given.
     fn identity(&self) -> Result<Option<(&str, &str)>> {
-        let Some(author) = &self.author else { return Ok(None) };
-        let parts = author.strip_suffix('>').and_then(|author| author.split_once('<'));
-        let usable = |text: &str| !text.is_empty() && !text.contains(['<', '>']) && !text.contains(char::is_control);
+        let Some(author) = &self.author else {
+            return Ok(None);
+        };
+        let parts = author
+            .strip_suffix('>')
+            .and_then(|author| author.split_once('<'));
+        let usable = |text: &str| {
+            !text.is_empty() && !text.contains(['<', '>']) && !text.contains(char::is_control)
+        };
         match parts.map(|(name, address)| (name.trim(), address.trim())) {
             Some((name, address)) if usable(name) && usable(address) => Ok(Some((name, address))),
-            _ => Err(Error::invalid("author", format!("`author` is `{}`", author.escape_debug()))
-                .with_hint("write it as `Name <address>`")),
+            _ => Err(
+                Error::invalid("author", format!("`author` is `{}`", author.escape_debug()))
+                    .with_hint("write it as `Name <address>`"),
+            ),
         }
     }
 }

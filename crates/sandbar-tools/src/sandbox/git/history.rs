@@ -1,4 +1,4 @@
-//! What was committed.
+//! Tools that show commits.
 
 use std::num::NonZeroU64;
 
@@ -17,11 +17,12 @@ tool! {
     /// Shows the history of a repository, newest commit first.
     "git_log", Sandbox;
     pub(crate) struct GitLog {
-        /// The repository, or a directory in it. Relative paths start at /workspace, which is the default.
+        /// The repository, or a directory in it. Relative paths start at /workspace, which is the
+        /// default.
         cwd: Option<FilePath>,
         /// The commit or branch to begin with, or a range such as v1..v2. HEAD when left out.
         r#ref: Option<GitRef>,
-        /// How many commits to show at most.
+        /// The most commits to show.
         max_count: NonZeroU64 = count(20),
         /// Only commits that changed these files or directories, relative to `cwd`.
         paths: Vec<FilePath> = Vec::new(),
@@ -51,7 +52,8 @@ tool! {
     pub(crate) struct GitShow {
         /// The commit, tag or branch, or COMMIT:FILE for a file. HEAD when left out.
         r#ref: Option<GitRef>,
-        /// The repository, or a directory in it. Relative paths start at /workspace, which is the default.
+        /// The repository, or a directory in it. Relative paths start at /workspace, which is the
+        /// default.
         cwd: Option<FilePath>,
         /// Only changes in these files or directories, relative to `cwd`.
         paths: Vec<FilePath> = Vec::new(),

@@ -1,4 +1,5 @@
-//! The git tools. Git runs in the sandbox, whatever a repository's configuration, hooks or attributes make it run.
+//! The git tools. Git runs in the sandbox, whatever a repository's configuration, hooks or
+//! attributes make it run.
 
 mod changes;
 mod history;

@@ -16,7 +16,8 @@ use crate::{
 /// A ref says nothing to git without the remote it is of.
 fn require_remote(remote: Option<&GitRef>, reference: Option<&GitRef>) -> Result<()> {
     if reference.is_some() && remote.is_none() {
-        return Err(Error::invalid("remote", "`ref` is given without `remote`").with_hint("give `remote`: origin"));
+        return Err(Error::invalid("remote", "`ref` is given without `remote`")
+            .with_hint("give `remote`: origin"));
     }
     Ok(())
 }
@@ -25,7 +26,8 @@ tool! {
     /// Sends commits to another repository.
     "git_push", Sandbox;
     pub(crate) struct GitPush {
-        /// The repository, or a directory in it. Relative paths start at /workspace, which is the default.
+        /// The repository, or a directory in it. Relative paths start at /workspace, which is the
+        /// default.
         cwd: Option<FilePath>,
         /// The remote to send to. The one the branch follows when left out.
         remote: Option<GitRef>,
@@ -33,7 +35,7 @@ tool! {
         r#ref: Option<GitRef>,
         /// Let the branch follow the remote one from now on.
         set_upstream: bool = false,
-        /// Replace the remote branch, if nobody has changed it meanwhile.
+        /// Replace the remote branch, if it has not changed since it was last fetched.
         force_with_lease: bool = false,
     }
 }
@@ -60,7 +62,7 @@ tool! {
     /// Copies another repository into the sandbox.
     "git_clone", Sandbox;
     pub(crate) struct GitClone {
-        /// Where the repository is: an address or a path.
+        /// The address or path of the repository.
         url: GitRef,
         /// The directory to make, relative to `cwd`. Named after the repository when left out.
         path: Option<FilePath>,
@@ -82,7 +84,12 @@ impl SandboxTool for GitClone {
             // For clone, everything after `--` is an address and a path.
             let url = [self.url.as_str()];
             let path = self.path.as_ref().map(FilePath::as_str);
-            invocation.words(&["--"]).words(&url).words(path.as_slice()).run(context).await
+            invocation
+                .words(&["--"])
+                .words(&url)
+                .words(path.as_slice())
+                .run(context)
+                .await
         })
     }
 }
@@ -91,7 +98,8 @@ tool! {
     /// Gets commits from another repository, without touching the working tree.
     "git_fetch", Sandbox;
     pub(crate) struct GitFetch {
-        /// The repository, or a directory in it. Relative paths start at /workspace, which is the default.
+        /// The repository, or a directory in it. Relative paths start at /workspace, which is the
+        /// default.
         cwd: Option<FilePath>,
         /// The remote to ask. The one the branch follows when left out.
         remote: Option<GitRef>,
@@ -120,11 +128,12 @@ impl SandboxTool for GitFetch {
 }
 
 tool! {
-    /// Gets commits from another repository and brings the current branch up to date with them, by a merge unless asked to
-    /// rebase.
+    /// Gets commits from another repository and brings the current branch up to date with them, by
+    /// a merge unless asked to rebase.
     "git_pull", Sandbox;
     pub(crate) struct GitPull {
-        /// The repository, or a directory in it. Relative paths start at /workspace, which is the default.
+        /// The repository, or a directory in it. Relative paths start at /workspace, which is the
+        /// default.
         cwd: Option<FilePath>,
         /// The remote to ask. The one the branch follows when left out.
         remote: Option<GitRef>,
@@ -143,7 +152,14 @@ impl SandboxTool for GitPull {
     fn run(self, context: &ToolContext) -> BoxFuture<'_, Result<Outcome>> {
         Box::pin(async move {
             Invocation::new("pull", self.cwd.as_ref())
-                .words(&["--no-edit", if self.rebase { "--rebase" } else { "--no-rebase" }])
+                .words(&[
+                    "--no-edit",
+                    if self.rebase {
+                        "--rebase"
+                    } else {
+                        "--no-rebase"
+                    },
+                ])
                 .words(&["--end-of-options"])
                 .refs(self.remote.iter().chain(&self.r#ref))
                 .run(context)

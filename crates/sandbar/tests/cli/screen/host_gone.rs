@@ -1,4 +1,4 @@
-//! A host that is killed while somebody works.
+//! A host that is killed while a command runs.
 
 use rustix::process::Signal;
 use sandbar_testing::{TestServer, tree::scratch};
@@ -7,21 +7,27 @@ use super::tmux::Window;
 use crate::world::{World, options};
 
 #[test]
-fn a_killed_host_is_told_in_words_and_the_terminal_is_given_back() {
+fn killed_host_is_reported_and_terminal_restored() {
     let directory = scratch();
-    let start = || World { server: TestServer::start_in(&options(), directory.path()) };
+    let start = || World {
+        server: TestServer::start_in(&options(), directory.path()),
+    };
     let world = start();
     world.sandbox("box");
-    let Some(mut window) = Window::open(&world.server, 24, 200) else { return };
+    let Some(mut window) = Window::open(&world.server, 24, 200) else {
+        return;
+    };
     window.remember_modes();
     window.enter("sandbar exec -it box -- sh -c 'echo ready-$((1+1)); exec sleep 600'");
     window.see("ready-2");
     let World { server } = world;
     let url = server.url().to_owned();
     server.stop_with(Signal::KILL);
-    // Ends what the killed one may have left running.
+    // Ends processes that the killed host has left.
     drop(start());
-    window.see(&format!("error: the host at {url} went away before the command had ended"));
+    window.see(&format!(
+        "error: the host at {url} went away before the command had ended"
+    ));
     window.see("start it again; its sandboxes are kept");
     assert_eq!(window.done(), 1);
     window.as_before();

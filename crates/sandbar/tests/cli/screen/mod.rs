@@ -1,4 +1,4 @@
-//! The program on a real screen: in tmux, with somebody who types, looks and changes the size of the window.
+//! The program in a tmux window: keys, screen contents and resizes.
 
 mod commands;
 mod host_gone;

@@ -1,19 +1,19 @@
-//! When a host is killed.
+//! Moments at which the host is killed.
 
 use std::time::{Duration, Instant};
 
 use super::packs::whole_packs;
 use crate::{dice::Dice, world::World};
 
-/// The latest a kill comes after the load has begun, in milliseconds: in the middle of the first thing everybody does, or
-/// when they have done some. The rounds take turns, and every third kill comes when a session has just been packed.
+/// Maximum delays of a kill after the load began, in milliseconds: during the first operations, or
+/// after some. The rounds alternate, and every third kill follows the packing of a session.
 const LATEST_KILL: [usize; 2] = [150, 600];
-/// The latest a kill comes after the first of many sessions was packed, in milliseconds: while packs become sessions.
+/// Maximum delay of a kill after the first of many sessions was packed, in milliseconds.
 const LATEST_AFTER_PACK: usize = 100;
-/// How long a kill waits for a session to be packed.
+/// Time that a kill waits for a session to be packed.
 const WAIT_FOR_PACK: Duration = Duration::from_millis(1500);
 
-/// When, counted from when the load began.
+/// Moment relative to the start of the load.
 pub(super) enum Moment {
     After(Duration),
     AfterPack(Duration),
@@ -28,13 +28,13 @@ impl Moment {
         }
     }
 
-    /// Whether it comes when a session has just been packed; everybody packs one then.
+    /// Returns whether it follows the packing of a session; then every client hibernates one.
     pub(super) fn is_after_pack(&self) -> bool {
         matches!(self, Self::AfterPack(_))
     }
 
-    /// Waits for it.
-    pub(super) async fn come(self, world: &World) {
+    /// Waits for the moment.
+    pub(super) async fn wait(self, world: &World) {
         let delay = match self {
             Self::After(delay) => delay,
             Self::AfterPack(delay) => {

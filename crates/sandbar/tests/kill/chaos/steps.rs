@@ -1,10 +1,11 @@
-//! What the verbs do, step by step.
+//! Steps of the operations.
 
 use std::{io::Cursor, path::Path};
 
 use sandbar_client::Client;
 use sandbar_core::{
-    ErrorCode, ExecEvent, ExecSpec, ProcessSpec, Resources, Result, SessionId, ToolCallId, ToolRequest, WriteOptions,
+    ErrorCode, ExecEvent, ExecSpec, ProcessSpec, Resources, Result, SessionId, ToolCallId,
+    ToolRequest, WriteOptions,
 };
 use serde_json::json;
 
@@ -15,20 +16,27 @@ use super::{
 
 pub(super) async fn write(client: &Client, id: &SessionId, content: &str) -> Result<()> {
     let source = Cursor::new(content.to_owned().into_bytes());
-    client.write_file(id, Path::new(FILES[0]), WriteOptions::default(), source).await.map(drop)
+    client
+        .write_file(id, Path::new(FILES[0]), WriteOptions::default(), source)
+        .await
+        .map(drop)
 }
 
-/// Launches a process that never ends by itself, under a name it can be recognised by.
-pub(super) async fn launch(client: &Client, id: &SessionId, name: &str) -> Result<Option<ListeningSocket>> {
+/// Launches a process that never exits by itself, with a recognisable name.
+pub(super) async fn launch(
+    client: &Client,
+    id: &SessionId,
+    name: &str,
+) -> Result<Option<ListeningSocket>> {
     let mut spec = ProcessSpec::new(["/bin/sh", "-c", "exec sleep 1000", name]);
     spec.expose_port = Some(80);
     let process = client.launch_process(id, spec).await?;
     Ok(listening_socket(&process.address.unwrap()))
 }
 
-/// Tries to write into a session that is not active, which is told so.
+/// Checks that a write into an inactive session is refused.
 pub(super) async fn assert_refused(client: &Client, id: &SessionId) -> Result<()> {
-    match write(client, id, "nobody reads this").await {
+    match write(client, id, "refused").await {
         Ok(()) => panic!("{id} is not active, and was written to"),
         Err(error) if error.code() == ErrorCode::SessionPaused => Ok(()),
         Err(error) => Err(error),
@@ -39,33 +47,43 @@ pub(super) async fn is_there(client: &Client, id: &SessionId) -> bool {
     match client.get_session(id).await {
         Ok(_) => true,
         Err(error) => {
-            assert_eq!(error.code(), ErrorCode::SessionNotFound, "{id}: {}", error.chain());
+            assert_eq!(
+                error.code(),
+                ErrorCode::SessionNotFound,
+                "{id}: {}",
+                error.chain()
+            );
             false
         }
     }
 }
 
-/// Runs a shell command to its end, which has to be a good one.
+/// Runs a shell command, which must succeed.
 pub(super) async fn run(client: &Client, id: &SessionId, script: &str) -> Result<()> {
-    let mut command = client.exec(id, ExecSpec::new(["/bin/sh", "-c", script])).await?;
+    let mut command = client
+        .exec(id, ExecSpec::new(["/bin/sh", "-c", script]))
+        .await?;
     let mut said = Vec::new();
     while let Some(event) = command.next_event().await? {
         match event {
             ExecEvent::Stdout(bytes) | ExecEvent::Stderr(bytes) => said.extend_from_slice(&bytes),
             ExecEvent::Exited(status) => {
-                // A host that is killed takes its boxes with it, and may say so before it is gone.
+                // The boxes of a killed host may exit, and be reported, before its connection
+                // closes.
                 if status.code == Some(0) {
                     return Ok(());
                 }
                 let said = String::from_utf8_lossy(&said).into_owned();
-                return Err(sandbar_core::Error::internal(format!("`{script}` in {id}: {status:?}: {said}")));
+                return Err(sandbar_core::Error::internal(format!(
+                    "`{script}` in {id}: {status:?}: {said}"
+                )));
             }
         }
     }
     Err(sandbar_core::Error::internal("the command had no end"))
 }
 
-/// A tool call that leaves a line each time it is done.
+/// Returns a tool call that appends a line each time it runs.
 pub(super) fn tool_request(call: &str) -> ToolRequest {
     let params = json!({"cmd": format!("echo {call} >> log; echo done {call}")});
     ToolRequest {

@@ -1,12 +1,12 @@
-//! What the load is made of. A verb is added here and nowhere else: how it is chosen, done, noted, and recognised after a
-//! kill.
+//! Operations of the load: how each is chosen, performed, recorded, and recognised after a kill. A
+//! new operation is added only here.
 
 use std::collections::BTreeSet;
 
 use sandbar_client::Client;
 use sandbar_core::{
-    BaseName, ForkRequest, Keep, Labels, LaterSnapshots, Quiesce, Result, SaveBase, SessionId, SessionSpec,
-    SessionState, SnapshotName,
+    BaseName, ForkRequest, Keep, Labels, LaterSnapshots, Quiesce, Result, SaveBase, SessionId,
+    SessionSpec, SessionState, SnapshotName,
 };
 
 use super::{
@@ -16,12 +16,12 @@ use super::{
 };
 use crate::dice::Dice;
 
-/// Sessions one client has at most; beyond this it destroys some.
-const MOST_SESSIONS: usize = 2;
-/// Snapshots a session has at most; beyond this some are deleted.
-const MOST_SNAPSHOTS: usize = 4;
+/// Limit on sessions of a client; beyond it some are destroyed.
+const MAX_SESSIONS: usize = 2;
+/// Limit on snapshots of a session; beyond it some are deleted.
+const MAX_SNAPSHOTS: usize = 4;
 
-/// Something a client asks for, with everything needed to ask again.
+/// Operation of a client, with everything needed to repeat it.
 #[derive(Clone, Debug)]
 pub(super) enum Verb {
     Create {
@@ -78,7 +78,7 @@ pub(super) enum Verb {
     PauseKeepingFiles {
         id: SessionId,
     },
-    /// A base is made from a session, a session from the base, and the base goes.
+    /// Saves a base from a session, creates a session from it, and deletes the base.
     MakeFromSaved {
         id: SessionId,
         base: BaseName,
@@ -94,24 +94,30 @@ pub(super) enum Verb {
     Wake {
         id: SessionId,
     },
-    /// Something that a session which is not active refuses, and that changes nothing.
+    /// Operation that an inactive session refuses without a change.
     Refused {
         id: SessionId,
     },
 }
 
 impl Verb {
-    /// Something that makes sense now.
-    pub(super) fn choose(dice: &mut Dice, slot: &mut Slot, who: usize) -> Self {
+    /// Chooses an operation that is possible now.
+    pub(super) fn choose(dice: &mut Dice, slot: &mut Slot, client: usize) -> Self {
         slot.names += 1;
-        let new = format!("c{who}-{}", slot.names);
+        let new = format!("c{client}-{}", slot.names);
         let ids: Vec<SessionId> = slot.sessions.keys().cloned().collect();
         if ids.is_empty() {
-            let labels = Labels::from([("client".into(), who.to_string()), ("name".into(), new.clone())]);
-            return Self::Create { id: new.parse().unwrap(), labels };
+            let labels = Labels::from([
+                ("client".into(), client.to_string()),
+                ("name".into(), new.clone()),
+            ]);
+            return Self::Create {
+                id: new.parse().unwrap(),
+                labels,
+            };
         }
         let id = dice.pick(&ids).clone();
-        if ids.len() > MOST_SESSIONS {
+        if ids.len() > MAX_SESSIONS {
             return Self::Destroy { id };
         }
         let expected = &slot.sessions[&id];
@@ -122,17 +128,36 @@ impl Verb {
                 _ => Self::Wake { id },
             };
         }
-        let old = |dice: &mut Dice| dice.pick(&expected.snapshots).0.parse::<SnapshotName>().unwrap();
-        if expected.snapshots.len() > MOST_SNAPSHOTS {
+        let old = |dice: &mut Dice| {
+            dice.pick(&expected.snapshots)
+                .0
+                .parse::<SnapshotName>()
+                .unwrap()
+        };
+        if expected.snapshots.len() > MAX_SNAPSHOTS {
             let name = old(dice);
-            return if dice.below(2) == 0 { Self::DeleteSnapshot { id, name } } else { Self::Rollback { id, name } };
+            return if dice.below(2) == 0 {
+                Self::DeleteSnapshot { id, name }
+            } else {
+                Self::Rollback { id, name }
+            };
         }
         if expected.state == SessionState::Paused {
             return match dice.below(8) {
                 0 => Self::Refused { id },
-                1 => Self::Snapshot { id, name: new.parse().unwrap() },
-                2 if !expected.snapshots.is_empty() => Self::Rollback { name: old(dice), id },
-                3 => Self::Fork { id, from: None, forks: vec![format!("{new}-fork").parse().unwrap()] },
+                1 => Self::Snapshot {
+                    id,
+                    name: new.parse().unwrap(),
+                },
+                2 if !expected.snapshots.is_empty() => Self::Rollback {
+                    name: old(dice),
+                    id,
+                },
+                3 => Self::Fork {
+                    id,
+                    from: None,
+                    forks: vec![format!("{new}-fork").parse().unwrap()],
+                },
                 4 => Self::Hibernate { id },
                 _ => Self::Resume { id },
             };
@@ -140,13 +165,25 @@ impl Verb {
         match dice.below(25) {
             0..3 => Self::Write { id, content: new },
             3..6 => Self::Exec { id, content: new },
-            6..8 => Self::Snapshot { id, name: new.parse().unwrap() },
+            6..8 => Self::Snapshot {
+                id,
+                name: new.parse().unwrap(),
+            },
             8 | 9 => Self::Turn { id },
-            10 if !expected.snapshots.is_empty() => Self::DeleteSnapshot { name: old(dice), id },
-            11 if !expected.snapshots.is_empty() => Self::Rollback { name: old(dice), id },
+            10 if !expected.snapshots.is_empty() => Self::DeleteSnapshot {
+                name: old(dice),
+                id,
+            },
+            11 if !expected.snapshots.is_empty() => Self::Rollback {
+                name: old(dice),
+                id,
+            },
             12 => {
-                let from = (!expected.snapshots.is_empty() && dice.below(2) == 0).then(|| old(dice));
-                let forks = (0..=dice.below(2)).map(|number| format!("{new}-fork-{number}").parse().unwrap()).collect();
+                let from =
+                    (!expected.snapshots.is_empty() && dice.below(2) == 0).then(|| old(dice));
+                let forks = (0..=dice.below(2))
+                    .map(|number| format!("{new}-fork-{number}").parse().unwrap())
+                    .collect();
                 Self::Fork { id, from, forks }
             }
             13 if !expected.answers.is_empty() => {
@@ -168,9 +205,12 @@ impl Verb {
         }
     }
 
-    /// Puts a session of this client away, if one is here.
+    /// Returns the hibernation of a session of this client, if it has an active one.
     pub(super) fn hibernate_one(slot: &Slot) -> Option<Self> {
-        let here = slot.sessions.iter().find(|(_, expected)| expected.state != SessionState::Hibernated);
+        let here = slot
+            .sessions
+            .iter()
+            .find(|(_, expected)| expected.state != SessionState::Hibernated);
         here.map(|(id, _)| Self::Hibernate { id: id.clone() })
     }
 
@@ -198,8 +238,13 @@ impl Verb {
         }
     }
 
-    /// Asks the host for it, and returns when the host has acknowledged it. Ports it opens go into `ports`.
-    pub(super) async fn perform(&self, client: &Client, ports: &mut BTreeSet<ListeningSocket>) -> Result<()> {
+    /// Performs it, and returns when the host has acknowledged it. Opened ports are added to
+    /// `ports`.
+    pub(super) async fn perform(
+        &self,
+        client: &Client,
+        ports: &mut BTreeSet<ListeningSocket>,
+    ) -> Result<()> {
         match self {
             Self::Create { id, labels } => {
                 let mut spec = SessionSpec::new(BaseName::new("host").unwrap());
@@ -210,12 +255,23 @@ impl Verb {
             Self::Destroy { id } => client.destroy_session(id).await,
             Self::Write { id, content } => write(client, id, content).await,
             Self::Exec { id, content } => {
-                run(client, id, &format!("printf %s {content} > g && sync g && mv g f")).await
+                run(
+                    client,
+                    id,
+                    &format!("printf %s {content} > g && sync g && mv g f"),
+                )
+                .await
             }
-            Self::Snapshot { id, name } => client.create_snapshot(id, Some(name), Quiesce::WhereNeeded).await.map(drop),
+            Self::Snapshot { id, name } => client
+                .create_snapshot(id, Some(name), Quiesce::WhereNeeded)
+                .await
+                .map(drop),
             Self::Turn { id } => client.turn_complete(id).await.map(drop),
             Self::DeleteSnapshot { id, name } => client.delete_snapshot(id, name).await,
-            Self::Rollback { id, name } => client.rollback_session(id, name, LaterSnapshots::Drop).await.map(drop),
+            Self::Rollback { id, name } => client
+                .rollback_session(id, name, LaterSnapshots::Drop)
+                .await
+                .map(drop),
             Self::Fork { id, from, forks } => {
                 let request = ForkRequest {
                     from: from.clone(),
@@ -240,11 +296,25 @@ impl Verb {
                 Ok(())
             }
             Self::Pause { id } => client.pause_session(id).await.map(drop),
-            Self::PauseKeepingFiles { id } => client.pause_session_keeping(id, Keep::Files).await.map(drop),
-            Self::MakeFromSaved { id, base, made, labels } => {
+            Self::PauseKeepingFiles { id } => client
+                .pause_session_keeping(id, Keep::Files)
+                .await
+                .map(drop),
+            Self::MakeFromSaved {
+                id,
+                base,
+                made,
+                labels,
+            } => {
                 client.save_base(id, SaveBase::new(base.clone())).await?;
                 let (id, labels) = (Some(made.clone()), labels.clone());
-                client.create_session(SessionSpec { id, labels, ..SessionSpec::new(base.clone()) }).await?;
+                client
+                    .create_session(SessionSpec {
+                        id,
+                        labels,
+                        ..SessionSpec::new(base.clone())
+                    })
+                    .await?;
                 client.delete_base(base).await
             }
             Self::Resume { id } => client.resume_session(id).await.map(drop),
@@ -254,12 +324,15 @@ impl Verb {
         }
     }
 
-    /// Writes into the book that it happened.
-    pub(super) fn note(&self, slot: &mut Slot) {
+    /// Records in the book that it happened.
+    pub(super) fn record(&self, slot: &mut Slot) {
         slot.touched.insert(self.id().clone());
         let expected = match self {
             Self::Create { id, labels } => {
-                slot.sessions.insert(id.clone(), Expected::new(labels.clone(), Contents::default()));
+                slot.sessions.insert(
+                    id.clone(),
+                    Expected::new(labels.clone(), Contents::default()),
+                );
                 return;
             }
             Self::Destroy { id } => {
@@ -272,22 +345,38 @@ impl Verb {
             expected.end_processes(reason);
         }
         match self {
-            Self::Create { .. } | Self::Destroy { .. } | Self::RepeatTool { .. } | Self::Refused { .. } => {}
-            Self::Write { content, .. } | Self::Exec { content, .. } => expected.contents[0].clone_from(content),
-            Self::Snapshot { name, .. } => expected.snapshots.push((name.to_string(), expected.contents.clone())),
+            Self::Create { .. }
+            | Self::Destroy { .. }
+            | Self::RepeatTool { .. }
+            | Self::Refused { .. } => {}
+            Self::Write { content, .. } | Self::Exec { content, .. } => {
+                expected.contents[0].clone_from(content);
+            }
+            Self::Snapshot { name, .. } => expected
+                .snapshots
+                .push((name.to_string(), expected.contents.clone())),
             Self::Turn { .. } => {
                 expected.turns += 1;
-                expected.snapshots.push((format!("turn-{:04}", expected.turns), expected.contents.clone()));
+                expected.snapshots.push((
+                    format!("turn-{:04}", expected.turns),
+                    expected.contents.clone(),
+                ));
             }
-            Self::DeleteSnapshot { name, .. } => expected.snapshots.retain(|(known, _)| *known != name.as_str()),
-            Self::Rollback { name, .. } => (expected.contents, expected.snapshots) = rolled_back(expected, name),
+            Self::DeleteSnapshot { name, .. } => expected
+                .snapshots
+                .retain(|(known, _)| *known != name.as_str()),
+            Self::Rollback { name, .. } => {
+                (expected.contents, expected.snapshots) = rolled_back(expected, name);
+            }
             Self::Launch { name, .. } => expected.processes.push((name.clone(), None)),
             Self::MakeFromSaved { made, labels, .. } => {
                 let copy = Expected::new(labels.clone(), expected.contents.clone());
                 slot.touched.insert(made.clone());
                 slot.sessions.insert(made.clone(), copy);
             }
-            Self::Pause { .. } | Self::PauseKeepingFiles { .. } => expected.state = SessionState::Paused,
+            Self::Pause { .. } | Self::PauseKeepingFiles { .. } => {
+                expected.state = SessionState::Paused;
+            }
             Self::Resume { .. } | Self::Wake { .. } => expected.state = SessionState::Active,
             Self::Hibernate { .. } => expected.state = SessionState::Hibernated,
             Self::Fork { from, forks, .. } => {
@@ -297,7 +386,8 @@ impl Verb {
                 };
                 let fork = Expected::new(expected.labels.clone(), contents);
                 slot.touched.extend(forks.iter().cloned());
-                slot.sessions.extend(forks.iter().map(|id| (id.clone(), fork.clone())));
+                slot.sessions
+                    .extend(forks.iter().map(|id| (id.clone(), fork.clone())));
             }
             Self::Tool { call, .. } => {
                 expected.contents[1].push_str(&line_of(call));
@@ -306,7 +396,7 @@ impl Verb {
         }
     }
 
-    /// Why processes of the session have ended when it happened.
+    /// Returns the exit reason of the session's processes, if it ends them.
     pub(super) fn ends_processes(&self) -> Option<&'static str> {
         match self {
             Self::Rollback { .. } => Some("session rolled back"),
@@ -316,18 +406,26 @@ impl Verb {
         }
     }
 
-    /// Whether it happened although nobody was told.
+    /// Returns whether it happened without an acknowledgement.
     pub(super) async fn has_happened(&self, client: &Client, slot: &Slot) -> bool {
         let expected = slot.sessions.get(self.id());
         match self {
             Self::Create { id, .. } => is_there(client, id).await,
             Self::Destroy { id } => !is_there(client, id).await,
-            Self::Write { id, content } | Self::Exec { id, content } => contents(client, id).await[0] == *content,
-            Self::Snapshot { id, name } => snapshot_names(client, id).await.iter().any(|known| *known == name.as_str()),
-            Self::Turn { id } => client.get_session(id).await.unwrap().turn_count > expected.unwrap().turns,
-            Self::DeleteSnapshot { id, name } => {
-                snapshot_names(client, id).await.iter().all(|known| *known != name.as_str())
+            Self::Write { id, content } | Self::Exec { id, content } => {
+                contents(client, id).await[0] == *content
             }
+            Self::Snapshot { id, name } => snapshot_names(client, id)
+                .await
+                .iter()
+                .any(|known| *known == name.as_str()),
+            Self::Turn { id } => {
+                client.get_session(id).await.unwrap().turn_count > expected.unwrap().turns
+            }
+            Self::DeleteSnapshot { id, name } => snapshot_names(client, id)
+                .await
+                .iter()
+                .all(|known| *known != name.as_str()),
             Self::Rollback { id, name } => {
                 let (then, left) = rolled_back(expected.unwrap(), name);
                 let left: Vec<String> = left.into_iter().map(|(name, _)| name).collect();
@@ -337,15 +435,19 @@ impl Verb {
             Self::Tool { id, call } => contents(client, id).await[1].ends_with(&line_of(call)),
             Self::RepeatTool { .. } | Self::Refused { .. } => false,
             Self::Launch { id, name } => process_names(client, id).await.contains(name),
-            Self::Pause { id } | Self::PauseKeepingFiles { id } => state(client, id).await == SessionState::Paused,
+            Self::Pause { id } | Self::PauseKeepingFiles { id } => {
+                state(client, id).await == SessionState::Paused
+            }
             Self::MakeFromSaved { made, .. } => is_there(client, made).await,
-            Self::Resume { id } | Self::Wake { id } => state(client, id).await == SessionState::Active,
+            Self::Resume { id } | Self::Wake { id } => {
+                state(client, id).await == SessionState::Active
+            }
             Self::Hibernate { id } => state(client, id).await == SessionState::Hibernated,
         }
     }
 
-    /// What a client does that was not answered, beyond looking: a tool call is repeated under its name, and a base that
-    /// is still there is deleted.
+    /// Acts as a client without an answer: repeats a tool call under its id, and deletes a base
+    /// that still exists.
     pub(super) async fn follow_up(&self, client: &Client, slot: &mut Slot) {
         let Self::Tool { id, call } = self else {
             if let Self::Fork { forks, .. } = self {
@@ -353,10 +455,19 @@ impl Verb {
                 for fork in forks {
                     there += usize::from(is_there(client, fork).await);
                 }
-                assert!(there == 0 || there == forks.len(), "{there} of {} forks are there", forks.len());
+                assert!(
+                    there == 0 || there == forks.len(),
+                    "{there} of {} forks are there",
+                    forks.len()
+                );
             }
             if let Self::MakeFromSaved { base, .. } = self
-                && client.list_bases().await.unwrap().iter().any(|known| known.name == *base)
+                && client
+                    .list_bases()
+                    .await
+                    .unwrap()
+                    .iter()
+                    .any(|known| known.name == *base)
             {
                 client.delete_base(base).await.unwrap();
             }
@@ -369,8 +480,12 @@ impl Verb {
         let expected = slot.sessions.get_mut(id).unwrap();
         let once = expected.answers.iter().any(|(known, _)| known == call);
         let again = format!("{}{}", expected.contents[1], line_of(call));
-        // What was done and not written down before the kill is done a second time; what was not done is done once.
-        assert!(log == again || once && log == expected.contents[1], "{id}: {call} left {log:?} after a repeat");
+        // A call that ran but was not recorded before the kill runs again; one that did not run,
+        // once.
+        assert!(
+            log == again || once && log == expected.contents[1],
+            "{id}: {call} left {log:?} after a repeat"
+        );
         expected.contents[1] = log;
         if !once {
             expected.answers.push((call.clone(), answer_of(call)));
@@ -378,8 +493,15 @@ impl Verb {
     }
 }
 
-/// The contents and snapshots of a session that went back.
+/// Returns the contents and snapshots of a session after a rollback.
 fn rolled_back(expected: &Expected, name: &SnapshotName) -> (Contents, Vec<(String, Contents)>) {
-    let position = expected.snapshots.iter().position(|(known, _)| *known == name.as_str()).unwrap();
-    (expected.snapshots[position].1.clone(), expected.snapshots[..=position].to_vec())
+    let position = expected
+        .snapshots
+        .iter()
+        .position(|(known, _)| *known == name.as_str())
+        .unwrap();
+    (
+        expected.snapshots[position].1.clone(),
+        expected.snapshots[..=position].to_vec(),
+    )
 }

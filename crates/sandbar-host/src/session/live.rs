@@ -1,0 +1,273 @@
+//! [`Session`]: the in-memory state of a session, beside its record.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use jiff::Timestamp;
+use sandbar_core::{OwnerMap, Resources, Result, SessionId};
+use sandbar_egress::TrafficCounters;
+use sandbar_runtime::{Sandbox, SandboxSpec};
+use sandbar_tools::calls::ToolCalls;
+use sandbar_tree::{Draft, SessionTree};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    activity::Activity,
+    files::{self, SharedDraft},
+    ports::Ports,
+    root::Root,
+    watch::WatchSlot,
+};
+use crate::{
+    admission::AdmissionLock,
+    engine::Engine,
+    network::{NetworkPlan, Outlet, Site},
+    process::{Processes, StopMode, StopReason},
+    state::SessionRecord,
+};
+
+/// The in-memory state of a session. Its module documents the lock order.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) admission: Arc<AdmissionLock>,
+    /// Serialises storage calls that change this volume.
+    storage_order: Mutex<()>,
+    /// Held while the box is frozen for a copy, so that no other verb thaws it.
+    freezing_order: Mutex<()>,
+    pub(super) live: Mutex<Live>,
+    /// Time of the last use.
+    pub(crate) activity: Arc<Activity>,
+    /// Tool calls in progress.
+    pub(crate) calls: ToolCalls,
+    /// Cancels tree exports and imports when the session is destroyed or the host stops.
+    pub(crate) streams: CancellationToken,
+    /// Long-running processes.
+    pub(crate) processes: Processes,
+    /// Bytes and connections of its network.
+    pub(crate) traffic: Arc<TrafficCounters>,
+    pub(super) ports: Ports,
+}
+
+/// Resources of a session that are opened on first use.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    pub(super) root: Option<Root>,
+    pub(super) sandbox: Option<Arc<dyn Sandbox>>,
+    /// The egress side of the sandbox's network, if it is open.
+    pub(super) outlet: Option<Outlet>,
+    /// Files being written.
+    pub(super) drafts: Vec<Weak<Mutex<Option<Draft>>>>,
+    /// Watched directories.
+    pub(super) watches: Vec<Weak<WatchSlot>>,
+}
+
+impl Live {
+    /// Closes the egress side of the network; blocks until its tasks have ended.
+    pub(super) fn close_outlet(&mut self) {
+        if let Some(outlet) = self.outlet.take() {
+            outlet.close();
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(id: SessionId) -> Arc<Self> {
+        let admission = AdmissionLock::new(id.clone());
+        Arc::new(Self {
+            id,
+            admission,
+            storage_order: Mutex::default(),
+            freezing_order: Mutex::default(),
+            live: Mutex::default(),
+            activity: Activity::new(),
+            calls: ToolCalls::default(),
+            streams: CancellationToken::new(),
+            processes: Processes::default(),
+            traffic: Arc::default(),
+            ports: Ports::default(),
+        })
+    }
+
+    /// Locks the storage order of the volume.
+    pub(crate) fn order_storage(&self) -> MutexGuard<'_, ()> {
+        self.storage_order
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the freezing order of the box.
+    pub(super) fn order_freezing(&self) -> MutexGuard<'_, ()> {
+        self.freezing_order
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the sandbox if it was started. It may have died.
+    pub(super) fn live_sandbox(&self) -> Option<Arc<dyn Sandbox>> {
+        self.live().sandbox.clone()
+    }
+
+    pub(super) fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the mounted tree, and mounts it on first use.
+    pub(super) fn root(&self, engine: &Engine) -> Result<Root> {
+        let mut live = self.live();
+        if let Some(root) = &live.root {
+            return Ok(root.clone());
+        }
+        let root = Root::mount(engine, &self.id)?;
+        live.root = Some(root.clone());
+        Ok(root)
+    }
+
+    /// Sets the tree that was mounted while the session was created.
+    pub(super) fn adopt_root(&self, root: Root) {
+        self.live().root = Some(root);
+    }
+
+    /// Opens the mounted tree for file access.
+    pub(super) fn tree(&self, engine: &Engine) -> Result<SessionTree> {
+        let root = self.root(engine)?;
+        SessionTree::open(&root.path, root.owners)
+    }
+
+    /// Cancels tool calls and tree streams; returns whether there were any.
+    pub(super) fn end_work(&self) -> bool {
+        let streams = !self.streams.is_cancelled();
+        self.streams.cancel();
+        self.calls.cancel() || streams
+    }
+
+    /// Kills the box, so that operations that wait for it end; returns whether there was one.
+    pub(super) fn end_box(&self) -> bool {
+        let Some(sandbox) = self.live_sandbox() else {
+            return false;
+        };
+        tracing::warn!(session = %self.id, "killing a sandbox whose operations did not end in time");
+        if let Err(error) = sandbox.stop() {
+            tracing::error!(session = %self.id, error = error.chain(), "could not stop a sandbox");
+        }
+        true
+    }
+
+    /// Registers a file being written, so that [`stop`](Self::stop) can discard it.
+    pub(super) fn remember_draft(&self, draft: &SharedDraft) {
+        let mut live = self.live();
+        live.drafts.retain(|draft| draft.strong_count() > 0);
+        live.drafts.push(Arc::downgrade(draft));
+    }
+
+    /// Registers a watch, so that [`stop`](Self::stop) can end it.
+    pub(super) fn remember_watch(&self, watch: &Arc<WatchSlot>) {
+        let mut live = self.live();
+        live.watches.retain(|watch| watch.strong_count() > 0);
+        live.watches.push(Arc::downgrade(watch));
+    }
+
+    /// Returns the open watches.
+    pub(super) fn watches(&self) -> Vec<Arc<WatchSlot>> {
+        self.live()
+            .watches
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+
+    /// Returns the sandbox, and starts it on first use or after it died.
+    pub(super) fn sandbox(
+        &self,
+        engine: &Engine,
+        record: &SessionRecord,
+    ) -> Result<Arc<dyn Sandbox>> {
+        let root = self.root(engine)?;
+        let mut live = self.live();
+        if let Some(sandbox) = &live.sandbox {
+            if sandbox.is_alive() {
+                return Ok(Arc::clone(sandbox));
+            }
+            tracing::warn!(session = %self.id, "replacing a sandbox that has died");
+            sandbox.stop()?;
+        }
+        live.close_outlet();
+        live.sandbox = None;
+        // Read under `live`, which `set_network` takes to change it. Checked against the runtime
+        // again, since the session may have been created by a host with another one.
+        let policy = engine.record(&self.id)?.network;
+        engine
+            .runtime
+            .admit(&Resources::default(), policy.as_ref())?;
+        let tree = || SessionTree::open(&root.path, root.owners.clone());
+        let plan = NetworkPlan::new(engine, &self.id, policy.as_ref(), tree)?;
+        let sandbox = engine.runtime.open_sandbox(&SandboxSpec {
+            session: &self.id,
+            root: &root.path,
+            owners: root.owners.clone(),
+            resources: &record
+                .resources
+                .clone()
+                .or(&engine.config.default_resources),
+            network: plan.network(),
+            trust: plan.trust(),
+            rights: record.root_rights,
+            skip_pids: pids_before(record.created),
+        })?;
+        // Before the sandbox is returned, so that its first command finds the network open.
+        live.outlet = match plan.open(engine, &*sandbox, &self.site()) {
+            Ok(outlet) => outlet,
+            Err(error) => {
+                if let Err(stop) = sandbox.stop() {
+                    tracing::error!(session = %self.id, error = stop.chain(), "could not stop a sandbox without a network");
+                }
+                return Err(error);
+            }
+        };
+        live.sandbox = Some(Arc::clone(&sandbox));
+        Ok(sandbox)
+    }
+
+    pub(super) fn site(&self) -> Site {
+        Site {
+            session: self.id.clone(),
+            traffic: Arc::clone(&self.traffic),
+        }
+    }
+
+    /// Stops processes, watches and the sandbox, and discards half-written files. The tree stays
+    /// mounted until the storage replaces, unmounts or deletes it. The caller holds the returned
+    /// uid range until then, so that no other session gets it. After an error the sandbox is kept,
+    /// and `stop` can be repeated.
+    pub(crate) fn stop(&self, reason: StopReason) -> Result<Option<Arc<OwnerMap>>> {
+        self.processes.stop(reason, StopMode::Kill);
+        let mut live = self.live();
+        for draft in live.drafts.drain(..).filter_map(|draft| draft.upgrade()) {
+            files::lock(&draft).take();
+        }
+        for watch in live.watches.drain(..).filter_map(|watch| watch.upgrade()) {
+            watch.end(reason);
+        }
+        if let Some(sandbox) = &live.sandbox {
+            sandbox.stop()?;
+        }
+        live.sandbox = None;
+        live.close_outlet();
+        let owners = live.root.take().and_then(|root| root.owners);
+        drop(live);
+        self.processes.join();
+        // For processes launched later: the clock was stopped if the session was paused.
+        self.processes.clock.set_paused(false);
+        Ok(owners)
+    }
+}
+
+/// Assumed average interval between two process starts of a session, at least.
+const MILLISECONDS_PER_PID: u128 = 5;
+
+/// Estimates how many process ids earlier boxes of the session have used, so that a new box does
+/// not reuse them. Derived from the age of the session, which needs no record per process; zero for
+/// a new session.
+fn pids_before(created: Timestamp) -> u64 {
+    let age = Timestamp::now().duration_since(created).unsigned_abs();
+    u64::try_from(age.as_millis() / MILLISECONDS_PER_PID).unwrap_or_default()
+}

@@ -1,8 +1,0 @@
-//! Pulls from registries on this machine's loopback, good ones and bad ones.
-
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod image;
-mod pulls;
-mod refusals;
-mod server;

@@ -1,0 +1,156 @@
+//! The session-independent mounts of a native box: its `/proc`, `/dev` and `/dev/shm`.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use rustix::{
+    fs::{CWD, Mode, OFlags, openat},
+    io::Errno,
+    mount::{mount_bind, open_tree},
+    process::{chdir, fchdir},
+};
+
+use super::{
+    mount_attributes::{Attributes, set_attributes},
+    mount_calls::{CLONE_RECURSIVE, PLAIN_FILES, attach, attach_at, clone, file_system},
+    template::{BOOT, COVER, DEVICES, EMPTY, Hidden, PROC, Template},
+};
+
+/// The kernel's boot id, below `/proc`. Covered by the box's own.
+const BOOT_ID: &str = "sys/kernel/random/boot_id";
+/// Returns a new random UUID on every read. The box's boot id is taken from it.
+const RANDOM_UUID: &str = "sys/kernel/random/uuid";
+
+/// Limit of process ids, below `/proc`.
+const PID_MAX: &str = "sys/kernel/pid_max";
+/// Process id that a pid namespace assigned last.
+const NS_LAST_PID: &str = "sys/kernel/ns_last_pid";
+/// Ids left below the kernel's limit when some are skipped.
+const MIN_FREE_PIDS: u64 = 1024;
+
+/// Size option of `/dev/shm`. It also counts towards the session's memory limit.
+const SHM_SIZE: (&str, &str) = ("size", "50%");
+
+const READ_ONLY: Attributes = Attributes::READ_ONLY
+    .union(Attributes::NO_SUID)
+    .union(Attributes::NO_EXEC)
+    .union(Attributes::NO_DEVICES);
+
+/// Mounts of a native box that do not depend on its session.
+#[derive(Debug)]
+pub(super) struct PreparedMounts<'a> {
+    pub(super) template: &'a Template,
+    /// `/proc`, mounted in the template, with its covers.
+    pub(super) proc: OwnedFd,
+    /// Detached mount of `/dev`.
+    pub(super) devices: OwnedFd,
+    /// Detached tmpfs for `/dev/shm`.
+    pub(super) shm: OwnedFd,
+}
+
+/// Creates them in the calling process's copy of the template. `/proc` shows the caller's pid
+/// namespace.
+pub(super) fn prepare_mounts(template: &Template) -> io::Result<PreparedMounts<'_>> {
+    let proc = file_system("proc", &[], PLAIN_FILES)?;
+    attach_at(&proc, PROC)?;
+    cover(template, &proc, |hidden| !hidden.for_root)?;
+    make_sysctls_read_only(&proc)?;
+    replace_boot_id(&proc)?;
+    // Recursive: device nodes of an unprivileged host are mounts.
+    let devices = open_tree(CWD, DEVICES, CLONE_RECURSIVE)?;
+    let shm = file_system("tmpfs", &[("mode", "1777"), SHM_SIZE], PLAIN_FILES)?;
+    Ok(PreparedMounts {
+        template,
+        proc,
+        devices,
+        shm,
+    })
+}
+
+impl PreparedMounts<'_> {
+    /// Makes the caller's pid namespace assign ids after `last`, modulo the kernel's limit.
+    pub(super) fn skip_pids(&self, last: u64) -> io::Result<()> {
+        let mut text = [0; 32];
+        let file = openat(
+            &self.proc,
+            PID_MAX,
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let length = rustix::io::read(file, &mut text)?;
+        let pid_max = str::from_utf8(&text[..length])
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok());
+        let pid_max = pid_max.ok_or(Errno::INVAL)?;
+        let last = last
+            .checked_rem(pid_max.saturating_sub(MIN_FREE_PIDS))
+            .unwrap_or_default();
+        // In the mount of the box the file is read-only.
+        let own = file_system("proc", &[], PLAIN_FILES)?;
+        let file = openat(
+            &own,
+            NS_LAST_PID,
+            OFlags::WRONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        rustix::io::write(file, last.to_string().as_bytes())?;
+        Ok(())
+    }
+
+    /// Covers the entries of `/proc` that only the host's root could use.
+    pub(super) fn cover_root_entries(&self) -> io::Result<()> {
+        cover(self.template, &self.proc, |hidden| hidden.for_root)
+    }
+}
+
+/// Mounts a cover over each selected entry of `/proc`.
+fn cover(
+    template: &Template,
+    proc: &OwnedFd,
+    selected: impl Fn(&Hidden) -> bool,
+) -> io::Result<()> {
+    // Relative to `/proc`, so that each cover takes one system call.
+    fchdir(proc)?;
+    for hidden in template.hidden.iter().filter(|hidden| selected(hidden)) {
+        let cover = if hidden.is_directory { EMPTY } else { COVER };
+        mount_bind(format!("/{cover}"), hidden.name.as_os_str())?;
+    }
+    Ok(chdir("/")?)
+}
+
+/// Makes `/proc/sys` read-only.
+fn make_sysctls_read_only(proc: &OwnedFd) -> io::Result<()> {
+    let target = openat(proc, "sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let read_only = clone(proc.as_fd(), "sys")?;
+    set_attributes(&read_only, READ_ONLY, None)?;
+    attach(&read_only, &target)
+}
+
+/// Gives the box a boot id of its own: programs that compare it treat state from before the box as
+/// left by an earlier boot.
+fn replace_boot_id(proc: &OwnedFd) -> io::Result<()> {
+    let mut id = [0; 64];
+    let uuid = openat(
+        proc,
+        RANDOM_UUID,
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let length = rustix::io::read(uuid, &mut id)?;
+    let tmpfs = file_system("tmpfs", &[("mode", "755"), ("size", "4k")], PLAIN_FILES)?;
+    attach_at(&tmpfs, BOOT)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = openat(&tmpfs, "id", flags, Mode::from_raw_mode(0o444))?;
+    rustix::io::write(&file, &id[..length])?;
+    // The umask may have cleared bits.
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o444))?;
+    drop(file);
+    let read_only = clone(tmpfs.as_fd(), "id")?;
+    set_attributes(&read_only, READ_ONLY, None)?;
+    attach(
+        &read_only,
+        &openat(proc, BOOT_ID, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
+    )
+}

@@ -1,0 +1,56 @@
+//! Server configuration.
+
+use std::{net::SocketAddr, time::Duration};
+
+use sandbar_core::AccessToken;
+use sandbar_e2b::E2b;
+
+use super::ConnectionTimeouts;
+use crate::tls::TlsConfig;
+
+/// Address, credentials and limits of a server.
+#[derive(Debug)]
+pub struct ServerConfig {
+    /// Port 0 picks a free port.
+    pub listen: SocketAddr,
+    /// Token with scope `admin`, in addition to the tokens that the host issues. `None` switches
+    /// authentication off, which is allowed on loopback addresses only.
+    pub token: Option<AccessToken>,
+    /// `None` serves plain HTTP.
+    pub tls: Option<TlsConfig>,
+    /// Concurrent calls of one token; a stream counts until it ends. 0 means no limit.
+    pub max_calls_per_token: usize,
+    /// Deadline of unary calls that set none themselves. Zero means no deadline.
+    pub request_timeout: Duration,
+    /// Time that running calls have to complete after shutdown began.
+    pub drain_timeout: Duration,
+    /// Time a client may leave a response stream unread before the stream is ended, with the
+    /// command it belongs to.
+    pub slow_reader_timeout: Duration,
+    pub connection_timeouts: ConnectionTimeouts,
+    /// Time that creation of an E2B sandbox waits for the start command of its template.
+    pub ready_wait: Duration,
+}
+
+impl ServerConfig {
+    /// Default of `slow_reader_timeout`.
+    pub const SLOW_READER_TIMEOUT: Duration = Duration::from_mins(5);
+    /// Default of `max_calls_per_token`.
+    pub const MAX_CALLS_PER_TOKEN: usize = 512;
+    /// Default of `request_timeout`.
+    pub const REQUEST_TIMEOUT: Duration = Duration::from_mins(10);
+
+    pub fn new(listen: SocketAddr, token: Option<AccessToken>) -> Self {
+        Self {
+            listen,
+            token,
+            tls: None,
+            max_calls_per_token: Self::MAX_CALLS_PER_TOKEN,
+            request_timeout: Self::REQUEST_TIMEOUT,
+            drain_timeout: Duration::from_secs(10),
+            slow_reader_timeout: Self::SLOW_READER_TIMEOUT,
+            connection_timeouts: ConnectionTimeouts::default(),
+            ready_wait: E2b::READY_TIMEOUT,
+        }
+    }
+}

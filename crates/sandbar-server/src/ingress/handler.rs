@@ -1,0 +1,156 @@
+//! Handling of requests to sessions.
+
+use std::sync::Arc;
+
+use axum::{body::Body, http::Method};
+use hyper::{Request, Response};
+use sandbar_core::{DomainName, Error, Result};
+use sandbar_e2b::E2b;
+use sandbar_host::Host;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    error_response,
+    port_auth::{Admission, admit},
+    target::{self, Dialect, Target},
+};
+use crate::access::{Peer, TokenVerifier};
+
+/// Forwards requests to ports of sessions, and owns the tasks that serve their connections.
+#[derive(Debug)]
+pub(crate) struct Ingress {
+    pub(super) host: Arc<Host>,
+    pub(super) verifier: TokenVerifier,
+    /// Knows the sandboxes that E2B clients created.
+    pub(super) e2b: E2b,
+    /// Cancelled when the server begins to stop: upgraded connections are closed then.
+    pub(super) shutdown: CancellationToken,
+    /// Drivers of connections into sessions, and tunnels of upgraded connections.
+    tasks: TaskTracker,
+    /// Cancelled when the last client connection has ended: the remaining tasks are dropped.
+    stopped: CancellationToken,
+}
+
+impl Ingress {
+    pub(crate) fn new(
+        host: Arc<Host>,
+        verifier: TokenVerifier,
+        e2b: E2b,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self {
+            host,
+            verifier,
+            e2b,
+            shutdown,
+            tasks: TaskTracker::new(),
+            stopped: CancellationToken::new(),
+        }
+    }
+
+    /// Runs a task until it ends or the ingress stops.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stopped = self.stopped.clone();
+        self.tasks.spawn(async move {
+            stopped.run_until_cancelled(task).await;
+        });
+    }
+
+    /// Ends all tasks. For after the last client connection has ended.
+    pub(crate) async fn stop(&self) {
+        self.stopped.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// Returns the session that a request is for; `None` for the API.
+    pub(crate) fn target<B>(&self, request: &Request<B>) -> Result<Option<Target>> {
+        target::of(request, self.host.ingress_domain())
+    }
+
+    /// Answers a request whose host name or headers name a session.
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        target: Result<Target>,
+        mut request: Request<Body>,
+        peer: Peer,
+    ) -> Response<Body> {
+        let (named, target) = match target {
+            Ok(target) => (Some((target.session.to_string(), target.port)), Ok(target)),
+            Err(error) => (None, Err(error)),
+        };
+        match self.serve(target, &mut request, peer).await {
+            Ok(response) => response,
+            Err(Rejection {
+                dialect: Dialect::Native,
+                error,
+            }) => error_response::native(&error, request).await,
+            Err(Rejection {
+                dialect: Dialect::E2b,
+                error,
+            }) => error_response::e2b(&error, named, request).await,
+        }
+    }
+
+    async fn serve(
+        &self,
+        target: Result<Target>,
+        request: &mut Request<Body>,
+        peer: Peer,
+    ) -> Result<Response<Body>, Rejection> {
+        // Before the session is known, a host with an ingress domain of its own answers in E2B's
+        // form: E2B clients reach it by host name as well, and parse no other.
+        let has_own_domain = *self.host.ingress_domain() != DomainName::localhost();
+        let default_dialect = if has_own_domain {
+            Dialect::E2b
+        } else {
+            Dialect::Native
+        };
+        let header_dialect = Dialect::of(request.headers());
+        let target = target.map_err(|error| Rejection {
+            dialect: header_dialect.unwrap_or(Dialect::Native),
+            error,
+        })?;
+        let reject_as = |dialect: Dialect| move |error| Rejection { dialect, error };
+        if request.method() == Method::CONNECT {
+            let error = Error::invalid("method", "ports of a session do not support CONNECT")
+                .with_hint("send requests, or upgrade a connection");
+            return Err(Rejection {
+                dialect: Dialect::Native,
+                error,
+            });
+        }
+        let reject = reject_as(target.dialect.unwrap_or(default_dialect));
+        let access = self
+            .host
+            .port_access(&target.session)
+            .await
+            .map_err(reject)?;
+        let rules = self.e2b.port_rules(&target.session).await.map_err(reject)?;
+        let session_dialect = if rules.is_some() {
+            Dialect::E2b
+        } else {
+            Dialect::Native
+        };
+        let reject = reject_as(target.dialect.unwrap_or(session_dialect));
+        match admit(&target, &access, &self.verifier, request).map_err(reject)? {
+            Admission::Forward => {}
+            Admission::SetCookie(response) => return Ok(response),
+        }
+        if let Some(rules) = &rules {
+            self.e2b
+                .wake_for_request(&target.session, rules, access.state)
+                .await
+                .map_err(reject)?;
+        }
+        self.forward(&target, request, &access, rules.as_ref(), peer)
+            .await
+            .map_err(reject)
+    }
+}
+
+/// Error of a request that is not forwarded, and the form to report it in.
+struct Rejection {
+    dialect: Dialect,
+    error: Error,
+}
