@@ -72,6 +72,16 @@ impl HostFixture {
         status.policy
     }
 
+    /// Launches a process that runs for as long as the test, and waits until it is running.
+    async fn sleeper(&self, id: &SessionId) -> ProcessInfo {
+        let spec = ProcessSpec::new(["sleep", "600"]);
+        let process = self.host.launch_process(id, spec).await.unwrap();
+        self.host
+            .wait_process(id, &process.id, WaitFor::Ready)
+            .await
+            .unwrap()
+    }
+
     /// Tries to reach an address that leads nowhere; what the shell says about it.
     async fn attempt(&self, id: &SessionId) -> String {
         let script = format!(
@@ -350,11 +360,7 @@ pub(crate) fn policy_of_a_running_box_is_opened_and_closed(fixture: &mut HostFix
     Box::pin(async {
         let id = fixture.machine("s").await;
         assert!(fixture.attempt(&id).await.contains("unreachable"));
-        let process = fixture
-            .host
-            .launch_process(&id, ProcessSpec::new(["sleep", "600"]))
-            .await
-            .unwrap();
+        let process = fixture.sleeper(&id).await;
         assert!(
             fixture
                 .host
@@ -425,11 +431,7 @@ pub(crate) fn policy_of_a_running_box_is_opened_and_closed(fixture: &mut HostFix
 pub(crate) fn closed_box_is_replaced_when_nothing_runs(fixture: &mut HostFixture) -> Case<'_> {
     Box::pin(async {
         let id = fixture.machine("s").await;
-        let process = fixture
-            .host
-            .launch_process(&id, ProcessSpec::new(["sleep", "600"]))
-            .await
-            .unwrap();
+        let process = fixture.sleeper(&id).await;
         let error = fixture
             .host
             .set_network(&id, policy("allow=example.com"))
@@ -463,11 +465,7 @@ pub(crate) fn closed_box_is_replaced_when_nothing_runs(fixture: &mut HostFixture
         assert!(!fixture.attempt(&id).await.contains("unreachable"));
         assert_eq!(fixture.decisions(&id).await, ["network_deny"]);
         // Existing listeners stay, and close as usual.
-        let process = fixture
-            .host
-            .launch_process(&id, ProcessSpec::new(["sleep", "600"]))
-            .await
-            .unwrap();
+        let process = fixture.sleeper(&id).await;
         for other in ["full", "allow=udp://192.0.2.1:123", "none"] {
             fixture.host.set_network(&id, policy(other)).await.unwrap();
         }
@@ -524,11 +522,7 @@ pub(crate) fn change_that_needs_a_new_box_is_refused_while_in_use(
             .make(machine("s", policy("allow=api.example")))
             .await
             .id;
-        let process = fixture
-            .host
-            .launch_process(&id, ProcessSpec::new(["sleep", "600"]))
-            .await
-            .unwrap();
+        let process = fixture.sleeper(&id).await;
         let refused = async || {
             let error = fixture
                 .host
@@ -577,16 +571,7 @@ pub(crate) fn change_that_needs_a_new_box_is_refused_while_in_use(
             .await;
         assert_eq!(trusted, "1\nyes\n");
         // Trust that is there is no reason to make another box.
-        let process = fixture
-            .host
-            .launch_process(&id, ProcessSpec::new(["sleep", "600"]))
-            .await
-            .unwrap();
-        fixture
-            .host
-            .wait_process(&id, &process.id, WaitFor::Ready)
-            .await
-            .unwrap();
+        let process = fixture.sleeper(&id).await;
         fixture
             .host
             .set_network(&id, policy("allow=api.example"))
