@@ -2,11 +2,10 @@
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures::future::join_all;
-use http_body_util::BodyExt as _;
 use serde_json::json;
 
 use crate::{
-    client::{Answer, Frame, Http2, Sandbox, frame},
+    client::{Answer, Frame, Sandbox, frame},
     command::{shell, typed_to},
     world::World,
 };

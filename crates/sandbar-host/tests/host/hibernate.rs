@@ -5,17 +5,13 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     pin::Pin,
-    process::Command,
-    time::Duration,
 };
 
 use sandbar_core::{
-    ByteCount, ErrorCode, ExecSpec, ForkRequest, LaterSnapshots, Quiesce, RuntimeKind,
-    SessionFilter, SessionId, SessionInfo, SessionState, SnapshotKind, StorageKind, WriteOptions,
+    ByteCount, ErrorCode, ExecSpec, ForkRequest, LaterSnapshots, Quiesce, SessionFilter, SessionId,
+    SessionInfo, SessionState, SnapshotKind, WriteOptions,
 };
-use sandbar_host::{Host, HostConfig, ImportSource, RuntimeChoice, StorageChoice};
 use sandbar_storage::VolumeSpec;
-use sandbar_testing::{Backend, MotoS3, small_base};
 use sandbar_tree::archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, EntryKind, Segment};
 use serde_json::json;
 

@@ -1,11 +1,8 @@
 //! Session messages.
 
-use std::time::Duration;
-
 use sandbar_core::{
-    BaseName, ByteCount, Error, ForkRequest, Keep, NetworkPolicy, OnExpiry, PageRequest, Resources,
-    Result, RootRights, SessionFilter, SessionId, SessionInfo, SessionSpec, SessionState,
-    SessionUsage, SnapshotName,
+    BaseName, ByteCount, Error, ForkRequest, NetworkPolicy, PageRequest, Result, RootRights,
+    SessionFilter, SessionId, SessionInfo, SessionSpec, SessionState, SessionUsage, SnapshotName,
 };
 
 use super::{
@@ -310,8 +307,10 @@ pub(super) fn optional_snapshot(field: &'static str, name: String) -> Result<Opt
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use jiff::Timestamp;
-    use sandbar_core::{RuntimeKind, StorageKind};
+    use sandbar_core::{Keep, OnExpiry, Resources, RuntimeKind, StorageKind};
 
     use super::*;
 
