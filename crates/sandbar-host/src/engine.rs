@@ -32,6 +32,7 @@ use crate::{
     state::StateStore,
     tokens::TokenVault,
     traffic_token::TrafficKey,
+    worker::Walks,
 };
 
 /// Time that processes have to end after SIGTERM when the host stops, within its
@@ -72,6 +73,8 @@ pub(crate) struct Engine {
     pub(crate) decisions: Arc<DecisionLog>,
     pub(crate) traffic_key: TrafficKey,
     /// Wakes the janitor when a session may expire before its next round.
+    /// Worker processes, for jobs on the trees of sessions.
+    pub(crate) walks: Walks,
     pub(crate) something_due: Notify,
     pub(crate) started: Instant,
     stopping: AtomicBool,
@@ -136,6 +139,7 @@ impl Engine {
             decisions: Arc::default(),
             state,
             traffic_key: TrafficKey::open(&directory.traffic_key())?,
+            walks: Walks::default(),
             something_due: Notify::new(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),

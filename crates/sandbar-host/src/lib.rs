@@ -49,6 +49,7 @@ mod state;
 mod tokens;
 mod traffic_token;
 mod verb;
+mod worker;
 
 pub use actor::acting_as;
 pub use config::{DnsServer, HostConfig, RuntimeChoice, StorageChoice, refuse_lent};
@@ -68,3 +69,4 @@ pub use session::{
 pub use session_locks::SessionLocks;
 pub use tokens::KnownToken;
 pub use traffic_token::TrafficToken;
+pub use worker::run_worker_role;

@@ -33,13 +33,15 @@ mod role;
 mod runtime;
 mod sandbox;
 mod trust;
+mod worker;
 
 pub use command::{RunningCommand, StdinHandle};
 pub use gvisor::{GvisorRuntime, GvisorSettings};
 pub use native::NativeRuntime;
 pub use none::NoneRuntime;
-pub use role::run_role;
+pub use role::{run_role, run_worker_role};
 pub use runtime::{BoxNetwork, Runtime, RuntimeFacts, Sandbox, SandboxSpec, SandboxStats};
 pub use sandbar_core::{CommandEnd, ExecEvent, ExecSpec, ExitStatus, StdinMode, TerminalSize};
 pub use sandbox::{Dialed, DialedStream};
 pub use trust::{AUTHORITY_FILE, BUNDLE_FILE, CA_BUNDLE_PATHS, TRUST_DIRECTORY, Trust};
+pub use worker::{Job, JobOrder, JobPart, JobSender, RunningJob, Workers};

@@ -3,7 +3,9 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use sandbar_core::{Error, ErrorCode, ExecSpec, Resources, Result, ToolProgress};
+use sandbar_core::{
+    Error, ErrorCode, ExecSpec, Resources, Result, ToolParams, ToolProgress, ToolResponse,
+};
 use sandbar_runtime::RunningCommand;
 use sandbar_tree::SessionTree;
 use tokio::{
@@ -18,11 +20,25 @@ pub trait CommandRunner: fmt::Debug + Send + Sync {
     fn start(&self, spec: ExecSpec) -> BoxFuture<'_, Result<RunningCommand>>;
 }
 
+/// Runs the tools that walk trees and match patterns in a confined process, since a session controls
+/// both. The process calls [`PreparedCall::run_walk`](crate::PreparedCall::run_walk).
+pub trait WalkRunner: fmt::Debug + Send + Sync {
+    /// Runs a tool to its end. Dropping the returned future ends the process.
+    fn run<'a>(
+        &'a self,
+        tool: &'a str,
+        params: &'a ToolParams,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ToolResponse>>;
+}
+
 /// Context of one tool call.
 #[derive(Clone, Debug)]
 pub struct ToolContext {
     pub tree: SessionTree,
     pub runner: Arc<dyn CommandRunner>,
+    /// Where walking tools run. `None`: in this process, for trees that it trusts.
+    pub walks: Option<Arc<dyn WalkRunner>>,
     /// Limits of commands the call starts.
     pub resources: Resources,
     /// Time limit of the call.
@@ -39,9 +55,14 @@ pub struct ToolContext {
 impl ToolContext {
     /// Returns the context for a tool in this process. The time limit starts now.
     pub(crate) fn host_side(&self) -> HostSide {
+        let progress = self.progress.clone();
+        let tell = move |item| {
+            // A caller that does not read progress still gets the answer.
+            let _ = progress.blocking_send(item);
+        };
         HostSide {
             tree: self.tree.clone(),
-            progress: self.progress.clone(),
+            tell: Box::new(tell),
             cancelled: self.cancelled.clone(),
             deadline: Instant::now().checked_add(self.time_limit),
         }
@@ -70,15 +91,29 @@ impl ToolContext {
 }
 
 /// Context of a tool that runs in this process. Its methods block.
-#[derive(Debug)]
 pub(crate) struct HostSide {
     pub(crate) tree: SessionTree,
-    progress: mpsc::Sender<ToolProgress>,
+    tell: Box<dyn Fn(ToolProgress) + Send>,
     cancelled: CancellationToken,
     deadline: Option<Instant>,
 }
 
 impl HostSide {
+    /// Creates the context of a tool in a worker process, which is killed when the call is
+    /// cancelled.
+    pub(crate) fn in_worker(
+        tree: SessionTree,
+        time_limit: Duration,
+        tell: Box<dyn Fn(ToolProgress) + Send>,
+    ) -> Self {
+        Self {
+            tree,
+            tell,
+            cancelled: CancellationToken::new(),
+            deadline: Instant::now().checked_add(time_limit),
+        }
+    }
+
     /// Fails if the call was cancelled or timed out. Tools call it between steps and before each
     /// change.
     pub(crate) fn check(&self) -> Result<()> {
@@ -99,8 +134,7 @@ impl HostSide {
 
     /// Sends progress.
     pub(crate) fn tell(&self, content: &str) {
-        // A caller that does not read progress still gets the answer.
-        let _ = self.progress.blocking_send(ToolProgress {
+        (self.tell)(ToolProgress {
             content: content.to_owned(),
             is_error: false,
         });

@@ -17,7 +17,8 @@ use crate::{
     },
 };
 
-/// Tool that works on files of a session, in this process.
+/// Tool that works on files of a session: in this process if it reads or writes one file, in a
+/// worker process if it walks trees and matches patterns.
 pub(crate) trait HostTool: Tool {
     /// Checks constraints that the types cannot express.
     fn validate(&self) -> Result<()> {
@@ -39,11 +40,12 @@ pub(crate) trait SandboxTool: Tool {
 }
 
 macro_rules! registry {
-    (host: $($host:ident),+; sandbox: $($sandbox:ident),+;) => {
+    (host: $($host:ident),+; walk: $($walk:ident),+; sandbox: $($sandbox:ident),+;) => {
         /// One of the tools, with its parameters.
         #[derive(Debug)]
         pub(crate) enum AnyTool {
             $($host($host),)+
+            $($walk($walk),)+
             $($sandbox($sandbox),)+
         }
 
@@ -54,6 +56,11 @@ macro_rules! registry {
                         let tool = <$host as Tool>::read(params)?;
                         HostTool::validate(&tool)?;
                         Ok(Self::$host(tool))
+                    })+
+                    $($walk::NAME => {
+                        let tool = <$walk as Tool>::read(params)?;
+                        HostTool::validate(&tool)?;
+                        Ok(Self::$walk(tool))
                     })+
                     $($sandbox::NAME => {
                         let tool = <$sandbox as Tool>::read(params)?;
@@ -67,6 +74,7 @@ macro_rules! registry {
             pub(crate) fn tier(&self) -> ToolTier {
                 match self {
                     $(Self::$host(_) => $host::TIER,)+
+                    $(Self::$walk(_) => $walk::TIER,)+
                     $(Self::$sandbox(_) => $sandbox::TIER,)+
                 }
             }
@@ -74,17 +82,32 @@ macro_rules! registry {
             pub(crate) async fn run(self, context: &ToolContext) -> Result<Outcome> {
                 match self {
                     $(Self::$host(tool) => run_here(tool, context.host_side()).await,)+
+                    $(Self::$walk(tool) => run_here(tool, context.host_side()).await,)+
                     $(Self::$sandbox(tool) => tool.run(context).await,)+
+                }
+            }
+
+            /// Whether a tool walks trees.
+            pub(crate) fn walks(name: &str) -> bool {
+                [$($walk::NAME),+].contains(&name)
+            }
+
+            /// Runs a tool that walks trees on this thread.
+            pub(crate) fn run_walk(self, side: &HostSide) -> Result<Outcome> {
+                match self {
+                    $(Self::$walk(tool) => tool.run(side),)+
+                    _ => Err(Error::internal("tool does not walk trees")),
                 }
             }
         }
 
-        static TOOLS: LazyLock<Vec<ToolInfo>> = LazyLock::new(|| vec![$(info::<$host>(),)+ $(info::<$sandbox>(),)+]);
+        static TOOLS: LazyLock<Vec<ToolInfo>> = LazyLock::new(|| vec![$(info::<$host>(),)+ $(info::<$walk>(),)+ $(info::<$sandbox>(),)+]);
     };
 }
 
 registry! {
-    host: ReadFile, WriteFile, EditFile, Grep, Glob, ListDir;
+    host: ReadFile, WriteFile, EditFile;
+    walk: Grep, Glob, ListDir;
     sandbox:
         Bash, GitStatus, GitDiff, GitLog, GitShow, GitAdd, GitCommit, GitPush, GitClone, GitFetch, GitPull, RunCode;
 }

@@ -24,8 +24,10 @@ use clap::Parser as _;
 use crate::{cli::Cli, failure::report};
 
 fn main() -> ExitCode {
-    // First of all: the same binary also serves as the spawner and the init of boxes.
+    // First of all: the same binary also serves as the spawner and the init of boxes, and
+    // as the worker server.
     sandbar_runtime::run_role();
+    sandbar_host::run_worker_role();
     if let Some(code) = completion::serve(std::env::args_os()) {
         return code;
     }

@@ -81,6 +81,7 @@ impl LocalSession {
         let context = ToolContext {
             tree: self.tree.clone(),
             runner: Arc::new(LocalRunner(Arc::clone(self))),
+            walks: None,
             resources: resources.or(&self.resources),
             time_limit: self.tool_timeout,
             progress,

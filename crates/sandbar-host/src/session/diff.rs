@@ -1,11 +1,12 @@
 //! Differences between snapshots of a session.
 
 use sandbar_core::{Change, Result, SessionId, SnapshotName};
-use sandbar_storage::{ForkPoint, diff};
+use sandbar_storage::ForkPoint;
 
 use crate::{
     Host,
     verb::{Call, Verb},
+    worker::{Request, block_on},
 };
 
 impl Host {
@@ -30,12 +31,15 @@ impl Host {
             let to = engine
                 .storage
                 .view(&id, &to.map_or(ForkPoint::Now, ForkPoint::Snapshot))?;
-            let entries = diff::between(&from, &to)?;
-            Ok(entries
-                .into_iter()
-                .map(|entry| entry.change)
-                .filter(|change| !change.aspects.only_time())
-                .collect())
+            let request = Request::Diff {
+                from: (&from).into(),
+                to: (&to).into(),
+            };
+            block_on(async {
+                let (limits, ended) = (&session.walks, &session.streams);
+                let job = engine.start_walk(limits, None, request, ended).await?;
+                job.changes().await
+            })
         })
         .await
     }

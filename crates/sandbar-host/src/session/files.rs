@@ -18,6 +18,7 @@ use crate::{
     blocking::blocking,
     engine::Engine,
     verb::{Call, Verb},
+    worker::{ListContents, Request, WalkJob, block_on, path_bytes},
 };
 
 impl Host {
@@ -36,10 +37,8 @@ impl Host {
     /// Lists the entries below a directory, `depth` levels deep, sorted by path. Does not follow
     /// symbolic links. More entries than fit into one response are an error.
     pub async fn list_dir(&self, id: &SessionId, path: &Path, depth: u32) -> Result<Vec<FileStat>> {
-        self.with_tree(Verb::ListDir, id, path, move |tree, path| {
-            tree.list_all(path, depth)
-        })
-        .await
+        self.walk(id, path, depth, ListContents::Stat, WalkJob::stats)
+            .await
     }
 
     /// Returns the metadata of `path` with its link target and extended attributes.
@@ -55,8 +54,39 @@ impl Host {
         path: &Path,
         depth: u32,
     ) -> Result<Vec<FileDetails>> {
-        self.with_tree(Verb::ListDir, id, path, move |tree, path| {
-            tree.list_details(path, depth)
+        self.walk(id, path, depth, ListContents::Details, WalkJob::details)
+            .await
+    }
+
+    /// Lists a directory in a worker process.
+    async fn walk<T: Send + 'static, F: Future<Output = Result<T>>>(
+        &self,
+        id: &SessionId,
+        path: &Path,
+        depth: u32,
+        contents: ListContents,
+        collect: impl FnOnce(WalkJob) -> F + Send + 'static,
+    ) -> Result<T> {
+        let (id, path) = (id.clone(), absolute(path)?);
+        self.run(Call::on(&id, Verb::ListDir), move |engine| {
+            let session = engine.session(&id)?;
+            let _entry = session.admission.enter_shared()?;
+            engine.present(&id)?;
+            let tree = session.tree(engine)?;
+            let request = Request::List {
+                path: path_bytes(&path),
+                depth,
+                contents,
+            };
+            block_on(async {
+                let (limits, ended) = (&session.walks, &session.streams);
+                collect(
+                    engine
+                        .start_walk(limits, Some(&tree), request, ended)
+                        .await?,
+                )
+                .await
+            })
         })
         .await
     }

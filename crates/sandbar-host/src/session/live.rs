@@ -23,6 +23,7 @@ use crate::{
     network::{NetworkPlan, Outlet, Site},
     process::{Processes, StopMode, StopReason},
     state::SessionRecord,
+    worker::WalkLimits,
 };
 
 /// The in-memory state of a session. Its module documents the lock order.
@@ -46,6 +47,8 @@ pub(crate) struct Session {
     /// Bytes and connections of its network.
     pub(crate) traffic: Arc<TrafficCounters>,
     pub(super) ports: Ports,
+    /// Limits of its jobs in worker processes.
+    pub(crate) walks: WalkLimits,
 }
 
 /// Resources of a session that are opened on first use.
@@ -85,6 +88,7 @@ impl Session {
             processes: Processes::default(),
             traffic: Arc::default(),
             ports: Ports::default(),
+            walks: WalkLimits::default(),
         })
     }
 

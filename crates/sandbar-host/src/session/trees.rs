@@ -1,16 +1,15 @@
 //! Whole trees in and out of a session, as tar streams.
 
 use std::{
-    io::{self, Read, Write},
-    os::fd::AsFd as _,
-    path::{Path, PathBuf},
+    io::{self, Read},
+    path::Path,
 };
 
-use bytes::{Buf as _, Bytes, BytesMut};
+use bytes::{Buf as _, Bytes};
 use rustix::fs::OFlags;
-use sandbar_core::{Error, Result, SessionId, TreeSummary};
+use sandbar_core::{Error, ErrorCode, Result, SessionId, TreeSummary};
 use sandbar_tree::{
-    archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, UnpackOptions, Unpacker, decompress},
+    archive::{ArchiveEntry, ArchiveReader, UnpackOptions, Unpacker, decompress},
     session_tree::absolute,
 };
 use tokio::{sync::mpsc, task::JoinHandle};
@@ -20,10 +19,10 @@ use crate::{
     Host,
     blocking::spawn_waiting,
     verb::{Call, Verb},
+    worker::{Request, block_on, path_bytes},
 };
 
-/// Size of a piece of the stream, and the number of pieces that are buffered.
-const PIECE_BYTES: usize = 256 << 10;
+/// Number of pieces of the stream that are buffered.
 const MAX_BUFFERED_PIECES: usize = 4;
 
 impl Host {
@@ -40,36 +39,38 @@ impl Host {
                 let session = engine.session(&id)?;
                 let entry = session.admission.enter_shared()?;
                 engine.present(&id)?;
-                let root = session.root(engine)?;
                 let tree = session.tree(engine)?;
                 tree.open_path(&path, OFlags::PATH | OFlags::NOFOLLOW)?;
-                let parent = tree.directory(path.parent().unwrap_or(Path::new("/")))?;
-                Ok((entry, parent, root.owners, session.streams.clone()))
+                Ok((entry, tree, session))
             })
             .await?
         };
-        let (entry, parent, owners, ended) = opened;
+        let (entry, tree, session) = opened;
+        let request = Request::Export {
+            path: path_bytes(&path),
+        };
+        let ended = session.streams.clone();
+        let job = self
+            .engine()
+            .start_walk(&session.walks, Some(&tree), request, &ended)
+            .await;
+        let mut job = job?;
         let task = spawn_waiting(move || {
-            let name = path
-                .file_name()
-                .map_or_else(|| PathBuf::from("."), PathBuf::from);
-            let archived_as = path.file_name().map(PathBuf::from).unwrap_or_default();
-            let pieces = PieceWriter {
-                sender: sender.clone(),
-                piece: BytesMut::new(),
-                ended,
-            };
-            let mut writer = ArchiveWriter::new(pieces).with_owners(owners);
-            let outcome = writer
-                .append_tree(parent.as_fd(), &name, &archived_as)
-                .and_then(|()| writer.finish())
-                .and_then(|(mut pieces, _)| {
-                    pieces
-                        .flush()
-                        .map_err(|error| Error::io("send a tree", error))
-                });
+            let outcome = block_on(async {
+                while let Some(bytes) = job.next_bytes().await? {
+                    let sent = tokio::select! {
+                        biased;
+                        () = ended.cancelled() => return Err(transfer_ended()),
+                        sent = sender.send(Ok(bytes.into())) => sent,
+                    };
+                    if sent.is_err() {
+                        break;
+                    }
+                }
+                Ok(())
+            });
             // Before the error is sent: a reader that does not take it must not block the session.
-            drop((entry, parent));
+            drop((job, entry, tree));
             if let Err(error) = outcome {
                 // Fails when the reader was dropped.
                 let _ = sender.blocking_send(Err(error));
@@ -187,39 +188,6 @@ impl TreeWriter {
     }
 }
 
-/// Writer that sends pieces to the [`TreeReader`].
-struct PieceWriter {
-    sender: mpsc::Sender<Result<Bytes>>,
-    piece: BytesMut,
-    ended: CancellationToken,
-}
-
-impl PieceWriter {
-    fn send(&mut self) -> io::Result<()> {
-        let piece = self.piece.split().freeze();
-        let sent = until(&self.ended, self.sender.send(Ok(piece))).ok_or_else(session_ended)?;
-        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
-    }
-}
-
-impl Write for PieceWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.piece.extend_from_slice(bytes);
-        if self.piece.len() >= PIECE_BYTES {
-            self.send()?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.piece.is_empty() {
-            Ok(())
-        } else {
-            self.send()
-        }
-    }
-}
-
 /// Reader of the pieces from a [`TreeWriter`]. The stream ends only with an explicit end; a dropped
 /// writer is an error.
 struct PieceReader {
@@ -263,6 +231,13 @@ fn until<T>(ended: &CancellationToken, work: impl Future<Output = T>) -> Option<
     })
 }
 
+const TRANSFER_ENDED: &str =
+    "session was destroyed, or host stopped, during the transfer of the tree";
+
 fn session_ended() -> io::Error {
-    io::Error::other("session was destroyed, or host stopped, during the transfer of the tree")
+    io::Error::other(TRANSFER_ENDED)
+}
+
+fn transfer_ended() -> Error {
+    Error::new(ErrorCode::Unavailable, TRANSFER_ENDED)
 }

@@ -44,6 +44,10 @@ const INIT_SET: u32 = CHOWN | KILL | SETGID | SETUID | SYS_PACCT;
 /// `CAP_SETFCAP`, which could attach capabilities to files.
 const ROOT_SET: u32 = CHOWN | DAC_OVERRIDE | FOWNER | FSETID | KILL | SETGID | SETUID;
 
+const DAC_READ_SEARCH: u32 = 1 << 2;
+const SYS_ADMIN: u32 = 1 << 21;
+const READING_SET: u32 = DAC_READ_SEARCH | SYS_ADMIN;
+
 const EMPTY_SETS: [Sets; 2] = [Sets {
     effective: 0,
     permitted: 0,
@@ -105,6 +109,27 @@ const fn is_in(capability: u32, set: u32) -> bool {
 pub(crate) fn drop_all() -> io::Result<()> {
     drop_for_programs()?;
     clear()
+}
+
+/// Keeps only what reading every file of a session takes: `CAP_DAC_READ_SEARCH`, and
+/// `CAP_SYS_ADMIN` without which the kernel hides the `trusted` attributes that overlayfs keeps its
+/// marks in. Of the latter, the worker's system call filter leaves nothing else. Sets no_new_privs.
+pub(crate) fn keep_for_reading() -> io::Result<()> {
+    drop_for_programs()?;
+    let mut sets = EMPTY_SETS;
+    let header = Header {
+        version: VERSION_3,
+        pid: 0,
+    };
+    // SAFETY: the call writes local memory of the size the kernel expects.
+    if unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let [low, high] = &mut sets;
+    low.permitted &= READING_SET;
+    low.effective &= READING_SET;
+    (low.inheritable, *high) = (0, EMPTY_SETS[1]);
+    set(sets)
 }
 
 /// Reduces the permitted and effective sets of this process to [`INIT_SET`].

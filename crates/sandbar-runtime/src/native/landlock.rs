@@ -8,12 +8,14 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     ptr,
 };
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
 const REFER: u64 = 1 << 13;
 const MAKE_CHAR: u64 = 1 << 6;
 const MAKE_BLOCK: u64 = 1 << 11;
@@ -57,19 +59,57 @@ pub(crate) fn restrict() -> io::Result<()> {
         // Version 1 always denies renames between directories.
         return Ok(());
     }
-    let scoped = if version >= 6 {
-        SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL
-    } else {
-        0
-    };
+    // From version 2 on, renames between directories are denied unless a rule allows them. Allow
+    // them below the root.
+    let root = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let rules = Ruleset {
         handled_access_fs: REFER | MAKE_CHAR | MAKE_BLOCK,
         handled_access_net: 0,
-        scoped,
+        scoped: scoped(version),
     };
+    install(version, &rules, &[root.as_fd()], REFER)
+}
+
+/// Restricts this process to reading what is below `readable`: it can open nothing else, and
+/// neither create, change nor execute a file. Does nothing where the kernel has no Landlock.
+/// Requires no_new_privs, or CAP_SYS_ADMIN in the caller's user namespace.
+pub(crate) fn restrict_to_reading(readable: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let version = version();
+    // Every access to files that the version knows.
+    let handled_access_fs = match version {
+        0 => return Ok(()),
+        1 => (1 << 13) - 1,
+        2 => (1 << 14) - 1,
+        3 | 4 => (1 << 15) - 1,
+        _ => (1 << 16) - 1,
+    };
+    let rules = Ruleset {
+        handled_access_fs,
+        // TCP: bind and connect.
+        handled_access_net: if version >= 4 { 0b11 } else { 0 },
+        scoped: scoped(version),
+    };
+    install(version, &rules, readable, READ_FILE | READ_DIR)
+}
+
+fn scoped(version: i32) -> u64 {
+    if version >= 6 {
+        SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL
+    } else {
+        0
+    }
+}
+
+/// Enters a domain with `rules`, except for `allowed` below the given descriptors.
+fn install(
+    version: i32,
+    rules: &Ruleset,
+    beneath: &[BorrowedFd<'_>],
+    allowed: u64,
+) -> io::Result<()> {
     // The structure grew with the ABI versions, and kernels reject fields they do not know.
     let size = match version {
-        2 | 3 => 8,
+        ..=3 => 8,
         4 | 5 => 16,
         _ => size_of::<Ruleset>(),
     };
@@ -78,7 +118,7 @@ pub(crate) fn restrict() -> io::Result<()> {
     let ruleset = unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
-            &raw const rules,
+            ptr::from_ref(rules),
             size,
             0u32,
         )
@@ -89,25 +129,24 @@ pub(crate) fn restrict() -> io::Result<()> {
         .ok_or_else(io::Error::last_os_error)?;
     // SAFETY: the kernel has just returned this descriptor, which nothing else owns.
     let ruleset = unsafe { OwnedFd::from_raw_fd(ruleset) };
-    // From version 2 on, renames between directories are denied unless a rule allows them. Allow
-    // them below the root.
-    let root = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let beneath = PathBeneath {
-        allowed_access: REFER,
-        parent_fd: root.as_raw_fd(),
-    };
-    // SAFETY: the rule outlives the call.
-    let added = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_add_rule,
-            ruleset.as_raw_fd(),
-            RULE_PATH_BENEATH,
-            &raw const beneath,
-            0u32,
-        )
-    };
-    if added != 0 {
-        return Err(io::Error::last_os_error());
+    for directory in beneath {
+        let beneath = PathBeneath {
+            allowed_access: allowed,
+            parent_fd: directory.as_raw_fd(),
+        };
+        // SAFETY: the rule outlives the call.
+        let added = unsafe {
+            libc::syscall(
+                libc::SYS_landlock_add_rule,
+                ruleset.as_raw_fd(),
+                RULE_PATH_BENEATH,
+                &raw const beneath,
+                0u32,
+            )
+        };
+        if added != 0 {
+            return Err(io::Error::last_os_error());
+        }
     }
     // SAFETY: the call takes a number and a descriptor we own.
     let restricted =

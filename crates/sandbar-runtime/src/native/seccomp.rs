@@ -143,7 +143,7 @@ const CHECKS: [Check; 7] = [
 ];
 
 /// The filter. Built once, by the spawner, and inherited by every box.
-static FILTER: LazyLock<Vec<libc::sock_filter>> = LazyLock::new(build);
+static FILTER: LazyLock<Vec<libc::sock_filter>> = LazyLock::new(|| build(ALLOWED, &CHECKS));
 
 /// Builds the filter, so that boxes need not.
 pub(crate) fn prepare() {
@@ -153,7 +153,15 @@ pub(crate) fn prepare() {
 /// Installs the filter for this thread and all its descendants. Requires no_new_privs, or
 /// CAP_SYS_ADMIN in the caller's user namespace.
 pub(crate) fn restrict() -> io::Result<()> {
-    let filter = &*FILTER;
+    install(&FILTER)
+}
+
+/// As [`restrict`], to `allowed` alone, whatever the arguments.
+pub(crate) fn restrict_to(allowed: &[libc::c_long]) -> io::Result<()> {
+    install(&build(allowed, &[]))
+}
+
+fn install(filter: &[libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
         filter: filter.as_ptr().cast_mut(),
@@ -174,7 +182,7 @@ pub(crate) fn restrict() -> io::Result<()> {
     }
 }
 
-fn build() -> Vec<libc::sock_filter> {
+fn build(allowed: &[libc::c_long], checks: &[Check]) -> Vec<libc::sock_filter> {
     let mut filter = vec![
         step(LOAD, 0, 0, ARCH),
         // Other architectures, such as 32-bit x86, have other system call numbers.
@@ -182,17 +190,17 @@ fn build() -> Vec<libc::sock_filter> {
         step(RETURN, 0, 0, errno(libc::ENOSYS)),
         step(LOAD, 0, 0, NUMBER),
     ];
-    search(&ranges(), &mut filter);
+    search(&ranges(allowed, checks), &mut filter);
     filter
 }
 
 /// Returns runs of consecutive system calls with the same verdict, each by its first number.
-fn ranges() -> Vec<(u32, Verdict)> {
+fn ranges(allowed: &[libc::c_long], checks: &[Check]) -> Vec<(u32, Verdict)> {
     let verdict = |number: u32| {
         let call = libc::c_long::from(number);
-        if let Some(check) = CHECKS.iter().position(|check| check.call == call) {
+        if let Some(check) = checks.iter().position(|check| check.call == call) {
             Verdict::Check(check)
-        } else if ALLOWED.contains(&call) {
+        } else if allowed.contains(&call) {
             Verdict::Return(ALLOW)
         } else {
             Verdict::Return(errno(libc::EPERM))
@@ -305,7 +313,7 @@ mod tests {
 
     #[test]
     fn filter_for_every_number_returns_the_listed_verdict() {
-        let filter = build();
+        let filter = build(ALLOWED, &CHECKS);
         let checked: Vec<libc::c_long> = CHECKS.iter().map(|check| check.call).collect();
         for number in 0..=u32::try_from(NEWEST).unwrap() {
             let call = libc::c_long::from(number);
@@ -327,7 +335,7 @@ mod tests {
 
     #[test]
     fn filter_with_checked_argument_returns_its_verdict() {
-        let filter = build();
+        let filter = build(ALLOWED, &CHECKS);
         let call = |number: libc::c_long, arguments| {
             run(
                 &filter,
@@ -381,7 +389,7 @@ mod tests {
 
     #[test]
     fn filter_for_foreign_abi_returns_enosys() {
-        let filter = build();
+        let filter = build(ALLOWED, &CHECKS);
         assert_eq!(run(&filter, 0x4000_0003, 1, [0, 0]), errno(libc::ENOSYS));
         assert_eq!(
             run(&filter, ARCHITECTURE, 0x4000_0001, [0, 0]),
@@ -400,8 +408,8 @@ mod tests {
 
     #[test]
     fn filter_stays_short() {
-        let ranges = ranges().len();
+        let ranges = ranges(ALLOWED, &CHECKS).len();
         assert!(ranges < 200, "{ranges} runs make the search too long");
-        assert!(build().len() < 400);
+        assert!(build(ALLOWED, &CHECKS).len() < 400);
     }
 }

@@ -100,6 +100,7 @@ async fn tool_reads(tree: &SessionTree) -> f64 {
         let context = ToolContext {
             tree: tree.clone(),
             runner: Arc::new(NoRunner),
+            walks: None,
             resources: Resources::default(),
             time_limit: Duration::from_mins(1),
             progress,

@@ -115,6 +115,7 @@ impl Workbench {
         let context = ToolContext {
             tree: SessionTree::open(&self.scratch.path().join("root"), None).unwrap(),
             runner: Arc::new(NoRunner),
+            walks: None,
             resources: Resources::default(),
             time_limit: self.time_limit,
             progress,

@@ -85,6 +85,7 @@ impl Volume {
         let context = ToolContext {
             tree: SessionTree::open(&self.root, owners).unwrap(),
             runner: Arc::new(NoRunner),
+            walks: None,
             resources: Resources::default(),
             time_limit: Duration::from_mins(1),
             progress,

@@ -5,7 +5,7 @@ use std::{
     ffi::OsStr,
     fs::File,
     os::{
-        fd::{AsRawFd as _, OwnedFd},
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
     path::{Component, Path, PathBuf},
@@ -68,6 +68,25 @@ impl SessionTree {
                 errno.into(),
             )
         })
+    }
+
+    /// Takes the open root of a tree that was mounted with the map `owners`.
+    pub fn of_root(root: OwnedFd, owners: Option<Arc<OwnerMap>>) -> Self {
+        Self {
+            root: Arc::new(root),
+            owners,
+            workspace: None,
+        }
+    }
+
+    /// Returns the open root of the tree.
+    pub fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+
+    /// Returns the map the tree was mounted with.
+    pub fn owners(&self) -> Option<&Arc<OwnerMap>> {
+        self.owners.as_ref()
     }
 
     /// Maps `/workspace` to `directory` of the tree.

@@ -31,6 +31,7 @@ const PARTS: [Part; 3] = [
 fn main() {
     // First of all: this binary also serves as the spawner of boxes.
     sandbar_runtime::run_role();
+    sandbar_host::run_worker_role();
     let arguments: Vec<String> = std::env::args().collect();
     if arguments
         .get(1)

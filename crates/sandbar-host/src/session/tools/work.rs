@@ -22,6 +22,7 @@ use crate::{
     blocking::blocking,
     engine::Engine,
     session::Session,
+    worker::ToolWalks,
 };
 
 /// Characters of a call id that go into the name of its snapshot.
@@ -130,6 +131,10 @@ impl Begun {
         let context = ToolContext {
             tree,
             runner: Arc::new(runner),
+            walks: Some(Arc::new(ToolWalks {
+                engine: Arc::clone(engine),
+                limits: session.walks.clone(),
+            })),
             resources,
             time_limit: engine.config.tool_timeout,
             progress,
