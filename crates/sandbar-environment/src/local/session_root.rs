@@ -65,6 +65,7 @@ impl SessionRoot {
                 root,
                 owners: None,
                 resources: &resources,
+                default_memory: None,
                 network: BoxNetwork::Closed,
                 trust: None,
             })

@@ -50,6 +50,10 @@ const CAPABILITIES: [&str; 9] = [
     "CAP_SYS_RESOURCE",
 ];
 
+/// OOM score adjustment of the container's processes on the host: killed before those of the
+/// machine.
+const OOM_SCORE: i32 = 500;
+
 #[derive(Debug)]
 pub(super) struct Bundle {
     directory: PathBuf,
@@ -108,6 +112,7 @@ impl Bundle {
                 "env": [],
                 "cwd": "/",
                 "noNewPrivileges": true,
+                "oomScoreAdj": OOM_SCORE,
                 "capabilities": { "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES },
             },
             "root": { "path": self.root(), "readonly": false },
