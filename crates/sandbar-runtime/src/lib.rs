@@ -19,6 +19,7 @@
 mod admission;
 mod cgroup;
 mod command;
+mod default_memory;
 mod environment;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -35,6 +36,7 @@ mod sandbox;
 mod trust;
 
 pub use command::{RunningCommand, StdinHandle};
+pub use default_memory::default_memory;
 pub use gvisor::{GvisorRuntime, GvisorSettings};
 pub use native::NativeRuntime;
 pub use none::NoneRuntime;

@@ -50,10 +50,6 @@ const CAPABILITIES: [&str; 9] = [
     "CAP_SYS_RESOURCE",
 ];
 
-/// OOM score adjustment of the container's processes on the host: killed before those of the
-/// machine.
-const OOM_SCORE: i32 = 500;
-
 #[derive(Debug)]
 pub(super) struct Bundle {
     directory: PathBuf,
@@ -112,7 +108,6 @@ impl Bundle {
                 "env": [],
                 "cwd": "/",
                 "noNewPrivileges": true,
-                "oomScoreAdj": OOM_SCORE,
                 "capabilities": { "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES },
             },
             "root": { "path": self.root(), "readonly": false },

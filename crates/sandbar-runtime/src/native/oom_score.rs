@@ -5,7 +5,10 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
 };
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::{
+    fs::{CWD, Mode, OFlags, openat},
+    io::Errno,
+};
 
 /// Adjustment of init. Lower than that of commands, which the kernel kills first when the memory
 /// of a box is used up.
@@ -23,6 +26,18 @@ pub(crate) struct OomScore {
     file: OwnedFd,
     init: i32,
     commands: i32,
+}
+
+/// Raises the adjustment of a program that is about to be executed, to that of commands. Called
+/// between fork and exec, so it must not allocate.
+pub(crate) fn raise_program() -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = openat(CWD, c"/proc/self/oom_score_adj", flags, Mode::empty())?;
+    match rustix::io::write(&file, b"500") {
+        // The host has a higher one itself.
+        Ok(_) | Err(Errno::ACCESS) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 impl OomScore {
