@@ -349,7 +349,7 @@ pub(crate) fn many_processes_get_no_more_cpu_than_a_neighbour(kind: RuntimeKind)
         let crowds = (time_of(&crowded).await - before).as_secs_f64();
         // Without groups, two processes among sixty-two get a thirtieth.
         let others = crowds / 1.5;
-        assert!(used > 0.4 * others, "{used} beside {others}");
+        assert!(used > 0.2 * others, "{used} beside {others}");
         drop(crowd);
         crowded.stop().await;
     });
