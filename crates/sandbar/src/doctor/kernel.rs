@@ -135,7 +135,7 @@ pub(crate) fn cgroups() -> Finding {
 /// Probes by lowering the score of this process, which is about to end.
 pub(crate) fn oom_score() -> Finding {
     const NAME: &str = "oom-score";
-    match oom_score::try_lower() {
+    match oom_score::lower() {
         Ok(()) => Finding::ok(
             NAME,
             "a host is the last process the kernel kills for memory",

@@ -24,7 +24,8 @@ use crate::{
 /// Starts the host and serves it until a signal; a second signal ends the shutdown early.
 pub(crate) async fn serve(settings: Settings) -> Outcome {
     let mut interrupts = Interrupts::listen()?;
-    oom_score::lower();
+    // Before the host forks the process that spawns boxes, whose end would end them.
+    let oom_score = oom_score::lower();
     let data_dir = settings.host.data_dir.clone();
     prepare_data_directory(&data_dir)?;
     // Errors in the TLS files are reported before anything starts.
@@ -55,6 +56,12 @@ pub(crate) async fn serve(settings: Settings) -> Outcome {
             return Err(error.into());
         }
     };
+    if let Err(error) = oom_score {
+        output::say(format_args!(
+            "note: the kernel may kill this host when the machine runs out of memory, after the \
+             sandboxes: oom_score_adj could not be lowered ({error})"
+        ));
+    }
     announce(
         &host,
         server.address(),
