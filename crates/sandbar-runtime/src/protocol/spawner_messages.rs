@@ -57,7 +57,8 @@ pub(crate) struct ListenersParts {
 
 /// Session-specific part of a box. Descriptors, in this order: the root, unless it is
 /// [`BoxRoot::Directory`]; the user namespace, for [`BoxUsers::Namespace`]; `cgroup.procs` of
-/// init's leaf group, if `init_leaf`; a detached mount of `/dev`, for an unisolated box over a mount.
+/// init's leaf group, if `init_leaf`; a detached mount of `/dev`, for an unisolated box over a
+/// mount.
 #[derive(Debug)]
 pub(crate) struct BoxOrder {
     pub(crate) mode: InitMode,

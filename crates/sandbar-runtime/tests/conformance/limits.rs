@@ -319,7 +319,7 @@ pub(crate) fn default_memory_limit_kills_the_hog_and_spares_others(kind: Runtime
         assert!(bounded.is_alive());
         assert_eq!(bounded.count("sleep\x005353.1").await, 1);
         goes_on(&bounded).await;
-        // A kill by the host is none by the kernel.
+        // A kill by the host does not count as one by the kernel.
         sleeper.kill();
         let status = Ended::of(sleeper).await.status;
         assert_eq!((status.oom_killed, status.signal), (false, Some(9)));
@@ -334,7 +334,7 @@ pub(crate) fn default_memory_limit_kills_the_hog_and_spares_others(kind: Runtime
 /// would count as a user each.
 const CROWD: &str = "for n in $(seq 60); do setsid sh -c 'while :; do :; done' & done; wait";
 
-pub(crate) fn many_processes_get_no_more_cpu_than_a_neighbour(kind: RuntimeKind) {
+pub(crate) fn crowded_box_leaves_another_its_share_of_cpu(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let crowded = world.open_box("two", &Resources::default());
         let crowd = crowded.start(shell(CROWD)).await.unwrap();

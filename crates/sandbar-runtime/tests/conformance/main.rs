@@ -131,7 +131,7 @@ on_every_runtime! {
         cpu_burner_is_held_to_its_limit,
         command_can_have_less_cpu_than_its_session,
         default_memory_limit_kills_the_hog_and_spares_others,
-        many_processes_get_no_more_cpu_than_a_neighbour,
+        crowded_box_leaves_another_its_share_of_cpu,
         boxes_are_killed_before_the_machine,
         descriptor_leak_stops_at_its_own_limit,
         stats_of_a_box_are_its_own,
