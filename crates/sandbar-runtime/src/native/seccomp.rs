@@ -67,7 +67,7 @@ struct Check {
     otherwise: Next,
 }
 
-/// What follows a comparison.
+/// Step after a comparison.
 enum Next {
     Return(u32),
     Check(&'static Check),
