@@ -16,7 +16,7 @@ use sandbar_core::{
 use sandbar_storage::{StorageConfig, ZfsConfig, lent_directory_of, pack::Target};
 use serde::{Deserialize, Serialize};
 
-use crate::object_store;
+use crate::{default_limits::without_zeros, object_store};
 
 /// The configuration of a host. Unknown keys are refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,8 +43,9 @@ pub struct HostConfig {
     pub pool_image_limit: Option<ByteCount>,
     /// Maximum number of sessions in all states; 0 is no limit.
     pub max_sessions: usize,
-    /// Quota of sessions that set none; 0 is no quota.
-    pub default_session_quota: ByteCount,
+    /// Quota of sessions that set none; 0 is no quota. 10 GiB when absent, where the storage has
+    /// quotas.
+    pub default_session_quota: Option<ByteCount>,
     /// Prefix of turn snapshots.
     pub snapshot_prefix: String,
     /// Snapshots per session beyond which turn and tool snapshots are pruned, oldest first; 0 is no
@@ -52,7 +53,8 @@ pub struct HostConfig {
     pub max_snapshots_per_session: usize,
     /// The same limit while the pool is nearly full.
     pub pressure_snapshots_per_session: usize,
-    /// Resource limits that neither the session nor the call sets.
+    /// Resource limits that neither the session nor the call sets. Keys that are absent have the
+    /// built-in limit, which for memory is half of the machine's; 0 is no limit.
     pub default_resources: Resources,
     /// Maximum duration of a tool call.
     #[serde(with = "duration_text")]
@@ -105,7 +107,7 @@ impl Default for HostConfig {
             sessions_root_dir: None,
             pool_image_limit: None,
             max_sessions: 0,
-            default_session_quota: ByteCount(0),
+            default_session_quota: None,
             snapshot_prefix: "turn".into(),
             max_snapshots_per_session: 0,
             pressure_snapshots_per_session: 10,
@@ -234,7 +236,7 @@ impl HostConfig {
                 .with_source(error)
             })?;
         }
-        self.default_resources.validate()
+        without_zeros(self.default_resources.clone()).validate()
     }
 
     /// Returns the store of hibernated sessions.
@@ -568,7 +570,7 @@ mod tests {
     fn sizes_and_times_have_units() {
         let text = r#"{"default_session_quota": "2G", "health_check_interval": "5m"}"#;
         let config: HostConfig = serde_json::from_str(text).unwrap();
-        assert_eq!(config.default_session_quota, ByteCount::gib(2));
+        assert_eq!(config.default_session_quota, Some(ByteCount::gib(2)));
         assert_eq!(config.health_check_interval, Duration::from_mins(5));
     }
 }

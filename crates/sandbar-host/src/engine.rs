@@ -19,6 +19,7 @@ use crate::{
     HostConfig, HostParts,
     admission::not_found,
     data_directory::DataDirectory,
+    default_limits::DefaultLimits,
     events::EventLog,
     incidents::Incidents,
     metrics::Metrics,
@@ -43,6 +44,8 @@ const STOP_GRACE_PERIOD: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) config: HostConfig,
+    /// Limits of sessions that request none.
+    pub(crate) defaults: DefaultLimits,
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) storage_reason: String,
     pub(crate) runtime: Arc<dyn Runtime>,
@@ -118,7 +121,13 @@ impl Engine {
         let runtime = (parts.wrap_runtime)(runtime);
         let opened = (parts.open_storage)()?;
         let metrics = Metrics::new(opened.storage.kind(), runtime.kind());
+        let defaults = DefaultLimits::new(
+            &config,
+            &runtime.facts().limits,
+            &opened.storage.facts().quota,
+        );
         let engine = Arc::new(Self {
+            defaults,
             storage: opened.storage,
             storage_reason: opened.reason,
             runtime,

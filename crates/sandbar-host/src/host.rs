@@ -7,7 +7,7 @@ use sandbar_runtime::Runtime;
 use sandbar_storage::OpenedStorage;
 
 use crate::{
-    HostConfig,
+    DefaultLimits, HostConfig,
     actor::acting_as,
     blocking::{blocking, waiting},
     engine::Engine,
@@ -92,6 +92,11 @@ impl Host {
             users: self.engine.runtime.facts().users.clone(),
             root_rights: self.engine.root_rights(),
         }
+    }
+
+    /// Returns the limits of sessions that request none.
+    pub fn default_limits(&self) -> &DefaultLimits {
+        &self.engine.defaults
     }
 
     /// Describes the storage and why it was chosen.

@@ -25,6 +25,7 @@ mod audit;
 mod blocking;
 mod config;
 mod data_directory;
+mod default_limits;
 mod engine;
 mod events;
 #[cfg(any(fuzzing, test))]
@@ -54,6 +55,7 @@ mod worker;
 pub use actor::acting_as;
 pub use config::{DnsServer, HostConfig, RuntimeChoice, StorageChoice, refuse_lent};
 pub use data_directory::prepare_data_directory;
+pub use default_limits::DefaultLimits;
 pub use events::EventWatcher;
 pub use host::{Host, HostParts, OpenStorage, WrapRuntime};
 pub use process::ProcessLogs;

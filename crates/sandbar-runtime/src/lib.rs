@@ -19,6 +19,7 @@
 mod admission;
 mod cgroup;
 mod command;
+mod default_memory;
 mod environment;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -36,6 +37,7 @@ mod trust;
 mod worker;
 
 pub use command::{RunningCommand, StdinHandle};
+pub use default_memory::default_memory;
 pub use gvisor::{GvisorRuntime, GvisorSettings};
 pub use native::NativeRuntime;
 pub use none::NoneRuntime;

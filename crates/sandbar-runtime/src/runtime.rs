@@ -16,6 +16,7 @@ use sandbar_netns::{NetnsListeners, UdpListener};
 use crate::{
     Dialed, ExecSpec, RunningCommand, Trust,
     admission::{cannot_checkpoint, no_network},
+    cgroup::MemoryScope,
 };
 
 /// Back end that runs commands over a mounted session root. Calls block; the host makes them on
@@ -82,6 +83,9 @@ pub struct SandboxSpec<'a> {
     pub owners: Option<Arc<OwnerMap>>,
     /// Limits of the sandbox as a whole: `cpus`, `memory`, `pids`. The other fields limit commands.
     pub resources: &'a Resources,
+    /// Memory limit if `resources` sets none. It bounds the sandbox, but on v1 cgroups OOM kills
+    /// are counted for the sandbox and not for each command, so that it costs commands no time.
+    pub default_memory: Option<ByteCount>,
     pub network: BoxNetwork,
     /// CA certificates to trust, if the egress gateway inspects the session's TLS connections.
     pub trust: Option<&'a Trust>,
@@ -91,6 +95,25 @@ pub struct SandboxSpec<'a> {
     /// remembers a process id from an earlier box of the session then does not meet another process
     /// under that id. Wraps around at the kernel's limit.
     pub skip_pids: u64,
+}
+
+impl SandboxSpec<'_> {
+    /// Returns the limits of the sandbox as a whole, with the default one for memory.
+    pub(crate) fn limits(&self) -> Resources {
+        Resources {
+            memory: self.resources.memory.or(self.default_memory),
+            ..self.resources.clone()
+        }
+    }
+
+    /// Returns where the memory limit applies.
+    pub(crate) const fn memory_scope(&self) -> MemoryScope {
+        if self.resources.memory.is_some() {
+            MemoryScope::Commands
+        } else {
+            MemoryScope::Session
+        }
+    }
 }
 
 /// Network configuration to create a box with.

@@ -49,23 +49,39 @@ pub(super) struct Size {
     pub(super) disk: u64,
 }
 
+/// Sizes in bytes of sandboxes without limits of their own: the memory that the host allows them,
+/// and the storage that they share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    pub(super) memory: u64,
+    pub(super) disk: u64,
+}
+
 impl Size {
-    pub(super) fn of(session: &SessionInfo, note: &SandboxNote, pool: u64) -> Self {
+    pub(super) fn of(session: &SessionInfo, note: &SandboxNote, shared: Shared) -> Self {
         let machine = Machine::this();
         Self {
             cpus: note.cpu_count.unwrap_or(machine.cpus),
             memory: note
                 .memory_mb
-                .map_or(machine.memory, |mib| u64::from(mib) * MIB),
-            disk: session.quota.map_or(pool, |quota| quota.0),
+                .map_or(shared.memory, |mib| u64::from(mib) * MIB),
+            disk: session
+                .quota
+                .map_or(shared.disk, |quota| quota.0.min(shared.disk)),
         }
     }
 }
 
 impl Control {
-    /// Returns the size in bytes of the storage that sandboxes without a quota share.
-    pub(super) async fn pool_size(&self) -> u64 {
-        self.host.health().await.space_total.0
+    /// Returns the sizes of sandboxes without limits of their own.
+    pub(super) async fn shared_size(&self) -> Shared {
+        let machine = Machine::this().memory;
+        let limits = self.host.capabilities().limits.is_yes();
+        let limit = self.host.default_limits().memory.filter(|_| limits);
+        Shared {
+            memory: limit.map_or(machine, |limit| limit.0.min(machine)),
+            disk: self.host.health().await.space_total.0,
+        }
     }
 
     /// Returns what an SDK needs to use a sandbox, tokens included. For callers that may use it.
@@ -100,7 +116,7 @@ impl Control {
         session: &SessionInfo,
         note: SandboxNote,
     ) -> Result<Value> {
-        let mut detail = listed(session, &note, self.pool_size().await);
+        let mut detail = listed(session, &note, self.shared_size().await);
         let may_use = caller.grant.may(Need::UseSession(&session.id));
         detail["lifecycle"] = json!({
             "onTimeout": if note.on_expiry() == OnExpiry::Destroy { "kill" } else { "pause" },
@@ -129,8 +145,8 @@ impl Control {
 }
 
 /// Returns a sandbox as an element of a list. `pool` is the disk size of those without a quota.
-pub(super) fn listed(session: &SessionInfo, note: &SandboxNote, pool: u64) -> Value {
-    let size = Size::of(session, note, pool);
+pub(super) fn listed(session: &SessionInfo, note: &SandboxNote, shared: Shared) -> Value {
+    let size = Size::of(session, note, shared);
     let mut listed = json!({
         "templateID": note.template,
         "sandboxID": session.id.as_str(),

@@ -48,13 +48,13 @@ pub(super) async fn all(
     if filter.wants_running() {
         headers.insert(TOTAL_RUNNING, HeaderValue::from(running));
     }
-    let pool = control.pool_size().await;
+    let shared = control.shared_size().await;
     Ok((
         headers,
         Json(
             sessions
                 .iter()
-                .map(|session| listed(session, &of(session), pool))
+                .map(|session| listed(session, &of(session), shared))
                 .collect(),
         ),
     ))
@@ -68,13 +68,16 @@ pub(super) async fn running(
 ) -> ApiResult<Json<Value>> {
     caller.require(Need::AnyToken)?;
     let filter = SandboxFilter::read_running(&query)?;
-    let (notes, pool) = (control.sandboxes.notes().await?, control.pool_size().await);
+    let (notes, shared) = (
+        control.sandboxes.notes().await?,
+        control.shared_size().await,
+    );
     let sessions = control.sessions_of(&caller).await?;
     let listed = sessions.into_iter().filter_map(|session| {
         let note = notes.get(&session.id).cloned().unwrap_or_default();
         filter
             .includes(&session, &note)
-            .then(|| listed(&session, &note, pool))
+            .then(|| listed(&session, &note, shared))
     });
     Ok(Json(listed.collect()))
 }

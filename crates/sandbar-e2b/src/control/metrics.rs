@@ -77,7 +77,7 @@ pub(super) async fn of_several(
 impl Control {
     async fn size(&self, id: &SessionId) -> ApiResult<Size> {
         let (session, note) = (self.sandbox(id).await?, self.sandboxes.note(id).await?);
-        Ok(Size::of(&session, &note, self.pool_size().await))
+        Ok(Size::of(&session, &note, self.shared_size().await))
     }
 }
 

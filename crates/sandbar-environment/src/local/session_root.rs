@@ -57,6 +57,10 @@ impl SessionRoot {
     ) -> Result<Arc<dyn Sandbox>> {
         let (runtime, session, resources) =
             (Arc::clone(runtime), session.clone(), resources.clone());
+        let default_memory = match self {
+            Self::Private(_) => sandbar_runtime::default_memory(),
+            Self::Machine { .. } => None,
+        };
         let open = move |root: &Path| {
             runtime.open_sandbox(&SandboxSpec {
                 skip_pids: 0,
@@ -65,6 +69,7 @@ impl SessionRoot {
                 root,
                 owners: None,
                 resources: &resources,
+                default_memory,
                 network: BoxNetwork::Closed,
                 trust: None,
             })

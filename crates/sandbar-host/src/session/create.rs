@@ -4,8 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use jiff::Timestamp;
 use sandbar_core::{
-    ByteCount, Error, ErrorCode, HOST_BASE, Result, SessionId, SessionInfo, SessionSpec,
-    SessionState,
+    Error, ErrorCode, HOST_BASE, Result, SessionId, SessionInfo, SessionSpec, SessionState,
 };
 use sandbar_storage::{ImportSource, VolumeSpec, import_base};
 
@@ -124,8 +123,6 @@ impl Engine {
                     .with_source(error)
             })?),
         };
-        let default_quota =
-            Some(self.config.default_session_quota).filter(|quota| *quota != ByteCount(0));
         Ok(SessionRecord {
             id: spec.id.clone().unwrap_or_else(SessionId::random),
             state: SessionState::Active,
@@ -135,7 +132,7 @@ impl Engine {
             resources: spec.resources.clone(),
             env: spec.env.clone(),
             network: spec.network.clone(),
-            quota: spec.quota.or(default_quota),
+            quota: spec.quota.or(self.defaults.quota),
             created,
             expires,
             on_expiry: spec.on_expiry,

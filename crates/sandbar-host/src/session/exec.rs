@@ -82,7 +82,7 @@ impl Engine {
         spec.resources = spec
             .resources
             .or(&record.resources)
-            .or(&self.config.default_resources);
+            .or(&self.defaults.resources);
         if limits == CommandLimits::LiftTimeAndOutput {
             spec.resources.wall_time = None;
             spec.resources.output = Some(ByteCount(u64::MAX));

@@ -11,7 +11,7 @@ use sandbar_core::{
 use sandbar_storage::pack::{PackManifest, delete_pack, pack, read_manifest, unpack};
 
 use crate::{
-    Host,
+    DefaultLimits, Host,
     admission::ExclusiveWork,
     engine::Engine,
     process::StopReason,
@@ -170,8 +170,9 @@ impl Engine {
             tracing::warn!(session = %id, omitted = unpacked.omitted, notes = ?unpacked.notes, "some entries of a pack could not be restored");
         }
         self.require_all_snapshots(id, &unpacked.manifest)?;
-        if record.quota.is_some() {
-            self.storage.set_quota(id, record.quota)?;
+        let quota = DefaultLimits::quota_on(record.quota, &self.storage.facts().quota);
+        if quota.is_some() {
+            self.storage.set_quota(id, quota)?;
         }
         self.admit()
     }

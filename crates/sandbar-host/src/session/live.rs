@@ -208,10 +208,8 @@ impl Session {
             session: &self.id,
             root: &root.path,
             owners: root.owners.clone(),
-            resources: &record
-                .resources
-                .clone()
-                .or(&engine.config.default_resources),
+            resources: &record.resources.clone().or(&engine.defaults.resources),
+            default_memory: engine.defaults.memory,
             network: plan.network(),
             trust: plan.trust(),
             rights: record.root_rights,

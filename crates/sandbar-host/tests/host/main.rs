@@ -12,6 +12,7 @@ mod audit;
 mod bad_input;
 mod closed_to_others;
 mod commands;
+mod default_limits;
 mod events;
 mod expiry;
 mod files;
@@ -83,6 +84,9 @@ on_every_host! {
         background_jobs_end_with_the_session,
         quota_stops_a_disk_filler_and_spares_other_sessions,
         command_runs_after_rollback;
+    default_limits:
+        session_without_limits_has_those_of_the_host,
+        default_quota_stops_a_session_at_its_share;
     users:
         command_runs_as_a_user_of_the_session,
         process_runs_as_a_user_over_restarts,

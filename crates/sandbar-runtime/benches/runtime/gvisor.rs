@@ -49,6 +49,7 @@ pub(crate) fn measure(
         root,
         owners: None,
         resources: &resources,
+        default_memory: None,
         network: BoxNetwork::Closed,
         trust: None,
     };

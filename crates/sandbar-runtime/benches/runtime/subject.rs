@@ -140,6 +140,7 @@ async fn open_box(runtime: &Arc<NativeRuntime>, root: &Path, name: &str) -> Arc<
             root: &root,
             owners: None,
             resources: &resources,
+            default_memory: None,
             network: BoxNetwork::Closed,
             trust: None,
         })

@@ -1,15 +1,22 @@
 //! The cgroups of one command and all its descendants.
 
 use std::{
+    fs::File,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::FileExt as _,
+    },
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use super::{controllers::Controller, group::Group};
+use super::{
+    controllers::Controller,
+    group::{Group, keyed_number},
+};
 
 /// Leaf group of one command, and its groups in v1 hierarchies.
 #[derive(Debug)]
@@ -23,6 +30,10 @@ pub(crate) struct CommandGroup {
     pub(super) is_plain: bool,
     /// OOM kills counted for earlier commands in this group.
     pub(super) oom_kills_before: AtomicU64,
+    /// `memory.oom_control` of the session's v1 group, if commands share that.
+    pub(super) shared_oom: Option<File>,
+    /// Its OOM kills when the current command was started.
+    pub(super) shared_oom_before: AtomicU64,
 }
 
 impl CommandGroup {
@@ -41,14 +52,33 @@ impl CommandGroup {
         self.is_plain && !self.v2.was_killed()
     }
 
-    pub(super) fn counts_memory(&self) -> bool {
-        self.memory_in_v2 || self.v1_group(Controller::Memory).is_some()
+    pub(super) fn has_memory_group(&self) -> bool {
+        self.v1_group(Controller::Memory).is_some()
     }
 
     /// Starts counting anew, for another command.
     pub(super) fn reset_counters(&self) {
         self.oom_kills_before
             .store(self.total_oom_kills(), Ordering::Relaxed);
+        self.shared_oom_before
+            .store(self.total_shared_oom_kills(), Ordering::Relaxed);
+    }
+
+    /// Returns how many processes of the session the OOM killer has killed since the current
+    /// command was started, if they are not counted per command.
+    pub(crate) fn shared_oom_kills(&self) -> u64 {
+        self.total_shared_oom_kills()
+            .saturating_sub(self.shared_oom_before.load(Ordering::Relaxed))
+    }
+
+    fn total_shared_oom_kills(&self) -> u64 {
+        let mut text = [0; 256];
+        let read = self
+            .shared_oom
+            .as_ref()
+            .and_then(|file| file.read_at(&mut text, 0).ok());
+        read.and_then(|length| keyed_number(&String::from_utf8_lossy(&text[..length]), "oom_kill"))
+            .unwrap_or(0)
     }
 
     pub(crate) fn kill(&self) -> io::Result<()> {

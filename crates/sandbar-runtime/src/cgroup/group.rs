@@ -75,13 +75,17 @@ impl Group {
     }
 
     pub(super) fn read(&self, file: &str) -> io::Result<String> {
+        io::read_to_string(self.open_to_read(file)?)
+    }
+
+    pub(super) fn open_to_read(&self, file: &str) -> io::Result<fs::File> {
         let file = openat(
             &self.handle,
             file,
             OFlags::RDONLY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        io::read_to_string(fs::File::from(file))
+        Ok(file.into())
     }
 
     /// Reads a file that holds a single number.

@@ -18,4 +18,4 @@ mod v1_group;
 
 pub(crate) use command_group::CommandGroup;
 pub(crate) use host_groups::{HostGroups, SessionLease};
-pub(crate) use session_groups::SessionGroups;
+pub(crate) use session_groups::{MemoryScope, SessionGroups};

@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -25,6 +25,22 @@ use crate::SandboxStats;
 /// Limits how many idle command groups are kept for reuse.
 const MAX_IDLE_COMMANDS: usize = 8;
 
+/// Place of a session's memory limit in the v1 hierarchy. In v2 it is always the whole session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum MemoryScope {
+    /// The limit is that of the session's group, which init and its commands are in. Starting a
+    /// command costs nothing.
+    #[default]
+    Session,
+    /// The limit is that of a group below the session's, without init. Every command enters a group
+    /// of its own there, so that OOM kills are counted per command and never hit init. Entering a
+    /// v1 group waits for an RCU grace period, ten milliseconds.
+    Commands,
+}
+
+/// Name of the v1 memory group of [`MemoryScope::Commands`].
+const COMMANDS_GROUP: &str = "commands";
+
 /// Groups of one session.
 #[derive(Debug)]
 pub(crate) struct SessionGroups {
@@ -36,6 +52,9 @@ pub(crate) struct SessionGroups {
     /// Host uid that may clone processes into these groups.
     owner: Option<u32>,
     limits: Resources,
+    memory_scope: MemoryScope,
+    /// Group of [`MemoryScope::Commands`], below the session's v1 memory group.
+    commands_memory: OnceLock<Group>,
     next: AtomicU64,
     /// Groups of commands that may still have processes, and idle ones.
     commands: Mutex<Vec<Arc<CommandGroup>>>,
@@ -63,19 +82,17 @@ impl SessionGroups {
                 .collect(),
             owner: None,
             limits: Resources::default(),
+            memory_scope: MemoryScope::default(),
+            commands_memory: OnceLock::new(),
             next: AtomicU64::new(1),
             commands: Mutex::default(),
             removed: RemovedCounts::default(),
             before: SandboxStats::default(),
             is_frozen: AtomicBool::new(false),
         };
-        // The v2 hierarchy counts CPU time without a controller, so a v1 CPU group is created only
-        // for a limit.
-        for v1 in groups
-            .v1
-            .iter()
-            .filter(|v1| v1.controller != Controller::Cpu)
-        {
+        // The CPU group also without a limit: the kernel shares CPU time equally between the groups
+        // of sessions, however many processes each has.
+        for v1 in &groups.v1 {
             v1.get_or_create()
                 .inspect_err(|_| drop(groups.kill_and_remove()))?;
         }
@@ -83,20 +100,33 @@ impl SessionGroups {
     }
 
     /// Sets the limits of the whole session. The process limit is raised by one for init.
-    pub(crate) fn limit(&mut self, limits: &Resources) -> io::Result<()> {
+    pub(crate) fn limit(&mut self, limits: &Resources, scope: MemoryScope) -> io::Result<()> {
+        self.memory_scope = scope;
+        self.limits = limits.clone();
         let with_init = Resources {
             pids: limits.pids.map(|pids| pids.saturating_add(1)),
             ..limits.clone()
         };
         for controller in Controller::ALL {
-            // Looking up the CPU group creates it, and every group is one more to enter.
-            let is_needed = controller != Controller::Cpu || limits.cpus.is_some();
-            if is_needed && let Some((group, hierarchy)) = self.controller_group(controller)? {
+            if let Some((group, hierarchy)) = self.controller_group(controller)? {
                 set_limit(group, controller, hierarchy, &with_init)?;
             }
         }
-        self.limits = limits.clone();
         Ok(())
+    }
+
+    /// Returns the limits of the session that the kernel enforces.
+    pub(crate) fn enforced(&self) -> Resources {
+        let has = |wanted| {
+            self.v2_controllers.contains(&wanted)
+                || self.v1.iter().any(|v1| v1.controller == wanted)
+        };
+        Resources {
+            cpus: self.limits.cpus.filter(|_| has(Controller::Cpu)),
+            memory: self.limits.memory.filter(|_| has(Controller::Memory)),
+            pids: self.limits.pids.filter(|_| has(Controller::Pids)),
+            ..Resources::default()
+        }
     }
 
     /// Lets `owner` clone processes into the session's v2 groups, including command groups kept
@@ -112,7 +142,8 @@ impl SessionGroups {
         Ok(())
     }
 
-    /// Returns the session's group for a controller. Creates a v1 group if needed.
+    /// Returns the session's group for a controller: the one that has the limit. Creates a v1 group
+    /// if needed.
     pub(super) fn controller_group(
         &self,
         controller: Controller,
@@ -120,9 +151,26 @@ impl SessionGroups {
         if self.v2_controllers.contains(&controller) {
             return Ok(Some((&self.v2, Hierarchy::V2)));
         }
-        let v1 = self.v1.iter().find(|v1| v1.controller == controller);
-        v1.map(|v1| Ok((v1.get_or_create()?, Hierarchy::V1)))
-            .transpose()
+        let Some(v1) = self.v1.iter().find(|v1| v1.controller == controller) else {
+            return Ok(None);
+        };
+        let group = v1.get_or_create()?;
+        if controller != Controller::Memory || !self.limits_commands_memory() {
+            return Ok(Some((group, Hierarchy::V1)));
+        }
+        if self.commands_memory.get().is_none() {
+            let made = group.child(COMMANDS_GROUP)?;
+            self.commands_memory.get_or_init(|| made);
+        }
+        Ok(self
+            .commands_memory
+            .get()
+            .map(|group| (group, Hierarchy::V1)))
+    }
+
+    /// Returns whether every command needs a memory group of its own.
+    fn limits_commands_memory(&self) -> bool {
+        self.limits.memory.is_some() && self.memory_scope == MemoryScope::Commands
     }
 
     /// Returns the directory of the session's v2 group.
@@ -169,35 +217,13 @@ impl SessionGroups {
         })
     }
 
-    /// Opens `cgroup.procs` of all v1 groups, for a process under every limit of the session.
+    /// Opens `cgroup.procs` of all v1 groups, which init enters before the limits are known.
     pub(crate) fn v1_procs(&self) -> io::Result<Vec<OwnedFd>> {
-        self.v1_procs_of(|_| true)
-    }
-
-    fn v1_procs_of(&self, wanted: impl Fn(Controller) -> bool) -> io::Result<Vec<OwnedFd>> {
         self.v1
             .iter()
-            .filter(|v1| wanted(v1.controller))
             .filter_map(V1Group::get)
             .map(Group::open_procs)
             .collect()
-    }
-
-    /// Opens `cgroup.procs` of the v1 groups init enters before the session's limits are known.
-    pub(crate) fn v1_procs_at_start(&self) -> io::Result<Vec<OwnedFd>> {
-        self.v1_procs_of(|controller| controller == Controller::Pids)
-    }
-
-    /// Opens `cgroup.procs` of the v1 groups init enters once the limits are set. Not the memory
-    /// group if memory is limited: memory that belongs to no process, such as files in a tmpfs,
-    /// could make the OOM killer choose init instead of the command that filled it. Commands enter
-    /// memory groups of their own below it.
-    pub(crate) fn v1_procs_with_limits(&self) -> io::Result<Vec<OwnedFd>> {
-        self.v1_procs_of(|controller| match controller {
-            Controller::Pids => false,
-            Controller::Memory => self.limits.memory.is_none(),
-            Controller::Cpu => true,
-        })
     }
 
     /// Returns a group for a command with these limits: an idle one if possible, because creating
@@ -226,11 +252,12 @@ impl SessionGroups {
         Ok(group)
     }
 
-    /// Returns whether a command without limits of its own may use this group. If memory is
-    /// limited, only a group in the memory controller puts the command under the limit, because
-    /// init is outside of it; a group kept from a session without a limit may lack the controller.
+    /// Returns whether a command without limits of its own may use this group. With
+    /// [`MemoryScope::Commands`], only a group in the memory controller puts the command under the
+    /// limit, because init is outside of it; otherwise such a group would be entered for nothing.
     fn may_reuse(&self, group: &CommandGroup) -> bool {
-        group.is_reusable() && (self.limits.memory.is_none() || group.counts_memory())
+        group.is_reusable()
+            && (group.memory_in_v2 || self.limits_commands_memory() == group.has_memory_group())
     }
 
     /// Removes idle command groups, except a few that are kept for reuse.
@@ -269,8 +296,7 @@ impl SessionGroups {
             let is_needed = match controller {
                 Controller::Cpu => own.cpus.is_some(),
                 Controller::Pids => own.pids.is_some(),
-                // Also for the session's limit, so that OOM kills are counted per command.
-                Controller::Memory => own.memory.is_some() || self.limits.memory.is_some(),
+                Controller::Memory => own.memory.is_some() || self.limits_commands_memory(),
             };
             if !is_needed && !self.v2_controllers.contains(&controller) {
                 continue;
@@ -285,14 +311,26 @@ impl SessionGroups {
                 None => {}
             }
         }
-        Ok(CommandGroup {
+        let shared_oom = match self.controller_group(Controller::Memory)? {
+            Some((session, Hierarchy::V1))
+                if !v1.iter().any(|(kind, ..)| *kind == Controller::Memory) =>
+            {
+                session.open_to_read("memory.oom_control").ok()
+            }
+            _ => None,
+        };
+        let group = CommandGroup {
             v2,
             v1,
+            shared_oom,
+            shared_oom_before: AtomicU64::new(0),
             memory_in_v2: self.v2_controllers.contains(&Controller::Memory),
             pids_in_v2: self.v2_controllers.contains(&Controller::Pids),
             is_plain,
             oom_kills_before: AtomicU64::new(0),
-        })
+        };
+        group.reset_counters();
+        Ok(group)
     }
 
     pub(crate) fn freeze(&self) -> io::Result<()> {
@@ -325,6 +363,10 @@ impl SessionGroups {
         }
         self.remove_idle_groups();
         self.limits = Resources::default();
+        self.memory_scope = MemoryScope::default();
+        if let Some(group) = self.commands_memory.get() {
+            clear_limit(group, Controller::Memory, Hierarchy::V1)?;
+        }
         for controller in Controller::ALL {
             let exists = self.v2_controllers.contains(&controller)
                 || self
@@ -336,22 +378,6 @@ impl SessionGroups {
             }
         }
         self.before = self.counters();
-        Ok(())
-    }
-
-    /// Moves the processes of init's leaf group into the v1 groups, which may have been created
-    /// after they were started.
-    pub(crate) fn move_into_v1_groups(&self) -> io::Result<()> {
-        let groups = self.v1_procs()?;
-        for pid in self.init.read("cgroup.procs")?.lines() {
-            for procs in &groups {
-                match rustix::io::write(procs, pid.as_bytes()) {
-                    // `ESRCH`: the process has exited since.
-                    Ok(_) | Err(rustix::io::Errno::SRCH) => {}
-                    Err(errno) => return Err(errno.into()),
-                }
-            }
-        }
         Ok(())
     }
 

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     BoxNetwork, Trust,
-    cgroup::{HostGroups, SessionGroups, SessionLease},
+    cgroup::{HostGroups, MemoryScope, SessionGroups, SessionLease},
     environment::c_string,
     protocol::send_frame,
     sandbox::{LinkSockets, PipeDirectory},
@@ -236,15 +236,7 @@ impl Container {
             ..limits.clone()
         };
         groups
-            .limit(&outside)
-            // A v1 CPU group is created only for a limit, after the container was started.
-            .and_then(|()| {
-                if limits.cpus.is_some() {
-                    groups.move_into_v1_groups()
-                } else {
-                    Ok(())
-                }
-            })
+            .limit(&outside, MemoryScope::Session)
             .map_err(|error| Error::io("limit a container", error))
     }
 

@@ -77,6 +77,7 @@ pub(crate) fn run(sockets: InitSockets) -> ! {
                     mode: InitMode::Guest,
                     path_root: None,
                     cgroup_kill: None,
+                    oom_score: None,
                     received: Incoming::default(),
                 },
             ),

@@ -198,7 +198,7 @@ impl Runtime for GvisorRuntime {
         admit_rights(spec.rights, &self.facts.root_rights)?;
         let mut container = self.container_for(spec.root, spec.network)?;
         let link = InitLink::open(container.enter(
-            spec.resources,
+            &spec.limits(),
             spec.session.host_name(),
             spec.trust,
         )?)?;
@@ -229,7 +229,7 @@ impl Runtime for GvisorRuntime {
         }
         let record = CheckpointRecord::read(directory, &self.factory.runsc.version)?;
         let mut container = self.factory.prepare(BoxNetwork::Closed)?;
-        container.limit(spec.resources)?;
+        container.limit(&spec.limits())?;
         let pipes = container.pipes();
         let failed = |error: io::Error| Error::io("create the pipes of a session", error);
         let adopted: Vec<_> = record

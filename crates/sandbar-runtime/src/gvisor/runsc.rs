@@ -25,7 +25,7 @@ use rustix::{
 use sandbar_core::{Error, ErrorCode, Result};
 
 use super::tree::StartMounts;
-use crate::BoxNetwork;
+use crate::{BoxNetwork, native::oom_score};
 
 /// Limits a call. Far more than any takes, even on a busy machine.
 const CALL_TIMEOUT: Duration = Duration::from_mins(1);
@@ -127,9 +127,13 @@ impl Runsc {
             .args(&call.arguments);
         let (procs, mounts, has_egress) =
             (call.procs, call.mounts, call.network == BoxNetwork::Egress);
+        let is_container = call.streams.is_some();
         let enter = move || {
             for procs in &procs {
                 rustix::io::write(procs, b"0")?;
+            }
+            if is_container {
+                oom_score::raise_program()?;
             }
             mounts.as_ref().map_or(Ok(()), StartMounts::enter)?;
             if has_egress {

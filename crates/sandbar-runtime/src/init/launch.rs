@@ -181,7 +181,13 @@ impl Init {
             directory,
             become_root: self.settings.mode == InitMode::Guest,
         };
-        let pid = start(&mut self.stack, &launch)?;
+        let stack = &mut self.stack;
+        let pid = match &self.settings.oom_score {
+            Some(score) => score
+                .for_command(|| start(stack, &launch))
+                .map_err(preparing)?,
+            None => start(stack, &launch),
+        }?;
         self.numbers.insert(pid, order.number);
         self.commands.insert(
             order.number,

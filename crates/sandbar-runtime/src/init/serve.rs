@@ -29,6 +29,7 @@ use super::{
     terminal::Terminal,
 };
 use crate::{
+    native::oom_score::OomScore,
     process_tree,
     protocol::{Ended, Event, Incoming, InitMode, Order, Request, send_frame},
 };
@@ -41,6 +42,8 @@ pub(crate) struct InitSettings {
     pub(crate) path_root: Option<OwnedFd>,
     /// `cgroup.kill` of the session, which also kills init. Not needed if init is pid 1.
     pub(crate) cgroup_kill: Option<OwnedFd>,
+    /// `None` in a guest, whose kernel kills nothing for memory.
+    pub(crate) oom_score: Option<OomScore>,
     /// Orders that were received during the setup.
     pub(crate) received: Incoming,
 }

@@ -18,6 +18,10 @@ use crate::{
     protocol::{ExecOrder, Stage, UserOrder},
 };
 
+/// Hard limit on open files of a command that requests none: a thousand processes with the limit of
+/// the host, often a million, could use up the machine's table of open files.
+const MAX_OPEN_FILES: u64 = 65_536;
+
 const SHELL: &CStr = c"/bin/sh";
 
 /// Everything that is needed to start a command.
@@ -171,16 +175,19 @@ unsafe fn prepare(plan: &Plan) -> Result<(), Stage> {
             check(libc::ioctl(2, libc::TIOCSCTTY, 0))?;
         }
         libc::umask(0o022);
-        if let Some(limit) = plan.open_files {
-            let mut limits = libc::rlimit {
-                rlim_cur: 0,
-                rlim_max: 0,
-            };
-            check(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits))?;
-            limits.rlim_max = limits.rlim_max.min(limit);
+        let mut limits = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        check(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits))?;
+        limits.rlim_max = limits
+            .rlim_max
+            .min(plan.open_files.unwrap_or(MAX_OPEN_FILES));
+        if plan.open_files.is_some() {
             limits.rlim_cur = limits.rlim_max;
-            check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits))?;
         }
+        limits.rlim_cur = limits.rlim_cur.min(limits.rlim_max);
+        check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits))?;
         if plan.become_root && !become_user(0, 0) {
             return Err(Stage::Prepare);
         }

@@ -65,8 +65,6 @@ pub(super) struct OrderHandles {
     pub(super) owners: Option<OwnedFd>,
     /// `cgroup.procs` of init's leaf group, entered last.
     pub(super) init_leaf: Option<OwnedFd>,
-    /// `cgroup.procs` of v1 groups to enter.
-    pub(super) procs: Vec<OwnedFd>,
     /// Detached mount of `/dev`.
     pub(super) devices: Option<OwnedFd>,
 }
@@ -84,21 +82,13 @@ impl OrderHandles {
             root: next(order.root != BoxRoot::Directory)?,
             owners: next(order.user == BoxUsers::Namespace)?,
             init_leaf: next(order.init_leaf)?,
-            procs: (0..order.procs_count)
-                .map(|_| next(true))
-                .filter_map(Result::transpose)
-                .collect::<io::Result<_>>()?,
             devices: next(order.mode == InitMode::Unisolated && order.root == BoxRoot::Mount)?,
         })
     }
 
     pub(super) fn numbers(&self) -> impl Iterator<Item = RawFd> {
         let single = [&self.root, &self.owners, &self.init_leaf, &self.devices];
-        single
-            .into_iter()
-            .flatten()
-            .chain(&self.procs)
-            .map(AsRawFd::as_raw_fd)
+        single.into_iter().flatten().map(AsRawFd::as_raw_fd)
     }
 }
 

@@ -20,6 +20,7 @@ use super::{
     capabilities, landlock,
     mounts::{self, Parts, Users},
     namespaces,
+    oom_score::OomScore,
     prepared_mounts::{PreparedMounts, prepare_mounts},
     seccomp,
     template::{self, Nodes, Template},
@@ -53,7 +54,10 @@ pub(super) fn run(
     mut handles: OrderHandles,
 ) -> ! {
     close_all_but(start.numbers().chain(handles.numbers()));
-    let outcome = set_up(order, template, caller, &mut start, &mut handles);
+    let outcome = raise_oom_score().and_then(|oom_score| {
+        set_up(order, template, caller, &mut start, &mut handles)?;
+        Ok(oom_score)
+    });
     serve_or_report(order, outcome, start, handles, Incoming::default())
 }
 
@@ -61,13 +65,14 @@ pub(super) fn run(
 /// when the host closes the socket instead.
 pub(super) fn run_prepared(template: Option<&Template>, mut start: StartHandles) -> ! {
     close_all_but(start.numbers());
-    let prepared = prepare(template, &mut start).and_then(|mounts| {
+    let prepared = raise_oom_score().and_then(|oom_score| {
+        let mounts = prepare(template, &mut start)?;
         send_frame(start.sockets.events.as_fd(), &Event::Ready.encode(), &[])
             .map_err(at(c"report readiness to the host"))?;
-        Ok(mounts)
+        Ok((mounts, oom_score))
     });
-    let mounts = match prepared {
-        Ok(mounts) => mounts,
+    let (mounts, oom_score) = match prepared {
+        Ok(prepared) => prepared,
         Err(failed) => report_and_exit(&start.sockets, failed),
     };
     let mut orders = Connection::new(start.sockets.orders);
@@ -76,7 +81,7 @@ pub(super) fn run_prepared(template: Option<&Template>, mut start: StartHandles)
     start.sockets.orders = socket;
     match order {
         Ok(Some((order, mut handles))) => {
-            let outcome = assign(&order, &mounts, &mut handles, None);
+            let outcome = assign(&order, &mounts, &mut handles, None).map(|()| oom_score);
             drop(mounts);
             serve_or_report(&order, outcome, start, handles, received)
         }
@@ -97,14 +102,15 @@ fn wait_for_order(orders: &mut Connection) -> io::Result<Option<(BoxOrder, Order
 
 fn serve_or_report(
     order: &BoxOrder,
-    outcome: Result<(), FailedStep>,
+    outcome: Result<OomScore, FailedStep>,
     start: StartHandles,
     handles: OrderHandles,
     received: Incoming,
 ) -> ! {
-    if let Err(failed) = outcome {
-        report_and_exit(&start.sockets, failed);
-    }
+    let oom_score = match outcome {
+        Ok(oom_score) => Some(oom_score),
+        Err(failed) => report_and_exit(&start.sockets, failed),
+    };
     let StartHandles {
         sockets,
         cgroup,
@@ -117,10 +123,9 @@ fn serve_or_report(
         root,
         owners,
         init_leaf,
-        procs,
         devices,
     } = handles;
-    drop((owners, init_leaf, procs, devices));
+    drop((owners, init_leaf, devices));
     let cgroup_kill = cgroup
         .filter(|_| order.mode != InitMode::Native)
         .and_then(|own| {
@@ -139,9 +144,14 @@ fn serve_or_report(
             mode: order.mode,
             path_root,
             cgroup_kill,
+            oom_score,
             received,
         },
     )
+}
+
+fn raise_oom_score() -> Result<OomScore, FailedStep> {
+    OomScore::raise().map_err(at(c"raise the OOM score"))
 }
 
 fn report_and_exit(sockets: &InitSockets, (step, error): FailedStep) -> ! {
@@ -189,7 +199,6 @@ fn set_up(
         }
         (InitMode::Guest | InitMode::Unisolated, _) => {
             enter_v1_groups(&mut start.procs)?;
-            enter_v1_groups(&mut handles.procs)?;
             enter_init_leaf(handles)?;
             if let (BoxRoot::Mount, Some(root), Some(devices)) =
                 (order.root, &handles.root, &handles.devices)
@@ -269,7 +278,6 @@ fn assign(
     limits: Option<&OwnedFd>,
 ) -> Result<(), FailedStep> {
     let is_unprivileged = order.user == BoxUsers::Caller;
-    enter_v1_groups(&mut handles.procs)?;
     if !is_unprivileged {
         // While init is still in the session's group, which becomes the root of the cgroup
         // namespace: the leaf groups of commands are then below that root.
@@ -283,6 +291,9 @@ fn assign(
             .skip_pids(order.skip_pids)
             .map_err(at(c"skip process ids"))?;
     }
+    mounts
+        .show_limits(order.visible_memory, order.visible_cpus)
+        .map_err(at(c"show the limits"))?;
     let root = handles
         .root
         .as_ref()

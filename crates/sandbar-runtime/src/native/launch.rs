@@ -38,6 +38,9 @@ pub(crate) struct Launch<'a> {
     pub(crate) network: Option<BorrowedFd<'a>>,
     pub(crate) rights: RootRights,
     pub(crate) skip_pids: u64,
+    /// Memory and CPUs that the box sees, if limited.
+    pub(crate) visible_memory: Option<u64>,
+    pub(crate) visible_cpus: Option<u64>,
 }
 
 /// A box whose setup may still be running.
@@ -153,7 +156,7 @@ impl<'a> Start<'a> {
         Ok(Self {
             network,
             cgroup: groups.map(SessionGroups::start_group).transpose()?,
-            v1_procs: groups.map_or_else(|| Ok(Vec::new()), SessionGroups::v1_procs_at_start)?,
+            v1_procs: groups.map_or_else(|| Ok(Vec::new()), SessionGroups::v1_procs)?,
         })
     }
 
@@ -184,19 +187,13 @@ struct Passed<'a> {
     root: Option<OwnedFd>,
     owners: Option<BorrowedFd<'a>>,
     init_leaf: Option<OwnedFd>,
-    v1_procs: Vec<OwnedFd>,
     devices: Option<OwnedFd>,
 }
 
 impl Passed<'_> {
     fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let root = self.root.iter().map(AsFd::as_fd);
-        let last = self
-            .init_leaf
-            .iter()
-            .chain(&self.v1_procs)
-            .chain(&self.devices)
-            .map(AsFd::as_fd);
+        let last = self.init_leaf.iter().chain(&self.devices).map(AsFd::as_fd);
         root.chain(self.owners).chain(last)
     }
 }
@@ -209,7 +206,6 @@ impl<'a> Launch<'a> {
             init_leaf: groups
                 .and_then(|groups| groups.init_leaf_procs().transpose())
                 .transpose()?,
-            v1_procs: groups.map_or_else(|| Ok(Vec::new()), SessionGroups::v1_procs_with_limits)?,
             devices: self.devices,
         };
         let order = BoxOrder {
@@ -217,13 +213,14 @@ impl<'a> Launch<'a> {
             root: self.root,
             user: self.user,
             init_leaf: passed.init_leaf.is_some(),
-            procs_count: count(&passed.v1_procs),
             hostname: self.hostname,
             first_owner: self.first_owner,
             path: self.path,
             trust: self.trust,
             rights: self.rights,
             skip_pids: self.skip_pids,
+            visible_memory: self.visible_memory,
+            visible_cpus: self.visible_cpus,
         };
         Ok((order, passed))
     }

@@ -8,7 +8,10 @@
 use std::{
     ffi::c_int,
     fs, io,
-    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     ptr,
 };
 
@@ -18,9 +21,12 @@ use rustix::{
 };
 use sandbar_core::OwnerMap;
 
+use super::capabilities;
+use crate::protocol::{Connection, send_frame};
+
 /// `libc` declares it with a type that is too small.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-const CLONE_NEWTIME: u64 = 0x80;
+pub(super) const CLONE_NEWTIME: c_int = 0x80;
 
 /// Namespaces that every native box is forked into. The network namespace is created before, the
 /// cgroup namespace after the cgroups are entered, and the user namespace is entered last.
@@ -28,7 +34,7 @@ pub(super) const NATIVE_BOX: u64 = libc::CLONE_NEWNS as u64
     | libc::CLONE_NEWPID as u64
     | libc::CLONE_NEWIPC as u64
     | libc::CLONE_NEWUTS as u64
-    | CLONE_NEWTIME;
+    | CLONE_NEWTIME as u64;
 
 /// Kinds of namespaces that a box must not create, as named in `/proc/sys/user`.
 const LIMITED: [&str; 8] = ["user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time"];
@@ -82,49 +88,83 @@ pub(super) fn enter(namespace: BorrowedFd<'_>, kind: c_int) -> io::Result<()> {
 
 /// Creates a user namespace that maps uids and gids `0..COUNT` to those from `first`, and in which
 /// no namespaces can be created.
-pub(super) fn make_owners(first: u32) -> io::Result<OwnedFd> {
-    let (wait_reader, wait_writer) = pipe()?;
-    let (done_reader, done_writer) = pipe()?;
-    let Some(pid) = fork(libc::CLONE_NEWUSER as u64, None)? else {
-        drop(wait_writer);
-        drop(done_reader);
-        let mut byte = [0];
-        let ready = rustix::io::read(&wait_reader, &mut byte).is_ok_and(|count| count == 1);
-        let outcome = if ready {
-            namespace_limits().and_then(|limits| forbid_namespaces(&limits))
-        } else {
-            Err(io::ErrorKind::BrokenPipe.into())
-        };
-        let errno = outcome
+///
+/// The kernel charges what a user of the namespace holds (inotify instances, message queues,
+/// pending signals, locked memory) to the creator of the namespace too. So it is created as
+/// `creator`, a uid that no process of the machine has: otherwise one box could use up the limits
+/// of the machine's root.
+pub(super) fn make_owners(first: u32, creator: u32) -> io::Result<OwnedFd> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let Some(pid) = fork(0, None)? else {
+        drop(ours);
+        let made = create_as(creator);
+        let errno = made
+            .as_ref()
             .err()
             .map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
-        let _ = rustix::io::write(&done_writer, &errno.to_le_bytes());
-        // The parent opens this namespace and then closes the pipe.
-        let _ = rustix::io::read(&wait_reader, &mut byte);
+        let namespace: Vec<_> = made.iter().map(AsFd::as_fd).collect();
+        let _ = send_frame(theirs.as_fd(), &errno.to_le_bytes(), &namespace);
+        // The parent writes the maps, which needs this process, and closes its socket.
+        let _ = rustix::io::read(&theirs, &mut [0]);
         // SAFETY: ends the forked copy without unwinding.
         unsafe { libc::_exit(0) }
     };
-    drop(wait_reader);
-    drop(done_writer);
+    drop(theirs);
+    let mut answers = Connection::new(ours.into());
     let made = (|| {
+        let answer = answers.wait()?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let errno = answer.try_into().map(i32::from_le_bytes);
+        match errno.map_err(|_| io::ErrorKind::InvalidData)? {
+            0 => {}
+            errno => return Err(io::Error::from_raw_os_error(errno)),
+        }
         let map = format!("0 {first} {}", OwnerMap::COUNT);
         fs::write(format!("/proc/{pid}/gid_map"), &map)?;
         fs::write(format!("/proc/{pid}/uid_map"), &map)?;
-        rustix::io::write(&wait_writer, b"g")?;
-        let mut errno = [0; 4];
-        if rustix::io::read(&done_reader, &mut errno)? != errno.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        match i32::from_le_bytes(errno) {
-            0 => Ok(OwnedFd::from(fs::File::open(format!(
-                "/proc/{pid}/ns/user"
-            ))?)),
-            errno => Err(io::Error::from_raw_os_error(errno)),
-        }
+        answers.descriptor()
     })();
-    drop(wait_writer);
+    drop(answers);
     wait_for(pid);
     made
+}
+
+/// Creates the time namespace of the process that is forked next. Its clocks begin now: a box does
+/// not see how long the machine has been running. Without `CAP_SYS_TIME` it does.
+pub(super) fn prepare_time() -> io::Result<()> {
+    unshare(CLONE_NEWTIME)?;
+    let offsets = format!(
+        "monotonic -{} 0\nboottime -{} 0\n",
+        seconds(libc::CLOCK_MONOTONIC),
+        uptime()
+    );
+    let _ = fs::write("/proc/self/timens_offsets", offsets);
+    Ok(())
+}
+
+/// Returns the age of the caller's time namespace in seconds.
+pub(super) fn uptime() -> u64 {
+    seconds(libc::CLOCK_BOOTTIME)
+}
+
+fn seconds(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to local memory.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    u64::try_from(now.tv_sec).unwrap_or_default()
+}
+
+/// Moves the calling process into a new user namespace, created as `creator`.
+fn create_as(creator: u32) -> io::Result<OwnedFd> {
+    capabilities::switch_user_keeping(creator)?;
+    unshare(libc::CLONE_NEWUSER)?;
+    forbid_namespaces(&namespace_limits()?)?;
+    // SAFETY: sets a flag of this process. The change of user has cleared it, and with it the
+    // access to the process's own `/proc` files.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+    Ok(fs::File::open("/proc/self/ns/user")?.into())
 }
 
 /// Opens `/proc/sys/user`, the namespace limits of the caller's user namespace.

@@ -16,7 +16,8 @@ use rustix::{
     mount::{OpenTreeFlags, open_tree},
 };
 use sandbar_core::{
-    Capability, Error, ErrorCode, NetworkPolicy, OwnerMap, Resources, Result, RuntimeKind,
+    ByteCount, Capability, Error, ErrorCode, NetworkPolicy, OwnerMap, Resources, Result,
+    RuntimeKind,
 };
 
 use super::{
@@ -199,7 +200,7 @@ impl NativeRuntime {
         let first_owner = owners.as_ref().map_or(0, |map| map.first());
         if let Some(groups) = &mut groups {
             groups
-                .limit(spec.resources)
+                .limit(&spec.limits(), spec.memory_scope())
                 .and_then(|()| groups.delegate(first_owner))
                 .map_err(no_groups)?;
         }
@@ -208,6 +209,9 @@ impl NativeRuntime {
         } else {
             None
         };
+        let visible = groups
+            .as_ref()
+            .map_or_else(Resources::default, |groups| groups.enforced());
         let wanted = Launch {
             mode: InitMode::Native,
             root: if tree.is_some() {
@@ -230,6 +234,8 @@ impl NativeRuntime {
             network: network.as_ref().map(AsFd::as_fd),
             rights: spec.rights,
             skip_pids: spec.skip_pids,
+            visible_memory: visible.memory.map(ByteCount::get),
+            visible_cpus: visible.cpus.map(whole_cpus),
         };
         let Launched { link, namespaces } = match sockets {
             Some(sockets) => assign(sockets, spec.session, groups.as_deref(), wanted)?,
@@ -342,6 +348,16 @@ pub(crate) fn clone_tree(root: &Path) -> io::Result<OwnedFd> {
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
     Ok(open_tree(CWD, root, flags)?)
+}
+
+/// Rounds a CPU limit up to whole CPUs.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped first"
+)]
+fn whole_cpus(cpus: f64) -> u64 {
+    cpus.ceil().clamp(1.0, 1e6) as u64
 }
 
 fn describe(is_unprivileged: bool, no_groups: Option<&String>) -> String {

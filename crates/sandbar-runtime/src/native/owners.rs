@@ -13,6 +13,8 @@ use super::spawner::Spawner;
 /// and all ranges fit in a signed 32-bit number.
 const FIRST_UID: u32 = 0x7000_0000;
 const MAX_RANGES: u32 = 4095;
+/// Creator of the user namespace with the identity map: the first uid above all ranges.
+const UNCHANGED_CREATOR: u32 = FIRST_UID + MAX_RANGES * OwnerMap::COUNT;
 
 #[derive(Debug)]
 pub(super) struct OwnerPool {
@@ -49,7 +51,10 @@ impl OwnerPool {
             .filter(|number| *number < MAX_RANGES)
             .ok_or_else(|| io::Error::other(format!("all {MAX_RANGES} uid ranges are in use")))?;
         let first = FIRST_UID + (self.offset + number) % MAX_RANGES * OwnerMap::COUNT;
-        let map = Arc::new(OwnerMap::new(first, self.spawner.make_owners(first)?));
+        let map = Arc::new(OwnerMap::new(
+            first,
+            self.spawner.make_owners(first, first)?,
+        ));
         created.push(Arc::clone(&map));
         Ok(map)
     }
@@ -61,7 +66,10 @@ impl OwnerPool {
         if let Some(map) = &*unchanged {
             return Ok(Arc::clone(map));
         }
-        let map = Arc::new(OwnerMap::new(0, self.spawner.make_owners(0)?));
+        let map = Arc::new(OwnerMap::new(
+            0,
+            self.spawner.make_owners(0, UNCHANGED_CREATOR)?,
+        ));
         *unchanged = Some(Arc::clone(&map));
         Ok(map)
     }

@@ -8,20 +8,28 @@ use std::{
 use rustix::{
     fs::{CWD, Mode, OFlags, openat},
     io::Errno,
-    mount::{mount_bind, open_tree},
+    mount::{
+        FsPickFlags, fsconfig_reconfigure, fsconfig_set_string, fspick, mount_bind, open_tree,
+    },
     process::{chdir, fchdir},
 };
 
 use super::{
     mount_attributes::{Attributes, set_attributes},
     mount_calls::{CLONE_RECURSIVE, PLAIN_FILES, attach, attach_at, clone, file_system},
-    template::{BOOT, COVER, DEVICES, EMPTY, Hidden, PROC, Template},
+    namespaces,
+    template::{COVER, DEVICES, EMPTY, Hidden, OWN, PROC, Template},
 };
 
 /// The kernel's boot id, below `/proc`. Covered by the box's own.
 const BOOT_ID: &str = "sys/kernel/random/boot_id";
 /// Returns a new random UUID on every read. The box's boot id is taken from it.
 const RANDOM_UUID: &str = "sys/kernel/random/uuid";
+
+/// Entries of `/proc` that show the size of the box, and the names of the files that cover them.
+const MEMINFO: &str = "meminfo";
+const STAT: &str = "stat";
+const CPUINFO: &str = "cpuinfo";
 
 /// Limit of process ids, below `/proc`.
 const PID_MAX: &str = "sys/kernel/pid_max";
@@ -30,7 +38,8 @@ const NS_LAST_PID: &str = "sys/kernel/ns_last_pid";
 /// Ids left below the kernel's limit when some are skipped.
 const MIN_FREE_PIDS: u64 = 1024;
 
-/// Size option of `/dev/shm`. It also counts towards the session's memory limit.
+/// Size option of `/dev/shm` without a memory limit: half of the machine's memory. What it holds
+/// also counts towards the session's memory limit.
 const SHM_SIZE: (&str, &str) = ("size", "50%");
 
 const READ_ONLY: Attributes = Attributes::READ_ONLY
@@ -48,6 +57,8 @@ pub(super) struct PreparedMounts<'a> {
     pub(super) devices: OwnedFd,
     /// Detached tmpfs for `/dev/shm`.
     pub(super) shm: OwnedFd,
+    /// Tmpfs with the files that cover entries of `/proc`.
+    own: OwnedFd,
 }
 
 /// Creates them in the calling process's copy of the template. `/proc` shows the caller's pid
@@ -57,7 +68,8 @@ pub(super) fn prepare_mounts(template: &Template) -> io::Result<PreparedMounts<'
     attach_at(&proc, PROC)?;
     cover(template, &proc, |hidden| !hidden.for_root)?;
     make_sysctls_read_only(&proc)?;
-    replace_boot_id(&proc)?;
+    let own = show_own(template, &proc)?;
+    cover_static(template, &proc)?;
     // Recursive: device nodes of an unprivileged host are mounts.
     let devices = open_tree(CWD, DEVICES, CLONE_RECURSIVE)?;
     let shm = file_system("tmpfs", &[("mode", "1777"), SHM_SIZE], PLAIN_FILES)?;
@@ -66,6 +78,7 @@ pub(super) fn prepare_mounts(template: &Template) -> io::Result<PreparedMounts<'
         proc,
         devices,
         shm,
+        own,
     })
 }
 
@@ -99,6 +112,28 @@ impl PreparedMounts<'_> {
         Ok(())
     }
 
+    /// Shows the box its own limits, and halves its memory for `/dev/shm`.
+    pub(super) fn show_limits(&self, memory: Option<u64>, cpus: Option<u64>) -> io::Result<()> {
+        let machine = &self.template.machine;
+        if let Some(memory) = memory {
+            write_own(&self.own, MEMINFO, machine.meminfo(Some(memory)).as_bytes())?;
+            let picked = fspick(
+                &self.shm,
+                "",
+                FsPickFlags::FSPICK_EMPTY_PATH | FsPickFlags::FSPICK_CLOEXEC,
+            )?;
+            fsconfig_set_string(picked.as_fd(), "size", (memory / 2).to_string())?;
+            fsconfig_reconfigure(picked.as_fd())?;
+        }
+        if let Some(cpus) = cpus {
+            let stat = machine.stat(Some(cpus), boot_time());
+            write_own(&self.own, STAT, stat.as_bytes())?;
+            write_own(&self.own, CPUINFO, machine.cpuinfo(cpus).as_bytes())?;
+            cover_with_own(&self.own, CPUINFO, &self.proc, CPUINFO)?;
+        }
+        Ok(())
+    }
+
     /// Covers the entries of `/proc` that only the host's root could use.
     pub(super) fn cover_root_entries(&self) -> io::Result<()> {
         cover(self.template, &self.proc, |hidden| hidden.for_root)
@@ -120,6 +155,15 @@ fn cover(
     Ok(chdir("/")?)
 }
 
+/// Mounts the template's static files over entries of `/proc`.
+fn cover_static(template: &Template, proc: &OwnedFd) -> io::Result<()> {
+    fchdir(proc)?;
+    for (entry, file) in &template.covered {
+        mount_bind(file, *entry)?;
+    }
+    Ok(chdir("/")?)
+}
+
 /// Makes `/proc/sys` read-only.
 fn make_sysctls_read_only(proc: &OwnedFd) -> io::Result<()> {
     let target = openat(proc, "sys", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -128,9 +172,30 @@ fn make_sysctls_read_only(proc: &OwnedFd) -> io::Result<()> {
     attach(&read_only, &target)
 }
 
-/// Gives the box a boot id of its own: programs that compare it treat state from before the box as
-/// left by an earlier boot.
-fn replace_boot_id(proc: &OwnedFd) -> io::Result<()> {
+/// Writes a file of the tmpfs with the box's own files.
+fn write_own(own: &OwnedFd, name: &str, text: &[u8]) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let file = openat(own, name, flags, Mode::from_raw_mode(0o444))?;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = &rest[written..];
+    }
+    // The umask may have cleared bits.
+    Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(0o444))?)
+}
+
+/// Covers an entry of `/proc` with a file of the tmpfs.
+fn cover_with_own(own: &OwnedFd, name: &str, proc: &OwnedFd, entry: &str) -> io::Result<()> {
+    let read_only = clone(own.as_fd(), name)?;
+    set_attributes(&read_only, READ_ONLY, None)?;
+    let target = openat(proc, entry, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    attach(&read_only, &target)
+}
+
+/// Covers entries of `/proc` with files of the box's own: its size, and its boot id. Programs that
+/// compare the boot id treat state from before the box as left by an earlier boot.
+fn show_own(template: &Template, proc: &OwnedFd) -> io::Result<OwnedFd> {
     let mut id = [0; 64];
     let uuid = openat(
         proc,
@@ -139,18 +204,23 @@ fn replace_boot_id(proc: &OwnedFd) -> io::Result<()> {
         Mode::empty(),
     )?;
     let length = rustix::io::read(uuid, &mut id)?;
-    let tmpfs = file_system("tmpfs", &[("mode", "755"), ("size", "4k")], PLAIN_FILES)?;
-    attach_at(&tmpfs, BOOT)?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = openat(&tmpfs, "id", flags, Mode::from_raw_mode(0o444))?;
-    rustix::io::write(&file, &id[..length])?;
-    // The umask may have cleared bits.
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o444))?;
-    drop(file);
-    let read_only = clone(tmpfs.as_fd(), "id")?;
-    set_attributes(&read_only, READ_ONLY, None)?;
-    attach(
-        &read_only,
-        &openat(proc, BOOT_ID, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?,
-    )
+    let own = file_system("tmpfs", &[("mode", "755"), ("size", "1m")], PLAIN_FILES)?;
+    attach_at(&own, OWN)?;
+    write_own(&own, "id", &id[..length])?;
+    cover_with_own(&own, "id", proc, BOOT_ID)?;
+    let machine = &template.machine;
+    write_own(&own, MEMINFO, machine.meminfo(None).as_bytes())?;
+    cover_with_own(&own, MEMINFO, proc, MEMINFO)?;
+    write_own(&own, STAT, machine.stat(None, boot_time()).as_bytes())?;
+    cover_with_own(&own, STAT, proc, STAT)?;
+    Ok(own)
+}
+
+/// Returns when the caller's time namespace began, in seconds since the epoch.
+fn boot_time() -> u64 {
+    let now = std::time::SystemTime::now();
+    let now = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    now.as_secs().saturating_sub(namespaces::uptime())
 }

@@ -60,10 +60,11 @@ impl Spawner {
         self.process.lock_unpoisoned().id()
     }
 
-    /// Creates a user namespace that maps uids and gids `0..65536` to those from `first`.
-    pub(crate) fn make_owners(&self, first: u32) -> io::Result<OwnedFd> {
+    /// Creates a user namespace, as the uid `creator`, that maps uids and gids `0..65536` to those
+    /// from `first`.
+    pub(crate) fn make_owners(&self, first: u32, creator: u32) -> io::Result<OwnedFd> {
         self.ask(
-            &SpawnerRequest::Owners { first },
+            &SpawnerRequest::Owners { first, creator },
             &[],
             |answer, connection| match answer {
                 SpawnerAnswer::Owners => connection.descriptor(),

@@ -74,7 +74,7 @@ pub(crate) fn serve(socket: OwnedFd) -> io::Result<()> {
             return Ok(());
         };
         match SpawnerRequest::decode(&body)? {
-            SpawnerRequest::Owners { first } => spawner.make_owners(first)?,
+            SpawnerRequest::Owners { first, creator } => spawner.make_owners(first, creator)?,
             SpawnerRequest::Box(start, order) => spawner.make_box(start, &order)?,
             SpawnerRequest::Prepare(start) => spawner.prepare_box(start)?,
             SpawnerRequest::Network => spawner.make_network()?,
@@ -113,8 +113,8 @@ fn open_namespaces(pid: u32) -> io::Result<[OwnedFd; 2]> {
 }
 
 impl Spawner {
-    fn make_owners(&self, first: u32) -> io::Result<()> {
-        match namespaces::make_owners(first) {
+    fn make_owners(&self, first: u32, creator: u32) -> io::Result<()> {
+        match namespaces::make_owners(first, creator) {
             Ok(namespace) => self
                 .connection
                 .send(&SpawnerAnswer::Owners.encode(), &[namespace.as_fd()]),
@@ -175,7 +175,17 @@ impl Spawner {
 
     /// Forks a box. The child must not return to the spawner's loop.
     fn fork(flags: u64, start: StartHandles) -> Fork {
-        match namespaces::fork(flags, start.cgroup.as_ref().map(AsFd::as_fd)) {
+        let cgroup = start.cgroup.as_ref().map(AsFd::as_fd);
+        let time = namespaces::CLONE_NEWTIME as u64;
+        // The time namespace of an unprivileged host's box belongs to its user namespace, which is
+        // created by the fork.
+        let sets_clocks = flags & time != 0 && flags & libc::CLONE_NEWUSER as u64 == 0;
+        let forked = if sets_clocks {
+            namespaces::prepare_time().and_then(|()| namespaces::fork(flags & !time, cgroup))
+        } else {
+            namespaces::fork(flags, cgroup)
+        };
+        match forked {
             Ok(Some(pid)) => Fork::Parent(pid),
             Ok(None) => Fork::Child(start),
             Err(error) => {

@@ -19,8 +19,10 @@ use rustix::{
     process::chdir,
 };
 
-use super::{mount_calls::pivot_into, trust_store};
+use super::{machine::Machine, mount_calls::pivot_into, trust_store};
 
+/// Directory of the template with files that cover those of `/proc`.
+const FACTS: &str = "facts";
 /// Directory of the template with the device nodes.
 pub(super) const DEVICES: &str = "dev";
 /// Empty directory, mounted over directories of `/proc`.
@@ -31,8 +33,8 @@ pub(super) const COVER: &str = "cover";
 pub(super) const ROOT: &str = "root";
 /// Mount point of a box's `/proc` until its root is assembled.
 pub(super) const PROC: &str = "processes";
-/// Mount point of the tmpfs that holds a box's own boot id.
-pub(super) const BOOT: &str = "boot";
+/// Mount point of the tmpfs with the files that cover entries of a box's `/proc`.
+pub(super) const OWN: &str = "own";
 
 /// Device nodes of every box, with their major and minor numbers.
 const NODES: [(&str, u32, u32); 6] = [
@@ -55,10 +57,14 @@ const LINKS: [(&str, &str); 6] = [
 
 /// Entries of `/proc` that reveal or control the machine although every user may read them. Files
 /// are covered with `/dev/null`, directories with an empty directory.
-const HIDDEN: [&str; 17] = [
+const HIDDEN: [&str; 29] = [
     "acpi",
     "asound",
+    "buddyinfo",
     "bus",
+    "config.gz",
+    "consoles",
+    "diskstats",
     "driver",
     "fs",
     "interrupts",
@@ -69,10 +75,38 @@ const HIDDEN: [&str; 17] = [
     "kcore",
     "key-users",
     "keys",
+    "mdstat",
+    "misc",
+    "modules",
+    "partitions",
+    "pressure",
+    "schedstat",
     "scsi",
+    "softirqs",
     "sysrq-trigger",
     "timer_list",
     "tty",
+    "zoneinfo",
+];
+
+/// Entries of `/proc` that reveal what the machine does and that programs expect to have content,
+/// with that of an idle machine. Entries of `/proc/sys` are covered after its mount is replaced.
+const STATIC: [(&str, &str); 9] = [
+    ("cmdline", "\n"),
+    ("loadavg", "0.00 0.00 0.00 1/1 1\n"),
+    (
+        "swaps",
+        "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n",
+    ),
+    (
+        "vmstat",
+        "pgpgin 0\npgpgout 0\npswpin 0\npswpout 0\npgfault 0\npgmajfault 0\noom_kill 0\n",
+    ),
+    ("sys/fs/dentry-state", "0\t0\t45\t0\t0\t0\n"),
+    ("sys/fs/file-nr", "0\t0\t1048576\n"),
+    ("sys/fs/inode-nr", "0\t0\n"),
+    ("sys/fs/inode-state", "0\t0\t0\t0\t0\t0\t0\n"),
+    ("sys/kernel/pty/nr", "0\n"),
 ];
 
 /// Source of the template's device nodes.
@@ -87,6 +121,9 @@ pub(super) enum Nodes {
 #[derive(Debug)]
 pub(super) struct Template {
     pub(super) hidden: Vec<Hidden>,
+    /// Entries of `/proc` with the paths of the files that cover them.
+    pub(super) covered: Vec<(&'static str, String)>,
+    pub(super) machine: Machine,
 }
 
 /// An entry of `/proc` that boxes do not see.
@@ -125,7 +162,7 @@ pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
         Some(c"mode=755"),
     )?;
     chdir("/tmp")?;
-    for directory in [DEVICES, EMPTY, ROOT, PROC, BOOT, "proc"] {
+    for directory in [DEVICES, EMPTY, FACTS, ROOT, PROC, OWN, "proc"] {
         fs::create_dir(directory)?;
     }
     mount(
@@ -169,15 +206,34 @@ pub(super) fn build_template(nodes: Nodes) -> io::Result<Template> {
     fs::File::create(COVER)?;
     mount_bind_recursive(format!("{DEVICES}/null"), COVER)?;
     mount_bind_recursive(EMPTY, EMPTY)?;
-    for cover in [COVER, EMPTY] {
+    let covered = write_facts()?;
+    mount_bind_recursive(FACTS, FACTS)?;
+    for cover in [COVER, EMPTY, FACTS] {
         let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NOEXEC;
         mount_remount(cover, flags, c"")?;
     }
     let template = Template {
         hidden: find_hidden()?,
+        covered,
+        machine: Machine::read()?,
     };
     pivot_into(".")?;
     Ok(template)
+}
+
+/// Writes the files of [`STATIC`] that this kernel has, and returns their paths.
+fn write_facts() -> io::Result<Vec<(&'static str, String)>> {
+    let mut written = Vec::new();
+    for (name, text) in STATIC {
+        if Path::new("proc").join(name).exists() {
+            let place = format!("{FACTS}/{}", name.replace('/', "-"));
+            fs::write(&place, text)?;
+            // The umask may have cleared bits.
+            chmod(&place, Mode::from_raw_mode(0o444))?;
+            written.push((name, format!("/{place}")));
+        }
+    }
+    Ok(written)
 }
 
 /// Lists the entries of this kernel's `/proc` that boxes must not see.

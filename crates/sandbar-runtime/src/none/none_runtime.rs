@@ -121,7 +121,9 @@ impl Runtime for NoneRuntime {
         let groups = match &self.groups {
             Some(groups) => {
                 let mut session = groups.session().map_err(failed)?;
-                session.limit(spec.resources).map_err(failed)?;
+                session
+                    .limit(&spec.limits(), spec.memory_scope())
+                    .map_err(failed)?;
                 Some(session)
             }
             None => None,
@@ -158,6 +160,8 @@ impl Runtime for NoneRuntime {
             network: None,
             rights: RootRights::Bare,
             skip_pids: 0,
+            visible_memory: None,
+            visible_cpus: None,
         };
         let link = launch(&self.spawner, spec.session, groups.as_deref(), wanted)?.link;
         let groups = groups.map(Arc::new);

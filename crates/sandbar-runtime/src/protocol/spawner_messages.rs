@@ -10,7 +10,7 @@ use super::wire::{Reader, Writer, malformed};
 #[derive(Debug)]
 pub(crate) enum SpawnerRequest {
     /// Create a user namespace that maps uids and gids `0..65536` to those from `first`.
-    Owners { first: u32 },
+    Owners { first: u32, creator: u32 },
     /// Create a box for a session. Init reports success or failure on its event socket; if init
     /// could not be forked, the spawner does. The spawner itself answers only for
     /// [`BoxUsers::Caller`], whose namespaces are created with the box. Descriptors: those of the
@@ -57,15 +57,14 @@ pub(crate) struct ListenersParts {
 
 /// Session-specific part of a box. Descriptors, in this order: the root, unless it is
 /// [`BoxRoot::Directory`]; the user namespace, for [`BoxUsers::Namespace`]; `cgroup.procs` of
-/// init's leaf group, if `init_leaf`; `procs_count` times `cgroup.procs` of v1 groups; a detached
-/// mount of `/dev`, for an unisolated box over a mount.
+/// init's leaf group, if `init_leaf`; a detached mount of `/dev`, for an unisolated box over a
+/// mount.
 #[derive(Debug)]
 pub(crate) struct BoxOrder {
     pub(crate) mode: InitMode,
     pub(crate) root: BoxRoot,
     pub(crate) user: BoxUsers,
     pub(crate) init_leaf: bool,
-    pub(crate) procs_count: u8,
     pub(crate) hostname: CString,
     /// Host uid of the box's root.
     pub(crate) first_owner: u32,
@@ -75,6 +74,9 @@ pub(crate) struct BoxOrder {
     pub(crate) rights: RootRights,
     /// Process ids up to this one are not assigned.
     pub(crate) skip_pids: u64,
+    /// Size of the machine that the box sees. `None`: that of the machine.
+    pub(crate) visible_memory: Option<u64>,
+    pub(crate) visible_cpus: Option<u64>,
 }
 
 /// CA certificates to mount into a box.
@@ -146,9 +148,10 @@ impl SpawnerRequest {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         match self {
-            Self::Owners { first } => {
+            Self::Owners { first, creator } => {
                 writer.byte(0);
                 writer.number((*first).into());
+                writer.number((*creator).into());
             }
             Self::Box(start, order) => {
                 writer.byte(1);
@@ -175,6 +178,7 @@ impl SpawnerRequest {
         Ok(match reader.byte()? {
             0 => Self::Owners {
                 first: u32::try_from(reader.number()?).map_err(|_| malformed())?,
+                creator: u32::try_from(reader.number()?).map_err(|_| malformed())?,
             },
             1 => Self::Box(StartOrder::read(&mut reader)?, BoxOrder::read(&mut reader)?),
             2 => Self::Prepare(StartOrder::read(&mut reader)?),
@@ -248,7 +252,6 @@ impl BoxOrder {
             BoxUsers::Caller => 2,
         });
         writer.byte(u8::from(self.init_leaf));
-        writer.byte(self.procs_count);
         writer.text(&self.hostname);
         writer.number(self.first_owner.into());
         writer.text(&self.path);
@@ -261,6 +264,8 @@ impl BoxOrder {
             RootRights::Own => 1,
         });
         writer.number(self.skip_pids);
+        writer.optional(self.visible_memory, Writer::number);
+        writer.optional(self.visible_cpus, Writer::number);
     }
 
     fn read(reader: &mut Reader<'_>) -> io::Result<Self> {
@@ -284,7 +289,6 @@ impl BoxOrder {
                 _ => return Err(malformed()),
             },
             init_leaf: reader.byte()? != 0,
-            procs_count: reader.byte()?,
             hostname: reader.text()?,
             first_owner: u32::try_from(reader.number()?).map_err(|_| malformed())?,
             path: reader.text()?,
@@ -300,6 +304,8 @@ impl BoxOrder {
                 _ => return Err(malformed()),
             },
             skip_pids: reader.number()?,
+            visible_memory: reader.optional(Reader::number)?,
+            visible_cpus: reader.optional(Reader::number)?,
         })
     }
 }

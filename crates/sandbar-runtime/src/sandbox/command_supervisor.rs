@@ -149,7 +149,16 @@ impl CommandSupervisor {
                     session_groups.is_some_and(|groups| groups.stats().oom_kills > Some(0));
             }
         }
-        status.oom_killed |= group.is_some_and(|group| group.oom_kills() > 0);
+        if let Some(group) = group {
+            // A kill that is only counted for the whole sandbox is this command's if it, or what
+            // its shell ran last, died of it.
+            let was_killed = !ending
+                && !killed.is_cancelled()
+                && (status.signal == Some(libc::SIGKILL)
+                    || status.code == Some(128 + libc::SIGKILL));
+            status.oom_killed |=
+                group.oom_kills() > 0 || (was_killed && group.shared_oom_kills() > 0);
+        }
         status.truncated |= stdout.truncated || stderr.truncated;
         status.duration = started.elapsed();
         // Fails only if the caller has dropped the command.

@@ -246,6 +246,7 @@ fn tree_with_symlinks_cannot_redirect_container_mounts() {
             root: &other.path,
             owners: None,
             resources: &limits,
+            default_memory: None,
             network: BoxNetwork::Closed,
             trust: None,
         };

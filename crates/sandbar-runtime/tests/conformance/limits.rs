@@ -294,6 +294,92 @@ pub(crate) fn command_can_have_less_cpu_than_its_session(kind: RuntimeKind) {
     });
 }
 
+pub(crate) fn default_memory_limit_kills_the_hog_and_spares_others(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let bounded = world.open_box_with_default("two", ByteCount::mib(96));
+        let sleeper = bounded
+            .start(ExecSpec::new(["sleep", "5353.1"]))
+            .await
+            .unwrap();
+        let status = bounded.finish(hog("300M")).await.status;
+        assert!(status.oom_killed && status.signal == Some(9), "{status:?}");
+        goes_on(world).await;
+        if kind == RuntimeKind::Gvisor {
+            // All of the box is one process to the machine's kernel.
+            return bounded.stop().await;
+        }
+        // The box goes on, with init under the same limit.
+        for round in 0..5 {
+            let status = bounded
+                .finish(shell("dd if=/dev/zero of=/dev/null bs=300M count=1"))
+                .await
+                .status;
+            assert!(status.oom_killed, "{round}: {status:?}");
+        }
+        assert!(bounded.is_alive());
+        assert_eq!(bounded.count("sleep\x005353.1").await, 1);
+        goes_on(&bounded).await;
+        // A kill by the host does not count as one by the kernel.
+        sleeper.kill();
+        let status = Ended::of(sleeper).await.status;
+        assert_eq!((status.oom_killed, status.signal), (false, Some(9)));
+        let stats = bounded.stats().await;
+        assert!(stats.oom_kills >= Some(6), "{stats:?}");
+        assert!(stats.memory_peak <= Some(ByteCount::mib(96)), "{stats:?}");
+        bounded.stop().await;
+    });
+}
+
+/// Sixty processes that each lead a process session of their own, which the kernel's autogroups
+/// would count as a user each.
+const CROWD: &str = "for n in $(seq 60); do setsid sh -c 'while :; do :; done' & done; wait";
+
+pub(crate) fn crowded_box_leaves_another_its_share_of_cpu(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let crowded = world.open_box("two", &Resources::default());
+        let crowd = crowded.start(shell(CROWD)).await.unwrap();
+        World::wait_for("the crowd to run", async || {
+            crowded.stats().await.processes >= Some(60)
+        })
+        .await;
+        let time_of = async |test_box: &TestBox| test_box.stats().await.cpu_time.unwrap();
+        let before = time_of(&crowded).await;
+        let burning = world.start(burner(None)).await.unwrap();
+        let used = share(world, burning).await;
+        let crowds = (time_of(&crowded).await - before).as_secs_f64();
+        // Without groups, two processes among sixty-two get a thirtieth.
+        let others = crowds / 1.5;
+        assert!(used > 0.2 * others, "{used} beside {others}");
+        drop(crowd);
+        crowded.stop().await;
+    });
+}
+
+pub(crate) fn boxes_are_killed_before_the_machine(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let of_process = |pid: u32| {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj"));
+            text.unwrap().trim().parse::<i32>().unwrap()
+        };
+        let own = of_process(std::process::id());
+        let running = world
+            .start(ExecSpec::new(["sleep", "5354.1"]))
+            .await
+            .unwrap();
+        for init in world.init_on_host() {
+            let score = of_process(init);
+            assert!(score > own, "{score} and {own}");
+        }
+        if kind != RuntimeKind::Gvisor {
+            let told = world
+                .finish(ExecSpec::new(["cat", "/proc/self/oom_score_adj"]))
+                .await;
+            assert_eq!(told.stdout, format!("{}\n", own.max(500)));
+        }
+        drop(running);
+    });
+}
+
 /// Opens files until it cannot, tells how many and why, and holds them until its input ends.
 const LEAK: &str = r#"
     my @open; while (open(my $file, "<", "/dev/null")) { push @open, $file }
@@ -334,6 +420,8 @@ pub(crate) fn descriptor_leak_stops_at_its_own_limit(kind: RuntimeKind) {
             .parse()
             .unwrap();
         assert!(unlimited > 64);
+        let most = world.finish(shell("ulimit -Hn")).await.stdout;
+        assert!(most.trim().parse::<u64>().unwrap() <= 65_536, "{most}");
         leaking.stdin().unwrap().close();
         assert_eq!(Ended::of(leaking).await.status.code, Some(0));
     });

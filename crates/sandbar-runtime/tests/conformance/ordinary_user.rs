@@ -83,6 +83,7 @@ fn in_a_box(kind: RuntimeKind, test: impl AsyncFnOnce(&dyn Runtime, &TestBox)) {
             root: &tree.path,
             owners,
             resources: &limits,
+            default_memory: None,
             network: BoxNetwork::Closed,
             trust: Some(&Trust {
                 authority: "the authority\n".into(),

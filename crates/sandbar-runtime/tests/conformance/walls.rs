@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt};
 
 use sandbar_core::{ByteCount, Resources, RuntimeKind};
-use sandbar_runtime::ExecSpec;
+use sandbar_runtime::{ExecEvent, ExecSpec, StdinMode};
 
 use crate::{
     test_box::TestBox,
@@ -294,6 +294,180 @@ fn proc_hides_the_machine_and_sysctls_are_read_only() {
     });
 }
 
+/// A Perl program that makes a system call and tells its outcome.
+fn system_call(number: libc::c_long, arguments: &str) -> ExecSpec {
+    let program = format!(
+        "my @list = ({arguments}); my $outcome = syscall({number}, @list); print $outcome < 0 ? \"$!\" : $outcome;"
+    );
+    ExecSpec::new(["perl", "-e", &program])
+}
+
+#[test]
+fn proc_shows_the_limits_of_the_box() {
+    in_a_box(async |world| {
+        let limits = Resources {
+            memory: Some(ByteCount::mib(256)),
+            cpus: Some(0.5),
+            ..Resources::default()
+        };
+        let small = world.open_box("two", &limits);
+        let memory = async |test_box: &TestBox| {
+            output(test_box, "grep -E '^Mem(Total|Available)' /proc/meminfo").await
+        };
+        assert_eq!(
+            memory(&small).await,
+            "MemTotal:         262144 kB\nMemAvailable:     262144 kB\n"
+        );
+        let total = fs::read_to_string("/proc/meminfo").unwrap();
+        let total = total.lines().next().unwrap().split_whitespace().nth(1);
+        assert!(memory(world).await.contains(total.unwrap()));
+        for count in [
+            "grep -c ^processor /proc/cpuinfo",
+            "grep -c '^cpu[0-9]' /proc/stat",
+            "python3 -c 'import os; print(os.cpu_count())'",
+            "free -m | perl -ane 'print $F[1] / 256, qq(\\n) if /^Mem/'",
+            "df -m /dev/shm | perl -ane 'print $F[1] / 128, qq(\\n) if /shm/'",
+        ] {
+            assert_eq!(output(&small, count).await, "1\n", "{count}");
+        }
+        // A default limit is shown too.
+        let bounded = world.open_box_with_default("three", ByteCount::mib(512));
+        assert!(memory(&bounded).await.contains(" 524288 kB"));
+        output(
+            &small,
+            "top -bn1 >/dev/null; ps aux >/dev/null; uptime >/dev/null",
+        )
+        .await;
+        fails(&small, "echo 1 > /proc/meminfo", "").await;
+        for test_box in [small, bounded] {
+            test_box.stop().await;
+        }
+    });
+}
+
+/// Returns whether this process has `CAP_SYS_TIME`.
+fn may_set_clocks() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = u64::from_str_radix(effective.unwrap().trim(), 16).unwrap();
+    effective & (1 << 25) != 0
+}
+
+#[test]
+fn proc_hides_what_the_machine_does() {
+    in_a_box(async |world| {
+        for (file, text) in [
+            ("cmdline", "\n"),
+            ("loadavg", "0.00 0.00 0.00 1/1 1\n"),
+            ("diskstats", ""),
+            ("partitions", ""),
+            ("sys/fs/file-nr", "0\t0\t1048576\n"),
+            ("sys/kernel/pty/nr", "0\n"),
+        ] {
+            let found = output(world, &format!("cat /proc/{file}")).await;
+            assert_eq!(found, text, "{file}");
+        }
+        assert_eq!(output(world, "cat /proc/swaps | wc -l").await, "1\n");
+        assert_eq!(output(world, "ls -A /proc/pressure; :").await, "");
+        let running = output(world, "grep ctxt /proc/stat").await;
+        assert_eq!(running, "ctxt 0\n");
+        // Clocks begin with the box, if this test may set them.
+        if may_set_clocks() {
+            let inside = output(world, "cut -d. -f1 /proc/uptime").await;
+            let machine = fs::read_to_string("/proc/uptime").unwrap();
+            let machine: u64 = machine.split('.').next().unwrap().parse().unwrap();
+            assert!(inside.trim().parse::<u64>().unwrap() < machine, "{inside}");
+            let started = output(world, "grep btime /proc/stat | cut -d' ' -f2; date +%s").await;
+            let times: Vec<u64> = started.lines().map(|time| time.parse().unwrap()).collect();
+            assert!(times[1] - times[0] < machine, "{started}");
+        }
+    });
+}
+
+#[test]
+fn inotify_instances_of_a_box_are_not_those_of_the_machine() {
+    in_a_box(async |world| {
+        let most = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap();
+        let most: u64 = most.trim().parse().unwrap();
+        // Two boxes together hold more than one user may.
+        let some = most * 3 / 4;
+        let neighbour = world.open_box("two", &Resources::default());
+        let plain = world.open_box_with("three", &Resources::default(), Owners::AsOnDisk);
+        let program = format!(
+            "my $made = 0; for (1..{some}) {{ $made++ if syscall({}, 0) >= 0 }} $| = 1; print \"$made\\n\"; <STDIN>;",
+            libc::SYS_inotify_init1
+        );
+        let mut holders = Vec::new();
+        for test_box in [&**world, &neighbour, &plain] {
+            let spec = ExecSpec {
+                stdin: StdinMode::Piped,
+                ..ExecSpec::new(["perl", "-e", &program])
+            };
+            let mut holder = test_box.start(spec).await.unwrap();
+            let told = holder.next_event().await;
+            assert_eq!(told, Some(ExecEvent::Stdout(format!("{some}\n").into())));
+            holders.push(holder);
+        }
+        drop(holders);
+        for test_box in [neighbour, plain] {
+            test_box.stop().await;
+        }
+    });
+}
+
+#[test]
+fn limits_of_other_processes_cannot_be_set() {
+    in_a_box(async |world| {
+        let change = |pid: u32| {
+            system_call(
+                libc::SYS_prlimit64,
+                &format!("{pid}, 7, pack('QQ', 9, 9), 0"),
+            )
+        };
+        let denied = "Operation not permitted";
+        assert_eq!(world.finish(change(1)).await.stdout, denied);
+        assert_eq!(world.finish(change(2)).await.stdout, denied);
+        assert_eq!(world.finish(change(0)).await.stdout, "0");
+        let read = system_call(libc::SYS_prlimit64, "$$, 7, 0, ' ' x 16");
+        assert_eq!(world.finish(read).await.stdout, "0");
+        assert!(world.is_alive());
+    });
+}
+
+#[test]
+fn netlink_is_limited_to_routes_and_sockets() {
+    in_a_box(async |world| {
+        let open = r#"
+            use Socket;
+            for my $protocol (0..22) {
+                print "$protocol " if socket(my $socket, 16, SOCK_RAW, $protocol);
+            }
+        "#;
+        let told = world.finish(ExecSpec::new(["perl", "-e", open])).await;
+        assert_eq!(told.stdout, "0 4 ");
+    });
+}
+
+#[test]
+fn rename_leaves_no_device_node() {
+    in_a_box(async |world| {
+        output(world, "touch /dev/shm/from from").await;
+        for directory in ["/dev/shm", "/workspace"] {
+            // AT_FDCWD and RENAME_WHITEOUT.
+            let rename = format!("-100, '{directory}/from', -100, '{directory}/to', 4");
+            let told = world
+                .finish(system_call(libc::SYS_renameat2, &rename))
+                .await;
+            assert_eq!(told.stdout, "Operation not permitted");
+            output(
+                world,
+                &format!("test -f {directory}/from && mv {directory}/from {directory}/to"),
+            )
+            .await;
+        }
+    });
+}
+
 #[test]
 fn devices_are_limited_to_the_standard_nodes() {
     in_a_box(async |world| {
@@ -409,10 +583,12 @@ fn files_in_dev_shm_count_towards_the_memory_limit() {
         };
         for round in 0..5 {
             let full = world.open_box(&format!("full-{round}"), &limits);
+            let filler = "head -c 300M /dev/zero > /dev/shm/filler";
+            fails(&full, filler, "No space left").await;
+            // Half of the limit is in use, by no process; the OOM killer must not choose init.
             let ended = full
-                .finish(shell("exec head -c 300M /dev/zero > /dev/shm/filler"))
+                .finish(shell("exec dd if=/dev/zero of=/dev/null bs=40M count=1"))
                 .await;
-            // The memory belongs to no process; the OOM killer must not choose init.
             assert!(
                 ended.status.oom_killed && ended.status.signal == Some(9),
                 "{ended:?}"

@@ -2,7 +2,7 @@
 
 use std::{ops::Deref, path::Path, sync::Arc, time::Duration};
 
-use sandbar_core::{Resources, Result, RootRights, RuntimeKind, SessionId};
+use sandbar_core::{ByteCount, Resources, Result, RootRights, RuntimeKind, SessionId};
 use sandbar_runtime::{
     BoxNetwork, ExecSpec, GvisorRuntime, GvisorSettings, NativeRuntime, NoneRuntime, Runtime,
     SandboxSpec, Trust,
@@ -132,6 +132,25 @@ impl World {
         self.open_box_with(session, limits, Owners::Leased)
     }
 
+    /// Opens another box without limits of its own, under the default memory limit of its host.
+    pub(crate) fn open_box_with_default(&self, session: &str, memory: ByteCount) -> TestBox {
+        let owners = self.runtime.owners().unwrap();
+        let tree = self.trees.plant(owners.as_deref());
+        let spec = SandboxSpec {
+            skip_pids: 0,
+            session: &SessionId::new(session).unwrap(),
+            root: &tree.path,
+            owners,
+            resources: &Resources::default(),
+            default_memory: Some(memory),
+            network: BoxNetwork::Closed,
+            trust: None,
+            rights: RootRights::Bare,
+        };
+        let sandbox = self.runtime.open_sandbox(&spec).unwrap();
+        TestBox::new(self.runtime.kind(), sandbox, tree)
+    }
+
     pub(crate) fn open_box_with(
         &self,
         session: &str,
@@ -179,6 +198,7 @@ impl World {
             root: &tree.path,
             owners,
             resources: &Resources::default(),
+            default_memory: None,
             network: BoxNetwork::Egress,
             trust,
             rights: RootRights::Bare,
@@ -199,6 +219,7 @@ impl World {
                 root: &tree.path,
                 owners: None,
                 resources: &limits,
+                default_memory: None,
                 network: BoxNetwork::Closed,
                 trust: None,
                 rights: RootRights::Bare,
@@ -258,6 +279,7 @@ fn try_open_box(
         root: &tree.path,
         owners,
         resources: limits,
+        default_memory: None,
         network: BoxNetwork::Closed,
         trust: None,
         rights,

@@ -255,6 +255,7 @@ fn open_sandbox(
         root: &mounted.root,
         owners,
         resources: &Resources::default(),
+        default_memory: None,
         network,
         trust: None,
         rights,

@@ -152,10 +152,9 @@ static TOPICS: [(&str, &[Key]); 6] = [
                 "0",
                 "sessions in all states; 0 is unlimited",
             ),
-            key(
+            unset(
                 "default_session_quota",
-                "0",
-                "disk quota of sessions that request none, such as \"2G\"; 0 is unlimited",
+                "disk quota of sessions that request none; 0 is unlimited; unset, 10 GiB where the storage has quotas",
             ),
             key(
                 "default_idle_timeout",
@@ -205,7 +204,7 @@ static TOPICS: [(&str, &[Key]); 6] = [
             key(
                 "default_resources",
                 "{ pids = 1024, output = \"10M\" }",
-                "limits; also cpus, memory, open_files and wall_time",
+                "limits; also cpus, open_files, wall_time and memory (unset, half of the machine's); 0 is unlimited",
             ),
             key(
                 "start_boxes_at_once",

@@ -26,6 +26,7 @@ pub(crate) fn examine(config: &HostConfig) -> Result<Examination> {
     let usable = storage::suffices(config.storage_backend, &storage)
         && runtimes.iter().any(RuntimeReport::suffices);
     let egress = runtime::egress(&runtimes);
+    let limits = runtime::default_limits(&runtimes, config);
     let groups = vec![
         ("storage", storage),
         (
@@ -33,6 +34,7 @@ pub(crate) fn examine(config: &HostConfig) -> Result<Examination> {
             runtimes.into_iter().map(runtime::finding).collect(),
         ),
         ("network", vec![egress]),
+        ("limits", vec![limits]),
         (
             "kernel",
             vec![
@@ -41,6 +43,7 @@ pub(crate) fn examine(config: &HostConfig) -> Result<Examination> {
                 kernel::overlayfs(),
                 kernel::user_namespaces(),
                 kernel::cgroups(),
+                kernel::oom_score(),
                 kernel::landlock(),
                 kernel::openat2(),
             ],

@@ -13,6 +13,7 @@ use super::{
     scratch::{directory_in, in_private_mounts},
     syscall,
 };
+use crate::local_host::oom_score;
 
 pub(crate) fn privileges() -> Finding {
     const NAME: &str = "privileges";
@@ -129,6 +130,24 @@ pub(crate) fn cgroups() -> Finding {
         format!("hybrid, {} v1 hierarchies", legacy.len())
     };
     Finding::ok(NAME, format!("a group was created in `{root}` ({layout})"))
+}
+
+/// Probes by lowering the score of this process, which is about to end.
+pub(crate) fn oom_score() -> Finding {
+    const NAME: &str = "oom-score";
+    match oom_score::lower() {
+        Ok(()) => Finding::ok(
+            NAME,
+            "a host is the last process the kernel kills for memory",
+        ),
+        Err(error) => Finding::missing(
+            NAME,
+            format!(
+                "oom_score_adj could not be lowered: {error}; sandboxes still have a higher one"
+            ),
+            "run as root with CAP_SYS_RESOURCE, or set `OOMScoreAdjust=-900` in the systemd unit",
+        ),
+    }
 }
 
 pub(crate) fn landlock() -> Finding {

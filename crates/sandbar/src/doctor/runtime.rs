@@ -1,7 +1,7 @@
 //! Probes of the runtimes: each is opened for real.
 
 use sandbar_core::{Capability, Error, Result};
-use sandbar_host::{HostConfig, RuntimeReport, runtime_choices};
+use sandbar_host::{DefaultLimits, HostConfig, RuntimeReport, runtime_choices};
 
 use super::{Finding, finding::abilities, scratch::in_private_mounts};
 
@@ -44,6 +44,30 @@ pub(crate) fn finding(report: RuntimeReport) -> Finding {
             Finding::missing(name, error.chain(), fix)
         }
     }
+}
+
+/// Returns the limits of sandboxes that request none. Quotas are a matter of the storage, which
+/// says whether it has them.
+pub(crate) fn default_limits(reports: &[RuntimeReport], config: &HostConfig) -> Finding {
+    const NAME: &str = "default";
+    let limits = reports
+        .iter()
+        .filter(|report| report.suffices())
+        .find_map(|report| Some(report.outcome.as_ref().ok()?.facts.limits.clone()))
+        .unwrap_or_else(|| Capability::no("no runtime works"));
+    let defaults = DefaultLimits::new(config, &limits, &Capability::Yes);
+    let summary = format!(
+        "{} for each sandbox; disk where the storage has quotas",
+        defaults.summary(&limits)
+    );
+    if defaults.missing.is_empty() {
+        return Finding::ok(NAME, summary);
+    }
+    Finding::missing(
+        NAME,
+        format!("{summary}; not limited: {}", defaults.missing.join("; ")),
+        "run as root on a machine with cgroups, and set `default_resources` and `default_session_quota`",
+    )
 }
 
 /// Returns whether a usable runtime supports filtered egress.

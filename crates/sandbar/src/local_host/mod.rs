@@ -6,6 +6,7 @@ pub(crate) mod descriptor_limit;
 pub(crate) mod discovery;
 pub(crate) mod logging;
 pub(crate) mod name_server;
+pub(crate) mod oom_score;
 pub(crate) mod serve;
 pub(crate) mod service_manager;
 pub(crate) mod trace_export;

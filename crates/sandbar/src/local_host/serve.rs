@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     authority, descriptor_limit,
     discovery::{self, ServedDomain},
-    name_server, service_manager,
+    name_server, oom_score, service_manager,
 };
 use crate::{
     config::{ServerConfig, Settings, TlsMode},
@@ -24,6 +24,8 @@ use crate::{
 /// Starts the host and serves it until a signal; a second signal ends the shutdown early.
 pub(crate) async fn serve(settings: Settings) -> Outcome {
     let mut interrupts = Interrupts::listen()?;
+    // Before the host forks the process that spawns boxes, whose end would end them.
+    let oom_score = oom_score::lower();
     let data_dir = settings.host.data_dir.clone();
     prepare_data_directory(&data_dir)?;
     // Errors in the TLS files are reported before anything starts.
@@ -54,6 +56,12 @@ pub(crate) async fn serve(settings: Settings) -> Outcome {
             return Err(error.into());
         }
     };
+    if let Err(error) = oom_score {
+        output::say(format_args!(
+            "note: the kernel may kill this host when the machine runs out of memory, after the \
+             sandboxes: oom_score_adj could not be lowered ({error})"
+        ));
+    }
     announce(
         &host,
         server.address(),
@@ -193,6 +201,16 @@ fn announce(
     output::say(format_args!("  storage  {}", host.storage_summary()));
     output::say(format_args!("  runtime  {}", host.runtime_summary()));
     output::say(format_args!("  data     {}", data_dir.display()));
+    let (limits, defaults) = (host.capabilities().limits, host.default_limits());
+    output::say(format_args!(
+        "  limits   {} for each sandbox, unless it requests others",
+        defaults.summary(&limits)
+    ));
+    for missing in &defaults.missing {
+        output::say(format_args!(
+            "note: sandboxes are not limited by default: {missing}"
+        ));
+    }
     if host.capabilities().runtime == RuntimeKind::None {
         output::say("note: commands are not isolated from this machine; run only what you trust");
     }

@@ -122,7 +122,7 @@ impl Begun {
         let tree = session.tree(engine)?;
         let resources = resources
             .or(&record.resources)
-            .or(&engine.config.default_resources);
+            .or(&engine.defaults.resources);
         let runner = SessionRunner {
             engine: Arc::clone(engine),
             session: Arc::clone(session),
