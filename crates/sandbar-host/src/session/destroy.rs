@@ -72,7 +72,7 @@ impl Engine {
             .and_then(|()| {
                 let _owners = session.stop(StopReason::Destroyed)?;
                 // Before the entry about the destruction, which is the last one of the log.
-                self.decisions.write(self);
+                self.decisions.write_all(self);
                 let _order = session.order_storage();
                 self.delete_content(id)
             });

@@ -31,6 +31,7 @@ impl Host {
     pub async fn export_tree(&self, id: &SessionId, path: &Path) -> Result<TreeReader> {
         let (sender, receiver) = mpsc::channel(MAX_BUFFERED_PIECES);
         let (id, path) = (id.clone(), absolute(path)?);
+        let session = id.clone();
         // Opened before anything is sent, so that a missing path is an error of this call and not a
         // broken stream.
         let opened = {
@@ -49,7 +50,9 @@ impl Host {
             .await?
         };
         let (entry, parent, owners, ended) = opened;
+        let slot = self.engine().session_unused(&session)?.slots.stream()?;
         let task = spawn_waiting(move || {
+            let _slot = slot;
             let name = path
                 .file_name()
                 .map_or_else(|| PathBuf::from("."), PathBuf::from);
@@ -85,6 +88,7 @@ impl Host {
     /// is truncated or malformed is an error; what was unpacked before it is kept.
     pub async fn import_tree(&self, id: &SessionId, path: &Path) -> Result<TreeWriter> {
         let (id, path) = (id.clone(), absolute(path)?);
+        let session = id.clone();
         let call = Call::on(&id, Verb::ImportTree).with("path", path.to_string_lossy());
         let (entry, root, directory, ended) = self
             .run(call, move |engine| {
@@ -96,8 +100,10 @@ impl Host {
                 Ok((entry, root, directory, session.streams.clone()))
             })
             .await?;
+        let slot = self.engine().session_unused(&session)?.slots.stream()?;
         let (sender, receiver) = mpsc::channel(MAX_BUFFERED_PIECES);
         let task = spawn_waiting(move || {
+            let _slot = slot;
             let mut pieces = PieceReader {
                 receiver,
                 piece: Bytes::new(),

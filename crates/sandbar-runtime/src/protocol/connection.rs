@@ -82,11 +82,14 @@ pub(crate) fn send_frame_within(
                     Some(timeout) if sent > 0 => Some(timeout.max(PARTIAL_FRAME_TIMEOUT)),
                     other => other,
                 };
-                wait_writable(socket, limit.map(|limit| limit.saturating_sub(begun.elapsed())))
-                    .map_err(|errno| match errno {
-                        Errno::AGAIN if sent > 0 => Errno::TIMEDOUT,
-                        errno => errno,
-                    })?;
+                wait_writable(
+                    socket,
+                    limit.map(|limit| limit.saturating_sub(begun.elapsed())),
+                )
+                .map_err(|errno| match errno {
+                    Errno::AGAIN if sent > 0 => Errno::TIMEDOUT,
+                    errno => errno,
+                })?;
             }
             Err(errno) => return Err(errno.into()),
         }

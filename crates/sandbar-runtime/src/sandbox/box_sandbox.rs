@@ -309,9 +309,8 @@ impl Sandbox for BoxSandbox {
             self.supervisors.wait().await;
             self.link.wait_gone().await;
         };
-        let outcome = tokio.block_on(async {
-            tokio::time::timeout(STOP_TIMEOUT + KILLED_TIMEOUT, ended).await
-        });
+        let outcome = tokio
+            .block_on(async { tokio::time::timeout(STOP_TIMEOUT + KILLED_TIMEOUT, ended).await });
         if let Some(kill) = kill {
             kill.abort();
         }

@@ -104,7 +104,8 @@ pub(super) fn register(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     rustix::io::ioctl_fionbio(&socket, true)?;
     // SAFETY: an `OwnedFd` keeps the same descriptor open until it is dropped with the
     // registration.
-    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE | Interest::WRITABLE) }.map_err(Into::into)
+    unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE | Interest::WRITABLE) }
+        .map_err(Into::into)
 }
 
 /// Dispatches events until init is gone. Sends the requests that init did not read at once, when

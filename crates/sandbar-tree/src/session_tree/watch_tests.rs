@@ -192,3 +192,77 @@ fn watch_continues_after_a_queue_overflow() {
     fs::write(scene.path("work/unseen/file"), "").unwrap();
     assert_eq!(scene.told(), ["created /work/unseen/file"]);
 }
+
+#[test]
+fn watches_of_a_budget_share_its_directories() {
+    let scratch = tempfile::tempdir().unwrap();
+    let budget = Arc::<WatchBudget>::default();
+    let open = |path: &str| {
+        let tree = SessionTree::open(scratch.path(), None).unwrap();
+        TreeWatch::open_within(Arc::clone(&budget), tree, Path::new(path), true)
+    };
+    for number in 0..100 {
+        fs::create_dir_all(scratch.path().join(format!("few/{number}"))).unwrap();
+    }
+    for number in 0..MAX_WATCHED_DIRECTORIES - 100 {
+        fs::create_dir_all(scratch.path().join(format!("many/{number}"))).unwrap();
+    }
+    let few = open("/few").unwrap();
+    assert_eq!(budget.directories.load(Ordering::Relaxed), 101);
+    let error = open("/many").unwrap_err();
+    assert_eq!(error.field(), Some("path"));
+    assert!(error.message().contains("16384"), "{error}");
+    // What a failed or ended watch held is free again.
+    assert_eq!(budget.directories.load(Ordering::Relaxed), 101);
+    drop(few);
+    drop(open("/many").unwrap());
+    assert_eq!(budget.directories.load(Ordering::Relaxed), 0);
+    assert_eq!(budget.path_bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn paths_of_nested_renames_are_bounded() {
+    let mut scene = Scene::new(true);
+    let name = "n".repeat(200);
+    // Directories moved into one another have paths longer than any that can be opened.
+    let mut end = None;
+    let mut innermost = scene.path("work").join(format!("{name}0"));
+    fs::create_dir(&innermost).unwrap();
+    for number in 1..2000 {
+        let outer = scene.path("work").join(format!("{name}{number}"));
+        fs::create_dir(&outer).unwrap();
+        scene.watch.read().unwrap();
+        fs::rename(&innermost, outer.join("i")).unwrap();
+        innermost = outer;
+        if let Err(error) = read_all(&mut scene.watch) {
+            end = Some(error);
+            break;
+        }
+    }
+    let held = scene.watch.paths.budget.path_bytes.load(Ordering::Relaxed);
+    assert!(held <= MAX_PATH_BYTES + 2000 * 300, "{held}");
+    assert!(end.is_none_or(|error| error.field() == Some("path")));
+}
+
+fn read_all(watch: &mut TreeWatch) -> Result<()> {
+    while !watch.read()?.drained {}
+    Ok(())
+}
+
+#[test]
+fn listing_of_a_huge_new_directory_is_an_overflow() {
+    let mut scene = Scene::new(true);
+    let outside = scene.path("elsewhere/huge");
+    fs::create_dir(&outside).unwrap();
+    for number in 0..MAX_LISTED_NEWS + 10 {
+        fs::write(outside.join(number.to_string()), "").unwrap();
+    }
+    fs::rename(&outside, scene.path("work/huge")).unwrap();
+    let batch = scene.watch.read().unwrap();
+    assert!(
+        batch.news.len() <= MAX_LISTED_NEWS + 1,
+        "{}",
+        batch.news.len()
+    );
+    assert_eq!(batch.news.last(), Some(&DirNews::Overflow));
+}
