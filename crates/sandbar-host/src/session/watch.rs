@@ -231,3 +231,32 @@ fn ended(id: &SessionId, why: StopReason) -> Error {
             .with_hint("watch again after the host is restarted"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Session;
+
+    #[test]
+    fn watches_of_a_session_are_limited() {
+        let session = Session::new("s".parse().unwrap());
+        // Without an inotify instance each, of which the machine has few.
+        let slot = || {
+            Arc::new(WatchSlot {
+                state: Mutex::new(State::Ended(StopReason::RolledBack)),
+                ended: Notify::new(),
+                pace: Arc::default(),
+            })
+        };
+        let mut held: Vec<_> = (0..64).map(|_| slot()).collect();
+        for watch in &held {
+            session.remember_watch(watch).unwrap();
+        }
+        let more = slot();
+        let error = session.remember_watch(&more).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::TooManyCalls);
+        assert!(error.message().contains("64 watches"), "{error}");
+        held.pop();
+        session.remember_watch(&more).unwrap();
+    }
+}
