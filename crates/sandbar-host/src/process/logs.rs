@@ -503,7 +503,10 @@ mod tests {
         assert_eq!(logs.size(), 200);
         logs.push(Stdout, b"end");
         assert_eq!(logs.size(), 200);
-        assert!(all(&logs, &LogQuery::default())[0].1.ends_with("end"));
+        assert_eq!(
+            all(&logs, &LogQuery::default()).last(),
+            Some(&text(Stdout, "end"))
+        );
         // From here on a reader that misses nothing is behind by more than the capacity.
         let mut reader = logs.read_lossless(&LogQuery {
             tail: Some(0),

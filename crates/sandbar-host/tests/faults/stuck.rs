@@ -106,7 +106,7 @@ fn hundreds_of_stuck_calls_leave_threads_for_a_neighbour() {
             }
             Err(error) => panic!("{error}"),
         });
-        assert_eq!(deleted.count(), 1);
+        assert!(deleted.count() > 0);
     });
 }
 
