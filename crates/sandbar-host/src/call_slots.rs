@@ -203,8 +203,8 @@ mod tests {
         drop(slots.acquire(CallClass::Destroy).await.unwrap());
         assert!(slots.queue(CallClass::Brief).now_or_never().is_none());
         held.clear();
-        for slot in join_all(queued).await {
-            drop(slot.unwrap());
+        for call in queued {
+            drop(call.await.unwrap());
         }
         drop(slots.acquire(CallClass::Brief).await.unwrap());
     }

@@ -509,6 +509,7 @@ mod tests {
         );
         // From here on a reader that misses nothing is behind by more than the capacity.
         let mut reader = logs.read_lossless(&LogQuery {
+            follow: true,
             tail: Some(0),
             ..LogQuery::default()
         });
