@@ -154,7 +154,7 @@ impl AuditBudget {
     }
 }
 
-/// Which summaries to write.
+/// Selection of summaries to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Summaries {
     Due,

@@ -120,8 +120,8 @@ impl CallSlots {
             .map_err(|error| Error::internal("slots of a session are closed").with_source(error))
     }
 
-    /// Takes a slot for a stream, which may last as long as its peer likes. `TooManyCalls` if there
-    /// is none.
+    /// Takes a slot for a stream, which may last as long as its peer likes. `TooManyCalls` if all
+    /// are taken.
     pub(crate) fn stream(&self) -> Result<CallSlot> {
         let slots = &self.classes[CallClass::Stream as usize].slots;
         Arc::clone(slots).try_acquire_owned().map_err(|_| {

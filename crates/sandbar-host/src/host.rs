@@ -116,8 +116,8 @@ impl Host {
         &self.engine
     }
 
-    /// Runs a verb on the pool it belongs to, in a slot of its session. Dropping the returned future
-    /// does not stop a verb that has begun.
+    /// Runs a verb on the pool it belongs to, in a slot of its session. Dropping the returned
+    /// future does not stop a verb that has begun.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         call: Call,

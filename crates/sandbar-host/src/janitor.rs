@@ -1,8 +1,8 @@
 //! [`Janitor`]: the background task that destroys or pauses expired sessions, pauses idle ones,
 //! repeats failed deletions, and prunes more snapshots when space runs out.
 //!
-//! Work on sessions runs side by side, each in a slot of its own. A session that does not let itself
-//! be destroyed keeps one slot until the deadlines of that work pass, and delays no other.
+//! Work on sessions runs side by side, each in a slot of its own. A session that cannot be
+//! destroyed keeps one slot until the deadlines of that work pass, and delays no other.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -197,7 +197,7 @@ impl Work {
     }
 }
 
-/// What a round has found.
+/// Result of a round.
 struct Round {
     due: Vec<(SessionId, Due)>,
     /// Time until something may be due.

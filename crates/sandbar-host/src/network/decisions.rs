@@ -252,8 +252,8 @@ impl DecisionLog {
         })
     }
 
-    /// Writes the buffered decisions; blocks the thread. Counts of a session that has more decisions
-    /// than it may have entries are written once in [`COUNT_INTERVAL`].
+    /// Writes the buffered decisions; blocks the thread. Counts of a session that has more
+    /// decisions than it may have entries are written once in [`COUNT_INTERVAL`].
     pub(crate) fn write(&self, engine: &Engine) {
         self.write_with(engine, Counts::Paced);
     }

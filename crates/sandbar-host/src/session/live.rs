@@ -220,8 +220,8 @@ impl Session {
             sandbox.stop()?;
         }
         self.forget_box();
-        // Read under `box_order`, which `set_network` takes to change it. Checked against the runtime
-        // again, since the session may have been created by a host with another one.
+        // Read under `box_order`, which `set_network` takes to change it. Checked against the
+        // runtime again, since the session may have been created by a host with another one.
         let policy = engine.record(&self.id)?.network;
         engine
             .runtime

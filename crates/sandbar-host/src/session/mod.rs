@@ -15,9 +15,10 @@
 //!    need only files, or a box that runs, do not take it.
 //! 6. `Session::mount_order`, while the tree is mounted; or `Engine::host_base` or
 //!    `Engine::base_order`, never with one of these two.
-//! 7. Locks of one structure, which are held briefly: `Session::live`; the session table, then the saved-base names
-//!    or the tool calls of a session; `changing` of tokens or secrets, then the state database,
-//!    then their `kept`; the decision log's `writing`, then the state database; the event log.
+//! 7. Locks of one structure, which are held briefly: `Session::live`; the session table, then the
+//!    saved-base names or the tool calls of a session; `changing` of tokens or secrets, then the
+//!    state database, then their `kept`; the decision log's `writing`, then the audit budget, then
+//!    the state database; the event log.
 //!
 //! `Session::stop` releases `box_order` before it joins the supervisors, since a supervisor that
 //! restarts its process takes it. `SavedBases::dropping` is taken last, with only the state

@@ -92,8 +92,8 @@ impl Engine {
         self.network_status(&session, &self.record(id)?)
     }
 
-    /// Changes the record and the running box. Holds `box_order`, so that a box that starts meanwhile
-    /// reads the new record.
+    /// Changes the record and the running box. Holds `box_order`, so that a box that starts
+    /// meanwhile reads the new record.
     fn change_network(&self, session: &Session, policy: &NetworkPolicy) -> Result<Change> {
         let _order = session.box_order.lock(&session.id)?;
         let sandbox = session.live_sandbox().filter(|sandbox| sandbox.is_alive());

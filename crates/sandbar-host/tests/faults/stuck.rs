@@ -38,14 +38,11 @@ fn exec(faulty: &FaultyHost, id: &SessionId) -> JoinHandle<sandbar_core::Result<
 }
 
 #[test]
-fn hundreds_of_stuck_calls_leave_threads_for_a_neighbour() {
+fn hundreds_of_stuck_calls_leave_threads_for_others() {
     with_faults(Backend::LocalDiskExt4, RuntimeKind::None, async |faulty| {
-        let (stuck, neighbour) = (
-            faulty.create("stuck").await,
-            faulty.create("neighbour").await,
-        );
-        faulty.write(&neighbour, "one").await.unwrap();
-        faulty.shell(&neighbour, "true").await.unwrap();
+        let (stuck, other) = (faulty.create("stuck").await, faulty.create("other").await);
+        faulty.write(&other, "one").await.unwrap();
+        faulty.shell(&other, "true").await.unwrap();
         let host = faulty.host();
         host.create_snapshot(&stuck, Some(snap("a")), Quiesce::WhereNeeded)
             .await
@@ -83,14 +80,14 @@ fn hundreds_of_stuck_calls_leave_threads_for_a_neighbour() {
         .await;
         for _ in 0..50 {
             let step = async {
-                host.stat(&neighbour, FILE.as_ref()).await.unwrap();
-                faulty.shell(&neighbour, "true").await.unwrap();
+                host.stat(&other, FILE.as_ref()).await.unwrap();
+                faulty.shell(&other, "true").await.unwrap();
                 // The session itself can be shown.
                 host.get_session(&stuck).await.unwrap();
             };
             timeout(STEP_TIMEOUT, step)
                 .await
-                .expect("a neighbour waits for a stuck session");
+                .expect("another session waits for a stuck one");
         }
         faulty.faults.release();
         first.await.unwrap().unwrap();

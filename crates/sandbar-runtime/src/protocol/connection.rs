@@ -38,8 +38,8 @@ pub(crate) fn send_frame(
 }
 
 /// As [`send_frame`], for at most `timeout`. `EAGAIN` with nothing sent if the peer does not read;
-/// `ETIMEDOUT` if a part was sent, after which the connection is unusable. Never blocks if `timeout`
-/// is zero, unless a part was sent.
+/// `ETIMEDOUT` if a part was sent, after which the connection is unusable. Never blocks if
+/// `timeout` is zero, unless a part was sent.
 pub(crate) fn send_frame_within(
     timeout: Option<Duration>,
     socket: BorrowedFd<'_>,

@@ -31,7 +31,8 @@ use crate::{
 /// Time for a stopped box to exit by itself before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Limits how long a killed box may take to end. Only a process stuck in the kernel takes this long.
+/// Limits how long a killed box may take to end. Only a process stuck in the kernel takes this
+/// long.
 const KILLED_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Number of commands between two removals of idle command groups.

@@ -59,7 +59,8 @@ pub(crate) struct StartedCommand {
 /// Connection to the init of a box.
 #[derive(Debug)]
 pub(crate) struct InitLink {
-    /// Held by the start in progress. Others wait for it with a deadline, before they lock `orders`.
+    /// Held by the start in progress. Others wait for it with a deadline, before they lock
+    /// `orders`.
     start_permit: Semaphore,
     start_timeout: Duration,
     /// Carries one order at a time: init starts commands one after the other.

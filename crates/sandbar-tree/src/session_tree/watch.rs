@@ -46,10 +46,25 @@ const MAX_REPORTED: usize = 65_536;
 const BATCH: usize = 512;
 
 /// Limits what several watches hold together: those of one session, for example.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WatchBudget {
+    max_directories: usize,
+    max_path_bytes: usize,
+    max_listed_news: usize,
     directories: AtomicUsize,
     path_bytes: AtomicUsize,
+}
+
+impl Default for WatchBudget {
+    fn default() -> Self {
+        Self {
+            max_directories: MAX_WATCHED_DIRECTORIES,
+            max_path_bytes: MAX_PATH_BYTES,
+            max_listed_news: MAX_LISTED_NEWS,
+            directories: AtomicUsize::new(0),
+            path_bytes: AtomicUsize::new(0),
+        }
+    }
 }
 
 /// Paths of watched directories, by watch descriptor. They count against a budget.
@@ -62,8 +77,8 @@ struct WatchedPaths {
 impl WatchedPaths {
     /// Returns whether the budget has room for one more directory, and paths of `bytes` bytes.
     fn has_room(&self, bytes: usize) -> bool {
-        self.budget.directories.load(Ordering::Relaxed) < MAX_WATCHED_DIRECTORIES
-            && self.budget.path_bytes.load(Ordering::Relaxed) + bytes <= MAX_PATH_BYTES
+        self.budget.directories.load(Ordering::Relaxed) < self.budget.max_directories
+            && self.budget.path_bytes.load(Ordering::Relaxed) + bytes <= self.budget.max_path_bytes
     }
 
     fn insert(&mut self, watch: i32, path: PathBuf) {
@@ -112,7 +127,7 @@ impl WatchedPaths {
                 to.join(rest)
             };
             self.insert(watch, renamed);
-            if self.budget.path_bytes.load(Ordering::Relaxed) > MAX_PATH_BYTES {
+            if self.budget.path_bytes.load(Ordering::Relaxed) > self.budget.max_path_bytes {
                 return false;
             }
         }
@@ -290,6 +305,7 @@ impl TreeWatch {
         news: &mut Option<&mut Vec<DirNews>>,
     ) -> Result<()> {
         let mut has_overflown = false;
+        let max_listed_news = self.paths.budget.max_listed_news;
         while let Some(path) = ahead.pop() {
             let directory = match self
                 .tree
@@ -310,7 +326,7 @@ impl TreeWatch {
             self.add(&directory, &path)?;
             let listed = self.list(&directory, &path, ahead, |child, is_dir| {
                 if let Some(news) = news {
-                    if news.len() >= MAX_LISTED_NEWS {
+                    if news.len() >= max_listed_news {
                         has_overflown = true;
                         return;
                     }
@@ -358,7 +374,8 @@ impl TreeWatch {
             each(&child, is_dir);
             if is_dir {
                 below.push(child);
-                if below.paths.len() > MAX_WATCHED_DIRECTORIES || !self.paths.has_room(below.bytes)
+                if below.paths.len() > self.paths.budget.max_directories
+                    || !self.paths.has_room(below.bytes)
                 {
                     return Err(ListError::TooMany);
                 }
@@ -379,8 +396,9 @@ impl TreeWatch {
         Error::invalid(
             "path",
             format!(
-                "`{}` has more directories below it than watches may have: {MAX_WATCHED_DIRECTORIES}, with {} MiB of paths, for all watches of a session",
+                "`{}` has more directories below it than watches may have: {}, with {} MiB of paths, for all watches of a session",
                 self.start.display(),
+                self.paths.budget.max_directories,
                 MAX_PATH_BYTES >> 20
             ),
         )
