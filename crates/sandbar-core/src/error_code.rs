@@ -87,7 +87,7 @@ error_codes! {
     SlowReader, "resource_exhausted", 429, 1,
         "The client did not read its stream for `slow_reader_timeout`.";
     TooManyCalls, "resource_exhausted", 429, 1,
-        "The access token has reached its limit of concurrent calls.";
+        "The access token or the session has reached a limit of calls, watches, processes or ports.";
     InvalidArgument, "invalid_argument", 400, 1,
         "A field of the request is not valid; `field` names it.";
     Timeout, "deadline_exceeded", 504, 1, "The operation did not end before its deadline.";

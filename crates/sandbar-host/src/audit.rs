@@ -11,6 +11,7 @@ use crate::{
     Host,
     actor::current_actor,
     admission::not_found,
+    audit_budget::Summaries,
     engine::Engine,
     events::{Happening, News},
     verb::{Call, Verb},
@@ -19,6 +20,9 @@ use crate::{
 /// Limits for texts and lists in the details of an entry, which callers choose.
 const MAX_TEXT_CHARS: usize = 500;
 const MAX_LIST_ITEMS: usize = 50;
+
+/// Limits the details of an entry as they are stored. Longer ones are cut further.
+const MAX_DETAIL_BYTES: usize = 1800;
 
 impl Host {
     /// Reads the audit log of a session. That of a destroyed session can be read until its
@@ -116,8 +120,8 @@ impl Engine {
     /// done, so a failed write is logged and counted but fails no verb.
     pub(crate) fn record_event(&self, mut event: Event) {
         event.detail.retain(|_, value| !value.is_null());
-        event.detail.values_mut().for_each(shorten);
-        if let Err(error) = self.state.append_audit(&event) {
+        bound(&mut event.detail);
+        if let Err(error) = self.write_audit(&event) {
             let error = Error::internal("could not write the audit log").with_source(error);
             tracing::error!(session = %event.session, what = event.what, error = error.chain(), "an entry is missing from the audit log");
             self.metrics.audit_failures.inc();
@@ -146,6 +150,33 @@ impl Engine {
         }
     }
 
+    /// Writes an entry, within the budget of its session.
+    fn write_audit(&self, event: &Event) -> Result<()> {
+        let limit = self.config.max_audit_size;
+        let (summary, is_written) = self.audit_budget.admit(&self.state, limit, event)?;
+        for event in summary.iter().chain(is_written.then_some(event)) {
+            let bytes = self.state.append_audit(event)?;
+            self.audit_budget.count(&event.session, bytes);
+        }
+        if event.what == Verb::DestroySession.as_str() && event.outcome == AuditEntry::OK {
+            self.audit_budget.forget(&event.session);
+        }
+        Ok(())
+    }
+
+    /// Writes the counts of entries that were left out.
+    pub(crate) fn write_audit_summaries(&self, which: Summaries) {
+        for summary in self.audit_budget.summaries(which) {
+            match self.state.append_audit(&summary) {
+                Ok(bytes) => self.audit_budget.count(&summary.session, bytes),
+                Err(error) => {
+                    tracing::error!(session = %summary.session, error = error.chain(), "could not write the audit log");
+                    self.metrics.audit_failures.inc();
+                }
+            }
+        }
+    }
+
     /// Records a decision of recovery about a session.
     pub(crate) fn record_recovery(
         &self,
@@ -167,26 +198,65 @@ impl Engine {
     }
 }
 
-/// Bounds the size of an entry.
-fn shorten(value: &mut Value) {
+/// Bounds the size of an entry. What is cut ends with `…`.
+fn bound(detail: &mut Map<String, Value>) {
+    let (mut chars, mut items) = (MAX_TEXT_CHARS, MAX_LIST_ITEMS);
+    while items > 0 {
+        detail
+            .values_mut()
+            .for_each(|value| shorten(value, chars, items));
+        if stored_size(detail) <= MAX_DETAIL_BYTES {
+            return;
+        }
+        (chars, items) = (chars / 2, items / 2);
+    }
+    // Too many keys; no verb has as many.
+    detail.clear();
+    detail.insert("cut".to_owned(), "…".into());
+}
+
+fn stored_size(detail: &Map<String, Value>) -> usize {
+    serde_json::to_string(detail).map_or(0, |text| text.len())
+}
+
+/// Cuts texts and lists.
+fn shorten(value: &mut Value, chars: usize, max_items: usize) {
     match value {
         Value::String(text) => {
-            if let Some((end, _)) = text.char_indices().nth(MAX_TEXT_CHARS) {
+            if text.ends_with('…') && text.chars().count() == chars + 1 {
+                return;
+            }
+            if let Some((end, _)) = text.char_indices().nth(chars) {
                 text.truncate(end);
                 text.push('…');
             }
         }
         Value::Array(items) => {
-            let more = items.len().saturating_sub(MAX_LIST_ITEMS);
-            items.truncate(MAX_LIST_ITEMS);
-            items.iter_mut().for_each(shorten);
+            // Left out in an earlier pass.
+            let earlier = items.last().and_then(left_out);
+            if earlier.is_some() {
+                items.pop();
+            }
+            let more = items.len().saturating_sub(max_items) + earlier.unwrap_or(0);
+            items.truncate(max_items);
+            for item in items.iter_mut() {
+                shorten(item, chars, max_items);
+            }
             if more > 0 {
                 items.push(format!("… and {more} more").into());
             }
         }
-        Value::Object(map) => map.values_mut().for_each(shorten),
+        Value::Object(map) => map
+            .values_mut()
+            .for_each(|value| shorten(value, chars, max_items)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// Returns the number in the mark of a list that was cut.
+fn left_out(item: &Value) -> Option<usize> {
+    let number = item.as_str()?.strip_prefix("… and ")?;
+    number.strip_suffix(" more")?.parse().ok()
 }
 
 thread_local! {
@@ -215,7 +285,7 @@ mod tests {
     #[test]
     fn long_details_are_shortened() {
         let mut detail = json!({"argv": vec!["ä".repeat(2000); 60], "nested": {"text": "x".repeat(501)}, "n": 7});
-        shorten(&mut detail);
+        shorten(&mut detail, MAX_TEXT_CHARS, MAX_LIST_ITEMS);
         assert_eq!(detail["argv"][0].as_str().unwrap().chars().count(), 501);
         assert_eq!(detail["argv"][50], "… and 10 more");
         assert_eq!(
@@ -223,5 +293,26 @@ mod tests {
             501
         );
         assert_eq!(detail["n"], 7);
+    }
+
+    #[test]
+    fn details_of_any_call_fit_into_two_kilobytes() {
+        let mut detail = Map::from_iter([
+            ("argv".to_owned(), json!(vec!["ä\n".repeat(2000); 1000])),
+            ("path".to_owned(), json!("/x".repeat(5000))),
+            ("n".to_owned(), json!(7)),
+        ]);
+        bound(&mut detail);
+        assert!(stored_size(&detail) <= MAX_DETAIL_BYTES);
+        let argv = detail["argv"].as_array().unwrap();
+        let (shown, more) = (argv.len() - 1, left_out(argv.last().unwrap()).unwrap());
+        assert_eq!(shown + more, 1000);
+        assert!(shown > 0 && argv[0].as_str().unwrap().ends_with('…'));
+        assert!(detail["path"].as_str().unwrap().ends_with('…'));
+        assert_eq!(detail["n"], 7);
+        let many = (0..1000).map(|number| (number.to_string(), json!("x")));
+        let mut many = Map::from_iter(many);
+        bound(&mut many);
+        assert_eq!(json!(many), json!({"cut": "…"}));
     }
 }

@@ -51,6 +51,8 @@ pub struct HostConfig {
     /// Snapshots per session beyond which turn and tool snapshots are pruned, oldest first; 0 is no
     /// limit.
     pub max_snapshots_per_session: usize,
+    /// Snapshots per session beyond which named ones are refused; 0 is no limit.
+    pub max_named_snapshots_per_session: usize,
     /// The same limit while the pool is nearly full.
     pub pressure_snapshots_per_session: usize,
     /// Resource limits that neither the session nor the call sets. Keys that are absent have the
@@ -88,6 +90,9 @@ pub struct HostConfig {
     /// Retention of the audit log of a destroyed session; zero is for ever.
     #[serde(with = "duration_text")]
     pub audit_retention: Duration,
+    /// Size of the audit log of a session beyond which only counts of repeated entries are written;
+    /// a sixteenth of it is added for each day of the log's age; 0 is no limit.
+    pub max_audit_size: ByteCount,
     /// Time that a stopping host waits for operations in progress.
     #[serde(with = "duration_text")]
     pub shutdown_timeout: Duration,
@@ -109,7 +114,8 @@ impl Default for HostConfig {
             max_sessions: 0,
             default_session_quota: None,
             snapshot_prefix: "turn".into(),
-            max_snapshots_per_session: 0,
+            max_snapshots_per_session: 1000,
+            max_named_snapshots_per_session: 1000,
             pressure_snapshots_per_session: 10,
             default_resources: Resources {
                 pids: Some(1024),
@@ -128,6 +134,7 @@ impl Default for HostConfig {
             dns_servers: Vec::new(),
             egress_ca_file: None,
             audit_retention: Duration::from_hours(30 * 24),
+            max_audit_size: ByteCount::mib(16),
             shutdown_timeout: Duration::from_secs(30),
         }
     }

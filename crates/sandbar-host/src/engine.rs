@@ -9,7 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sandbar_core::{Error, ErrorCode, NetworkTraffic, Result, SessionId};
+use futures::{StreamExt as _, stream};
+use sandbar_core::{Error, ErrorCode, NetworkTraffic, OwnerMap, Result, SessionId};
 use sandbar_oci::{ImageCache, ImageCacheSettings};
 use sandbar_runtime::Runtime;
 use sandbar_storage::{Storage, pack::Target};
@@ -18,6 +19,9 @@ use tokio::sync::Notify;
 use crate::{
     HostConfig, HostParts,
     admission::not_found,
+    audit_budget::{AuditBudget, Summaries},
+    blocking::spawn_waiting,
+    call_slots::CallSlots,
     data_directory::DataDirectory,
     default_limits::DefaultLimits,
     events::EventLog,
@@ -39,6 +43,9 @@ use crate::{
 /// Time that processes have to end after SIGTERM when the host stops, within its
 /// `shutdown_timeout`.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(5);
+
+/// Sessions that are stopped at a time when the host stops.
+const MAX_CONCURRENT_STOPS: usize = 32;
 
 /// The state of a host that its verbs work on.
 #[derive(Debug)]
@@ -64,6 +71,7 @@ pub(crate) struct Engine {
     /// Object store for the packs of hibernated sessions.
     pub(crate) packs: Target,
     pub(crate) active_commands: Arc<AtomicU64>,
+    pub(crate) audit_budget: AuditBudget,
     pub(crate) incidents: Incidents,
     /// Recent events, for watchers.
     pub(crate) events: Arc<EventLog>,
@@ -139,6 +147,7 @@ impl Engine {
             saved_bases: SavedBases::default(),
             packs: config.object_store_target()?,
             active_commands: Arc::default(),
+            audit_budget: AuditBudget::default(),
             incidents: Incidents::default(),
             events: EventLog::new(),
             metrics,
@@ -199,16 +208,9 @@ impl Engine {
         }
         let grace = STOP_GRACE_PERIOD.min(left());
         process::terminate(&sessions, StopReason::HostStopped, grace);
-        let mut owners = Vec::new();
-        for session in sessions {
-            match session.stop(StopReason::HostStopped) {
-                Ok(of_session) => owners.extend(of_session),
-                Err(error) => {
-                    tracing::warn!(session = %session.id, error = error.chain(), "could not stop a session");
-                }
-            }
-        }
+        let owners = stop_all(sessions);
         engine.decisions.close(engine);
+        engine.write_audit_summaries(Summaries::All);
         let closed = engine.storage.close();
         drop(owners);
         engine.runtime.close().and(closed)
@@ -243,6 +245,14 @@ impl Engine {
                 format!("session `{id}` is still being created"),
             )),
             None => Err(not_found(id)),
+        }
+    }
+
+    /// Returns the call slots of a session that exists.
+    pub(crate) fn call_slots(&self, id: &SessionId) -> Option<Arc<CallSlots>> {
+        match self.slots().get(id) {
+            Some(Slot::Ready(session)) => Some(Arc::clone(&session.slots)),
+            _ => None,
         }
     }
 
@@ -363,6 +373,27 @@ impl Drop for Reservation {
             slots.remove(id);
         }
     }
+}
+
+/// Stops sessions side by side, so that one that does not stop delays only itself. Returns their
+/// uid ranges.
+fn stop_all(sessions: Vec<Arc<Session>>) -> Vec<Arc<OwnerMap>> {
+    let stop = async |session: Arc<Session>| {
+        let id = session.id.clone();
+        let task = spawn_waiting(move || session.stop(StopReason::HostStopped))?;
+        let stopped = task.await.unwrap_or_else(|error| {
+            Err(Error::internal("stop of a session panicked").with_source(error))
+        });
+        stopped.inspect_err(|error| {
+            tracing::warn!(session = %id, error = error.chain(), "could not stop a session");
+        })
+    };
+    let all = stream::iter(sessions)
+        .map(stop)
+        .buffer_unordered(MAX_CONCURRENT_STOPS)
+        .filter_map(async |stopped: Result<_>| stopped.ok().flatten())
+        .collect();
+    tokio::runtime::Handle::current().block_on(all)
 }
 
 /// Waits for the tool calls in progress, and cancels those that exceed `timeout`.

@@ -10,6 +10,7 @@ use crate::{
     DefaultLimits, HostConfig,
     actor::acting_as,
     blocking::{blocking, waiting},
+    call_slots::holding,
     engine::Engine,
     janitor::Janitor,
     runtime_choice::boundary,
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// The sessions of this machine. Methods may be called from any task; a method whose future is
-/// dropped still runs to its end.
+/// dropped still runs to its end, unless it waits for other calls on its session.
 #[derive(Debug)]
 pub struct Host {
     engine: Arc<Engine>,
@@ -120,7 +121,8 @@ impl Host {
         &self.engine
     }
 
-    /// Runs a verb on the pool it belongs to. Dropping the returned future does not stop it.
+    /// Runs a verb on the pool it belongs to, in a slot of its session. Dropping the returned
+    /// future does not stop a verb that has begun.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         call: Call,
@@ -128,7 +130,22 @@ impl Host {
     ) -> Result<T> {
         let engine = Arc::clone(&self.engine);
         let waits = call.verb.waits();
-        let work = move || engine.perform(call, work);
+        let slots = call
+            .session
+            .as_ref()
+            .and_then(|session| engine.call_slots(session));
+        let slot = match slots {
+            Some(slots) => match slots.acquire(call.verb.class()).await {
+                Ok(slot) => Some(slot),
+                Err(error) => {
+                    engine.incidents.note(&call, &error);
+                    return Err(error);
+                }
+            },
+            // The session does not exist, or the call is to the host itself.
+            None => None,
+        };
+        let work = holding(slot, move || engine.perform(call, work));
         if waits {
             waiting(work).await
         } else {

@@ -22,7 +22,9 @@
 mod actor;
 mod admission;
 mod audit;
+mod audit_budget;
 mod blocking;
+mod call_slots;
 mod config;
 mod data_directory;
 mod default_limits;

@@ -4,7 +4,7 @@ use sandbar_core::{EventKind, SessionId, SessionState};
 use serde_json::{Map, Value};
 use tracing::{Span, field};
 
-use crate::events::Happening;
+use crate::{call_slots::CallClass, events::Happening};
 
 macro_rules! verbs {
     ($($name:ident $text:literal $record:ident $pool:ident,)*) => {
@@ -69,7 +69,7 @@ verbs! {
     TurnComplete "turn_complete" audited waits,
     CreateSnapshot "create_snapshot" audited waits,
     ListSnapshots "list_snapshots" silent brief,
-    DeleteSnapshot "delete_snapshot" audited brief,
+    DeleteSnapshot "delete_snapshot" audited waits,
     RollbackSession "rollback_session" audited waits,
     Diff "diff" silent waits,
     Exec "exec" audited waits,
@@ -111,6 +111,18 @@ verbs! {
 }
 
 impl Verb {
+    /// Returns the class of slots that a call on a session takes.
+    pub(crate) const fn class(self) -> CallClass {
+        match self {
+            Self::Exec | Self::LaunchProcess => CallClass::Start,
+            Self::KillProcess | Self::ResizeProcess => CallClass::Signal,
+            Self::GetSession => CallClass::Show,
+            Self::DestroySession => CallClass::Destroy,
+            other if other.waits() => CallClass::Wait,
+            _ => CallClass::Brief,
+        }
+    }
+
     /// Returns the event for watchers when the verb succeeded. Every change of a session has one.
     pub(crate) fn happening(self) -> Option<Happening> {
         Some(match self {

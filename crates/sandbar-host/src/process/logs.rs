@@ -15,8 +15,12 @@ use bytes::Bytes;
 use sandbar_core::{LogChunk, LogQuery, LogStream};
 use tokio::sync::{Notify, watch};
 
-/// Bytes kept of each stream.
-const RING_BYTES: usize = 1 << 20;
+/// Bytes kept of each stream, at most. Less in a session with many processes: see
+/// [`Logs::set_capacity`].
+pub(super) const RING_BYTES: usize = 1 << 20;
+
+/// Bytes kept of each stream, at least.
+pub(super) const MIN_RING_BYTES: usize = 4 << 10;
 
 const MAX_CHUNK_BYTES: u64 = 64 << 10;
 
@@ -38,7 +42,10 @@ pub(crate) struct Logs {
 
 #[derive(Debug)]
 struct Rings {
+    /// Bytes kept of each stream.
     capacity: usize,
+    /// The capacity it began with.
+    largest: usize,
     stdout: Ring,
     stderr: Ring,
     /// The stream written last.
@@ -86,8 +93,18 @@ impl Ring {
         self.end += bytes.len() as u64;
         let fits = &bytes[bytes.len().saturating_sub(capacity)..];
         let surplus = (self.bytes.len() + fits.len()).saturating_sub(capacity);
-        self.bytes.drain(..surplus);
+        self.drop_oldest(surplus);
         self.bytes.extend(fits);
+    }
+
+    /// Keeps the last `capacity` bytes, in no more memory than that.
+    fn shrink(&mut self, capacity: usize) {
+        self.drop_oldest(self.bytes.len().saturating_sub(capacity));
+        self.bytes.shrink_to(capacity);
+    }
+
+    fn drop_oldest(&mut self, count: usize) {
+        self.bytes.drain(..count);
         let start = self.start();
         while self
             .switches
@@ -170,6 +187,20 @@ impl Rings {
         })
     }
 
+    /// Returns how many bytes of a stream are kept: the capacity, and what a lossless reader has
+    /// not read if that is more. Never more than [`RING_BYTES`].
+    fn kept(&self, stream: LogStream, added: usize) -> usize {
+        let end = self.of(stream).end + added as u64;
+        let unread = self.lossless_readers.iter().map(|reader| {
+            end.saturating_sub(match stream {
+                LogStream::Stdout => reader.stdout,
+                LogStream::Stderr => reader.stderr,
+            })
+        });
+        let unread = usize::try_from(unread.max().unwrap_or(0)).unwrap_or(usize::MAX);
+        self.capacity.max(unread.min(self.largest))
+    }
+
     /// Records the position of a lossless reader.
     fn note(&mut self, number: u64, cursors: &[Cursor]) {
         let Some(reader) = self
@@ -220,6 +251,7 @@ impl Logs {
         let (stdout, stderr) = Default::default();
         let rings = Rings {
             capacity,
+            largest: capacity,
             stdout,
             stderr,
             last: None,
@@ -250,7 +282,7 @@ impl Logs {
                 number,
             });
         }
-        let capacity = rings.capacity;
+        let capacity = rings.kept(stream, bytes.len());
         rings.of_mut(stream).push(bytes, capacity);
         drop(rings);
         self.changed.send_replace(());
@@ -278,6 +310,23 @@ impl Logs {
         }
         rings.stdout.bytes = VecDeque::new();
         rings.stderr.bytes = VecDeque::new();
+    }
+
+    /// Changes how much is kept of each stream. Output that a lossless reader has not read is kept
+    /// until it has.
+    pub(super) fn set_capacity(&self, capacity: usize) {
+        let mut rings = self.lock();
+        if rings.capacity == capacity {
+            return;
+        }
+        rings.capacity = capacity;
+        for stream in [LogStream::Stdout, LogStream::Stderr] {
+            let kept = rings.kept(stream, 0);
+            rings.of_mut(stream).shrink(kept);
+        }
+        drop(rings);
+        // A larger capacity may make room.
+        self.read.notify_one();
     }
 
     /// Bytes in memory.
@@ -411,6 +460,7 @@ impl ProcessLogs {
 #[cfg(test)]
 mod tests {
     use LogStream::{Stderr, Stdout};
+    use futures::FutureExt as _;
 
     use super::*;
 
@@ -442,6 +492,41 @@ mod tests {
             ..LogQuery::default()
         };
         assert_eq!(all(&logs, &only), [text(Stderr, "c")]);
+    }
+
+    #[test]
+    fn smaller_capacity_keeps_the_end_and_all_unread_output() {
+        let logs = Logs::with_capacity(1000);
+        logs.push(Stdout, &[b'a'; 1000]);
+        logs.push(Stderr, &[b'b'; 1000]);
+        logs.set_capacity(100);
+        assert_eq!(logs.size(), 200);
+        logs.push(Stdout, b"end");
+        assert_eq!(logs.size(), 200);
+        assert_eq!(
+            all(&logs, &LogQuery::default()).last(),
+            Some(&text(Stdout, "end"))
+        );
+        // From here on a reader that misses nothing is behind by more than the capacity.
+        let mut reader = logs.read_lossless(&LogQuery {
+            follow: true,
+            tail: Some(0),
+            ..LogQuery::default()
+        });
+        for _ in 0..30 {
+            logs.push(Stdout, b"0123456789");
+        }
+        logs.set_capacity(50);
+        assert!(logs.room().now_or_never().is_none());
+        let mut read = 0;
+        while let Some(Some(chunk)) = reader.next().now_or_never() {
+            assert_eq!(chunk.missed, 0);
+            read += chunk.bytes.len();
+        }
+        assert_eq!(read, 300);
+        assert!(logs.room().now_or_never().is_some());
+        logs.push(Stdout, b"x");
+        assert_eq!(logs.size(), 100);
     }
 
     #[test]

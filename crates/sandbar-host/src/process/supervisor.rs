@@ -23,12 +23,7 @@ use super::{
     proxy::Proxy,
     readiness::{LogMatcher, Probe},
 };
-use crate::{
-    blocking::{blocking, waiting},
-    engine::Engine,
-    events::News,
-    session::Session,
-};
+use crate::{blocking::blocking, engine::Engine, events::News, session::Session};
 
 /// Age at which an ephemeral process is persisted. Most interactive commands exit earlier and never
 /// touch the database.
@@ -360,7 +355,9 @@ impl Supervisor {
                 Arc::clone(&self.process),
             );
             // Never cancelled half-way, so that every started process has an owner.
-            match waiting(move || engine.restart_process(&session, &process.spec)).await {
+            let slots = Arc::clone(&session.slots);
+            let restart = move || engine.restart_process(&session, &process.spec);
+            match slots.start(restart).await {
                 Err(error) if is_busy(&error) => self.wait(RETRY_DELAY).await,
                 outcome => return Some(outcome),
             }

@@ -9,7 +9,8 @@ use std::{
 };
 
 use sandbar_core::{
-    Error, ErrorCode, ProcessId, ProcessInfo, ProcessSpec, ProcessStatus, Result, StdinMode,
+    Error, ErrorCode, ProcessId, ProcessInfo, ProcessSpec, ProcessStatus, Result, SessionId,
+    StdinMode,
 };
 use sandbar_runtime::StdinHandle;
 use tokio::sync::watch;
@@ -18,11 +19,24 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use super::{Clock, Launch, Run, StopMode, StopReason, logs::Logs, orders::Orders};
+use super::{
+    Clock, Launch, Run, StopMode, StopReason,
+    logs::{Logs, MIN_RING_BYTES, RING_BYTES},
+    orders::Orders,
+};
 use crate::session::Session;
 
 /// Memory for the logs of exited processes of one session. Beyond it the oldest logs are dropped.
 const MAX_EXITED_LOG_BYTES: usize = 16 << 20;
+
+/// Memory for the logs of processes of one session that run. Each has the same part.
+const MAX_RUNNING_LOG_BYTES: usize = 48 << 20;
+
+/// Processes of one session that have not exited, those that wait for a restart included.
+const MAX_PROCESSES: usize = 1024;
+
+/// Processes of one session that have not exited and expose a port.
+const MAX_EXPOSED_PORTS: usize = 64;
 
 /// The processes this host has launched in a session.
 #[derive(Debug)]
@@ -77,8 +91,31 @@ impl Processes {
     /// Spawns the supervisor of a started process.
     pub(crate) fn supervise(&self, launch: Launch, run: Run) -> Arc<Process> {
         let process = launch.begin(self, run);
-        self.lock().push(Arc::clone(&process));
+        let mut known = self.lock();
+        known.push(Arc::clone(&process));
+        share_log_memory(&known);
         process
+    }
+
+    /// Refuses a process beyond the limits of a session.
+    pub(crate) fn require_room(&self, session: &SessionId, spec: &ProcessSpec) -> Result<()> {
+        let known = self.lock();
+        let running = known.iter().filter(|process| !process.has_exited());
+        let exposing = running
+            .clone()
+            .filter(|process| process.spec.expose_port.is_some());
+        let (what, limit) = if running.clone().count() >= MAX_PROCESSES {
+            ("processes", MAX_PROCESSES)
+        } else if spec.expose_port.is_some() && exposing.count() >= MAX_EXPOSED_PORTS {
+            ("exposed ports", MAX_EXPOSED_PORTS)
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(
+            ErrorCode::TooManyCalls,
+            format!("session `{session}` has reached its limit of {limit} {what}"),
+        )
+        .with_hint("kill processes that are not needed"))
     }
 
     pub(crate) fn find(&self, id: &ProcessId) -> Option<Arc<Process>> {
@@ -138,6 +175,7 @@ impl Processes {
                 process.logs.clear();
             }
         }
+        share_log_memory(&known);
     }
 
     /// Whether a process runs or waits for its restart.
@@ -169,6 +207,18 @@ impl Processes {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Process>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Divides the memory for logs among the processes that run.
+fn share_log_memory(known: &[Arc<Process>]) {
+    let running = || known.iter().filter(|process| !process.has_exited());
+    let capacity = ring_capacity(running().count());
+    running().for_each(|process| process.logs.set_capacity(capacity));
+}
+
+/// Returns the capacity of each of the two rings of a process, when `running` processes run.
+fn ring_capacity(running: usize) -> usize {
+    (MAX_RUNNING_LOG_BYTES / 2 / running.max(1)).clamp(MIN_RING_BYTES, RING_BYTES)
 }
 
 impl Process {
@@ -236,5 +286,19 @@ pub(crate) fn terminate(sessions: &[Arc<Session>], reason: StopReason, timeout: 
         .block_on(async { tokio::time::timeout(timeout, all).await });
     if ended.is_err() {
         tracing::info!("killing processes that did not end after SIGTERM");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_of_all_processes_together_are_bounded() {
+        assert_eq!(ring_capacity(0), RING_BYTES);
+        assert_eq!(ring_capacity(24), RING_BYTES);
+        for running in [1, 25, 100, MAX_PROCESSES] {
+            assert!(running * 2 * ring_capacity(running) <= MAX_RUNNING_LOG_BYTES);
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use sandbar_core::{ErrorCode, OnExpiry, Result, SessionId, SessionState};
 
+use super::Session;
 use crate::{
     Host,
     engine::Engine,
@@ -14,9 +15,12 @@ impl Host {
     /// Stops what runs in a session and deletes its volume, snapshots and records. Concurrent calls
     /// all succeed.
     pub async fn destroy_session(&self, id: &SessionId) -> Result<()> {
-        let target = id.clone();
+        // Looked up before the call waits for a slot: another caller may destroy the session
+        // meanwhile, and its id may belong to a new one.
+        let session = self.engine().session(id);
         self.run(Call::on(id, Verb::DestroySession), move |engine| {
-            engine.destroy(&target)
+            engine.admit()?;
+            engine.destroy(&session?)
         })
         .await
     }
@@ -25,14 +29,14 @@ impl Host {
 impl Engine {
     /// Destroys a session. If the storage fails, the session stays `destroying` and the janitor
     /// repeats the deletion.
-    fn destroy(&self, id: &SessionId) -> Result<()> {
-        self.destroy_if(id, || Ok(true)).map(|_| ())
+    fn destroy(&self, session: &Session) -> Result<()> {
+        self.destroy_if(session, || Ok(true)).map(|_| ())
     }
 
     /// Destroys a session that has expired or whose destruction failed earlier. `false`: neither is
     /// so, or another caller destroyed it.
     pub(crate) fn destroy_when_due(&self, id: &SessionId) -> Result<bool> {
-        self.destroy_if(id, || {
+        self.destroy_if(&*self.session(id)?, || {
             let record = self.state.session(id)?;
             Ok(record.is_some_and(|record| {
                 record.state == SessionState::Destroying || record.is_due(OnExpiry::Destroy)
@@ -42,8 +46,8 @@ impl Engine {
 
     /// Destroys a session if `is_wanted` still holds with exclusive entry; returns whether this
     /// call did.
-    fn destroy_if(&self, id: &SessionId, is_wanted: impl Fn() -> Result<bool>) -> Result<bool> {
-        let session = self.session(id)?;
+    fn destroy_if(&self, session: &Session, is_wanted: impl Fn() -> Result<bool>) -> Result<bool> {
+        let id = &session.id;
         // After the drain timeout tool calls and streams are cancelled; what does not react to that
         // ends with the box.
         let mut is_killed = false;
@@ -72,7 +76,7 @@ impl Engine {
             .and_then(|()| {
                 let _owners = session.stop(StopReason::Destroyed)?;
                 // Before the entry about the destruction, which is the last one of the log.
-                self.decisions.write(self);
+                self.decisions.write_all(self);
                 let _order = session.order_storage();
                 self.delete_content(id)
             });

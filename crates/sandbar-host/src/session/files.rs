@@ -15,7 +15,6 @@ use sandbar_tree::session_tree::{Draft, SessionTree, absolute};
 use super::Session;
 use crate::{
     Host,
-    blocking::blocking,
     engine::Engine,
     verb::{Call, Verb},
     worker::{ListContents, Request, WalkJob, block_on, path_bytes},
@@ -223,7 +222,7 @@ impl FileWriter {
     /// Appends bytes.
     pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
         let (draft, session) = (Arc::clone(&self.draft), Arc::clone(&self.session));
-        blocking(move || {
+        let work = move || {
             let mut draft = lock(&draft);
             let Some(open) = draft.as_mut() else {
                 return Err(taken_away(&session.id));
@@ -231,8 +230,8 @@ impl FileWriter {
             open.write(&bytes).inspect_err(|_| {
                 draft.take();
             })
-        })
-        .await
+        };
+        self.session.slots.brief(work).await
     }
 
     /// Sets an extended attribute, which appears together with the content. Its name begins with
@@ -243,18 +242,19 @@ impl FileWriter {
             Arc::clone(&self.session),
             name.to_owned(),
         );
-        blocking(move || match lock(&draft).as_ref() {
+        let work = move || match lock(&draft).as_ref() {
             Some(open) => open.set_attribute(&name, &value),
             None => Err(taken_away(&session.id)),
-        })
-        .await
+        };
+        self.session.slots.brief(work).await
     }
 
     /// Renames the file into place, atomically.
     pub async fn commit(self) -> Result<()> {
         let call =
             Call::on(&self.session.id, Verb::WriteFile).with("path", self.path.to_string_lossy());
-        blocking(move || {
+        let slots = Arc::clone(&self.session.slots);
+        let work = move || {
             self.engine.perform(call, |engine| {
                 let _entry = self.session.admission.enter_shared()?;
                 engine.admit()?;
@@ -264,8 +264,8 @@ impl FileWriter {
                 };
                 draft.commit()
             })
-        })
-        .await
+        };
+        slots.brief(work).await
     }
 }
 

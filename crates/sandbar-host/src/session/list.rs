@@ -158,8 +158,7 @@ impl Engine {
         }
         // A read must not keep an idle session from being paused.
         let session = self.session_unused(&info.id).ok()?;
-        let sandbox = session.live.try_lock().ok()?.sandbox.clone();
-        let Some(sandbox) = sandbox else {
+        let Some(sandbox) = session.live_sandbox() else {
             return Some(SessionUsage::NOTHING);
         };
         let stats = sandbox.stats().ok()?;

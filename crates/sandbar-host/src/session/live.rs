@@ -3,15 +3,16 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use jiff::Timestamp;
-use sandbar_core::{OwnerMap, Resources, Result, SessionId};
+use sandbar_core::{Error, ErrorCode, MutexExt as _, OwnerMap, Resources, Result, SessionId};
 use sandbar_egress::TrafficCounters;
 use sandbar_runtime::{Sandbox, SandboxSpec};
 use sandbar_tools::calls::ToolCalls;
-use sandbar_tree::{Draft, SessionTree};
+use sandbar_tree::{Draft, SessionTree, session_tree::WatchBudget};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     activity::Activity,
+    box_order::BoxOrder,
     files::{self, SharedDraft},
     ports::Ports,
     root::Root,
@@ -19,6 +20,7 @@ use super::{
 };
 use crate::{
     admission::AdmissionLock,
+    call_slots::CallSlots,
     engine::Engine,
     network::{NetworkPlan, Outlet, Site},
     process::{Processes, StopMode, StopReason},
@@ -26,16 +28,26 @@ use crate::{
     worker::WalkLimits,
 };
 
+/// Watched directories of a session. Each takes one of the machine's inotify instances.
+const MAX_WATCHES: usize = 64;
+
 /// The in-memory state of a session. Its module documents the lock order.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) admission: Arc<AdmissionLock>,
+    /// Limits the threads that calls hold.
+    pub(crate) slots: Arc<CallSlots>,
     /// Serialises storage calls that change this volume.
     storage_order: Mutex<()>,
     /// Held while the box is frozen for a copy, so that no other verb thaws it.
     freezing_order: Mutex<()>,
-    pub(super) live: Mutex<Live>,
+    /// Held while the box is started, stopped or given another policy.
+    pub(super) box_order: BoxOrder,
+    /// Held while the tree is mounted.
+    mount_order: Mutex<()>,
+    /// Never held over work that blocks.
+    live: Mutex<Live>,
     /// Time of the last use.
     pub(crate) activity: Arc<Activity>,
     /// Tool calls in progress.
@@ -49,6 +61,8 @@ pub(crate) struct Session {
     pub(super) ports: Ports,
     /// Limits of its jobs in worker processes.
     pub(crate) walks: WalkLimits,
+    /// Limits what its watches hold together.
+    pub(super) watch_budget: Arc<WatchBudget>,
 }
 
 /// Resources of a session that are opened on first use.
@@ -64,23 +78,17 @@ pub(super) struct Live {
     pub(super) watches: Vec<Weak<WatchSlot>>,
 }
 
-impl Live {
-    /// Closes the egress side of the network; blocks until its tasks have ended.
-    pub(super) fn close_outlet(&mut self) {
-        if let Some(outlet) = self.outlet.take() {
-            outlet.close();
-        }
-    }
-}
-
 impl Session {
     pub(crate) fn new(id: SessionId) -> Arc<Self> {
         let admission = AdmissionLock::new(id.clone());
         Arc::new(Self {
+            slots: CallSlots::new(id.clone()),
             id,
             admission,
             storage_order: Mutex::default(),
             freezing_order: Mutex::default(),
+            box_order: BoxOrder::default(),
+            mount_order: Mutex::default(),
             live: Mutex::default(),
             activity: Activity::new(),
             calls: ToolCalls::default(),
@@ -89,6 +97,7 @@ impl Session {
             traffic: Arc::default(),
             ports: Ports::default(),
             walks: WalkLimits::default(),
+            watch_budget: Arc::default(),
         })
     }
 
@@ -117,12 +126,16 @@ impl Session {
 
     /// Returns the mounted tree, and mounts it on first use.
     pub(super) fn root(&self, engine: &Engine) -> Result<Root> {
-        let mut live = self.live();
-        if let Some(root) = &live.root {
-            return Ok(root.clone());
+        let mounted = || self.live().root.clone();
+        if let Some(root) = mounted() {
+            return Ok(root);
+        }
+        let _order = self.mount_order.lock_unpoisoned();
+        if let Some(root) = mounted() {
+            return Ok(root);
         }
         let root = Root::mount(engine, &self.id)?;
-        live.root = Some(root.clone());
+        self.live().root = Some(root.clone());
         Ok(root)
     }
 
@@ -163,11 +176,23 @@ impl Session {
         live.drafts.push(Arc::downgrade(draft));
     }
 
-    /// Registers a watch, so that [`stop`](Self::stop) can end it.
-    pub(super) fn remember_watch(&self, watch: &Arc<WatchSlot>) {
+    /// Registers a watch, so that [`stop`](Self::stop) can end it. `TooManyCalls` beyond
+    /// [`MAX_WATCHES`].
+    pub(super) fn remember_watch(&self, watch: &Arc<WatchSlot>) -> Result<()> {
         let mut live = self.live();
         live.watches.retain(|watch| watch.strong_count() > 0);
+        if live.watches.len() >= MAX_WATCHES {
+            return Err(Error::new(
+                ErrorCode::TooManyCalls,
+                format!(
+                    "session `{}` has reached its limit of {MAX_WATCHES} watches",
+                    self.id
+                ),
+            )
+            .with_hint("end some of them"));
+        }
         live.watches.push(Arc::downgrade(watch));
+        Ok(())
     }
 
     /// Returns the open watches.
@@ -186,18 +211,21 @@ impl Session {
         record: &SessionRecord,
     ) -> Result<Arc<dyn Sandbox>> {
         let root = self.root(engine)?;
-        let mut live = self.live();
-        if let Some(sandbox) = &live.sandbox {
-            if sandbox.is_alive() {
-                return Ok(Arc::clone(sandbox));
-            }
+        let alive = || self.live_sandbox().filter(|sandbox| sandbox.is_alive());
+        if let Some(sandbox) = alive() {
+            return Ok(sandbox);
+        }
+        let _order = self.box_order.lock(&self.id)?;
+        if let Some(sandbox) = alive() {
+            return Ok(sandbox);
+        }
+        if let Some(sandbox) = self.live_sandbox() {
             tracing::warn!(session = %self.id, "replacing a sandbox that has died");
             sandbox.stop()?;
         }
-        live.close_outlet();
-        live.sandbox = None;
-        // Read under `live`, which `set_network` takes to change it. Checked against the runtime
-        // again, since the session may have been created by a host with another one.
+        self.forget_box();
+        // Read under `box_order`, which `set_network` takes to change it. Checked against the
+        // runtime again, since the session may have been created by a host with another one.
         let policy = engine.record(&self.id)?.network;
         engine
             .runtime
@@ -216,7 +244,7 @@ impl Session {
             skip_pids: pids_before(record.created),
         })?;
         // Before the sandbox is returned, so that its first command finds the network open.
-        live.outlet = match plan.open(engine, &*sandbox, &self.site()) {
+        let outlet = match plan.open(engine, &*sandbox, &self.site()) {
             Ok(outlet) => outlet,
             Err(error) => {
                 if let Err(stop) = sandbox.stop() {
@@ -225,8 +253,37 @@ impl Session {
                 return Err(error);
             }
         };
-        live.sandbox = Some(Arc::clone(&sandbox));
+        let mut live = self.live();
+        (live.outlet, live.sandbox) = (outlet, Some(Arc::clone(&sandbox)));
+        drop(live);
         Ok(sandbox)
+    }
+
+    /// Forgets a box that was stopped, and closes the egress side of its network; blocks until the
+    /// tasks of that have ended. The caller holds `box_order`.
+    fn forget_box(&self) {
+        let mut live = self.live();
+        live.sandbox = None;
+        let outlet = live.outlet.take();
+        drop(live);
+        if let Some(outlet) = outlet {
+            outlet.close();
+        }
+    }
+
+    /// Stops the box alone. Half-written files and the list of exited processes are kept.
+    pub(super) fn stop_box(&self) -> Result<()> {
+        let _order = self.box_order.lock(&self.id)?;
+        self.stop_box_in_order()
+    }
+
+    /// As [`stop_box`](Self::stop_box). The caller holds `box_order`.
+    fn stop_box_in_order(&self) -> Result<()> {
+        if let Some(sandbox) = self.live_sandbox() {
+            sandbox.stop()?;
+        }
+        self.forget_box();
+        Ok(())
     }
 
     pub(super) fn site(&self) -> Site {
@@ -242,20 +299,21 @@ impl Session {
     /// and `stop` can be repeated.
     pub(crate) fn stop(&self, reason: StopReason) -> Result<Option<Arc<OwnerMap>>> {
         self.processes.stop(reason, StopMode::Kill);
+        let order = self.box_order.lock(&self.id)?;
         let mut live = self.live();
-        for draft in live.drafts.drain(..).filter_map(|draft| draft.upgrade()) {
+        let drafts = std::mem::take(&mut live.drafts);
+        let watches = std::mem::take(&mut live.watches);
+        drop(live);
+        for draft in drafts.into_iter().filter_map(|draft| draft.upgrade()) {
             files::lock(&draft).take();
         }
-        for watch in live.watches.drain(..).filter_map(|watch| watch.upgrade()) {
+        for watch in watches.into_iter().filter_map(|watch| watch.upgrade()) {
             watch.end(reason);
         }
-        if let Some(sandbox) = &live.sandbox {
-            sandbox.stop()?;
-        }
-        live.sandbox = None;
-        live.close_outlet();
-        let owners = live.root.take().and_then(|root| root.owners);
-        drop(live);
+        self.stop_box_in_order()?;
+        let root = self.live().root.take();
+        drop(order);
+        let owners = root.and_then(|root| root.owners);
         self.processes.join();
         // For processes launched later: the clock was stopped if the session was paused.
         self.processes.clock.set_paused(false);

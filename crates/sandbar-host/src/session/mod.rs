@@ -10,19 +10,22 @@
 //! 3. `Session::storage_order`, around every storage call that changes the volume. A fork holds
 //!    that of its source.
 //! 4. `Session::freezing_order`, while a verb keeps the box frozen for a copy of the volume.
-//! 5. `Session::live`, around the mounted tree and the box. Held while a box starts or stops and
-//!    while its egress listeners close, so a slow box blocks the verbs of its own session.
-//! 6. `Engine::host_base` or `Engine::base_order`; never both, and never with `live`.
-//! 7. Locks of one structure, which are held briefly: the session table, then the saved-base names
-//!    or the tool calls of a session; `changing` of tokens or secrets, then the state database,
-//!    then their `kept`; the decision log's `writing`, then the state database; the event log.
+//! 5. `Session::box_order`, while a box starts or stops, while its egress listeners open or close,
+//!    and while its policy changes. Callers that wait for it give up after a deadline; calls that
+//!    need only files, or a box that runs, do not take it.
+//! 6. `Session::mount_order`, while the tree is mounted; or `Engine::host_base` or
+//!    `Engine::base_order`, never with one of these two.
+//! 7. Locks of one structure, which are held briefly: `Session::live`; the session table, then the
+//!    saved-base names or the tool calls of a session; `changing` of tokens or secrets, then the
+//!    state database, then their `kept`; the decision log's `writing`, then the audit budget, then
+//!    the state database; the event log.
 //!
-//! `Session::stop` releases `live` before it joins the supervisors, since a supervisor that
-//! restarts its process takes `live`. `SavedBases::dropping` is taken last, with only the state
+//! `Session::stop` releases `box_order` before it joins the supervisors, since a supervisor that
+//! restarts its process takes it. `SavedBases::dropping` is taken last, with only the state
 //! database and the storage below it; the janitor only tries it.
 //!
 //! No lock is held across an `.await`. Blocking code that waits on a future uses `block_on`, on a
-//! thread of the waiting pool (`blocking.rs`) or the one thread of the janitor.
+//! thread of the waiting pool (`blocking.rs`).
 //!
 //! # Owners of tasks
 //!
@@ -35,11 +38,12 @@
 //! | tree export or import | `TreeReader`, `TreeWriter`, with an entry | drop, `Session::streams` |
 //! | egress of a box | `Live::outlet` | `Live::close_outlet`, which joins it |
 //! | writer of egress decisions | `Engine::decisions` | `DecisionLog::close`, which joins it |
-//! | janitor | `Host` | `Host::shutdown`, which joins it |
+//! | janitor, and its work on sessions | `Host` | `Host::shutdown`, which joins it |
 
 mod activity;
 mod attach;
 mod bases;
+mod box_order;
 mod create;
 mod destroy;
 mod diff;

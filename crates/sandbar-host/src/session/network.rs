@@ -92,12 +92,12 @@ impl Engine {
         self.network_status(&session, &self.record(id)?)
     }
 
-    /// Changes the record and the running box. Holds `live`, so that a box that starts meanwhile
-    /// reads the new record.
+    /// Changes the record and the running box. Holds `box_order`, so that a box that starts
+    /// meanwhile reads the new record.
     fn change_network(&self, session: &Session, policy: &NetworkPolicy) -> Result<Change> {
-        let mut live = session.live();
-        let sandbox = live.sandbox.clone().filter(|sandbox| sandbox.is_alive());
-        if sandbox.is_some() && live.lacks_trust(policy) && self.opens(policy) {
+        let _order = session.box_order.lock(&session.id)?;
+        let sandbox = session.live_sandbox().filter(|sandbox| sandbox.is_alive());
+        if sandbox.is_some() && session.live().lacks_trust(policy) && self.opens(policy) {
             return Ok(Change::NeedsBox);
         }
         let before = self.record(&session.id)?.network;
@@ -105,7 +105,7 @@ impl Engine {
         let Some(sandbox) = sandbox else {
             return Ok(Change::Done);
         };
-        let applied = self.apply(session, &mut live, &sandbox, policy);
+        let applied = self.apply(session, &sandbox, policy);
         if !matches!(applied, Ok(Change::Done)) {
             // The record must not name a policy that is not applied.
             self.state.set_network(&session.id, before.as_ref())?;
@@ -113,24 +113,25 @@ impl Engine {
         applied
     }
 
-    /// Applies a policy to a running box.
+    /// Applies a policy to a running box. The caller holds `box_order`.
     fn apply(
         &self,
         session: &Session,
-        live: &mut Live,
         sandbox: &Arc<dyn Sandbox>,
         policy: &NetworkPolicy,
     ) -> Result<Change> {
-        if let Some(outlet) = &mut live.outlet {
-            outlet.set_policy(&**sandbox, policy)?;
-            return Ok(Change::Done);
+        let outlet = session.live().outlet.take();
+        if let Some(mut outlet) = outlet {
+            let applied = outlet.set_policy(&**sandbox, policy);
+            session.live().outlet = Some(outlet);
+            return applied.map(|()| Change::Done);
         }
         if !self.opens(policy) {
             return Ok(Change::Done);
         }
         match Outlet::open_late(self, &**sandbox, &session.site(), policy) {
             Ok(outlet) => {
-                live.outlet = Some(outlet);
+                session.live().outlet = Some(outlet);
                 Ok(Change::Done)
             }
             // With this runtime, a box that was created closed cannot be opened.
@@ -211,16 +212,5 @@ impl Session {
                 .map_or_else(|| self.activity.is_held(), |count| count > 0)),
             None => Ok(false),
         }
-    }
-
-    /// Stops the box alone. Half-written files and the list of exited processes are kept.
-    fn stop_box(&self) -> Result<()> {
-        let mut live = self.live();
-        if let Some(sandbox) = &live.sandbox {
-            sandbox.stop()?;
-        }
-        live.sandbox = None;
-        live.close_outlet();
-        Ok(())
     }
 }

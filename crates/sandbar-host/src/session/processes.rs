@@ -403,6 +403,7 @@ impl Engine {
         let session = self.session(id)?;
         let _entry = session.admission.enter_shared()?;
         let record = self.active(id)?;
+        session.processes.require_room(id, &spec)?;
         let expose = |port| ExposedPort::open(&self.config.advertise_addr, port);
         let port = spec.expose_port.map(expose).transpose()?;
         let mut run = self.start_command(

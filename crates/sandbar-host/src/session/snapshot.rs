@@ -30,6 +30,7 @@ impl Host {
             let session = engine.session(&id)?;
             let _entry = session.admission.enter_shared()?;
             engine.present(&id)?;
+            engine.require_room_for_snapshot(&id)?;
             engine.take_snapshot(&session, &name, SnapshotKind::Named, None, quiesce)
         })
         .await
@@ -233,6 +234,27 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Refuses a named snapshot beyond the limit: these are never pruned.
+    fn require_room_for_snapshot(&self, id: &SessionId) -> Result<()> {
+        let limit = self.config.max_named_snapshots_per_session;
+        if limit == 0 || self.state.snapshot_count(id)? < limit as u64 {
+            return Ok(());
+        }
+        let snapshots = self.state.snapshots(id)?;
+        let named = snapshots
+            .iter()
+            .filter(|snapshot| snapshot.kind == SnapshotKind::Named);
+        if named.count() < limit {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::InvalidState,
+            format!("session `{id}` has reached its limit of {limit} named snapshots"),
+        )
+        .with_field("snapshot")
+        .with_hint("delete some, or raise `max_named_snapshots_per_session`"))
     }
 
     fn find_snapshot(&self, id: &SessionId, name: &SnapshotName) -> Result<Option<SnapshotInfo>> {

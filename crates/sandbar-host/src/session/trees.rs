@@ -55,7 +55,9 @@ impl Host {
             .start_walk(&session.walks, Some(&tree), request, &ended)
             .await;
         let mut job = job?;
+        let slot = session.slots.stream()?;
         let task = spawn_waiting(move || {
+            let _slot = slot;
             let outcome = block_on(async {
                 while let Some(bytes) = job.next_bytes().await? {
                     let sent = tokio::select! {
@@ -97,8 +99,10 @@ impl Host {
                 Ok((entry, root, directory, session.streams.clone()))
             })
             .await?;
+        let slot = self.engine().session_unused(&session)?.slots.stream()?;
         let (sender, receiver) = mpsc::channel(MAX_BUFFERED_PIECES);
         let task = spawn_waiting(move || {
+            let _slot = slot;
             let mut pieces = PieceReader {
                 receiver,
                 piece: Bytes::new(),

@@ -18,6 +18,7 @@ use crate::{
     Host,
     admission::not_found,
     blocking::blocking,
+    call_slots::CallSlots,
     process::StopReason,
     readable,
     verb::{Call, Verb},
@@ -39,12 +40,17 @@ impl Host {
         recursive: bool,
     ) -> Result<DirWatcher> {
         let (target, path) = (id.clone(), absolute(path)?);
-        let (slot, descriptor) = self
+        let (slot, descriptor, slots) = self
             .run(Call::on(id, Verb::WatchDir), move |engine| {
                 let session = engine.session(&target)?;
                 let _entry = session.admission.enter_shared()?;
                 engine.present(&target)?;
-                let watch = TreeWatch::open(session.tree(engine)?, &path, recursive)?;
+                let watch = TreeWatch::open_within(
+                    Arc::clone(&session.watch_budget),
+                    session.tree(engine)?,
+                    &path,
+                    recursive,
+                )?;
                 let descriptor = watch.descriptor()?;
                 let state = Mutex::new(State::Open(Box::new(watch)));
                 let slot = Arc::new(WatchSlot {
@@ -52,8 +58,8 @@ impl Host {
                     ended: Notify::new(),
                     pace: Arc::default(),
                 });
-                session.remember_watch(&slot);
-                Ok((slot, descriptor))
+                session.remember_watch(&slot)?;
+                Ok((slot, descriptor, Arc::clone(&session.slots)))
             })
             .await?;
         let readable = readable::register(descriptor)
@@ -61,6 +67,7 @@ impl Host {
         Ok(DirWatcher {
             id: id.clone(),
             slot,
+            slots,
             readable,
             queue: VecDeque::new(),
             is_drained: true,
@@ -113,6 +120,7 @@ impl WatchSlot {
 pub struct DirWatcher {
     id: SessionId,
     slot: Arc<WatchSlot>,
+    slots: Arc<CallSlots>,
     readable: AsyncFd<OwnedFd>,
     queue: VecDeque<DirNews>,
     /// Whether the last read left nothing.
@@ -189,11 +197,11 @@ impl DirWatcher {
         work: impl FnOnce(&mut TreeWatch) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (slot, id) = (Arc::clone(&self.slot), self.id.clone());
-        blocking(move || match &mut *slot.lock() {
+        let work = move || match &mut *slot.lock() {
             State::Open(watch) => work(watch),
             State::Ended(why) => Err(ended(&id, *why)),
-        })
-        .await
+        };
+        self.slots.finish(work).await
     }
 }
 
@@ -221,5 +229,34 @@ fn ended(id: &SessionId, why: StopReason) -> Error {
         )),
         StopReason::HostStopped => Error::new(ErrorCode::Unavailable, "host is stopping")
             .with_hint("watch again after the host is restarted"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Session;
+
+    #[test]
+    fn watches_of_a_session_are_limited() {
+        let session = Session::new("s".parse().unwrap());
+        // Without an inotify instance each, of which the machine has few.
+        let slot = || {
+            Arc::new(WatchSlot {
+                state: Mutex::new(State::Ended(StopReason::RolledBack)),
+                ended: Notify::new(),
+                pace: Arc::default(),
+            })
+        };
+        let mut held: Vec<_> = (0..64).map(|_| slot()).collect();
+        for watch in &held {
+            session.remember_watch(watch).unwrap();
+        }
+        let more = slot();
+        let error = session.remember_watch(&more).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::TooManyCalls);
+        assert!(error.message().contains("64 watches"), "{error}");
+        held.pop();
+        session.remember_watch(&more).unwrap();
     }
 }

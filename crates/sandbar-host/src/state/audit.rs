@@ -19,6 +19,9 @@ const SEED: &str = "sandbar audit log, version 1";
 /// Rows verified per query, which bounds how long other callers wait for the database.
 const VERIFY_BATCH_ROWS: i64 = 500;
 
+/// Size of the numbers, the hash and the index of a row, about.
+const ROW_OVERHEAD: u64 = 120;
+
 /// A row as it is stored.
 #[derive(Debug)]
 struct AuditRow {
@@ -111,8 +114,8 @@ fn seed(session: &SessionId) -> String {
 }
 
 impl StateStore {
-    /// Appends an entry to the log of its session.
-    pub(crate) fn append_audit(&self, event: &Event) -> Result<()> {
+    /// Appends an entry to the log of its session; returns its size.
+    pub(crate) fn append_audit(&self, event: &Event) -> Result<u64> {
         let detail = to_json(&event.detail)?;
         // Needs no transaction: one statement writes, and the lock on the database is held.
         self.with(|database| {
@@ -133,8 +136,24 @@ impl StateStore {
                 chain: String::new(),
             };
             row.chain = row.expected_chain(&before.unwrap_or_else(|| seed(&event.session)));
-            row.insert(database)
+            let texts = [&row.session, &row.who, &row.what, &row.outcome, &row.detail];
+            let bytes = texts.map(|text| text.len() as u64).iter().sum::<u64>() + ROW_OVERHEAD;
+            row.insert(database)?;
+            Ok(bytes)
         })
+    }
+
+    /// Returns the size of the log of a session, and the time of its first entry.
+    pub(crate) fn audit_size(&self, session: &SessionId) -> Result<(u64, Option<Timestamp>)> {
+        let sql = "SELECT coalesce(sum(length(CAST(session AS BLOB)) + length(CAST(who AS BLOB)) + length(CAST(what AS BLOB)) \
+                   + length(CAST(outcome AS BLOB)) + length(CAST(detail AS BLOB)) + ?2), 0), min(made) \
+                   FROM audit WHERE session = ?1";
+        let read = |row: &Row<'_>| Ok((row.get::<i64>(0)?, row.get::<Option<i64>>(1)?));
+        let key = (session.as_str(), integer(ROW_OVERHEAD));
+        let found = self.with(|database| database.query_optional(sql, key, read))?;
+        let (bytes, first) = found.unwrap_or_default();
+        let first = first.map(time).transpose()?;
+        Ok((u64::try_from(bytes).unwrap_or(0), first))
     }
 
     /// Returns one page of a log.

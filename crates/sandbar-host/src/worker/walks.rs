@@ -21,10 +21,11 @@ use tokio_util::sync::CancellationToken;
 use super::messages::{End, Envelope, Part, Request, decode, encode};
 use crate::{blocking::blocking, engine::Engine};
 
-/// Jobs of all sessions that run at a time. Others wait.
+/// Jobs of all sessions that run at a time. Others wait. Exports do not count: they last as long as
+/// their readers, and are bounded with the other streams of a session.
 const MAX_JOBS: usize = 32;
 
-/// Jobs of one session that run at a time. Others wait.
+/// Jobs of one session that run at a time. Others wait. Exports do not count.
 const MAX_SESSION_JOBS: usize = 4;
 
 /// Memory of one job, besides that of the program.
@@ -32,6 +33,9 @@ const JOB_MEMORY: ByteCount = ByteCount::mib(256);
 
 /// Time by which the limit of a job exceeds that of its tool, so that the tool itself reports it.
 const TIME_MARGIN: Duration = Duration::from_secs(1);
+
+/// Limit of an export, which ends with its reader or its session.
+const EXPORT_TIME: Duration = Duration::from_hours(24);
 
 /// Limit on the names, targets and attributes that one answer holds.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -71,7 +75,7 @@ impl Default for WalkLimits {
 pub(crate) struct WalkJob {
     job: RunningJob,
     ended: CancellationToken,
-    _slots: [OwnedSemaphorePermit; 2],
+    _slots: Option<[OwnedSemaphorePermit; 2]>,
 }
 
 impl Engine {
@@ -129,7 +133,10 @@ impl Engine {
                 .collect(),
             readable,
             memory: JOB_MEMORY,
-            time: self.config.tool_timeout.saturating_add(TIME_MARGIN),
+            time: match request {
+                Request::Export { .. } => EXPORT_TIME,
+                _ => self.config.tool_timeout.saturating_add(TIME_MARGIN),
+            },
         })
     }
 }

@@ -14,6 +14,7 @@ mod fixture;
 mod operation;
 mod pressure;
 mod start;
+mod stuck;
 mod sweep;
 mod switchboard;
 mod undo;

@@ -4,8 +4,8 @@ use std::{pin::Pin, time::Duration};
 
 use rusqlite::Connection;
 use sandbar_core::{
-    Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict, ErrorCode, ExecSpec, ForkRequest,
-    LaterSnapshots, PageRequest, Quiesce, RuntimeKind, SessionId,
+    Actor, AuditEntry, AuditOrder, AuditQuery, AuditVerdict, ByteCount, ErrorCode, ExecSpec,
+    ForkRequest, LaterSnapshots, MakeDirOptions, PageRequest, Quiesce, RuntimeKind, SessionId,
 };
 use sandbar_host::{HostConfig, acting_as};
 use sandbar_testing::Backend;
@@ -474,5 +474,47 @@ fn tampered_audit_log_fails_verification() {
         Backend::LocalDiskExt4,
         RuntimeKind::None,
         a_log_that_was_changed,
+    );
+}
+
+#[test]
+fn audit_log_of_a_session_is_bounded_and_verifies() {
+    let configure = |config: &mut HostConfig| config.max_audit_size = ByteCount::kib(4);
+    HostFixture::run_with(
+        Backend::LocalDiskExt4,
+        RuntimeKind::None,
+        configure,
+        |fixture| {
+            Box::pin(async move {
+                let id = fixture.session("s").await;
+                // Refused, and with a name as long as a caller likes.
+                let missing = format!("{}/x", "missing/".repeat(300));
+                for _ in 0..100 {
+                    fixture
+                        .host
+                        .move_path(
+                            &id,
+                            missing.as_ref(),
+                            missing.as_ref(),
+                            MakeDirOptions::default(),
+                        )
+                        .await
+                        .unwrap_err();
+                }
+                fixture.host.destroy_session(&id).await.unwrap();
+                let log = fixture.log(&id).await;
+                let moves = log.iter().filter(|entry| entry.what == "move_path").count();
+                assert!((1..10).contains(&moves), "{moves}");
+                let size = |entry: &AuditEntry| serde_json::to_string(&entry.detail).unwrap().len();
+                assert!(log.iter().all(|entry| size(entry) < 2000));
+                let left_out: u64 = log
+                    .iter()
+                    .filter(|entry| entry.what == "entries_left_out")
+                    .map(|entry| detail(entry)["entries"]["move_path"].as_u64().unwrap())
+                    .sum();
+                assert_eq!(moves as u64 + left_out, 100);
+                assert_eq!(log.last().unwrap().what, "destroy_session");
+            })
+        },
     );
 }

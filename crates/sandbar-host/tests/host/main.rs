@@ -255,6 +255,9 @@ on_every_host!(@host once, LocalDiskExt4, Native, processes:
     slow_lossless_reader_misses_nothing_in_bounded_memory,
     exited_ephemeral_processes_are_kept_up_to_a_limit,
     ephemeral_process_is_persisted_after_a_second;
+    snapshots:
+    named_snapshots_of_a_session_are_limited;
     process_ports:
+    exposed_ports_of_a_session_are_limited,
     connection_to_a_port_keeps_its_session_active;
 );

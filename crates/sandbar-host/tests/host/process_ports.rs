@@ -4,7 +4,7 @@ use std::{net::SocketAddr, pin::Pin};
 
 use sandbar_core::{
     ErrorCode, NetworkPolicy, ProcessId, ProcessSpec, ProcessStatus, Readiness, RestartPolicy,
-    RuntimeKind, SessionId, SessionState,
+    RuntimeKind, SessionId, SessionState, WaitFor,
 };
 use sandbar_host::RuntimeChoice;
 use tokio::{
@@ -332,5 +332,34 @@ pub(crate) fn traffic_token_is_per_session_and_survives_restart(
         // The token of the old session does not open its successor.
         fixture.session("closed").await;
         assert!(!access(fixture, &closed).await.token.is(token.as_bytes()));
+    })
+}
+
+pub(crate) fn exposed_ports_of_a_session_are_limited(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        let id = fixture.machine("s").await;
+        let exposing = || {
+            let mut spec = ProcessSpec::new(["sleep", "600"]);
+            spec.expose_port = Some(80);
+            spec
+        };
+        let first = fixture.host.launch_process(&id, exposing()).await.unwrap();
+        for _ in 1..64 {
+            fixture.host.launch_process(&id, exposing()).await.unwrap();
+        }
+        let refused = fixture.host.launch_process(&id, exposing()).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::TooManyCalls);
+        assert!(refused.message().contains("64 exposed ports"), "{refused}");
+        // Without a port it may run, and a killed one makes room.
+        let plain = ProcessSpec::new(["sleep", "600"]);
+        fixture.host.launch_process(&id, plain).await.unwrap();
+        fixture.host.kill_process(&id, &first.id, 9).await.unwrap();
+        fixture
+            .host
+            .wait_process(&id, &first.id, WaitFor::Exited)
+            .await
+            .unwrap();
+        fixture.host.launch_process(&id, exposing()).await.unwrap();
     })
 }

@@ -1,6 +1,6 @@
 use std::pin::Pin;
 
-use sandbar_core::{ChangeKind, ErrorCode, LaterSnapshots, SessionState, SnapshotKind};
+use sandbar_core::{ChangeKind, ErrorCode, LaterSnapshots, Quiesce, SessionState, SnapshotKind};
 use sandbar_host::HostConfig;
 
 use crate::fixture::{HostFixture, snap};
@@ -224,5 +224,35 @@ pub(crate) fn diff_lists_what_a_command_changed(fixture: &mut HostFixture) -> Ca
             fixture.host.diff(&id, &snap("before"), None).await.unwrap(),
             changes
         );
+    })
+}
+
+pub(crate) fn named_snapshots_of_a_session_are_limited(fixture: &mut HostFixture) -> Case<'_> {
+    Box::pin(async {
+        fixture
+            .restart_with(HostConfig {
+                max_named_snapshots_per_session: 2,
+                ..fixture.config.clone()
+            })
+            .await;
+        let id = fixture.session("s").await;
+        fixture.snapshot(&id, "a").await;
+        fixture.host.turn_complete(&id).await.unwrap();
+        fixture.snapshot(&id, "b").await;
+        let refused = fixture
+            .host
+            .create_snapshot(&id, Some(snap("c")), Quiesce::WhereNeeded)
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::InvalidState);
+        assert!(
+            refused
+                .hint()
+                .is_some_and(|hint| hint.contains("max_named_snapshots_per_session"))
+        );
+        // Turns go on, and a deleted snapshot makes room.
+        fixture.host.turn_complete(&id).await.unwrap();
+        fixture.host.delete_snapshot(&id, &snap("a")).await.unwrap();
+        fixture.snapshot(&id, "c").await;
     })
 }

@@ -6,10 +6,11 @@ use std::{
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::{Duration, Instant},
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -22,6 +23,8 @@ use super::wire::malformed;
 /// Limits the body of a frame. Larger than any argument list plus environment.
 const MAX_FRAME_BYTES: usize = 16 * 1024 * 1024;
 const CHUNK: usize = 16 * 1024;
+/// Limits how long the rest of a frame may take whose first part was sent without waiting.
+const PARTIAL_FRAME_TIMEOUT: Duration = Duration::from_secs(1);
 /// Limits the descriptors sent with one frame.
 pub(crate) const MAX_DESCRIPTORS: usize = 16;
 
@@ -31,6 +34,24 @@ pub(crate) fn send_frame(
     body: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
+    send_frame_within(None, socket, body, descriptors)
+}
+
+/// As [`send_frame`], for at most `timeout`. `EAGAIN` with nothing sent if the peer does not read;
+/// `ETIMEDOUT` if a part was sent, after which the connection is unusable. Never blocks if
+/// `timeout` is zero, unless a part was sent.
+pub(crate) fn send_frame_within(
+    timeout: Option<Duration>,
+    socket: BorrowedFd<'_>,
+    body: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let begun = Instant::now();
+    // Without a limit, the socket blocks or not as it was set.
+    let flags = match timeout {
+        Some(_) => SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+        None => SendFlags::NOSIGNAL,
+    };
     if body.len() > MAX_FRAME_BYTES {
         return Err(Errno::TOOBIG.into());
     }
@@ -53,16 +74,43 @@ pub(crate) fn send_frame(
         }
         let head = IoSlice::new(length.get(sent..).unwrap_or_default());
         let rest = IoSlice::new(&body[sent.saturating_sub(length.len())..]);
-        match sendmsg(socket, &[head, rest], &mut ancillary, SendFlags::NOSIGNAL) {
+        match sendmsg(socket, &[head, rest], &mut ancillary, flags) {
             Ok(count) => sent += count,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
-                poll(&mut [PollFd::new(&socket, PollFlags::OUT)], None)?;
+                let limit = match timeout {
+                    Some(timeout) if sent > 0 => Some(timeout.max(PARTIAL_FRAME_TIMEOUT)),
+                    other => other,
+                };
+                wait_writable(
+                    socket,
+                    limit.map(|limit| limit.saturating_sub(begun.elapsed())),
+                )
+                .map_err(|errno| match errno {
+                    Errno::AGAIN if sent > 0 => Errno::TIMEDOUT,
+                    errno => errno,
+                })?;
             }
             Err(errno) => return Err(errno.into()),
         }
     }
     Ok(())
+}
+
+/// Waits until a socket can be written. `EAGAIN` after `timeout`.
+fn wait_writable(socket: BorrowedFd<'_>, timeout: Option<Duration>) -> rustix::io::Result<()> {
+    if timeout.is_some_and(|timeout| timeout.is_zero()) {
+        return Err(Errno::AGAIN);
+    }
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    match poll(
+        &mut [PollFd::new(&socket, PollFlags::OUT)],
+        timeout.as_ref(),
+    ) {
+        Ok(0) => Err(Errno::AGAIN),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Buffer of received bytes and descriptors.
@@ -165,6 +213,17 @@ impl Connection {
 
     pub(crate) fn send(&self, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         send_frame(self.socket.as_fd(), body, descriptors)
+    }
+
+    /// As [`send`](Self::send), for at most `timeout`. After an error that is `EAGAIN` or
+    /// `ETIMEDOUT`, the peer does not read.
+    pub(crate) fn send_within(
+        &self,
+        timeout: Duration,
+        body: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        send_frame_within(Some(timeout), self.socket.as_fd(), body, descriptors)
     }
 
     /// Waits for a frame. `None` if the peer has closed the connection.

@@ -9,7 +9,7 @@ mod init_messages;
 mod spawner_messages;
 mod wire;
 
-pub(crate) use connection::{Connection, Incoming, MAX_DESCRIPTORS, send_frame};
+pub(crate) use connection::{Connection, Incoming, MAX_DESCRIPTORS, send_frame, send_frame_within};
 pub(crate) use init_messages::{
     CommandCgroup, Ended, Event, ExecAnswer, ExecOrder, Order, PrepareOrder, Request, Stage,
     Streams, UserOrder,

@@ -31,6 +31,10 @@ use crate::{
 /// Time for a stopped box to exit by itself before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Limits how long a killed box may take to end. Only a process stuck in the kernel takes this
+/// long.
+const KILLED_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Number of commands between two removals of idle command groups.
 const GROUP_CLEANUP_INTERVAL: u64 = 64;
 
@@ -302,12 +306,21 @@ impl Sandbox for BoxSandbox {
         *self.is_stopped.write_unpoisoned() = true;
         drop(self.lock_network().take());
         self.supervisors.close();
-        tokio.block_on(async {
+        let ended = async {
             self.supervisors.wait().await;
             self.link.wait_gone().await;
-        });
+        };
+        let outcome = tokio
+            .block_on(async { tokio::time::timeout(STOP_TIMEOUT + KILLED_TIMEOUT, ended).await });
         if let Some(kill) = kill {
             kill.abort();
+        }
+        if outcome.is_err() {
+            return Err(Error::new(
+                ErrorCode::Timeout,
+                "sandbox did not end in time after it was killed",
+            )
+            .with_hint("a process of it may be stuck in the kernel; try again later"));
         }
         match &self.groups {
             Some(groups) => groups

@@ -12,7 +12,7 @@ use std::{
 
 use sandbar_core::{Error, ErrorCode, MutexExt as _, Result};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, oneshot, watch},
     time::{Instant, timeout_at},
 };
 
@@ -21,15 +21,28 @@ use super::{
     start_error::StartFailure,
 };
 use crate::protocol::{
-    Connection, Ended, Event, ExecAnswer, ExecOrder, PrepareOrder, Request, Stage, send_frame,
+    Connection, Ended, Event, ExecAnswer, ExecOrder, PrepareOrder, Request, Stage,
+    send_frame_within,
 };
 
-/// Limits how long a box may take to set itself up or to answer a report request.
+/// Limits how long a box may take to set itself up, or to do all earlier requests.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Limits how long init may take to count processes.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Limits how long a request with descriptors may take to be sent.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Limits how long init may take to exit after it has closed a socket.
+const GONE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Limits how long init may take to start a command. Init waits until the program is loaded, which
 /// the sandbox can delay.
 pub(super) const START_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Interval at which a relocation checks whether init has read all requests.
+const HOLD_BACK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Limits the dial requests without an answer. They fit into the socket buffer even if init does
 /// not read, as in a frozen box.
@@ -46,6 +59,10 @@ pub(crate) struct StartedCommand {
 /// Connection to the init of a box.
 #[derive(Debug)]
 pub(crate) struct InitLink {
+    /// Held by the start in progress. Others wait for it with a deadline, before they lock
+    /// `orders`.
+    start_permit: Semaphore,
+    start_timeout: Duration,
     /// Carries one order at a time: init starts commands one after the other.
     pub(super) orders: Mutex<Connection>,
     /// Replaced when the box is relocated.
@@ -55,6 +72,8 @@ pub(crate) struct InitLink {
     /// A dial request takes a permit, which the answer of init returns.
     dial_permits: Arc<Semaphore>,
     pub(super) state: Arc<Mutex<LinkState>>,
+    /// Tells the event reader that requests are left to send.
+    queued: Arc<Notify>,
     gone: watch::Receiver<bool>,
 }
 
@@ -104,18 +123,27 @@ impl InitLink {
         let readable = register(events.try_clone().map_err(failed)?).map_err(failed)?;
         let state = Arc::new(Mutex::new(LinkState::default()));
         let (gone_sender, gone) = watch::channel(false);
+        let queued = Arc::new(Notify::new());
         #[expect(
             clippy::disallowed_methods,
             reason = "ends when init closes its socket, which the box cannot outlive"
         )]
-        tokio::spawn(read_events(readable, Arc::clone(&state), gone_sender));
+        tokio::spawn(read_events(
+            readable,
+            Arc::clone(&state),
+            Arc::clone(&queued),
+            gone_sender,
+        ));
         let orders = Mutex::new(Connection::to_box(orders.into()));
         Ok(Self {
+            start_permit: Semaphore::new(1),
+            start_timeout,
             orders,
             events: Mutex::new(Arc::new(events)),
             report_order: Mutex::default(),
             dial_permits: Arc::new(Semaphore::new(MAX_PENDING_DIALS)),
             state,
+            queued,
             gone,
         })
     }
@@ -136,6 +164,7 @@ impl InitLink {
     ) -> Result<std::result::Result<StartedCommand, StartFailure>> {
         let number = order.number;
         let body = order.encode();
+        let _permit = self.acquire_start_permit()?;
         let (end_sender, ended) = oneshot::channel();
         {
             let mut state = lock(&self.state);
@@ -146,7 +175,9 @@ impl InitLink {
         }
         let answer = {
             let mut orders = self.orders.lock_unpoisoned();
-            orders.send(&body, descriptors).and_then(|()| orders.wait())
+            orders
+                .send_within(self.start_timeout, &body, descriptors)
+                .and_then(|()| orders.wait())
         };
         let answer = answer.and_then(|body| body.map(|body| ExecAnswer::decode(&body)).transpose());
         if let Ok(Some(ExecAnswer::Started { pid })) = answer {
@@ -161,9 +192,9 @@ impl InitLink {
             Err(error) => match error.raw_os_error() {
                 Some(libc::EPIPE | libc::ECONNRESET) => Err(self.wait_for_gone_error()),
                 Some(libc::E2BIG) => Ok(Err((Stage::Exec, error))),
-                Some(libc::EAGAIN) => {
+                Some(libc::EAGAIN | libc::ETIMEDOUT) => {
                     self.abandon();
-                    Err(timed_out())
+                    Err(timed_out("start the command"))
                 }
                 _ => Err(Error::io("talk to the sandbox", error)),
             },
@@ -177,9 +208,26 @@ impl InitLink {
         self.close();
     }
 
+    /// Waits for the start in progress. Blocks.
+    fn acquire_start_permit(&self) -> Result<SemaphorePermit<'_>> {
+        if let Ok(permit) = self.start_permit.try_acquire() {
+            return Ok(permit);
+        }
+        let waiting =
+            async { tokio::time::timeout(self.start_timeout, self.start_permit.acquire()).await };
+        match tokio::runtime::Handle::current().block_on(waiting) {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) => Err(gone()),
+            Err(_) => Err(timed_out("start earlier commands")),
+        }
+    }
+
     /// Waits until the event reader has seen the end of the box, and returns the cause.
     fn wait_for_gone_error(&self) -> Error {
-        tokio::runtime::Handle::current().block_on(self.wait_gone());
+        let waiting = async { tokio::time::timeout(GONE_TIMEOUT, self.wait_gone()).await };
+        if tokio::runtime::Handle::current().block_on(waiting).is_err() {
+            return timed_out("exit");
+        }
         lock(&self.state).gone_error()
     }
 
@@ -194,38 +242,74 @@ impl InitLink {
             return Ok(());
         };
         match make()? {
-            Some(order) => orders.send(&order.encode(), &[]),
+            Some(order) => orders.send_within(SEND_TIMEOUT, &order.encode(), &[]),
             None => Ok(()),
         }
     }
 
-    /// Sends a request.
+    /// Sends a request. Never blocks: what init does not read yet is queued, up to a limit.
     pub(crate) fn request(&self, request: &Request) -> Result<()> {
-        self.request_with(request, &[])
-    }
-
-    /// Sends a request with descriptors, which is possible only if the box is never relocated.
-    fn request_with(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-        let frame = request.encode();
         let mut state = lock(&self.state);
         if state.is_gone {
             return Err(state.gone_error());
         }
-        if let Some(held_back) = &mut state.held_back {
-            held_back.push(frame);
-            return Ok(());
+        state.queue(request)?;
+        if state.flush(self.events().as_fd()) {
+            self.queued.notify_one();
         }
-        drop(state);
-        self.send(&frame, descriptors)
+        Ok(())
     }
 
-    pub(super) fn send(&self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-        send_frame(self.events().as_fd(), frame, descriptors).map_err(|error| {
+    /// Sends a request with descriptors, which is possible only if the box is never relocated.
+    /// Blocks while init does not read.
+    fn request_with(&self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        if descriptors.is_empty() {
+            return self.request(request);
+        }
+        let state = lock(&self.state);
+        if state.is_gone {
+            return Err(state.gone_error());
+        }
+        drop(state);
+        self.send(&request.encode(), descriptors)
+    }
+
+    fn send(&self, frame: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        let events = self.events();
+        send_frame_within(Some(SEND_TIMEOUT), events.as_fd(), frame, descriptors).map_err(|error| {
             match error.raw_os_error() {
                 Some(libc::EPIPE | libc::ECONNRESET) => gone(),
+                Some(libc::EAGAIN | libc::ETIMEDOUT) => timed_out("read a request"),
                 _ => Error::io("talk to the sandbox", error),
             }
         })
+    }
+
+    /// Holds requests back, once all earlier ones are sent.
+    pub(super) fn hold_back(&self) -> Result<()> {
+        let deadline = std::time::Instant::now() + READY_TIMEOUT;
+        loop {
+            let mut state = lock(&self.state);
+            let is_left = state.flush(self.events().as_fd());
+            if !is_left {
+                state.is_relocating = true;
+                return Ok(());
+            }
+            drop(state);
+            if std::time::Instant::now() >= deadline {
+                return Err(does_not_read());
+            }
+            std::thread::sleep(HOLD_BACK_INTERVAL);
+        }
+    }
+
+    /// Sends the requests that were held back.
+    pub(super) fn release_requests(&self) {
+        let mut state = lock(&self.state);
+        state.is_relocating = false;
+        if state.flush(self.events().as_fd()) {
+            self.queued.notify_one();
+        }
     }
 
     /// Waits for a permit to send a dial request.
@@ -235,7 +319,7 @@ impl InitLink {
         match tokio::runtime::Handle::current().block_on(waiting) {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) => Err(gone()),
-            Err(_) => Err(timed_out()),
+            Err(_) => Err(timed_out("answer earlier connections")),
         }
     }
 
@@ -282,7 +366,7 @@ impl InitLink {
         {
             Ok(Ok(errno)) => Ok(errno),
             Ok(Err(_)) => Err(lock(&self.state).gone_error()),
-            Err(_) => Err(timed_out()),
+            Err(_) => Err(timed_out("answer a connection")),
         }
     }
 
@@ -291,7 +375,7 @@ impl InitLink {
     pub(crate) fn count_processes(&self) -> Result<u64> {
         let (sender, report) = oneshot::channel();
         self.request_report(sender, Self::request)?;
-        wait_for_report(report)
+        wait_for_report(report, COUNT_TIMEOUT)
     }
 
     /// Waits until init has done all earlier requests. Works also while other requests are held
@@ -299,7 +383,7 @@ impl InitLink {
     pub(super) fn sync(&self) -> Result<()> {
         let (sender, report) = oneshot::channel();
         self.request_report(sender, |link, request| link.send(&request.encode(), &[]))?;
-        wait_for_report(report).map(drop)
+        wait_for_report(report, READY_TIMEOUT).map(drop)
     }
 
     /// Queues the sender and sends the request in one step, since reports are matched by order.
@@ -341,12 +425,12 @@ impl Drop for InitLink {
     }
 }
 
-fn wait_for_report(report: oneshot::Receiver<u64>) -> Result<u64> {
-    let waiting = async { tokio::time::timeout(READY_TIMEOUT, report).await };
+fn wait_for_report(report: oneshot::Receiver<u64>, timeout: Duration) -> Result<u64> {
+    let waiting = async { tokio::time::timeout(timeout, report).await };
     match tokio::runtime::Handle::current().block_on(waiting) {
         Ok(Ok(processes)) => Ok(processes),
         Ok(Err(_)) => Err(gone()),
-        Err(_) => Err(timed_out()),
+        Err(_) => Err(timed_out("report its processes")),
     }
 }
 
@@ -373,9 +457,18 @@ pub(super) fn gone() -> Error {
         .with_hint("try again: a new one is started")
 }
 
-fn timed_out() -> Error {
-    Error::new(ErrorCode::Timeout, "sandbox did not answer in time")
-        .with_hint("try again: a new one is started")
+/// Returns the error for a box whose init did not do `what`.
+fn timed_out(what: &str) -> Error {
+    Error::new(
+        ErrorCode::Timeout,
+        format!("sandbox did not {what} in time"),
+    )
+    .with_hint("try again; if that fails, destroy it or roll it back")
+}
+
+/// Returns the error for a box whose init reads no requests.
+pub(super) fn does_not_read() -> Error {
+    timed_out("read earlier requests")
 }
 
 pub(super) fn setup_failed(step: &str, errno: i32) -> Error {
@@ -423,5 +516,66 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(outcome.unwrap_err().code(), ErrorCode::Unavailable);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn large_order_that_init_does_not_read_times_out() {
+        let sockets = LinkSockets::pair().unwrap();
+        let link = InitLink::connect_with(Duration::from_millis(20), sockets.ours).unwrap();
+        let mut large = order(1);
+        large.envp = vec![std::ffi::CString::new(vec![b'x'; 4 << 20]).unwrap()];
+        let outcome = tokio::task::spawn_blocking(move || link.exec(&large, &[]).map(drop))
+            .await
+            .unwrap();
+        let error = outcome.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Timeout);
+        assert!(error.message().contains("start the command"), "{error}");
+    }
+
+    /// Reads `count` frames that the link has sent.
+    async fn received(socket: UnixStream, count: usize) -> Vec<Request> {
+        tokio::task::spawn_blocking(move || {
+            let mut connection = Connection::new(socket.into());
+            (0..count)
+                .map(|_| Request::decode(&connection.wait().unwrap().unwrap()).unwrap())
+                .collect()
+        })
+        .await
+        .unwrap()
+    }
+
+    // One worker: a request that blocked its thread would stop the test.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn requests_that_init_does_not_read_never_block() {
+        let sockets = LinkSockets::pair().unwrap();
+        let link = InitLink::connect_with(START_TIMEOUT, sockets.ours).unwrap();
+        let signal = |number| Request::Signal { number, signal: 15 };
+        let mut sent = 0;
+        let refused = loop {
+            match link.request(&signal(sent)) {
+                Ok(()) => sent += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.code(), ErrorCode::Timeout);
+        assert!(sent >= 1024, "{sent}");
+        // A command can be killed nevertheless, and once is enough.
+        for _ in 0..2 {
+            link.request(&Request::Kill { number: 7 }).unwrap();
+        }
+        let [_orders, events] = sockets.theirs;
+        let total = usize::try_from(sent).unwrap() + 1;
+        let read = received(events.try_clone().unwrap(), total).await;
+        let numbers: Vec<u64> = read
+            .iter()
+            .map_while(|request| match request {
+                Request::Signal { number, .. } => Some(*number),
+                _ => None,
+            })
+            .collect();
+        assert!(numbers.into_iter().eq(0..sent));
+        assert!(matches!(read.last(), Some(Request::Kill { number: 7 })));
+        link.request(&signal(0)).unwrap();
+        assert_eq!(received(events, 1).await.len(), 1);
     }
 }

@@ -24,7 +24,7 @@ impl InitLink {
     ) -> Result<()> {
         // No order is in progress while this lock is held.
         let mut orders = self.orders.lock_unpoisoned();
-        lock(&self.state).held_back = Some(Vec::new());
+        self.hold_back()?;
         let outcome = self.sync().and_then(|()| self.switch_sockets(transfer));
         let outcome = outcome.and_then(|socket| {
             socket
@@ -33,11 +33,8 @@ impl InitLink {
             *orders = Connection::to_box(socket.into());
             self.sync()
         });
-        let held_back = lock(&self.state).held_back.take().unwrap_or_default();
-        for frame in held_back {
-            // The caller has already returned. If sending fails, the box and its commands are gone.
-            let _ = self.send(&frame, &[]);
-        }
+        // Their callers have already returned. If sending fails, the box and its commands are gone.
+        self.release_requests();
         outcome
     }
 

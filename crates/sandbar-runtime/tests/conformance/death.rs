@@ -10,7 +10,7 @@ use sandbar_core::{ErrorCode, Resources, RuntimeKind};
 use sandbar_runtime::ExecSpec;
 
 use crate::{
-    test_box::{Ended, processes_in},
+    test_box::{Ended, TestBox, processes_in},
     world::{World, fresh_name, open_runtime, shell},
 };
 
@@ -42,6 +42,33 @@ pub(crate) fn box_with_killed_init_is_not_alive(kind: RuntimeKind) {
         assert_eq!(error.code(), ErrorCode::Unavailable);
         assert!(error.hint().is_some());
         world.stop().await;
+        assert!(world.on_host().is_empty());
+    });
+}
+
+pub(crate) fn box_with_stopped_init_can_be_stopped(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let command = world
+            .start(ExecSpec::new(["sleep", "4747.2"]))
+            .await
+            .unwrap();
+        // A box may still be set up when it can be used already.
+        world.finish(ExecSpec::new(["true"])).await;
+        for pid in world.init_on_host() {
+            let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+            kill_process(pid, Signal::STOP).unwrap();
+        }
+        // It reads no request, and is not waited for.
+        while command.signal(libc::SIGURG).is_ok() {}
+        let test_box = TestBox::clone(world);
+        let starting = tokio::spawn(async move { test_box.start(ExecSpec::new(["true"])).await });
+        world.stop().await;
+        let code = starting.await.unwrap().unwrap_err().code();
+        assert!(
+            matches!(code, ErrorCode::Unavailable | ErrorCode::InvalidState),
+            "{code:?}"
+        );
+        assert_eq!(Ended::of(command).await.status.signal, Some(9));
         assert!(world.on_host().is_empty());
     });
 }

@@ -140,6 +140,37 @@ pub(crate) fn command_in_frozen_box_can_be_killed(kind: RuntimeKind) {
     });
 }
 
+/// The signals of a supervised process are sent by a task, which must not hold its thread.
+pub(crate) fn signals_to_frozen_box_never_block(kind: RuntimeKind) {
+    World::run(kind, async |world| {
+        let command = world
+            .start(shell(
+                "trap 'echo caught; exit 3' USR1; echo up; while :; do sleep 0.01; done",
+            ))
+            .await
+            .unwrap();
+        let mut command = command;
+        assert!(matches!(
+            command.next_event().await,
+            Some(sandbar_runtime::ExecEvent::Stdout(_))
+        ));
+        world.freeze().await;
+        let refused = loop {
+            if let Err(error) = command.signal(libc::SIGUSR1) {
+                break error;
+            }
+        };
+        assert_eq!(refused.code(), ErrorCode::Timeout);
+        // Those that were accepted arrive.
+        world.thaw().await;
+        let ended = Ended::of(command).await;
+        assert_eq!(
+            (ended.stdout.as_str(), ended.status.code),
+            ("caught\n", Some(3))
+        );
+    });
+}
+
 pub(crate) fn box_after_a_frozen_one_is_not_frozen(kind: RuntimeKind) {
     World::run(kind, async |world| {
         let first = world.open_box("two", &Resources::default());

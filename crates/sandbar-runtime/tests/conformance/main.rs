@@ -63,6 +63,7 @@ on_every_runtime! {
         concurrent_commands_keep_their_output_apart;
     death:
         box_with_killed_init_is_not_alive,
+        box_with_stopped_init_can_be_stopped,
         new_boxes_replace_several_dead_ones,
         dead_box_is_replaced_by_a_new_one,
         killed_host_leaves_no_process_running;
@@ -107,6 +108,7 @@ on_every_runtime! {
         frozen_box_can_be_stopped,
         stop_of_frozen_box_releases_pending_starts,
         command_in_frozen_box_can_be_killed,
+        signals_to_frozen_box_never_block,
         box_after_a_frozen_one_is_not_frozen;
     lifetime:
         timeout_kills_command_with_daemons_and_keeps_output,

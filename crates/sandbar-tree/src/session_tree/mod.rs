@@ -19,4 +19,4 @@ pub use draft::{Draft, DraftKind};
 pub use list::Listing;
 pub use tree::{SessionTree, WORKING_DIRECTORY, WriteTarget, absolute, failure, open_regular};
 pub use walk::{Step, Visitor, WalkEntry};
-pub use watch::{TreeWatch, WatchBatch};
+pub use watch::{TreeWatch, WatchBatch, WatchBudget};

@@ -13,11 +13,15 @@ use std::{
         unix::ffi::OsStrExt as _,
     },
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use rustix::{
     fs::{
-        FileType, OFlags,
+        FileType, OFlags, RawDir,
         inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
     },
     io::Errno,
@@ -25,13 +29,117 @@ use rustix::{
 use sandbar_core::{DirChange, DirChangeKind, DirNews, Error, ErrorCode, Result};
 
 use super::tree::{SessionTree, failure};
-use crate::descent::{EntryStat, names};
+use crate::descent::EntryStat;
 
-/// Limit on directories of one watch.
+/// Limits on the directories that the watches of one budget hold, and on the bytes of their paths.
 const MAX_WATCHED_DIRECTORIES: usize = 16_384;
+const MAX_PATH_BYTES: usize = 16 << 20;
+
+/// Limit on the entries of new directories that one read reports. Beyond it, the watch reports an
+/// overflow.
+const MAX_LISTED_NEWS: usize = 16_384;
+
+/// Limit on the entries that are remembered as reported. Beyond it, some are reported twice.
+const MAX_REPORTED: usize = 65_536;
 
 /// Approximate number of events per read.
 const BATCH: usize = 512;
+
+/// Limits what several watches hold together: those of one session, for example.
+#[derive(Debug)]
+pub struct WatchBudget {
+    max_directories: usize,
+    max_path_bytes: usize,
+    max_listed_news: usize,
+    directories: AtomicUsize,
+    path_bytes: AtomicUsize,
+}
+
+impl Default for WatchBudget {
+    fn default() -> Self {
+        Self {
+            max_directories: MAX_WATCHED_DIRECTORIES,
+            max_path_bytes: MAX_PATH_BYTES,
+            max_listed_news: MAX_LISTED_NEWS,
+            directories: AtomicUsize::new(0),
+            path_bytes: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// Paths of watched directories, by watch descriptor. They count against a budget.
+#[derive(Debug)]
+struct WatchedPaths {
+    paths: HashMap<i32, PathBuf>,
+    budget: Arc<WatchBudget>,
+}
+
+impl WatchedPaths {
+    /// Returns whether the budget has room for one more directory, and paths of `bytes` bytes.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.budget.directories.load(Ordering::Relaxed) < self.budget.max_directories
+            && self.budget.path_bytes.load(Ordering::Relaxed) + bytes <= self.budget.max_path_bytes
+    }
+
+    fn insert(&mut self, watch: i32, path: PathBuf) {
+        self.budget.directories.fetch_add(1, Ordering::Relaxed);
+        self.budget
+            .path_bytes
+            .fetch_add(path.as_os_str().len(), Ordering::Relaxed);
+        if let Some(replaced) = self.paths.insert(watch, path) {
+            self.release(&replaced);
+        }
+    }
+
+    fn remove(&mut self, watch: i32) {
+        if let Some(removed) = self.paths.remove(&watch) {
+            self.release(&removed);
+        }
+    }
+
+    fn release(&self, path: &Path) {
+        self.budget.directories.fetch_sub(1, Ordering::Relaxed);
+        self.budget
+            .path_bytes
+            .fetch_sub(path.as_os_str().len(), Ordering::Relaxed);
+    }
+
+    /// Removes all and returns their watch descriptors.
+    fn take(&mut self) -> Vec<i32> {
+        let watches: Vec<i32> = self.paths.keys().copied().collect();
+        for watch in &watches {
+            self.remove(*watch);
+        }
+        watches
+    }
+
+    /// Updates the paths below a renamed directory. Returns whether they are within the budget.
+    fn rename(&mut self, from: &Path, to: &Path) -> bool {
+        let below = self.paths.iter().filter_map(|(watch, path)| {
+            let rest = path.strip_prefix(from).ok()?;
+            Some((*watch, rest.to_owned()))
+        });
+        let below: Vec<(i32, PathBuf)> = below.collect();
+        for (watch, rest) in below {
+            let renamed = if rest.as_os_str().is_empty() {
+                to.to_owned()
+            } else {
+                to.join(rest)
+            };
+            self.insert(watch, renamed);
+            if self.budget.path_bytes.load(Ordering::Relaxed) > self.budget.max_path_bytes {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl Drop for WatchedPaths {
+    fn drop(&mut self) {
+        self.take();
+    }
+}
 
 /// Watch on a directory of a tree, optionally recursive.
 #[derive(Debug)]
@@ -40,8 +148,7 @@ pub struct TreeWatch {
     start: PathBuf,
     recursive: bool,
     inotify: OwnedFd,
-    /// Paths of the watched directories, by watch descriptor.
-    paths: HashMap<i32, PathBuf>,
+    paths: WatchedPaths,
     /// Watch descriptor of `start`.
     root: i32,
     /// Entry of the last `IN_MOVED_FROM`. The matching `IN_MOVED_TO` is the next event, if the
@@ -81,12 +188,25 @@ pub struct WatchBatch {
 impl TreeWatch {
     /// Watches the directory `start`; with `recursive`, all directories below it.
     pub fn open(tree: SessionTree, start: &Path, recursive: bool) -> Result<Self> {
+        Self::open_within(Arc::default(), tree, start, recursive)
+    }
+
+    /// As [`open`](Self::open), within a budget that several watches share.
+    pub fn open_within(
+        budget: Arc<WatchBudget>,
+        tree: SessionTree,
+        start: &Path,
+        recursive: bool,
+    ) -> Result<Self> {
         let mut watch = Self {
             tree,
             start: start.to_owned(),
             recursive,
             inotify: new_instance()?,
-            paths: HashMap::new(),
+            paths: WatchedPaths {
+                paths: HashMap::new(),
+                budget,
+            },
             root: -1,
             pending_move: None,
             reported: HashSet::new(),
@@ -130,6 +250,9 @@ impl TreeWatch {
             // All events queued before this read have been read.
             self.reported_before.clear();
         }
+        if self.reported_before.len() + self.reported.len() > MAX_REPORTED {
+            self.reported_before.clear();
+        }
         self.reported_before.extend(self.reported.drain());
         match self.end.take() {
             Some(error) if news.is_empty() => Err(error),
@@ -159,19 +282,30 @@ impl TreeWatch {
             .open_path(&start, OFlags::RDONLY | OFlags::DIRECTORY)?;
         self.root = self.add(&directory, &start)?;
         if self.recursive {
-            let below = subdirectories(&directory, &start, |_, _| {})
-                .map_err(|errno| failure(&start, errno))?;
+            let mut below = Pending::default();
+            self.list(&directory, &start, &mut below, |_, _| {})
+                .map_err(|error| self.listing_failed(&start, error))?;
             self.add_all(below, &mut None)?;
         }
         Ok(())
     }
 
     /// Watches directories and all below them. With `news`, reports their entries as created.
-    fn add_all(
+    fn add_all(&mut self, mut ahead: Pending, news: &mut Option<&mut Vec<DirNews>>) -> Result<()> {
+        let mut reported = std::mem::take(&mut self.reported);
+        let outcome = self.add_pending(&mut ahead, &mut reported, news);
+        self.reported = reported;
+        outcome
+    }
+
+    fn add_pending(
         &mut self,
-        mut ahead: Vec<PathBuf>,
+        ahead: &mut Pending,
+        reported: &mut HashSet<PathBuf>,
         news: &mut Option<&mut Vec<DirNews>>,
     ) -> Result<()> {
+        let mut has_overflown = false;
+        let max_listed_news = self.paths.budget.max_listed_news;
         while let Some(path) = ahead.pop() {
             let directory = match self
                 .tree
@@ -190,32 +324,90 @@ impl TreeWatch {
                 Err(error) => return Err(error),
             };
             self.add(&directory, &path)?;
-            let reported = &mut self.reported;
-            let below = subdirectories(&directory, &path, |child, is_dir| {
+            let listed = self.list(&directory, &path, ahead, |child, is_dir| {
                 if let Some(news) = news {
+                    if news.len() >= max_listed_news {
+                        has_overflown = true;
+                        return;
+                    }
                     news.push(changed(DirChangeKind::Created, child.to_owned(), is_dir));
                     reported.insert(child.to_owned());
                 }
             });
-            match below {
-                Ok(below) => ahead.extend(below),
-                Err(Errno::NOENT) => {}
-                Err(errno) => return Err(failure(&path, errno)),
+            match listed {
+                Ok(()) | Err(ListError::Failed(Errno::NOENT)) => {}
+                Err(error) => return Err(self.listing_failed(&path, error)),
+            }
+        }
+        if has_overflown && let Some(news) = news {
+            news.push(DirNews::Overflow);
+        }
+        Ok(())
+    }
+
+    /// Lists a directory: calls `each` for every entry, and adds its subdirectories to `below`.
+    fn list(
+        &self,
+        directory: &OwnedFd,
+        path: &Path,
+        below: &mut Pending,
+        mut each: impl FnMut(&Path, bool),
+    ) -> Result<(), ListError> {
+        let mut buffer = [const { MaybeUninit::uninit() }; 16 << 10];
+        let mut listing = RawDir::new(directory, &mut buffer);
+        while let Some(entry) = listing.next() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => match EntryStat::at(directory, name) {
+                    Ok(found) => found.kind,
+                    Err(Errno::NOENT) => continue,
+                    Err(errno) => return Err(errno.into()),
+                },
+                kind => kind,
+            };
+            let child = path.join(OsStr::from_bytes(name.to_bytes()));
+            let is_dir = kind == FileType::Directory;
+            each(&child, is_dir);
+            if is_dir {
+                below.push(child);
+                if below.paths.len() > self.paths.budget.max_directories
+                    || !self.paths.has_room(below.bytes)
+                {
+                    return Err(ListError::TooMany);
+                }
             }
         }
         Ok(())
     }
 
+    fn listing_failed(&self, path: &Path, error: ListError) -> Error {
+        match error {
+            ListError::Failed(errno) => failure(path, errno),
+            ListError::TooMany => self.too_many(),
+        }
+    }
+
+    /// Returns the error for a watch beyond the budget.
+    fn too_many(&self) -> Error {
+        Error::invalid(
+            "path",
+            format!(
+                "`{}` has more directories below it than watches may have: {}, with {} MiB of paths, for all watches of a session",
+                self.start.display(),
+                self.paths.budget.max_directories,
+                MAX_PATH_BYTES >> 20
+            ),
+        )
+        .with_hint("watch a smaller part, or without `recursive`, or end other watches")
+    }
+
     fn add(&mut self, directory: &OwnedFd, path: &Path) -> Result<i32> {
-        if self.paths.len() >= MAX_WATCHED_DIRECTORIES {
-            return Err(Error::invalid(
-                "path",
-                format!(
-                    "`{}` has more than {MAX_WATCHED_DIRECTORIES} directories below it",
-                    self.start.display()
-                ),
-            )
-            .with_hint("watch a smaller part, or without `recursive`"));
+        if !self.paths.has_room(path.as_os_str().len()) {
+            return Err(self.too_many());
         }
         let flags = WatchFlags::CREATE
             | WatchFlags::MODIFY
@@ -299,10 +491,10 @@ impl TreeWatch {
                 .with_hint("watch it again where it is now"));
         }
         if flags.contains(ReadFlags::IGNORED) {
-            self.paths.remove(watch);
+            self.paths.remove(*watch);
             return Ok(());
         }
-        let Some(directory) = self.paths.get(watch) else {
+        let Some(directory) = self.paths.paths.get(watch) else {
             return Ok(());
         };
         let is_dir = flags.contains(ReadFlags::ISDIR);
@@ -321,8 +513,8 @@ impl TreeWatch {
                 is_dir,
             });
         } else if arrives && let Some(pending_move) = self.pending_move.take() {
-            if is_dir {
-                self.move_paths(&pending_move.path, &path);
+            if is_dir && !self.paths.rename(&pending_move.path, &path) {
+                return Err(self.too_many());
             }
             news.push(changed(
                 DirChangeKind::Renamed {
@@ -337,7 +529,9 @@ impl TreeWatch {
             }
             news.push(changed(DirChangeKind::Created, path.clone(), is_dir));
             if is_dir && self.recursive {
-                self.add_all(vec![path], &mut Some(news))?;
+                let mut new = Pending::default();
+                new.push(path);
+                self.add_all(new, &mut Some(news))?;
             }
         } else if flags.contains(ReadFlags::DELETE) {
             self.was_reported(&path);
@@ -361,7 +555,7 @@ impl TreeWatch {
     fn restart(&mut self, news: &mut Vec<DirNews>) -> Result<()> {
         // The same inotify instance, because callers poll its descriptor. Events still queued have
         // stale watch descriptors and are ignored.
-        for watch in std::mem::take(&mut self.paths).into_keys() {
+        for watch in self.paths.take() {
             // Fails for directories that are gone.
             let _ = inotify::remove_watch(&self.inotify, watch);
         }
@@ -378,29 +572,17 @@ impl TreeWatch {
         self.reported.remove(path) || self.reported_before.remove(path)
     }
 
-    /// Updates the paths of watches below a renamed directory.
-    fn move_paths(&mut self, from: &Path, to: &Path) {
-        for path in self.paths.values_mut() {
-            if let Ok(below) = path.strip_prefix(from) {
-                *path = if below.as_os_str().is_empty() {
-                    to.to_owned()
-                } else {
-                    to.join(below)
-                };
-            }
-        }
-    }
-
     /// Removes the watches of a directory that was moved out, and of all below it.
     fn unwatch(&mut self, gone: &Path) {
         let below: Vec<i32> = self
+            .paths
             .paths
             .iter()
             .filter(|(_, path)| path.starts_with(gone))
             .map(|(watch, _)| *watch)
             .collect();
         for watch in below {
-            self.paths.remove(&watch);
+            self.paths.remove(watch);
             // Fails for directories that are gone.
             let _ = inotify::remove_watch(&self.inotify, watch);
         }
@@ -424,30 +606,38 @@ fn changed(kind: DirChangeKind, path: PathBuf, is_dir: bool) -> DirNews {
     DirNews::Changed(DirChange { kind, path, is_dir })
 }
 
-/// Returns the subdirectories of a directory, and calls `each` for every entry.
-fn subdirectories(
-    directory: &OwnedFd,
-    path: &Path,
-    mut each: impl FnMut(&Path, bool),
-) -> rustix::io::Result<Vec<PathBuf>> {
-    let mut below = Vec::new();
-    for (name, kind) in names(directory)? {
-        let kind = match kind {
-            FileType::Unknown => match EntryStat::at(directory, &name) {
-                Ok(found) => found.kind,
-                Err(Errno::NOENT) => continue,
-                Err(errno) => return Err(errno),
-            },
-            kind => kind,
-        };
-        let child = path.join(OsStr::from_bytes(name.to_bytes()));
-        let is_dir = kind == FileType::Directory;
-        each(&child, is_dir);
-        if is_dir {
-            below.push(child);
-        }
+/// Directories that are not watched yet.
+#[derive(Default)]
+struct Pending {
+    paths: Vec<PathBuf>,
+    /// Length of the paths.
+    bytes: usize,
+}
+
+impl Pending {
+    fn push(&mut self, path: PathBuf) {
+        self.bytes += path.as_os_str().len();
+        self.paths.push(path);
     }
-    Ok(below)
+
+    fn pop(&mut self) -> Option<PathBuf> {
+        let path = self.paths.pop()?;
+        self.bytes -= path.as_os_str().len();
+        Some(path)
+    }
+}
+
+/// Reason why a directory could not be listed.
+enum ListError {
+    Failed(Errno),
+    /// It has more directories than the budget admits.
+    TooMany,
+}
+
+impl From<Errno> for ListError {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno)
+    }
 }
 
 #[cfg(test)]

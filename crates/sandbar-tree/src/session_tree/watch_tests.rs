@@ -9,13 +9,17 @@ struct Scene {
 
 impl Scene {
     fn new(recursive: bool) -> Self {
+        Self::within(Arc::default(), recursive)
+    }
+
+    fn within(budget: Arc<WatchBudget>, recursive: bool) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         fs::create_dir_all(scratch.path().join("root/work/old/deep")).unwrap();
         fs::create_dir_all(scratch.path().join("root/elsewhere")).unwrap();
         fs::create_dir_all(scratch.path().join("outside")).unwrap();
         symlink("../../../outside", scratch.path().join("root/work/link")).unwrap();
         let tree = SessionTree::open(&scratch.path().join("root"), None).unwrap();
-        let watch = TreeWatch::open(tree, Path::new("/work"), recursive).unwrap();
+        let watch = TreeWatch::open_within(budget, tree, Path::new("/work"), recursive).unwrap();
         Self { scratch, watch }
     }
 
@@ -191,4 +195,84 @@ fn watch_continues_after_a_queue_overflow() {
     assert!(scene.told().contains(&"overflow".to_owned()));
     fs::write(scene.path("work/unseen/file"), "").unwrap();
     assert_eq!(scene.told(), ["created /work/unseen/file"]);
+}
+
+#[test]
+fn watches_of_a_budget_share_its_directories() {
+    let scratch = tempfile::tempdir().unwrap();
+    let budget = Arc::new(WatchBudget {
+        max_directories: 150,
+        ..WatchBudget::default()
+    });
+    let open = |path: &str| {
+        let tree = SessionTree::open(scratch.path(), None).unwrap();
+        TreeWatch::open_within(Arc::clone(&budget), tree, Path::new(path), true)
+    };
+    for number in 0..100 {
+        fs::create_dir_all(scratch.path().join(format!("few/{number}"))).unwrap();
+    }
+    for number in 0..100 {
+        fs::create_dir_all(scratch.path().join(format!("many/{number}"))).unwrap();
+    }
+    let few = open("/few").unwrap();
+    assert_eq!(budget.directories.load(Ordering::Relaxed), 101);
+    let error = open("/many").unwrap_err();
+    assert_eq!(error.field(), Some("path"));
+    assert!(error.message().contains("150"), "{error}");
+    // What a failed or ended watch held is free again.
+    assert_eq!(budget.directories.load(Ordering::Relaxed), 101);
+    drop(few);
+    drop(open("/many").unwrap());
+    assert_eq!(budget.directories.load(Ordering::Relaxed), 0);
+    assert_eq!(budget.path_bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn paths_of_nested_renames_are_bounded() {
+    let budget = WatchBudget {
+        max_path_bytes: 20_000,
+        ..WatchBudget::default()
+    };
+    let mut scene = Scene::within(Arc::new(budget), true);
+    // Directories moved into one another have longer and longer paths.
+    let mut innermost = scene.path("work/0");
+    fs::create_dir(&innermost).unwrap();
+    let mut end = None;
+    for number in 1..500 {
+        let outer = scene.path("work").join(number.to_string());
+        fs::create_dir(&outer).unwrap();
+        scene.watch.read().unwrap();
+        fs::rename(&innermost, outer.join("inner")).unwrap();
+        innermost = outer;
+        if let Err(error) = read_all(&mut scene.watch) {
+            end = Some(error);
+            break;
+        }
+    }
+    assert_eq!(end.unwrap().field(), Some("path"));
+    let held = scene.watch.paths.budget.path_bytes.load(Ordering::Relaxed);
+    assert!(held <= 25_000, "{held}");
+}
+
+fn read_all(watch: &mut TreeWatch) -> Result<()> {
+    while !watch.read()?.drained {}
+    Ok(())
+}
+
+#[test]
+fn listing_of_a_huge_new_directory_is_an_overflow() {
+    let budget = WatchBudget {
+        max_listed_news: 100,
+        ..WatchBudget::default()
+    };
+    let mut scene = Scene::within(Arc::new(budget), true);
+    let outside = scene.path("elsewhere/huge");
+    fs::create_dir(&outside).unwrap();
+    for number in 0..150 {
+        fs::write(outside.join(number.to_string()), "").unwrap();
+    }
+    fs::rename(&outside, scene.path("work/huge")).unwrap();
+    let batch = scene.watch.read().unwrap();
+    assert_eq!(batch.news.len(), 101);
+    assert_eq!(batch.news.last(), Some(&DirNews::Overflow));
 }

@@ -168,8 +168,13 @@ static TOPICS: [(&str, &[Key]); 6] = [
             ),
             key(
                 "max_snapshots_per_session",
-                "0",
+                "1000",
                 "turn and tool snapshots beyond this are pruned; 0 is unlimited",
+            ),
+            key(
+                "max_named_snapshots_per_session",
+                "1000",
+                "named snapshots beyond this are refused; 0 is unlimited",
             ),
             key(
                 "pressure_snapshots_per_session",
@@ -190,6 +195,11 @@ static TOPICS: [(&str, &[Key]); 6] = [
                 "audit_retention",
                 "\"720h\"",
                 "retention of the audit log of a destroyed session; \"0s\" is for ever",
+            ),
+            key(
+                "max_audit_size",
+                "\"16M\"",
+                "audit log of a session beyond which repeated entries are only counted; \"0\" is unlimited",
             ),
         ],
     ),

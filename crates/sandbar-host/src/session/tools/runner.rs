@@ -7,7 +7,7 @@ use sandbar_core::{ExecSpec, Result};
 use sandbar_runtime::RunningCommand;
 use sandbar_tools::CommandRunner;
 
-use crate::{blocking::waiting, engine::Engine, session::Session, state::SessionRecord};
+use crate::{engine::Engine, session::Session, state::SessionRecord};
 
 /// Starts commands for a tool call that holds a shared entry.
 #[derive(Debug)]
@@ -24,8 +24,10 @@ impl CommandRunner for SessionRunner {
             Arc::clone(&self.session),
             Arc::clone(&self.record),
         );
-        Box::pin(waiting(move || {
-            engine.start_counted(&session, &record, spec)
-        }))
+        let slots = Arc::clone(&self.session.slots);
+        Box::pin(async move {
+            let start = move || engine.start_counted(&session, &record, spec);
+            slots.start(start).await
+        })
     }
 }

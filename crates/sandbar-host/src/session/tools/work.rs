@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{Timestamp, tz::TimeZone};
 use sandbar_core::{
     ErrorCode, Quiesce, Resources, Result, SnapshotKind, SnapshotName, ToolCallId, ToolProgress,
-    ToolResponse,
+    ToolResponse, ToolTier,
 };
 use sandbar_tools::{
     PreparedCall, ToolContext,
@@ -19,7 +19,7 @@ use super::{runner::SessionRunner, trace::Trace};
 use crate::{
     actor::{acting_as, current_actor},
     admission::SharedEntry,
-    blocking::blocking,
+    call_slots::CallClass,
     engine::Engine,
     session::Session,
     worker::ToolWalks,
@@ -65,24 +65,32 @@ impl Work {
             trace,
         } = self;
         let call = entry.id().clone();
+        let slots = Arc::clone(&session.slots);
         let (progress, told) = progress_channel();
         let begun = {
             let (engine, session, call) = (Arc::clone(&engine), Arc::clone(&session), call.clone());
             let cancelled = entry.cancelled().clone();
-            blocking(
-                move || match engine.state.tool_answer(&session.id, &call)? {
-                    Some(stored) => Ok(Begun::Stored(stored)),
-                    None => Begun::enter(&engine, &session, resources, progress, cancelled),
-                },
-            )
-            .await?
+            slots
+                .brief(
+                    move || match engine.state.tool_answer(&session.id, &call)? {
+                        Some(stored) => Ok(Begun::Stored(stored)),
+                        None => Begun::enter(&engine, &session, resources, progress, cancelled),
+                    },
+                )
+                .await?
         };
         let (inside, context) = match begun {
             Begun::Stored(stored) => return Ok(stored),
             Begun::Entered(inside, context) => (inside, context),
         };
+        // A tool of the host runs on a thread of the pool.
+        let slot = match prepared.tier() {
+            ToolTier::Host => Some(slots.acquire(CallClass::Brief).await?),
+            ToolTier::Sandbox => None,
+        };
         let response = entry.run(prepared, &context, told).await?;
-        blocking(move || {
+        drop(slot);
+        slots.finish(move || {
             let response = if engine.config.per_tool_snapshots && !response.is_error {
                 with_snapshot(&engine, &session, &call, response)
             } else {
