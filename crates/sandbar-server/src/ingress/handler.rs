@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{body::Body, http::Method};
 use hyper::{Request, Response};
 use sandbar_core::{DomainName, Error, Result};
-use sandbar_e2b::E2b;
+use sandbar_e2b::{CallSlot as _, E2b};
 use sandbar_host::Host;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -14,7 +14,7 @@ use super::{
     port_auth::{Admission, admit},
     target::{self, Dialect, Target},
 };
-use crate::access::{Peer, TokenVerifier};
+use crate::access::{CallSlot, Peer, TokenVerifier};
 
 /// Forwards requests to ports of sessions, and owns the tasks that serve their connections.
 #[derive(Debug)]
@@ -134,7 +134,9 @@ impl Ingress {
         };
         let reject = reject_as(target.dialect.unwrap_or(session_dialect));
         match admit(&target, &access, &self.verifier, request).map_err(reject)? {
-            Admission::Forward => {}
+            Admission::Forward(caller) => CallSlot::of(request)
+                .and_then(|slot| slot.take(caller.owner(&target.session)))
+                .map_err(reject)?,
             Admission::SetCookie(response) => return Ok(response),
         }
         if let Some(rules) = &rules {
