@@ -85,11 +85,13 @@ impl Auth {
             .port_access(&session)
             .await
             .map_err(|error| not_served(sandbox, error))?;
-        let note = self
+        let stored = self
             .sandboxes
-            .note(&session)
+            .stored_note(&session)
             .await
             .map_err(|error| not_served(sandbox, error))?;
+        let is_of_e2b = stored.is_some();
+        let note = stored.unwrap_or_default();
         let signature = credential.check_signature(headers, &access_token(access.token.reveal()));
         let evidence = Evidence {
             accepts_port_access: credential == Credential::PortAccess,
@@ -109,6 +111,9 @@ impl Auth {
             self.admit_by_key(&session, named_by, headers)
         };
         let caller = caller.map_err(|_| match signature {
+            // Ids that E2B clients get are random. Others could be guessed, so a session that no
+            // E2B client has created answers like one that does not exist.
+            _ if !is_of_e2b => sandbox_not_found(sandbox),
             Some(Err(why)) => ApiError::new(StatusCode::UNAUTHORIZED, why).into_response(),
             _ => ApiError::from(no_access(&session)).into_response(),
         })?;

@@ -48,6 +48,18 @@ impl World {
         );
     }
 
+    /// As [`run`](Self::run), with this limit of concurrent calls per token.
+    pub(crate) fn run_limited(max_calls_per_token: usize, test: impl AsyncFnOnce(&World)) {
+        let storage = StorageFixture::new(Backend::BtrfsImage);
+        let config = native_host(&storage);
+        Self::run_on(
+            config,
+            |server| server.max_calls_per_token = max_calls_per_token,
+            &AccessToken::random().unwrap(),
+            test,
+        );
+    }
+
     /// As [`run`](Self::run), with a storage pool of this size in MiB.
     pub(crate) fn run_with_pool(mebibytes: u64, test: impl AsyncFnOnce(&World)) {
         let storage = StorageFixture::with_size(Backend::BtrfsImage, mebibytes);

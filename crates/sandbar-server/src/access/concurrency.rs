@@ -79,7 +79,7 @@ struct Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Call {
     permit: Option<CallPermit>,
-    request: Option<RequestInProgress>,
+    _request: Option<RequestInProgress>,
 }
 
 impl CallSlot {
@@ -90,7 +90,7 @@ impl CallSlot {
             connection: Arc::downgrade(connection),
             call: Mutex::new(Call {
                 permit: None,
-                request: Some(connection.request()),
+                _request: Some(connection.request()),
             }),
         }))
     }

@@ -25,7 +25,7 @@ pub(crate) use authorize::Authorizer;
 #[cfg(fuzzing)]
 pub(crate) use bearer::token as bearer_token;
 pub(crate) use caller::{Caller, Peer};
-pub(crate) use concurrency::{Call, CallGuard, CallSlot, ConcurrencyLimit};
+pub(crate) use concurrency::{Call, CallSlot, ConcurrencyLimit};
 pub(crate) use deadline::{DefaultDeadline, enforce_deadline};
 pub(crate) use tokens::TokenVerifier;
 pub(crate) use version::add_version_header;

@@ -91,19 +91,38 @@ pub(super) fn admit<B>(
     if is_public {
         return Ok(Admission::Forward(PortCaller::Visitor));
     }
+    Err(refusal(target, request))
+}
+
+/// Reports whether a request has a token of the host for the session.
+pub(super) fn has_host_token<B>(
+    target: &Target,
+    verifier: &TokenVerifier,
+    request: &Request<B>,
+) -> bool {
+    request.headers().get(&TOKEN).is_some_and(|token| {
+        verifier
+            .port_caller(&target.session, token.as_bytes())
+            .is_some()
+    })
+}
+
+/// Returns the error of a request without a valid token. It does not depend on whether the session
+/// exists.
+pub(super) fn refusal<B>(target: &Target, request: &Request<B>) -> Error {
     let problem = if has_token_header(request.headers()) {
         "token not accepted for"
     } else {
         "token missing for"
     };
-    Err(Error::new(ErrorCode::Unauthenticated, format!("{problem} the ports of session `{}`", target.session)).with_hint(
+    Error::new(ErrorCode::Unauthenticated, format!("{problem} the ports of session `{}`", target.session)).with_hint(
         format!(
             "send `{TRAFFIC_TOKEN}` with the session's traffic token or `{TOKEN}` with a host token that has scope \
              for the session, add `?{}=TRAFFIC_TOKEN` once in a browser, \
              or allow public ingress in the session's network policy",
             cookie::NAME
         ),
-    ))
+    )
 }
 
 /// Reports whether a request has a token header, valid or not.

@@ -10,7 +10,7 @@ use rustix::{
     fs::{AtFlags, Mode, mkdirat, renameat, statat},
     io::Errno,
 };
-use sandbar_core::{Error, MakeDirOptions, Result, SessionId};
+use sandbar_core::{Error, MakeDirOptions, Result, SessionId, shown_path};
 
 use super::{
     named::{Named, c_string, split},
@@ -97,7 +97,7 @@ fn temporary() -> Result<CString> {
 }
 
 fn not_moved(from: &Path, to: &Path, errno: Errno) -> Error {
-    let (from, shown) = (from.display(), to.display());
+    let (from, shown) = (shown_path(from), shown_path(to));
     match errno {
         Errno::NOTEMPTY | Errno::EXIST => Error::invalid(
             "new_path",
