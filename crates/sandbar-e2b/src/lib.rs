@@ -36,4 +36,5 @@ pub use ports::PortRules;
 pub use protocol::{ENVD_PORT, PORT, SANDBOX, Secure, TRAFFIC_TOKEN};
 pub use rest::PortProblem;
 pub use route::Route;
+pub use sandboxes::SandboxCeilings;
 pub use service::{E2b, Peer};

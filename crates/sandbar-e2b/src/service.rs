@@ -23,7 +23,7 @@ use crate::{
     interpreter,
     protocol::{ACCESS_TOKEN, API_KEY},
     rest::{ApiError, cors, drain_body},
-    sandboxes::Sandboxes,
+    sandboxes::{SandboxCeilings, Sandboxes},
     templates::{self, Templates},
 };
 
@@ -58,10 +58,10 @@ impl E2b {
     pub fn new(
         host: Arc<Host>,
         keyring: Arc<dyn Keyring>,
-        ready_timeout: Duration,
+        (ready_timeout, ceilings): (Duration, SandboxCeilings),
         shutdown: CancellationToken,
     ) -> Self {
-        let sandboxes = Arc::new(Sandboxes::new(Arc::clone(&host), ready_timeout));
+        let sandboxes = Arc::new(Sandboxes::new(Arc::clone(&host), ready_timeout, ceilings));
         let auth = Arc::new(Auth::new(
             Arc::clone(&host),
             Arc::clone(&sandboxes),

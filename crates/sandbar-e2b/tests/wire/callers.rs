@@ -423,7 +423,7 @@ fn call_limit_holds_for_the_tokens_of_a_sandbox() {
             let answer = send(world.address, request).await;
             assert_eq!(answer.status.as_u16(), 429, "{name}: {}", answer.text());
         }
-        // Visitors of a public port, and tokens of the host, have slots of their own.
+        // Peers at a public port, and tokens of the host, have slots of their own.
         let told = world
             .control("GET", &format!("/sandboxes/{id}"), None)
             .await;

@@ -16,8 +16,8 @@ pub(crate) enum Opening {
     Other,
 }
 
-/// Reports whether undecided bytes may be the beginning of TLS or HTTP. A connection that ends or is
-/// relayed after them would carry a host name that was not judged.
+/// Reports whether undecided bytes may be the beginning of TLS or HTTP. A connection that ends, or
+/// is relayed, after them would carry a host name that was not judged.
 pub(crate) fn may_carry_name(bytes: &[u8]) -> bool {
     match client_hello::read(bytes) {
         _ if bytes.is_empty() => false,

@@ -127,7 +127,10 @@ impl sandbar_e2b::CallSlot for CallSlot {
             }
             CallOwner::Token { name, .. } => (Arc::clone(name), Standing::Token),
             CallOwner::Session(id) => (format!("session:{id}").into(), Standing::Token),
-            CallOwner::Visitor(id) => (format!("visitors of {id}").into(), Standing::Visitor),
+            CallOwner::Visitor(id) => (
+                format!("callers without a token at `{id}`").into(),
+                Standing::Visitor,
+            ),
             CallOwner::TemplateUpload => ("template uploads".into(), Standing::Token),
         };
         let permit = self.0.limit.acquire(&name)?;

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use rustix::process::{Resource, getrlimit};
 use sandbar_core::AccessToken;
-use sandbar_e2b::E2b;
+use sandbar_e2b::{E2b, SandboxCeilings};
 
 use super::ConnectionTimeouts;
 use crate::tls::TlsConfig;
@@ -34,6 +34,8 @@ pub struct ServerConfig {
     pub connection_timeouts: ConnectionTimeouts,
     /// Time that creation of an E2B sandbox waits for the start command of its template.
     pub ready_wait: Duration,
+    /// Upper limits of the rights of E2B sandboxes.
+    pub e2b_ceilings: SandboxCeilings,
 }
 
 impl ServerConfig {
@@ -56,6 +58,7 @@ impl ServerConfig {
             slow_reader_timeout: Self::SLOW_READER_TIMEOUT,
             connection_timeouts: ConnectionTimeouts::default(),
             ready_wait: E2b::READY_TIMEOUT,
+            e2b_ceilings: SandboxCeilings::default(),
         }
     }
 }

@@ -22,7 +22,7 @@ use super::ConnectionTimeouts;
 /// Share of one peer or one token: a quarter.
 const SHARES: usize = 4;
 
-/// What a connection has shown about its peer, from the weakest to the strongest.
+/// Evidence that a connection has shown about its peer, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Standing {
     /// No token and no public port.
@@ -49,7 +49,7 @@ struct Table {
 struct State {
     next: u64,
     open: BTreeMap<u64, Entry>,
-    /// Number of open connections by who they are counted for.
+    /// Number of open connections by the party they are counted for.
     counts: HashMap<Party, usize>,
 }
 

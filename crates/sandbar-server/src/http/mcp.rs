@@ -1,7 +1,8 @@
 //! MCP endpoint on the API's port.
 //!
 //! It calls the API in process with the caller's own token, and has no other access to the host. A
-//! tool call therefore passes the same access rules and is in the audit log under the caller's name.
+//! tool call therefore passes the same access rules, and is in the audit log under the caller's
+//! name.
 
 use std::sync::Arc;
 

@@ -59,6 +59,7 @@ pub async fn serve(
         slow_reader_timeout,
         connection_timeouts,
         ready_wait,
+        e2b_ceilings,
     } = config;
     let tls = tls.map(Tls::new).transpose()?.map(Arc::new);
     if token.is_none() && !listen.ip().is_loopback() {
@@ -77,7 +78,7 @@ pub async fn serve(
     let e2b = E2b::new(
         host.clone(),
         Arc::new(verifier.clone()),
-        ready_wait,
+        (ready_wait, e2b_ceilings),
         shutdown.clone(),
     );
     let ingress = Arc::new(Ingress::new(host, verifier, e2b.clone(), shutdown.clone()));

@@ -61,7 +61,7 @@ impl Line {
     }
 
     /// Reads a response that begins like this, and its body.
-    async fn heard(&mut self, beginning: &str) {
+    async fn reads(&mut self, beginning: &str) {
         let mut answer = Vec::new();
         let length = loop {
             assert_ne!(self.0.read_buf(&mut answer).await.unwrap(), 0);
@@ -253,7 +253,7 @@ fn connection_without_a_token_rests_for_a_short_time() {
         };
         let mut known = Line::open(server.address).await;
         known.say(&call(&world.token)).await;
-        known.heard("HTTP/1.1 200 ").await;
+        known.reads("HTTP/1.1 200 ").await;
         let known_http2 = server.client(&world.token, WireProtocol::Grpc).await;
         known_http2.capabilities().await.unwrap();
         for _ in 0..2 {
@@ -262,7 +262,7 @@ fn connection_without_a_token_rests_for_a_short_time() {
             line.closed().await;
             let mut wrong = Line::open(server.address).await;
             wrong.say(&call("wrong")).await;
-            wrong.heard("HTTP/1.1 401 ").await;
+            wrong.reads("HTTP/1.1 401 ").await;
             wrong.closed().await;
             // HTTP/2: the preface and empty settings, and no request.
             let mut line = Line::open(server.address).await;
@@ -271,7 +271,7 @@ fn connection_without_a_token_rests_for_a_short_time() {
             line.closed().await;
         }
         known.say(&call(&world.token)).await;
-        known.heard("HTTP/1.1 200 ").await;
+        known.reads("HTTP/1.1 200 ").await;
         known_http2.capabilities().await.unwrap();
         server.stop().await;
     });
