@@ -51,7 +51,7 @@ pub(super) fn may_be_request(bytes: &[u8]) -> bool {
             .get(..word)
             .is_some_and(|part| part.eq_ignore_ascii_case(&line[..word]))
     };
-    let is_cut_method = word > 0 && word == line.len() && METHODS.iter().any(|m| is_method(&m));
+    let is_cut_method = word > 0 && word == line.len() && METHODS.iter().any(is_method);
     is_cut_method || matches!(read(bytes), Opening::Http) || mentions_http(line)
 }
 
