@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Limits of API calls.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) request_timeout: Duration,
     pub(super) slow_reader_timeout: Duration,
