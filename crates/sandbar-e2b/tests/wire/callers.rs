@@ -72,9 +72,11 @@ fn rest(scope: Scope, method: &str, path: &str) -> Call {
             .uri(path)
             .header("host", "localhost")
             .header("content-type", "application/json"),
-        body: has_body
-            .then(|| body.to_string().into())
-            .unwrap_or_default(),
+        body: if has_body {
+            body.to_string().into()
+        } else {
+            Bytes::new()
+        },
     }
 }
 
