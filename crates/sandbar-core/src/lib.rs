@@ -28,6 +28,7 @@ mod process;
 mod resources;
 mod root_rights;
 mod session;
+mod shown;
 pub mod signal;
 mod snapshot;
 mod token;
@@ -65,6 +66,7 @@ pub use process::{
 pub use resources::Resources;
 pub use root_rights::RootRights;
 pub use session::{Keep, Labels, OnExpiry, SessionInfo, SessionSpec, SessionState, SessionUsage};
+pub use shown::{is_unprintable, shown, shown_path};
 pub use snapshot::{LaterSnapshots, Quiesce, SnapshotInfo, SnapshotKind};
 pub use token::{AccessToken, Grant, Need, NewToken, TokenInfo, TokenName, TokenScope};
 pub use tool::{

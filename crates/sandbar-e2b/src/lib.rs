@@ -30,10 +30,11 @@ mod sandboxes;
 mod service;
 mod templates;
 
-pub use auth::{ApiCaller, Keyring, NamedBy, api_key};
+pub use auth::{ApiCaller, CallOwner, CallSlot, Keyring, NamedBy, api_key};
 pub use envd::ResetOnClose;
 pub use ports::PortRules;
 pub use protocol::{ENVD_PORT, PORT, SANDBOX, Secure, TRAFFIC_TOKEN};
 pub use rest::PortProblem;
 pub use route::Route;
-pub use service::E2b;
+pub use sandboxes::SandboxCeilings;
+pub use service::{E2b, Peer};

@@ -16,16 +16,23 @@ use tower::ServiceExt as _;
 
 use crate::{
     Keyring, Route,
-    auth::{ApiCaller, Auth, NamedBy, SessionCaller},
+    auth::{ApiCaller, Auth, CallSlot, NamedBy, SessionCaller},
     control::{self, Control, Sampler},
     envd::{self, Envd},
     ingress_domain::IngressDomain,
     interpreter,
     protocol::{ACCESS_TOKEN, API_KEY},
     rest::{ApiError, cors, drain_body},
-    sandboxes::Sandboxes,
+    sandboxes::{SandboxCeilings, Sandboxes},
     templates::{self, Templates},
 };
+
+/// Peer of a request, and the call slot of the request.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    pub address: IpAddr,
+    pub slot: Arc<dyn CallSlot>,
+}
 
 /// The E2B API of a host.
 #[derive(Clone, Debug)]
@@ -51,10 +58,10 @@ impl E2b {
     pub fn new(
         host: Arc<Host>,
         keyring: Arc<dyn Keyring>,
-        ready_timeout: Duration,
+        (ready_timeout, ceilings): (Duration, SandboxCeilings),
         shutdown: CancellationToken,
     ) -> Self {
-        let sandboxes = Arc::new(Sandboxes::new(Arc::clone(&host), ready_timeout));
+        let sandboxes = Arc::new(Sandboxes::new(Arc::clone(&host), ready_timeout, ceilings));
         let auth = Arc::new(Auth::new(
             Arc::clone(&host),
             Arc::clone(&sandboxes),
@@ -94,12 +101,7 @@ impl E2b {
     }
 
     /// Answers a request that was routed to this API.
-    pub async fn answer(
-        self,
-        route: Route,
-        request: Request<Body>,
-        peer: IpAddr,
-    ) -> Response<Body> {
+    pub async fn answer(self, route: Route, request: Request<Body>, peer: Peer) -> Response<Body> {
         // Without authentication, web pages of other origins must not get access.
         let allows_cors = !self.auth.is_disabled();
         if allows_cors && let Some(response) = cors::preflight(request.method(), request.headers())
@@ -115,28 +117,33 @@ impl E2b {
         response
     }
 
-    async fn dispatch(self, route: Route, request: Request<Body>, peer: IpAddr) -> Response<Body> {
+    async fn dispatch(self, route: Route, request: Request<Body>, peer: Peer) -> Response<Body> {
         match route {
             Route::Control => self.answer_control(request, peer).await,
             Route::Health if !has_only_access_token(request.headers()) => {
                 self.answer_control(request, peer).await
             }
-            Route::Upload => call(self.uploads, request).await,
+            Route::Upload => {
+                let mut request = request;
+                request.extensions_mut().insert(peer.slot);
+                call(self.uploads, request).await
+            }
             Route::EnvdByToken | Route::Health => {
                 let (head, body) = request.into_parts();
-                let caller = envd::admit_by_token(&self.auth, &head).await;
+                let caller = envd::admit_by_token((&self.auth, &*peer.slot), &head).await;
                 self.answer_envd(caller, Request::from_parts(head, body), peer)
                     .await
             }
             Route::Envd { sandbox, named_by } => {
                 let (head, body) = request.into_parts();
-                let caller = envd::admit(&self.auth, &sandbox, named_by, &head).await;
+                let caller =
+                    envd::admit((&self.auth, &*peer.slot), &sandbox, named_by, &head).await;
                 self.answer_envd(caller, Request::from_parts(head, body), peer)
                     .await
             }
             Route::Files => {
                 let (head, body) = request.into_parts();
-                let caller = envd::admit_signed(&self.auth, &head).await;
+                let caller = envd::admit_signed((&self.auth, &*peer.slot), &head).await;
                 self.answer_envd(caller, Request::from_parts(head, body), peer)
                     .await
             }
@@ -147,14 +154,18 @@ impl E2b {
         }
     }
 
-    async fn answer_control(self, mut request: Request<Body>, peer: IpAddr) -> Response<Body> {
-        let caller = match self.auth.identify(request.headers()) {
+    async fn answer_control(self, mut request: Request<Body>, peer: Peer) -> Response<Body> {
+        let admitted = self.auth.identify(request.headers()).and_then(|caller| {
+            peer.slot.take(caller.owner())?;
+            Ok(caller)
+        });
+        let caller = match admitted {
             Ok(caller) => caller,
             Err(error) => {
                 return drain_body(request, ApiError::from(error).into_response()).await;
             }
         };
-        let actor = actor(&caller, peer);
+        let actor = actor(&caller, peer.address);
         let domain = IngressDomain::of(&request, self.host.ingress_domain());
         request.extensions_mut().insert(domain);
         request.extensions_mut().insert(caller);
@@ -165,13 +176,13 @@ impl E2b {
         self,
         caller: Result<SessionCaller, Response<Body>>,
         mut request: Request<Body>,
-        peer: IpAddr,
+        peer: Peer,
     ) -> Response<Body> {
         let caller = match caller {
             Ok(caller) => caller,
             Err(response) => return drain_body(request, response).await,
         };
-        let actor = actor(&caller.caller, peer);
+        let actor = actor(&caller.caller, peer.address);
         request.extensions_mut().insert(caller);
         acting_as(actor, call(self.envd, request)).await
     }
@@ -181,19 +192,24 @@ impl E2b {
         sandbox: &str,
         named_by: NamedBy,
         request: Request<Body>,
-        peer: IpAddr,
+        peer: Peer,
     ) -> Response<Body> {
         let credential = interpreter::credential(request.uri().path());
         let admitted = self
             .auth
-            .admit(sandbox, (named_by, credential), request.headers())
+            .admit(
+                &*peer.slot,
+                sandbox,
+                (named_by, credential),
+                request.headers(),
+            )
             .await;
         let caller = match admitted {
             Ok(caller) => caller,
             Err(response) => return drain_body(request, response).await,
         };
         let answering = interpreter::answer(&self.interpreters, &caller, request);
-        acting_as(actor(&caller.caller, peer), answering).await
+        acting_as(actor(&caller.caller, peer.address), answering).await
     }
 }
 

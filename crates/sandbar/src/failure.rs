@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use sandbar_core::Error;
+use sandbar_core::{Error, shown};
 
 use crate::terminal::output;
 
@@ -100,12 +100,13 @@ pub(crate) fn describe(error: &Error) -> String {
         text.push_str(" — ");
         text.push_str(hint);
     }
-    // Texts of libraries may contain line breaks.
-    text.lines()
+    // Texts of libraries may contain line breaks, and names in a sandbox anything.
+    let lines: Vec<&str> = text
+        .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join("; ")
+        .collect();
+    shown(&lines.join("; "))
 }
 
 #[cfg(test)]
@@ -119,6 +120,15 @@ mod tests {
         assert_eq!(
             describe(&error),
             "could not read `x` — disk; on fire — buy a new one"
+        );
+    }
+
+    #[test]
+    fn names_in_errors_do_not_reach_the_terminal_raw() {
+        let error = Error::internal("`a\u{1b}[2J\u{9b}1m\u{202e}` is a directory");
+        assert_eq!(
+            describe(&error),
+            "`a\\u{1b}[2J\\u{9b}1m\\u{202e}` is a directory"
         );
     }
 

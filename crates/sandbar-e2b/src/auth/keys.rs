@@ -4,6 +4,8 @@ use std::{fmt::Write as _, sync::Arc};
 
 use sandbar_core::{Error, ErrorCode, Grant, Need, Result};
 
+use super::CallOwner;
+
 /// Prefix of every E2B API key; SDKs up to 2.4x reject other keys.
 const PREFIX: &str = "e2b_";
 
@@ -25,6 +27,14 @@ pub struct ApiCaller {
 }
 
 impl ApiCaller {
+    /// Returns the party whose calls are counted.
+    pub(crate) fn owner(&self) -> CallOwner<'_> {
+        CallOwner::Token {
+            name: &self.name,
+            grant: &self.grant,
+        }
+    }
+
     /// Fails with `PermissionDenied` if the scopes of the key are not sufficient.
     pub(crate) fn require(&self, need: Need<'_>) -> Result<()> {
         if self.grant.may(need) {

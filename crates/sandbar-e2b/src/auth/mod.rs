@@ -9,6 +9,7 @@
 //!
 //! [`Auth::admit`] combines them for requests to a sandbox ([`session_caller`]).
 
+mod call_slot;
 mod files_query;
 mod keys;
 mod session_caller;
@@ -17,6 +18,7 @@ mod state;
 mod token;
 mod token_lookup;
 
+pub use call_slot::{CallOwner, CallSlot};
 pub(crate) use files_query::FilesQuery;
 pub use keys::{ApiCaller, Keyring, api_key};
 pub use session_caller::NamedBy;

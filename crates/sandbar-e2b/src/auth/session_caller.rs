@@ -8,7 +8,7 @@ use sandbar_core::{Error, ErrorCode, Grant, Need, Result, SessionId, TokenScope}
 use sandbar_host::PortAccess;
 
 use super::{
-    Auth, FilesQuery,
+    Auth, CallOwner, CallSlot, FilesQuery,
     keys::ApiCaller,
     signed_url,
     token::{access_token, is_equal},
@@ -67,9 +67,11 @@ pub enum NamedBy {
 }
 
 impl Auth {
-    /// Admits a request to a sandbox and wakes the sandbox if necessary. The error is the response.
+    /// Admits a request to a sandbox, takes its call slot and wakes the sandbox if necessary. The
+    /// error is the response.
     pub(crate) async fn admit(
         &self,
+        slot: &dyn CallSlot,
         sandbox: &str,
         (named_by, credential): (NamedBy, Credential<'_>),
         headers: &HeaderMap,
@@ -83,11 +85,13 @@ impl Auth {
             .port_access(&session)
             .await
             .map_err(|error| not_served(sandbox, error))?;
-        let note = self
+        let stored = self
             .sandboxes
-            .note(&session)
+            .stored_note(&session)
             .await
             .map_err(|error| not_served(sandbox, error))?;
+        let is_of_e2b = stored.is_some();
+        let note = stored.unwrap_or_default();
         let signature = credential.check_signature(headers, &access_token(access.token.reveal()));
         let evidence = Evidence {
             accepts_port_access: credential == Credential::PortAccess,
@@ -107,9 +111,21 @@ impl Auth {
             self.admit_by_key(&session, named_by, headers)
         };
         let caller = caller.map_err(|_| match signature {
+            // Ids that E2B clients get are random. Others could be guessed, so a session that no
+            // E2B client has created answers like one that does not exist.
+            _ if !is_of_e2b => sandbox_not_found(sandbox),
             Some(Err(why)) => ApiError::new(StatusCode::UNAUTHORIZED, why).into_response(),
             _ => ApiError::from(no_access(&session)).into_response(),
         })?;
+        let owner = if evidence.has_token() {
+            CallOwner::Session(&session)
+        } else if evidence.admits() {
+            CallOwner::Visitor(&session)
+        } else {
+            caller.owner()
+        };
+        slot.take(owner)
+            .map_err(|error| ApiError::from(error).into_response())?;
         self.sandboxes
             .wake_for_request(&session, &note, access.state)
             .await
@@ -159,13 +175,18 @@ struct Evidence {
 }
 
 impl Evidence {
+    /// Returns whether the request carries a token of the sandbox that admits it.
+    fn has_token(self) -> bool {
+        self.has_access_token
+            || self.has_signature
+            || (self.accepts_port_access && self.has_traffic_token)
+    }
+
     /// Returns whether one of the five ways in applies.
     fn admits(self) -> bool {
         let is_own_name = self.named_by == NamedBy::OwnName;
-        self.has_access_token
-            || self.has_signature
+        self.has_token()
             || (!self.requires_token && is_own_name)
-            || (self.accepts_port_access && self.has_traffic_token)
             || (self.accepts_port_access && self.ports_are_public && is_own_name)
     }
 }

@@ -7,7 +7,7 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
-use sandbar_core::{Need, SessionId};
+use sandbar_core::{Need, SessionId, SessionInfo};
 use serde_json::Value;
 
 use super::{Control, errors::session_id};
@@ -83,11 +83,11 @@ impl Lifetime {
 
     /// Returns the lifetime after waking. Without admin scope it is at most what a request to a
     /// port would give.
-    fn after_waking(self, note: &SandboxNote) -> Duration {
+    fn after_waking(self, session: &SessionInfo, note: &SandboxNote) -> Duration {
         if self.is_admin {
             self.time
         } else {
-            self.time.min(note.lifetime_after_request())
+            self.time.min(note.lifetime_after_request(session))
         }
     }
 }
@@ -111,9 +111,13 @@ pub(super) async fn resume(
         return Err(ApiError::new(StatusCode::CONFLICT, why));
     }
     let mut note = control.sandboxes.note(&id).await?;
+    // A sandbox that pauses at the end of its lifetime outlives it.
+    if auto_pause.is_some_and(|auto_pause| auto_pause != note.auto_pause) {
+        caller.require(Need::Admin)?;
+    }
     note.auto_pause = auto_pause.unwrap_or(note.auto_pause);
     let handle = control.handle(&id, &note, &domain).await?;
-    let time = Lifetime::of(&caller, time).after_waking(&note);
+    let time = Lifetime::of(&caller, time).after_waking(&session, &note);
     control.sandboxes.wake(&session, note, time, waking).await?;
     Ok((StatusCode::CREATED, Json(handle)))
 }
@@ -141,7 +145,7 @@ impl Control {
         let _lock = self.sandboxes.lock(id).await;
         let (session, note) = (self.sandbox(id).await?, self.sandboxes.note(id).await?);
         let handle = self.handle(id, &note, domain).await?;
-        let time = lifetime.after_waking(&note);
+        let time = lifetime.after_waking(&session, &note);
         if is_asleep(session.state) {
             self.sandboxes.wake(&session, note, time, waking).await?;
             return Ok((StatusCode::CREATED, Json(handle)));

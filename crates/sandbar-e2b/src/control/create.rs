@@ -211,11 +211,24 @@ impl Control {
         request: NewSandbox,
         domain: &IngressDomain,
     ) -> ApiResult<Created> {
+        let ceilings = self.sandboxes.ceilings;
+        ceilings.check_secure(request.secure)?;
+        let mut network = request.network.clone().unwrap_or_default();
+        let mut internet = request.internet;
+        ceilings.lower(&mut network, &mut internet);
+        // Settings that were neither sent nor lowered stay absent.
+        let is_lowered = request.network.is_some() || network != NetworkConfig::default();
+        let request = NewSandbox {
+            network: is_lowered.then_some(network),
+            internet,
+            ..request
+        };
         let template = self.find_template(&request).await?;
         let base = template.base.clone();
         let note = request.note(template)?;
         let network = request.network.unwrap_or_default();
         let plan = NetworkPlan::new(id, &network, request.internet)?;
+        ceilings.check(&plan.policy)?;
         let resources = Resources {
             cpus: note.cpu_count.map(f64::from),
             memory: note.memory_mb.map(|mib| ByteCount::mib(u64::from(mib))),

@@ -42,14 +42,23 @@ pub(super) async fn pause(
     } else {
         (Keep::Files, PausedState::Files)
     };
+    // A paused sandbox does not expire, unless its end is that of everything in it: only an admin
+    // may postpone that.
+    let keeps_end = !before.auto_pause && !caller.grant.may(Need::Admin);
     let note = SandboxNote {
         paused: Some(kept),
-        end_at: Some(Timestamp::now()),
+        end_at: if keeps_end {
+            before.end_at
+        } else {
+            Some(Timestamp::now())
+        },
         ..before.clone()
     };
     // Before the pause: otherwise the sandbox could expire meanwhile, or a crash would leave a note
     // that says its processes are lost.
-    control.host.set_expiry(&id, None, None).await?;
+    if !keeps_end {
+        control.host.set_expiry(&id, None, None).await?;
+    }
     control.sandboxes.put_note(&id, &note).await?;
     if let Err(error) = control.host.pause_session_keeping(&id, keep).await {
         if error.code() == ErrorCode::SessionPaused {

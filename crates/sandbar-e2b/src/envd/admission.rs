@@ -5,14 +5,14 @@ use http::{StatusCode, request::Parts};
 
 use super::files;
 use crate::{
-    auth::{Auth, Credential, FilesQuery, NamedBy, SessionCaller},
+    auth::{Auth, CallSlot, Credential, FilesQuery, NamedBy, SessionCaller},
     protocol::{ACCESS_TOKEN, HEALTH},
     rest::{ApiError, sandbox_not_found},
 };
 
 /// Admits a request that names its sandbox. The error is the response.
 pub(crate) async fn admit(
-    auth: &Auth,
+    (auth, slot): (&Auth, &dyn CallSlot),
     sandbox: &str,
     named_by: NamedBy,
     head: &Parts,
@@ -24,7 +24,7 @@ pub(crate) async fn admit(
             method: &head.method,
         };
         return auth
-            .admit(sandbox, (named_by, credential), &head.headers)
+            .admit(slot, sandbox, (named_by, credential), &head.headers)
             .await;
     }
     // Health needs no token, but a token that is sent has to be the right one.
@@ -34,12 +34,15 @@ pub(crate) async fn admit(
     } else {
         Credential::AccessToken
     };
-    auth.admit(sandbox, (named_by, credential), &head.headers)
+    auth.admit(slot, sandbox, (named_by, credential), &head.headers)
         .await
 }
 
 /// Admits a request for `/files` that names no sandbox, by its token or signature.
-pub(crate) async fn admit_signed(auth: &Auth, head: &Parts) -> Result<SessionCaller, Response> {
+pub(crate) async fn admit_signed(
+    (auth, slot): (&Auth, &dyn CallSlot),
+    head: &Parts,
+) -> Result<SessionCaller, Response> {
     let query = FilesQuery::of(&head.uri).map_err(ApiError::into_response)?;
     let found = auth
         .find_sandbox(&query, &head.method, &head.headers)
@@ -54,14 +57,17 @@ pub(crate) async fn admit_signed(auth: &Auth, head: &Parts) -> Result<SessionCal
         return Err(ApiError::new(StatusCode::UNAUTHORIZED, why).into_response());
     };
     // The strict choice: the request has already proved that it knows the token.
-    admit(auth, sandbox.as_str(), NamedBy::ForeignName, head).await
+    admit((auth, slot), sandbox.as_str(), NamedBy::ForeignName, head).await
 }
 
 /// Admits a request that names its sandbox only by its access token. With one URL for all
 /// sandboxes, the JavaScript SDK up to 2.19 sends `/health` like this, and the Python SDK up to
 /// 2.26 every call after `Sandbox.connect`. An unknown token is reported as that of a sandbox that
 /// is gone.
-pub(crate) async fn admit_by_token(auth: &Auth, head: &Parts) -> Result<SessionCaller, Response> {
+pub(crate) async fn admit_by_token(
+    (auth, slot): (&Auth, &dyn CallSlot),
+    head: &Parts,
+) -> Result<SessionCaller, Response> {
     if !head.headers.contains_key(&ACCESS_TOKEN) {
         let why = "request names no sandbox (send `E2b-Sandbox-Id`, or `X-Access-Token`)";
         return Err(ApiError::new(StatusCode::UNAUTHORIZED, why).into_response());
@@ -71,5 +77,5 @@ pub(crate) async fn admit_by_token(auth: &Auth, head: &Parts) -> Result<SessionC
         .await
         .map_err(|error| ApiError::from(error).into_response())?;
     let sandbox = found.ok_or_else(|| sandbox_not_found(""))?;
-    admit(auth, sandbox.as_str(), NamedBy::ForeignName, head).await
+    admit((auth, slot), sandbox.as_str(), NamedBy::ForeignName, head).await
 }

@@ -3,6 +3,7 @@
 //!
 //! Nothing here knows about HTTP.
 
+mod ceilings;
 mod env;
 mod expiry;
 mod lines;
@@ -15,6 +16,7 @@ mod state;
 mod template;
 mod wake;
 
+pub use ceilings::SandboxCeilings;
 pub(crate) use env::variables;
 pub(crate) use expiry::{Extended, end_after};
 pub(crate) use lines::MAX_LINE_BYTES;

@@ -6,6 +6,8 @@ use sandbar_core::{RootRights, SessionId};
 use sandbar_host::{Host, SessionLocks};
 use tokio::sync::OwnedMutexGuard;
 
+use super::SandboxCeilings;
+
 /// The sandboxes of a host.
 #[derive(Debug)]
 pub(crate) struct Sandboxes {
@@ -13,14 +15,16 @@ pub(crate) struct Sandboxes {
     locks: SessionLocks,
     /// Limit for waiting until the start command of a new sandbox is ready.
     pub(super) ready_timeout: Duration,
+    pub(crate) ceilings: SandboxCeilings,
 }
 
 impl Sandboxes {
-    pub(crate) fn new(host: Arc<Host>, ready_timeout: Duration) -> Self {
+    pub(crate) fn new(host: Arc<Host>, ready_timeout: Duration, ceilings: SandboxCeilings) -> Self {
         Self {
             host,
             locks: SessionLocks::default(),
             ready_timeout,
+            ceilings,
         }
     }
 
@@ -31,10 +35,10 @@ impl Sandboxes {
     }
 
     /// Returns the rights of root in a new sandbox. `sudo` and package managers work in sandboxes
-    /// of E2B; here they do if the host supports it.
+    /// of E2B; here they do if the host supports it and its operator permits it.
     pub(crate) fn root_rights(&self) -> RootRights {
         if self.host.capabilities().root_rights.is_yes() {
-            RootRights::Own
+            self.ceilings.root_rights
         } else {
             RootRights::Bare
         }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use sandbar_core::{
     Error, ErrorCode, Keep, OnExpiry, Result, SessionId, SessionInfo, SessionState,
 };
@@ -45,11 +46,20 @@ impl SandboxNote {
         }
     }
 
-    /// Returns the lifetime after a request to a port has woken the sandbox.
-    pub(crate) fn lifetime_after_request(&self) -> Duration {
-        self.timeout
+    /// Returns the lifetime after a request to a port has woken the sandbox. A paused sandbox that
+    /// still expires, because no admin has paused it, keeps its end.
+    pub(crate) fn lifetime_after_request(&self, session: &SessionInfo) -> Duration {
+        let time = self
+            .timeout
             .map_or(DEFAULT_LIFETIME_AFTER_REQUEST, Duration::from_secs)
-            .max(MIN_LIFETIME_AFTER_REQUEST)
+            .max(MIN_LIFETIME_AFTER_REQUEST);
+        match session.expires {
+            Some(end) if !self.auto_pause => {
+                let left = Duration::try_from(end.duration_since(Timestamp::now()));
+                time.min(left.unwrap_or_default())
+            }
+            _ => time,
+        }
     }
 }
 
@@ -98,7 +108,7 @@ impl Sandboxes {
             self.wake(
                 &session,
                 note.clone(),
-                note.lifetime_after_request(),
+                note.lifetime_after_request(&session),
                 Waking::Restore,
             )
             .await?;
@@ -123,8 +133,8 @@ impl Sandboxes {
             .set_expiry(id, Some(end), note.on_expiry())
             .await?;
         if let Err(error) = self.resume(session, reboot).await {
-            // Still paused: a paused sandbox does not expire.
-            self.host.set_expiry(id, None, None).await?;
+            // Still paused: it expires as before.
+            self.host.set_expiry(id, session.expires, None).await?;
             return Err(error);
         }
         note.paused = None;

@@ -21,7 +21,7 @@ use tokio::{fs::File, io::AsyncWriteExt as _};
 
 use super::{Templates, errors::not_found, ids::random_id};
 use crate::{
-    auth::{ApiCaller, is_equal},
+    auth::{ApiCaller, CallOwner, CallSlot, is_equal},
     protocol::Secure,
     rest::{ApiError, ApiResult, Json, Query, bad_request},
 };
@@ -157,6 +157,7 @@ fn origin(uri: &Uri, headers: &HeaderMap, secure: bool) -> ApiResult<String> {
 /// `PUT`: stores an archive.
 pub(crate) async fn receive(
     State(templates): State<Arc<Templates>>,
+    Extension(slot): Extension<Arc<dyn CallSlot>>,
     UrlPath(hash): UrlPath<String>,
     query: Query,
     body: Body,
@@ -176,6 +177,7 @@ pub(crate) async fn receive(
             "upload URL is not valid or has expired (build again)",
         ));
     }
+    slot.take(CallOwner::TemplateUpload)?;
     let temporary = TemporaryFile(
         store
             .uploads

@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod aborted_streams;
+mod callers;
 mod client;
 mod command;
 mod commands;

@@ -241,9 +241,11 @@ fn private_port_requires_the_traffic_token() {
             "header 'e2b-traffic-access-token' is missing",
         )
         .await;
-        refused(by_name(), "header 'e2b-traffic-access-token' is missing").await;
+        // By name and without a token the answer does not tell whether the sandbox exists.
+        let unnamed = ask(world, by_name()).await;
+        assert_eq!(unnamed.status.as_u16(), 401, "{}", unnamed.text());
         refused(
-            by_name().header("e2b-traffic-access-token", "wrong"),
+            to(world, &sandbox.id, PORT, "/").header("e2b-traffic-access-token", "wrong"),
             "'e2b-traffic-access-token' is invalid",
         )
         .await;

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Returns the signed part of a URL, as an SDK computes it.
-fn signed(
+pub(crate) fn signed(
     sandbox: &Sandbox,
     path: &str,
     operation: &str,

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use sandbar_core::RuntimeKind;
-use sandbar_e2b::api_key;
+use sandbar_e2b::{SandboxCeilings, api_key};
 use sandbar_host::{Host, HostConfig};
 use sandbar_server::{AccessToken, ServerConfig, TlsConfig, serve};
 use sandbar_testing::{Backend, StorageFixture};
@@ -43,6 +43,30 @@ impl World {
         Self::run_on(
             config,
             |server| server.tls = tls,
+            &AccessToken::random().unwrap(),
+            test,
+        );
+    }
+
+    /// As [`run`](Self::run), with this limit of concurrent calls per token.
+    pub(crate) fn run_limited(max_calls_per_token: usize, test: impl AsyncFnOnce(&World)) {
+        let storage = StorageFixture::new(Backend::BtrfsImage);
+        let config = native_host(&storage);
+        Self::run_on(
+            config,
+            |server| server.max_calls_per_token = max_calls_per_token,
+            &AccessToken::random().unwrap(),
+            test,
+        );
+    }
+
+    /// As [`run`](Self::run), with these ceilings of the operator.
+    pub(crate) fn run_with_ceilings(ceilings: SandboxCeilings, test: impl AsyncFnOnce(&World)) {
+        let storage = StorageFixture::new(Backend::BtrfsImage);
+        let config = native_host(&storage);
+        Self::run_on(
+            config,
+            |server| server.e2b_ceilings = ceilings,
             &AccessToken::random().unwrap(),
             test,
         );

@@ -7,13 +7,16 @@ use tokio::{net::TcpStream, time::timeout};
 use super::relay::{end, pump, reset_on_close, send_all};
 use crate::{
     meter::Meter,
-    sniff::{Opening, opening},
+    sniff::{Opening, may_carry_name, opening},
     traffic::Direction,
 };
 
 /// Limit for the first bytes of a client. A client that waits for the server to speak first, at a
 /// destination that is denied, is refused after this time.
 pub(super) const FIRST_BYTES_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Reason of a denied connection that ended, or paused for long, before its host name.
+pub(super) const CUT_SHORT: &str = "TLS or HTTP that ends before its host name";
 
 /// A client that sends nothing for this long is assumed to wait for the server to speak first.
 pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_millis(100);
@@ -118,9 +121,9 @@ pub(super) async fn first_speaker(
 /// The client started TLS or HTTP when its connection could no longer be judged by host name.
 pub(super) struct TooLate;
 
-/// Relays bytes both ways until the client turns out to speak TLS or HTTP, and fails then. The
-/// server never receives a complete ClientHello or request line this way, so that a host name
-/// cannot bypass the rules by being sent late.
+/// Relays bytes both ways until the client turns out to speak TLS or HTTP, and fails then, also if
+/// it closes in the middle of a ClientHello or request line. The server receives no part of either
+/// this way, so that a host name cannot bypass the rules by being sent late.
 pub(super) async fn relay_watching(
     client: &TcpStream,
     upstream: &TcpStream,
@@ -136,6 +139,7 @@ pub(super) async fn relay_watching(
                     is_too_late = true;
                     return Err(io::ErrorKind::PermissionDenied.into());
                 }
+                None if may_carry_name(&received) => {}
                 known => {
                     send_all(upstream, &received[sent..], meter, Direction::Sent).await?;
                     sent = received.len();
@@ -146,6 +150,10 @@ pub(super) async fn relay_watching(
                 }
             }
             if !read_more(client, &mut received).await? {
+                if may_carry_name(&received) {
+                    is_too_late = true;
+                    return Err(io::ErrorKind::PermissionDenied.into());
+                }
                 return end(upstream);
             }
         }

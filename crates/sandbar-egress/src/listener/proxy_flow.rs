@@ -8,7 +8,8 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 
 use super::{
     first_bytes::{
-        FIRST_BYTES_TIMEOUT, FirstSpeaker, first_speaker, read_opening, read_until, relay_watching,
+        CUT_SHORT, FIRST_BYTES_TIMEOUT, FirstSpeaker, first_speaker, read_opening, read_until,
+        relay_watching,
     },
     metered::Metered,
     refuse::{NO_SESSION_CA, refuse_bad_request, refuse_proxy, refuse_silently, refuse_tls},
@@ -20,7 +21,7 @@ use crate::{
     refusal::Refusal,
     rules::Verdict,
     session_egress::{Attempt, SessionEgress},
-    sniff::{ClientHello, HostPort, Opening, ProxyOpening, Sni, proxy_request},
+    sniff::{ClientHello, HostPort, Opening, ProxyOpening, Sni, may_carry_name, proxy_request},
 };
 
 /// Serves a connection to the proxy: a `CONNECT` tunnel, or requests to forward.
@@ -138,6 +139,10 @@ impl Tunnel {
             }
             Ok(Ok(Some(Opening::Tls(_)))) => return self.deny_tls(None).await,
             Ok(Err(_)) => return,
+            Ok(Ok(None)) | Err(_) if may_carry_name(&self.received) => {
+                self.session.deny(self.attempt(None), CUT_SHORT);
+                return refuse_silently(self.client);
+            }
             Ok(Ok(_)) | Err(_) => {}
         }
         match self.session.dial(&self.target).await {

@@ -9,8 +9,8 @@ use tokio::{net::TcpStream, time::timeout};
 use super::{
     dns_flow,
     first_bytes::{
-        FIRST_BYTES_TIMEOUT, FirstSpeaker, SILENCE_TIMEOUT, first_speaker, may_be_complete,
-        read_opening, relay_watching,
+        CUT_SHORT, FIRST_BYTES_TIMEOUT, FirstSpeaker, SILENCE_TIMEOUT, first_speaker,
+        may_be_complete, read_opening, relay_watching,
     },
     metered::Metered,
     proxy_flow,
@@ -23,7 +23,7 @@ use crate::{
     refusal::Refusal,
     rules::{Rules, Verdict},
     session_egress::{Attempt, SessionEgress},
-    sniff::{ClientHello, Opening, Sni},
+    sniff::{ClientHello, Opening, Sni, may_carry_name},
 };
 
 /// Serves a connection whose original destination is `to`.
@@ -99,6 +99,9 @@ impl Transparent {
                     return self.serve_tls(hello, &by_address).await;
                 }
                 Ok(Ok(Some(Opening::Http))) => return self.serve_http().await,
+                Ok(Ok(None)) if may_carry_name(&self.received) => {
+                    return self.deny(NetworkProtocol::Tcp, unnamed.host, CUT_SHORT);
+                }
                 Ok(Ok(Some(_) | None)) if unnamed.verdict.is_allowed() => {
                     return self
                         .relay_to_address(NetworkProtocol::Tcp, unnamed.host, &unnamed.verdict)

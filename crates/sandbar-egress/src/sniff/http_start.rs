@@ -40,6 +40,21 @@ pub(super) fn read(bytes: &[u8]) -> Opening {
     }
 }
 
+/// Reports whether bytes may be a request line of HTTP that ended early: they mention HTTP, or they
+/// are a part of a known method. The first word of another protocol is neither.
+pub(super) fn may_be_request(bytes: &[u8]) -> bool {
+    let line = bytes.trim_ascii_start();
+    let word = line.iter().take_while(|byte| is_token(**byte)).count();
+    let is_method = |method: &&str| {
+        method
+            .as_bytes()
+            .get(..word)
+            .is_some_and(|part| part.eq_ignore_ascii_case(&line[..word]))
+    };
+    let is_cut_method = word > 0 && word == line.len() && METHODS.iter().any(is_method);
+    is_cut_method || matches!(read(bytes), Opening::Http) || mentions_http(line)
+}
+
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -12,7 +12,7 @@ mod proxy_request;
 
 pub(crate) use client_hello::{ClientHello, Sni};
 pub(crate) use host_port::HostPort;
-pub(crate) use opening::{MAX_OPENING_BYTES, Opening, opening};
+pub(crate) use opening::{MAX_OPENING_BYTES, Opening, may_carry_name, opening};
 pub(crate) use proxy_request::{ProxyOpening, proxy_request};
 
 #[cfg(test)]

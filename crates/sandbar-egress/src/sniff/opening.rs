@@ -16,6 +16,16 @@ pub(crate) enum Opening {
     Other,
 }
 
+/// Reports whether undecided bytes may be the beginning of TLS or HTTP. A connection that ends, or
+/// is relayed, after them would carry a host name that was not judged.
+pub(crate) fn may_carry_name(bytes: &[u8]) -> bool {
+    match client_hello::read(bytes) {
+        _ if bytes.is_empty() => false,
+        Opening::Other => http_start::may_be_request(bytes),
+        Opening::Unfinished | Opening::Tls(_) | Opening::Http => true,
+    }
+}
+
 /// Classifies the bytes that the client has sent so far.
 pub(crate) fn opening(bytes: &[u8]) -> Opening {
     match client_hello::read(bytes) {

@@ -299,6 +299,36 @@ fn oddly_spelled_requests_are_http() {
 }
 
 #[test]
+fn cut_tls_and_http_may_carry_a_name() {
+    let hello = real_hello("a.example");
+    for cut in 1..hello.len() {
+        assert!(may_carry_name(&hello[..cut]), "{cut}");
+    }
+    for cut in [
+        &b"GE"[..],
+        b"post",
+        b"\r\n\r\nGET",
+        b"GET / HTTP/1.1",
+        b"PURGE / HTTP/1.1",
+        b"\x16",
+        b"\x80\x2e\x01",
+    ] {
+        assert!(may_carry_name(cut), "{}", cut.escape_ascii());
+    }
+    for other in [
+        &b""[..],
+        b"\r\n",
+        b"EHLO box",
+        b"PING",
+        b"SSH-2.0-x",
+        b"\x05\x01",
+        b"echo",
+    ] {
+        assert!(!may_carry_name(other), "{}", other.escape_ascii());
+    }
+}
+
+#[test]
 fn other_protocols_are_neither_tls_nor_http() {
     for other in [
         &b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n"[..],

@@ -89,7 +89,10 @@ impl Engine {
         ended: &CancellationToken,
     ) -> Result<WalkJob> {
         let started = async {
-            let slots = [slot(&limits.slots).await?, slot(&self.walks.slots).await?];
+            let slots = match request {
+                Request::Export { .. } => None,
+                _ => Some([slot(&limits.slots).await?, slot(&self.walks.slots).await?]),
+            };
             let envelope = Envelope {
                 owners: tree
                     .and_then(SessionTree::owners)

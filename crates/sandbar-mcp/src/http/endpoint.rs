@@ -74,6 +74,7 @@ impl HttpEndpoint {
         let status = match error.code() {
             sandbar_core::ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
             sandbar_core::ErrorCode::PermissionDenied => StatusCode::FORBIDDEN,
+            sandbar_core::ErrorCode::TooManyCalls => StatusCode::TOO_MANY_REQUESTS,
             _ => StatusCode::BAD_REQUEST,
         };
         let mut message = json!({"code": ErrorCode::INVALID_REQUEST.0, "message": error.chain()});

@@ -18,7 +18,8 @@ pub(super) struct Key {
     /// Hash of the caller's `authorization`, so that the token itself is not kept.
     caller: Option<blake3::Hash>,
     mcp_session: McpSession,
-    id: String,
+    /// Hash of the request id, which may be long.
+    id: blake3::Hash,
 }
 
 impl Key {
@@ -35,7 +36,7 @@ impl Key {
         Some(Self {
             caller,
             mcp_session: mcp_session?.clone(),
-            id: id?.to_string(),
+            id: blake3::hash(id?.to_string().as_bytes()),
         })
     }
 }

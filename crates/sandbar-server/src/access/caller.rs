@@ -6,6 +6,7 @@ use axum::http::Extensions;
 use connectrpc::{ConnectError, RequestContext};
 use jiff::Timestamp;
 use sandbar_core::{Actor, Error, ErrorCode, Grant, Need, Result};
+use sandbar_e2b::CallOwner;
 use sandbar_host::KnownToken;
 use tokio::time::sleep;
 
@@ -66,6 +67,14 @@ impl Caller {
 
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
+    }
+
+    /// Returns the party whose calls are counted.
+    pub(crate) fn owner(&self) -> CallOwner<'_> {
+        CallOwner::Token {
+            name: &self.name,
+            grant: &self.grant,
+        }
     }
 
     /// Returns the name of the caller in the audit log: token name and peer address.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Request, header};
 use sandbar_core::{AccessToken, Error, ErrorCode, Need, Result, SessionId};
-use sandbar_e2b::{ApiCaller, Keyring};
+use sandbar_e2b::{ApiCaller, CallSlot as _, Keyring};
 use sandbar_host::Host;
 
-use super::{Caller, bearer, version};
+use super::{CallSlot, Caller, bearer, version};
 
 /// Maps tokens to callers: the local token of the data directory, and the tokens that the host
 /// issued. Only BLAKE3 hashes are stored, and their comparison takes constant time. Issued tokens
@@ -48,17 +48,22 @@ impl TokenVerifier {
         caller.ok_or_else(|| refusal("access token not recognised by this host"))
     }
 
-    /// Checks API version and token only. For endpoints that forward requests as RPCs, which then
-    /// pass [`authenticate`](super::authenticate()) with the same token.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<()> {
-        version::check(headers)?;
-        self.identify(headers).map(drop)
+    /// Checks API version and token only, and takes the call slot. For endpoints that forward
+    /// requests as RPCs, which then pass [`authenticate`](super::authenticate()) with the same
+    /// token and slot.
+    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<()> {
+        version::check(request.headers())?;
+        let caller = self.identify(request.headers())?;
+        CallSlot::of(request)?.take(caller.owner())
     }
 
-    /// Reports whether a token may reach the private ports of a session.
-    pub(crate) fn may_reach_ports(&self, session: &SessionId, token: &[u8]) -> bool {
-        let caller = self.caller(token).ok().flatten();
-        caller.is_some_and(|caller| caller.grant().may(Need::UseSession(session)))
+    /// Returns the caller with a token that may reach the private ports of a session.
+    pub(crate) fn port_caller(&self, session: &SessionId, token: &[u8]) -> Option<Caller> {
+        let caller = self.caller(token).ok().flatten()?;
+        caller
+            .grant()
+            .may(Need::UseSession(session))
+            .then_some(caller)
     }
 
     /// Reports whether an `authorization` header holds a token of this host, expired or not.

@@ -3,6 +3,7 @@
 use std::{
     io::{self, IoSlice},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -12,6 +13,8 @@ use tokio::{
     net::TcpStream,
 };
 use tokio_rustls::server::TlsStream;
+
+use super::connections::Registration;
 
 /// Stream over a TCP connection.
 pub(crate) trait OverTcp: AsyncRead + AsyncWrite + Unpin + Send + 'static {
@@ -36,11 +39,16 @@ impl OverTcp for TlsStream<TcpStream> {
 pub(crate) struct Connection<S: OverTcp> {
     stream: S,
     reset: ResetOnClose,
+    _registration: Arc<Registration>,
 }
 
 impl<S: OverTcp> Connection<S> {
-    pub(crate) fn new(stream: S, reset: ResetOnClose) -> Self {
-        Self { stream, reset }
+    pub(crate) fn new(stream: S, reset: ResetOnClose, registration: Arc<Registration>) -> Self {
+        Self {
+            stream,
+            reset,
+            _registration: registration,
+        }
     }
 }
 

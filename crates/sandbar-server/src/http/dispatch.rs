@@ -9,8 +9,11 @@ use hyper_util::service::TowerToHyperService;
 use sandbar_e2b::{E2b, ResetOnClose, Route, Secure};
 use tracing::Instrument as _;
 
-use super::request_span::request_span;
-use crate::{access::Peer, ingress::Ingress};
+use super::{connections::Registration, request_span::request_span};
+use crate::{
+    access::{CallSlot, ConcurrencyLimit, Peer},
+    ingress::Ingress,
+};
 
 /// Transport of a connection, in the extensions of each of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +28,7 @@ pub(crate) struct Services {
     pub(crate) api: Router,
     pub(crate) e2b: E2b,
     pub(crate) ingress: Arc<Ingress>,
+    pub(crate) concurrency: ConcurrencyLimit,
 }
 
 /// Dispatcher of one connection.
@@ -35,11 +39,18 @@ pub(crate) struct Dispatch {
     ingress: Arc<Ingress>,
     peer: Peer,
     transport: Transport,
+    concurrency: ConcurrencyLimit,
+    connection: Arc<Registration>,
     reset: ResetOnClose,
 }
 
 impl Dispatch {
-    pub(crate) fn new(services: &Services, peer: Peer, transport: Transport) -> Self {
+    pub(crate) fn new(
+        services: &Services,
+        peer: Peer,
+        transport: Transport,
+        connection: Arc<Registration>,
+    ) -> Self {
         let api = TowerToHyperService::new(services.api.clone().layer(Extension(peer)));
         Self {
             api,
@@ -47,6 +58,8 @@ impl Dispatch {
             ingress: Arc::clone(&services.ingress),
             peer,
             transport,
+            concurrency: services.concurrency.clone(),
+            connection,
             reset: ResetOnClose::default(),
         }
     }
@@ -68,19 +81,23 @@ impl Service<Request<Incoming>> for Dispatch {
             .extensions_mut()
             .insert(Secure(self.transport == Transport::Tls));
         request.extensions_mut().insert(self.reset.clone());
+        let slot = CallSlot::open(self.concurrency.clone(), &self.connection);
+        request.extensions_mut().insert(slot.clone());
+        let call = slot.guard();
         let target = self.ingress.target(&request);
         let route = match &target {
             Ok(Some(target)) => target.e2b_route(),
             Ok(None) => Route::of_path(&request),
             Err(_) => None,
         };
-        match (route, target.transpose()) {
+        let answer: BoxFuture<'static, _> = match (route, target.transpose()) {
             (Some(route), _) => {
                 let span = request_span(&request);
-                let answer = self
-                    .e2b
-                    .clone()
-                    .answer(route, request.map(Body::new), self.peer.0);
+                let peer = sandbar_e2b::Peer {
+                    address: self.peer.0,
+                    slot: Arc::new(slot),
+                };
+                let answer = self.e2b.clone().answer(route, request.map(Body::new), peer);
                 answer.map(Ok).instrument(span).boxed()
             }
             (None, None) => {
@@ -92,6 +109,12 @@ impl Service<Request<Incoming>> for Dispatch {
                     Arc::clone(&self.ingress).answer(target, request.map(Body::new), self.peer);
                 answer.map(Ok).boxed()
             }
+        };
+        // Dropping the future ends the call as well.
+        async move {
+            let response = answer.await?;
+            Ok(response.map(|body| call.hold_for(body)))
         }
+        .boxed()
     }
 }

@@ -1,6 +1,10 @@
 //! Accept loop and HTTP connections.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -19,6 +23,7 @@ use tokio_util::{io::InspectReader, sync::CancellationToken};
 use super::{
     ConnectionTimeouts,
     connection::{Connection, OverTcp},
+    connections::{Admitted, Connections},
     dispatch::{Dispatch, Services, Transport},
     timeouts::{HeadTimer, ReceivedBytes},
 };
@@ -46,9 +51,13 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
+/// Interval of log entries about refused connections.
+const REFUSAL_REPORT_INTERVAL: Duration = Duration::from_mins(1);
+
 /// Accepts connections, and owns the tasks that serve them.
 pub(super) struct Acceptor {
     pub(super) services: Services,
+    pub(super) connections: Connections,
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) timeouts: ConnectionTimeouts,
     pub(super) drain_timeout: Duration,
@@ -65,17 +74,24 @@ impl Acceptor {
         };
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
+        let mut refused = Refused::default();
         loop {
             tokio::select! {
                 () = self.shutdown.cancelled() => break,
                 Some(_) = connections.join_next() => {}
                 accepted = listener.accept() => match accepted {
                     Ok((stream, peer)) => {
-                        let dispatch = Dispatch::new(&self.services, Peer(peer.ip()), transport);
+                        let Some(admitted) = self.connections.admit(peer.ip()) else {
+                            refused.record(peer.ip());
+                            continue;
+                        };
+                        let registration = Arc::clone(&admitted.registration);
+                        let dispatch =
+                            Dispatch::new(&self.services, Peer(peer.ip()), transport, registration);
                         let (tls, watcher) = (self.tls.clone(), graceful.watcher());
                         let shutdown = self.shutdown.clone();
                         connections.spawn(serve_connection(
-                            stream, tls, self.timeouts, dispatch, watcher, shutdown,
+                            stream, tls, self.timeouts, admitted, dispatch, watcher, shutdown,
                         ));
                     }
                     Err(error) => {
@@ -101,11 +117,41 @@ impl Acceptor {
     }
 }
 
+/// Connections refused at the limit.
+#[derive(Debug, Default)]
+struct Refused {
+    reported: Option<Instant>,
+    since_report: u64,
+}
+
+impl Refused {
+    /// Counts a refused connection, and reports the count from time to time.
+    fn record(&mut self, peer: IpAddr) {
+        self.since_report += 1;
+        if self
+            .reported
+            .is_some_and(|reported| reported.elapsed() < REFUSAL_REPORT_INTERVAL)
+        {
+            return;
+        }
+        tracing::warn!(
+            %peer,
+            refused = self.since_report,
+            "connections refused: limit `max_connections`, or the share of this peer, is reached"
+        );
+        *self = Self {
+            reported: Some(Instant::now()),
+            since_report: 0,
+        };
+    }
+}
+
 /// Serves one connection, after the TLS handshake where TLS is configured.
 async fn serve_connection(
     stream: TcpStream,
     tls: Option<Arc<Tls>>,
     timeouts: ConnectionTimeouts,
+    admitted: Admitted,
     dispatch: Dispatch,
     watcher: Watcher,
     shutdown: CancellationToken,
@@ -114,21 +160,23 @@ async fn serve_connection(
         tracing::debug!(%error, "could not switch off Nagle's algorithm");
     }
     let Some(tls) = tls else {
-        return serve_http(stream, timeouts, dispatch, watcher).await;
+        return serve_http(stream, timeouts, admitted, dispatch, watcher).await;
     };
     let stream = tokio::select! {
         // No request has arrived yet, so there is nothing to drain.
         () = shutdown.cancelled() => return,
+        () = admitted.closed(timeouts) => return,
         stream = accept_tls(stream, tls.current(), timeouts.handshake) => stream,
     };
     if let Some(stream) = stream {
-        serve_http(stream, timeouts, dispatch, watcher).await;
+        serve_http(stream, timeouts, admitted, dispatch, watcher).await;
     }
 }
 
 async fn serve_http(
     stream: impl OverTcp,
     timeouts: ConnectionTimeouts,
+    admitted: Admitted,
     dispatch: Dispatch,
     watcher: Watcher,
 ) {
@@ -147,7 +195,8 @@ async fn serve_http(
         .keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE);
     let counter = Arc::clone(&received);
-    let stream = Connection::new(stream, dispatch.reset_on_close());
+    let registration = Arc::clone(&admitted.registration);
+    let stream = Connection::new(stream, dispatch.reset_on_close(), registration);
     let stream = InspectReader::new(stream, move |bytes: &[u8]| counter.count(bytes));
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), dispatch);
     tokio::select! {
@@ -157,6 +206,9 @@ async fn serve_http(
         },
         () = received.protocol_timeout(timeouts) => {
             tracing::debug!("connection closed: no request before the head timeout");
+        }
+        () = admitted.closed(timeouts) => {
+            tracing::debug!("connection closed: it rested without a token, or for another one");
         }
     }
 }

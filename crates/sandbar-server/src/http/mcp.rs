@@ -1,8 +1,8 @@
 //! MCP endpoint on the API's port.
 //!
 //! It calls the API in process with the caller's own token, and has no other access to the host. A
-//! tool call therefore counts against the token's concurrency limit, passes the same access rules,
-//! and is in the audit log under the caller's name.
+//! tool call therefore passes the same access rules, and is in the audit log under the caller's
+//! name.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use sandbar_host::Host;
 use sandbar_mcp::{HttpEndpoint, PortNames};
 
 use super::dispatch::Transport;
-use crate::access::{Peer, TokenVerifier};
+use crate::access::{CallSlot, Peer, TokenVerifier};
 
 /// Route of the MCP endpoint.
 pub(crate) const PATH: &str = "/mcp";
@@ -35,16 +35,19 @@ pub(crate) struct Mcp {
 
 /// Handles one request of an MCP client.
 pub(crate) async fn mcp(State(mcp): State<Mcp>, request: Request<Body>) -> Response {
-    let headers = request.headers();
-    if let Err(error) = mcp.verifier.check(headers) {
+    if let Err(error) = mcp.verifier.check(&request) {
         return HttpEndpoint::reject(&error);
     }
-    let authorization = headers.get(header::AUTHORIZATION).cloned();
+    let authorization = request.headers().get(header::AUTHORIZATION).cloned();
     let ports =
         PortNames::of_host(&origin(&request)).with_domain(mcp.host.ingress_domain().as_str());
-    let calls = match request.extensions().get::<Peer>() {
-        Some(peer) => mcp.calls.layer(Extension(*peer)),
-        None => mcp.calls,
+    // The calls of a tool run in the slot of the request.
+    let calls = match (request.extensions().get::<Peer>(), CallSlot::of(&request)) {
+        (Some(peer), Ok(slot)) => mcp
+            .calls
+            .layer(Extension(*peer))
+            .layer(Extension(slot.clone())),
+        _ => mcp.calls,
     };
     mcp.endpoint
         .answer(request, Client::in_process(calls, authorization), ports)

@@ -4,6 +4,7 @@ mod body_errors;
 mod catch_panic;
 mod config;
 mod connection;
+mod connections;
 mod dispatch;
 mod drain_body;
 mod listener;
@@ -17,6 +18,9 @@ mod server;
 mod timeouts;
 
 pub use config::ServerConfig;
+#[cfg(test)]
+pub(crate) use connections::Connections;
+pub(crate) use connections::{Registration, RequestInProgress, Standing};
 pub(crate) use dispatch::Transport;
 pub(crate) use drain_body::drain_body;
 pub use server::{RunningServer, serve};

@@ -24,16 +24,15 @@ use super::{
 };
 use crate::{
     access::{
-        Authorizer, ConcurrencyLimit, DefaultDeadline, TokenVerifier, add_version_header,
-        authenticate, enforce_deadline,
+        Authorizer, DefaultDeadline, TokenVerifier, add_version_header, authenticate,
+        enforce_deadline,
     },
     rpc::{Service, grpc_health},
 };
 
 /// Limits of API calls.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    pub(super) concurrency: ConcurrencyLimit,
     pub(super) request_timeout: Duration,
     pub(super) slow_reader_timeout: Duration,
 }
@@ -89,7 +88,7 @@ pub(super) fn router(
         .layer(middleware::from_fn(reject_oversized))
         .layer(middleware::from_fn_with_state(deadline, enforce_deadline))
         .layer(middleware::from_fn_with_state(
-            (verifier.clone(), limits.concurrency),
+            verifier.clone(),
             authenticate,
         ));
     let mcp_state = Mcp {

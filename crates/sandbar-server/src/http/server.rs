@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     ServerConfig,
+    connections::Connections,
     dispatch::Services,
     listener::Acceptor,
     router::{Limits, router},
@@ -52,11 +53,13 @@ pub async fn serve(
         token,
         tls,
         max_calls_per_token,
+        max_connections,
         request_timeout,
         drain_timeout,
         slow_reader_timeout,
         connection_timeouts,
         ready_wait,
+        e2b_ceilings,
     } = config;
     let tls = tls.map(Tls::new).transpose()?.map(Arc::new);
     if token.is_none() && !listen.ip().is_loopback() {
@@ -68,7 +71,6 @@ pub async fn serve(
     }
     let verifier = TokenVerifier::new(token.as_ref(), Arc::clone(&host));
     let limits = Limits {
-        concurrency: ConcurrencyLimit::new(max_calls_per_token),
         request_timeout,
         slow_reader_timeout,
     };
@@ -76,7 +78,7 @@ pub async fn serve(
     let e2b = E2b::new(
         host.clone(),
         Arc::new(verifier.clone()),
-        ready_wait,
+        (ready_wait, e2b_ceilings),
         shutdown.clone(),
     );
     let ingress = Arc::new(Ingress::new(host, verifier, e2b.clone(), shutdown.clone()));
@@ -87,7 +89,13 @@ pub async fn serve(
         .local_addr()
         .map_err(|source| cannot_listen(listen, source))?;
     let acceptor = Acceptor {
-        services: Services { api, e2b, ingress },
+        services: Services {
+            api,
+            e2b,
+            ingress,
+            concurrency: ConcurrencyLimit::new(max_calls_per_token),
+        },
+        connections: Connections::new(max_connections),
         tls,
         timeouts: connection_timeouts,
         drain_timeout,

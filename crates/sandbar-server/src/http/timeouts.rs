@@ -30,6 +30,8 @@ pub struct ConnectionTimeouts {
     /// Idle time between two HTTP/1.1 requests. Longer than clients pool idle connections: a
     /// request on a connection that was just closed looks to the client like a dead host.
     pub idle: Duration,
+    /// Idle time of a connection that has shown no valid token, in HTTP/1.1 and HTTP/2.
+    pub idle_without_token: Duration,
 }
 
 impl Default for ConnectionTimeouts {
@@ -38,6 +40,7 @@ impl Default for ConnectionTimeouts {
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(30),
             idle: Duration::from_mins(11),
+            idle_without_token: Duration::from_secs(10),
         }
     }
 }

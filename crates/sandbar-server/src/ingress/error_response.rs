@@ -90,6 +90,7 @@ fn status(error: &Error) -> StatusCode {
         ErrorCode::InvalidArgument => StatusCode::BAD_REQUEST,
         ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
         ErrorCode::PermissionDenied => StatusCode::FORBIDDEN,
+        ErrorCode::TooManyCalls => StatusCode::TOO_MANY_REQUESTS,
         ErrorCode::Timeout => StatusCode::GATEWAY_TIMEOUT,
         // Field `port`: nothing listens there. Otherwise the host itself is unavailable.
         ErrorCode::Unavailable if error.field() == Some("port") => StatusCode::BAD_GATEWAY,

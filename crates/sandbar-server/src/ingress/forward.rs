@@ -17,7 +17,10 @@ use sandbar_host::PortAccess;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Ingress, headers, target::Target, tunnel, upstream_tls};
-use crate::{access::Peer, http::Transport};
+use crate::{
+    access::{CallSlot, Peer},
+    http::Transport,
+};
 
 /// Protocol spoken to the server in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +93,9 @@ impl Ingress {
             };
             headers::set_upgrade(response.headers_mut(), protocol);
             let server = upgrade::on(&mut response);
-            self.spawn(tunnel::run(client, server, self.shutdown.clone()));
+            // The call lasts as long as the tunnel.
+            let call = CallSlot::of(request).map(CallSlot::detach)?;
+            self.spawn(tunnel::run(client, server, call, self.shutdown.clone()));
         }
         Ok(response.map(Body::new))
     }

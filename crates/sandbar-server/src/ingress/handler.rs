@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use axum::{body::Body, http::Method};
 use hyper::{Request, Response};
-use sandbar_core::{DomainName, Error, Result};
-use sandbar_e2b::E2b;
+use sandbar_core::{DomainName, Error, ErrorCode, Result};
+use sandbar_e2b::{CallSlot as _, E2b};
 use sandbar_host::Host;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     error_response,
-    port_auth::{Admission, admit},
+    port_auth::{self, Admission, admit, has_host_token},
     target::{self, Dialect, Target},
 };
-use crate::access::{Peer, TokenVerifier};
+use crate::access::{CallSlot, Peer, TokenVerifier};
 
 /// Forwards requests to ports of sessions, and owns the tasks that serve their connections.
 #[derive(Debug)]
@@ -98,14 +98,7 @@ impl Ingress {
         request: &mut Request<Body>,
         peer: Peer,
     ) -> Result<Response<Body>, Rejection> {
-        // Before the session is known, a host with an ingress domain of its own answers in E2B's
-        // form: E2B clients reach it by host name as well, and parse no other.
-        let has_own_domain = *self.host.ingress_domain() != DomainName::localhost();
-        let default_dialect = if has_own_domain {
-            Dialect::E2b
-        } else {
-            Dialect::Native
-        };
+        let default_dialect = self.default_dialect();
         let header_dialect = Dialect::of(request.headers());
         let target = target.map_err(|error| Rejection {
             dialect: header_dialect.unwrap_or(Dialect::Native),
@@ -121,20 +114,37 @@ impl Ingress {
             });
         }
         let reject = reject_as(target.dialect.unwrap_or(default_dialect));
-        let access = self
-            .host
-            .port_access(&target.session)
-            .await
-            .map_err(reject)?;
+        let access = match self.host.port_access(&target.session).await {
+            Err(error) if error.code() == ErrorCode::SessionNotFound => {
+                return Err(reject(self.unknown_session(&target, error, request)));
+            }
+            access => access.map_err(reject)?,
+        };
         let rules = self.e2b.port_rules(&target.session).await.map_err(reject)?;
+        let admission = match admit(&target, &access, &self.verifier, request) {
+            // Not in the dialect of the session, which would tell that it exists. Ids that E2B
+            // clients get are random and not secret, and E2B's own answers tell a private one.
+            Err(refusal) => {
+                let dialect = target.dialect.unwrap_or(default_dialect);
+                let error = if dialect == Dialect::E2b && rules.is_none() {
+                    session_not_found(&target)
+                } else {
+                    refusal
+                };
+                return Err(Rejection { dialect, error });
+            }
+            Ok(admission) => admission,
+        };
         let session_dialect = if rules.is_some() {
             Dialect::E2b
         } else {
             Dialect::Native
         };
         let reject = reject_as(target.dialect.unwrap_or(session_dialect));
-        match admit(&target, &access, &self.verifier, request).map_err(reject)? {
-            Admission::Forward => {}
+        match admission {
+            Admission::Forward(caller) => CallSlot::of(request)
+                .and_then(|slot| slot.take(caller.owner(&target.session)))
+                .map_err(reject)?,
             Admission::SetCookie(response) => return Ok(response),
         }
         if let Some(rules) = &rules {
@@ -147,6 +157,37 @@ impl Ingress {
             .await
             .map_err(reject)
     }
+}
+
+impl Ingress {
+    /// Returns the error for a session that does not exist. In our own dialect a request without a
+    /// valid token gets the same answer as for a private port of one that exists.
+    fn unknown_session(&self, target: &Target, error: Error, request: &Request<Body>) -> Error {
+        let is_e2b = target.dialect.unwrap_or(self.default_dialect()) == Dialect::E2b;
+        if is_e2b || self.verifier.is_open() || has_host_token(target, &self.verifier, request) {
+            return error;
+        }
+        port_auth::refusal(target, request)
+    }
+
+    /// Returns the form of answers before the session is known: a host with an ingress domain of
+    /// its own answers in E2B's form, as E2B clients reach it by host name as well, and parse no
+    /// other.
+    fn default_dialect(&self) -> Dialect {
+        if *self.host.ingress_domain() == DomainName::localhost() {
+            Dialect::Native
+        } else {
+            Dialect::E2b
+        }
+    }
+}
+
+fn session_not_found(target: &Target) -> Error {
+    Error::new(
+        ErrorCode::SessionNotFound,
+        format!("session `{}` does not exist", target.session),
+    )
+    .with_session(&target.session)
 }
 
 /// Error of a request that is not forwarded, and the form to report it in.

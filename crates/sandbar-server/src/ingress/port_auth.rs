@@ -4,15 +4,15 @@ use axum::{
     body::Body,
     http::{HeaderMap, HeaderName, HeaderValue, Request, Response},
 };
-use sandbar_core::{Error, ErrorCode, Result};
-use sandbar_e2b::TRAFFIC_TOKEN as E2B_TRAFFIC_TOKEN;
+use sandbar_core::{Error, ErrorCode, Result, SessionId};
+use sandbar_e2b::{CallOwner, TRAFFIC_TOKEN as E2B_TRAFFIC_TOKEN};
 use sandbar_host::PortAccess;
 
 use super::{
     cookie,
     target::{FoundBy, Target},
 };
-use crate::access::TokenVerifier;
+use crate::access::{Caller, TokenVerifier};
 
 /// Header for a token of the host with scope for the session. It is not `authorization`, which
 /// belongs to the application: this one can always be removed before a request is forwarded.
@@ -22,10 +22,31 @@ pub(super) const TRAFFIC_TOKEN: HeaderName = HeaderName::from_static("x-sandbar-
 
 /// Outcome of the access check.
 pub(super) enum Admission {
-    /// Forward the request.
-    Forward,
+    /// Forward the request, and count it for this owner.
+    Forward(PortCaller),
     /// The token was in the query of a link: answer with a cookie and a redirect.
     SetCookie(Response<Body>),
+}
+
+/// Sender of a request to a port.
+pub(super) enum PortCaller {
+    /// Holder of a token of the host.
+    Host(Caller),
+    /// Holder of the traffic token of the session.
+    Session,
+    /// Peer without a token.
+    Visitor,
+}
+
+impl PortCaller {
+    /// Returns the party whose calls are counted.
+    pub(super) fn owner<'a>(&'a self, session: &'a SessionId) -> CallOwner<'a> {
+        match self {
+            Self::Host(caller) => caller.owner(),
+            Self::Session => CallOwner::Session(session),
+            Self::Visitor => CallOwner::Visitor(session),
+        }
+    }
 }
 
 /// Checks that a request may reach the port.
@@ -52,30 +73,56 @@ pub(super) fn admit<B>(
     // header, so headers under a foreign name need a token even for public ports.
     let is_public =
         (access.public || verifier.is_open()) && target.found_by != FoundBy::HeadersElsewhere;
-    let has_token = || {
-        sent(&TOKEN).is_some_and(|token| verifier.may_reach_ports(&target.session, token))
-            || [TRAFFIC_TOKEN, E2B_TRAFFIC_TOKEN]
-                .iter()
-                .filter_map(sent)
-                .any(|token| access.token.is(token))
+    let host_caller =
+        || sent(&TOKEN).and_then(|token| verifier.port_caller(&target.session, token));
+    let has_traffic_token = || {
+        [TRAFFIC_TOKEN, E2B_TRAFFIC_TOKEN]
+            .iter()
+            .filter_map(sent)
+            .any(|token| access.token.is(token))
             || (by_name && cookie::cookies(request.headers()).any(|token| access.token.is(token)))
     };
-    if is_public || has_token() {
-        return Ok(Admission::Forward);
+    if let Some(caller) = host_caller() {
+        return Ok(Admission::Forward(PortCaller::Host(caller)));
     }
+    if has_traffic_token() {
+        return Ok(Admission::Forward(PortCaller::Session));
+    }
+    if is_public {
+        return Ok(Admission::Forward(PortCaller::Visitor));
+    }
+    Err(refusal(target, request))
+}
+
+/// Reports whether a request has a token of the host for the session.
+pub(super) fn has_host_token<B>(
+    target: &Target,
+    verifier: &TokenVerifier,
+    request: &Request<B>,
+) -> bool {
+    request.headers().get(&TOKEN).is_some_and(|token| {
+        verifier
+            .port_caller(&target.session, token.as_bytes())
+            .is_some()
+    })
+}
+
+/// Returns the error of a request without a valid token. It does not depend on whether the session
+/// exists.
+pub(super) fn refusal<B>(target: &Target, request: &Request<B>) -> Error {
     let problem = if has_token_header(request.headers()) {
         "token not accepted for"
     } else {
         "token missing for"
     };
-    Err(Error::new(ErrorCode::Unauthenticated, format!("{problem} the ports of session `{}`", target.session)).with_hint(
+    Error::new(ErrorCode::Unauthenticated, format!("{problem} the ports of session `{}`", target.session)).with_hint(
         format!(
             "send `{TRAFFIC_TOKEN}` with the session's traffic token or `{TOKEN}` with a host token that has scope \
              for the session, add `?{}=TRAFFIC_TOKEN` once in a browser, \
              or allow public ingress in the session's network policy",
             cookie::NAME
         ),
-    ))
+    )
 }
 
 /// Reports whether a request has a token header, valid or not.

@@ -2,7 +2,7 @@
 
 use http::{Request, StatusCode, request::Builder};
 use http_body_util::Full;
-use sandbar_core::NetworkPolicy;
+use sandbar_core::{NetworkPolicy, SessionState};
 use sandbar_server::{ServerConfig, serve};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -73,6 +73,62 @@ fn private_port_accepts_traffic_and_host_tokens_only() {
         assert_eq!(
             send(world.address, call).await.status,
             StatusCode::UNAUTHORIZED
+        );
+    });
+}
+
+#[test]
+fn caller_without_a_token_learns_no_session_id() {
+    World::run_isolated(async |world| {
+        let (private, _) = world.web_session("private", Ports::Private).await;
+        let paused = world.isolated_session("stopped", Ports::Private).await;
+        world.host.pause_session(&paused).await.unwrap();
+        let other = world.isolated_session("other", Ports::Private).await;
+        let narrow = world.token("narrow", &[&format!("session:{other}")]).await;
+        let reader = world.token("reader", &["read"]).await;
+        let by_name = |id: &str| Request::get("/").header("host", format!("{PORT}-{id}.localhost"));
+        let by_headers = |id: &str| {
+            Request::get("/")
+                .header("host", "localhost")
+                .header("x-sandbar-session", id)
+                .header("x-sandbar-port", PORT)
+        };
+        let e2b = |id: &str, port: u16| {
+            Request::get("/")
+                .header("host", "localhost")
+                .header("e2b-sandbox-id", id)
+                .header("e2b-sandbox-port", port)
+        };
+        for (name, value) in [
+            ("x-none", ""),
+            ("x-sandbar-token", "wrong"),
+            ("x-sandbar-token", &narrow),
+            ("x-sandbar-token", &reader),
+            ("x-sandbar-traffic-token", "wrong"),
+            ("cookie", "sandbar_traffic_token=wrong"),
+            ("x-access-token", "wrong"),
+            ("user-agent", "Mozilla/5.0"),
+        ] {
+            let answers = async |id: &str| {
+                let mut answers = Vec::new();
+                for request in [by_name(id), by_headers(id), e2b(id, PORT), e2b(id, 49_983)] {
+                    let mut answer = world.ask(request.header(name, value)).await;
+                    answer.headers.remove("date");
+                    let headers = format!("{:?}", answer.headers).replace(id, "ID");
+                    let text = answer.text().replace(id, "ID");
+                    answers.push((answer.status, headers, text));
+                }
+                answers
+            };
+            let missing = answers("nowhere").await;
+            assert_eq!(missing[0].0, StatusCode::UNAUTHORIZED);
+            for id in [&private, &paused] {
+                assert_eq!(answers(id.as_str()).await, missing, "{name}: {value}");
+            }
+        }
+        assert_eq!(
+            world.host.get_session(&paused).await.unwrap().state,
+            SessionState::Paused
         );
     });
 }
@@ -182,7 +238,7 @@ fn api_is_not_served_on_session_host_names() {
         );
         assert_eq!(
             send(world.address, call).await.status,
-            StatusCode::NOT_FOUND
+            StatusCode::UNAUTHORIZED
         );
         for host in ["localhost", "api.localhost", "127.0.0.1"] {
             let mut call = world.request("ListBases", "application/json", "{}");

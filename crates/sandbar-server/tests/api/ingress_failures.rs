@@ -26,7 +26,9 @@ fn ingress_errors_name_the_problem() {
         };
         let named = |host: &str| Request::get("/").header("host", host);
         expect(
-            world.to(&"gone".parse().unwrap(), "GET", "/"),
+            world
+                .to(&"gone".parse().unwrap(), "GET", "/")
+                .header("x-sandbar-token", &world.token),
             StatusCode::NOT_FOUND,
             &["`gone` does not exist"],
         )
@@ -109,7 +111,9 @@ fn ingress_errors_name_the_problem() {
         .await;
         world.host.destroy_session(&one).await.unwrap();
         expect(
-            world.to(&one, "GET", "/"),
+            world
+                .to(&one, "GET", "/")
+                .header("x-sandbar-token", &world.token),
             StatusCode::NOT_FOUND,
             &["`one` does not exist"],
         )

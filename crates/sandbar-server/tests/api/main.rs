@@ -20,6 +20,7 @@ mod every_call;
 mod exec;
 mod files;
 mod grpc_health;
+mod hostile_http;
 mod ingress;
 mod ingress_access;
 mod ingress_failures;

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read as _, path::Path};
 
-use sandbar_core::{ByteCount, Error, Result};
+use sandbar_core::{ByteCount, Error, Result, shown_path};
 
 use crate::context::HostSide;
 
@@ -35,7 +35,7 @@ impl Content {
             return Err(too_large(path, stat.size));
         }
         let bytes = read_bounded(&file)
-            .map_err(|error| Error::io(format!("read `{}`", path.display()), error))?;
+            .map_err(|error| Error::io(format!("read `{}`", shown_path(path)), error))?;
         match bytes {
             Some(bytes) => Ok(Self { bytes }),
             // The file grew during the read.
@@ -84,7 +84,7 @@ fn too_large(path: &Path, size: ByteCount) -> Error {
         "path",
         format!(
             "`{}` has {size}, more than the {MAX_FILE_SIZE} that are read at once",
-            path.display()
+            shown_path(path)
         ),
     )
     .with_hint("search it with `grep`, or take a part of it with `bash`: sed -n '1,100p' FILE")

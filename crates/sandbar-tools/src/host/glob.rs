@@ -9,7 +9,7 @@ use std::{
 use globset::GlobSet;
 use ignore::overrides::Override;
 use rustix::fs::FileType;
-use sandbar_core::{Error, ErrorCode, Result};
+use sandbar_core::{Error, ErrorCode, Result, shown_path};
 use sandbar_tree::session_tree::{Step, Visitor, WalkEntry, absolute};
 
 use super::search::IgnoreRules;
@@ -150,13 +150,8 @@ impl Visitor for Finder<'_> {
             return Ok(Step::Into);
         }
         if self.matcher.is_match(entry.path) {
-            // A name may hold a newline; shown as it is, it would pass for a path of its own.
-            let shown = self
-                .shown_start
-                .join(entry.path)
-                .display()
-                .to_string()
-                .replace('\n', "\\n");
+            // A newline in a name would pass for a path of its own.
+            let shown = shown_path(&self.shown_start.join(entry.path));
             if self.found == self.most || !self.text.push(&format!("{shown}\n")) {
                 self.truncated = true;
                 return Ok(Step::Stop);

@@ -14,7 +14,7 @@ use grep_searcher::{
 };
 use ignore::overrides::Override;
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
-use sandbar_core::{Error, Result};
+use sandbar_core::{Error, Result, shown_path};
 use sandbar_tree::session_tree::{Step, Visitor, WalkEntry, absolute, open_regular};
 
 use super::search::IgnoreRules;
@@ -176,8 +176,8 @@ impl Search<'_> {
     /// Searches one file.
     fn file(&mut self, file: &File, shown: &Path) -> Result<Searched> {
         let mut lines = FileLines {
-            // A name may hold a newline; shown as it is, it would pass for a line of its own.
-            path: shown.display().to_string().replace('\n', "\\n"),
+            // A newline in a name would pass for a line of its own.
+            path: shown_path(shown),
             text: String::new(),
             room: self.text.room(),
             matches: 0,

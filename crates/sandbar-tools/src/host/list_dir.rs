@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU64, path::Path};
 
-use sandbar_core::{EntryType, FileStat, Result};
+use sandbar_core::{EntryType, FileStat, Result, shown, shown_path};
 use sandbar_tree::session_tree::absolute;
 
 use crate::{
@@ -35,7 +35,7 @@ impl HostTool for ListDir {
         let depth = u32::try_from(self.depth.get()).unwrap_or(u32::MAX);
         let listing = side.tree.list(&start, depth, MAX_ENTRIES)?;
         if listing.entries.is_empty() {
-            return Ok(Outcome::text(format!("[`{given}` is empty]")));
+            return Ok(Outcome::text(format!("[`{}` is empty]", shown(given))));
         }
         let mut text = BoundedText::default();
         let fitted = listing
@@ -57,23 +57,18 @@ impl HostTool for ListDir {
 
 /// Type, mode, size and path below the directory that is listed.
 fn line(start: &Path, entry: &FileStat) -> String {
-    let below = entry
-        .path
-        .strip_prefix(start)
-        .unwrap_or(&entry.path)
-        .display()
-        .to_string();
+    let below = entry.path.strip_prefix(start).unwrap_or(&entry.path);
     let (size, ending) = match entry.entry {
         EntryType::File => (entry.size.get().to_string(), String::new()),
         EntryType::Directory => ("-".to_owned(), "/".to_owned()),
         EntryType::Symlink => {
             let target = entry.symlink_target.as_deref().unwrap_or(Path::new("?"));
-            ("-".to_owned(), format!(" -> {}", target.display()))
+            ("-".to_owned(), format!(" -> {}", shown_path(target)))
         }
         _ => ("-".to_owned(), String::new()),
     };
-    // A name may hold a newline; shown as it is, it would pass for an entry of its own.
-    let name = format!("{below}{ending}").replace('\n', "\\n");
+    // A newline in a name would pass for an entry of its own.
+    let name = format!("{}{ending}", shown_path(below));
     format!(
         "{:<12} {:04o} {size:>10} {name}\n",
         entry.entry.as_str(),
@@ -83,6 +78,7 @@ fn line(start: &Path, entry: &FileStat) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sandbar_core::is_unprintable;
     use serde_json::json;
 
     use super::*;
@@ -135,6 +131,30 @@ mod tests {
             "{}",
             deep.content.lines().count()
         );
+    }
+
+    #[test]
+    fn names_reach_the_terminal_escaped() {
+        let bench = Workbench::new();
+        let name = "a\u{1b}[2J\r\u{9b}1m\u{202e}b\nc";
+        let shown = r"a\u{1b}[2J\r\u{9b}1m\u{202e}b\nc";
+        bench.write(name, "text");
+        std::os::unix::fs::symlink(name, bench.path("link")).unwrap();
+        for (tool, params) in [
+            ("list_dir", json!({})),
+            ("glob", json!({"pattern": "*"})),
+            ("grep", json!({"pattern": "text"})),
+            ("list_dir", json!({"path": name})),
+            ("read_file", json!({"path": format!("{name}/none")})),
+            ("read_file", json!({"path": format!("missing{name}")})),
+        ] {
+            let answer = bench.run(tool, params).content;
+            assert!(answer.contains(shown), "{tool}: {answer:?}");
+            assert!(
+                !answer.chars().any(|c| c != '\n' && is_unprintable(c)),
+                "{tool}: {answer:?}"
+            );
+        }
     }
 
     #[test]

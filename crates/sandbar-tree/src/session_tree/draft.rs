@@ -12,7 +12,7 @@ use rustix::{
     fs::{AtFlags, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, openat, renameat, unlinkat},
     io::Errno,
 };
-use sandbar_core::{Error, ErrorCode, MakeDirOptions, Result, SessionId, WriteOptions};
+use sandbar_core::{Error, ErrorCode, MakeDirOptions, Result, SessionId, WriteOptions, shown_path};
 
 use super::{
     details::USER_ATTRIBUTES,
@@ -129,9 +129,12 @@ impl Draft {
 
     /// Appends bytes. After an error, a part may have been written; do not commit the draft.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file
-            .write_all(bytes)
-            .map_err(|error| Error::io(format!("write `{}`", self.name.display()), error))
+        self.file.write_all(bytes).map_err(|error| {
+            Error::io(
+                format!("write `{}`", shown_path(Path::new(&self.name))),
+                error,
+            )
+        })
     }
 
     /// Sets an extended attribute; its name begins with `user.`.
@@ -149,7 +152,10 @@ impl Draft {
             )
             .with_hint("use at most 255 bytes for the name and a few KiB for all values"),
             errno => Error::io(
-                format!("set attribute `{name}` of `{}`", self.name.display()),
+                format!(
+                    "set attribute `{name}` of `{}`",
+                    shown_path(Path::new(&self.name))
+                ),
                 errno.into(),
             ),
         };

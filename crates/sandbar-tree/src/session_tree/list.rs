@@ -12,7 +12,7 @@ use rustix::{
     fs::{AtFlags, FileType, OFlags, Stat, fstat, readlinkat, statat},
     io::Errno,
 };
-use sandbar_core::{ByteCount, EntryType, Error, FileStat, Result};
+use sandbar_core::{ByteCount, EntryType, Error, FileStat, Result, shown_path};
 
 use super::{
     tree::{SessionTree, failure, is_a_directory, not_regular, open_regular},
@@ -160,7 +160,7 @@ pub(super) fn too_much(path: &Path) -> Error {
         "depth",
         format!(
             "`{}` has more than {MAX_LISTED_ENTRIES} entries or {most} MiB of names below it",
-            path.display()
+            shown_path(path)
         ),
     )
     .with_hint("use a smaller depth, or list subdirectories separately")

@@ -6,7 +6,7 @@ use rustix::{
     fs::{Dir, DirEntry, FileType, Gid, Mode, OFlags, Uid, fchmod, fchown, fstat},
     io::Errno,
 };
-use sandbar_core::{Error, ErrorCode, MakeDirOptions, Result};
+use sandbar_core::{Error, ErrorCode, MakeDirOptions, Result, shown_path};
 
 use super::tree::{SessionTree, failure};
 
@@ -66,7 +66,7 @@ impl SessionTree {
 fn not_a_directory(path: &Path) -> Error {
     Error::invalid(
         "path",
-        format!("`{}` exists and is not a directory", path.display()),
+        format!("`{}` exists and is not a directory", shown_path(path)),
     )
     .with_hint("use another name, or remove the existing entry")
 }

@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use sandbar_core::{Error, Result};
+use sandbar_core::{Error, Result, shown_path};
 
 use super::tree::SessionTree;
 
@@ -36,7 +36,7 @@ pub(super) fn split(path: &Path) -> Result<(&Path, CString)> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Error::invalid(
             "path",
-            format!("`{}` does not end in a name", path.display()),
+            format!("`{}` does not end in a name", shown_path(path)),
         )
         .with_hint("use a path below the root that does not end in `..`"));
     };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rustix::io::Errno;
-use sandbar_core::{Error, ErrorCode, Result};
+use sandbar_core::{Error, ErrorCode, Result, shown_path};
 
 use super::tree::{SessionTree, failure};
 use crate::remove::remove_at;
@@ -41,14 +41,14 @@ impl SessionTree {
         outcome.map_err(|errno| match errno {
             Errno::BUSY => Error::invalid(
                 "path",
-                format!("`{}` is a mount point, or contains one", path.display()),
+                format!("`{}` is a mount point, or contains one", shown_path(path)),
             )
             .with_hint("remove the entries around the mount point one by one"),
             Errno::NOTEMPTY | Errno::EXIST => Error::new(
                 ErrorCode::InvalidState,
                 format!(
                     "processes of the session create files in `{}` during its removal",
-                    path.display()
+                    shown_path(path)
                 ),
             )
             .with_field("path")

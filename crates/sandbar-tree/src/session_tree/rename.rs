@@ -10,7 +10,7 @@ use rustix::{
     fs::{AtFlags, Mode, mkdirat, renameat, statat},
     io::Errno,
 };
-use sandbar_core::{Error, MakeDirOptions, Result, SessionId};
+use sandbar_core::{Error, MakeDirOptions, Result, SessionId, shown_path};
 
 use super::{
     named::{Named, c_string, split},
@@ -97,7 +97,7 @@ fn temporary() -> Result<CString> {
 }
 
 fn not_moved(from: &Path, to: &Path, errno: Errno) -> Error {
-    let (from, shown) = (from.display(), to.display());
+    let (source, shown) = (shown_path(from), shown_path(to));
     match errno {
         Errno::NOTEMPTY | Errno::EXIST => Error::invalid(
             "new_path",
@@ -106,24 +106,24 @@ fn not_moved(from: &Path, to: &Path, errno: Errno) -> Error {
         .with_hint("move it to a new name, or remove the directory"),
         Errno::ISDIR => Error::invalid(
             "new_path",
-            format!("`{shown}` is a directory, and `{from}` is not"),
+            format!("`{shown}` is a directory, and `{source}` is not"),
         )
         .with_hint("name a file in it"),
         Errno::NOTDIR => Error::invalid(
             "new_path",
-            format!("`{shown}` is not a directory, and `{from}` is"),
+            format!("`{shown}` is not a directory, and `{source}` is"),
         )
         .with_hint("use another name"),
-        Errno::INVAL => Error::invalid("new_path", format!("`{shown}` is inside `{from}`"))
+        Errno::INVAL => Error::invalid("new_path", format!("`{shown}` is inside `{source}`"))
             .with_hint("choose a target outside the source"),
         Errno::XDEV | Errno::BUSY => Error::invalid(
             "path",
             format!(
-                "`{from}` and `{shown}` are on different file systems, or one is a mount point"
+                "`{source}` and `{shown}` are on different file systems, or one is a mount point"
             ),
         )
         .with_hint("copy it with a command in the session"),
-        Errno::NOENT => failure(Path::new(&from.to_string()), errno),
+        Errno::NOENT => failure(from, errno),
         errno => failure(to, errno).with_field("new_path"),
     }
 }

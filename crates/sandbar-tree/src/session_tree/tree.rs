@@ -21,7 +21,7 @@ use rustix::{
     path::Arg,
     process::geteuid,
 };
-use sandbar_core::{Error, ErrorCode, MakeDirOptions, OwnerMap, Result};
+use sandbar_core::{Error, ErrorCode, MakeDirOptions, OwnerMap, Result, shown_path};
 
 use crate::{ActingOwner, open_confined};
 
@@ -312,21 +312,21 @@ pub fn absolute(path: &Path) -> Result<PathBuf> {
 }
 
 pub(super) fn is_a_directory(path: &Path) -> Error {
-    Error::invalid("path", format!("`{}` is a directory", path.display()))
+    Error::invalid("path", format!("`{}` is a directory", shown_path(path)))
         .with_hint("name a file in it")
 }
 
 pub(super) fn not_regular(path: &Path, hint: &str) -> Error {
     Error::invalid(
         "path",
-        format!("`{}` is not a regular file", path.display()),
+        format!("`{}` is not a regular file", shown_path(path)),
     )
     .with_hint(hint)
 }
 
 /// Converts the error of a system call on `path`.
 pub fn failure(path: &Path, errno: Errno) -> Error {
-    let shown = path.display();
+    let shown = shown_path(path);
     match errno {
         Errno::NOENT | Errno::NOTDIR => Error::new(
             ErrorCode::FileNotFound,

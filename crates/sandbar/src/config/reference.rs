@@ -29,7 +29,7 @@ const fn unset(name: &'static str, meaning: &'static str) -> Key {
 }
 
 /// Keys by topic.
-static TOPICS: [(&str, &[Key]); 6] = [
+static TOPICS: [(&str, &[Key]); 7] = [
     (
         "Server",
         &[
@@ -47,6 +47,10 @@ static TOPICS: [(&str, &[Key]); 6] = [
                 "max_calls_per_token",
                 "512",
                 "concurrent calls per access token; 0 is unlimited",
+            ),
+            unset(
+                "max_connections",
+                "open connections of all peers; unset is half of the file descriptors",
             ),
             key(
                 "request_timeout",
@@ -98,6 +102,26 @@ static TOPICS: [(&str, &[Key]); 6] = [
                 "advertise_addr",
                 "\"127.0.0.1\"",
                 "host part of the addresses of exposed ports",
+            ),
+        ],
+    ),
+    (
+        "E2B sandboxes",
+        &[
+            key(
+                "e2b_open_egress",
+                "true",
+                "whether they reach everything public; false, only what their settings name",
+            ),
+            key(
+                "e2b_public_ports",
+                "true",
+                "whether their ports may need no token",
+            ),
+            key(
+                "e2b_root_rights",
+                "\"own\"",
+                "rights of root: \"own\" where the host supports it, or \"bare\"",
             ),
         ],
     ),

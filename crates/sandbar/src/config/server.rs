@@ -2,11 +2,12 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    num::NonZeroUsize,
     path::PathBuf,
     time::Duration,
 };
 
-use sandbar_core::{DomainName, Error, Result, duration_text};
+use sandbar_core::{DomainName, Error, Result, RootRights, duration_text};
 use sandbar_host::refuse_lent;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,8 @@ pub(crate) struct ServerConfig {
     pub(crate) slow_reader_timeout: Duration,
     /// Concurrent calls per access token; 0 is unlimited.
     pub(crate) max_calls_per_token: usize,
+    /// Open connections; half of the file descriptors when unset.
+    pub(crate) max_connections: Option<NonZeroUsize>,
     /// Deadline of unary calls that carry none; `0s` is no deadline.
     #[serde(with = "duration_text")]
     pub(crate) request_timeout: Duration,
@@ -36,6 +39,13 @@ pub(crate) struct ServerConfig {
     pub(crate) tls_client_ca_file: Option<PathBuf>,
     /// Address of the name server for the host's domain. Port 0 takes any free port.
     pub(crate) dns_listen: Option<SocketAddr>,
+    /// Whether E2B sandboxes reach everything public unless their settings say otherwise.
+    pub(crate) e2b_open_egress: bool,
+    /// Whether ports of E2B sandboxes need no token unless their settings say otherwise.
+    pub(crate) e2b_public_ports: bool,
+    /// Rights of root in E2B sandboxes, if the host supports them.
+    #[serde(with = "root_rights_text")]
+    pub(crate) e2b_root_rights: RootRights,
 }
 
 /// Source of certificates other than files.
@@ -55,12 +65,16 @@ impl Default for ServerConfig {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9100),
             insecure: false,
             max_calls_per_token: sandbar_server::ServerConfig::MAX_CALLS_PER_TOKEN,
+            max_connections: None,
             request_timeout: sandbar_server::ServerConfig::REQUEST_TIMEOUT,
             tls: TlsMode::Off,
             tls_cert_file: None,
             tls_key_file: None,
             tls_client_ca_file: None,
             dns_listen: None,
+            e2b_open_egress: true,
+            e2b_public_ports: true,
+            e2b_root_rights: RootRights::Own,
             slow_reader_timeout: sandbar_server::ServerConfig::SLOW_READER_TIMEOUT,
         }
     }
@@ -146,5 +160,29 @@ impl ServerConfig {
             ));
         }
         Ok(())
+    }
+}
+
+/// Root rights as text in the configuration.
+mod root_rights_text {
+    use sandbar_core::RootRights;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    pub(super) fn serialize<S: Serializer>(
+        rights: &RootRights,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(rights.as_str())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<RootRights, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
     }
 }

@@ -1,8 +1,9 @@
 //! The running host of `sandbar up`: host, API server and name server, from start to shutdown.
 
-use std::{net::SocketAddr, path::Path, process::ExitCode, sync::Arc};
+use std::{net::SocketAddr, num::NonZeroUsize, path::Path, process::ExitCode, sync::Arc};
 
 use sandbar_core::{BaseName, DomainName, ErrorCode, Result, RuntimeKind};
+use sandbar_e2b::SandboxCeilings;
 use sandbar_egress::NameServer;
 use sandbar_host::{Host, prepare_data_directory};
 use sandbar_server::{AccessToken, RunningServer, TlsConfig, TlsIdentity};
@@ -130,12 +131,21 @@ async fn start_servers(
     }
     let speaks_tls = tls.is_some();
     let dns_listen = config.dns_listen;
+    let defaults = sandbar_server::ServerConfig::new(config.listen, Some(token));
     let config = sandbar_server::ServerConfig {
         tls,
+        max_connections: config
+            .max_connections
+            .map_or(defaults.max_connections, NonZeroUsize::get),
+        e2b_ceilings: SandboxCeilings {
+            open_egress: config.e2b_open_egress,
+            public_ports: config.e2b_public_ports,
+            root_rights: config.e2b_root_rights,
+        },
         max_calls_per_token: config.max_calls_per_token,
         request_timeout: config.request_timeout,
         slow_reader_timeout: config.slow_reader_timeout,
-        ..sandbar_server::ServerConfig::new(config.listen, Some(token))
+        ..defaults
     };
     let server = sandbar_server::serve(Arc::clone(host), config, shutdown).await?;
     let domain = host.ingress_domain();

@@ -1,10 +1,12 @@
 //! Output: data on stdout, messages on stderr, colour only on a terminal.
 
 use std::{
-    fmt::Display,
+    borrow::Cow,
+    fmt::{Display, Write as _},
     io::{self, IsTerminal, Write},
 };
 
+use sandbar_core::is_unprintable;
 use serde::Serialize;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use unicode_width::UnicodeWidthStr;
@@ -87,16 +89,36 @@ pub(crate) async fn pass_on(
 /// Writes a value as indented JSON.
 pub(crate) fn json(value: &impl Serialize) -> Outcome<()> {
     let mut stdout = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut stdout, value)
-        .map_err(|error| Failure::writing(error.into()))?;
-    stdout.write_all(b"\n").map_err(Failure::writing)
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| Failure::writing(error.into()))?;
+    writeln!(stdout, "{}", escaped_json(&text)).map_err(Failure::writing)
 }
 
 /// Writes a value as one line of JSON.
 pub(crate) fn json_line(value: &impl Serialize) -> Outcome<()> {
     let mut stdout = io::stdout().lock();
-    serde_json::to_writer(&mut stdout, value).map_err(|error| Failure::writing(error.into()))?;
-    stdout.write_all(b"\n").map_err(Failure::writing)
+    let text = serde_json::to_string(value).map_err(|error| Failure::writing(error.into()))?;
+    writeln!(stdout, "{}", escaped_json(&text)).map_err(Failure::writing)
+}
+
+/// Escapes what JSON leaves as it is and a terminal acts on. Such characters are inside strings
+/// only, where the escape means the same.
+fn escaped_json(text: &str) -> Cow<'_, str> {
+    let acts = |character: char| character != '\n' && is_unprintable(character);
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if acts(character) {
+            // All of them are in the basic plane.
+            // Writing to a string cannot fail.
+            let _ = write!(escaped, "\\u{:04x}", u32::from(character));
+        } else {
+            escaped.push(character);
+        }
+    }
+    Cow::Owned(escaped)
 }
 
 /// Writes rows under upper-case headings, columns aligned, the way `docker ps` and `kubectl get`
@@ -132,7 +154,7 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for character in chunk.valid().chars() {
-            if character.is_control() || character == '\\' {
+            if is_unprintable(character) || character == '\\' {
                 text.extend(character.escape_default());
             } else {
                 text.push(character);
@@ -140,7 +162,7 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
         }
         for byte in chunk.invalid() {
             // Writing to a string cannot fail.
-            let _ = std::fmt::Write::write_fmt(&mut text, format_args!("\\x{byte:02x}"));
+            let _ = write!(text, "\\x{byte:02x}");
         }
     }
     text
@@ -162,9 +184,22 @@ mod tests {
     #[test]
     fn control_bytes_and_invalid_utf8_are_escaped() {
         assert_eq!(printable("größe.txt".as_bytes()), "größe.txt");
+        assert_eq!(printable("\u{9b}\u{202e}".as_bytes()), "\\u{9b}\\u{202e}");
         assert_eq!(
             printable(b"a\nb\x1b[31m\xff\\"),
             "a\\nb\\u{1b}[31m\\xff\\\\"
+        );
+    }
+
+    #[test]
+    fn terminal_controls_in_json_are_escaped() {
+        let value = ["\u{9b}31m \u{202e}x\u{7f}", "größe\n"];
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let escaped = escaped_json(&text);
+        assert!(escaped.contains("\\u009b31m \\u202ex\\u007f"), "{escaped}");
+        assert_eq!(
+            serde_json::from_str::<[String; 2]>(&escaped).unwrap(),
+            value
         );
     }
 

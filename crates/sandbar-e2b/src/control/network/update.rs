@@ -64,10 +64,14 @@ impl Control {
     pub(in crate::control) async fn apply_network(
         &self,
         id: &SessionId,
-        note: SandboxNote,
+        mut note: SandboxNote,
     ) -> ApiResult<()> {
-        let network = note.network.clone().unwrap_or_default();
+        let ceilings = self.sandboxes.ceilings;
+        let mut network = note.network.take().unwrap_or_default();
+        ceilings.lower(&mut network, &mut note.internet);
         let NetworkPlan { policy, secrets } = NetworkPlan::new(id, &network, note.internet)?;
+        ceilings.check(&policy)?;
+        note.network = Some(network);
         self.put_secrets(&secrets).await?;
         let names: Vec<SecretName> = secrets.into_iter().map(|(name, _)| name).collect();
         if let Err(error) = self.host.set_network(id, policy).await {

@@ -1,5 +1,6 @@
 //! The control API, one file per call or resource.
 
+mod ceilings;
 mod connecting;
 mod creating;
 mod expiry;

@@ -138,6 +138,40 @@ async fn tls_after_the_server_spoke_is_reset() {
 }
 
 #[tokio::test]
+async fn cut_client_hello_or_request_is_denied() {
+    let (server, session) = (Server::start(b"").await, Session::new("allow=localhost"));
+    session
+        .egress
+        .names()
+        .learn(&"localhost".parse().unwrap(), [server.address.ip()]);
+    let hello = hello("localhost");
+    for cut in [&hello[..hello.len() / 2], &hello[..1], b"PURGE / HTTP/1."] {
+        // At once, and after the connection to the server was opened.
+        for late in [false, true] {
+            let before = session.decisions().len();
+            let mut client = session.connect(server.address).await;
+            while late && session.decisions().len() == before {
+                tokio::task::yield_now().await;
+            }
+            client.write_all(cut).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut received = Vec::new();
+            client.read_to_end(&mut received).await.unwrap_err();
+            assert!(received.is_empty(), "{}", received.escape_ascii());
+            let denied = (Deny, Tcp, Some("localhost".to_owned()));
+            while session.decisions()[before..].last() != Some(&denied) {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    // A protocol without a host name may end after its first word.
+    let mut client = session.connect(server.address).await;
+    client.write_all(b"echo").await.unwrap();
+    client.shutdown().await.unwrap();
+    assert_eq!(read_to_end(&mut client).await, "echo");
+}
+
+#[tokio::test]
 async fn client_that_speaks_late_is_judged() {
     let (server, session) = (Server::start(b"").await, Session::new("allow=localhost"));
     session
