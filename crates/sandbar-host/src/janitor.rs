@@ -106,7 +106,22 @@ fn sweep(engine: &Arc<Engine>) -> Result<Duration> {
 fn tidy(engine: &Arc<Engine>) -> Result<()> {
     let pressure = relieve_pressure(engine);
     let leftovers = engine.finish_leftovers();
+    close_to_others(engine);
     pressure.and(leftovers).and(remove_old_logs(engine))
+}
+
+/// Closes the data directory and the storage to other users again, if they were opened since the
+/// host started.
+fn close_to_others(engine: &Engine) {
+    let closed = engine.directory.close_to_others();
+    for outcome in [closed, engine.storage.close_to_others()] {
+        if let Err(error) = outcome {
+            tracing::error!(
+                error = error.chain(),
+                "could not close files of sessions to other users"
+            );
+        }
+    }
 }
 
 enum Due {

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     fs::{self, File},
     io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, Weak},
     time::{Duration, SystemTime},
@@ -114,7 +115,10 @@ impl ImageCache {
     pub(crate) fn prepare(&self) -> Result<()> {
         for below in ["blobs/sha256", "partial", "pulls"] {
             let path = self.directory.join(below);
-            fs::create_dir_all(&path)
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&path)
                 .map_err(|error| failed(&format!("create `{}`", path.display()), error))?;
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
@@ -46,7 +47,11 @@ pub(crate) struct Uploads {
 impl Uploads {
     pub(crate) fn open(directory: PathBuf) -> Result<Self> {
         let unusable = |error| Error::io(format!("use `{}`", directory.display()), error);
-        fs::create_dir_all(&directory).map_err(unusable)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory)
+            .map_err(unusable)?;
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|error| {
             Error::internal("key for upload URLs could not be generated").with_source(error)
