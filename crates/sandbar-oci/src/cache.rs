@@ -26,6 +26,8 @@ pub struct ImageCacheSettings {
     pub limit: ByteCount,
     /// Size limit of one image, compressed.
     pub max_image_size: ByteCount,
+    /// Time limit of one pull. The next one continues with the blobs that were fetched.
+    pub max_duration: Duration,
     /// Delay before the first retry.
     pub retry_delay: Duration,
 }
@@ -36,6 +38,7 @@ impl Default for ImageCacheSettings {
             trusted_certificates: None,
             limit: ByteCount::gib(16),
             max_image_size: ByteCount::gib(32),
+            max_duration: Duration::from_hours(6),
             retry_delay: Duration::from_millis(250),
         }
     }
