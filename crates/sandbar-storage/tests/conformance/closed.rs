@@ -131,16 +131,23 @@ fn walls(fixture: &StorageFixture, backend: Backend, root: &Path) -> Vec<PathBuf
             } else {
                 fixture.config.directory.clone()
             };
-            vec![store.join("volumes"), store.join("bases"), store.join("mnt")]
+            vec![
+                store.join("volumes"),
+                store.join("bases"),
+                store.join("mnt"),
+            ]
         }
     }
 }
 
-fn open_from(place: &Path, top: &Path) {
-    for above in place.ancestors().take_while(|above| *above != top) {
-        set_mode(above, 0o755);
-    }
-    for above in top.ancestors().take_while(|above| *above != Path::new("/")) {
+/// Opens a directory to other users, and the way to it.
+fn open_wall(wall: &Path) {
+    set_mode(wall, 0o755);
+    for above in wall
+        .ancestors()
+        .skip(1)
+        .take_while(|above| *above != Path::new("/"))
+    {
         let mut chmod = Command::new("chmod");
         assert!(chmod.arg("a+x").arg(above).status().unwrap().success());
     }
@@ -156,7 +163,7 @@ pub(crate) fn directory_opened_meanwhile_opens_no_tree(backend: Backend) {
     let walls = walls(&fixture, backend, &root);
     let own: Vec<&PathBuf> = walls.iter().filter(|wall| !wall.ends_with("mnt")).collect();
     for wall in &own {
-        open_from(wall, fixture.scratch());
+        open_wall(wall);
         let found: Vec<PathBuf> = reached(wall);
         assert_eq!(found, Vec::<PathBuf>::new());
     }
@@ -197,5 +204,9 @@ pub(crate) fn directory_of_another_user_is_refused_on_open(backend: Backend) {
     std::os::unix::fs::chown(&wall, Some(OTHER), Some(OTHER)).unwrap();
     let error = open(fixture.close()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::PermissionDenied);
-    assert!(error.message().contains("belongs to user"), "{}", error.chain());
+    assert!(
+        error.message().contains("belongs to user"),
+        "{}",
+        error.chain()
+    );
 }
