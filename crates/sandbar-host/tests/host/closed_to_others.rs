@@ -111,16 +111,14 @@ fn reopened_directory_is_closed_by_the_janitor(backend: Backend) {
             let script = "cp /bin/cat /workspace/raised; chmod 4755 /workspace/raised";
             assert_eq!(fixture.shell(&id, script).await.1, Some(0));
             let data = fixture.config.data_dir.clone();
-            for above in data.ancestors().skip(1).take(1) {
-                set_mode(above, 0o755);
-            }
+            set_mode(data.parent().unwrap(), 0o755);
             let opened = Command::new("chmod")
                 .args(["-R", "--quiet", "a+rX"])
                 .arg(&data)
                 .status();
             opened.unwrap();
             fixture
-                .eventually(async || {
+                .eventually("the janitor closes the directories", async || {
                     let storage = data.join("storage");
                     let store = match backend {
                         Backend::BtrfsImage => storage.join("pool"),
@@ -164,7 +162,11 @@ fn separate_directories_are_closed(backend: Backend) {
             }
             fixture.snapshot(&id, "kept").await;
             let saved = "saved".parse().unwrap();
-            fixture.host.save_base(&id, None, &saved, None).await.unwrap();
+            fixture
+                .host
+                .save_base(&id, None, &saved, None)
+                .await
+                .unwrap();
             fixture.host.hibernate_session(&packed).await.unwrap();
             let config = &fixture.config;
             assert_closed(config.sessions_root_dir.as_deref().unwrap());
