@@ -79,7 +79,15 @@ fn open_own(path: &Path, complain: impl Fn(io::Error) -> Error) -> Result<File> 
 pub fn require_safe_place(path: &Path) -> Result<()> {
     let complain = |error| Error::io(format!("check `{}`", path.display()), error);
     let own = rustix::process::geteuid().as_raw();
-    let real = fs::canonicalize(path).map_err(complain)?;
+    let real = match fs::canonicalize(path) {
+        Ok(real) => real,
+        // An ordinary user may work below a directory that it can not enter by name.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            tracing::warn!(path = %path.display(), "could not check the parents of the host's directory");
+            return Ok(());
+        }
+        Err(error) => return Err(complain(error)),
+    };
     for directory in real.ancestors() {
         let metadata = fs::symlink_metadata(directory).map_err(complain)?;
         let (owner, mode) = (metadata.uid(), metadata.mode());
