@@ -467,6 +467,7 @@ fn limits_stop_an_archive() {
     let limits = Limits {
         entries: 3,
         bytes: 15,
+        ..Limits::NONE
     };
     unpack_with(
         &bytes,
