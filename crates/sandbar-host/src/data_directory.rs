@@ -14,6 +14,7 @@ use rustix::{
     io::Errno,
 };
 use sandbar_core::{Error, ErrorCode, Result};
+use sandbar_storage::require_safe_place;
 
 /// A data directory that this host has locked.
 #[derive(Debug)]
@@ -39,7 +40,8 @@ pub fn prepare_data_directory(path: &Path) -> Result<()> {
         .mode(0o700)
         .create(path)
         .map_err(|error| unusable(path, error))?;
-    close_to_others(path, |error| unusable(path, error))
+    close_to_others(path, |error| unusable(path, error))?;
+    require_safe_place(path).map_err(|error| error.with_field("data_dir"))
 }
 
 /// Removes the permissions of group and others from a data directory that was created with them, by
@@ -79,6 +81,21 @@ fn close_to_others(path: &Path, unusable: impl Fn(io::Error) -> Error) -> Result
             format!("is open to other users (mode {mode:04o}) and is not the host's alone"),
             "choose a dedicated directory with `--data-dir`, or close this one with `chmod 700`",
         );
+    }
+    if mode & 0o022 != 0 {
+        for entry in fs::read_dir(path).map_err(&unusable)? {
+            let entry = entry.map_err(&unusable)?;
+            let theirs = entry.metadata().map_err(&unusable)?.uid();
+            if theirs != own {
+                return refuse(
+                    format!(
+                        "was writable by other users (mode {mode:04o}), and `{}` in it belongs to user {theirs}",
+                        entry.path().display()
+                    ),
+                    "remove that, or choose another directory with `--data-dir`",
+                );
+            }
+        }
     }
     directory
         .set_permissions(fs::Permissions::from_mode(closed))
@@ -134,6 +151,11 @@ impl DataDirectory {
             path: path.to_owned(),
             _lock: lock,
         })
+    }
+
+    /// Removes permissions of other users that were added since the directory was opened.
+    pub(crate) fn close_to_others(&self) -> Result<()> {
+        close_to_others(&self.path, |error| unusable(&self.path, error))
     }
 
     pub(crate) fn state_database(&self) -> PathBuf {
@@ -205,6 +227,31 @@ mod tests {
         let error = DataDirectory::open(&path).unwrap_err();
         assert_eq!(error.code(), ErrorCode::PermissionDenied);
         assert!(error.message().contains("user 65534"), "{}", error.chain());
+    }
+
+    #[test]
+    fn open_directory_with_files_of_others_is_refused() {
+        let scratch = scratch();
+        let path = scratch.path().join("data");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("state.db"), "").unwrap();
+        chown(path.join("state.db"), Some(65534), None).unwrap();
+        set_mode(&path, 0o777);
+        let error = DataDirectory::open(&path).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::PermissionDenied);
+        assert!(error.message().contains("state.db"), "{}", error.chain());
+        assert_eq!(mode(&path), 0o777);
+    }
+
+    #[test]
+    fn data_directory_below_a_directory_of_all_is_refused() {
+        let scratch = scratch();
+        let path = scratch.path().join("parent/data");
+        fs::create_dir_all(&path).unwrap();
+        set_mode(path.parent().unwrap(), 0o777);
+        let error = DataDirectory::open(&path).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::PermissionDenied);
+        assert_eq!(error.field(), Some("data_dir"));
     }
 
     #[test]

@@ -257,7 +257,22 @@ fn carry_out(engine: &Arc<Engine>, session: &SessionId, due: Due) -> Option<Dura
 fn tidy(engine: &Arc<Engine>) -> Result<()> {
     engine.write_audit_summaries(Summaries::Due);
     let leftovers = engine.finish_leftovers();
+    close_to_others(engine);
     leftovers.and(remove_old_logs(engine))
+}
+
+/// Closes the data directory and the storage to other users again, if they were opened since the
+/// host started.
+fn close_to_others(engine: &Engine) {
+    let closed = engine.directory.close_to_others();
+    for outcome in [closed, engine.storage.close_to_others()] {
+        if let Err(error) = outcome {
+            tracing::error!(
+                error = error.chain(),
+                "could not close files of sessions to other users"
+            );
+        }
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -1,8 +1,16 @@
 //! Blobs of an image on disk, and their digests.
 
-use std::{fs::File, io::Read, os::fd::OwnedFd, path::Path};
+use std::{
+    fs::File,
+    io::Read,
+    os::fd::{AsRawFd as _, OwnedFd},
+    path::Path,
+};
 
-use rustix::fs::{self, Mode, OFlags, ResolveFlags};
+use rustix::{
+    fs::{self, FileType, Mode, OFlags, ResolveFlags},
+    io::Errno,
+};
 use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_tree::open_confined;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -48,19 +56,26 @@ impl Blobs {
         Ok(Self { directory })
     }
 
-    /// Opens a file of the image. Symbolic links are followed inside the image, for old
+    /// Opens a regular file of the image. Symbolic links are followed inside the image, for old
     /// docker-archives.
     pub(crate) fn file(&self, path: &str) -> Result<File> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let unreadable = |errno: Errno| {
+            damaged(format!("image has no readable file `{path}`"))
+                .with_source(std::io::Error::from(errno))
+        };
+        // Looked at before it is opened for reading, which has effects on devices.
+        let found =
+            open_confined(&self.directory, path, OFlags::PATH, resolve).map_err(unreadable)?;
+        let kind = FileType::from_raw_mode(fs::fstat(&found).map_err(unreadable)?.st_mode);
+        if kind != FileType::RegularFile {
+            return Err(damaged(format!(
+                "`{path}` of the image is not a regular file"
+            )));
+        }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = open_confined(&self.directory, path, flags, resolve).map_err(|errno| {
-            let error = std::io::Error::from(errno);
-            Error::new(
-                ErrorCode::InvalidArgument,
-                format!("image has no readable file `{path}`"),
-            )
-            .with_source(error)
-        })?;
+        let opened = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let file = fs::open(opened, flags, Mode::empty()).map_err(unreadable)?;
         Ok(file.into())
     }
 
@@ -90,12 +105,19 @@ impl Blobs {
 
     /// Reads the document of a descriptor.
     pub(crate) fn described<T: DeserializeOwned>(&self, descriptor: &ImageDescriptor) -> Result<T> {
-        self.document(&blob_path(&descriptor.digest)?, Some(&descriptor.digest))
+        let path = blob_path(&descriptor.digest)?;
+        Self::require_size(descriptor, &self.file(&path)?)?;
+        self.document(&path, Some(&descriptor.digest))
     }
 
     /// Opens a blob as a stream that computes its digest.
     pub(crate) fn stream(&self, descriptor: &ImageDescriptor) -> Result<HashingReader<File>> {
         let file = self.file(&blob_path(&descriptor.digest)?)?;
+        Self::require_size(descriptor, &file)?;
+        Ok(HashingReader::new(file))
+    }
+
+    fn require_size(descriptor: &ImageDescriptor, file: &File) -> Result<()> {
         if let (Some(size), Ok(metadata)) = (descriptor.size, file.metadata())
             && metadata.len() != size
         {
@@ -106,7 +128,7 @@ impl Blobs {
             );
             return Err(damaged(message));
         }
-        Ok(HashingReader::new(file))
+        Ok(())
     }
 }
 
@@ -158,10 +180,14 @@ impl<R: Read> HashingReader<R> {
         }
     }
 
-    /// Reads to the end and returns the digest of all data.
-    pub(crate) fn finish(mut self) -> std::io::Result<String> {
-        std::io::copy(&mut self, &mut std::io::sink())?;
-        Ok(hex(&self.hasher.finalize()))
+    /// Reads to the end and returns the digest of all data; `None` when more than `limit` bytes are
+    /// left.
+    pub(crate) fn finish(mut self, limit: u64) -> std::io::Result<Option<String>> {
+        let mut rest = (&mut self).take(limit.saturating_add(1));
+        if std::io::copy(&mut rest, &mut std::io::sink())? > limit {
+            return Ok(None);
+        }
+        Ok(Some(hex(&self.hasher.finalize())))
     }
 }
 

@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     fs::{self, File},
     io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, Weak},
     time::{Duration, SystemTime},
@@ -25,6 +26,8 @@ pub struct ImageCacheSettings {
     pub limit: ByteCount,
     /// Size limit of one image, compressed.
     pub max_image_size: ByteCount,
+    /// Time limit of one pull. The next one continues with the blobs that were fetched.
+    pub max_duration: Duration,
     /// Delay before the first retry.
     pub retry_delay: Duration,
 }
@@ -35,6 +38,7 @@ impl Default for ImageCacheSettings {
             trusted_certificates: None,
             limit: ByteCount::gib(16),
             max_image_size: ByteCount::gib(32),
+            max_duration: Duration::from_hours(6),
             retry_delay: Duration::from_millis(250),
         }
     }
@@ -114,7 +118,10 @@ impl ImageCache {
     pub(crate) fn prepare(&self) -> Result<()> {
         for below in ["blobs/sha256", "partial", "pulls"] {
             let path = self.directory.join(below);
-            fs::create_dir_all(&path)
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&path)
                 .map_err(|error| failed(&format!("create `{}`", path.display()), error))?;
         }
         Ok(())

@@ -1,14 +1,14 @@
 //! Images in the format of `docker save`.
 
-use std::{io::Read, path::Path};
+use std::path::Path;
 
-use sandbar_core::{Error, Result};
-use sandbar_tree::archive::decompress;
+use sandbar_core::Result;
 use serde::Deserialize;
 
 use crate::{
-    blobs::{Blobs, HashingReader, compare, damaged},
-    image::{ImageConfig, LayerUnpacker, UnpackedImage},
+    blobs::{Blobs, blob_path, damaged},
+    image::{ImageConfig, LayerUnpacker, UnpackControl, UnpackedImage},
+    layout::{MAX_LAYERS, MAX_NAMES, too_many_layers},
 };
 
 #[derive(Debug, Deserialize)]
@@ -24,7 +24,7 @@ pub(crate) struct Manifest {
 pub fn unpack_docker_archive(
     archive: &Path,
     rootfs: &Path,
-    progress: &dyn Fn(u64, u64),
+    control: UnpackControl<'_>,
 ) -> Result<UnpackedImage> {
     let blobs = Blobs::open(archive)?;
     let manifests: Vec<Manifest> = blobs.document("manifest.json", None)?;
@@ -32,6 +32,7 @@ pub fn unpack_docker_archive(
         let names: Vec<_> = manifests
             .iter()
             .flat_map(|manifest| manifest.repo_tags.iter().flatten().cloned())
+            .take(MAX_NAMES)
             .collect();
         return Err(damaged(format!(
             "archive contains {} images: {}",
@@ -40,31 +41,21 @@ pub fn unpack_docker_archive(
         ))
         .with_hint("save a single image: `docker save NAME -o FILE`"));
     };
-    let config: ImageConfig = blobs.document(&manifest.config, None)?;
-    config.check_platform()?;
-    let known = config
-        .rootfs
-        .as_ref()
-        .map_or(&[][..], |rootfs| &rootfs.diff_ids);
-    if !known.is_empty() && known.len() != manifest.layers.len() {
-        let message = format!(
-            "image configuration lists {} layers, but the manifest {}",
-            known.len(),
-            manifest.layers.len()
-        );
-        return Err(damaged(message));
+    if manifest.layers.len() > MAX_LAYERS {
+        return Err(too_many_layers(manifest.layers.len()));
     }
-    let mut stack = LayerUnpacker::new(rootfs, progress)?;
+    // Named by its digest, in all versions of the format.
+    let name = manifest.config.rsplit('/').next().unwrap_or_default();
+    let digest = format!("sha256:{}", name.strip_suffix(".json").unwrap_or(name));
+    let digest = Some(digest.as_str()).filter(|digest| blob_path(digest).is_ok());
+    let config: ImageConfig = blobs.document(&manifest.config, digest)?;
+    config.check_platform()?;
+    let known = config.diff_ids(manifest.layers.len())?;
+    let mut stack = LayerUnpacker::new(rootfs, control)?;
     for (number, layer) in manifest.layers.iter().enumerate() {
         // `diff_ids` are digests of uncompressed layers.
-        let mut stream = HashingReader::new(decompress(blobs.file(layer)?)?);
-        let unpacked = stack.add(stream.by_ref());
-        let failed = |error| Error::io(format!("read layer `{layer}`"), error);
-        let digest = stream.finish().map_err(failed)?;
-        if let Some(expected) = known.get(number) {
-            compare(expected, &digest)?;
-        }
-        unpacked?;
+        let unpacked = stack.add(blobs.file(layer)?);
+        unpacked.require(known.get(number).map(String::as_str), layer)?;
     }
     Ok(stack.finish(&config))
 }

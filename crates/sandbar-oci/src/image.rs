@@ -1,14 +1,18 @@
 //! Configuration and layers, common to OCI and docker images.
 
-use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
+use std::{collections::BTreeMap, fmt, fs::File, io::Read, path::Path};
 
-use sandbar_core::{Error, Result};
+use sandbar_core::{Error, ErrorCode, Result};
 use sandbar_tree::archive::{
-    ArchiveReader, Directories, Links, UnpackOptions, Unpacker, Whiteouts, decompress, unpack_owner,
+    ArchiveReader, CheckedReader, Directories, Limits, Links, UnpackOptions, Unpacker, Whiteouts,
+    decompress, unpack_owner,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::blobs::damaged;
+use crate::blobs::{HashingReader, compare, damaged};
+
+/// Limit on the padding after the last entry of a layer.
+const MAX_TRAILING_BYTES: u64 = 64 << 20;
 
 /// Run settings of an image, recorded for callers. The import does not act on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +71,21 @@ pub(crate) struct RootFs {
 }
 
 impl ImageConfig {
+    /// Returns the digest of each uncompressed layer; empty when the configuration has none.
+    pub(crate) fn diff_ids(&self, layers: usize) -> Result<&[String]> {
+        let known = self
+            .rootfs
+            .as_ref()
+            .map_or(&[][..], |rootfs| &rootfs.diff_ids);
+        if known.is_empty() || known.len() == layers {
+            return Ok(known);
+        }
+        Err(damaged(format!(
+            "image configuration lists {} layers, but the manifest {layers}",
+            known.len()
+        )))
+    }
+
     pub(crate) fn env(&self) -> BTreeMap<String, String> {
         let pairs = self
             .config
@@ -124,31 +143,73 @@ pub(crate) fn architecture() -> &'static str {
     }
 }
 
+/// Work on an image: its progress, and whether it goes on.
+#[derive(Clone, Copy)]
+pub struct UnpackControl<'a> {
+    /// Called often with the entries and bytes unpacked so far.
+    pub progress: &'a dyn Fn(u64, u64),
+    /// Called often; its error ends the work.
+    pub check: &'a dyn Fn() -> Result<()>,
+}
+
+impl fmt::Debug for UnpackControl<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnpackControl").finish_non_exhaustive()
+    }
+}
+
 /// Unpacks layers in order into one root file system.
 pub(crate) struct LayerUnpacker<'a> {
     unpacker: Unpacker<'a>,
+    check: &'a dyn Fn() -> Result<()>,
 }
 
 impl<'a> LayerUnpacker<'a> {
-    pub(crate) fn new(rootfs: &Path, progress: &'a dyn Fn(u64, u64)) -> Result<Self> {
+    pub(crate) fn new(rootfs: &Path, control: UnpackControl<'a>) -> Result<Self> {
         let options = UnpackOptions {
             links: Links::FollowInRoot,
             directories: Directories::Replace,
             whiteouts: Whiteouts::Oci,
             owner: unpack_owner(),
-            progress,
+            limits: Limits::BASE,
+            progress: control.progress,
+            check: control.check,
             ..UnpackOptions::CAREFUL
         };
         let rootfs = File::open(rootfs)
             .map_err(|error| Error::io(format!("open `{}`", rootfs.display()), error))?;
         Ok(Self {
             unpacker: Unpacker::new(rootfs.into(), options),
+            check: control.check,
         })
     }
 
-    pub(crate) fn add(&mut self, layer: impl Read) -> Result<()> {
-        self.unpacker
-            .unpack(&mut ArchiveReader::new(decompress(layer)?))
+    /// Unpacks a layer, plain or compressed.
+    pub(crate) fn add(&mut self, layer: impl Read) -> UnpackedLayer {
+        let layer = match decompress(layer) {
+            Ok(layer) => CheckedReader::new(layer, self.check),
+            Err(error) => {
+                return UnpackedLayer {
+                    unpacked: Err(error),
+                    digest: None,
+                };
+            }
+        };
+        let mut layer = HashingReader::new(layer);
+        let unpacked = self
+            .unpacker
+            .unpack(&mut ArchiveReader::new(layer.by_ref()));
+        match layer.finish(MAX_TRAILING_BYTES) {
+            Ok(digest) => UnpackedLayer { unpacked, digest },
+            Err(error) => UnpackedLayer {
+                unpacked: unpacked.and(Err(Error::new(
+                    ErrorCode::InvalidArgument,
+                    "read the end of a layer",
+                )
+                .with_source(error))),
+                digest: None,
+            },
+        }
     }
 
     pub(crate) fn finish(self, config: &ImageConfig) -> UnpackedImage {
@@ -159,5 +220,37 @@ impl<'a> LayerUnpacker<'a> {
             notes: summary.notes.clone(),
             omitted: summary.omitted,
         }
+    }
+}
+
+/// Outcome of a layer. The caller reports a wrong digest first, because a damaged layer fails to
+/// unpack with arbitrary errors.
+pub(crate) struct UnpackedLayer {
+    unpacked: Result<()>,
+    /// SHA-256 of the decompressed layer; `None` when it could not be read to its end.
+    digest: Option<String>,
+}
+
+impl UnpackedLayer {
+    /// Returns whether the work was ended by its caller, and not by the layer.
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(&self.unpacked, Err(error) if error.code() != ErrorCode::InvalidArgument)
+    }
+
+    /// Compares the digest with the one in the configuration, if there is one.
+    pub(crate) fn require(self, diff_id: Option<&str>, name: &str) -> Result<()> {
+        if self.is_stopped() {
+            return self.unpacked;
+        }
+        if let (Some(expected), Some(digest)) = (diff_id, &self.digest) {
+            compare(expected, digest)?;
+        }
+        self.unpacked?;
+        if self.digest.is_none() {
+            return Err(damaged(format!(
+                "layer `{name}` has more than {MAX_TRAILING_BYTES} bytes after its end"
+            )));
+        }
+        Ok(())
     }
 }

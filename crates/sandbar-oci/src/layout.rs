@@ -7,11 +7,15 @@ use serde::Deserialize;
 
 use crate::{
     blobs::{Blobs, ImageDescriptor, compare, damaged},
-    image::{ImageConfig, LayerUnpacker, UnpackedImage, architecture},
+    image::{ImageConfig, LayerUnpacker, UnpackControl, UnpackedImage, architecture},
 };
 
 /// Limit on nested indexes; real images have one level.
 pub(crate) const MAX_INDEX_DEPTH: usize = 4;
+/// Limit on layers; Docker's is 127.
+pub(crate) const MAX_LAYERS: usize = 512;
+/// Names in a message about several images.
+pub(crate) const MAX_NAMES: usize = 8;
 
 /// Index or manifest. An index has `manifests`, a manifest has `layers`; old ones have no media
 /// type.
@@ -45,7 +49,12 @@ impl ImageDocument {
                 config: Some(config),
                 layers: Some(layers),
                 ..
-            } => Ok(ResolvedDocument::Manifest { config, layers }),
+            } => {
+                if layers.len() > MAX_LAYERS {
+                    return Err(too_many_layers(layers.len()));
+                }
+                Ok(ResolvedDocument::Manifest { config, layers })
+            }
             Self {
                 manifests: Some(manifests),
                 ..
@@ -57,6 +66,12 @@ impl ImageDocument {
     }
 }
 
+pub(crate) fn too_many_layers(found: usize) -> Error {
+    damaged(format!(
+        "image has {found} layers, more than the limit of {MAX_LAYERS}"
+    ))
+}
+
 fn no_manifest() -> Error {
     damaged("image has no manifest with layers".into())
 }
@@ -65,14 +80,15 @@ fn no_manifest() -> Error {
 pub fn unpack_layout(
     layout: &Path,
     rootfs: &Path,
-    progress: &dyn Fn(u64, u64),
+    control: UnpackControl<'_>,
 ) -> Result<UnpackedImage> {
     let blobs = Blobs::open(layout)?;
     let (config, layers) = manifest(&blobs)?;
     let config: ImageConfig = blobs.described(&config)?;
     config.check_platform()?;
-    let mut stack = LayerUnpacker::new(rootfs, progress)?;
-    for layer in &layers {
+    let known = config.diff_ids(layers.len())?;
+    let mut stack = LayerUnpacker::new(rootfs, control)?;
+    for (number, layer) in layers.iter().enumerate() {
         if layer.media_type.contains("encrypted") {
             return Err(
                 damaged(format!("layer `{}` is encrypted", layer.digest)).with_hint(
@@ -82,10 +98,12 @@ pub fn unpack_layout(
         }
         let mut stream = blobs.stream(layer)?;
         let unpacked = stack.add(stream.by_ref());
-        let failed = |error| Error::io(format!("read layer `{}`", layer.digest), error);
-        // A damaged layer fails to unpack with arbitrary errors, so the digest is reported first.
-        compare(&layer.digest, &stream.finish().map_err(failed)?)?;
-        unpacked?;
+        if !unpacked.is_stopped() {
+            let failed = |error| Error::io(format!("read layer `{}`", layer.digest), error);
+            let digest = stream.finish(u64::MAX).map_err(failed)?;
+            compare(&layer.digest, &digest.unwrap_or_default())?;
+        }
+        unpacked.require(known.get(number).map(String::as_str), &layer.digest)?;
     }
     Ok(stack.finish(&config))
 }
@@ -123,6 +141,7 @@ pub(crate) fn choose(manifests: &[ImageDescriptor]) -> Result<&ImageDescriptor> 
     if !platforms.is_empty() {
         let known: Vec<_> = platforms
             .iter()
+            .take(MAX_NAMES)
             .map(|known| format!("{}/{}", known.os, known.architecture))
             .collect();
         let message = format!(
@@ -139,10 +158,10 @@ pub(crate) fn choose(manifests: &[ImageDescriptor]) -> Result<&ImageDescriptor> 
             .unwrap_or(&manifest.digest)
             .clone()
     };
-    let names: Vec<_> = manifests.iter().map(name).collect();
+    let names: Vec<_> = manifests.iter().map(name).take(MAX_NAMES).collect();
     Err(damaged(format!(
         "layout contains {} images: {}",
-        names.len(),
+        manifests.len(),
         names.join(", ")
     ))
     .with_hint(

@@ -27,7 +27,7 @@ mod trust;
 pub use cache::{ImageCache, ImageCacheSettings};
 pub use credentials::Credentials;
 pub use docker_archive::unpack_docker_archive;
-pub use image::{ImageSettings, UnpackedImage};
+pub use image::{ImageSettings, UnpackControl, UnpackedImage};
 pub use layout::unpack_layout;
 pub use pull::{PullProgress, PulledImage};
 pub use reference::ImageReference;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use sandbar_core::{ByteCount, Error, Result};
+use sandbar_core::{ByteCount, Error, ErrorCode, Result};
 use sandbar_tree::remove_tree;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -83,6 +83,25 @@ impl ImageCache {
     /// Downloads the missing blobs of an image. Dropping the future stops the pull; the next one
     /// resumes partial downloads.
     pub async fn pull(
+        &self,
+        reference: &ImageReference,
+        credentials: Option<Credentials>,
+        progress: impl Fn(PullProgress) + Sync,
+    ) -> Result<PulledImage> {
+        let limit = self.settings.max_duration;
+        // A registry that sends a byte a minute makes progress, too.
+        match tokio::time::timeout(limit, self.pull_image(reference, credentials, progress)).await {
+            Ok(pulled) => pulled,
+            Err(_) => Err(Error::new(
+                ErrorCode::Timeout,
+                format!("pull of image `{reference}` did not end within {limit:?}"),
+            )
+            .with_field("image")
+            .with_hint("pull again: it continues with the blobs that were fetched")),
+        }
+    }
+
+    async fn pull_image(
         &self,
         reference: &ImageReference,
         credentials: Option<Credentials>,

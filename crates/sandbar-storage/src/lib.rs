@@ -41,8 +41,11 @@ pub mod zfs;
 
 pub use diff::DiffEntry;
 pub use errors::{base_exists, base_not_found, snapshot_not_found};
-pub use import::{ImportProgress, ImportSource, fill_host_root, import_base, lent_directory_of};
+pub use import::{
+    ImportProgress, ImportSource, fill_host_root, import_base, import_base_while, lent_directory_of,
+};
 pub use open::{OpenedStorage, StorageConfig, ZfsConfig, open};
+pub use private_directory::require_safe_place;
 pub use private_mounts::enter_private_mounts;
 
 pub use storage::{

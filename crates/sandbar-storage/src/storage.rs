@@ -130,6 +130,12 @@ pub trait Storage: fmt::Debug + Send + Sync {
     /// by requests.
     fn settle(&self) -> Result<()>;
 
+    /// Removes the permissions of other users from the directories above the trees of sessions,
+    /// if they were given back since the store was opened. Called by the janitor.
+    fn close_to_others(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Unmounts everything this store mounted in the calling thread's namespace and closes the
     /// pool. Data stays.
     fn close(&self) -> Result<()>;

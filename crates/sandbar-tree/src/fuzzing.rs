@@ -41,6 +41,7 @@ pub fn unpack(root: &Path, bytes: &[u8]) {
         limits: Limits {
             entries: 1000,
             bytes: MAX_BYTES,
+            ..Limits::DEFAULT
         },
         ..UnpackOptions::CAREFUL
     };

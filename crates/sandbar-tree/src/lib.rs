@@ -23,6 +23,6 @@ pub mod xattrs;
 pub use acting_owner::{ActingOwner, ActingUnprivileged};
 pub use confine::open_confined;
 pub use copy::{CopyOptions, CopySummary, Fidelity, OverlayInternals, copy_tree};
-pub use remove::remove_tree;
+pub use remove::{remove_tree, remove_tree_at};
 pub use session_tree::{Draft, SessionTree};
 pub use usage::allocated;

@@ -27,6 +27,11 @@ pub fn remove_tree(path: &Path) -> Result<()> {
 }
 
 /// [`remove_tree`] of a name in an open directory.
+pub fn remove_tree_at(directory: impl AsFd, name: &CStr) -> Result<(), Errno> {
+    remove_at(directory, name)
+}
+
+/// [`remove_tree`] of a name in an open directory.
 pub(crate) fn remove_at(directory: impl AsFd, name: &CStr) -> Result<(), Errno> {
     // Another process may remove the same tree, such as a host that is shutting down. The walk then
     // fails with `ENOENT` inside a directory that is gone, and starts again with what is left.

@@ -16,7 +16,11 @@ pub(crate) struct TemplateName {
 
 impl TemplateName {
     pub(crate) fn parse(text: &str) -> ApiResult<Self> {
-        let plain = text.trim().rsplit('/').next().unwrap_or_default();
+        let plain = match text.trim().split_once('/') {
+            None => text.trim(),
+            Some((namespace, name)) if is_word(&namespace.to_lowercase(), "-_.") => name,
+            Some(_) => return Err(invalid_name(text)),
+        };
         let (name, tag) = match plain.split_once(':') {
             Some((_, tag)) if tag.contains(':') => return Err(invalid_name(text)),
             Some((name, tag)) => (name, Some(check_tag(tag)?)),
@@ -67,7 +71,10 @@ fn is_word(text: &str, others: &str) -> bool {
     let fits = |letter: char| {
         letter.is_ascii_lowercase() || letter.is_ascii_digit() || others.contains(letter)
     };
-    !text.is_empty() && text.len() <= MAX_BYTES && text.chars().all(fits)
+    !text.is_empty()
+        && text.len() <= MAX_BYTES
+        && text.chars().all(fits)
+        && text.chars().any(|letter| letter != '.')
 }
 
 #[cfg(test)]
@@ -88,7 +95,28 @@ mod tests {
             ),
             ("tool", "v1")
         );
-        for bad in ["", ":", "a:", ":v1", "a b", "a:b:c", "..%2f", "ä", "a/"] {
+        let long = "a".repeat(129);
+        for bad in [
+            "",
+            ":",
+            "a:",
+            ":v1",
+            "a b",
+            "a:b:c",
+            "..%2f",
+            "ä",
+            "a/",
+            "..",
+            ".",
+            "../a",
+            "a/b/c",
+            "/a",
+            "a\0b",
+            "a\nb",
+            "\u{1b}[1m/a",
+            "a:..",
+            &long,
+        ] {
             assert!(TemplateName::parse(bad).is_err(), "{bad}");
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
@@ -15,6 +16,7 @@ use axum::{
 };
 use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
+use rustix::fs::OFlags;
 use sandbar_core::{Error, Need, Result};
 use serde_json::{Value, json};
 use tokio::{fs::File, io::AsyncWriteExt as _};
@@ -46,7 +48,11 @@ pub(crate) struct Uploads {
 impl Uploads {
     pub(crate) fn open(directory: PathBuf) -> Result<Self> {
         let unusable = |error| Error::io(format!("use `{}`", directory.display()), error);
-        fs::create_dir_all(&directory).map_err(unusable)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory)
+            .map_err(unusable)?;
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|error| {
             Error::internal("key for upload URLs could not be generated").with_source(error)
@@ -56,8 +62,17 @@ impl Uploads {
 
     /// Returns the archive of a hash, and marks it as used.
     pub(crate) fn find(&self, hash: &str) -> Option<PathBuf> {
+        // It comes from a request, and becomes a path.
+        check_hash(hash).ok()?;
         let path = self.directory.join(hash);
-        let file = fs::File::options().write(true).open(&path).ok()?;
+        let file = fs::File::options()
+            .write(true)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+            .open(&path)
+            .ok()?;
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
         // The modification time is only used to choose what to delete.
         let _ = file.set_modified(SystemTime::now());
         Some(path)
@@ -225,7 +240,7 @@ fn unwritable(error: io::Error) -> Error {
     Error::io("store the files of a template", error)
 }
 
-fn check_hash(hash: &str) -> ApiResult<()> {
+pub(super) fn check_hash(hash: &str) -> ApiResult<()> {
     if hash.len() == 64
         && hash
             .bytes()
@@ -239,6 +254,30 @@ fn check_hash(hash: &str) -> ApiResult<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hash_that_is_a_path_finds_no_file() {
+        let scratch = tempfile::tempdir().unwrap();
+        let uploads = Uploads::open(scratch.path().join("files")).unwrap();
+        let hash = "a".repeat(64);
+        fs::write(scratch.path().join("files").join(&hash), "x").unwrap();
+        fs::write(scratch.path().join("secret"), "x").unwrap();
+        let link = "b".repeat(64);
+        std::os::unix::fs::symlink("../secret", scratch.path().join("files").join(&link)).unwrap();
+        assert!(uploads.find(&hash).is_some());
+        let secret = scratch.path().join("secret");
+        for bad in [
+            "../secret",
+            secret.to_str().unwrap(),
+            "",
+            ".",
+            &link,
+            "A",
+            "a\0",
+        ] {
+            assert_eq!(uploads.find(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn upload_url_is_valid_for_one_hash_until_it_expires() {

@@ -1,16 +1,23 @@
 //! Bases: list, import and delete.
 
-use std::sync::PoisonError;
+use std::{
+    sync::PoisonError,
+    time::{Duration, Instant},
+};
 
 use sandbar_core::{BaseInfo, BaseName, Error, ErrorCode, Result};
 use sandbar_oci::{Credentials, ImageReference, PullProgress, PulledImage};
-use sandbar_storage::{ImportProgress, ImportSource, base_not_found, import_base};
+use sandbar_storage::{ImportProgress, ImportSource, base_not_found, import_base_while};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     Host,
     engine::Engine,
     verb::{Call, Verb},
 };
+
+/// Time limit of an import, without the download of an image.
+const MAX_IMPORT_TIME: Duration = Duration::from_hours(6);
 
 impl Host {
     /// Lists imported and saved bases, by name.
@@ -19,7 +26,7 @@ impl Host {
             .await
     }
 
-    /// Imports a base. A failed import leaves nothing behind.
+    /// Imports a base. A failed import leaves nothing behind. Dropping the future ends it.
     pub async fn import_base(
         &self,
         name: &BaseName,
@@ -28,11 +35,26 @@ impl Host {
     ) -> Result<BaseInfo> {
         let (name, source) = (name.clone(), source.clone());
         let call = Call::of(Verb::ImportBase).with("base", name.as_str());
+        let (cancelled, begun) = (CancellationToken::new(), Instant::now());
+        // Dropped with this future, when the caller is gone.
+        let _guard = cancelled.clone().drop_guard();
         self.run(call, move |engine| {
+            let check = || {
+                if cancelled.is_cancelled() {
+                    let message = format!("import of base `{name}` was cancelled by its caller");
+                    return Err(Error::new(ErrorCode::Unavailable, message));
+                }
+                if begun.elapsed() > MAX_IMPORT_TIME {
+                    let message =
+                        format!("import of base `{name}` did not end within {MAX_IMPORT_TIME:?}");
+                    return Err(Error::new(ErrorCode::Timeout, message));
+                }
+                engine.admit()
+            };
             engine.admit()?;
             engine.require_space()?;
             let _claim = engine.saved_bases.claim(&name)?;
-            import_base(&*engine.storage, &name, &source, &progress).map(Into::into)
+            import_base_while(&*engine.storage, &name, &source, &progress, &check).map(Into::into)
         })
         .await
     }

@@ -8,7 +8,9 @@ use std::{collections::HashSet, sync::PoisonError, time::Duration};
 use sandbar_core::{
     Error, ErrorCode, Result, SessionId, SessionInfo, SessionState, SnapshotKind, SnapshotName,
 };
-use sandbar_storage::pack::{PackManifest, delete_pack, pack, read_manifest, unpack};
+use sandbar_storage::pack::{
+    PackManifest, PackReference, delete_pack, pack, read_manifest, unpack,
+};
 
 use crate::{
     DefaultLimits, Host,
@@ -18,6 +20,9 @@ use crate::{
     state::{self, Intent, IntentId, SessionRecord},
     verb::{Call, Verb},
 };
+
+/// Separates prefix and fingerprint in the record of a session. No session id contains it.
+const FINGERPRINT: char = '@';
 
 impl Host {
     /// Packs the volume of a session into the object store and frees its space on this host. Stops
@@ -61,11 +66,15 @@ impl Engine {
             session: id.clone(),
             pack: prefix.clone(),
         })?;
-        match self
-            .pack_volume(id, &prefix)
-            .and_then(|()| self.record_pack(intent, id, &prefix))
-        {
-            Ok(rest) => self.free_volume(rest, id),
+        let recorded = self.pack_volume(id, &prefix).and_then(|fingerprint| {
+            let recorded = format!("{prefix}{FINGERPRINT}{fingerprint}");
+            Ok((self.record_pack(intent, id, &recorded)?, recorded))
+        });
+        let recorded = match recorded {
+            Ok((rest, recorded)) => {
+                self.free_volume(rest, id);
+                recorded
+            }
             Err(error) => {
                 let undone = self.state.transaction(|database| {
                     intent.clear(database)?;
@@ -83,15 +92,16 @@ impl Engine {
                 }
                 return Err(error);
             }
-        }
+        };
         self.info(SessionRecord {
             state: SessionState::Hibernated,
-            pack: Some(prefix),
+            pack: Some(recorded),
             ..record
         })
     }
 
-    fn pack_volume(&self, id: &SessionId, prefix: &str) -> Result<()> {
+    /// Returns the fingerprint of the pack.
+    fn pack_volume(&self, id: &SessionId, prefix: &str) -> Result<String> {
         let snapshots = self.state.snapshots(id)?;
         let kind_of = |name: &SnapshotName| {
             let known = snapshots.iter().find(|snapshot| snapshot.name == *name);
@@ -100,17 +110,18 @@ impl Engine {
         let manifest = pack(&*self.storage, id, &self.packs, prefix, &kind_of)?;
         self.require_all_snapshots(id, &manifest)?;
         // A storage that was closed meanwhile may have listed an incomplete tree.
-        self.admit()
+        self.admit()?;
+        Ok(manifest.fingerprint())
     }
 
     /// Makes the pack authoritative. Returns the intent to delete the volume.
-    fn record_pack(&self, intent: IntentId, id: &SessionId, prefix: &str) -> Result<IntentId> {
+    fn record_pack(&self, intent: IntentId, id: &SessionId, pack: &str) -> Result<IntentId> {
         let _bases = self
             .base_order
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         self.state.transaction(|database| {
-            state::set_pack(database, id, SessionState::Hibernated, Some(prefix))?;
+            state::set_pack(database, id, SessionState::Hibernated, Some(pack))?;
             intent.clear(database)?;
             Intent::FreeVolume {
                 session: id.clone(),
@@ -164,7 +175,13 @@ impl Engine {
         // A remaining volume that could not be deleted when the session was hibernated.
         self.storage.delete(id)?;
         // Without a quota, which is set last: a session at its limit must be able to wake.
-        let unpacked = unpack(&*self.storage, &self.packs, prefix, id, None)
+        let (prefix, fingerprint) = split_reference(prefix);
+        let from = PackReference {
+            prefix,
+            session: Some(id),
+            fingerprint,
+        };
+        let unpacked = unpack(&*self.storage, &self.packs, from, id, None)
             .map_err(|error| unusable(id, error))?;
         if unpacked.omitted > 0 {
             tracing::warn!(session = %id, omitted = unpacked.omitted, notes = ?unpacked.notes, "some entries of a pack could not be restored");
@@ -237,7 +254,7 @@ impl Engine {
         self.storage.delete(id)?;
         match self.state.session(id)?.and_then(|record| record.pack) {
             None => Ok(()),
-            Some(prefix) => delete_pack(&self.packs, &prefix),
+            Some(pack) => delete_pack(&self.packs, split_reference(&pack).0),
         }
     }
 
@@ -299,7 +316,8 @@ impl Engine {
     }
 
     /// Deletes a pack that no session needs; the janitor repeats it after a failure.
-    fn drop_pack(&self, intent: IntentId, prefix: &str) {
+    fn drop_pack(&self, intent: IntentId, pack: &str) {
+        let (prefix, _) = split_reference(pack);
         if let Err(error) =
             delete_pack(&self.packs, prefix).and_then(|()| self.state.forget(intent))
         {
@@ -324,6 +342,14 @@ fn unusable(id: &SessionId, error: Error) -> Error {
         ))
         .with_source(error),
         _ => error,
+    }
+}
+
+/// Splits the recorded reference of a pack into its prefix and the fingerprint of its manifest.
+fn split_reference(pack: &str) -> (&str, Option<&str>) {
+    match pack.split_once(FINGERPRINT) {
+        Some((prefix, fingerprint)) => (prefix, Some(fingerprint)),
+        None => (pack, None),
     }
 }
 

@@ -34,7 +34,8 @@ pub(crate) struct SessionRecord {
     pub(crate) parent: Option<(SessionId, Option<SnapshotName>)>,
     /// The snapshot that the volume was taken or rolled back to last.
     pub(crate) head: Option<SnapshotName>,
-    /// Prefix of its pack in the object store, while it is hibernated.
+    /// Prefix of its pack in the object store and the fingerprint of the pack, separated by `@`,
+    /// while it is hibernated.
     pub(crate) pack: Option<String>,
     /// Rights of root inside.
     pub(crate) root_rights: RootRights,

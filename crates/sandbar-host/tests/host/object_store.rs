@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command, time::Duration};
 
-use sandbar_core::{RuntimeKind, SessionState, StorageKind};
+use sandbar_core::{ErrorCode, RuntimeKind, SessionState, StorageKind};
 use sandbar_host::{Host, HostConfig, ImportSource, RuntimeChoice, StorageChoice};
 use sandbar_testing::{Backend, MotoS3, small_base};
 
@@ -142,6 +142,45 @@ fn session_hibernates_into_a_bucket() {
             fixture.host.destroy_session(&id).await.unwrap();
             assert_eq!(server.keys(), Vec::<String>::new());
             assert_eq!(server.open_uploads(), 0);
+        })
+    });
+}
+
+#[test]
+fn pack_of_another_session_is_refused_on_wake() {
+    on_one_host(|fixture| {
+        Box::pin(async {
+            let (one, other) = (fixture.session("one").await, fixture.session("two").await);
+            hibernate(fixture, &one).await;
+            hibernate(fixture, &other).await;
+            let directory = packs_directory(fixture);
+            let pack_of = |id: &str| {
+                fs::read_dir(&directory)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path())
+                    .find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(id))
+                    .unwrap()
+            };
+            let (first, second) = (pack_of("one."), pack_of("two."));
+            let aside = directory.join("aside");
+            let swap = || {
+                fs::rename(&first, &aside).unwrap();
+                fs::rename(&second, &first).unwrap();
+                fs::rename(&aside, &second).unwrap();
+            };
+            swap();
+            let error = fixture.host.wake_session(&one).await.unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidState);
+            assert!(
+                error.chain().contains("belongs to session `two`"),
+                "{}",
+                error.chain()
+            );
+            assert_eq!(state(fixture, &one).await, SessionState::Hibernated);
+            swap();
+            wake(fixture, &one).await;
+            wake(fixture, &other).await;
+            packs_are_gone(fixture).await;
         })
     });
 }

@@ -373,3 +373,40 @@ async fn pulls_of_the_same_image_at_once_fetch_each_part_once() {
     parts.dedup();
     assert_eq!(parts.len(), fetched);
 }
+
+#[tokio::test]
+async fn cached_blob_changed_on_disk_is_noticed_and_refetched() {
+    let scratch = scratch();
+    let images = Images::tagged("1", &vec![7; 100_000]);
+    let layer = images.largest();
+    let registry = TestRegistry::honest(images).await;
+    let cache = cache(scratch.path());
+    let pull = async || {
+        cache
+            .pull(&registry.image(":1"), None, |_| {})
+            .await
+            .unwrap()
+    };
+    drop(pull().await);
+    let blob = scratch
+        .path()
+        .join("images/blobs/sha256")
+        .join(layer.strip_prefix("sha256:").unwrap());
+    // The size stays, and so does the time.
+    let mut bytes = fs::read(&blob).unwrap();
+    bytes[600] ^= 1;
+    fs::write(&blob, bytes).unwrap();
+    let image = pull().await;
+    let rootfs = scratch.path().join("rootfs");
+    fs::create_dir(&rootfs).unwrap();
+    let control = sandbar_oci::UnpackControl {
+        progress: &|_, _| {},
+        check: &|| Ok(()),
+    };
+    let error = sandbar_oci::unpack_layout(image.layout(), &rootfs, control).unwrap_err();
+    assert!(error.message().contains(&layer), "{error}");
+    image.discard();
+    let image = pull().await;
+    fs::create_dir(scratch.path().join("again")).unwrap();
+    sandbar_oci::unpack_layout(image.layout(), &scratch.path().join("again"), control).unwrap();
+}

@@ -12,7 +12,8 @@ use crate::{
     image::{Images, here, text},
     pulls::{cache, cache_with},
     server::{
-        Asked, Body, TestRegistry, broken_after, endless, full, redirect, status, with_header,
+        Asked, Body, TestRegistry, broken_after, endless, full, redirect, stalled, status,
+        with_header,
     },
 };
 
@@ -232,4 +233,40 @@ async fn an_image_for_other_machines_only_says_which() {
             .message()
             .contains("linux/s390x")
     );
+}
+
+#[tokio::test]
+async fn registry_that_sends_nothing_more_is_given_up() {
+    let scratch = scratch();
+    let images = Images::tagged("1", &vec![7; 100_000]);
+    let registry = TestRegistry::with(images, |asked, _| is_blob(asked).then(stalled)).await;
+    let settings = ImageCacheSettings {
+        max_duration: std::time::Duration::from_millis(300),
+        ..ImageCacheSettings::default()
+    };
+    let error = cache_with(scratch.path(), settings)
+        .pull(&registry.image(":1"), None, |_| {})
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Timeout);
+    assert_eq!(error.field(), Some("image"));
+    let pulls = scratch.path().join("images/pulls");
+    assert_eq!(fs::read_dir(pulls).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn image_of_too_many_layers_is_not_fetched() {
+    let mut images = Images::default();
+    let config = images.part("application/vnd.oci.image.config.v1+json", "{}");
+    let layer = images.part("application/vnd.oci.image.layer.v1.tar", "x");
+    let manifest = json!({ "schemaVersion": 2, "config": config, "layers": vec![layer; 513] });
+    let manifest = images.part(
+        "application/vnd.oci.image.manifest.v1+json",
+        manifest.to_string(),
+    );
+    images
+        .tags
+        .insert("1".to_owned(), text(&manifest["digest"]));
+    let error = refused_images(images, |_, _| None).await;
+    assert!(error.chain().contains("513 layers"), "{}", error.chain());
 }

@@ -237,3 +237,11 @@ pub(crate) fn endless() -> Response<Body> {
     let zeros = stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(&[0; 4096]))));
     Response::new(BodyExt::boxed(StreamBody::new(zeros)))
 }
+
+/// Sends a few bytes, and then nothing more.
+pub(crate) fn stalled() -> Response<Body> {
+    let begin = stream::iter([Ok(Frame::data(Bytes::from_static(&[0; 10])))]);
+    Response::new(BodyExt::boxed(StreamBody::new(
+        begin.chain(stream::pending()),
+    )))
+}

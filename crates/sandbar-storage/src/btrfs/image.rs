@@ -70,6 +70,11 @@ impl PoolImage {
         free_bytes(self.file.parent().unwrap_or(&self.file))
     }
 
+    /// Closes the image file. The root of the mounted pool holds private directories only.
+    pub(super) fn close_to_others(&self) -> Result<()> {
+        remove_other_access(&self.file)
+    }
+
     pub(super) fn close(&self) -> Result<()> {
         detach(&self.mount_point)
     }

@@ -18,7 +18,7 @@ use super::{image::PoolImage, ioctl, ioctl::QuotaMode};
 use crate::{
     Space, StorageFacts,
     layered::{Birth, Primitives, TreeAccess},
-    private_directory::make_private_directory,
+    private_directory::{make_private_directory, require_safe_place},
 };
 
 const BTRFS_MAGIC: i64 = 0x9123_683E;
@@ -38,6 +38,7 @@ impl Subvolumes {
         if !directory.exists() {
             make_private_directory(directory)?;
         }
+        require_safe_place(directory)?;
         let (root, image, place) = if is_btrfs(directory)? {
             (
                 directory.to_owned(),
@@ -265,6 +266,12 @@ impl Primitives for Subvolumes {
         }
         // Freed blocks are reusable only after their transaction is committed.
         ioctl::sync(&root).map_err(complain)
+    }
+
+    fn close_to_others(&self) -> Result<()> {
+        self.image
+            .as_ref()
+            .map_or(Ok(()), PoolImage::close_to_others)
     }
 
     fn close(&self) -> Result<()> {

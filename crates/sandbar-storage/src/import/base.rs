@@ -1,14 +1,22 @@
 //! Building a base in a stage and committing it.
 
-use std::{collections::BTreeMap, fs::File, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs::{File, OpenOptions},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
 
 use jiff::Timestamp;
 use sandbar_core::{BaseName, Error, Result};
-use sandbar_oci::{ImageSettings, UnpackedImage, unpack_docker_archive, unpack_layout};
+use sandbar_oci::{
+    ImageSettings, UnpackControl, UnpackedImage, unpack_docker_archive, unpack_layout,
+};
 use sandbar_tree::{
     CopyOptions, Fidelity, OverlayInternals, allocated,
     archive::{
-        ArchiveReader, Directories, Links, UnpackOptions, Unpacker, decompress, unpack_owner,
+        ArchiveReader, CheckedReader, Directories, EntryKind, Limits, Links, UnpackOptions,
+        Unpacker, decompress, unpack_owner,
     },
     copy_tree, remove_tree,
 };
@@ -83,7 +91,18 @@ pub fn import_base(
     source: &ImportSource,
     progress: &dyn Fn(ImportProgress),
 ) -> Result<BaseRecord> {
-    build(storage, name, source, progress).map_err(helped)
+    import_base_while(storage, name, source, progress, &|| Ok(()))
+}
+
+/// As [`import_base`]; `check` is called often, and its error ends the import.
+pub fn import_base_while(
+    storage: &dyn Storage,
+    name: &BaseName,
+    source: &ImportSource,
+    progress: &dyn Fn(ImportProgress),
+    check: &dyn Fn() -> Result<()>,
+) -> Result<BaseRecord> {
+    build(storage, name, source, progress, check).map_err(helped)
 }
 
 fn build(
@@ -91,6 +110,7 @@ fn build(
     name: &BaseName,
     source: &ImportSource,
     progress: &dyn Fn(ImportProgress),
+    check: &dyn Fn() -> Result<()>,
 ) -> Result<BaseRecord> {
     let staged = storage.stage_base(name)?;
     let rootfs = staged.rootfs();
@@ -101,30 +121,35 @@ fn build(
             total: None,
         });
     };
+    let control = UnpackControl {
+        progress: &report,
+        check,
+    };
     let work = staged.directory().join("image");
     let (kind, filled) = match source {
         ImportSource::Host => (BaseSource::Host, host::fill(Path::new("/"), &rootfs)),
-        ImportSource::Directory(path) => (BaseSource::Directory, directory(path, &rootfs, &report)),
-        ImportSource::Tar(path) => (BaseSource::Tar, tar(path, &rootfs, &report)),
+        ImportSource::Directory(path) => (BaseSource::Directory, directory(path, &rootfs, control)),
+        ImportSource::Tar(path) => (BaseSource::Tar, tar(path, &rootfs, control)),
         ImportSource::OciLayout(path) => {
-            let filled = unpack_layout(path, &rootfs, &report).map(Filled::from);
+            let filled = unpack_layout(path, &rootfs, control).map(Filled::from);
             (BaseSource::OciLayout, filled)
         }
         ImportSource::OciArchive(path) => {
-            let filled = unpack_image(path, &work)
-                .and_then(|()| unpack_layout(&work, &rootfs, &report))
+            let filled = unpack_image(path, &work, control)
+                .and_then(|()| unpack_layout(&work, &rootfs, control))
                 .map(Filled::from);
             (BaseSource::OciLayout, filled)
         }
         ImportSource::DockerArchive(path) => {
-            let filled = unpack_image(path, &work)
-                .and_then(|()| unpack_docker_archive(&work, &rootfs, &report))
+            let filled = unpack_image(path, &work, control)
+                .and_then(|()| unpack_docker_archive(&work, &rootfs, control))
                 .map(Filled::from);
             (BaseSource::DockerArchive, filled)
         }
     };
     let filled = filled.map_err(|error| at_source(error, &displayed(source)))?;
     remove_tree(&work)?;
+    check()?;
     skeleton::complete(&rootfs)?;
     for note in &filled.notes {
         tracing::warn!(base = %name, "{note}");
@@ -157,44 +182,75 @@ fn displayed(source: &ImportSource) -> String {
     }
 }
 
-fn directory(source: &Path, rootfs: &Path, progress: &dyn Fn(u64, u64)) -> Result<Filled> {
+fn directory(source: &Path, rootfs: &Path, control: UnpackControl<'_>) -> Result<Filled> {
     let options = CopyOptions {
         fidelity: Fidelity::BestEffort,
         overlay_internals: OverlayInternals::Drop,
-        progress,
+        progress: control.progress,
+        check: control.check,
     };
     let summary = copy_tree(source, rootfs, &options)?;
     Ok(Filled::own(summary.notes, summary.omitted))
 }
 
-fn tar(source: &Path, rootfs: &Path, progress: &dyn Fn(u64, u64)) -> Result<Filled> {
+fn tar(source: &Path, rootfs: &Path, control: UnpackControl<'_>) -> Result<Filled> {
     let options = UnpackOptions {
         links: Links::FollowInRoot,
         directories: Directories::Replace,
         owner: unpack_owner(),
-        progress,
+        limits: Limits::BASE,
+        progress: control.progress,
+        check: control.check,
         ..UnpackOptions::CAREFUL
     };
     let mut unpacker = Unpacker::new(open(rootfs)?.into(), options);
-    unpacker.unpack(&mut ArchiveReader::new(decompress(open(source)?)?))?;
+    let stream = CheckedReader::new(decompress(open(source)?)?, control.check);
+    unpacker.unpack(&mut ArchiveReader::new(stream))?;
     let summary = unpacker.summary();
     Ok(Filled::own(summary.notes.clone(), summary.omitted))
 }
 
 /// Unpacks the archive of an image, whose members are in no useful order, next to the root file
-/// system.
-fn unpack_image(archive: &Path, work: &Path) -> Result<()> {
+/// system. Pipes and devices are left out: nothing of an image is opened but regular files.
+fn unpack_image(archive: &Path, work: &Path, control: UnpackControl<'_>) -> Result<()> {
     std::fs::create_dir(work)
         .map_err(|error| Error::io(format!("make directory `{}`", work.display()), error))?;
     let options = UnpackOptions {
         links: Links::Refuse,
         owner: unpack_owner(),
+        limits: Limits::BASE,
+        check: control.check,
+        select: &|entry| {
+            matches!(
+                entry.kind,
+                EntryKind::File
+                    | EntryKind::Directory
+                    | EntryKind::Symlink { .. }
+                    | EntryKind::HardLink { .. }
+            )
+        },
         ..UnpackOptions::CAREFUL
     };
     let mut unpacker = Unpacker::new(open(work)?.into(), options);
-    unpacker.unpack(&mut ArchiveReader::new(decompress(open(archive)?)?))
+    let stream = CheckedReader::new(decompress(open(archive)?)?, control.check);
+    unpacker.unpack(&mut ArchiveReader::new(stream))
 }
 
+/// Opens a directory or regular file.
 fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|error| Error::io(format!("open `{}`", path.display()), error))
+    let complain = |error| Error::io(format!("open `{}`", path.display()), error);
+    // A pipe would wait for a writer, if it has replaced the file since its type was detected.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .map_err(complain)?;
+    let kind = file.metadata().map_err(complain)?.file_type();
+    if kind.is_file() || kind.is_dir() {
+        return Ok(file);
+    }
+    Err(Error::invalid(
+        "source",
+        format!("`{}` is neither a file nor a directory", path.display()),
+    ))
 }

@@ -14,6 +14,6 @@ mod host_users;
 mod skeleton;
 mod source;
 
-pub use base::{ImportProgress, fill_host_root, import_base};
+pub use base::{ImportProgress, fill_host_root, import_base, import_base_while};
 pub use host::lent_directory_of;
 pub use source::ImportSource;

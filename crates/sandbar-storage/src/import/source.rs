@@ -7,7 +7,7 @@ use std::{
 };
 
 use sandbar_core::{Error, ErrorCode, Result};
-use sandbar_tree::archive::{ArchiveReader, decompress};
+use sandbar_tree::archive::{ArchiveReader, Limits, decompress};
 
 const SOURCES_HINT: &str = "give `host`, a directory, a tar archive (plain, gzip or zstd), an OCI layout, or a docker-archive (`docker save`)";
 
@@ -109,6 +109,9 @@ fn unreachable_source(source: &str, error: std::io::Error) -> Error {
     Error::invalid("source", format!("source `{source}` does not exist")).with_hint(hint)
 }
 
+/// Files in the archive of an image that are looked at; a root file system may have more.
+const MAX_IMAGE_FILES: usize = 100_000;
+
 pub(super) enum Contents {
     Tree,
     OciLayout,
@@ -118,9 +121,12 @@ pub(super) enum Contents {
 /// Detects the content of an archive. Image archives have only a few top-level names; the first
 /// other name ends the search, so that a large root file system is not read twice.
 pub(super) fn contents(file: impl Read) -> Result<Contents> {
-    let mut archive = ArchiveReader::new(decompress(file)?);
+    let mut archive = ArchiveReader::new(decompress(file)?).with_limits(Limits::BASE);
     let (mut layout, mut index, mut manifest, mut any) = (false, false, false, false);
-    while let Some(entry) = archive.next_entry()? {
+    for _ in 0..MAX_IMAGE_FILES {
+        let Some(entry) = archive.next_entry()? else {
+            break;
+        };
         any = true;
         let path = entry.path.strip_prefix(b"./").unwrap_or(&entry.path);
         let top = path.split(|byte| *byte == b'/').next().unwrap_or_default();

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     BaseLayer, BaseRecord, LayerDirectory, StagedBase, Storage, TreeView, ViewLayer,
     errors::{base_exists, base_in_use, base_not_found},
+    private_directory::make_private_directory,
 };
 
 pub(super) fn bases<P: Primitives>(store: &LayeredStorage<P>) -> Result<Vec<BaseRecord>> {
@@ -49,6 +50,7 @@ pub(super) fn stage_base<P: Primitives>(
         return Err(base_exists(name));
     }
     let stage = store.layout.stage();
+    make_private_directory(&stage)?;
     make_directory(&stage.join("rootfs"))?;
     let discarded = stage.clone();
     Ok(StagedBase::new(name.clone(), stage, move || {

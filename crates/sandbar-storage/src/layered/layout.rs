@@ -20,10 +20,16 @@ use sandbar_core::{BaseName, ByteCount, Error, ErrorCode, Result, SessionId, Sna
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
-use crate::{private_directory::make_private_directory, world_readable::empty_directory};
+use crate::{
+    private_directory::{make_private_directory, remove_other_access, require_safe_place},
+    world_readable::empty_directory,
+};
 
 /// Version of the directory layout; bumped when an older program could misread it.
 const VERSION: &str = "1";
+
+/// Directories below the root that hold trees of sessions or bases.
+const PRIVATE: [&str; 5] = ["bases", "volumes", "mnt", "staging", "trash"];
 
 /// Paths below the root of a store.
 #[derive(Clone, Debug)]
@@ -38,6 +44,7 @@ impl Layout {
         if !root.exists() {
             make_private_directory(root)?;
         }
+        require_safe_place(root)?;
         let marker = root.join("layout");
         match fs::read_to_string(&marker) {
             Ok(version) if version.trim() == VERSION => {}
@@ -60,13 +67,27 @@ impl Layout {
             Err(error) => return Err(Error::io(format!("read `{}`", marker.display()), error)),
         }
         // Not `root` itself, which may be the top of a file system with other content.
-        for name in ["bases", "volumes", "mnt", "staging", "trash"] {
+        for name in PRIVATE {
             make_private_directory(&root.join(name))?;
+        }
+        // A second wall below the first: a parent that is opened to others opens nothing by itself.
+        for parent in ["bases", "volumes"] {
+            let parent = root.join(parent);
+            for name in names(&parent)? {
+                remove_other_access(&parent.join(name))?;
+            }
         }
         Ok(Self {
             root: root.to_owned(),
             empty: empty_directory(root)?,
         })
+    }
+
+    /// Removes the permissions that other users were given since the store was opened.
+    pub(crate) fn close_to_others(&self) -> Result<()> {
+        PRIVATE
+            .iter()
+            .try_for_each(|name| remove_other_access(&self.root.join(name)))
     }
 
     /// Returns an empty directory.

@@ -45,6 +45,11 @@ pub(crate) trait Primitives: fmt::Debug + Send + Sync + 'static {
     /// Waits until the space of removed trees is free.
     fn settle(&self) -> Result<()>;
 
+    /// Removes the permissions that other users were given on the files of the pool.
+    fn close_to_others(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Closes the pool.
     fn close(&self) -> Result<()>;
 }

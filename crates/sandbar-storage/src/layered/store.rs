@@ -213,6 +213,11 @@ impl<P: Primitives> Storage for LayeredStorage<P> {
         self.reaper.settle()
     }
 
+    fn close_to_others(&self) -> Result<()> {
+        self.primitives.close_to_others()?;
+        self.layout.close_to_others()
+    }
+
     fn close(&self) -> Result<()> {
         mounts::unmount_all(self)?;
         self.closer.stop();

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     BaseLayer, BaseRecord, ForkPoint, LayerDirectory, Storage, VolumeSpec,
     errors::{quota_unsupported, volume_exists, volume_not_found},
+    private_directory::make_private_directory,
 };
 
 pub(super) fn create<P: Primitives>(
@@ -130,6 +131,7 @@ impl<P: Primitives> LayeredStorage<P> {
         let stage = self.layout.stage();
         let live = stage.join("live");
         let build = || -> Result<()> {
+            make_private_directory(&stage)?;
             make_directory(&stage.join("snapshots"))?;
             let record = VolumeRecord {
                 version: VolumeRecord::VERSION,

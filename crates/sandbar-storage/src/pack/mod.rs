@@ -9,6 +9,7 @@
 //! complete. A step is applied only after its hash was checked, and a volume that could not be
 //! unpacked completely is deleted.
 
+mod directory;
 mod fingerprint;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
@@ -20,6 +21,6 @@ mod target;
 mod write;
 
 pub use manifest::{PackManifest, PackObject, PackStep, PackedSnapshot};
-pub use read::{Unpacked, delete_pack, read_manifest, unpack};
+pub use read::{PackReference, Unpacked, delete_pack, read_manifest, unpack};
 pub use target::{S3Target, Target};
 pub use write::pack;

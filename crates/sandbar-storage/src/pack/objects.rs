@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Seek, SeekFrom, Write},
+    io::{self, Read as _, Seek, SeekFrom, Write},
     sync::Arc,
 };
 
@@ -11,19 +11,37 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart, path
 use sandbar_core::{Error, ErrorCode, Result};
 use tokio::runtime::Runtime;
 
-use super::{manifest::PackObject, target::Target};
+use super::{
+    directory::{NewObject, ObjectDirectory},
+    manifest::PackObject,
+    target::Target,
+};
 
 /// Size of one part of an upload. With at most 10 000 parts, an object may have 160 GB.
 const PART: usize = 16 << 20;
 /// Concurrent part uploads; bounds the memory of an upload.
 const IN_FLIGHT: usize = 2;
+const READ_BUFFER: usize = 256 << 10;
+/// Limit on the objects that a store lists for one pack: two for each snapshot.
+const MAX_OBJECTS: usize = 1 << 20;
 
 /// Objects below one prefix.
 #[derive(Debug)]
 pub(super) struct Objects {
-    store: Arc<dyn ObjectStore>,
+    store: Store,
     prefix: Path,
     target: String,
+}
+
+#[derive(Debug)]
+enum Store {
+    Directory(ObjectDirectory),
+    Remote(RemoteStore),
+}
+
+#[derive(Debug)]
+struct RemoteStore {
+    store: Arc<dyn ObjectStore>,
     runtime: Runtime,
 }
 
@@ -40,23 +58,27 @@ impl Objects {
             return Err(Error::invalid("prefix", "prefix is empty")
                 .with_hint("use a separate prefix for each pack"));
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("sandbar-pack")
-            .enable_all()
-            .build()
-            .map_err(|error| Error::io("start a runtime for uploads", error))?;
+        let store = match target {
+            Target::Directory(directory) => {
+                Store::Directory(ObjectDirectory::open(directory).map_err(|error| {
+                    Error::io(format!("open directory `{}`", directory.display()), error)
+                })?)
+            }
+            Target::S3(s3) => Store::Remote(RemoteStore {
+                store: s3.open()?,
+                runtime: tokio::runtime::Builder::new_multi_thread()
+                    .worker_threads(1)
+                    .thread_name("sandbar-pack")
+                    .enable_all()
+                    .build()
+                    .map_err(|error| Error::io("start a runtime for uploads", error))?,
+            }),
+        };
         Ok(Self {
-            store: target.open()?,
+            store,
             prefix: path,
             target: target.to_string(),
-            runtime,
         })
-    }
-
-    /// Returns the prefix as a relative path without `.` and `..`.
-    pub(super) fn prefix(&self) -> &str {
-        self.prefix.as_ref()
     }
 
     /// Returns the location of the pack, for messages.
@@ -75,62 +97,162 @@ impl Objects {
         })
     }
 
-    /// Reads a small object; `None` when it does not exist.
-    pub(super) fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
+    /// Reads a small object; `None` when it does not exist. One larger than `limit` is an error.
+    pub(super) fn get(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        let keep = |chunk: &[u8]| {
+            bytes.extend_from_slice(chunk);
+            Ok(())
+        };
+        match self.read(name, limit, keep) {
+            Ok(size) if size > limit => Err(Error::new(
+                ErrorCode::InvalidArgument,
+                format!(
+                    "object `{name}` of the pack {} is larger than {limit} bytes",
+                    self.place()
+                ),
+            )),
+            Ok(_) => Ok(Some(bytes)),
+            Err(error) if error.code() == ErrorCode::FileNotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Passes the content of an object to `keep`, and returns its size. Stops after more than
+    /// `limit` bytes; the size is then larger than the limit.
+    fn read(
+        &self,
+        name: &str,
+        limit: u64,
+        mut keep: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<u64> {
         let path = self.path(name)?;
-        let got = self
-            .runtime
-            .block_on(async { self.store.get(&path).await?.bytes().await });
-        match got {
-            Ok(bytes) => Ok(Some(bytes.to_vec())),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.failed("read", name, error)),
+        let mut size = 0;
+        match &self.store {
+            Store::Directory(directory) => {
+                let broken = |error| self.broken("read", name, error);
+                let mut file = directory.read(path.as_ref()).map_err(broken)?;
+                let mut buffer = vec![0; READ_BUFFER];
+                loop {
+                    let got = file.read(&mut buffer).map_err(broken)?;
+                    size += got as u64;
+                    if got == 0 || size > limit {
+                        return Ok(size);
+                    }
+                    keep(&buffer[..got])?;
+                }
+            }
+            Store::Remote(remote) => remote.runtime.block_on(async {
+                let failed = |error| self.failed("read", name, error);
+                let got = remote.store.get(&path).await.map_err(failed)?;
+                let mut stream = got.into_stream();
+                while let Some(chunk) = stream.next().await {
+                    let chunk = chunk.map_err(failed)?;
+                    size += chunk.len() as u64;
+                    if size > limit {
+                        break;
+                    }
+                    keep(&chunk)?;
+                }
+                Ok(size)
+            }),
         }
     }
 
     pub(super) fn put(&self, name: &str, bytes: Vec<u8>) -> Result<()> {
         let path = self.path(name)?;
-        let put = self
-            .runtime
-            .block_on(self.store.put(&path, PutPayload::from(bytes)));
-        put.map(drop)
-            .map_err(|error| self.failed("write", name, error))
+        match &self.store {
+            Store::Directory(directory) => directory
+                .create(path.as_ref())
+                .and_then(|mut object| match object.write_all(&bytes) {
+                    Ok(()) => object.finish(),
+                    Err(error) => {
+                        object.abort();
+                        Err(error)
+                    }
+                })
+                .map_err(|error| self.broken("write", name, error)),
+            Store::Remote(remote) => {
+                let put = remote.store.put(&path, PutPayload::from(bytes));
+                let put = remote.runtime.block_on(put);
+                put.map(drop)
+                    .map_err(|error| self.failed("write", name, error))
+            }
+        }
     }
 
     /// Deletes an object. A missing one is success.
     pub(super) fn delete(&self, name: &str) -> Result<()> {
-        self.delete_path(&self.path(name)?)
+        let path = self.path(name)?;
+        match &self.store {
+            Store::Directory(directory) => directory
+                .delete(path.as_ref())
+                .map_err(|error| self.broken("delete", name, error)),
+            Store::Remote(remote) => self.delete_path(remote, &path),
+        }
     }
 
-    fn delete_path(&self, path: &Path) -> Result<()> {
-        match self.runtime.block_on(self.store.delete(path)) {
+    fn delete_path(&self, remote: &RemoteStore, path: &Path) -> Result<()> {
+        match remote.runtime.block_on(remote.store.delete(path)) {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(self.failed("delete", path.as_ref(), error)),
         }
     }
 
-    /// Deletes everything below the prefix.
+    /// Deletes everything below the prefix, also unfinished uploads of a killed process.
     pub(super) fn delete_all(&self) -> Result<()> {
-        let listed = self
-            .runtime
-            .block_on(self.store.list(Some(&self.prefix)).collect::<Vec<_>>());
-        for object in listed {
-            let object =
-                object.map_err(|error| self.failed("list", self.prefix.as_ref(), error))?;
-            self.delete_path(&object.location)?;
+        let prefix = self.prefix.as_ref();
+        let remote = match &self.store {
+            Store::Directory(directory) => {
+                return directory
+                    .delete_all(prefix)
+                    .map_err(|error| self.broken("delete", prefix, error));
+            }
+            Store::Remote(remote) => remote,
+        };
+        let mut listing = remote.store.list(Some(&self.prefix));
+        for _ in 0..MAX_OBJECTS {
+            let Some(object) = remote.runtime.block_on(listing.next()) else {
+                return Ok(());
+            };
+            let object = object.map_err(|error| self.failed("list", prefix, error))?;
+            if !object.location.prefix_matches(&self.prefix) {
+                let message = format!("{} lists an object outside of `{prefix}`", self.target);
+                return Err(Error::new(ErrorCode::Unavailable, message));
+            }
+            self.delete_path(remote, &object.location)?;
         }
-        Ok(())
+        Err(Error::new(
+            ErrorCode::Unavailable,
+            format!(
+                "{} lists more than {MAX_OBJECTS} objects below `{prefix}`",
+                self.target
+            ),
+        ))
     }
 
     /// Starts the upload of an object of any size.
     pub(super) fn upload(&self, name: &str) -> Result<Upload<'_>> {
         let path = self.path(name)?;
-        let begun = self.runtime.block_on(self.store.put_multipart(&path));
-        let upload = begun.map_err(|error| self.failed("write", name, error))?;
+        let content = match &self.store {
+            Store::Directory(directory) => UploadContent::File(
+                directory
+                    .create(path.as_ref())
+                    .map_err(|error| self.broken("write", name, error))?,
+            ),
+            Store::Remote(remote) => {
+                let begun = remote.runtime.block_on(remote.store.put_multipart(&path));
+                let upload = begun.map_err(|error| self.failed("write", name, error))?;
+                UploadContent::Parts {
+                    remote,
+                    parts: WriteMultipart::new_with_chunk_size(upload, PART),
+                }
+            }
+        };
         Ok(Upload {
             objects: self,
             name: name.to_owned(),
-            parts: WriteMultipart::new_with_chunk_size(upload, PART),
+            content,
             hasher: blake3::Hasher::new(),
             size: 0,
         })
@@ -139,28 +261,12 @@ impl Objects {
     /// Downloads an object into an unlinked temporary file and checks its hash against the
     /// manifest.
     pub(super) fn fetch(&self, object: &PackObject) -> Result<File> {
-        let path = self.path(&object.name)?;
         let spooled = |error| Error::io("store a downloaded object in `/var/tmp`", error);
         let mut file = tempfile::tempfile_in("/var/tmp").map_err(spooled)?;
         let mut hasher = blake3::Hasher::new();
-        let mut size = 0;
-        self.runtime.block_on(async {
-            let got = self
-                .store
-                .get(&path)
-                .await
-                .map_err(|error| self.failed("read", &object.name, error))?;
-            let mut stream = got.into_stream();
-            while let Some(chunk) = stream.next().await {
-                let chunk = chunk.map_err(|error| self.failed("read", &object.name, error))?;
-                size += chunk.len() as u64;
-                if size > object.size {
-                    break;
-                }
-                hasher.update(&chunk);
-                file.write_all(&chunk).map_err(spooled)?;
-            }
-            Ok::<(), Error>(())
+        let size = self.read(&object.name, object.size, |chunk| {
+            hasher.update(chunk);
+            file.write_all(chunk).map_err(spooled)
         })?;
         if size != object.size || hasher.finalize().to_hex().as_str() != object.blake3 {
             let message = format!(
@@ -174,6 +280,17 @@ impl Objects {
         }
         file.seek(SeekFrom::Start(0)).map_err(spooled)?;
         Ok(file)
+    }
+
+    /// Error of an object in a directory.
+    fn broken(&self, verb: &str, name: &str, error: io::Error) -> Error {
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => ErrorCode::FileNotFound,
+            io::ErrorKind::PermissionDenied => ErrorCode::PermissionDenied,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::StorageFull,
+            _ => ErrorCode::Unavailable,
+        };
+        Error::new(code, format!("{verb} object `{name}` in {}", self.target)).with_source(error)
     }
 
     fn failed(&self, verb: &str, name: &str, error: object_store::Error) -> Error {
@@ -208,9 +325,18 @@ fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
 pub(super) struct Upload<'a> {
     objects: &'a Objects,
     name: String,
-    parts: WriteMultipart,
+    content: UploadContent<'a>,
     hasher: blake3::Hasher,
     size: u64,
+}
+
+#[derive(Debug)]
+enum UploadContent<'a> {
+    File(NewObject),
+    Parts {
+        remote: &'a RemoteStore,
+        parts: WriteMultipart,
+    },
 }
 
 impl Upload<'_> {
@@ -218,14 +344,21 @@ impl Upload<'_> {
         let Self {
             objects,
             name,
-            parts,
+            content,
             hasher,
             size,
         } = self;
-        objects
-            .runtime
-            .block_on(parts.finish())
-            .map_err(|error| objects.failed("write", &name, error))?;
+        match content {
+            UploadContent::File(file) => file
+                .finish()
+                .map_err(|error| objects.broken("write", &name, error))?,
+            UploadContent::Parts { remote, parts } => {
+                remote
+                    .runtime
+                    .block_on(parts.finish())
+                    .map_err(|error| objects.failed("write", &name, error))?;
+            }
+        }
         Ok(PackObject {
             name,
             size,
@@ -235,37 +368,39 @@ impl Upload<'_> {
 
     /// Aborts the upload; the store discards the uploaded parts.
     pub(super) fn abort(self) {
-        let Self {
-            objects,
-            name,
-            parts,
-            ..
-        } = self;
-        if let Err(error) = objects.runtime.block_on(parts.abort()) {
-            tracing::warn!(%error, name, "could not abort an upload");
+        match self.content {
+            UploadContent::File(file) => file.abort(),
+            UploadContent::Parts { remote, parts } => {
+                if let Err(error) = remote.runtime.block_on(parts.abort()) {
+                    tracing::warn!(%error, name = self.name, "could not abort an upload");
+                }
+            }
         }
     }
 }
 
 impl Write for Upload<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.objects
-            .runtime
-            .block_on(async {
-                self.parts.wait_for_capacity(IN_FLIGHT).await?;
-                self.parts.write(bytes);
-                Ok::<(), object_store::Error>(())
-            })
-            .map_err(|error| {
-                io::Error::new(
-                    if is_full(&error) {
-                        io::ErrorKind::StorageFull
-                    } else {
-                        io::ErrorKind::Other
-                    },
-                    error,
-                )
-            })?;
+        match &mut self.content {
+            UploadContent::File(file) => file.write_all(bytes)?,
+            UploadContent::Parts { remote, parts } => remote
+                .runtime
+                .block_on(async {
+                    parts.wait_for_capacity(IN_FLIGHT).await?;
+                    parts.write(bytes);
+                    Ok::<(), object_store::Error>(())
+                })
+                .map_err(|error| {
+                    io::Error::new(
+                        if is_full(&error) {
+                            io::ErrorKind::StorageFull
+                        } else {
+                            io::ErrorKind::Other
+                        },
+                        error,
+                    )
+                })?,
+        }
         self.hasher.update(bytes);
         self.size += bytes.len() as u64;
         Ok(bytes.len())

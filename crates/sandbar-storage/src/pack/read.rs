@@ -3,16 +3,13 @@
 use std::{
     fmt::Display,
     fs::File,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read as _},
 };
 
 use sandbar_core::{ByteCount, Error, ErrorCode, Result, SessionId};
-use sandbar_tree::{
-    archive::{
-        ArchiveReader, Directories, Links, UnpackOptions, UnpackSummary, Unpacker, Zeros,
-        decompress,
-    },
-    remove_tree,
+use sandbar_tree::archive::{
+    ArchiveReader, Devices, Directories, Limits, Links, UnpackOptions, UnpackSummary, Unpacker,
+    Zeros, decompress,
 };
 
 use super::{
@@ -23,19 +20,26 @@ use super::{
 };
 use crate::{Storage, VolumeSpec};
 
+/// Limit on one path that was deleted, as on names in an archive.
+const MAX_PATH_BYTES: u64 = 8 << 20;
+/// Limit on the headers of one entry: extended headers and the map of a sparse file.
+const MAX_HEADER_BYTES: u64 = 64 << 20;
+
 /// Reads the manifest of the pack under `prefix`.
 pub fn read_manifest(target: &Target, prefix: &str) -> Result<PackManifest> {
     manifest_of(&Objects::open(target, prefix)?)
 }
 
 fn manifest_of(objects: &Objects) -> Result<PackManifest> {
-    let bytes = objects.get(manifest::NAME)?.ok_or_else(|| {
-        Error::new(
-            ErrorCode::FileNotFound,
-            format!("no pack exists at {}", objects.place()),
-        )
-        .with_field("prefix")
-    })?;
+    let bytes = objects
+        .get(manifest::NAME, manifest::MAX_BYTES)?
+        .ok_or_else(|| {
+            Error::new(
+                ErrorCode::FileNotFound,
+                format!("no pack exists at {}", objects.place()),
+            )
+            .with_field("prefix")
+        })?;
     parse_manifest(&bytes, objects.place())
 }
 
@@ -70,17 +74,66 @@ pub struct Unpacked {
     pub notes: Vec<String>,
 }
 
+/// Location of a pack, and what is known about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackReference<'a> {
+    pub prefix: &'a str,
+    /// Session that was packed; another one is refused.
+    pub session: Option<&'a SessionId>,
+    /// [`PackManifest::fingerprint`] when it was packed; another pack is refused.
+    pub fingerprint: Option<&'a str>,
+}
+
+impl<'a> From<&'a str> for PackReference<'a> {
+    /// Refers to any pack at a prefix.
+    fn from(prefix: &'a str) -> Self {
+        Self {
+            prefix,
+            session: None,
+            fingerprint: None,
+        }
+    }
+}
+
+impl PackReference<'_> {
+    /// Refuses a pack that was copied, renamed or replaced in the object store.
+    fn require(&self, found: &PackManifest, place: impl Display) -> Result<()> {
+        let refuse = |why: String| {
+            Err(Error::new(
+                ErrorCode::InvalidArgument,
+                format!("pack at {place} {why}"),
+            ))
+        };
+        if let Some(session) = self.session
+            && *session != found.session
+        {
+            return refuse(format!(
+                "belongs to session `{}`, not to `{session}`",
+                found.session
+            ));
+        }
+        if let Some(fingerprint) = self.fingerprint
+            && fingerprint != found.fingerprint()
+        {
+            return refuse("is not the one that was written".into());
+        }
+        Ok(())
+    }
+}
+
 /// Unpacks a pack to the volume `volume`, with its snapshots. The base must exist and have the same
 /// fingerprint. A failure leaves no volume. Blocks; do not call it from an async task.
-pub fn unpack(
+pub fn unpack<'a>(
     storage: &dyn Storage,
     target: &Target,
-    prefix: &str,
+    from: impl Into<PackReference<'a>>,
     volume: &SessionId,
     quota: Option<ByteCount>,
 ) -> Result<Unpacked> {
-    let objects = Objects::open(target, prefix)?;
+    let from = from.into();
+    let objects = Objects::open(target, from.prefix)?;
     let pack = manifest_of(&objects)?;
+    from.require(&pack, objects.place())?;
     let found = fingerprint::of_base(storage, &pack.base).map_err(|error| match error.code() {
         ErrorCode::BaseNotFound => Error::new(
             ErrorCode::BaseNotFound,
@@ -154,16 +207,45 @@ fn apply(objects: &Objects, step: &PackStep, root: File) -> Result<UnpackSummary
     // Skip zeros: not every file system reports holes, and a sparse file written in full may exceed
     // the available space.
     let (directories, zeros) = (Directories::Replace, Zeros::Skip);
+    // A session may have any number of names, of any depth; all are in the manifest.
+    let headers = step.entry_count.saturating_mul(MAX_HEADER_BYTES);
+    let limits = Limits {
+        entries: step.entry_count,
+        bytes: step.entry_bytes,
+        stream: step
+            .entry_bytes
+            .saturating_add(headers)
+            .saturating_add(MAX_HEADER_BYTES),
+        ..Limits::NONE
+    };
     let options = UnpackOptions {
         links: Links::Refuse,
         directories,
         zeros,
+        devices: Devices::Make,
+        limits,
         ..UnpackOptions::CAREFUL
     };
     let mut unpacker = Unpacker::new(root.into(), options);
-    for path in BufReader::new(decompress(deleted)?).split(0) {
-        unpacker
-            .remove(&path.map_err(|error| Error::io("read the deleted paths of a pack", error))?)?;
+    let mut paths = BufReader::new(decompress(deleted)?.take(step.deleted_bytes));
+    let mut path = Vec::new();
+    let failed = |error| Error::io("read the deleted paths of a pack", error);
+    loop {
+        path.clear();
+        let read = (&mut paths)
+            .take(MAX_PATH_BYTES)
+            .read_until(0, &mut path)
+            .map_err(failed)?;
+        if read == 0 {
+            break;
+        }
+        if path.pop() != Some(0) {
+            let message = format!(
+                "deleted path of the pack is cut short, or longer than {MAX_PATH_BYTES} bytes"
+            );
+            return Err(Error::new(ErrorCode::InvalidArgument, message));
+        }
+        unpacker.remove(&path)?;
     }
     unpacker.unpack(&mut ArchiveReader::new(decompress(entries)?))?;
     Ok(unpacker.summary().clone())
@@ -174,10 +256,5 @@ pub fn delete_pack(target: &Target, prefix: &str) -> Result<()> {
     let objects = Objects::open(target, prefix)?;
     // The manifest first: without it the pack does not exist, even if this call is interrupted.
     objects.delete(manifest::NAME)?;
-    objects.delete_all()?;
-    match target {
-        // Unfinished uploads of a killed process are not listed as objects.
-        Target::Directory(directory) => remove_tree(&directory.join(objects.prefix())),
-        Target::S3(_) => Ok(()),
-    }
+    objects.delete_all()
 }

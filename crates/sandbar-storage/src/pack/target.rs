@@ -1,15 +1,11 @@
 //! Object stores of packs.
 
-use std::{
-    env, fmt, fs::DirBuilder, os::unix::fs::DirBuilderExt as _, panic::AssertUnwindSafe,
-    path::PathBuf, sync::Arc,
-};
+use std::{env, fmt, panic::AssertUnwindSafe, path::PathBuf, sync::Arc};
 
 use object_store::{
     ClientOptions, ObjectStore,
     aws::{AmazonS3Builder, AmazonS3ConfigKey},
     client::{DnsFuture, DnsResolver},
-    local::LocalFileSystem,
 };
 use sandbar_core::{Error, Result};
 use sandbar_resolver::Resolver;
@@ -47,32 +43,15 @@ impl fmt::Debug for S3Target {
     }
 }
 
-impl Target {
-    pub(super) fn open(&self) -> Result<Arc<dyn ObjectStore>> {
-        match self {
-            Self::Directory(directory) => {
-                DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(directory)
-                    .map_err(|error| {
-                        Error::io(format!("make directory `{}`", directory.display()), error)
-                    })?;
-                let store = LocalFileSystem::new_with_prefix(directory)
-                    .map_err(|error| refused(self, error))?;
-                // Synced: a pack may be the only copy of a volume.
-                Ok(Arc::new(
-                    store.with_automatic_cleanup(true).with_fsync(true),
-                ))
-            }
-            Self::S3(s3) => Ok(Arc::new(
-                s3.builder().build().map_err(|error| refused(self, error))?,
-            )),
-        }
-    }
-}
-
 impl S3Target {
+    pub(super) fn open(&self) -> Result<Arc<dyn ObjectStore>> {
+        let store = self.builder().build().map_err(|error| {
+            let message = format!("bucket `{}` cannot be used", self.bucket);
+            Error::invalid("target", message).with_source(error)
+        })?;
+        Ok(Arc::new(store))
+    }
+
     fn builder(&self) -> AmazonS3Builder {
         let mut builder = from_environment()
             .with_bucket_name(&self.bucket)
@@ -132,8 +111,4 @@ impl fmt::Display for Target {
             Self::S3(s3) => write!(f, "bucket `{}`", s3.bucket),
         }
     }
-}
-
-fn refused(target: &Target, error: object_store::Error) -> Error {
-    Error::invalid("target", format!("{target} cannot be used")).with_source(error)
 }

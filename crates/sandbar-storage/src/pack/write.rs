@@ -15,8 +15,8 @@ use rustix::{
     fs::{self, CWD, Mode, OFlags, ResolveFlags},
     io::Errno,
 };
-use sandbar_core::{ChangeKind, Error, Result, SessionId, SnapshotKind, SnapshotName};
-use sandbar_tree::archive::ArchiveWriter;
+use sandbar_core::{ChangeKind, Error, ErrorCode, Result, SessionId, SnapshotKind, SnapshotName};
+use sandbar_tree::archive::{ArchiveWriter, WriteSummary};
 use uuid::Uuid;
 
 use super::{
@@ -43,7 +43,7 @@ pub fn pack(
     kind_of: &dyn Fn(&SnapshotName) -> SnapshotKind,
 ) -> Result<PackManifest> {
     let objects = Objects::open(target, prefix)?;
-    if objects.get(manifest::NAME)?.is_some() {
+    if objects.get(manifest::NAME, manifest::MAX_BYTES)?.is_some() {
         return Err(Error::invalid(
             "prefix",
             format!("pack at {} exists already", objects.place()),
@@ -93,12 +93,22 @@ impl Packing<'_> {
         let pack = PackManifest {
             format: PackManifest::FORMAT,
             created: Timestamp::now(),
+            session: self.volume.clone(),
             base,
             base_fingerprint,
             steps,
         };
         let text = serde_json::to_vec_pretty(&pack)
             .map_err(|error| Error::internal("write the manifest of a pack").with_source(error))?;
+        if text.len() as u64 > manifest::MAX_BYTES {
+            let message = format!(
+                "manifest of the pack would have {} bytes, more than the limit of {}",
+                text.len(),
+                manifest::MAX_BYTES
+            );
+            return Err(Error::new(ErrorCode::InvalidState, message)
+                .with_hint("delete snapshots of the session that are not needed"));
+        }
         self.names.push(manifest::NAME.to_owned());
         self.objects.put(manifest::NAME, text)?;
         Ok(pack)
@@ -112,15 +122,18 @@ impl Packing<'_> {
         after: &TreeView,
     ) -> Result<PackStep> {
         let difference = Difference::between(before, after)?;
+        let mut deleted_bytes = 0;
         let deleted = self.object(&format!("{number:06}.deleted.zst"), |stream| {
             for path in &difference.deleted {
                 let bytes = [path.as_os_str().as_bytes(), b"\0"].concat();
+                deleted_bytes += bytes.len() as u64;
                 stream
                     .write_all(&bytes)
                     .map_err(|error| Error::io("write the deleted paths of a pack", error))?;
             }
             Ok(())
         })?;
+        let mut written = WriteSummary::default();
         let entries = self.object(&format!("{number:06}.tar.zst"), |stream| {
             let mut writer = ArchiveWriter::new(stream);
             let mut sources = Sources {
@@ -137,12 +150,16 @@ impl Packing<'_> {
                     sources.append(parent, Depth::Merged, &mut writer)?;
                 }
             }
-            writer.finish().map(drop)
+            (_, written) = writer.finish()?;
+            Ok(())
         })?;
         Ok(PackStep {
             snapshot,
             deleted,
+            deleted_bytes,
             entries,
+            entry_count: written.entries,
+            entry_bytes: written.bytes,
         })
     }
 

@@ -18,6 +18,7 @@ use crate::{
     BaseRecord, StagedBase,
     errors::{base_exists, base_in_use},
     layered::{make_directory, read_record, write_record},
+    private_directory::remove_other_access,
 };
 
 pub(super) fn bases(store: &ZfsStorage) -> Result<Vec<BaseRecord>> {
@@ -46,6 +47,8 @@ pub(super) fn stage_base(store: &ZfsStorage, name: &BaseName) -> Result<StagedBa
     });
     store.tools.zfs(&["create", &dataset]).map_err(fail)?;
     store.mount_dataset(&dataset, staged.directory())?;
+    // Clones inherit it: a second wall below the mount point of the dataset of all.
+    remove_other_access(staged.directory())?;
     make_directory(&staged.rootfs())?;
     Ok(staged)
 }

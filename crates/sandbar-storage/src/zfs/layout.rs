@@ -190,7 +190,17 @@ fn root_directory(tools: &Tools, dataset: &str) -> Result<PathBuf> {
     let mountpoint = match tools.zfs(&query) {
         Err(failure) if failure.fault == Fault::Missing => {
             tools
-                .zfs(&["create", "-p", "-o", "atime=off", dataset])
+                .zfs(&[
+                    "create",
+                    "-p",
+                    "-o",
+                    "atime=off",
+                    "-o",
+                    "setuid=off",
+                    "-o",
+                    "devices=off",
+                    dataset,
+                ])
                 .map_err(fail)?;
             tools.zfs(&query)
         }

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::{
     BaseRecord, ForkPoint, Mounted, Space, StagedBase, Storage, StorageFacts, StoredSnapshot,
-    TreeView, Usage, VolumeSpec, ZfsConfig, translation::LiveMount,
+    TreeView, Usage, VolumeSpec, ZfsConfig, private_directory::remove_other_access,
+    translation::LiveMount,
 };
 
 /// Volumes on a ZFS pool.
@@ -247,6 +248,11 @@ impl Storage for ZfsStorage {
 
     fn settle(&self) -> Result<()> {
         discard::settle(self)
+    }
+
+    fn close_to_others(&self) -> Result<()> {
+        remove_other_access(&self.layout.bases_directory)?;
+        remove_other_access(&self.layout.sessions_directory)
     }
 
     fn close(&self) -> Result<()> {

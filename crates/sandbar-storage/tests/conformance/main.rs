@@ -129,7 +129,9 @@ conformance! {
         lent_files_only_root_may_read_are_closed,
         device_nodes_and_setuid_bits_do_nothing;
     closed:
-        other_users_have_no_access_whatever_modes_existed;
+        other_users_have_no_access_whatever_modes_existed,
+        directory_opened_meanwhile_opens_no_tree,
+        directory_of_another_user_is_refused_on_open;
     recovery:
         reopened_storage_lists_everything,
         incomplete_objects_are_removed_on_open,

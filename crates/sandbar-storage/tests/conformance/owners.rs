@@ -33,7 +33,7 @@ use sandbar_testing::{
 };
 use sandbar_tree::{
     ActingOwner,
-    archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, UnpackOptions, Unpacker},
+    archive::{ArchiveEntry, ArchiveReader, ArchiveWriter, Devices, UnpackOptions, Unpacker},
 };
 
 use crate::snapshots::snap;
@@ -348,6 +348,7 @@ pub(crate) fn an_archive_read_and_unpacked_through_maps_keeps_every_owner(backen
         target.into(),
         UnpackOptions {
             select: &select,
+            devices: Devices::Make,
             ..UnpackOptions::CAREFUL
         },
     );

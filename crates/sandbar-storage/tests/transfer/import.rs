@@ -713,3 +713,174 @@ fn host_base_runs_host_programs_and_hides_host_users() {
         );
     }
 }
+
+/// A layout with one layer, whose configuration has these `diff_ids`.
+fn layout_with_ids(directory: PathBuf, layer: &[u8], ids: &[String]) -> Layout {
+    let mut layout = Layout::new(directory);
+    layout.layer(layer);
+    let config = serde_json::json!({
+        "architecture": here(), "os": "linux", "rootfs": { "type": "layers", "diff_ids": ids },
+    });
+    let config = layout.blob(
+        "application/vnd.oci.image.config.v1+json",
+        config.to_string().as_bytes(),
+    );
+    let manifest =
+        serde_json::json!({ "schemaVersion": 2, "config": config, "layers": layout.layers });
+    let manifest = layout.blob(
+        "application/vnd.oci.image.manifest.v1+json",
+        manifest.to_string().as_bytes(),
+    );
+    layout.index(&[manifest]);
+    layout
+}
+
+#[test]
+fn diff_ids_of_a_layout_are_compared() {
+    let scratch = scratch();
+    let store = store(&scratch);
+    let plain = layer(&[("etc/", ""), ("etc/a", "one")]);
+    let id = format!("sha256:{}", sha256(&plain));
+    let other = format!("sha256:{}", sha256(b"other"));
+    for (name, ids, why) in [
+        ("wrong", vec![other.clone()], "is damaged"),
+        ("many", vec![id.clone(), other], "lists 2 layers"),
+    ] {
+        let directory = scratch.path().join(name);
+        layout_with_ids(directory.clone(), &gzip(&plain), &ids);
+        let error = store.import(&text(&directory)).unwrap_err();
+        assert!(error.chain().contains(why), "{}", error.chain());
+        store.nothing_left();
+    }
+    let directory = scratch.path().join("right");
+    layout_with_ids(directory.clone(), &gzip(&plain), &[id]);
+    store.import(&text(&directory)).unwrap();
+}
+
+#[test]
+fn descriptor_of_another_size_is_refused() {
+    let scratch = scratch();
+    let store = store(&scratch);
+    let directory = scratch.path().join("layout");
+    let layout = Layout::new(directory.clone());
+    let mut manifest = layout.manifest(here(), &[]);
+    manifest["size"] = (manifest["size"].as_u64().unwrap() + 1).into();
+    layout.index(&[manifest]);
+    let error = store.import(&text(&directory)).unwrap_err();
+    assert!(error.chain().contains("bytes, not"), "{}", error.chain());
+    store.nothing_left();
+}
+
+#[test]
+fn image_of_too_many_layers_is_refused() {
+    let scratch = scratch();
+    let store = store(&scratch);
+    let directory = scratch.path().join("layout");
+    let mut layout = Layout::new(directory.clone());
+    layout.layer(&layer(&[("a", "x")]));
+    layout.layers = vec![layout.layers[0].clone(); 513];
+    let manifest = layout.manifest(here(), &[]);
+    layout.index(&[manifest]);
+    let error = store.import(&text(&directory)).unwrap_err();
+    assert!(
+        error
+            .chain()
+            .contains("513 layers, more than the limit of 512"),
+        "{}",
+        error.chain()
+    );
+    store.nothing_left();
+}
+
+#[test]
+fn blob_that_is_no_regular_file_is_not_opened() {
+    use rustix::fs::FileType;
+    use sandbar_testing::tree::make_node;
+    let scratch = scratch();
+    let store = store(&scratch);
+    // `/dev/zero` never ends; a pipe without a writer blocks.
+    for (name, kind, major, minor) in [
+        ("zero", FileType::CharacterDevice, 1, 5),
+        ("pipe", FileType::Fifo, 0, 0),
+    ] {
+        let directory = scratch.path().join(name);
+        let mut layout = Layout::new(directory.clone());
+        layout.layer(&layer(&[("a", "x")]));
+        let digest = layout.layers[0]["digest"].as_str().unwrap().to_owned();
+        let manifest = layout.manifest(here(), &[]);
+        layout.index(&[manifest]);
+        let blob = directory
+            .join("blobs/sha256")
+            .join(digest.strip_prefix("sha256:").unwrap());
+        fs::remove_file(&blob).unwrap();
+        make_node(&blob, kind, major, minor);
+        let error = store.import(&text(&directory)).unwrap_err();
+        assert!(
+            error.chain().contains("is not a regular file"),
+            "{}",
+            error.chain()
+        );
+        let archive = scratch.path().join(format!("{name}.tar"));
+        tar_of(&directory, &archive, &[]);
+        let error = store.import(&text(&archive)).unwrap_err();
+        assert!(
+            error.chain().contains("no readable file"),
+            "{}",
+            error.chain()
+        );
+        store.nothing_left();
+    }
+}
+
+#[test]
+fn cancelled_import_ends_and_leaves_nothing() {
+    let scratch = scratch();
+    let store = store(&scratch);
+    let root = scratch.path().join("root");
+    small_root(&root);
+    for number in 0..200 {
+        fs::write(root.join(format!("file-{number}")), "x").unwrap();
+    }
+    let archive = scratch.path().join("root.tar");
+    tar_of(&root, &archive, &[]);
+    for source in [text(&root), text(&archive)] {
+        let calls = std::cell::Cell::new(0);
+        let check = || {
+            calls.set(calls.get() + 1);
+            if calls.get() > 40 {
+                return Err(Error::new(ErrorCode::Unavailable, "caller is gone"));
+            }
+            Ok(())
+        };
+        let error = sandbar_storage::import_base_while(
+            &*store.storage,
+            &"cancelled".parse().unwrap(),
+            &ImportSource::parse(&source).unwrap(),
+            &|_| {},
+            &check,
+        )
+        .unwrap_err();
+        assert_eq!(error.message(), "caller is gone");
+        assert_eq!(calls.get(), 41, "work went on after the check failed");
+        store.nothing_left();
+    }
+}
+
+#[test]
+fn devices_in_an_imported_archive_are_left_out() {
+    use rustix::fs::FileType;
+    use sandbar_testing::tree::make_node;
+    let scratch = scratch();
+    let store = store(&scratch);
+    let root = scratch.path().join("root");
+    small_root(&root);
+    make_node(&root.join("disk"), FileType::BlockDevice, 8, 0);
+    make_node(&root.join("whiteout"), FileType::CharacterDevice, 0, 0);
+    make_node(&root.join("pipe"), FileType::Fifo, 0, 0);
+    let archive = scratch.path().join("root.tar");
+    tar_of(&root, &archive, &[]);
+    store.import(&text(&archive)).unwrap();
+    let rootfs = store.rootfs();
+    let exists = |name: &str| fs::symlink_metadata(rootfs.join(name)).is_ok();
+    assert!(!exists("disk") && !exists("whiteout") && exists("pipe"));
+}

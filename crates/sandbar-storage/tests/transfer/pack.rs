@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::{MetadataExt, symlink},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
@@ -11,7 +11,7 @@ use proptest::{prelude::*, test_runner::TestRunner};
 use sandbar_core::{BaseName, ErrorCode, SessionId, SnapshotKind, SnapshotName, StorageKind};
 use sandbar_storage::{
     ForkPoint, ImportSource, Storage, VolumeSpec, import_base,
-    pack::{PackManifest, Target, delete_pack, pack, read_manifest, unpack},
+    pack::{PackManifest, PackReference, Target, delete_pack, pack, read_manifest, unpack},
 };
 use sandbar_testing::{
     Backend, MotoS3, StorageFixture,
@@ -598,4 +598,180 @@ fn a_volume_on_this_machines_programs_is_packed_too() {
             .collect::<Vec<_>>(),
         []
     );
+}
+
+impl Packed {
+    fn refusal(&self, from: PackReference<'_>) -> String {
+        let storage = &*self.fixture.storage;
+        let before = storage.volumes().unwrap();
+        let error = unpack(storage, &self.target, from, &id("copy"), None).unwrap_err();
+        assert_eq!(storage.volumes().unwrap(), before);
+        assert_eq!(
+            error.code(),
+            ErrorCode::InvalidArgument,
+            "{}",
+            error.chain()
+        );
+        error.message().to_owned()
+    }
+}
+
+#[test]
+fn pack_of_another_session_or_changed_is_refused() {
+    let packed = Packed::new();
+    let (session, other) = (id("eventful"), id("other"));
+    let fingerprint = packed.manifest.fingerprint();
+    let own = PackReference {
+        prefix: "some/prefix",
+        session: Some(&session),
+        fingerprint: Some(&fingerprint),
+    };
+    let message = packed.refusal(PackReference {
+        session: Some(&other),
+        ..own
+    });
+    assert!(
+        message.contains("belongs to session `eventful`"),
+        "{message}"
+    );
+    // A complete pack of the same session, from another time.
+    let again = pack(
+        &*packed.fixture.storage,
+        &session,
+        &packed.target,
+        "again",
+        &|_| SnapshotKind::Named,
+    )
+    .unwrap();
+    assert_ne!(again.fingerprint(), fingerprint);
+    let message = packed.refusal(PackReference {
+        prefix: "again",
+        ..own
+    });
+    assert!(
+        message.contains("not the one that was written"),
+        "{message}"
+    );
+    // Everything of one object is consistent, with its hash in the manifest.
+    packed.edit_manifest(|manifest| {
+        let steps = manifest["steps"].as_array_mut().unwrap();
+        steps.swap(0, 1);
+    });
+    let message = packed.refusal(own);
+    assert!(
+        message.contains("not the one that was written"),
+        "{message}"
+    );
+    packed.edit_manifest(|manifest| manifest["steps"].as_array_mut().unwrap().swap(0, 1));
+    unpack(
+        &*packed.fixture.storage,
+        &packed.target,
+        own,
+        &id("copy"),
+        None,
+    )
+    .unwrap();
+}
+
+#[test]
+fn manifest_and_content_of_a_pack_are_read_with_bounds() {
+    let packed = Packed::new();
+    let manifest = packed.directory.join("manifest.json");
+    let good = fs::read(&manifest).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&manifest)
+        .unwrap()
+        .set_len(1 << 40)
+        .unwrap();
+    let message = packed.refusal("some/prefix".into());
+    assert!(message.contains("larger than 16777216 bytes"), "{message}");
+    fs::write(&manifest, good).unwrap();
+    // More entries and bytes than were packed.
+    packed.edit_manifest(|manifest| manifest["steps"][0]["entry_count"] = 3.into());
+    let message = packed.refusal("some/prefix".into());
+    assert!(message.contains("more than 3 entries"), "{message}");
+    let step = &packed.manifest.steps[0];
+    packed.edit_manifest(|manifest| {
+        manifest["steps"][0]["entry_count"] = step.entry_count.into();
+        manifest["steps"][0]["entry_bytes"] = 5.into();
+    });
+    let message = packed.refusal("some/prefix".into());
+    assert!(message.contains("more than 5 bytes"), "{message}");
+    packed.edit_manifest(|manifest| {
+        manifest["steps"][0]["entry_bytes"] = step.entry_bytes.into();
+        manifest["steps"][0]["deleted_bytes"] = 1.into();
+    });
+    let message = packed.refusal("some/prefix".into());
+    assert!(message.contains("cut short"), "{message}");
+}
+
+#[test]
+fn links_in_an_object_store_are_not_followed() {
+    let packed = Packed::new();
+    let outside = packed.fixture.scratch().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("kept"), "kept").unwrap();
+    symlink(&outside, packed.directory.join("link")).unwrap();
+    symlink(outside.join("kept"), packed.directory.join("file-link")).unwrap();
+    delete_pack(&packed.target, "some/prefix").unwrap();
+    assert!(!packed.directory.exists());
+    assert_eq!(fs::read_to_string(outside.join("kept")).unwrap(), "kept");
+    // In place of the prefix itself, and of a directory above.
+    let Target::Directory(store) = &packed.target else {
+        panic!("a directory")
+    };
+    symlink(&outside, store.join("some")).unwrap();
+    fs::create_dir(outside.join("prefix")).unwrap();
+    fs::write(outside.join("prefix/manifest.json"), "{}").unwrap();
+    read_manifest(&packed.target, "some/prefix").unwrap_err();
+    delete_pack(&packed.target, "some/prefix").unwrap_err();
+    let storage = &*packed.fixture.storage;
+    let kind_of = |_: &SnapshotName| SnapshotKind::Named;
+    pack(
+        storage,
+        &id("eventful"),
+        &packed.target,
+        "some/prefix",
+        &kind_of,
+    )
+    .unwrap_err();
+    delete_pack(&packed.target, "some").unwrap();
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 2);
+    assert_eq!(
+        fs::read_to_string(outside.join("prefix/manifest.json")).unwrap(),
+        "{}"
+    );
+}
+
+#[test]
+fn pack_in_an_open_directory_is_closed_to_others() {
+    let fixture = StorageFixture::new(Backend::LocalDiskExt4);
+    let base = import(&*fixture.storage, &base_directory(fixture.scratch()));
+    let volume = eventful(&*fixture.storage, &base);
+    let directory = fixture.scratch().join("packs");
+    fs::create_dir(&directory).unwrap();
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
+    let target = Target::Directory(directory.clone());
+    pack_to(&*fixture.storage, &volume, &target);
+    for (path, entry) in tree(&directory) {
+        if path.as_os_str() != "" {
+            assert_eq!(entry.mode & 0o077, 0, "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn pipe_in_place_of_a_manifest_does_not_block() {
+    let packed = Packed::new();
+    let manifest = packed.directory.join("manifest.json");
+    fs::remove_file(&manifest).unwrap();
+    sandbar_testing::tree::make_node(&manifest, rustix::fs::FileType::Fifo, 0, 0);
+    let error = packed.unpack_fails();
+    assert!(
+        error.chain().contains("not a regular file"),
+        "{}",
+        error.chain()
+    );
+    delete_pack(&packed.target, "some/prefix").unwrap();
 }

@@ -12,6 +12,7 @@ mod compression;
 mod entry;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
+mod limits;
 mod owners;
 mod pax;
 mod reader;
@@ -23,9 +24,10 @@ mod writer;
 
 pub use compression::{Compression, decompress};
 pub use entry::{ArchiveEntry, EntryKind, Segment};
+pub use limits::{CheckedReader, Limits};
 pub use reader::ArchiveReader;
 pub use unpack::{
-    Directories, Limits, Links, UnpackOptions, UnpackSummary, Unpacker, Whiteouts, Zeros,
+    Devices, Directories, Links, UnpackOptions, UnpackSummary, Unpacker, Whiteouts, Zeros,
     unpack_owner,
 };
 pub use writer::{ArchiveWriter, WriteSummary};

@@ -11,6 +11,9 @@ use rustix::fs::Timespec;
 /// Keyword prefix of extended attributes, from star; tar implementations agree on it.
 const XATTR: &[u8] = b"SCHILY.xattr.";
 
+/// Limit on the records of one header: each takes more memory than the bytes it is read from.
+const MAX_RECORDS: usize = 1 << 17;
+
 /// Records of one extended header, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Records(Vec<(Vec<u8>, Vec<u8>)>);
@@ -98,6 +101,13 @@ impl Records {
         );
     }
 
+    /// Removes records with an empty value, which delete a keyword of a global header.
+    pub(super) fn without_deletions(mut self) -> Self {
+        self.0
+            .retain(|(keyword, value)| !value.is_empty() || keyword.starts_with(XATTR));
+        self
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (keyword, value) in &self.0 {
@@ -116,7 +126,18 @@ impl Records {
         out
     }
 
-    /// Parses records; `None` when the bytes are malformed.
+    /// Keeps the records of a global header that later members use. The others would be copied for
+    /// each member.
+    pub(super) fn retain_applied(&mut self) {
+        self.0.retain(|(keyword, _)| {
+            matches!(
+                keyword.as_slice(),
+                b"path" | b"linkpath" | b"size" | b"uid" | b"gid" | b"mtime"
+            ) || keyword.starts_with(XATTR)
+        });
+    }
+
+    /// Parses records; `None` when the bytes are malformed, or are too many records.
     pub(super) fn decode(mut bytes: &[u8]) -> Option<Self> {
         let mut records = Vec::new();
         // Some writers pad the data with zeros.
@@ -125,6 +146,9 @@ impl Records {
             let length = usize::try_from(number(&bytes[..space])?).ok()?;
             let record = bytes.get(space + 1..length)?.strip_suffix(b"\n")?;
             let equals = record.iter().position(|byte| *byte == b'=')?;
+            if records.len() == MAX_RECORDS {
+                return None;
+            }
             records.push((record[..equals].to_vec(), record[equals + 1..].to_vec()));
             bytes = &bytes[length..];
         }

@@ -8,6 +8,7 @@ use tar::{EntryType, GnuExtSparseHeader, Header};
 
 use super::{
     entry::{ArchiveEntry, EntryKind, Segment},
+    limits::{BoundedStream, Limits, add},
     pax::{Records, parse_time},
     sparse::{SparseForm, is_sound, read_map},
 };
@@ -18,11 +19,17 @@ const MAX_EXTENSION_BYTES: u64 = 8 << 20;
 /// Size limit of all global headers, which apply to every later member. Real ones are short: git
 /// writes a commit hash.
 const MAX_GLOBAL_HEADER_BYTES: usize = 64 << 10;
+/// Limit on the extension headers of one member. Real ones have one of each kind.
+const MAX_EXTENSION_HEADERS: usize = 16;
 
 /// Reads a tar stream (already decompressed) member by member: v7, ustar, pax and GNU.
 #[derive(Debug)]
 pub struct ArchiveReader<R> {
-    stream: R,
+    stream: BoundedStream<R>,
+    limits: Limits,
+    /// Bytes of names and link targets, and of extended attributes, so far.
+    names: u64,
+    attributes: u64,
     /// Unread data of the current member, and the padding after it.
     left: u64,
     padding: u64,
@@ -42,7 +49,10 @@ struct Extensions {
 impl<R: Read> ArchiveReader<R> {
     pub fn new(stream: R) -> Self {
         Self {
-            stream,
+            stream: BoundedStream::new(stream),
+            limits: Limits::DEFAULT,
+            names: 0,
+            attributes: 0,
             left: 0,
             padding: 0,
             global: Records::default(),
@@ -51,10 +61,28 @@ impl<R: Read> ArchiveReader<R> {
         }
     }
 
+    /// Replaces the limits, which are [`Limits::DEFAULT`] otherwise. The number of entries, their
+    /// data and their depth are limited by the [`Unpacker`](super::Unpacker).
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limit(limits);
+        self
+    }
+
+    pub(super) fn limit(&mut self, limits: Limits) {
+        self.limits = limits;
+        self.stream.limit = limits.stream;
+    }
+
+    /// Returns the bytes read from the stream so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.stream.read
+    }
+
     /// Returns the next member, or `None` at the end. Skips unread data of the previous one.
     pub fn next_entry(&mut self) -> Result<Option<ArchiveEntry>> {
         let mut extensions = Extensions::default();
-        loop {
+        for _ in 0..=MAX_EXTENSION_HEADERS {
             self.skip()?;
             let Some(header) = self.header()? else {
                 return Ok(None);
@@ -77,6 +105,7 @@ impl<R: Read> ArchiveReader<R> {
                     if self.global.size() > MAX_GLOBAL_HEADER_BYTES {
                         return Err(self.damaged("makes the global headers larger than 64 KiB"));
                     }
+                    self.global.retain_applied();
                 }
                 EntryType::GNULongName => {
                     extensions.long_name = Some(until_zero(self.extension(size)?));
@@ -87,6 +116,9 @@ impl<R: Read> ArchiveReader<R> {
                 _ => return self.member(&header, size, extensions).map(Some),
             }
         }
+        Err(self.damaged(&format!(
+            "has more than {MAX_EXTENSION_HEADERS} extended headers"
+        )))
     }
 
     /// Reads data of the current member; 0 at its end. Holes are not part of the data.
@@ -199,8 +231,13 @@ impl<R: Read> ArchiveReader<R> {
         size: u64,
         extensions: Extensions,
     ) -> Result<ArchiveEntry> {
-        let mut records = self.global.clone();
-        records.overlay(extensions.records);
+        let records = if self.global.is_empty() {
+            extensions.records.without_deletions()
+        } else {
+            let mut records = self.global.clone();
+            records.overlay(extensions.records);
+            records
+        };
         let stored = records.number("size").unwrap_or(size);
         let path = records
             .get("GNU.sparse.name")
@@ -233,10 +270,42 @@ impl<R: Read> ArchiveReader<R> {
             xattrs: records.xattrs(),
             kind,
         };
+        self.count(&entry)?;
         if entry.kind == EntryKind::File {
             self.holes(header, &records, &mut entry)?;
         }
         Ok(entry)
+    }
+
+    /// Adds an entry to the totals. Records of global headers count again for each member.
+    fn count(&mut self, entry: &ArchiveEntry) -> Result<()> {
+        let target = match &entry.kind {
+            EntryKind::Symlink { target } | EntryKind::HardLink { target } => target.len(),
+            _ => 0,
+        };
+        let names = entry.path.len() + target;
+        add(
+            &mut self.names,
+            names,
+            self.limits.names,
+            "bytes of names and link targets",
+        )?;
+        if entry.xattrs.len() as u64 > self.limits.attributes_per_entry {
+            return Err(self.damaged(&format!(
+                "has more than {} extended attributes",
+                self.limits.attributes_per_entry
+            )));
+        }
+        let attributes = entry.xattrs.iter();
+        let attributes = attributes
+            .map(|(name, value)| name.as_bytes().len() + value.len())
+            .sum();
+        add(
+            &mut self.attributes,
+            attributes,
+            self.limits.attributes,
+            "bytes of extended attributes",
+        )
     }
 
     fn kind(&self, header: &Header, path: &[u8], target: Vec<u8>) -> Result<EntryKind> {
@@ -374,6 +443,11 @@ impl<R: Read> ArchiveReader<R> {
     }
 
     fn broken(&self, error: std::io::Error) -> Error {
+        // A limit or a cancellation, which says itself what happened.
+        let error = match error.downcast::<Error>() {
+            Ok(error) => return error,
+            Err(error) => error,
+        };
         // Decompressors report damaged input with these kinds.
         let code = match error.kind() {
             ErrorKind::UnexpectedEof

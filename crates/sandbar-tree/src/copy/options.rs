@@ -1,5 +1,7 @@
 //! Options of a copy, and its summary.
 
+use sandbar_core::Result;
+
 /// Handling of entries and metadata that permissions or the file system do not allow to be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fidelity {
@@ -25,6 +27,8 @@ pub struct CopyOptions<'a> {
     pub overlay_internals: OverlayInternals,
     /// Called often with the entries and bytes copied so far.
     pub progress: &'a dyn Fn(u64, u64),
+    /// Called for each entry; its error ends the copy.
+    pub check: &'a dyn Fn() -> Result<()>,
 }
 
 impl CopyOptions<'_> {
@@ -33,6 +37,7 @@ impl CopyOptions<'_> {
         fidelity: Fidelity::Exact,
         overlay_internals: OverlayInternals::Keep,
         progress: &|_, _| {},
+        check: &|| Ok(()),
     };
 }
 

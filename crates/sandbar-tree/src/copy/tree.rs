@@ -137,6 +137,7 @@ impl TreeCopy<'_> {
                 self.place.pop();
                 continue;
             };
+            (self.options.check)()?;
             self.place.push(OsStr::from_bytes(name.to_bytes()));
             let from = sources
                 .current()

@@ -69,6 +69,7 @@ impl SessionTree {
             fidelity: Fidelity::BestEffort,
             overlay_internals: OverlayInternals::Drop,
             progress: &|_, _| {},
+            check: &|| Ok(()),
         };
         copy_opened(opened, made, from, &options)?;
         renameat(copy.directory, &copy.name, &target.directory, &target.name)

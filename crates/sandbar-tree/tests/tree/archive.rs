@@ -17,8 +17,8 @@ use proptest::prelude::*;
 use rustix::fs::{FileType, Timespec};
 use sandbar_core::{ErrorCode, Result};
 use sandbar_tree::archive::{
-    ArchiveEntry, ArchiveReader, ArchiveWriter, Directories, EntryKind, Limits, Links,
-    UnpackOptions, UnpackSummary, Unpacker, Whiteouts, WriteSummary, decompress,
+    ArchiveEntry, ArchiveReader, ArchiveWriter, CheckedReader, Devices, Directories, EntryKind,
+    Limits, Links, UnpackOptions, UnpackSummary, Unpacker, Whiteouts, WriteSummary, decompress,
 };
 
 use sandbar_testing::random_tree;
@@ -60,7 +60,11 @@ fn unpack_with(bytes: &[u8], root: &Path, options: UnpackOptions<'_>) -> Result<
 }
 
 fn unpack(bytes: &[u8], root: &Path) -> Result<UnpackSummary> {
-    unpack_with(bytes, root, UnpackOptions::CAREFUL)
+    let options = UnpackOptions {
+        devices: Devices::Make,
+        ..UnpackOptions::CAREFUL
+    };
+    unpack_with(bytes, root, options)
 }
 
 fn entry(path: &str, kind: EntryKind) -> ArchiveEntry {
@@ -184,7 +188,7 @@ proptest! {
             bytes[index] = value;
         }
         bytes.truncate(cut.index(bytes.len()) + 1);
-        drop(unpack_with(&bytes, &to, UnpackOptions { limits: Limits { entries: 1000, bytes: 1 << 24 }, ..UnpackOptions::CAREFUL }));
+        drop(unpack_with(&bytes, &to, UnpackOptions { limits: Limits { entries: 1000, bytes: 1 << 24, ..Limits::DEFAULT }, ..UnpackOptions::CAREFUL }));
         let mut names: Vec<_> = fs::read_dir(scratch.path()).unwrap().map(|name| name.unwrap().file_name()).collect();
         names.sort();
         prop_assert_eq!(names, ["from", "to"]);
@@ -463,6 +467,7 @@ fn limits_stop_an_archive() {
     let limits = Limits {
         entries: 3,
         bytes: 15,
+        ..Limits::NONE
     };
     unpack_with(
         &bytes,
@@ -640,4 +645,289 @@ fn global_headers_beyond_the_limit_are_refused() {
     bytes[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     let error = ArchiveReader::new(&bytes[..]).next_entry().unwrap_err();
     assert!(error.message().contains("global headers"), "{error}");
+}
+
+/// Unpacks with limits, and returns the message of the refusal.
+fn refusal(bytes: &[u8], limits: Limits) -> String {
+    let scratch = scratch();
+    let options = UnpackOptions {
+        limits,
+        whiteouts: Whiteouts::Oci,
+        ..UnpackOptions::CAREFUL
+    };
+    let error = unpack_with(bytes, &scratch.path().join("root"), options).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    error.message().to_owned()
+}
+
+fn with_attributes(path: &str, count: usize, size: usize) -> (ArchiveEntry, String) {
+    let mut entry = entry(path, EntryKind::Directory);
+    entry.xattrs = (0..count)
+        .map(|number| {
+            let name = std::ffi::CString::new(format!("user.{number}")).unwrap();
+            (name, vec![b'x'; size])
+        })
+        .collect();
+    (entry, String::new())
+}
+
+#[test]
+fn every_limit_of_an_archive_is_named_when_exceeded() {
+    let many: Vec<_> = (0..50)
+        .map(|number| file(&format!("file-{number}"), ""))
+        .collect();
+    let limits = Limits::DEFAULT;
+    let names = Limits {
+        names: 300,
+        ..limits
+    };
+    let message = refusal(&made_of(&many), names);
+    assert!(message.contains("300 bytes of names"), "{message}");
+    let links = [link("a", &"t".repeat(400))];
+    let message = refusal(&made_of(&links), names);
+    assert!(
+        message.contains("300 bytes of names and link targets"),
+        "{message}"
+    );
+    let attributes: Vec<_> = (0..4)
+        .map(|number| with_attributes(&format!("d{number}"), 2, 100))
+        .collect();
+    let message = refusal(
+        &made_of(&attributes),
+        Limits {
+            attributes: 500,
+            ..limits
+        },
+    );
+    assert!(
+        message.contains("500 bytes of extended attributes"),
+        "{message}"
+    );
+    let message = refusal(&made_of(&[with_attributes("d", 1001, 0)]), limits);
+    assert!(
+        message.contains("more than 1000 extended attributes"),
+        "{message}"
+    );
+    let deep = made_of(&[file(&"d/".repeat(5000), "")]);
+    let message = refusal(&deep, limits);
+    assert!(message.contains("more than 4096 levels deep"), "{message}");
+    assert!(message.len() < 300, "{message}");
+    let entries = Limits {
+        entries: 10,
+        ..limits
+    };
+    let message = refusal(&made_of(&many), entries);
+    assert!(message.contains("more than 10 entries"), "{message}");
+}
+
+#[test]
+fn global_attributes_count_for_each_member() {
+    // 30 KB that would be kept for each of many small members.
+    let mut records = with_records(&[("SCHILY.xattr.user.x", &[b'x'; 30_000])]);
+    records[156] = b'g';
+    let sum: u32 = records[..148]
+        .iter()
+        .chain(&[b' '; 8])
+        .chain(&records[156..512])
+        .map(|byte| u32::from(*byte))
+        .sum();
+    records[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    records.truncate(512 + 30_208);
+    let directories: Vec<_> = (0..3000)
+        .map(|number| directory(&format!("d{number}")))
+        .collect();
+    let bytes = [records, made_of(&directories)].concat();
+    let message = refusal(&bytes, Limits::DEFAULT);
+    assert!(
+        message.contains("bytes of extended attributes"),
+        "{message}"
+    );
+}
+
+#[test]
+fn bomb_of_skipped_data_is_stopped_by_the_stream_limit() {
+    // A member of an unknown type, whose data is skipped and counts for no file.
+    let mut header = tar::Header::new_ustar();
+    header.set_path("skipped").unwrap();
+    header.set_entry_type(tar::EntryType::new(b'Z'));
+    header.set_size(1 << 33);
+    header.set_mode(0o644);
+    header.set_cksum();
+    let stream = std::io::Read::chain(&header.as_bytes()[..], std::io::repeat(7));
+    let limits = Limits {
+        stream: 1 << 20,
+        ..Limits::DEFAULT
+    };
+    let mut reader = ArchiveReader::new(stream).with_limits(limits);
+    assert_eq!(
+        reader.next_entry().unwrap().unwrap().kind,
+        EntryKind::Other(b'Z')
+    );
+    let error = reader.next_entry().unwrap_err();
+    assert!(
+        error.message().contains("1048576 decompressed bytes"),
+        "{error}"
+    );
+    assert!(reader.bytes_read() < 2 << 20);
+}
+
+#[test]
+fn stream_limit_counts_all_layers_together() {
+    let scratch = scratch();
+    let layer = made_of(&[file("a", &"x".repeat(5000))]);
+    let options = UnpackOptions {
+        limits: Limits {
+            stream: 2 * layer.len() as u64,
+            ..Limits::DEFAULT
+        },
+        ..UnpackOptions::CAREFUL
+    };
+    let mut unpacker = Unpacker::new(open(scratch.path()), options);
+    let mut add = || unpacker.unpack(&mut ArchiveReader::new(layer.as_slice()));
+    add().unwrap();
+    add().unwrap();
+    assert!(add().unwrap_err().message().contains("decompressed bytes"));
+}
+
+#[test]
+fn repeated_extended_headers_are_refused() {
+    let header = with_records(&[("comment", b"again")]);
+    let header = &header[..1024];
+    let bytes = header.repeat(17);
+    let error = ArchiveReader::new(bytes.as_slice())
+        .next_entry()
+        .unwrap_err();
+    assert!(
+        error.message().contains("more than 16 extended headers"),
+        "{error}"
+    );
+}
+
+#[test]
+fn header_of_too_many_records_is_refused() {
+    let records = vec![("a", &b""[..]); 200_000];
+    let bytes = with_records(&records);
+    ArchiveReader::new(bytes.as_slice())
+        .next_entry()
+        .unwrap_err();
+}
+
+#[test]
+fn check_stops_an_archive_in_the_middle() {
+    let scratch = scratch();
+    let (done, root) = (std::cell::Cell::new(0), scratch.path().join("root"));
+    let check = || {
+        done.set(done.get() + 1);
+        if done.get() > 30 {
+            return Err(sandbar_core::Error::new(
+                ErrorCode::Timeout,
+                "caller is gone",
+            ));
+        }
+        Ok(())
+    };
+    let many: Vec<_> = (0..1000)
+        .map(|number| file(&format!("{number}"), "x"))
+        .collect();
+    let options = UnpackOptions {
+        check: &check,
+        ..UnpackOptions::CAREFUL
+    };
+    let error = unpack_with(&made_of(&many), &root, options).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Timeout);
+    assert!(fs::read_dir(&root).unwrap().count() < 30);
+    // And while data is skipped, by the stream.
+    let mut header = tar::Header::new_ustar();
+    header.set_path("skipped").unwrap();
+    header.set_entry_type(tar::EntryType::new(b'Z'));
+    header.set_size(1 << 40);
+    header.set_mode(0o644);
+    header.set_cksum();
+    done.set(0);
+    let stream = std::io::Read::chain(&header.as_bytes()[..], std::io::repeat(7));
+    let mut reader = ArchiveReader::new(CheckedReader::new(stream, &check));
+    reader.next_entry().unwrap();
+    assert_eq!(reader.next_entry().unwrap_err().code(), ErrorCode::Timeout);
+}
+
+#[test]
+fn devices_and_whiteouts_of_an_archive_are_left_out() {
+    let scratch = scratch();
+    let root = scratch.path().join("root");
+    let device = |path: &str, kind| (entry(path, kind), String::new());
+    let bytes = made_of(&[
+        device("disk", EntryKind::BlockDevice { major: 8, minor: 0 }),
+        device("memory", EntryKind::CharDevice { major: 1, minor: 1 }),
+        device("whiteout", EntryKind::CharDevice { major: 0, minor: 0 }),
+        device("pipe", EntryKind::Fifo),
+        file(".wh.ordinary", "x"),
+        hard_link("again", "disk"),
+    ]);
+    let summary = unpack_with(&bytes, &root, UnpackOptions::CAREFUL).unwrap();
+    let mut names: Vec<_> = fs::read_dir(&root)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, [".wh.ordinary", "pipe"]);
+    assert_eq!(
+        (summary.omitted, summary.notes.len()),
+        (4, 4),
+        "{:?}",
+        summary.notes
+    );
+}
+
+#[test]
+fn attributes_of_an_archive_are_kept_except_those_of_overlays() {
+    let scratch = scratch();
+    let root = scratch.path().join("root");
+    let capability = sandbar_testing::tree::capability();
+    let acl = sandbar_testing::tree::acl();
+    let mut all = file("f", "x");
+    all.0.mode = 0o6755;
+    for (name, value) in [
+        (c"security.capability", capability.as_slice()),
+        (c"system.posix_acl_access", &acl),
+        (c"trusted.overlay.opaque", b"y"),
+        (c"trusted.overlay.redirect", b"/etc"),
+        (c"user.overlay.whiteout", b""),
+        (c"user.overlay.metacopy", b""),
+        (c"user.plain", b"kept"),
+    ] {
+        all.0.xattrs.push((name.to_owned(), value.to_vec()));
+    }
+    unpack_with(&made_of(&[all]), &root, UnpackOptions::CAREFUL).unwrap();
+    let found = &tree(&root)[Path::new("f")];
+    let names: Vec<_> = found
+        .xattrs
+        .keys()
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "security.capability",
+            "system.posix_acl_access",
+            "user.plain"
+        ]
+    );
+    assert_eq!(
+        fs::metadata(root.join("f")).unwrap().mode() & 0o6000,
+        0o6000
+    );
+}
+
+#[test]
+fn deep_parents_are_found_and_made_at_any_depth() {
+    let scratch = scratch();
+    let root = scratch.path().join("root");
+    let path = |levels: usize| format!("{}file", "directory/".repeat(levels));
+    let files: Vec<_> = [0, 1, 700, 2, 1500, 1499, 701, 3000]
+        .map(|levels| file(&path(levels), "x"))
+        .into();
+    let summary = unpack(&made_of(&files), &root).unwrap();
+    assert_eq!(summary.entries, 8);
+    let (_, written) = archive(&root);
+    assert_eq!(written.entries, 3000 + 8 + 1);
 }

@@ -44,6 +44,7 @@ fn copy_by_a_user_notes_unreadable_entries() {
         fidelity: Fidelity::BestEffort,
         overlay_internals: OverlayInternals::Drop,
         progress: &|_, _| {},
+        check: &|| Ok(()),
     };
     let summary = copy_tree(Path::new("../source"), Path::new("copy"), &options).unwrap();
     let names: Vec<_> = tree(Path::new("copy"))

@@ -29,6 +29,8 @@ pub(crate) const BUILD_PREFIX: &str = "e2bbuild";
 pub(super) const BUILD_NOTE: &str = "e2b-build";
 /// Builds that run at the same time; others wait.
 const MAX_RUNNING: usize = 4;
+/// Builds that run or wait; more are refused.
+const MAX_UNFINISHED: usize = 64;
 /// Builds whose logs are kept.
 const MAX_LOGS: usize = 100;
 
@@ -37,6 +39,7 @@ const MAX_LOGS: usize = 100;
 pub(in crate::templates) struct Builds {
     known: Mutex<HashMap<String, Known>>,
     slots: Arc<Semaphore>,
+    unfinished: Arc<Semaphore>,
     pub(super) images: Images,
 }
 
@@ -52,6 +55,7 @@ impl Default for Builds {
         Self {
             known: Mutex::default(),
             slots: Arc::new(Semaphore::new(MAX_RUNNING)),
+            unfinished: Arc::new(Semaphore::new(MAX_UNFINISHED)),
             images: Images::default(),
         }
     }
@@ -104,6 +108,14 @@ impl Templates {
         plan: BuildPlan,
     ) -> ApiResult<()> {
         let store = self.store().await?;
+        let place = Arc::clone(&store.builds.unfinished)
+            .try_acquire_owned()
+            .map_err(|_| {
+                ApiError::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    format!("{MAX_UNFINISHED} builds are running or waiting (try again later)"),
+                )
+            })?;
         let (template, cpu_count, memory_mb) = store
             .catalogue
             .change(|contents| {
@@ -137,6 +149,7 @@ impl Templates {
         let shutdown = self.shutdown.clone();
         self.tasks.spawn(acting_as(actor, async move {
             let building = async {
+                let _place = place;
                 // Fails only if the semaphore is closed, which never happens.
                 let _slot = slots.acquire_owned().await;
                 work.run(plan).await;

@@ -5,19 +5,23 @@
 //! modes; [`merge`](super::merge) decides where directories go.
 
 use std::{
-    io::{self, Read, Write},
+    ffi::OsStr,
+    io::{self, Write},
+    os::unix::ffi::OsStrExt as _,
     path::{Component, Path, PathBuf},
 };
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use sandbar_core::{Error, Result, SessionId};
+use rustix::fs::Timespec;
+use sandbar_core::{Error, ErrorCode, Result, SessionId};
 use sandbar_host::Host;
-use tar::{Builder, Entry, EntryType, Header};
+use sandbar_tree::archive::{ArchiveEntry, ArchiveWriter, EntryKind};
 use tokio::{sync::mpsc, task::spawn_blocking};
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    archive::{directories, entries, mode_of, name_of, open, plain, unreadable},
+    archive::{UploadedArchive, directories, plain},
     merge::{Directories, Layout},
 };
 
@@ -34,22 +38,24 @@ pub(super) struct Owned {
 }
 
 impl Owned {
-    fn header(self, kind: EntryType, own_mode: u32) -> Header {
-        let mut header = Header::new_gnu();
-        header.set_entry_type(if kind == EntryType::Continuous {
-            EntryType::Regular
-        } else {
-            kind
-        });
-        header.set_uid(self.user.into());
-        header.set_gid(self.group.into());
-        header.set_mode(
-            self.mode
-                .filter(|_| kind != EntryType::Symlink)
+    fn entry(self, path: &Path, kind: EntryKind, own_mode: u32, modified: i64) -> ArchiveEntry {
+        ArchiveEntry {
+            path: path.as_os_str().as_bytes().to_vec(),
+            mode: self
+                .mode
+                .filter(|_| !matches!(kind, EntryKind::Symlink { .. }))
                 .unwrap_or(own_mode),
-        );
-        header.set_size(0);
-        header
+            kind,
+            uid: self.user,
+            gid: self.group,
+            modified: Timespec {
+                tv_sec: modified,
+                tv_nsec: 0,
+            },
+            size: 0,
+            segments: None,
+            xattrs: Vec::new(),
+        }
     }
 }
 
@@ -95,10 +101,15 @@ pub(super) async fn copy(
 ) -> Result<()> {
     let (archive, source, target) = (archive.to_owned(), source.to_owned(), target.to_owned());
     let path = archive.clone();
+    // Dropped with this future, when the build is cancelled or the host stops.
+    let stop = CancellationToken::new();
+    let _guard = stop.clone().drop_guard();
+    let stopped = stop.clone();
     let (plan, directories) = blocking(move || {
-        let plan = plan(&path, &source, &target, is_directory)?;
+        let check = || go_on(&stopped);
+        let plan = plan(&path, &source, &target, is_directory, &check)?;
         let directories = if plan.name.is_none() {
-            directories(&path, &plan.below)?
+            directories(&path, &plan.below, &check)?
         } else {
             Directories::new()
         };
@@ -113,7 +124,11 @@ pub(super) async fn copy(
     };
     let mut writer = host.import_tree(session, &root).await?;
     let (sender, mut chunks) = mpsc::channel(MAX_BUFFERED_CHUNKS);
-    let rewriting = blocking(move || rewrite(&archive, &plan.below, &names, owned, sender));
+    let rewriting = blocking(move || {
+        rewrite(&archive, &plan.below, &names, owned, sender, &|| {
+            go_on(&stop)
+        })
+    });
     let sending = async {
         while let Some(chunk) = chunks.recv().await {
             writer.write(chunk).await?;
@@ -123,6 +138,13 @@ pub(super) async fn copy(
     let (rewritten, sent) = tokio::join!(rewriting, sending);
     // If both fail, the importer has the cause: the rewriter only sees a closed channel.
     sent.map(drop).and(rewritten)
+}
+
+fn go_on(stop: &CancellationToken) -> Result<()> {
+    if stop.is_cancelled() {
+        return Err(Error::new(ErrorCode::Unavailable, "copy was cancelled"));
+    }
+    Ok(())
 }
 
 async fn blocking<T: Send + 'static>(
@@ -144,7 +166,13 @@ fn named(source: &str) -> Option<PathBuf> {
     (!named.as_os_str().is_empty()).then_some(named)
 }
 
-fn plan(archive: &Path, source: &str, target: &str, is_directory: bool) -> Result<CopyPlan> {
+fn plan(
+    archive: &Path,
+    source: &str,
+    target: &str,
+    is_directory: bool,
+    check: &dyn Fn() -> Result<()>,
+) -> Result<CopyPlan> {
     let target_path = PathBuf::from(target);
     let Some(named) = named(source) else {
         return Ok(CopyPlan {
@@ -155,10 +183,8 @@ fn plan(archive: &Path, source: &str, target: &str, is_directory: bool) -> Resul
     };
     let folder = named.parent().unwrap_or(Path::new(""));
     let mut first: Option<(PathBuf, bool)> = None;
-    let mut reader = open(archive)?;
-    for entry in entries(&mut reader)? {
-        let entry = entry.map_err(unreadable)?;
-        let path = name_of(&entry)?;
+    let mut archive = UploadedArchive::open(archive, check)?;
+    while let Some((entry, path)) = archive.next()? {
         let Ok(rest) = path.strip_prefix(folder) else {
             continue;
         };
@@ -166,7 +192,7 @@ fn plan(archive: &Path, source: &str, target: &str, is_directory: bool) -> Resul
             continue;
         };
         let is_inside = rest.components().count() > 1;
-        let is_below = is_inside || entry.header().entry_type() == EntryType::Directory;
+        let is_below = is_inside || entry.kind == EntryKind::Directory;
         let name = PathBuf::from(name);
         match &mut first {
             None => first = Some((name, is_below)),
@@ -216,70 +242,56 @@ fn rewrite(
     names: &Names,
     owned: Owned,
     sender: mpsc::Sender<Bytes>,
+    check: &dyn Fn() -> Result<()>,
 ) -> Result<()> {
-    let mut reader = open(archive)?;
-    let mut builder = Builder::new(ChunkWriter {
+    let mut archive = UploadedArchive::open(archive, check)?;
+    let mut writer = ArchiveWriter::new(ChunkWriter {
         sender,
         chunk: Vec::with_capacity(CHUNK_BYTES),
     });
     if let Names::Tree(layout) = names {
+        let now = Timestamp::now().as_second();
         for (name, mode) in layout.new_directories() {
-            let mut header = owned.header(EntryType::Directory, mode.unwrap_or(0o755));
-            header.set_mtime(u64::try_from(Timestamp::now().as_second()).unwrap_or_default());
-            builder
-                .append_data(&mut header, name, io::empty())
-                .map_err(unsent)?;
+            let entry = owned.entry(name, EntryKind::Directory, mode.unwrap_or(0o755), now);
+            writer.append(&entry, &mut io::empty())?;
         }
     }
-    for entry in entries(&mut reader)? {
-        let mut entry = entry.map_err(unreadable)?;
-        let path = name_of(&entry)?;
+    while let Some((entry, path)) = archive.next()? {
         let Ok(rest) = path.strip_prefix(below) else {
             continue;
         };
-        if let Some(name) = names.of(rest) {
-            add(&mut builder, &mut entry, &name, (below, names), owned)?;
+        let Some(name) = names.of(rest) else {
+            continue;
+        };
+        let Some(kind) = copied_kind(&entry, &name, (below, names))? else {
+            continue;
+        };
+        let mut copied = owned.entry(&name, kind, entry.mode, entry.modified.tv_sec);
+        (copied.size, copied.segments) = (entry.size, entry.segments);
+        if copied.kind == EntryKind::File {
+            writer.append(&copied, &mut archive.data())?;
+        } else {
+            writer.append(&copied, &mut io::empty())?;
         }
     }
-    builder
-        .into_inner()
-        .and_then(|mut chunks| chunks.flush())
-        .map_err(unsent)
+    let (mut chunks, _) = writer.finish()?;
+    chunks.flush().map_err(unsent)
 }
 
-fn add(
-    builder: &mut Builder<ChunkWriter>,
-    entry: &mut Entry<'_, impl Read>,
+/// Returns the kind of an entry in the new archive; `None` for one that is not copied. Directories
+/// are created before. Pipes, devices and sockets are not copied.
+fn copied_kind(
+    entry: &ArchiveEntry,
     name: &Path,
     (below, names): (&Path, &Names),
-    owned: Owned,
-) -> Result<()> {
-    let kind = entry.header().entry_type();
-    let mut header = owned.header(kind, mode_of(entry)?);
-    header.set_mtime(entry.header().mtime().unwrap_or_default());
-    let link = || -> Result<PathBuf> {
-        let link = entry.link_name().map_err(unreadable)?;
-        link.map(std::borrow::Cow::into_owned)
-            .ok_or_else(|| Error::invalid("args", "link in the uploaded archive has no target"))
-    };
-    match kind {
-        EntryType::Regular | EntryType::Continuous => {
-            header.set_size(entry.size());
-            builder
-                .append_data(&mut header, name, entry)
-                .map_err(unsent)
-        }
-        EntryType::Symlink => builder
-            .append_link(&mut header, name, link()?)
-            .map_err(unsent),
-        EntryType::Link => {
+) -> Result<Option<EntryKind>> {
+    Ok(match &entry.kind {
+        EntryKind::File | EntryKind::Symlink { .. } => Some(entry.kind.clone()),
+        EntryKind::HardLink { target } => {
             // A hard link refers to another entry, whose name changes as well.
-            let target = plain(&link()?)?;
-            let Some(target) = target
-                .strip_prefix(below)
-                .ok()
-                .and_then(|rest| names.of(rest))
-            else {
+            let target = plain(target)?;
+            let renamed = target.strip_prefix(below).ok();
+            let Some(target) = renamed.and_then(|rest| names.of(rest)) else {
                 return Err(Error::invalid(
                     "args",
                     format!(
@@ -288,13 +300,11 @@ fn add(
                     ),
                 ));
             };
-            builder
-                .append_link(&mut header, name, target)
-                .map_err(unsent)
+            let target = OsStr::as_bytes(target.as_os_str()).to_vec();
+            Some(EntryKind::HardLink { target })
         }
-        // Directories are created above. Pipes, devices and sockets are not copied.
-        _ => Ok(()),
-    }
+        _ => None,
+    })
 }
 
 fn unsent(error: io::Error) -> Error {
@@ -332,17 +342,22 @@ mod tests {
     use super::*;
 
     fn archive(names: &[&str]) -> tempfile::NamedTempFile {
-        let mut builder = Builder::new(tempfile::NamedTempFile::new().unwrap());
+        let owned = Owned {
+            user: 0,
+            group: 0,
+            mode: None,
+        };
+        let mut writer = ArchiveWriter::new(tempfile::NamedTempFile::new().unwrap());
         for name in names {
-            let mut header = Header::new_gnu();
-            header.set_mode(0o644);
-            header.set_size(0);
-            if name.ends_with('/') {
-                header.set_entry_type(EntryType::Directory);
-            }
-            builder.append_data(&mut header, name, io::empty()).unwrap();
+            let kind = if name.ends_with('/') {
+                EntryKind::Directory
+            } else {
+                EntryKind::File
+            };
+            let entry = owned.entry(Path::new(name), kind, 0o644, 0);
+            writer.append(&entry, &mut io::empty()).unwrap();
         }
-        builder.into_inner().unwrap()
+        writer.finish().unwrap().0
     }
 
     fn planned(
@@ -352,7 +367,7 @@ mod tests {
         is_directory: bool,
     ) -> (String, String, Option<String>) {
         let archive = archive(names);
-        let plan = plan(archive.path(), source, target, is_directory).unwrap();
+        let plan = plan(archive.path(), source, target, is_directory, &|| Ok(())).unwrap();
         let text = |path: PathBuf| path.to_str().unwrap().to_owned();
         (text(plan.below), text(plan.directory), plan.name.map(text))
     }
@@ -397,8 +412,8 @@ mod tests {
 
     #[test]
     fn path_outside_and_archive_without_files_are_refused() {
-        assert!(plain(Path::new("../x")).is_err() && plain(Path::new("/x")).is_err());
+        assert!(plain(b"../x").is_err() && plain(b"/x").is_err());
         let archive = archive(&["other"]);
-        assert!(plan(archive.path(), "folder/file", "/app", false).is_err());
+        assert!(plan(archive.path(), "folder/file", "/app", false, &|| Ok(())).is_err());
     }
 }

@@ -146,7 +146,11 @@ impl Build {
                 Some("base"),
                 format!("[base] unpacking {digest}"),
             );
-            match host.import_pulled(&base, pulled, |_| {}).await {
+            let imported = tokio::select! {
+                imported = host.import_pulled(&base, pulled, |_| {}) => imported,
+                () = self.cancelled.cancelled() => return Err(Part::Base.failed(CANCELLED)),
+            };
+            match imported {
                 // A concurrent build has imported it.
                 Err(error) if error.code() == ErrorCode::BaseExists => {}
                 imported => drop(imported.map_err(failed)?),

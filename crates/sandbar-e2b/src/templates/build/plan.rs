@@ -2,10 +2,17 @@
 
 use sandbar_host::Credentials;
 
-use crate::rest::{ApiError, ApiResult, Fields, bad_request};
+use crate::{
+    rest::{ApiError, ApiResult, Fields, bad_request},
+    templates::uploads::check_hash,
+};
 
 /// Limit of steps.
 const MAX_STEPS: usize = 1000;
+/// Limit of a command, a value or a name in a step: the kernel passes no longer one to a program.
+pub(super) const MAX_TEXT_BYTES: usize = 128 << 10;
+/// Limit of the arguments of one step.
+const MAX_ARGS: usize = 1000;
 
 /// Parsed request.
 #[derive(Debug)]
@@ -30,12 +37,25 @@ pub(crate) struct Step {
 
 impl Step {
     fn read(mut fields: Fields) -> ApiResult<Self> {
-        Ok(Self {
+        let step = Self {
             kind: fields.require("type")?,
             args: fields.take("args")?.unwrap_or_default(),
             files_hash: fields.take("filesHash")?,
             force: fields.take("force")?.unwrap_or(false),
-        })
+        };
+        if step.args.len() > MAX_ARGS {
+            return Err(bad_request(format!(
+                "`args` has {} values; a step has at most {MAX_ARGS}",
+                step.args.len()
+            )));
+        }
+        step.args
+            .iter()
+            .try_for_each(|arg| check_text("args", arg))?;
+        if let Some(hash) = step.files_hash.as_deref().filter(|hash| !hash.is_empty()) {
+            check_hash(hash)?;
+        }
+        Ok(step)
     }
 
     /// Returns the step as shown in the log.
@@ -77,6 +97,20 @@ impl RegistryAccess {
     }
 }
 
+/// Refuses a text that no program can be given.
+fn check_text(field: &str, text: &str) -> ApiResult<()> {
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(bad_request(format!(
+            "`{field}` has a text of {} bytes; at most {MAX_TEXT_BYTES} are allowed",
+            text.len()
+        )));
+    }
+    if text.contains('\0') {
+        return Err(bad_request(format!("`{field}` contains a zero byte")));
+    }
+    Ok(())
+}
+
 impl BuildPlan {
     pub(crate) fn read(fields: &mut Fields) -> ApiResult<Self> {
         let plan = Self {
@@ -100,6 +134,14 @@ impl BuildPlan {
             return Err(bad_request(
                 "exactly one of `fromImage` and `fromTemplate` is required",
             ));
+        }
+        for (field, text) in [
+            ("fromImage", &plan.from_image),
+            ("fromTemplate", &plan.from_template),
+            ("startCmd", &plan.start_cmd),
+            ("readyCmd", &plan.ready_cmd),
+        ] {
+            check_text(field, text.as_deref().unwrap_or_default())?;
         }
         if plan.steps.len() > MAX_STEPS {
             return Err(bad_request(format!(

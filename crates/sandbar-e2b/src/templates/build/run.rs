@@ -56,6 +56,11 @@ impl Work<'_> {
         self.uploads
     }
 
+    /// Waits until the build is cancelled.
+    pub(super) async fn cancelled(&self) {
+        self.cancelled.cancelled().await;
+    }
+
     /// Runs a shell command line; `None` if the build was cancelled.
     pub(super) async fn run_line(
         &self,

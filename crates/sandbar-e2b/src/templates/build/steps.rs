@@ -20,6 +20,9 @@ use crate::{
     templates::settings::Settings,
 };
 
+/// Limit of the names and values of all variables: the kernel passes no more to a program.
+const MAX_VARIABLE_BYTES: usize = 1 << 20;
+
 /// Outcome of a step.
 pub(super) enum Done {
     /// Files may have changed: worth saving as a layer.
@@ -116,7 +119,7 @@ impl Work<'_> {
         let mode = mode.transpose()?.map(|mode| mode & 0o7777);
         let copying = async {
             let (user, group) = self.owner(owner).await?;
-            let target = expand(target, &known_variables(&settings));
+            let target = expand(target, &known_variables(&settings))?;
             let path = self.absolute(&target, &settings).await?;
             let is_directory = self.is_directory(&path).await?;
             let path = format!(
@@ -136,7 +139,12 @@ impl Work<'_> {
             )
             .await
         };
-        copying.await.map_err(|error| {
+        let copied = tokio::select! {
+            biased;
+            () = self.cancelled() => return Ok(Done::Cancelled),
+            copied = copying => copied,
+        };
+        copied.map_err(|error| {
             format!(
                 "failed to copy '{source}' to '{target}': {}",
                 explain(&error)
@@ -178,7 +186,18 @@ impl Work<'_> {
                     name.escape_debug()
                 ));
             }
-            settings.env.insert(name.clone(), expand(value, &values));
+            let value = expand(value, &values).map_err(|error| explain(&error))?;
+            settings.env.insert(name.clone(), value);
+        }
+        let total: usize = settings
+            .env
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        if total > MAX_VARIABLE_BYTES {
+            return Err(format!(
+                "variables have {total} bytes, more than the limit of {MAX_VARIABLE_BYTES}"
+            ));
         }
         Ok(Done::Unchanged(settings))
     }
@@ -196,7 +215,7 @@ impl Work<'_> {
                 ..settings.clone()
             };
             let path = self
-                .absolute(&expand(path, &known_variables(&settings)), &begin)
+                .absolute(&expand(path, &known_variables(&settings))?, &begin)
                 .await?;
             if !self.is_directory(&path).await? {
                 let options = MakeDirOptions {
@@ -219,7 +238,7 @@ impl Work<'_> {
         let Some(name) = step.args.first() else {
             return Err("USER requires a username argument".into());
         };
-        let name = expand(name, &known_variables(&settings));
+        let name = expand(name, &known_variables(&settings)).map_err(|error| explain(&error))?;
         let plain = name.split(':').next().unwrap_or_default();
         let account = ensure_user(self.host, self.session, plain).await;
         let account =

@@ -6,7 +6,7 @@ mod restore;
 mod unpacker;
 
 pub use options::{
-    Directories, Limits, Links, UnpackOptions, UnpackSummary, Whiteouts, Zeros, unpack_owner,
+    Devices, Directories, Links, UnpackOptions, UnpackSummary, Whiteouts, Zeros, unpack_owner,
 };
 pub(super) use place::PlaceError;
 pub use unpacker::Unpacker;

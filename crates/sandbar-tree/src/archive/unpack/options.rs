@@ -4,7 +4,9 @@ use std::fmt;
 
 use rustix::process::{getegid, geteuid};
 
-use crate::archive::ArchiveEntry;
+use sandbar_core::Result;
+
+use crate::archive::{ArchiveEntry, Limits};
 
 /// Handling of symbolic links in the parent directories of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,19 +44,13 @@ pub enum Zeros {
     Skip,
 }
 
-/// Limits on the content of an archive.
+/// Handling of device nodes in the archive. Overlay whiteouts, devices 0/0, are always left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    pub entries: u64,
-    /// Data of all files in total.
-    pub bytes: u64,
-}
-
-impl Limits {
-    pub const NONE: Self = Self {
-        entries: u64::MAX,
-        bytes: u64::MAX,
-    };
+pub enum Devices {
+    /// Create them, as far as the caller may.
+    Make,
+    /// Leave them out, with a note: on the disk of the host they are devices of the machine.
+    LeaveOut,
 }
 
 /// Options of an [`Unpacker`](super::Unpacker).
@@ -64,12 +60,15 @@ pub struct UnpackOptions<'a> {
     pub directories: Directories,
     pub whiteouts: Whiteouts,
     pub zeros: Zeros,
+    pub devices: Devices,
     pub limits: Limits,
     /// Uid and gid for all entries; `None` keeps the owners in the archive, as far as the caller
     /// may set them.
     pub owner: Option<(u32, u32)>,
     /// Called often with the entries and bytes unpacked so far.
     pub progress: &'a dyn Fn(u64, u64),
+    /// Called for each entry and each piece of data; its error ends the work.
+    pub check: &'a dyn Fn() -> Result<()>,
     /// Called for each entry before it is unpacked: may change it, and returns whether to unpack
     /// it.
     pub select: &'a dyn Fn(&mut ArchiveEntry) -> bool,
@@ -77,15 +76,17 @@ pub struct UnpackOptions<'a> {
 
 impl UnpackOptions<'_> {
     /// For untrusted archives into a directory that may not be empty: entries below symbolic links
-    /// are refused, and directories with content are not replaced.
+    /// are refused, directories with content are not replaced, and devices are left out.
     pub const CAREFUL: UnpackOptions<'static> = UnpackOptions {
         links: Links::Refuse,
         directories: Directories::Keep,
         whiteouts: Whiteouts::Ordinary,
         zeros: Zeros::Write,
-        limits: Limits::NONE,
+        devices: Devices::LeaveOut,
+        limits: Limits::DEFAULT,
         owner: None,
         progress: &|_, _| {},
+        check: &|| Ok(()),
         select: &|_| true,
     };
 }
@@ -97,6 +98,7 @@ impl fmt::Debug for UnpackOptions<'_> {
             .field("directories", &self.directories)
             .field("whiteouts", &self.whiteouts)
             .field("zeros", &self.zeros)
+            .field("devices", &self.devices)
             .field("limits", &self.limits)
             .field("owner", &self.owner)
             .finish_non_exhaustive()

@@ -150,20 +150,34 @@ impl Root {
     }
 
     fn make_directories(&self, path: &[u8]) -> Result<OwnedFd, PlaceError> {
-        let mut missing = Vec::new();
-        let mut there = path;
-        let mut directory = loop {
-            match self.open(there, OFlags::RDONLY) {
-                Ok(directory) => break directory,
-                Err(Errno::NOENT) if !there.is_empty() => {
-                    let (parent, name) = split(there).unwrap_or((b"", there));
-                    missing.push(name);
-                    there = parent;
-                }
-                Err(errno) => return Err(PlaceError::from_errno(errno)),
-            }
+        let failed = PlaceError::from_errno;
+        match self.open(path, OFlags::RDONLY) {
+            Ok(directory) => return Ok(directory),
+            Err(Errno::NOENT) if !path.is_empty() => {}
+            Err(errno) => return Err(failed(errno)),
+        }
+        // The longest prefix that exists, by bisection: trying one after the other would cost the
+        // square of the depth.
+        let ends: Vec<usize> = (0..path.len()).filter(|at| path[*at] == b'/').collect();
+        let prefix = |count: usize| {
+            count
+                .checked_sub(1)
+                .map_or(&b""[..], |at| &path[..ends[at]])
         };
-        while let Some(name) = missing.pop() {
+        let mut directory = self.open(b"", OFlags::RDONLY).map_err(failed)?;
+        let (mut there, mut missing) = (0, ends.len() + 1);
+        while missing - there > 1 {
+            let middle = there.midpoint(missing);
+            match self.open(prefix(middle), OFlags::RDONLY) {
+                Ok(opened) => (directory, there) = (opened, middle),
+                Err(Errno::NOENT) => missing = middle,
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        let rest = ends
+            .get(there.wrapping_sub(1))
+            .map_or(path, |end| &path[end + 1..]);
+        for name in rest.split(|byte| *byte == b'/') {
             let name = CString::new(name).map_err(|_| PlaceError::Failed(Errno::INVAL))?;
             directory = make_directory(&directory, &name)?;
         }

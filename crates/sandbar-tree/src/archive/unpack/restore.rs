@@ -1,6 +1,6 @@
 //! Metadata of an unpacked entry: owner, attributes, mode and time.
 
-use std::os::fd::BorrowedFd;
+use std::{collections::BTreeSet, ffi::CStr, os::fd::BorrowedFd};
 
 use rustix::{
     fs::{self, AtFlags, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid},
@@ -77,8 +77,9 @@ impl Unpacker<'_> {
     /// Sets the attributes of the entry and removes others, which may come from an existing
     /// directory or from the default ACL of the parent.
     fn attributes(&mut self, entry: &ArchiveEntry, target: &Target<'_>) -> Result<()> {
+        let known: BTreeSet<&CStr> = entry.xattrs.iter().map(|(name, _)| &**name).collect();
         for name in target.list().map_err(|errno| failure(entry, errno))? {
-            let wanted = entry.xattrs.iter().any(|(known, _)| *known == name);
+            let wanted = known.contains(&*name);
             // SELinux labels are set by the machine's policy; overlayfs owns its attributes.
             if wanted || is_overlay_internal(&name) || name.as_bytes() == b"security.selinux" {
                 continue;

@@ -13,12 +13,13 @@ use rustix::{
 use sandbar_core::{Error, ErrorCode, Result};
 
 use super::{
-    options::{Directories, UnpackOptions, UnpackSummary, Whiteouts, Zeros},
+    options::{Devices, Directories, UnpackOptions, UnpackSummary, Whiteouts, Zeros},
     place::{Place, PlaceError, Root, normal_path},
 };
 use crate::{
     archive::{
         entry::{ArchiveEntry, EntryKind, Segment},
+        limits::{Limits, exceeded},
         reader::ArchiveReader,
     },
     copy::write_all_at,
@@ -37,7 +38,13 @@ pub struct Unpacker<'a> {
     directories: BTreeMap<Vec<u8>, ArchiveEntry>,
     /// Paths of the current layer, which its own whiteouts do not delete.
     pub(in crate::archive) unpacked: BTreeSet<Vec<u8>>,
+    /// Directories of the current layer whose content of lower layers was deleted.
+    pub(in crate::archive) opaque: BTreeSet<Vec<u8>>,
+    /// Directories listed for whiteouts; tests compare it with the size of the archive.
+    pub(in crate::archive) listed: u64,
     written: u64,
+    /// Bytes of the streams so far.
+    streamed: u64,
 }
 
 impl<'a> Unpacker<'a> {
@@ -48,7 +55,10 @@ impl<'a> Unpacker<'a> {
             summary: UnpackSummary::default(),
             directories: BTreeMap::new(),
             unpacked: BTreeSet::new(),
+            opaque: BTreeSet::new(),
+            listed: 0,
             written: 0,
+            streamed: 0,
         }
     }
 
@@ -59,13 +69,27 @@ impl<'a> Unpacker<'a> {
     /// Unpacks one archive. After a failure, entries unpacked before it stay.
     pub fn unpack<R: Read>(&mut self, archive: &mut ArchiveReader<R>) -> Result<()> {
         self.unpacked.clear();
+        self.opaque.clear();
+        let (limits, before) = (self.options.limits, archive.bytes_read());
+        archive.limit(Limits {
+            stream: limits.stream.saturating_sub(self.streamed),
+            ..limits
+        });
+        let outcome = self.unpack_entries(archive);
+        self.streamed = self.streamed.saturating_add(archive.bytes_read() - before);
+        outcome?;
+        self.finish_directories()
+    }
+
+    fn unpack_entries<R: Read>(&mut self, archive: &mut ArchiveReader<R>) -> Result<()> {
         while let Some(mut entry) = archive.next_entry()? {
+            (self.options.check)()?;
             if !(self.options.select)(&mut entry) {
                 continue;
             }
             self.summary.entries += 1;
             if self.summary.entries > self.options.limits.entries {
-                return Err(Self::too_much(&format!(
+                return Err(exceeded(format_args!(
                     "{} entries",
                     self.options.limits.entries
                 )));
@@ -73,7 +97,7 @@ impl<'a> Unpacker<'a> {
             self.one(entry, archive)?;
             (self.options.progress)(self.summary.entries, self.summary.bytes);
         }
-        self.finish_directories()
+        Ok(())
     }
 
     /// Removes a path with everything below it. A missing path is success.
@@ -104,6 +128,11 @@ impl<'a> Unpacker<'a> {
 
     fn one<R: Read>(&mut self, entry: ArchiveEntry, archive: &mut ArchiveReader<R>) -> Result<()> {
         let path = normal_path(&entry.path).map_err(|why| refused(&entry, why))?;
+        let depth = path.split(|byte| *byte == b'/').count() as u64;
+        if depth > self.options.limits.depth {
+            let why = format!("is more than {} levels deep", self.options.limits.depth);
+            return Err(refused_at(&entry.path, &why));
+        }
         if path.is_empty() {
             // The root exists; only its metadata is set.
             if entry.kind == EntryKind::Directory {
@@ -183,7 +212,7 @@ impl<'a> Unpacker<'a> {
     ) -> Result<()> {
         self.written = self.written.saturating_add(entry.data_size());
         if self.written > self.options.limits.bytes {
-            return Err(Self::too_much(&format!(
+            return Err(exceeded(format_args!(
                 "{} bytes",
                 self.options.limits.bytes
             )));
@@ -205,6 +234,7 @@ impl<'a> Unpacker<'a> {
                 let wanted = usize::try_from(segment.length - done)
                     .unwrap_or(usize::MAX)
                     .min(buffer.len());
+                (self.options.check)()?;
                 let got = archive.read_data(&mut buffer[..wanted])?;
                 let data = &buffer[..got];
                 if self.options.zeros == Zeros::Write || data.iter().any(|byte| *byte != 0) {
@@ -216,7 +246,8 @@ impl<'a> Unpacker<'a> {
                 (self.options.progress)(self.summary.entries, self.summary.bytes);
             }
         }
-        self.summary.bytes = before + entry.size;
+        // Saturating: a hole may be as long as a number can be.
+        self.summary.bytes = before.saturating_add(entry.size);
         if entry.segments.is_some() || self.options.zeros == Zeros::Skip {
             fs::ftruncate(&file, entry.size).map_err(|errno| failure(entry, errno))?;
         }
@@ -283,6 +314,11 @@ impl<'a> Unpacker<'a> {
         kind: FileType,
         device: (u32, u32),
     ) -> Result<()> {
+        if kind != FileType::Fifo && self.options.devices == Devices::LeaveOut {
+            self.summary
+                .note(|| format!("`{}` is a device, which is left out", entry.display()));
+            return Ok(());
+        }
         if kind != FileType::Fifo && !rustix::process::geteuid().is_root() {
             self.summary.note(|| {
                 format!(
@@ -342,6 +378,7 @@ impl<'a> Unpacker<'a> {
     fn finish_directories(&mut self) -> Result<()> {
         self.root.forget();
         for (path, entry) in std::mem::take(&mut self.directories).into_iter().rev() {
+            (self.options.check)()?;
             match self.root.open_directory(&path) {
                 Ok(directory) => self.restore_open(&entry, directory.as_fd())?,
                 // Replaced by a later entry.
@@ -351,19 +388,21 @@ impl<'a> Unpacker<'a> {
         }
         Ok(())
     }
-
-    fn too_much(what: &str) -> Error {
-        Error::new(
-            ErrorCode::InvalidArgument,
-            format!("archive holds more than {what}"),
-        )
-    }
 }
 
 pub(in crate::archive) fn refused(entry: &ArchiveEntry, why: &str) -> Error {
     Error::new(
         ErrorCode::InvalidArgument,
         format!("archive entry `{}` {why}", entry.display()),
+    )
+}
+
+/// Refuses an entry whose path may be too long for a message.
+fn refused_at(path: &[u8], why: &str) -> Error {
+    let shown = &path[..path.len().min(100)];
+    Error::new(
+        ErrorCode::InvalidArgument,
+        format!("archive entry `{}…` {why}", shown.escape_ascii()),
     )
 }
 
