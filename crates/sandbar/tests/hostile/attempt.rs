@@ -50,14 +50,16 @@ pub(crate) fn run(family: &str, runtime: RuntimeKind, attempts: &[Attempt]) {
     if !geteuid().is_root() {
         return report_skip(&name, "needs root");
     }
-    if runtime == RuntimeKind::Gvisor && !installed("runsc") {
+    if runtime == RuntimeKind::Gvisor && installed("runsc").is_none() {
         return report_skip(&name, "needs runsc");
     }
     let chosen = std::env::var("SANDBAR_HOSTILE_ATTEMPT").unwrap_or_default();
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         // The attacker's client would run on another machine.
-        .on_thread_start(|| drop(rustix::process::nice(10)))
+        .on_thread_start(|| {
+            let _ = rustix::process::nice(10);
+        })
         .enable_all()
         .build()
         .unwrap();

@@ -42,8 +42,8 @@ pub(crate) async fn send(address: SocketAddr, bytes: &[u8]) -> io::Result<TcpStr
 /// Reads an answer to its end; the connection must be one that the host closes.
 pub(crate) async fn read(mut stream: TcpStream) -> Answer {
     let mut bytes = Vec::new();
-    let reading = (&mut stream).take(MAX_ANSWER_BYTES).read_to_end(&mut bytes);
-    let ended = timeout(ANSWER_TIMEOUT, reading).await;
+    let mut limited = (&mut stream).take(MAX_ANSWER_BYTES);
+    let ended = timeout(ANSWER_TIMEOUT, limited.read_to_end(&mut bytes)).await;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     assert!(
         ended.is_ok(),

@@ -279,10 +279,8 @@ async fn directory_in_place_of_files(attacker: Arc<Attacker>) {
         .await;
     attacker.touch_all("/etc/passwd").await;
     let _ = attacker.run(&["true"]).await;
-    let listed = attacker.envd(
-        "filesystem.Filesystem/ListDir",
-        &json!({"path": "/etc", "depth": 2}),
-    );
+    let listing = json!({"path": "/etc", "depth": 2});
+    let listed = attacker.envd("filesystem.Filesystem/ListDir", &listing);
     assert_no_fault("ListDir", &listed.await);
 }
 

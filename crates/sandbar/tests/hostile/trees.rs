@@ -234,7 +234,7 @@ async fn watched_tree_that_changes_without_end(attacker: Arc<Attacker>) {
     // A reader that is far slower than the writer.
     for _ in 0..50 {
         let news = answered("watch_dir", watch.next()).await;
-        if !matches!(news, Ok(Some(DirNews::Change(_)))) {
+        if !matches!(news, Ok(Some(DirNews::Changed(_)))) {
             break;
         }
     }

@@ -242,7 +242,7 @@ async fn session(
     let name: TokenName = id.as_str().parse().unwrap();
     let scopes = [TokenScope::Session(id.clone())];
     let token = admin.create_token(&name, &scopes, None).await.unwrap();
-    (token.secret.to_string(), admin.url().to_owned())
+    (token.secret.reveal().to_owned(), admin.url().to_owned())
 }
 
 /// Returns the last lines.
