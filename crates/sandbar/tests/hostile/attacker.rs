@@ -19,6 +19,7 @@ use tokio::{sync::watch, task::JoinSet, time::timeout};
 use crate::{
     http::{self, Answer},
     internet::Ports,
+    measure::print,
     neighbour,
 };
 
@@ -111,7 +112,11 @@ impl Attacker {
     /// Calls a tool.
     pub(crate) async fn tool(&self, tool: &str, params: Value) -> Result<ToolResponse> {
         let request = self.request(tool, &params);
-        answered(tool, self.client.execute_tool(&self.id, &request)).await
+        let answer = answered(tool, self.client.execute_tool(&self.id, &request)).await;
+        if let Ok(answer) = &answer {
+            show(tool, &answer.content);
+        }
+        answer
     }
 
     /// Sends a request with the token as a bearer.
@@ -229,7 +234,21 @@ pub(crate) async fn answered<T>(what: &str, call: impl Future<Output = Result<T>
     let Ok(outcome) = timeout(CALL_TIMEOUT, call).await else {
         panic!("{what} did not end in {CALL_TIMEOUT:?}");
     };
-    outcome.inspect_err(|error| assert_documented(what, error))
+    if let Err(error) = &outcome {
+        show(what, &error.chain());
+        assert_documented(what, error);
+    }
+    outcome
+}
+
+/// Prints the beginning of an answer if `SANDBAR_HOSTILE_ANSWERS` is set.
+pub(crate) fn show(what: &str, answer: &str) {
+    if std::env::var_os("SANDBAR_HOSTILE_ANSWERS").is_some() {
+        print(&format!(
+            "  {what}: {}",
+            format!("{answer:.200}").escape_debug()
+        ));
+    }
 }
 
 /// Checks that an error is not about the host itself.
@@ -269,6 +288,7 @@ where
 /// Checks that an answer is no failure of the host.
 #[track_caller]
 pub(crate) fn assert_no_fault(what: &str, answer: &Answer) {
+    show(what, &format!("{} {}", answer.status, answer.text.len()));
     assert!(
         answer.status != 500,
         "{what} failed inside of the host: {:.400}",

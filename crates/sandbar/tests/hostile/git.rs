@@ -3,9 +3,10 @@
 //! Whatever such a program does, it does in the box: none of them may write a file of the host, and
 //! no call may wait for one for ever.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
+use tokio::time::timeout;
 
 use crate::{attacker::Attacker, attempt::attempts};
 
@@ -21,6 +22,9 @@ attempts! {
     diff_without_end,
     configuration_of_great_length,
 }
+
+/// Time after which the attacker cancels a tool.
+const TOOL_TIMEOUT: Duration = Duration::from_millis(700);
 
 const REPOSITORY: &str = "import os,subprocess\nos.makedirs('/workspace/r'); os.chdir('/workspace/r')\ndef git(*a): subprocess.run(('git','-c','user.name=a','-c','user.email=a@b')+a,check=True,capture_output=True)\ngit('init','-q'); open('f','w').write('x'); git('add','f'); git('commit','-qm','one'); open('f','w').write('y')\ndef config(k,v): git('config',k,v)\n";
 
@@ -56,7 +60,7 @@ impl Attacker {
             params[key] = json!("/workspace/r");
             let call = self.tool(tool, params);
             // A tool whose program never ends is cancelled.
-            let _ = tokio::time::timeout(std::time::Duration::from_secs(4), call).await;
+            let _ = timeout(TOOL_TIMEOUT, call).await;
         }
     }
 }
@@ -100,7 +104,7 @@ async fn urls_that_run_programs(attacker: Arc<Attacker>) {
             "git_clone",
             json!({"url": url, "path": "/workspace/cloned"}),
         );
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(4), call).await;
+        let _ = timeout(TOOL_TIMEOUT, call).await;
     }
 }
 

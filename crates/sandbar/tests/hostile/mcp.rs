@@ -154,7 +154,7 @@ async fn output_beyond_the_limit(attacker: Arc<Attacker>) {
             call(
                 id,
                 "bash",
-                &json!({"cmd": "yes | head -c 9000000; yes 1>&2 | head -c 1000"}),
+                &json!({"cmd": "yes | head -c 9000000; yes 1>&2", "timeout_ms": 2000}),
             )
         })
         .collect();
