@@ -6,6 +6,7 @@ mod config;
 mod connection;
 mod dispatch;
 mod drain_body;
+mod fair_writes;
 mod listener;
 mod mcp;
 mod openapi;

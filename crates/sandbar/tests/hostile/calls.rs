@@ -117,7 +117,7 @@ async fn tools_cancelled(attacker: Arc<Attacker>) {
 
 async fn launch_flood(attacker: Arc<Attacker>) {
     attacker
-        .many("launch", 300, 32, async |client, id, _| {
+        .many("launch", 200, 32, async |client, id, _| {
             client
                 .launch_process(&id, ProcessSpec::new(["sleep", "1000"]))
                 .await
@@ -212,13 +212,13 @@ async fn audit_volume(attacker: Arc<Attacker>) {
     let long = "x".repeat(500);
     let argv = vec![long; 50];
     attacker
-        .many("exec", 400, 32, |client, id, _| {
+        .many("exec", 200, 32, |client, id, _| {
             let spec = ExecSpec::new(argv.clone());
             async move { client.exec(&id, spec).await.map(drop) }
         })
         .await;
     attacker
-        .many("audit", 100, 16, async |client, id, _| {
+        .many("audit", 40, 16, async |client, id, _| {
             client.audit(&id, &AuditQuery::default()).await.map(drop)?;
             client.verify_audit(&id).await.map(drop)
         })

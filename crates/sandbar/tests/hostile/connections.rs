@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use sandbar_testing::scaled;
 use serde_json::json;
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
@@ -36,9 +37,9 @@ const BIG: &str = "f=open('/workspace/big','wb')\nfor k in range(60): f.write(by
 
 impl Attacker {
     /// Opens streams with this message and leaves them unread, while the neighbour works.
-    async fn leave_unread(&self, count: usize, bytes: &[u8]) {
+    async fn leave_unread(&self, most: u64, bytes: &[u8]) {
         let mut held = Vec::new();
-        for _ in 0..count {
+        for _ in 0..scaled(most, most / 5) {
             held.extend(http::send(self.address, bytes).await.ok());
         }
         self.hold(8).await;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use sandbar_testing::scaled;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -390,7 +391,7 @@ async fn connect_flood(attacker: Arc<Attacker>) {
         &json!({"process": {"tag": "out"}}),
     );
     let mut held = Vec::new();
-    for _ in 0..150 {
+    for _ in 0..scaled(150, 20) {
         held.extend(http::send(attacker.address, &request).await.ok());
     }
     attacker.hold(5).await;

@@ -175,7 +175,7 @@ async fn batches_and_noise(attacker: Arc<Attacker>) {
 }
 
 async fn expensive_searches(attacker: Arc<Attacker>) {
-    let bodies = (0..16)
+    let bodies = (0..6)
         .map(|id| match id % 2 {
             0 => call(
                 id,

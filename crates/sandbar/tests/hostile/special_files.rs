@@ -1,6 +1,6 @@
 //! Files that are not what a reader expects.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use sandbar_core::{MakeDirOptions, WriteOptions};
 use serde_json::json;
@@ -172,7 +172,8 @@ async fn sparse_file_of_eight_exbibytes(attacker: Arc<Attacker>) {
     drop(answered("read_file", stream).await);
     let grep = attacker.tool("grep", json!({"pattern": "x", "path": "/workspace/t"}));
     // A tool that would take until its own timeout is cancelled.
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(3), grep).await;
+    let wait = Duration::from_secs(1);
+    let _ = tokio::time::timeout(wait, grep).await;
 }
 
 async fn file_that_grows_while_read(attacker: Arc<Attacker>) {

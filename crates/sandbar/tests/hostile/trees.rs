@@ -123,7 +123,7 @@ async fn deep_tree_listed_by_e2b(attacker: Arc<Attacker>) {
 }
 
 async fn deep_tree_removed(attacker: Arc<Attacker>) {
-    attacker.prepare(&deep(6000)).await;
+    attacker.prepare(&deep(4000)).await;
     attacker.remove(TREE).await;
 }
 
@@ -171,7 +171,7 @@ async fn deep_tree_hibernated(attacker: Arc<Attacker>) {
 }
 
 async fn wide_directory_listed_with_any_depth(attacker: Arc<Attacker>) {
-    attacker.prepare(&wide(30_000)).await;
+    attacker.prepare(&wide(12_000)).await;
     let _ = attacker.list(TREE, 1).await;
     let _ = attacker
         .tool("list_dir", json!({"path": TREE, "depth": 50}))
@@ -185,7 +185,7 @@ async fn wide_directory_listed_with_any_depth(attacker: Arc<Attacker>) {
 }
 
 async fn wide_directory_listed_by_e2b(attacker: Arc<Attacker>) {
-    attacker.prepare(&wide(20_000)).await;
+    attacker.prepare(&wide(8000)).await;
     let listing = json!({"path": TREE, "depth": 2});
     let call = "filesystem.Filesystem/ListDir";
     let (first, second) =
@@ -196,14 +196,14 @@ async fn wide_directory_listed_by_e2b(attacker: Arc<Attacker>) {
 
 async fn wide_directory_diffed(attacker: Arc<Attacker>) {
     attacker.snapshot("before").await.unwrap();
-    attacker.prepare(&wide(20_000)).await;
+    attacker.prepare(&wide(8000)).await;
     attacker.diff("before").await;
 }
 
 async fn wide_tree_watched(attacker: Arc<Attacker>) {
     attacker
         .prepare(
-            "import os\nos.makedirs('/workspace/t')\nos.chdir('/workspace/t')\nfor k in range(20000): os.mkdir('d%d'%k)",
+            "import os\nos.makedirs('/workspace/t')\nos.chdir('/workspace/t')\nfor k in range(6000): os.mkdir('d%d'%k)",
         )
         .await;
     let mut watches = Vec::new();
@@ -281,7 +281,7 @@ async fn tree_renamed_while_walked(attacker: Arc<Attacker>) {
 }
 
 async fn listings_many_at_once(attacker: Arc<Attacker>) {
-    attacker.prepare(&wide(4000)).await;
+    attacker.prepare(&wide(1500)).await;
     let (client, id) = (attacker.client.clone(), attacker.id.clone());
     flood("list_dir", 100, 50, |_| {
         let (client, id) = (client.clone(), id.clone());
