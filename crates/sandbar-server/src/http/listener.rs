@@ -20,7 +20,7 @@ use super::{
     ConnectionTimeouts,
     connection::{Connection, OverTcp},
     dispatch::{Dispatch, Services, Transport},
-    fair_writes::FairWrites,
+    fair_body::InTurns,
     timeouts::{HeadTimer, ReceivedBytes},
 };
 use crate::{
@@ -150,8 +150,8 @@ async fn serve_http(
     let counter = Arc::clone(&received);
     let stream = Connection::new(stream, dispatch.reset_on_close());
     let stream = InspectReader::new(stream, move |bytes: &[u8]| counter.count(bytes));
-    let stream = TokioIo::new(FairWrites::new(stream));
-    let connection = builder.serve_connection_with_upgrades(stream, dispatch);
+    let connection =
+        builder.serve_connection_with_upgrades(TokioIo::new(stream), InTurns(dispatch));
     tokio::select! {
         // Errors of one connection are visible to its client, and are no fault of the host.
         ended = watcher.watch(connection.into_owned()) => if let Err(error) = ended {

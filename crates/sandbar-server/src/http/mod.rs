@@ -6,7 +6,7 @@ mod config;
 mod connection;
 mod dispatch;
 mod drain_body;
-mod fair_writes;
+mod fair_body;
 mod listener;
 mod mcp;
 mod openapi;
