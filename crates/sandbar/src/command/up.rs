@@ -71,10 +71,6 @@ fn examples_and_keys() -> String {
     format!("{EXAMPLES}\n\n{KEYS_HEADING}\n{}", reference_help())
 }
 
-/// Polls of tasks after which a worker of the runtime looks for new I/O. With Tokio's 61, connections
-/// that write without end delay every other call by 61 of their polls.
-const MAX_POLLS_BETWEEN_IO: u32 = 7;
-
 const EXAMPLES: &str = "\
 Examples:
   sandbar up
@@ -137,7 +133,6 @@ pub(crate) fn execute(args: &UpArgs) -> Outcome {
     // Before the first thread starts: only threads created later inherit the mount namespace.
     leave_shared_mounts(&settings.host)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .event_interval(MAX_POLLS_BETWEEN_IO)
         .enable_all()
         .build()
         .map_err(|error| Error::io("could not start the async runtime", error))?;
