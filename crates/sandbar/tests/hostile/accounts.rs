@@ -24,7 +24,7 @@ attempts! {
 impl Attacker {
     /// Runs, launches and opens files as users of the session, several times at once.
     async fn act_as_users(&self) {
-        for user in ["nobody", "1000", "4294967295", "0", "missing", "long"] {
+        for user in ["daemon", "1000", "4294967295", "0", "missing", "long"] {
             let spec = || ExecSpec {
                 user: Some(user.to_owned()),
                 ..ExecSpec::new(["id"])
@@ -64,7 +64,7 @@ async fn passwd_of_a_hundred_megabytes(attacker: Arc<Attacker>) {
 
 async fn group_of_a_hundred_megabytes(attacker: Arc<Attacker>) {
     attacker
-        .with_accounts("f=open('/etc/group','a')\nfor k in range(100): f.write(('g%d:x:%d:nobody,long\\n'%(k,k))*50000)")
+        .with_accounts("f=open('/etc/group','a')\nfor k in range(100): f.write(('g%d:x:%d:daemon,long\\n'%(k,k))*50000)")
         .await;
 }
 
@@ -76,7 +76,7 @@ async fn passwd_of_one_line(attacker: Arc<Attacker>) {
 
 async fn passwd_malformed(attacker: Arc<Attacker>) {
     attacker
-        .with_accounts("open('/etc/passwd','wb').write(b'nobody:x:-1:99999999999999999999::/:/bin/sh\\nmissing\\n:::::::::\\nlong:x:18446744073709551616:0:\\xff\\xfe:\\0:/\\n1000:x:5:5::relative:\\n\\n\\n'*1000)\nopen('/etc/group','wb').write(os.urandom(100000))\nopen('/etc/shadow','wb').write(b'x')")
+        .with_accounts("open('/etc/passwd','wb').write(b'daemon:x:-1:99999999999999999999::/:/bin/sh\\nmissing\\n:::::::::\\nlong:x:18446744073709551616:0:\\xff\\xfe:\\0:/\\n1000:x:5:5::relative:\\n\\n\\n'*1000)\nopen('/etc/group','wb').write(os.urandom(100000))\nopen('/etc/shadow','wb').write(b'x')")
         .await;
 }
 
@@ -102,7 +102,7 @@ async fn passwd_that_grows_while_read(attacker: Arc<Attacker>) {
 
 async fn groups_without_number(attacker: Arc<Attacker>) {
     attacker
-        .with_accounts("f=open('/etc/group','w')\nfor k in range(70000): f.write('g%d:x:%d:nobody,long,root\\n'%(k,k))\nopen('/etc/passwd','a').write('long:x:7:7::/:/bin/sh\\n')")
+        .with_accounts("f=open('/etc/group','w')\nfor k in range(70000): f.write('g%d:x:%d:daemon,long,root\\n'%(k,k))\nopen('/etc/passwd','a').write('long:x:7:7::/:/bin/sh\\n')")
         .await;
 }
 

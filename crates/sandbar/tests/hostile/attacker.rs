@@ -20,7 +20,7 @@ use crate::{
     http::{self, Answer},
     internet::Ports,
     measure::print,
-    neighbour,
+    probe,
 };
 
 /// Time in which every call must have an answer or an error.
@@ -53,9 +53,9 @@ pub(crate) struct Said {
 }
 
 impl Attacker {
-    /// Goes on until the neighbour has made so many rounds under the attack.
+    /// Goes on until the probe has made this number of rounds under the attack.
     pub(crate) async fn hold(&self, rounds: usize) {
-        let outcome = neighbour::wait_for(&self.rounds, rounds).await;
+        let outcome = probe::wait_for(&self.rounds, rounds).await;
         assert_eq!(outcome, Ok(()));
     }
 

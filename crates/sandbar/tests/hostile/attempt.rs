@@ -10,14 +10,14 @@ use std::{
 
 use rustix::process::geteuid;
 use sandbar_core::RuntimeKind;
-use sandbar_testing::{TestServer, installed, report_skip, scaled};
+use sandbar_testing::{TestServer, report_skip, scaled};
 use tokio::time::timeout;
 
 use crate::{
     attacker::Attacker,
     internet::Internet,
     measure::{self, Measured, print},
-    neighbour::Sample,
+    probe::Sample,
     world::{World, options},
 };
 
@@ -50,7 +50,7 @@ pub(crate) fn run(family: &str, runtime: RuntimeKind, attempts: &[Attempt]) {
     if !geteuid().is_root() {
         return report_skip(&name, "needs root");
     }
-    if runtime == RuntimeKind::Gvisor && installed("runsc").is_none() {
+    if runtime == RuntimeKind::Gvisor && !has_runsc() {
         return report_skip(&name, "needs runsc");
     }
     let chosen = std::env::var("SANDBAR_HOSTILE_ATTEMPT").unwrap_or_default();
@@ -100,7 +100,13 @@ pub(crate) fn run(family: &str, runtime: RuntimeKind, attempts: &[Attempt]) {
     );
 }
 
-/// Starts a host and measures its neighbour alone.
+/// Returns whether `runsc` is in a directory of `PATH`.
+fn has_runsc() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join("runsc").exists())
+}
+
+/// Starts a host and measures its probe alone.
 fn start(
     tokio: &tokio::runtime::Runtime,
     family: &str,
@@ -120,7 +126,7 @@ fn start(
 
 /// Makes one attempt; returns its measurements, and everything that was wrong.
 async fn one(world: &World, number: usize, attempt: &Attempt) -> (Measured, Vec<String>) {
-    world.neighbour.take_samples();
+    world.probe.take_samples();
     let began = Instant::now();
     let (attacker, before) = world.attacker(number).await;
     let id = attacker.id.clone();
@@ -139,7 +145,7 @@ async fn one(world: &World, number: usize, attempt: &Attempt) -> (Measured, Vec<
     let measured = Measured {
         name: attempt.name.to_owned(),
         took: began.elapsed(),
-        neighbour: world.neighbour.take_samples(),
+        probe: world.probe.take_samples(),
         peak_mib: world.peak_mib(),
     };
     (measured, wrong)

@@ -319,7 +319,7 @@ async fn metadata_flood(attacker: Arc<Attacker>) {
 
 async fn calls_beyond_the_token(attacker: Arc<Attacker>) {
     let (client, own) = (&attacker.client, &attacker.id);
-    let neighbour: SessionId = "neighbour".parse().unwrap();
+    let probe: SessionId = "probe".parse().unwrap();
     let snapshot: SnapshotName = "s".parse().unwrap();
     let name = "mine".parse().unwrap();
     let codes = |outcome: Result<()>| outcome.map_err(|error| error.code());
@@ -370,46 +370,33 @@ async fn calls_beyond_the_token(attacker: Arc<Attacker>) {
         ("list_secrets", codes(client.list_secrets().await.map(drop))),
         (
             "destroy_session",
-            codes(client.destroy_session(&neighbour).await),
+            codes(client.destroy_session(&probe).await),
         ),
         (
             "get_session",
-            codes(client.get_session(&neighbour).await.map(drop)),
+            codes(client.get_session(&probe).await.map(drop)),
         ),
         (
             "exec",
-            codes(
-                client
-                    .exec(&neighbour, ExecSpec::new(["true"]))
-                    .await
-                    .map(drop),
-            ),
+            codes(client.exec(&probe, ExecSpec::new(["true"])).await.map(drop)),
         ),
         (
             "rollback",
             codes(
                 client
-                    .rollback_session(&neighbour, &snapshot, LaterSnapshots::Drop)
+                    .rollback_session(&probe, &snapshot, LaterSnapshots::Drop)
                     .await
                     .map(drop),
             ),
         ),
         (
             "stat",
-            codes(
-                client
-                    .stat(&neighbour, Path::new("/workspace"))
-                    .await
-                    .map(drop),
-            ),
+            codes(client.stat(&probe, Path::new("/workspace")).await.map(drop)),
         ),
-        (
-            "pause",
-            codes(client.pause_session(&neighbour).await.map(drop)),
-        ),
+        ("pause", codes(client.pause_session(&probe).await.map(drop))),
         (
             "hibernate",
-            codes(client.hibernate_session(&neighbour).await.map(drop)),
+            codes(client.hibernate_session(&probe).await.map(drop)),
         ),
     ] {
         assert_eq!(outcome, Err(ErrorCode::PermissionDenied), "{what}");

@@ -36,7 +36,7 @@ attempts! {
 const BIG: &str = "f=open('/workspace/big','wb')\nfor k in range(60): f.write(bytes(1000000))";
 
 impl Attacker {
-    /// Opens streams with this message and leaves them unread, while the neighbour works.
+    /// Opens streams with this message and leaves them unread, while the probe works.
     async fn leave_unread(&self, most: u64, bytes: &[u8]) {
         let mut held = Vec::new();
         for _ in 0..scaled(most, most / 5) {

@@ -194,7 +194,7 @@ async fn signed_urls_guessed(attacker: Arc<Attacker>) {
             (
                 "e2b-sandbox-id",
                 if number % 3 == 0 {
-                    "neighbour"
+                    "probe"
                 } else {
                     attacker.id.as_str()
                 },
@@ -280,17 +280,17 @@ async fn control_calls_without_right(attacker: Arc<Attacker>) {
             format!("/sandboxes/{own}/refreshes"),
             json!({"duration": 3600}),
         ),
-        ("DELETE", "/sandboxes/neighbour".to_owned(), json!({})),
-        ("GET", "/sandboxes/neighbour".to_owned(), json!({})),
-        ("POST", "/sandboxes/neighbour/pause".to_owned(), json!({})),
+        ("DELETE", "/sandboxes/probe".to_owned(), json!({})),
+        ("GET", "/sandboxes/probe".to_owned(), json!({})),
+        ("POST", "/sandboxes/probe/pause".to_owned(), json!({})),
         (
             "POST",
-            "/sandboxes/neighbour/connect".to_owned(),
+            "/sandboxes/probe/connect".to_owned(),
             json!({"timeout": 1}),
         ),
         (
             "POST",
-            "/sandbar/sandboxes/neighbour/rollback".to_owned(),
+            "/sandbar/sandboxes/probe/rollback".to_owned(),
             json!({"snapshot": "s"}),
         ),
     ] {

@@ -1,9 +1,9 @@
 //! `hostile-session`: a session with a session token and code in its box attacks the host process,
-//! beside a neighbour whose calls are measured throughout.
+//! beside a probe whose calls are measured throughout.
 //!
 //! A test is a family of attempts on one host, `native::<family>` or `gvisor::<family>`. After each
 //! attempt the host must be the same process and ready, its memory below a bound, every call of the
-//! neighbour answered, and nothing of the attacker left. `SANDBAR_HOSTILE_ATTEMPT` selects the
+//! probe answered, and nothing of the attacker left. `SANDBAR_HOSTILE_ATTEMPT` selects the
 //! attempts whose name contains it. Latencies are not asserted; they are written to
 //! `nextest/hostile-session.tsv` in the target directory.
 
@@ -26,8 +26,8 @@ mod ignore_files;
 mod internet;
 mod mcp;
 mod measure;
-mod neighbour;
 mod network;
+mod probe;
 mod process;
 mod processes;
 mod special_files;
@@ -54,4 +54,25 @@ macro_rules! families {
 families!(native, Native:
     accounts, archives, calls, connections, e2b, git, ignore_files, mcp, network, processes,
     special_files, trees);
+#[test]
+fn suite_has_more_than_sixty_attempts() {
+    let families = [
+        accounts::ATTEMPTS,
+        archives::ATTEMPTS,
+        calls::ATTEMPTS,
+        connections::ATTEMPTS,
+        e2b::ATTEMPTS,
+        git::ATTEMPTS,
+        ignore_files::ATTEMPTS,
+        mcp::ATTEMPTS,
+        network::ATTEMPTS,
+        processes::ATTEMPTS,
+        special_files::ATTEMPTS,
+        trees::ATTEMPTS,
+    ];
+    let count: usize = families.iter().map(|attempts| attempts.len()).sum();
+    // CONTRIBUTING.md and SECURITY.md name this number.
+    assert_eq!(count, 183);
+}
+
 families!(gvisor, Gvisor: accounts, calls, git, network, processes, special_files);

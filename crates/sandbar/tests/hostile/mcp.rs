@@ -134,7 +134,7 @@ async fn calls_for_another_sandbox(attacker: Arc<Attacker>) {
         ("diff", json!({"from": "s"})),
     ];
     for (id, (tool, mut arguments)) in tools.into_iter().enumerate() {
-        arguments["sandbox"] = json!("neighbour");
+        arguments["sandbox"] = json!("probe");
         let answer = attacker.mcp(&call(id, tool, &arguments)).await;
         assert!(
             answer.text.contains("\"isError\":true") || answer.text.contains("\"error\""),

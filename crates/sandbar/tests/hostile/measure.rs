@@ -10,18 +10,19 @@ use std::{
 
 use sandbar_core::RuntimeKind;
 
-use crate::neighbour::{Call, Sample};
+use crate::probe::{Call, Sample};
 
 const FAMILIES: &str = "family\truntime\tcall\tattempts\talone_n\talone_median_ms\talone_p99_ms\tattacked_n\tattacked_median_ms\tattacked_p99_ms\tmedian_ratio\tp99_ratio\thost_peak_mib\n";
-const ATTEMPTS: &str = "attempt\truntime\tseconds\tneighbour_calls\tneighbour_median_ms\tneighbour_max_ms\thost_peak_mib\n";
+const ATTEMPTS: &str =
+    "attempt\truntime\tseconds\tprobe_calls\tprobe_median_ms\tprobe_max_ms\thost_peak_mib\n";
 
 /// Measurements of one attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) name: String,
     pub(crate) took: Duration,
-    /// Calls of the neighbour that ended meanwhile.
-    pub(crate) neighbour: Vec<Sample>,
+    /// Calls of the probe that ended meanwhile.
+    pub(crate) probe: Vec<Sample>,
     /// Peak resident memory of the host process.
     pub(crate) peak_mib: f64,
 }
@@ -34,7 +35,7 @@ pub(crate) fn write(family: &str, runtime: RuntimeKind, alone: &[Sample], attemp
         .fold(0.0, f64::max);
     let attacked: Vec<Sample> = attempts
         .iter()
-        .flat_map(|attempt| attempt.neighbour.iter().copied())
+        .flat_map(|attempt| attempt.probe.iter().copied())
         .collect();
     let mut lines = String::new();
     for call in Call::ALL {
@@ -60,7 +61,7 @@ pub(crate) fn write(family: &str, runtime: RuntimeKind, alone: &[Sample], attemp
     for attempt in attempts {
         let mut all: Vec<f64> = Call::ALL
             .into_iter()
-            .flat_map(|call| milliseconds(&attempt.neighbour, call))
+            .flat_map(|call| milliseconds(&attempt.probe, call))
             .collect();
         all.sort_by(f64::total_cmp);
         let _ = writeln!(

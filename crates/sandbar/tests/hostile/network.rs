@@ -40,7 +40,7 @@ fn connections(count: usize, to: &str, body: &str) -> String {
 }
 
 impl Attacker {
-    /// Lets a program work beside the neighbour for a while, then ends it.
+    /// Lets a program work beside the probe for some rounds, then ends it.
     async fn flood_network(&self, script: &str) {
         let program = self.started(script).await;
         self.hold(12).await;

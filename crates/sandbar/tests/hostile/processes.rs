@@ -35,7 +35,7 @@ attempts! {
 }
 
 impl Attacker {
-    /// Lets a program work beside the neighbour, then ends it with its call.
+    /// Lets a program work beside the probe, then ends it with its call.
     async fn beside(&self, script: &str) {
         let program = self.started(script).await;
         self.hold(8).await;

@@ -110,7 +110,7 @@ async fn fifos_and_sockets(attacker: Arc<Attacker>) {
 async fn links_in_circles(attacker: Arc<Attacker>) {
     attacker
         .prepare(&format!(
-            "{PLACE}os.symlink('one','two'); os.symlink('two','one'); os.symlink('.','self'); os.symlink('/'.join(['self']*600),'far')\nfor k in range(60): os.symlink('c%d'%(k+1),'c%d'%k)\nos.symlink('/'.join(['a'*200]*20),'long')"
+            "{PLACE}os.symlink('one','two'); os.symlink('two','one'); os.symlink('.','self'); os.symlink('/'.join(['self']*600),'far')\nfor k in range(60): os.symlink('c%d'%(k+1),'c%d'%k)\nos.symlink('/'.join(['a'*200]*15),'long')"
         ))
         .await;
     attacker

@@ -1,4 +1,4 @@
-//! A host with a neighbour on it.
+//! A host with a probe on it.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
     attacker::Attacker,
     http,
     internet::Internet,
-    neighbour::{Neighbour, Sample},
+    probe::{Probe, Sample},
     process::{HostProcess, processes_of},
 };
 
@@ -32,11 +32,11 @@ const SPARE_DESCRIPTORS: usize = 64;
 /// Bound of the host's resident memory.
 const MAX_HOST_MIB: f64 = 300.0;
 
-/// A host, its process, and a neighbour that works.
+/// A host, its process, and a probe that works.
 #[derive(Debug)]
 pub(crate) struct World {
     // Before the server, so that it stops first.
-    pub(crate) neighbour: Neighbour,
+    pub(crate) probe: Probe,
     admin: Client,
     address: SocketAddr,
     process: HostProcess,
@@ -62,18 +62,18 @@ pub(crate) fn options(runtime: RuntimeKind) -> TestServerOptions {
 }
 
 impl World {
-    /// Connects to a new host and starts its neighbour. Sessions of attackers may dial the
+    /// Connects to a new host and starts its probe. Sessions of attackers may dial the
     /// servers of `internet`.
     pub(crate) async fn new(server: TestServer, internet: Option<Internet>) -> Self {
         let token = fs::read_to_string(server.data_dir().join("token")).unwrap();
         let admin = Client::connect(server.url(), Some(token.trim()))
             .await
             .unwrap();
-        let id: SessionId = "neighbour".parse().unwrap();
+        let id: SessionId = "probe".parse().unwrap();
         let (token, _) = session(&admin, &id, None).await;
         let address = server.url().trim_start_matches("http://").parse().unwrap();
         Self {
-            neighbour: Neighbour::start(server.url(), &token, id),
+            probe: Probe::start(server.url(), &token, id),
             admin,
             address,
             process: HostProcess::of(server.pid()),
@@ -82,13 +82,13 @@ impl World {
         }
     }
 
-    /// Measures the neighbour alone.
+    /// Measures the probe alone.
     pub(crate) async fn alone(&self, rounds: usize) -> Vec<Sample> {
         // The first rounds start the box and the connection.
-        self.neighbour.wait_for(3).await.unwrap();
-        self.neighbour.take_samples();
-        self.neighbour.wait_for(rounds).await.unwrap();
-        self.neighbour.take_samples()
+        self.probe.wait_for(3).await.unwrap();
+        self.probe.take_samples();
+        self.probe.wait_for(rounds).await.unwrap();
+        self.probe.take_samples()
     }
 
     /// Creates a session, its token and an attacker with both.
@@ -103,7 +103,7 @@ impl World {
         let policy = self.internet.as_ref().map(Internet::policy);
         let (token, client_url) = session(&self.admin, &id, policy).await;
         let client = Client::connect(&client_url, Some(&token)).await.unwrap();
-        let rounds = self.neighbour.rounds();
+        let rounds = self.probe.rounds();
         let attacker = Attacker {
             id,
             client,
@@ -131,10 +131,10 @@ impl World {
             Ok(Err(error)) => wrong.push(format!("destroy failed: {}", error.chain())),
             Err(_) => wrong.push(format!("destroy did not end in {CLEANUP_TIMEOUT:?}")),
         }
-        if let Err(error) = self.neighbour.wait_for(2).await {
+        if let Err(error) = self.probe.wait_for(2).await {
             wrong.push(error);
         }
-        wrong.extend(self.neighbour.take_failures());
+        wrong.extend(self.probe.take_failures());
         let headers = [("connection", "close")];
         let ready = http::request(self.address, "GET", "/readyz", &headers, b"").await;
         if ready.status != 200 {

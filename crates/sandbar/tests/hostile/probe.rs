@@ -1,4 +1,4 @@
-//! A neighbour: another session of the same host, on which calls are made one after the other all
+//! A probe: another session of the same host, on which calls are made one after the other all
 //! the time.
 
 use std::{
@@ -20,9 +20,9 @@ use sandbar_core::{
 use serde_json::json;
 use tokio::{sync::watch, time::timeout};
 
-/// Time after which a call of the neighbour counts as failed.
+/// Time after which a call of the probe counts as failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// Failures after which the neighbour gives up.
+/// Failures after which the probe gives up.
 const MAX_FAILURES: usize = 5;
 
 /// A kind of call.
@@ -52,7 +52,7 @@ pub(crate) struct Sample {
     pub(crate) took: Duration,
 }
 
-/// State shared with the thread of the neighbour.
+/// State shared with the thread of the probe.
 #[derive(Debug, Default)]
 struct Shared {
     is_stopped: AtomicBool,
@@ -62,13 +62,13 @@ struct Shared {
 
 /// Makes calls in a thread of its own until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Neighbour {
+pub(crate) struct Probe {
     shared: Arc<Shared>,
     rounds: watch::Receiver<usize>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Neighbour {
+impl Probe {
     pub(crate) fn start(url: &str, token: &str, id: SessionId) -> Self {
         let shared = Arc::new(Shared::default());
         let (sender, rounds) = watch::channel(0);
@@ -92,12 +92,12 @@ impl Neighbour {
         }
     }
 
-    /// Returns a counter of the rounds that have succeeded. It closes when the neighbour gives up.
+    /// Returns a counter of the rounds that have succeeded. It closes when the probe gives up.
     pub(crate) fn rounds(&self) -> watch::Receiver<usize> {
         self.rounds.clone()
     }
 
-    /// Waits for so many more rounds.
+    /// Waits for this number of further rounds.
     pub(crate) async fn wait_for(&self, more: usize) -> std::result::Result<(), String> {
         wait_for(&self.rounds, more).await
     }
@@ -111,7 +111,7 @@ impl Neighbour {
     }
 }
 
-impl Drop for Neighbour {
+impl Drop for Probe {
     fn drop(&mut self) {
         self.shared.is_stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -120,7 +120,7 @@ impl Drop for Neighbour {
     }
 }
 
-/// Waits until a neighbour has made so many more rounds.
+/// Waits until a probe has made this number of further rounds.
 pub(crate) async fn wait_for(
     rounds: &watch::Receiver<usize>,
     more: usize,
@@ -129,8 +129,8 @@ pub(crate) async fn wait_for(
     let wanted = *rounds.borrow() + more;
     match timeout(3 * CALL_TIMEOUT, rounds.wait_for(|now| *now >= wanted)).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(_)) => Err("the neighbour has given up".into()),
-        Err(_) => Err("the neighbour is starved".into()),
+        Ok(Err(_)) => Err("the probe has given up".into()),
+        Err(_) => Err("the probe is starved".into()),
     }
 }
 
@@ -145,7 +145,7 @@ async fn work(
     let client = Client::connect(url, Some(token)).await?;
     for number in 0..20 {
         let path = format!("/workspace/listed/file-{number}.txt");
-        let text = Cursor::new("a line of the neighbour\n".repeat(50));
+        let text = Cursor::new("a line of the probe\n".repeat(50));
         let options = WriteOptions {
             create_dirs: true,
             ..WriteOptions::default()
@@ -202,7 +202,7 @@ async fn make(client: &Client, id: &SessionId, call: Call, number: u64) -> Resul
     };
     let request = ToolRequest {
         tool: call.as_str().to_owned(),
-        call: ToolCallId::new(format!("neighbour-{number}"))?,
+        call: ToolCallId::new(format!("probe-{number}"))?,
         params: ToolParams::from_iter(params.as_object().cloned().unwrap_or_default()),
         resources: sandbar_core::Resources::default(),
     };
