@@ -350,10 +350,10 @@ async fn uploads_to_one_path_at_once(attacker: Arc<Attacker>) {
         ("content-type", "application/octet-stream"),
         ("content-length", "1000000000"),
     ];
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for _ in 0..20 {
         let head = http::head("POST", target, &headers);
-        held.push(http::send(attacker.address, head.as_bytes()).await.unwrap());
+        kept.push(http::send(attacker.address, head.as_bytes()).await.unwrap());
     }
     attacker.hold(3).await;
 }

@@ -26,7 +26,7 @@ use crate::{
 /// Time in which every call must have an answer or an error.
 const CALL_TIMEOUT: Duration = Duration::from_secs(90);
 /// Timeout of programs in the box.
-const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
+const PROGRAM_TIMEOUT: Duration = Duration::from_mins(1);
 /// Output of a program that is kept.
 const MAX_OUTPUT: usize = 1 << 20;
 

@@ -24,11 +24,14 @@ use crate::{
 /// Time for one attempt, as long as several calls that reach their own bounds.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_mins(4);
 
+/// An attempt that runs.
+pub(crate) type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// One attempt against the host.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) name: &'static str,
-    pub(crate) run: fn(Arc<Attacker>) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub(crate) run: fn(Arc<Attacker>) -> Running,
 }
 
 /// Lists the attempts of a module.

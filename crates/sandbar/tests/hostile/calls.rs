@@ -8,6 +8,7 @@ use sandbar_core::{
     PageRequest, ProcessSpec, Quiesce, Replay, Result, SessionFilter, SessionId, SnapshotName,
     TokenScope, WaitFor, WriteOptions,
 };
+use sandbar_testing::scaled;
 use serde_json::json;
 
 use crate::{
@@ -36,6 +37,11 @@ attempts! {
     destroys_itself_while_it_works,
 }
 
+/// Returns the number of calls of a flood, at least a third of it.
+fn load(full: u64) -> usize {
+    usize::try_from(scaled(full, full / 3)).unwrap()
+}
+
 impl Attacker {
     /// Makes calls from several tasks at once.
     async fn many<T, F>(
@@ -58,7 +64,7 @@ impl Attacker {
 
 async fn exec_flood(attacker: Arc<Attacker>) {
     attacker
-        .many("exec", 300, 64, async |client, id, _| {
+        .many("exec", load(300), 64, async |client, id, _| {
             finish(client.exec(&id, ExecSpec::new(["true"])).await?).await
         })
         .await;
@@ -77,11 +83,16 @@ async fn exec_of_missing_programs(attacker: Arc<Attacker>) {
         "/proc/1/exe",
     ];
     attacker
-        .many("exec", 200, 32, move |client, id, number| async move {
-            let mut spec = ExecSpec::new([programs[number % programs.len()]]);
-            spec.cwd = (number % 3 == 0).then(|| "/workspace/fifo".to_owned());
-            finish(client.exec(&id, spec).await?).await
-        })
+        .many(
+            "exec",
+            load(200),
+            32,
+            move |client, id, number| async move {
+                let mut spec = ExecSpec::new([programs[number % programs.len()]]);
+                spec.cwd = (number % 3 == 0).then(|| "/workspace/fifo".to_owned());
+                finish(client.exec(&id, spec).await?).await
+            },
+        )
         .await;
 }
 
@@ -130,7 +141,7 @@ async fn launch_flood(attacker: Arc<Attacker>) {
 
 async fn launch_that_always_restarts(attacker: Arc<Attacker>) {
     attacker
-        .many("launch", 60, 16, async |client, id, _| {
+        .many("launch", load(60), 16, async |client, id, _| {
             let spec = ProcessSpec {
                 restart: sandbar_core::RestartPolicy::Always,
                 ..ProcessSpec::new(["false"])
@@ -138,7 +149,7 @@ async fn launch_that_always_restarts(attacker: Arc<Attacker>) {
             client.launch_process(&id, spec).await
         })
         .await;
-    attacker.hold(20).await;
+    attacker.hold(10).await;
 }
 
 async fn snapshot_flood(attacker: Arc<Attacker>) {
@@ -227,7 +238,7 @@ async fn audit_volume(attacker: Arc<Attacker>) {
 
 async fn log_volume(attacker: Arc<Attacker>) {
     let processes = attacker
-        .many("launch", 40, 8, async |client, id, _| {
+        .many("launch", load(40), 8, async |client, id, _| {
             let script = "yes 'a line of a log' | head -c 4000000; sleep 1000";
             client
                 .launch_process(&id, ProcessSpec::new(["sh", "-c", script]))

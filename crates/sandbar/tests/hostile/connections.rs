@@ -38,9 +38,9 @@ const BIG: &str = "f=open('/workspace/big','wb')\nfor k in range(60): f.write(by
 impl Attacker {
     /// Opens streams with this message and leaves them unread, while the probe works.
     async fn leave_unread(&self, most: u64, bytes: &[u8]) {
-        let mut held = Vec::new();
+        let mut kept = Vec::new();
         for _ in 0..scaled(most, most / 5) {
-            held.extend(http::send(self.address, bytes).await.ok());
+            kept.extend(http::send(self.address, bytes).await.ok());
         }
         self.hold(8).await;
     }
@@ -110,9 +110,9 @@ async fn watches_without_number(attacker: Arc<Attacker>) {
 async fn event_streams_without_number(attacker: Arc<Attacker>) {
     let message = json!({"sessionId": attacker.id.as_str()});
     let request = attacker.stream("WatchEvents", &message);
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for _ in 0..700 {
-        held.extend(http::send(attacker.address, &request).await.ok());
+        kept.extend(http::send(attacker.address, &request).await.ok());
     }
     // Every one of these is an event on every stream.
     let (client, id) = (attacker.client.clone(), attacker.id.clone());
@@ -125,15 +125,15 @@ async fn event_streams_without_number(attacker: Arc<Attacker>) {
 }
 
 async fn idle_connections(attacker: Arc<Attacker>) {
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for _ in 0..600 {
-        held.extend(TcpStream::connect(attacker.address).await.ok());
+        kept.extend(TcpStream::connect(attacker.address).await.ok());
     }
     attacker.hold(5).await;
 }
 
 async fn heads_never_finished(attacker: Arc<Attacker>) {
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for number in 0..500 {
         let part = match number % 4 {
             0 => "POST /sandbar.v1.SandboxService/Exec HT",
@@ -141,7 +141,7 @@ async fn heads_never_finished(attacker: Arc<Attacker>) {
             2 => "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             _ => "\x16\x03\x01",
         };
-        held.extend(http::send(attacker.address, part.as_bytes()).await.ok());
+        kept.extend(http::send(attacker.address, part.as_bytes()).await.ok());
     }
     attacker.hold(5).await;
 }
@@ -153,14 +153,14 @@ async fn bodies_never_finished(attacker: Arc<Attacker>) {
         ("content-type", "application/json"),
         ("content-length", "16000000"),
     ];
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for call in ["GetSession", "ExecuteTool", "Stat", "CreateSession"] {
         for _ in 0..60 {
             let target = format!("/sandbar.v1.SandboxService/{call}");
             let head = http::head("POST", &target, &headers);
             let mut stream = http::send(attacker.address, head.as_bytes()).await.unwrap();
-            let _ = stream.write_all(&[b' '; 100_000]).await;
-            held.push(stream);
+            let _ = stream.write_all(&vec![b' '; 100_000]).await;
+            kept.push(stream);
         }
     }
     attacker.hold(5).await;
@@ -247,12 +247,12 @@ async fn exec_streams_without_start(attacker: Arc<Attacker>) {
         ("content-type", "application/connect+json"),
         ("transfer-encoding", "chunked"),
     ];
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for call in ["Exec", "AttachProcess", "WriteFile", "ImportTree"] {
         for _ in 0..150 {
             let target = format!("/sandbar.v1.SandboxService/{call}");
             let head = http::head("POST", &target, &headers);
-            held.extend(http::send(attacker.address, head.as_bytes()).await.ok());
+            kept.extend(http::send(attacker.address, head.as_bytes()).await.ok());
         }
     }
     attacker.hold(5).await;
@@ -269,18 +269,18 @@ async fn pipelined_requests(attacker: Arc<Attacker>) {
     ];
     let one = http::head("POST", "/sandbar.v1.SandboxService/GetSession", &headers) + &body;
     let many = one.repeat(2000);
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for _ in 0..10 {
         let mut stream = TcpStream::connect(attacker.address).await.unwrap();
         let many = many.clone();
         // Blocks when the host reads no further, because nothing reads its answers.
-        held.push(tokio::spawn(async move {
+        kept.push(tokio::spawn(async move {
             let _ = stream.write_all(many.as_bytes()).await;
             stream
         }));
     }
     attacker.hold(5).await;
-    held.iter().for_each(tokio::task::JoinHandle::abort);
+    kept.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 async fn upgrades_without_use(attacker: Arc<Attacker>) {

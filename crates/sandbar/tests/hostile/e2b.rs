@@ -83,11 +83,11 @@ impl JoinAllOutcomes for JoinSet<()> {
 }
 
 async fn start_flood(attacker: Arc<Attacker>) {
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for number in 0..250 {
         let message = json!({"process": {"cmd": "/bin/sleep", "args": ["1000"]}, "tag": format!("t{number}")});
         let request = attacker.envd_stream("process.Process/Start", &message);
-        held.extend(http::send(attacker.address, &request).await.ok());
+        kept.extend(http::send(attacker.address, &request).await.ok());
     }
     let listed = attacker.envd("process.Process/List", &json!({})).await;
     assert_no_fault("List", &listed);
@@ -122,9 +122,9 @@ async fn input_to_a_program_that_never_reads(attacker: Arc<Attacker>) {
         ("content-length", length.as_str()),
     ];
     let request = http::head("POST", "/process.Process/SendInput", &headers) + &body;
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for _ in 0..60 {
-        held.extend(http::send(attacker.address, request.as_bytes()).await.ok());
+        kept.extend(http::send(attacker.address, request.as_bytes()).await.ok());
     }
     attacker.hold(8).await;
 }
@@ -171,10 +171,10 @@ async fn stream_input_never_finished(attacker: Arc<Attacker>) {
     ];
     let head = http::head("POST", "/process.Process/StreamInput", &headers);
     let start = http::frame(&json!({"start": {"process": {"tag": "in"}}}));
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for _ in 0..100 {
         let bytes = [head.as_bytes(), &start, &[0, 0, 1, 0, 0]].concat();
-        held.extend(http::send(attacker.address, &bytes).await.ok());
+        kept.extend(http::send(attacker.address, &bytes).await.ok());
     }
     attacker.hold(5).await;
 }
@@ -390,9 +390,9 @@ async fn connect_flood(attacker: Arc<Attacker>) {
         "process.Process/Connect",
         &json!({"process": {"tag": "out"}}),
     );
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for _ in 0..scaled(150, 20) {
-        held.extend(http::send(attacker.address, &request).await.ok());
+        kept.extend(http::send(attacker.address, &request).await.ok());
     }
     attacker.hold(5).await;
 }

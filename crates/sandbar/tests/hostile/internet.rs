@@ -43,9 +43,9 @@ impl Internet {
         };
         drop(closed);
         servers.spawn(async move {
-            let mut held = Vec::new();
+            let mut kept = Vec::new();
             while let Ok((stream, _)) = silent.accept().await {
-                held.push(stream);
+                kept.push(stream);
             }
         });
         servers.spawn(async move {
@@ -71,7 +71,7 @@ impl Internet {
     }
 
     /// Returns a policy that opens the servers and nothing else.
-    pub(crate) fn policy(&self) -> NetworkPolicy {
+    pub(crate) fn policy() -> NetworkPolicy {
         let ok: Destination = "ok.example".parse().unwrap();
         NetworkPolicy {
             private_ranges: vec!["127.0.0.0/8".parse().unwrap()],

@@ -11,6 +11,10 @@
     clippy::disallowed_methods,
     reason = "tests start programs and tasks as they need"
 )]
+#![expect(
+    clippy::large_futures,
+    reason = "the futures of a client are large, and few are made"
+)]
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 mod accounts;

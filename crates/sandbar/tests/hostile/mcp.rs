@@ -101,9 +101,9 @@ async fn streams_never_read(attacker: Arc<Attacker>) {
         ("content-length", length.as_str()),
     ];
     let request = http::head("POST", &format!("/mcp?sandbox={}", attacker.id), &headers) + &body;
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for _ in 0..40 {
-        held.extend(http::send(attacker.address, request.as_bytes()).await.ok());
+        kept.extend(http::send(attacker.address, request.as_bytes()).await.ok());
     }
     attacker.hold(8).await;
 }

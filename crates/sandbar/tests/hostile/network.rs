@@ -169,9 +169,9 @@ async fn ingress_never_read(attacker: Arc<Attacker>) {
         .started("import socket,threading\nl=socket.socket()\nl.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1)\nl.bind(('0.0.0.0',8080)); l.listen(64)\nprint('ready',flush=True)\ndef serve(s):\n try:\n  s.recv(4000)\n  s.sendall(b'HTTP/1.1 200 OK\\r\\ntransfer-encoding: chunked\\r\\n\\r\\n')\n  while 1: s.sendall(b'10000\\r\\n'+bytes(65536)+b'\\r\\n')\n except OSError: pass\nwhile 1:\n s=l.accept()[0]\n try: threading.Thread(target=serve,args=(s,),daemon=True).start()\n except RuntimeError: s.close()")
         .await;
     let request = to_port(&attacker);
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for _ in 0..100 {
-        held.extend(http::send(attacker.address, request.as_bytes()).await.ok());
+        kept.extend(http::send(attacker.address, request.as_bytes()).await.ok());
     }
     attacker.hold(8).await;
     drop(server);
@@ -182,12 +182,12 @@ async fn ingress_that_never_answers(attacker: Arc<Attacker>) {
         .started("import socket,time\nl=socket.socket()\nl.bind(('0.0.0.0',8080)); l.listen(4)\nprint('ready',flush=True)\ntime.sleep(50)")
         .await;
     let request = to_port(&attacker);
-    let mut held = Vec::new();
+    let mut kept = Vec::new();
     for _ in 0..300 {
-        held.extend(http::send(attacker.address, request.as_bytes()).await.ok());
+        kept.extend(http::send(attacker.address, request.as_bytes()).await.ok());
     }
     attacker.hold(8).await;
-    drop(held);
+    drop(kept);
     // A server whose head never ends.
     drop(server);
     let server = attacker

@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio::{sync::watch, time::timeout};
 
 /// Time after which a call of the probe counts as failed.
-const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_mins(1);
 /// Failures after which the probe gives up.
 const MAX_FAILURES: usize = 5;
 

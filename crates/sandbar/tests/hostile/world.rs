@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Time to destroy a session, and for what it had to disappear.
-const CLEANUP_TIMEOUT: Duration = Duration::from_secs(60);
+const CLEANUP_TIMEOUT: Duration = Duration::from_mins(1);
 /// Descriptors that the host may hold more than before an attempt: connections of clients, prepared
 /// boxes.
 const SPARE_DESCRIPTORS: usize = 64;
@@ -100,7 +100,7 @@ impl World {
         // Found in the environment of every process of the session.
         let id = format!("attacker-{}-{number}", std::process::id());
         let id: SessionId = id.parse().unwrap();
-        let policy = self.internet.as_ref().map(Internet::policy);
+        let policy = self.internet.as_ref().map(|_| Internet::policy());
         let (token, client_url) = session(&self.admin, &id, policy).await;
         let client = Client::connect(&client_url, Some(&token)).await.unwrap();
         let rounds = self.probe.rounds();
