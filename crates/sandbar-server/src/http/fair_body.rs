@@ -74,14 +74,14 @@ where
 
 #[cfg(test)]
 mod tests {
-    use futures::stream;
+    use futures::{StreamExt as _, stream};
 
     use super::*;
 
     #[test]
     fn body_yields_after_the_bytes_of_a_turn() {
         let chunk = Bytes::from(vec![0; MAX_BYTES_PER_TURN / 2]);
-        let chunks = stream::iter(vec![Ok::<_, std::io::Error>(chunk); 4]);
+        let chunks = stream::iter(vec![chunk; 4]).map(Ok::<_, std::io::Error>);
         let mut body = FairBody {
             body: Body::from_stream(chunks),
             taken: 0,

@@ -78,6 +78,8 @@ impl Attacker {
         while !output.windows(5).any(|bytes| bytes == b"ready") {
             match answered("output", command.next_event()).await.unwrap() {
                 Some(ExecEvent::Stdout(bytes) | ExecEvent::Stderr(bytes)) => output.extend(bytes),
+                // The memory of the box was not enough for the attack.
+                Some(ExecEvent::Exited(status)) if status.oom_killed => break,
                 other => panic!(
                     "the program ended with {other:?}: {}",
                     String::from_utf8_lossy(&output)
