@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export CARGO_TARGET_DIR ?= $(HOME)/.cache/sandbar/target
 CARGO ?= cargo
 
-.PHONY: help setup setup-tests tools build run test test-full test-rest dist test-dist soak chaos fuzz fuzz-seeds bench lint msrv fmt docs deny machete
+.PHONY: help setup setup-tests tools build run test test-full test-rest dist test-dist soak chaos hostile fuzz fuzz-seeds bench lint msrv fmt docs deny machete
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ soak: setup-tests ## Compare host and model over thousands of random sequences, 
 chaos: setup-tests ## Kill a host under load 200 times on every storage; SANDBAR_CHAOS_ROUNDS and SANDBAR_CHAOS_SEED
 	@SANDBAR_CHAOS_ROUNDS=$${SANDBAR_CHAOS_ROUNDS:-200} \
 		$(CARGO) nextest run --profile chaos -p sandbar --test kill -E 'test(under_load)' --no-capture
+
+hostile: setup-tests ## Attack a host in every way of the suite hostile-session; prints the latency of another session
+	@scripts/hostile.sh
 
 fuzz: ## Run every parser under libFuzzer and AddressSanitizer; SANDBAR_FUZZ_SECONDS for each (30), SANDBAR_FUZZ_SEED
 	@scripts/setup.sh program fuzz

@@ -13,7 +13,7 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/sandbar/target}"
 PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
 
 # Tests whose length is SANDBAR_TEST_SCALE.
-long_tests='binary_id(sandbar::kill) | binary_id(sandbar-host::model) | test(/diff_equals_a_brute_force/)
+long_tests='binary_id(sandbar::kill) | binary_id(sandbar::hostile) | binary_id(sandbar-host::model) | test(/diff_equals_a_brute_force/)
     | (binary_id(sandbar-storage::zfs) & test(/^(killed|signals)::/)) | (binary_id(sandbar-server::api) & test(/^malformed::/))
     | test(/^streams::.*_uses_bounded_memory/) | binary_id(sandbar-interpreter::guest)
     | test(/the_host_stays_small|_in_bounded_memory|little_is_ever_in_memory|over_many_pauses/)'

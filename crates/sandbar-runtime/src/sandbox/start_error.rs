@@ -42,6 +42,13 @@ pub(super) fn start_error((stage, cause): StartFailure, program: &str, cwd: &str
             format!("arguments and environment of `{program}` are too long"),
         )
         .with_hint("pass the data through stdin or a file"),
+        // The file decides the rest: `ELOOP` for interpreters in a circle, `ETXTBSY`, a damaged ELF
+        // header.
+        (Stage::Exec, _) => Error::invalid(
+            "argv",
+            format!("command `{program}` cannot be executed: {cause}"),
+        )
+        .with_hint("check the file, and for a script its interpreter"),
         (Stage::Fork, Some(libc::EAGAIN)) => Error::new(
             ErrorCode::Unavailable,
             format!("`{program}` cannot start: the session's process limit is reached"),
@@ -49,5 +56,20 @@ pub(super) fn start_error((stage, cause): StartFailure, program: &str, cwd: &str
         .with_field("resources.pids")
         .with_hint("end some of its processes, or raise the limit"),
         _ => Error::io(format!("start `{program}`"), cause),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exec_error_caused_by_a_file_is_not_internal() {
+        for errno in [libc::ELOOP, libc::ETXTBSY, libc::EINVAL, libc::ELIBBAD] {
+            let cause = io::Error::from_raw_os_error(errno);
+            let error = start_error((Stage::Exec, cause), "/workspace/loop", "/");
+            assert_eq!(error.code(), ErrorCode::InvalidArgument, "{errno}");
+            assert_eq!(error.field(), Some("argv"));
+        }
     }
 }

@@ -25,6 +25,7 @@ use super::{
     connection::{Connection, OverTcp},
     connections::{Admitted, Connections},
     dispatch::{Dispatch, Services, Transport},
+    fair_body::InTurns,
     timeouts::{HeadTimer, ReceivedBytes},
 };
 use crate::{
@@ -198,7 +199,8 @@ async fn serve_http(
     let registration = Arc::clone(&admitted.registration);
     let stream = Connection::new(stream, dispatch.reset_on_close(), registration);
     let stream = InspectReader::new(stream, move |bytes: &[u8]| counter.count(bytes));
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), dispatch);
+    let connection =
+        builder.serve_connection_with_upgrades(TokioIo::new(stream), InTurns(dispatch));
     tokio::select! {
         // Errors of one connection are visible to its client, and are no fault of the host.
         ended = watcher.watch(connection.into_owned()) => if let Err(error) = ended {

@@ -7,6 +7,7 @@ mod connection;
 mod connections;
 mod dispatch;
 mod drain_body;
+mod fair_body;
 mod listener;
 mod mcp;
 mod openapi;
