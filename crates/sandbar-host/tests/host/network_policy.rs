@@ -5,8 +5,8 @@ use std::{fs, pin::Pin};
 
 use rusqlite::Connection;
 use sandbar_core::{
-    ErrorCode, ForkRequest, LaterSnapshots, NetworkPolicy, ProcessSpec, ProcessStatus, RuntimeKind,
-    SecretName, SecretValue, SessionId, SessionSpec, WaitFor,
+    ErrorCode, ForkRequest, LaterSnapshots, NetworkPolicy, ProcessInfo, ProcessSpec, ProcessStatus,
+    RuntimeKind, SecretName, SecretValue, SessionId, SessionSpec, WaitFor,
 };
 
 use crate::fixture::{HostFixture, snap, spec};
