@@ -10,7 +10,6 @@ PATH="$PATH:/usr/sbin:/sbin:$HOME/.cargo/bin"
 run=(cargo nextest run --cargo-profile release --package sandbar --test hostile --ignore-default-filter)
 
 "${run[@]}" --no-run
-# The tests write below the directory of their build.
 results="$CARGO_TARGET_DIR/nextest"
 rm -f "$results"/hostile-{session,attempts}.tsv
 failed=0

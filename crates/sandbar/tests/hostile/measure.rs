@@ -87,8 +87,14 @@ pub(crate) fn print(text: &str) {
 
 /// Returns the directory of nextest's results in the target directory.
 fn directory() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
-    target.unwrap().join("nextest")
+    let built = || {
+        Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .parent()
+            .unwrap()
+            .into()
+    };
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(built, PathBuf::from);
+    target.join("nextest")
 }
 
 /// Appends lines in one write, since families run in parallel.
