@@ -89,17 +89,17 @@ impl Host {
     pub async fn import_tree(&self, id: &SessionId, path: &Path) -> Result<TreeWriter> {
         let (id, path) = (id.clone(), absolute(path)?);
         let call = Call::on(&id, Verb::ImportTree).with("path", path.to_string_lossy());
-        let (entry, root, directory, ended) = self
+        let (entry, root, directory, session) = self
             .run(call, move |engine| {
                 let session = engine.session(&id)?;
                 let entry = session.admission.enter_shared()?;
                 engine.active(&id)?;
                 let root = session.root(engine)?;
                 let directory = session.tree(engine)?.make_directories(&path, None)?;
-                Ok((entry, root, directory, session.streams.clone()))
+                Ok((entry, root, directory, session))
             })
             .await?;
-        let slot = self.engine().session_unused(&session)?.slots.stream()?;
+        let (slot, ended) = (session.slots.stream()?, session.streams.clone());
         let (sender, receiver) = mpsc::channel(MAX_BUFFERED_PIECES);
         let task = spawn_waiting(move || {
             let _slot = slot;
