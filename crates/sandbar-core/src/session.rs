@@ -101,9 +101,8 @@ impl SessionSpec {
             policy.validate()?;
         }
         if self.quota == Some(ByteCount(0)) {
-            return Err(
-                Error::invalid("quota", "the quota is zero").with_hint("leave it out for no quota")
-            );
+            return Err(Error::invalid("quota", "the quota is zero")
+                .with_hint("leave it out for the default quota"));
         }
         if self.time_to_live.is_some_and(|ttl| ttl.is_zero()) {
             return Err(Error::invalid("timeout", "the time to live is zero")

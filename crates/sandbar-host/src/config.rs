@@ -243,7 +243,7 @@ impl HostConfig {
                 .with_source(error)
             })?;
         }
-        without_zeros(self.default_resources.clone()).validate()
+        without_zeros(&self.default_resources).validate()
     }
 
     /// Returns the store of hibernated sessions.

@@ -29,7 +29,7 @@ impl DefaultLimits {
             memory: default_memory(),
             ..HostConfig::default().default_resources
         };
-        let resources = without_zeros(config.default_resources.clone().or(&built_in));
+        let resources = without_zeros(&config.default_resources.clone().or(&built_in));
         let quota = match config.default_session_quota {
             // Refused by the storage if it has no quotas.
             Some(quota) => Some(quota).filter(|quota| *quota != ByteCount(0)),
@@ -93,7 +93,7 @@ impl DefaultLimits {
 }
 
 /// Removes limits of zero, which mean no limit in the configuration.
-pub(crate) fn without_zeros(resources: Resources) -> Resources {
+pub(crate) fn without_zeros(resources: &Resources) -> Resources {
     Resources {
         cpus: resources.cpus.filter(|cpus| *cpus != 0.0),
         memory: resources.memory.filter(|memory| *memory != ByteCount(0)),
