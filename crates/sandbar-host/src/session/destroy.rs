@@ -20,7 +20,8 @@ impl Host {
         let session = self.engine().session(id);
         self.run(Call::on(id, Verb::DestroySession), move |engine| {
             engine.admit()?;
-            engine.destroy(&session?)
+            let session = session?;
+            engine.destroy(&session)
         })
         .await
     }
