@@ -311,7 +311,7 @@ mod tests {
         assert!(detail["path"].as_str().unwrap().ends_with('…'));
         assert_eq!(detail["n"], 7);
         let many = (0..1000).map(|number| (number.to_string(), json!("x")));
-        let mut many = Map::from_iter(many);
+        let mut many: Map<String, Value> = many.collect();
         bound(&mut many);
         assert_eq!(json!(many), json!({"cut": "…"}));
     }

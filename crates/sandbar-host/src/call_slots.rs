@@ -102,7 +102,7 @@ impl CallSlots {
         let earlier = queued.fetch_add(1, Ordering::Relaxed);
         let _queued = Queued(queued);
         if earlier >= MAX_QUEUED_CALLS {
-            return Err(self.refused(format!(
+            return Err(self.refused(&format!(
                 "has {MAX_QUEUED_CALLS} calls that wait for {} others to end",
                 class.slots()
             )));
@@ -125,14 +125,14 @@ impl CallSlots {
     pub(crate) fn stream(&self) -> Result<CallSlot> {
         let slots = &self.classes[CallClass::Stream as usize].slots;
         Arc::clone(slots).try_acquire_owned().map_err(|_| {
-            self.refused(format!(
+            self.refused(&format!(
                 "has reached its limit of {} tree transfers",
                 CallClass::Stream.slots()
             ))
         })
     }
 
-    fn refused(&self, how: String) -> Error {
+    fn refused(&self, how: &str) -> Error {
         Error::new(
             ErrorCode::TooManyCalls,
             format!("session `{}` {how}", self.session),

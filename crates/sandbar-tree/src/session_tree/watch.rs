@@ -628,6 +628,7 @@ impl Pending {
 }
 
 /// Reason why a directory could not be listed.
+#[derive(Clone, Copy)]
 enum ListError {
     Failed(Errno),
     /// It has more directories than the budget admits.
