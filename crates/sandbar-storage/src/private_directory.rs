@@ -72,10 +72,10 @@ fn open_own(path: &Path, complain: impl Fn(io::Error) -> Error) -> Result<File> 
     .with_hint("change its owner with `chown`, or use another directory"))
 }
 
-/// Refuses a directory in which another user can replace what the host creates, or that such a user
-/// can replace by another one: it or a parent is writable by everyone, without the sticky bit, or it
-/// belongs to another user. A parent that is writable by a group or belongs to another user is
-/// reported only.
+/// Refuses a directory in which another user can replace what the host creates, or that such a
+/// user can replace by another one: it or a parent is writable by everyone, without the sticky bit,
+/// or it belongs to another user. A parent that is writable by a group or belongs to another user
+/// is reported only.
 pub fn require_safe_place(path: &Path) -> Result<()> {
     let complain = |error| Error::io(format!("check `{}`", path.display()), error);
     let own = rustix::process::geteuid().as_raw();

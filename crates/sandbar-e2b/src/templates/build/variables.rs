@@ -9,8 +9,8 @@ use super::plan::MAX_TEXT_BYTES;
 /// Expands variables; unset ones are empty. Supports `${NAME:-default}` and `${NAME:+alternative}`,
 /// and both without the colon, where an empty value counts as set. Anything else is left unchanged.
 ///
-/// A result longer than a program can be given is an error: a value may hold another twice, so a few
-/// steps could make one of gigabytes.
+/// A result longer than a program can be given is an error: a value may hold another twice, so a
+/// few steps could make one of gigabytes.
 pub(crate) fn expand(text: &str, values: &BTreeMap<String, String>) -> Result<String> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
