@@ -64,7 +64,15 @@ pub(crate) fn translate_where_possible(
 fn is_refusal(error: &Error) -> bool {
     let cause =
         std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
-    let refusals = [libc::EINVAL, libc::ENOSYS, libc::EOPNOTSUPP, libc::EPERM];
+    // `EACCES`: FUSE daemons check the fsuid themselves, and our directories are closed to it. The
+    // attempt without owners fails as well where access really is missing.
+    let refusals = [
+        libc::EINVAL,
+        libc::ENOSYS,
+        libc::EOPNOTSUPP,
+        libc::EPERM,
+        libc::EACCES,
+    ];
     cause
         .and_then(io::Error::raw_os_error)
         .is_some_and(|errno| refusals.contains(&errno))
