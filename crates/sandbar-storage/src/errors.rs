@@ -15,6 +15,15 @@ fn listing<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
+/// Returns the error for a tree with a path that no system call takes.
+pub(crate) fn path_too_long() -> Error {
+    Error::new(
+        ErrorCode::InvalidState,
+        "session has a directory whose path is longer than 4095 bytes",
+    )
+    .with_hint("remove it: `find / -xdev -mindepth 100` lists deep directories")
+}
+
 pub fn base_not_found<'a>(name: &BaseName, known: impl Iterator<Item = &'a BaseName>) -> Error {
     let known = listing(known.map(BaseName::as_str));
     Error::new(

@@ -17,7 +17,7 @@ use sandbar_tree::{
     xattrs::XattrTarget,
 };
 
-use crate::ViewLayer;
+use crate::{ViewLayer, errors::path_too_long};
 
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -138,6 +138,7 @@ impl Merged {
                 Ok(fd) => Ok(Some(fd)),
                 // The live tree changed during the walk: the directory is gone or replaced.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+                Err(Errno::NAMETOOLONG) => Err(path_too_long()),
                 Err(errno) => Err(Error::io(
                     format!("open `{}`", root.path.join(below).display()),
                     errno.into(),

@@ -26,7 +26,7 @@ use super::{
     objects::{Objects, Upload},
     target::Target,
 };
-use crate::{ForkPoint, Storage, TreeView, diff};
+use crate::{ForkPoint, Storage, TreeView, diff, errors::path_too_long};
 
 /// Fast enough for a network, with good compression.
 const COMPRESSION_LEVEL: i32 = 3;
@@ -272,6 +272,7 @@ impl Sources<'_> {
             let opened = match self.directory(tree, &directory) {
                 Ok(opened) => opened,
                 Err(Errno::NOENT | Errno::NOTDIR) => continue,
+                Err(Errno::NAMETOOLONG) => return Err(path_too_long()),
                 Err(errno) => {
                     return Err(Error::io(
                         format!("open `{}`", directory.display()),

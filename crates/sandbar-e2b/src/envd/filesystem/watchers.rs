@@ -21,7 +21,7 @@ use super::watch::{End, Watch};
 use crate::generated::filesystem::FilesystemEvent;
 
 /// Limit of collected events; beyond it the watcher fails.
-const MAX_EVENTS: usize = 16_384;
+const MAX_EVENTS: usize = 4096;
 
 /// Limit of watchers per sandbox.
 const MAX_WATCHERS: usize = 128;
