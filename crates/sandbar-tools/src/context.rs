@@ -20,8 +20,8 @@ pub trait CommandRunner: fmt::Debug + Send + Sync {
     fn start(&self, spec: ExecSpec) -> BoxFuture<'_, Result<RunningCommand>>;
 }
 
-/// Runs the tools that walk trees and match patterns in a confined process, since a session controls
-/// both. The process calls [`PreparedCall::run_walk`](crate::PreparedCall::run_walk).
+/// Runs the tools that walk trees and match patterns in a confined process, since a session
+/// controls both. The process calls [`PreparedCall::run_walk`](crate::PreparedCall::run_walk).
 pub trait WalkRunner: fmt::Debug + Send + Sync {
     /// Runs a tool to its end. Dropping the returned future ends the process.
     fn run<'a>(
@@ -37,7 +37,7 @@ pub trait WalkRunner: fmt::Debug + Send + Sync {
 pub struct ToolContext {
     pub tree: SessionTree,
     pub runner: Arc<dyn CommandRunner>,
-    /// Where walking tools run. `None`: in this process, for trees that it trusts.
+    /// Runner of walking tools. `None`: they run in this process, for trees that it trusts.
     pub walks: Option<Arc<dyn WalkRunner>>,
     /// Limits of commands the call starts.
     pub resources: Resources,

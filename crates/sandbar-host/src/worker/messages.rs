@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 /// Path on the wire: a file name is any bytes.
 type PathBytes = Vec<u8>;
 
-/// What a job is to do. All but `Diff` work on a session's tree, whose root is the job's directory.
+/// Request of a job. All but `Diff` work on a session's tree, whose root is the job's directory.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Run a tool. `params` is a JSON object.

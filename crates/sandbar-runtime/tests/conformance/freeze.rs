@@ -164,10 +164,9 @@ pub(crate) fn signals_to_frozen_box_never_block(kind: RuntimeKind) {
         // Those that were accepted arrive.
         world.thaw().await;
         let ended = Ended::of(command).await;
-        assert_eq!(
-            (ended.stdout.as_str(), ended.status.code),
-            ("caught\n", Some(3))
-        );
+        assert_eq!(ended.status.code, Some(3));
+        // The trap runs again for a signal that arrives before its `exit`.
+        assert!(ended.stdout.starts_with("caught\n"), "{}", ended.stdout);
     });
 }
 

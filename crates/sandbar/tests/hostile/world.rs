@@ -29,7 +29,7 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_mins(1);
 /// Descriptors that the host may hold more than before an attempt: connections of clients, prepared
 /// boxes.
 const SPARE_DESCRIPTORS: usize = 64;
-/// Bound of the host's resident memory, in a debug build: a release build stays below 300 MiB.
+/// Bound of the host's resident memory in a debug build. The aim for a release build is 300 MiB.
 const MAX_HOST_MIB: f64 = 384.0;
 
 /// A host, its process, and a probe that works.
